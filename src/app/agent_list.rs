@@ -9,7 +9,7 @@ use super::app_context::{AGENT, AppContext};
 use super::commands::put_json;
 use super::foundation::Foundation;
 use super::{Failure, put, say};
-use crate::agents::WrittenAgent;
+use crate::agents::ParsedAgent;
 use crate::app::AppError;
 use crate::cli::{AgentsCommand, Cli, JsonFlag};
 use crate::contract::display::visible_line;
@@ -40,7 +40,7 @@ pub(super) async fn run(command: AgentsCommand, foundation: Foundation, cli: &Cl
     result.map(|()| 0)
 }
 
-fn row(app: &AppContext, agent: Option<&WrittenAgent>) -> Value {
+fn row(app: &AppContext, agent: Option<&ParsedAgent>) -> Value {
     let id = agent.map_or(AGENT, |agent| agent.spec.id.as_str());
     let current = app.agents.current() == id && agent.is_none_or(|agent| agent.hidden_by.is_none());
     let mut row = json!({

@@ -13,7 +13,7 @@ use super::prompt::Common;
 use super::published::Published;
 use super::{Failure, models, sections};
 use crate::agents::{
-    AgentDialect, AgentIssue, AgentScope, HitlMode, Severity, SourceLocator, WrittenAgent, WrittenAgents,
+    AgentDialect, AgentIssue, AgentScope, HitlMode, ParsedAgent, ParsedAgents, Severity, SourceLocator,
     discover, project_roots, read_fields, user_roots,
 };
 use crate::app::AppError;
@@ -35,7 +35,7 @@ pub(super) const AYE_IS_FOR: &str = "reads, edits and runs things in your projec
 /// The agents known at a start.
 pub(super) struct Agents {
     /// The usable agents of files and settings, and the problems of the others.
-    pub(super) written: WrittenAgents,
+    pub(super) written: ParsedAgents,
     /// The models of agents that name one.
     models: BTreeMap<String, ModelSelection>,
     /// Those that were defined over the server's API, and their models.
@@ -58,7 +58,7 @@ pub(super) async fn skill_models(
     runtime: &AgentRuntime,
     foundation: &Foundation,
     skills: &Discovery,
-    purse: &PriceList,
+    price_list: &PriceList,
 ) -> BTreeMap<String, String> {
     let names: Vec<String> =
         skills.found.iter().filter_map(|found| found.skill.meta().model.clone()).collect();
@@ -68,7 +68,7 @@ pub(super) async fn skill_models(
         let id = choice.full_name();
         // Under a budget, a model without a known price must not end a run that can continue with another
         // one.
-        if purse.admit(&id, &choice).is_err() {
+        if price_list.admit(&id, &choice).is_err() {
             continue;
         }
         runtime.set_model(&id, entry_of(&choice), models::executor(&choice, foundation));
@@ -91,8 +91,8 @@ struct Chosen {
 }
 
 /// Returns the agents configured for a folder.
-pub(super) fn written(foundation: &Foundation) -> WrittenAgents {
-    let mut agents = WrittenAgents::default();
+pub(super) fn written(foundation: &Foundation) -> ParsedAgents {
+    let mut agents = ParsedAgents::default();
     for (name, tree) in &foundation.loaded.settings.agents {
         let provenance = foundation.loaded.provenance.clone();
         let own = name.clone();
@@ -134,7 +134,7 @@ impl Agents {
             let executor = models::executor(choice, foundation);
             runtime.set_model(&choice.full_name(), entry_of(choice), executor);
         }
-        let make = |agent: &WrittenAgent| {
+        let make = |agent: &ParsedAgent| {
             let model = models.get(&agent.spec.model).unwrap_or(selection);
             spec_of(agent, model, foundation, common, runtime)
         };
@@ -215,7 +215,7 @@ impl Agents {
     }
 
     /// An agent of a file, of the settings, or of the server's API.
-    pub(super) fn get(&self, name: &str) -> Option<WrittenAgent> {
+    pub(super) fn get(&self, name: &str) -> Option<ParsedAgent> {
         self.written.get(name).cloned().or_else(|| self.published().agent(name).cloned())
     }
 
@@ -290,7 +290,7 @@ impl Agents {
         for (id, spec) in &catalog.agents {
             if *id == chosen.agent || !pinned && !self.models.contains_key(id) {
                 let mut spec = AgentSpec::clone(spec).with_model(selection.full_name());
-                if !self.written.get(id).is_some_and(|agent| agent.says("context_policy")) {
+                if !self.written.get(id).is_some_and(|agent| agent.sets("context_policy")) {
                     spec.context_policy = Some(policy_of(selection, &foundation.loaded.settings));
                 }
                 runtime.set_agent(spec);
@@ -304,7 +304,7 @@ impl Agents {
 
 /// Returns the models that agents name. A model that no provider serves is an error of the agent, or a
 /// warning if other programs read the agent's file too.
-async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTreeMap<String, ModelSelection> {
+async fn models_of(written: &mut ParsedAgents, foundation: &Foundation) -> BTreeMap<String, ModelSelection> {
     let mut found = BTreeMap::new();
     let names: Vec<String> = written.used().map(|agent| agent.spec.model.clone()).collect();
     for (name, choice) in choices(names, foundation).await {
@@ -342,7 +342,7 @@ pub(super) fn unavailable(model: &str, why: &str) -> String {
     format!("the model `{}` is unavailable: {why}", visible_line(model))
 }
 
-fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
+fn no_model(written: &mut ParsedAgents, model: &str, why: &str) {
     let why = unavailable(model, why);
     loop {
         let Some(agent) = written.used().find(|agent| agent.spec.model == model).cloned() else { break };
@@ -363,7 +363,7 @@ fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
 
 /// The agent as it runs here.
 pub(super) fn spec_of(
-    agent: &WrittenAgent,
+    agent: &ParsedAgent,
     model: &ModelSelection,
     foundation: &Foundation,
     common: &Common,
@@ -373,15 +373,15 @@ pub(super) fn spec_of(
     let mut spec = agent.spec.clone();
     spec.system_prompt = common.prompt(&spec.system_prompt);
     spec.model = model.full_name();
-    if !agent.says("tool_execution") {
+    if !agent.sets("tool_execution") {
         spec.tool_execution = settings.tool_execution;
     }
-    if !agent.says("context_policy") {
+    if !agent.sets("context_policy") {
         spec.context_policy = Some(policy_of(model, settings));
     }
     let limit = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let is_said = !matches!(foundation.loaded.provenance.origin("max_turns"), Some(Origin::Default) | None);
-    spec.max_rounds = match (agent.says("max_rounds"), is_said && limit > 0) {
+    spec.max_rounds = match (agent.sets("max_rounds"), is_said && limit > 0) {
         (false, _) => limit,
         (true, false) => spec.max_rounds,
         // An agent must not raise a limit that the user set.
@@ -468,7 +468,7 @@ fn joined(everyones: &Value, own: Option<Value>, list: &str) -> Value {
 }
 
 /// Why an agent cannot run, with the place of what is wrong.
-fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, AgentIssue)> {
+fn unusable(runtime: &AgentRuntime, agent: &ParsedAgent) -> Option<(String, AgentIssue)> {
     let id = &agent.spec.id;
     let error = match runtime.try_resolve(id) {
         // Other agents can delegate to a remote agent.
@@ -486,10 +486,10 @@ fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, Age
 }
 
 /// The part of an agent that an error of resolving it is about.
-pub(super) fn pointer_of(error: &ResolveError, agent: &WrittenAgent) -> String {
+pub(super) fn pointer_of(error: &ResolveError, agent: &ParsedAgent) -> String {
     match error {
         ResolveError::InvalidPluginConfig { key, message, .. } => {
-            let field = if agent.says(key) { format!("/{key}") } else { format!("/sections/{key}") };
+            let field = if agent.sets(key) { format!("/{key}") } else { format!("/sections/{key}") };
             format!("{field}{}", sections::pointer_of(message))
         }
         ResolveError::ModelNotFound(_) | ResolveError::ProviderNotFound(_) => "/model".to_owned(),
@@ -507,7 +507,7 @@ pub(super) fn pointer_of(error: &ResolveError, agent: &WrittenAgent) -> String {
 }
 
 /// Returns warnings about an agent: things that are valid but most likely not intended.
-fn oddities(runtime: &AgentRuntime, agent: &WrittenAgent) -> Vec<AgentIssue> {
+fn oddities(runtime: &AgentRuntime, agent: &ParsedAgent) -> Vec<AgentIssue> {
     let catalog = runtime.catalog();
     let mut odd = Vec::new();
     let mut say = |pointer: &str, message: String| odd.push(agent.issue(Severity::Warning, pointer, message));

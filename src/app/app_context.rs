@@ -58,7 +58,7 @@ pub struct AppContext {
     pub(super) agents: Agents,
     pub(super) selection: RwLock<ModelSelection>,
     /// Agent and model of the settings and flags.
-    begun_with: (String, String),
+    initial_selection: (String, String),
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
     pub(super) telemetry: Telemetry,
@@ -68,7 +68,7 @@ pub struct AppContext {
     pub(super) sandbox: Option<Arc<tools::Sandbox>>,
     /// The permit to decode an image.
     pub(super) decoding: Arc<tokio::sync::Semaphore>,
-    purse: PriceList,
+    price_list: PriceList,
     pub(super) mcp: super::mcp::Mcp,
     /// Problems at the start that do not prevent it.
     pub(super) warnings: Vec<String>,
@@ -96,8 +96,8 @@ impl AppContext {
         }
         let (agent, model) = (self.agents.current(), self.selection().full_name());
         let lost = [
-            if agent == self.begun_with.0 { None } else { next.set_agent(&agent).err() },
-            if model == self.begun_with.1 { None } else { next.set_model(&model).await.err() },
+            if agent == self.initial_selection.0 { None } else { next.set_agent(&agent).err() },
+            if model == self.initial_selection.1 { None } else { next.set_model(&model).await.err() },
         ];
         next.warnings.extend(lost.into_iter().flatten().map(|why| why.to_string()));
         Ok(next)
@@ -117,7 +117,7 @@ impl AppContext {
         let webhook_problems = webhooks.problems();
         let notifier = Notifier::new(&foundation, webhooks);
         let telemetry = Telemetry::start(&mut foundation);
-        let purse = PriceList::new(&foundation);
+        let price_list = PriceList::new(&foundation);
         let (questions, guidance) = (Questions::default(), Guidance::default());
         let snapshots = super::rewind::snapshots_of(&foundation, &clock);
         let targets = SharedTargets::default();
@@ -127,7 +127,7 @@ impl AppContext {
             clock: &clock,
             notifier: &notifier,
             telemetry: &telemetry,
-            purse: &purse,
+            price_list: &price_list,
             questions: &questions,
             guidance: &guidance,
             targets: &targets,
@@ -150,10 +150,11 @@ impl AppContext {
         warnings.extend(webhook_problems);
         warnings.extend(agents.written.issues.iter().map(ToString::to_string));
         // Under a budget, a model without a known price ends its run.
-        warnings.extend(agents.choices().filter_map(|model| purse.admit(&model.full_name(), model).err()));
+        warnings
+            .extend(agents.choices().filter_map(|model| price_list.admit(&model.full_name(), model).err()));
         let worth = skills.issues.iter().filter(|issue| issue.severity > Severity::Note);
         warnings.extend(worth.map(ToString::to_string));
-        let models = agents::skill_models(&runtime, &foundation, &skills, &purse).await;
+        let models = agents::skill_models(&runtime, &foundation, &skills, &price_list).await;
         *targets.write().expect("no panic while the targets are held") =
             SkillTargets { agents: agents::names(&known), models };
         let mcp = super::mcp::Mcp::new(
@@ -174,7 +175,7 @@ impl AppContext {
             permission,
             skills,
             instructions,
-            begun_with: (agents.current(), selection.full_name()),
+            initial_selection: (agents.current(), selection.full_name()),
             agents,
             selection: RwLock::new(selection),
             clock,
@@ -183,7 +184,7 @@ impl AppContext {
             snapshots,
             sandbox: programs.env.sandbox,
             decoding: Arc::new(tokio::sync::Semaphore::new(1)),
-            purse,
+            price_list,
             telemetry,
             warnings,
         };
@@ -195,7 +196,7 @@ impl AppContext {
         if wanted.is_some_and(|name| *name != app.agents.current()) {
             app.agents.choose_first(&app.runtime, &app.foundation)?;
             let selection = app.agents.model(&app.agents.current());
-            app.begun_with = (app.agents.current(), selection.full_name());
+            app.initial_selection = (app.agents.current(), selection.full_name());
             app.selection = RwLock::new(selection);
         }
         Ok(app)
@@ -203,7 +204,7 @@ impl AppContext {
 
     /// Says whether the budget knows a model's price.
     pub(super) fn admit(&self, selection: &ModelSelection) -> Result<(), String> {
-        self.purse.admit(&selection.full_name(), selection)
+        self.price_list.admit(&selection.full_name(), selection)
     }
 
     /// Returns the current model.
@@ -217,7 +218,7 @@ impl AppContext {
         let executor = models::executor(&selection, &self.foundation);
         let entry = entry_of(&selection);
         let id = selection.full_name();
-        self.purse.admit(&id, &selection)?;
+        self.price_list.admit(&id, &selection)?;
         self.runtime.set_model(&id, entry, executor);
         self.agents.use_model(&self.runtime, &self.foundation, &selection);
         *self.selection.write().expect("no panic while the choice is held") = selection;
@@ -312,7 +313,7 @@ struct Parts<'a> {
     clock: &'a Arc<dyn Clock>,
     notifier: &'a Notifier,
     telemetry: &'a Telemetry,
-    purse: &'a PriceList,
+    price_list: &'a PriceList,
     /// The questions that MCP servers ask the user.
     questions: &'a Questions,
     guidance: &'a Guidance,
@@ -331,7 +332,7 @@ fn runtime(
         clock,
         notifier,
         telemetry,
-        purse,
+        price_list,
         questions,
         guidance,
         targets,
@@ -392,13 +393,13 @@ fn runtime(
     if let Some(snapshots) = snapshots {
         builder = builder.with_snapshots(Arc::new(snapshots.clone()));
     }
-    purse.admit(&selection.full_name(), selection).map_err(Failure::usage)?;
+    price_list.admit(&selection.full_name(), selection).map_err(Failure::usage)?;
     for id in &settings.retry.fallback_models {
         let mut named = settings.clone();
         named.model = Some(id.clone());
         let choice = crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
             .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
-        purse.admit(id, &choice).map_err(Failure::usage)?;
+        price_list.admit(id, &choice).map_err(Failure::usage)?;
         let provider = format!("fallback {}", choice.full_name());
         let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
         builder =
@@ -434,7 +435,7 @@ fn runtime(
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
         .with_plugin(MCP_PLUGIN, Arc::new(ElicitationPlugin(questions.clone(), guidance.clone())))
-        .with_plugin("stop", Arc::new(purse.over(stop, foundation.loaded.settings.stop.asks_on_limit)))
+        .with_plugin("stop", Arc::new(price_list.over(stop, foundation.loaded.settings.stop.asks_on_limit)))
         .build_unchecked()
         .map(|runtime| (runtime, programs))
         .map_err(Failure::usage)

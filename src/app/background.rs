@@ -104,7 +104,7 @@ impl BackgroundRuns {
     }
 
     /// Resumes the run of a conversation, unless another process drives it.
-    pub(super) fn go_on(&self, app: Arc<AppContext>, thread: ThreadId) {
+    pub(super) fn resume_thread(&self, app: Arc<AppContext>, thread: ThreadId) {
         let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
         let task = tokio::spawn(async move {
             app.mcp.ready_quietly().await;

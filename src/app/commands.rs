@@ -175,7 +175,7 @@ async fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cl
         workspace: &foundation.workspace.root,
         home: foundation.env.home(),
         domains: &foundation.loaded.settings.sandbox.domains,
-        held: enforcement(foundation, tool_env(foundation).sandbox.as_ref()).held(),
+        enforced: enforcement(foundation, tool_env(foundation).sandbox.as_ref()).enforced_profiles(),
         // Only the requested one: a mode can change the verdict of the rules.
         mode: cli.global.permission_mode().unwrap_or(Mode::Ask),
         git: git.as_ref().map(|git| git as &dyn AskGit),

@@ -13,13 +13,13 @@ pub(super) fn of(sandbox: Sandbox, _env: &Env) -> Sandbox {
 #[cfg(feature = "failpoints")]
 pub(super) fn of(sandbox: Sandbox, env: &Env) -> Sandbox {
     match env.var("AYE_TEST_NAMES") {
-        Some(names) => sandbox.dialling(std::sync::Arc::new(made_up::MadeUpNames::read(names))),
+        Some(names) => sandbox.dialling(std::sync::Arc::new(fake_address::FakeAddresses::read(names))),
         None => sandbox,
     }
 }
 
 #[cfg(feature = "failpoints")]
-mod made_up {
+mod fake_address {
     use std::collections::HashMap;
     use std::io;
     use std::net::{IpAddr, SocketAddr};
@@ -32,15 +32,15 @@ mod made_up {
     /// Names with made-up addresses that are not looked up, and where a connection to such an address really
     /// goes.
     #[derive(Debug)]
-    pub(super) struct MadeUpNames {
+    pub(super) struct FakeAddresses {
         addresses: HashMap<String, IpAddr>,
         servers: HashMap<IpAddr, SocketAddr>,
     }
 
-    impl MadeUpNames {
+    impl FakeAddresses {
         /// Reads `NAME=IP` and `NAME=IP@IP:PORT`, with a comma between two.
-        pub(super) fn read(text: &str) -> MadeUpNames {
-            let mut names = MadeUpNames { addresses: HashMap::new(), servers: HashMap::new() };
+        pub(super) fn read(text: &str) -> FakeAddresses {
+            let mut names = FakeAddresses { addresses: HashMap::new(), servers: HashMap::new() };
             for (name, rest) in text.split(',').filter_map(|entry| entry.split_once('=')) {
                 let (ip, server) = rest.split_once('@').unwrap_or((rest, ""));
                 let Ok(ip) = ip.parse() else { continue };
@@ -52,7 +52,7 @@ mod made_up {
     }
 
     #[async_trait]
-    impl Dialler for MadeUpNames {
+    impl Dialler for FakeAddresses {
         async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
             let ip = self.addresses.get(host).ok_or_else(|| io::Error::other("no such name"))?;
             Ok(vec![SocketAddr::new(*ip, port)])

@@ -51,7 +51,7 @@ pub(super) struct ThreadFollower {
 struct FollowCell {
     state: Mutex<FollowState>,
     /// Signals a reason to read the store.
-    poke: Notify,
+    request_read: Notify,
 }
 
 #[derive(Default)]
@@ -70,9 +70,9 @@ struct FollowState {
     /// A question waits, or something is queued: what moves it may come from another process.
     waits: bool,
     /// The background runs as they were when last resumed.
-    minded: Vec<(ThreadId, u64, Option<u64>)>,
+    supervised: Vec<(ThreadId, u64, Option<u64>)>,
     /// The follower that has replaced this one.
-    heir: Option<ThreadFollower>,
+    successor: Option<ThreadFollower>,
 }
 
 /// The state that a read was made for.
@@ -161,12 +161,12 @@ impl ThreadFollower {
             state.due = None;
             state.waits = false;
         });
-        self.shown.poke.notify_one();
+        self.shown.request_read.notify_one();
     }
 
     /// Requests a read of the store, which may contain something new.
-    pub(super) fn poke(&self) {
-        self.shown.poke.notify_one();
+    pub(super) fn request_read(&self) {
+        self.shown.request_read.notify_one();
     }
 
     /// Waits briefly until this process drives nothing. Returns `false` if it still does.
@@ -180,18 +180,18 @@ impl ThreadFollower {
     }
 
     /// Hands the conversation over to another follower, with what was shown so far.
-    pub(super) fn hand_over(&self, heir: &ThreadFollower) {
+    pub(super) fn transfer_to(&self, successor: &ThreadFollower) {
         let (thread, seen) = self.state(|state| {
-            state.heir = Some(heir.clone());
+            state.successor = Some(successor.clone());
             (state.thread.take(), state.seen)
         });
         if let Some(thread) = thread {
-            heir.show(&thread, seen);
+            successor.show(&thread, seen);
         }
     }
 
-    fn heir(&self) -> Option<ThreadFollower> {
-        self.state(|state| state.heir.clone())
+    fn successor(&self) -> Option<ThreadFollower> {
+        self.state(|state| state.successor.clone())
     }
 
     /// Returns whether the terminal shows this conversation.
@@ -208,7 +208,7 @@ impl ThreadFollower {
     pub(super) fn mind(&self, thread: &ThreadId) {
         let (app, thread) = (Arc::clone(&self.app), thread.clone());
         tokio::spawn(async move {
-            if let Err(error) = app.runtime.mind_tasks(&thread).await {
+            if let Err(error) = app.runtime.supervise_tasks(&thread).await {
                 tracing::error!(%thread, %error, "background runs cannot resume");
             }
         });
@@ -219,11 +219,11 @@ impl ThreadFollower {
     }
 
     /// Returns which process drives a conversation, as of a read of the store.
-    pub(super) fn driver_of(&self, glance: &ThreadView) -> ThreadOwner {
-        if self.app.runtime.is_awake(&glance.thread.id) {
+    pub(super) fn driver_of(&self, thread_view: &ThreadView) -> ThreadOwner {
+        if self.app.runtime.is_active(&thread_view.thread.id) {
             return ThreadOwner::Own;
         }
-        match &glance.lease {
+        match &thread_view.lease {
             Some(lease) if self.app.runtime.is_kept_out_by(lease) => ThreadOwner::Other(lease.owner.pid),
             Some(_) | None => ThreadOwner::Nobody,
         }
@@ -232,8 +232,8 @@ impl ThreadFollower {
     /// Resumes a conversation's run in the background, and then starts the queued messages. Does nothing if
     /// the run only waits, or if another process drives the conversation.
     pub(super) fn wake(&self, thread: &ThreadId) {
-        if let Some(heir) = self.heir() {
-            return heir.wake(thread);
+        if let Some(successor) = self.successor() {
+            return successor.wake(thread);
         }
         let (viewer, own, sink) = (self.clone(), thread.clone(), self.sink(thread));
         self.drive(thread, async move {
@@ -245,8 +245,8 @@ impl ThreadFollower {
 
     /// Starts queued messages, unless this process drives the conversation: it then starts them anyway.
     pub(super) fn begin_queued(&self, thread: &ThreadId) {
-        if let Some(heir) = self.heir() {
-            return heir.begin_queued(thread);
+        if let Some(successor) = self.successor() {
+            return successor.begin_queued(thread);
         }
         if self.is_driving(thread) {
             return;
@@ -294,7 +294,7 @@ impl ThreadFollower {
                 }
                 state.moves += 1;
             });
-            viewer.poke();
+            viewer.request_read();
         });
     }
 
@@ -333,11 +333,11 @@ impl ThreadFollower {
     async fn ended(&self, thread: &ThreadId, result: Result<Option<AgentRunResult>, RuntimeError>) -> bool {
         match result {
             Ok(None) => {
-                self.told_all(thread).await;
+                self.mark_all_reported(thread).await;
                 false
             }
             Ok(Some(result)) => {
-                self.told_up_to(thread, result.messages);
+                self.mark_reported_up_to(thread, result.messages);
                 went_well(&result.termination)
             }
             // Another process was faster: this one follows, and tries again if that one does nothing.
@@ -357,20 +357,20 @@ impl ThreadFollower {
                 false
             }
             Err(error) => {
-                self.told_all(thread).await;
-                self.tell_failure(thread, &error);
+                self.mark_all_reported(thread).await;
+                self.report_failure(thread, &error);
                 false
             }
         }
     }
 
-    async fn told_all(&self, thread: &ThreadId) {
+    async fn mark_all_reported(&self, thread: &ThreadId) {
         if let Ok(count) = self.app.store.message_count(thread).await {
-            self.told_up_to(thread, count);
+            self.mark_reported_up_to(thread, count);
         }
     }
 
-    fn told_up_to(&self, thread: &ThreadId, count: u64) {
+    fn mark_reported_up_to(&self, thread: &ThreadId, count: u64) {
         self.state(|state| {
             if state.thread.as_ref() == Some(thread) {
                 state.seen = count;
@@ -380,7 +380,7 @@ impl ThreadFollower {
     }
 
     /// Reports a run that could not be driven in the form of a failed run.
-    pub(super) fn tell_failure(&self, thread: &ThreadId, error: &RuntimeError) {
+    pub(super) fn report_failure(&self, thread: &ThreadId, error: &RuntimeError) {
         let message = error.to_string();
         let error = AgentEvent::Error { message: message.clone(), code: Some("runtime".into()) };
         let finish = AgentEvent::RunFinish {
@@ -427,7 +427,7 @@ impl ThreadFollower {
                         continue;
                     }
                 }
-                () = self.shown.poke.notified() => {}
+                () = self.shown.request_read.notified() => {}
                 () = OwnerWatch::ends_or_due(&mut guard) => {}
                 () = self.queue_is_due() => {}
             }
@@ -462,8 +462,8 @@ impl ThreadFollower {
         let mark = self.mark()?;
         // This process's own activity is reported by its events.
         let after = if mark.is_driving { NOTHING } else { mark.seen };
-        let glance = match self.app.store.glance(&mark.thread, Some(after)).await {
-            Ok(glance) => glance?,
+        let thread_view = match self.app.store.thread_view(&mark.thread, Some(after)).await {
+            Ok(thread_view) => thread_view?,
             // The program ends.
             Err(StoreError::Closed) => return None,
             Err(error) => {
@@ -472,25 +472,26 @@ impl ThreadFollower {
             }
         };
         let now = self.app.clock.now_ms();
-        let scheduled = glance.queued.iter().filter(|message| message.failed.is_none());
+        let scheduled = thread_view.queued.iter().filter(|message| message.failed.is_none());
         let due = scheduled.map(|message| message.available_at).filter(|at| *at > now).min();
-        let waits = !glance.waiting.is_empty() || glance.decided > 0 || !glance.queued.is_empty();
+        let waits =
+            !thread_view.waiting.is_empty() || thread_view.decided > 0 || !thread_view.queued.is_empty();
         self.state(|state| (state.due, state.waits) = (due, waits));
-        let driver = if mark.is_driving { ThreadOwner::Own } else { self.driver_of(&glance) };
-        self.mind_new(&mark, &glance, driver);
-        if !self.tell(&mark, &glance, driver).await || mark.is_driving {
+        let driver = if mark.is_driving { ThreadOwner::Own } else { self.driver_of(&thread_view) };
+        self.resume_changed_tasks(&mark, &thread_view, driver);
+        if !self.tell(&mark, &thread_view, driver).await || mark.is_driving {
             return None;
         }
-        if let (ThreadOwner::Other(_), Some(lease)) = (driver, &glance.lease) {
+        if let (ThreadOwner::Other(_), Some(lease)) = (driver, &thread_view.lease) {
             return Some(OwnerWatch::of(guard, lease, &self.app.runtime));
         }
-        self.act(&mark, &glance);
+        self.act(&mark, &thread_view);
         None
     }
 
     /// Resumes the background runs if something about them changed.
-    fn mind_new(&self, mark: &ReadMark, glance: &ThreadView, driver: ThreadOwner) {
-        let tasks: Vec<_> = glance
+    fn resume_changed_tasks(&self, mark: &ReadMark, thread_view: &ThreadView, driver: ThreadOwner) {
+        let tasks: Vec<_> = thread_view
             .children
             .iter()
             .filter(|task| task.child.background)
@@ -499,8 +500,8 @@ impl ThreadFollower {
             })
             .collect();
         let is_new = self.state(|state| {
-            let is_new = state.minded != tasks;
-            state.minded.clone_from(&tasks);
+            let is_new = state.supervised != tasks;
+            state.supervised.clone_from(&tasks);
             is_new
         });
         if is_new && !tasks.is_empty() && !matches!(driver, ThreadOwner::Other(_)) {
@@ -509,8 +510,8 @@ impl ThreadFollower {
     }
 
     /// Sends what a read found. Returns `false` if the read is already outdated; another one will follow.
-    async fn tell(&self, mark: &ReadMark, glance: &ThreadView, driver: ThreadOwner) -> bool {
-        let mut sync = sync_of(&self.app.runtime, glance, driver, mark.is_driving);
+    async fn tell(&self, mark: &ReadMark, thread_view: &ThreadView, driver: ThreadOwner) -> bool {
+        let mut sync = sync_of(&self.app.runtime, thread_view, driver, mark.is_driving);
         for stored in &mut sync.results {
             images::name(&self.app, &mut stored.message.content).await;
         }
@@ -519,7 +520,7 @@ impl ThreadFollower {
                 return false;
             }
             if !mark.is_driving {
-                state.seen = glance.messages.last().map_or(mark.seen, |stored| stored.seq);
+                state.seen = thread_view.messages.last().map_or(mark.seen, |stored| stored.seq);
             }
             self.send(HostEvent::Synced(Box::new(sync)));
             true
@@ -530,9 +531,12 @@ impl ThreadFollower {
     /// write.
     async fn catch_up(&self, thread: &ThreadId) {
         while let Some(mark) = self.mark().filter(|mark| mark.thread == *thread) {
-            match self.app.store.glance(thread, Some(mark.seen)).await {
-                Ok(Some(glance)) => {
-                    if self.tell(&ReadMark { is_driving: false, ..mark }, &glance, ThreadOwner::Own).await {
+            match self.app.store.thread_view(thread, Some(mark.seen)).await {
+                Ok(Some(thread_view)) => {
+                    if self
+                        .tell(&ReadMark { is_driving: false, ..mark }, &thread_view, ThreadOwner::Own)
+                        .await
+                    {
                         return;
                     }
                 }
@@ -547,18 +551,19 @@ impl ThreadFollower {
 
     /// Acts while there is no driver: resumes a run that a dead process left, applies decisions, starts
     /// queued messages.
-    fn act(&self, mark: &ReadMark, glance: &ThreadView) {
+    fn act(&self, mark: &ReadMark, thread_view: &ThreadView) {
         let now = self.app.clock.now_ms();
-        let next = glance.queued.iter().find(|message| message.begins(now));
+        let next = thread_view.queued.iter().find(|message| message.begins(now));
         let cause = Cause {
-            run: glance.run.as_ref().map(|run| (run.id.clone(), run.updated_at)),
-            decided: glance.decided,
-            owner: glance.lease.as_ref().map(|lease| (lease.owner.token.clone(), lease.epoch)),
+            run: thread_view.run.as_ref().map(|run| (run.id.clone(), run.updated_at)),
+            decided: thread_view.decided,
+            owner: thread_view.lease.as_ref().map(|lease| (lease.owner.token.clone(), lease.epoch)),
             queued: next.map(|message| message.id),
         };
-        let is_over = glance.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
-        let ended_well = glance.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
-        let wakes = !is_over && (glance.lease.is_some() || glance.decided > 0);
+        let is_over = thread_view.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
+        let ended_well =
+            thread_view.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
+        let wakes = !is_over && (thread_view.lease.is_some() || thread_view.decided > 0);
         let begins = is_over && ended_well && next.is_some();
         if !wakes && !begins {
             return;
@@ -618,20 +623,25 @@ pub(super) fn running_of(runtime: &AgentRuntime, commands: &[CommandRecord]) -> 
     commands.filter(|record| record.end.is_none()).collect()
 }
 
-fn sync_of(runtime: &AgentRuntime, glance: &ThreadView, driver: ThreadOwner, is_part: bool) -> ThreadSync {
-    let with_results = with_open_results(Vec::new(), glance.run.as_ref());
+fn sync_of(
+    runtime: &AgentRuntime,
+    thread_view: &ThreadView,
+    driver: ThreadOwner,
+    is_part: bool,
+) -> ThreadSync {
+    let with_results = with_open_results(Vec::new(), thread_view.run.as_ref());
     ThreadSync {
-        thread: glance.thread.clone(),
+        thread: thread_view.thread.clone(),
         driver,
         is_part,
-        messages: if is_part { Vec::new() } else { glance.messages.clone() },
+        messages: if is_part { Vec::new() } else { thread_view.messages.clone() },
         results: if is_part { Vec::new() } else { with_results },
-        run: glance.run.clone(),
-        waiting: glance.waiting.clone(),
-        running: glance.running.clone(),
-        queued: glance.queued.iter().map(row_of).collect(),
-        children: glance.children.clone(),
-        commands: running_of(runtime, &glance.commands),
-        summaries: glance.summaries.clone(),
+        run: thread_view.run.clone(),
+        waiting: thread_view.waiting.clone(),
+        running: thread_view.running.clone(),
+        queued: thread_view.queued.iter().map(row_of).collect(),
+        children: thread_view.children.clone(),
+        commands: running_of(runtime, &thread_view.commands),
+        summaries: thread_view.summaries.clone(),
     }
 }

@@ -142,14 +142,14 @@ impl Git {
             }
             Ok::<_, std::io::Error>(out)
         };
-        let complain = async {
+        let report_failure = async {
             let mut words = Vec::new();
             if let Some(stderr) = stderr {
                 let _ = stderr.take(MAX_WORDS as u64).read_to_end(&mut words).await;
             }
             String::from_utf8_lossy(&words).into_owned()
         };
-        let ((), out, words) = tokio::join!(write, read, complain);
+        let ((), out, words) = tokio::join!(write, read, report_failure);
         let out = out?;
         if out.len() > most {
             return Err(GitError::TooMuch(most));

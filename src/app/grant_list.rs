@@ -71,7 +71,7 @@ impl GrantStatus {
         format!("{} by {} ({}{tty})", when(self.grant.created_at), by.user, by.channel)
     }
 
-    fn told_state(&self) -> String {
+    fn state_text(&self) -> String {
         match self.grant.revoked_at {
             Some(at) => format!("{} {}", self.state, when(at)),
             None => self.state.to_owned(),
@@ -83,7 +83,7 @@ impl GrantStatus {
             id: self.grant.id.clone(),
             pattern: self.grant.pattern.clone(),
             scope: self.grant.scope.to_string(),
-            state: self.told_state(),
+            state: self.state_text(),
             holds: self.state == HOLDS,
             end: self.end(),
             uses: self.uses(),
@@ -100,7 +100,7 @@ impl GrantStatus {
 
     /// One line of the list.
     fn line(&self) -> String {
-        let state = if self.state == HOLDS { String::new() } else { format!("  {}", self.told_state()) };
+        let state = if self.state == HOLDS { String::new() } else { format!("  {}", self.state_text()) };
         format!(
             "{}  {}  {}, {}, used {}{state}\n",
             self.grant.id,
@@ -117,7 +117,7 @@ impl GrantStatus {
         for (name, text) in [
             ("pattern", Some(self.grant.pattern.clone())),
             ("scope", Some(self.grant.scope.to_string())),
-            ("state", Some(self.told_state())),
+            ("state", Some(self.state_text())),
             ("end", Some(self.end())),
             ("uses", Some(self.uses())),
             ("given", Some(self.given())),

@@ -21,8 +21,8 @@ use crate::contract::message::ToolCall;
 use crate::contract::tool::SpawnContext;
 use crate::phase::{PhaseContext, ToolCallInfo};
 use crate::plugins::hooks::{
-    HookLayer, HookNotRun, HookOutput, HookRequest, HookRunner, HookSpec, HooksPlugin, MAX_STDERR, Workplace,
-    event, load, phase_name, read, request,
+    HookContext, HookLayer, HookNotRun, HookOutput, HookRequest, HookRunner, HookSpec, HooksPlugin,
+    MAX_STDERR, event, load, phase_name, read, request,
 };
 use crate::tools;
 
@@ -36,7 +36,7 @@ pub(super) fn plugin(
     clock: &Arc<dyn Clock>,
 ) -> Result<HooksPlugin, Failure> {
     let runner = Arc::new(Commands { programs });
-    let workplace = Workplace {
+    let workplace = HookContext {
         cwd: foundation.workspace.cwd.clone(),
         home: foundation.workspace.home.clone(),
         clock: Arc::clone(clock),

@@ -209,7 +209,11 @@ pub(super) async fn packed(app: &AppContext, image: &ImageRef) -> Result<Packed,
 }
 
 /// Returns a stored image for a terminal that draws pixels at its cursor.
-pub(super) async fn plate(app: &AppContext, image: &ImageRef, canvas: Canvas) -> Result<Drawn, AppError> {
+pub(super) async fn cursor_image(
+    app: &AppContext,
+    image: &ImageRef,
+    canvas: Canvas,
+) -> Result<Drawn, AppError> {
     made(app, image, move |bytes| crate::picture::draw(bytes, canvas)).await
 }
 

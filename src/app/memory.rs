@@ -38,12 +38,12 @@ fn stamp(actor: Actor, at: u64) -> Authorship {
 pub(super) async fn run(command: MemoryCommand, foundation: &Foundation) -> Result<u8, Failure> {
     let looks = matches!(command, MemoryCommand::List { .. });
     let store = if looks { foundation.open_store_to_read()? } else { foundation.open_store()? };
-    let done = carry_out(command, &store, foundation).await;
+    let done = execute(command, &store, foundation).await;
     store.close().await;
     done.map(|()| 0)
 }
 
-async fn carry_out(command: MemoryCommand, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
+async fn execute(command: MemoryCommand, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
     let notes = places(foundation).access(store.profiles(Arc::new(SystemClock)));
     let stamp = || stamp(super::app_context::actor(foundation, "cli"), SystemClock.now_ms());
     match command {

@@ -33,7 +33,7 @@ const MAX_WORDS: usize = 4 << 10;
 const AYE_HOME: &str = "AYE_HOME";
 
 /// The callback for the first failure.
-type Complain = Box<dyn Fn(String) + Send + Sync>;
+type FailureReporter = Box<dyn Fn(String) + Send + Sync>;
 
 /// Clones share everything.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ struct NotifierState {
     tasks: Mutex<JoinSet<()>>,
     room: Semaphore,
     /// Taken by the first failure, so that only that one is reported.
-    complain: Mutex<Option<Complain>>,
+    report_failure: Mutex<Option<FailureReporter>>,
 }
 
 impl Notifier {
@@ -65,16 +65,16 @@ impl Notifier {
                 variables: variables.into_iter().collect(),
                 tasks: Mutex::default(),
                 room: Semaphore::new(AT_ONCE),
-                complain: Mutex::new(Some(Box::new(|text| super::say(&text)))),
+                report_failure: Mutex::new(Some(Box::new(|text| super::say(&text)))),
             }),
         }
     }
 
     /// Sets where the first failure is reported; stderr by default.
-    pub(super) fn complain_to(&self, complain: impl Fn(String) + Send + Sync + 'static) {
-        let mut slot = self.shared.complain.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn complain_to(&self, report_failure: impl Fn(String) + Send + Sync + 'static) {
+        let mut slot = self.shared.report_failure.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {
-            *slot = Some(Box::new(complain));
+            *slot = Some(Box::new(report_failure));
         }
     }
 
@@ -84,7 +84,7 @@ impl Notifier {
     }
 
     /// Sends what other processes left.
-    pub(super) fn take_up(&self) {
+    pub(super) fn send_leftover(&self) {
         let shared = Arc::clone(&self.shared);
         self.spawn(async move { shared.webhooks.send_due().await });
     }
@@ -95,7 +95,7 @@ impl Notifier {
         tasks.spawn(work);
     }
 
-    fn tell_webhooks(&self, question: &SuspensionRecord, news: QuestionNews) {
+    fn notify_webhooks(&self, question: &SuspensionRecord, news: QuestionNews) {
         let names = Webhooks::wants(question);
         if names.is_empty() {
             return;
@@ -143,15 +143,15 @@ impl Notifier {
 impl Renderer for Notifier {
     fn render(&self, question: &SuspensionRecord) {
         self.start_programs(question);
-        self.tell_webhooks(question, QuestionNews::Asked);
+        self.notify_webhooks(question, QuestionNews::Asked);
     }
 
     fn decided(&self, question: &SuspensionRecord, _: &ToolCallResume, _: Option<&Actor>) {
-        self.tell_webhooks(question, QuestionNews::Decided);
+        self.notify_webhooks(question, QuestionNews::Decided);
     }
 
     fn expired(&self, question: &SuspensionRecord) {
-        self.tell_webhooks(question, QuestionNews::Expired);
+        self.notify_webhooks(question, QuestionNews::Expired);
     }
 }
 
@@ -190,10 +190,10 @@ impl NotifierState {
 
     fn failed(&self, program: &str, why: &str) {
         tracing::warn!(program, why, "a notify program failed");
-        let complain = self.complain.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(complain) = complain {
+        let report_failure = self.report_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(report_failure) = report_failure {
             let program = visible_line(program);
-            complain(format!("notify: {program}: {why}; the question is still pending"));
+            report_failure(format!("notify: {program}: {why}; the question is still pending"));
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::app_context::AppContext;
 use super::sections;
-use crate::agents::WrittenAgent;
+use crate::agents::ParsedAgent;
 use crate::app::AppError;
 use crate::config::Origin;
 use crate::contract::display::visible_line;
@@ -80,12 +80,12 @@ fn section(app: &AppContext, agent: &ResolvedAgent, key: &str) -> SectionRow {
     let value = agent.spec.sections.get(key).cloned();
     let settings = app.foundation.loaded.provenance.origin_in(sections::TABLE, key, "");
     let settings = settings.as_ref().map(Origin::to_string);
-    let place = |written: &WrittenAgent| {
+    let place = |written: &ParsedAgent| {
         let field = written
             .spec
             .sections
             .contains_key(key)
-            .then(|| if written.says(key) { format!("/{key}") } else { format!("/sections/{key}") });
+            .then(|| if written.sets(key) { format!("/{key}") } else { format!("/sections/{key}") });
         field.map(|field| written.place(&field))
     };
     let own = app.agents.get(&agent.spec.id).as_ref().and_then(place);

@@ -57,7 +57,7 @@ impl ProjectPrograms {
         // It starts a process.
         let held = tokio::task::spawn_blocking({
             let root = root.clone();
-            move || held_profile(&sandbox, profile, has_domains, allows_missing, &root)
+            move || enforced_profile(&sandbox, profile, has_domains, allows_missing, &root)
         });
         let profile = held.await??;
         let opened = SandboxOpening {
@@ -77,7 +77,7 @@ impl ProjectPrograms {
 }
 
 /// Returns the profile that is enforced here for a program of a project.
-fn held_profile(
+fn enforced_profile(
     sandbox: &Sandbox,
     profile: Profile,
     has_domains: bool,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::agents::{choices, pointer_of, spec_of, unavailable};
 use super::app_context::{AGENT, AppContext, entry_of};
 use super::{models, prompt};
-use crate::agents::{AgentDialect, AgentScope, Severity, SourceLocator, WrittenAgent, read_fields};
+use crate::agents::{AgentDialect, AgentScope, ParsedAgent, Severity, SourceLocator, read_fields};
 use crate::config::{ModelSelection, Origin};
 use crate::contract::config_entry::EntryVersion;
 use crate::contract::display::visible_line;
@@ -41,7 +41,7 @@ pub(super) struct Defined<T> {
 /// An agent that can run here.
 #[derive(Clone, Debug)]
 pub(super) struct RunnableAgent {
-    written: WrittenAgent,
+    written: ParsedAgent,
     spec: Arc<AgentSpec>,
     /// The model that the definition names.
     model: Option<ModelSelection>,
@@ -56,12 +56,12 @@ pub(super) struct Published {
 
 impl Published {
     /// The agents that can be used.
-    pub(super) fn used(&self) -> impl Iterator<Item = &WrittenAgent> {
+    pub(super) fn used(&self) -> impl Iterator<Item = &ParsedAgent> {
         self.agents.values().filter_map(|agent| Some(&agent.usable.as_ref().ok()?.written))
     }
 
     /// The one of a name.
-    pub(super) fn agent(&self, id: &str) -> Option<&WrittenAgent> {
+    pub(super) fn agent(&self, id: &str) -> Option<&ParsedAgent> {
         Some(&self.agents.get(id)?.usable.as_ref().ok()?.written)
     }
 
@@ -228,7 +228,7 @@ fn usable_agent(
 }
 
 /// Reads a definition as the same fields of an agent file are read.
-fn read(definition: AgentDefinition) -> Result<WrittenAgent, DefinitionProblem> {
+fn read(definition: AgentDefinition) -> Result<ParsedAgent, DefinitionProblem> {
     let id = definition.id.clone();
     let Ok(Value::Object(mut fields)) = serde_json::to_value(definition) else {
         return Err(problem("", "the definition cannot be read"));

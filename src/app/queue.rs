@@ -384,7 +384,7 @@ async fn retry(ids: &[String], store: &Store) -> Result<(), Failure> {
     }
     for job in jobs {
         let again =
-            store.mailbox().revive(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)?;
+            store.mailbox().requeue_dead(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)?;
         match again {
             Some(again) => put(&format!("{}  queued again as {}\n", job.sequence, again.sequence))?,
             None => {

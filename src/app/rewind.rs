@@ -216,8 +216,8 @@ impl AppContext {
     }
 
     /// Ensures that nothing is active in a conversation that is being left, and cancels its waiting run.
-    async fn be_free(&self, thread: &ThreadId, sink: Arc<dyn EventSink>) -> Result<(), AppError> {
-        if self.runtime.is_awake(thread) {
+    async fn ensure_idle(&self, thread: &ThreadId, sink: Arc<dyn EventSink>) -> Result<(), AppError> {
+        if self.runtime.is_active(thread) {
             return Err("interrupt the run first, then rewind".into());
         }
         if self.runtime.driven_elsewhere(thread).await?.is_some() {
@@ -260,7 +260,7 @@ impl AppContext {
         };
         let now = self.clock.now_ms();
         let fork = if what.takes_conversation() {
-            self.be_free(thread, sink).await?;
+            self.ensure_idle(thread, sink).await?;
             Some(self.fork_at(thread, Some(keep), true, now).await?)
         } else {
             None
@@ -303,7 +303,7 @@ impl AppContext {
             if self.store.thread(other).await?.is_none() {
                 return Err(format!("the conversation to return to was deleted: {other}").into());
             }
-            self.be_free(thread, sink).await?;
+            self.ensure_idle(thread, sink).await?;
         }
         let now = self.clock.now_ms();
         let record = WentBackRecord {

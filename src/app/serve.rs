@@ -29,7 +29,7 @@ use tokens::TokenFiles;
 const UNIX: &str = "unix:";
 
 /// The callback for problems outside a request.
-type Complain = Arc<dyn Fn(String) + Send + Sync>;
+type FailureReporter = Arc<dyn Fn(String) + Send + Sync>;
 
 /// `aye serve`.
 pub(super) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
@@ -69,7 +69,7 @@ impl RunningServer {
         args: ServeArgs,
         foundation: Foundation,
         cli: &Cli,
-        complain: Complain,
+        report_failure: FailureReporter,
     ) -> Result<Self, Failure> {
         if foundation.is_ephemeral {
             return Err(Failure::usage(
@@ -114,7 +114,7 @@ impl RunningServer {
         let others = for_other_folders(cli);
         let access = Access::new(Box::new(files));
         let served =
-            Arc::new(Served::new(here, others, env, store, access, folders, (complain, url.clone())));
+            Arc::new(Served::new(here, others, env, store, access, folders, (report_failure, url.clone())));
         let closing = CancellationToken::new();
         let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
             .map_err(|_| Failure::failed("cannot follow changes of the store; see the log"))?;

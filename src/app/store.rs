@@ -157,7 +157,7 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     let unknown = mark_unknown(&restored, &own, now).await.map_err(Failure::failed)?;
     let threads = restored.threads(None).await.map_err(Failure::failed)?.len();
     restored.close().await;
-    let kept = put_aside(&target, &own, now).await?;
+    let kept = move_aside(&target, &own, now).await?;
     std::fs::rename(&copy, &target).map_err(io)?;
     std::fs::File::open(&folder).and_then(|folder| folder.sync_all()).map_err(io)?;
     foundation.remember_store();
@@ -178,7 +178,7 @@ pub(super) fn may_have_run(calls: u64, copy: &str) -> String {
 }
 
 /// Moves the current store and its log out of the way. A process that has it open can no longer write to it.
-async fn put_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathBuf>, Failure> {
+async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathBuf>, Failure> {
     if target.symlink_metadata().is_err() {
         return Ok(None);
     }

@@ -27,12 +27,12 @@ const ENTER: &str = "\x1b[?1049h\x1b[2J\x1b[H";
 const LEAVE: &str = "\x1b[?1l\x1b>\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// The user's terminal, as it was before when this is dropped.
-struct Borrowed {
+struct SavedTerminal {
     terminal: File,
     before: Termios,
 }
 
-impl Borrowed {
+impl SavedTerminal {
     fn new() -> std::io::Result<Self> {
         // A separate open file description: the flag for reading must not affect the shell.
         let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
@@ -55,7 +55,7 @@ impl Borrowed {
     }
 }
 
-impl Drop for Borrowed {
+impl Drop for SavedTerminal {
     fn drop(&mut self) {
         let mut out = std::io::stdout();
         let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
@@ -66,7 +66,7 @@ impl Drop for Borrowed {
 /// Shows the screen of a command and types what the user types, until Ctrl-] or the end of the command.
 pub(super) async fn take_over(command: &dyn CommandTerminal, id: &str) -> Result<(), AppError> {
     let fail = |error: std::io::Error| format!("the terminal cannot be taken over: {error}");
-    let borrowed = Borrowed::new().map_err(fail)?;
+    let borrowed = SavedTerminal::new().map_err(fail)?;
     let keys = borrowed.terminal.try_clone().map_err(fail)?;
     let mut keys = pipe::Receiver::from_file_unchecked(keys).map_err(fail)?;
     let mut resized = signal(SignalKind::window_change()).map_err(fail)?;

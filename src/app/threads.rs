@@ -89,7 +89,7 @@ impl Pieces {
     }
 
     /// Counts the rows received. Returns `false` if there are no more.
-    fn came(&mut self, rows: usize) -> bool {
+    fn count_rows(&mut self, rows: usize) -> bool {
         let wanted = self.next();
         self.at += rows;
         self.left = self.left.map(|left| left - rows);
@@ -107,7 +107,7 @@ async fn list(store: &Store, json: bool, page: PageArgs, foundation: &Foundation
     loop {
         let rows = store.threads_page(None, pieces.at, Some(pieces.next())).await.map_err(Failure::failed)?;
         let text: String = rows.iter().map(line).collect();
-        if !pager.write(&text)? || !pieces.came(rows.len()) {
+        if !pager.write(&text)? || !pieces.count_rows(rows.len()) {
             return pager.finish();
         }
     }
@@ -130,7 +130,7 @@ async fn search(
     page: PageArgs,
     foundation: &Foundation,
 ) -> Result<(), Failure> {
-    bring_up_to_date(store).await?;
+    update_index(store).await?;
     if json {
         let found = store.search(words, page.offset, page.limit).await.map_err(Failure::failed)?;
         let row = |found: &Match| json!({"thread": found.thread, "around": found.around});
@@ -144,7 +144,7 @@ async fn search(
     let mut pieces = Pieces::of(page);
     loop {
         let found = store.search(words, pieces.at, Some(pieces.next())).await.map_err(Failure::failed)?;
-        if !pager.write(&matches(&found))? || !pieces.came(found.len()) {
+        if !pager.write(&matches(&found))? || !pieces.count_rows(found.len()) {
             return pager.finish();
         }
     }
@@ -161,7 +161,7 @@ fn matches(found: &[Match]) -> String {
 
 /// Adds messages written since the last search to the index. If the index cannot be written, the search reads
 /// these messages instead.
-async fn bring_up_to_date(store: &Store) -> Result<(), Failure> {
+async fn update_index(store: &Store) -> Result<(), Failure> {
     let missing = store.unindexed_messages().await.map_err(Failure::failed)?;
     if missing > MANY {
         say(&format!("indexing {missing} messages for search, once"));

@@ -79,7 +79,7 @@ struct Worker {
     mailbox: Mailbox,
     config: MailboxConfig,
     me: Consumer,
-    bell: ChangeSubscription,
+    changes: ChangeSubscription,
     signals: Signals,
     report: WorkReport,
     args: WorkArgs,
@@ -98,7 +98,7 @@ impl Worker {
             config: here.foundation.loaded.settings.mailbox.clone(),
             me: Consumer::new(app_context::owner()),
             // Before the first read, so that nothing is missed.
-            bell: here.store.watch().map_err(Failure::failed)?,
+            changes: here.store.watch().map_err(Failure::failed)?,
             signals: Signals::new(),
             report: WorkReport::new(args.json),
             args: args.clone(),
@@ -115,8 +115,8 @@ impl Worker {
     async fn work(&mut self) -> Result<(), Failure> {
         let mut is_busy = false;
         while !self.signals.has_come() && self.args.max.is_none_or(|max| self.served < max) {
-            let outlook = self.look().await.map_err(Failure::failed)?;
-            match outlook.next.clone() {
+            let next_work = self.look().await.map_err(Failure::failed)?;
+            match next_work.next.clone() {
                 Some(job) if !is_busy => {
                     let (me, lease) = (self.me.to_string(), self.config.lease_ms);
                     let claimed = self.mailbox.claim_job(&job.job_id, &me, self.now(), lease).await;
@@ -131,12 +131,12 @@ impl Worker {
                     }
                 }
                 _ => {
-                    let is_over = outlook.next.is_none() && outlook.held.is_empty();
-                    let is_empty = is_over && outlook.claimed.is_empty() && outlook.retrying == 0;
+                    let is_over = next_work.next.is_none() && next_work.held.is_empty();
+                    let is_empty = is_over && next_work.claimed.is_empty() && next_work.retrying == 0;
                     if self.args.once || (self.args.until_empty && is_empty) {
                         return Ok(());
                     }
-                    self.wait(&outlook, is_busy).await;
+                    self.wait(&next_work, is_busy).await;
                     is_busy = false;
                 }
             }
@@ -158,15 +158,15 @@ impl Worker {
             self.cleaned = Some(now);
         }
         let runtime = self.here.runtime.clone();
-        self.mailbox.outlook(now, move |lease| runtime.is_kept_out_by(lease)).await
+        self.mailbox.next_work(now, move |lease| runtime.is_kept_out_by(lease)).await
     }
 
     /// Waits until there is a reason to check for work.
-    async fn wait(&mut self, outlook: &NextWork, briefly: bool) {
+    async fn wait(&mut self, next_work: &NextWork, briefly: bool) {
         let runtime = &self.here.runtime;
-        let leases = outlook.held.iter().cloned();
-        let claims = outlook.claimed.iter().filter_map(|who| self.me.lease_of(who));
-        let typed = outlook.typed.iter().cloned();
+        let leases = next_work.held.iter().cloned();
+        let claims = next_work.claimed.iter().filter_map(|who| self.me.lease_of(who));
+        let typed = next_work.typed.iter().cloned();
         let mut guards: Vec<Option<OwnerWatch>> = leases
             .chain(claims)
             .chain(typed)
@@ -182,7 +182,7 @@ impl Worker {
             .await;
         };
         let now = self.here.clock.now_ms();
-        let until = outlook.wake_at.map(|at| Duration::from_millis(at.saturating_sub(now).max(1)));
+        let until = next_work.wake_at.map(|at| Duration::from_millis(at.saturating_sub(now).max(1)));
         let until = if briefly { Some(until.map_or(PAUSE, |until| until.min(PAUSE))) } else { until };
         let time_comes = async {
             match until {
@@ -191,7 +191,7 @@ impl Worker {
             }
         };
         tokio::select! {
-            () = heard(&mut self.bell) => {}
+            () = wait_for_change(&mut self.changes) => {}
             () = time_comes => {}
             () = someone_ends => {}
             () = self.signals.next() => {}
@@ -357,12 +357,12 @@ impl Worker {
 }
 
 /// Waits for a commit that may concern jobs.
-async fn heard(bell: &mut ChangeSubscription) {
+async fn wait_for_change(changes: &mut ChangeSubscription) {
     let matters = |change: &StoreChange| change.kind != ChangeKind::Grant;
     loop {
-        let mut is_new = matters(&bell.next_or_check().await);
+        let mut is_new = matters(&changes.next_or_check().await);
         for _ in 0..BULK {
-            let Some(change) = bell.next().now_or_never() else { break };
+            let Some(change) = changes.next().now_or_never() else { break };
             is_new |= matters(&change);
         }
         if is_new {

@@ -30,7 +30,7 @@ fn a_long_paste_stays_a_mark_when_it_was_sent_and_is_opened_in_the_viewer() {
     tty.shows("[paste 1: 40 lines]");
     tty.send("\r");
     tty.shows("I see.");
-    tty.wait("that it is done", |view| !view.is_awake());
+    tty.wait("that it is done", |view| !view.is_active());
     let all = tty.look(crate::support::pty::View::all);
     assert!(all.contains(mark) && !all.contains("row 20 of it"), "{all}");
     tty.quit();
@@ -42,7 +42,7 @@ fn a_long_paste_stays_a_mark_when_it_was_sent_and_is_opened_in_the_viewer() {
     tty.say("and now");
     tty.shows("Still.");
     assert!(self::all(&llm.last()).contains("row 39 of it"));
-    tty.wait("that it is done", |view| !view.is_awake());
+    tty.wait("that it is done", |view| !view.is_active());
     tty.send("\x0f");
     tty.shows("row 39 of it");
     tty.send("q");
@@ -213,7 +213,7 @@ fn definitions_are_completed_and_their_lines_go_with_the_message() {
     }
     assert!(!user.contains("fn other"), "{user}");
     // What a rule keeps from the model does not go with a message either, and what names nothing is words.
-    tty.wait("the end of the turn", |view| !view.is_awake());
+    tty.wait("the end of the turn", |view| !view.is_active());
     home.rules("rules:\n  - {tool: 'Read(b.py)', behavior: deny}\n");
     tty.quit();
     let mut tty = Pty::start(&home, &[], 100, 30);

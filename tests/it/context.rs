@@ -154,7 +154,7 @@ fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
     for n in 1..7 {
         tty.say(&format!("count to {n}"));
         tty.shows(&format!("sheep-{n} "));
-        tty.wait("that it is done", |view| !view.is_awake());
+        tty.wait("that it is done", |view| !view.is_active());
     }
     tty.say("/context");
     tty.shows("context of mock/m1: ");
@@ -174,7 +174,7 @@ fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
     tty.shows("sheep-7 ");
     let last = texts(&llm.last());
     assert!(last.contains(SUMMARY) && last.contains("sheep-6") && !last.contains("sheep-5"), "{last}");
-    tty.wait("that it is done", |view| !view.is_awake());
+    tty.wait("that it is done", |view| !view.is_active());
     let told = tty.look(crate::support::pty::View::all).matches("compacted 10 messages").count();
     assert_eq!(told, 1, "it is told once");
     tty.say("/context");
@@ -191,7 +191,7 @@ fn another_terminal_sees_the_summary_and_uses_it() {
     for n in 1..5 {
         one.say(&format!("count to {n}"));
         one.shows(&format!("sheep-{n} "));
-        one.wait("that it is done", |view| !view.is_awake());
+        one.wait("that it is done", |view| !view.is_active());
     }
     let mut two = Pty::start(&home, &["-c"], 100, 30);
     two.ready();

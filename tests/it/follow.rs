@@ -209,7 +209,7 @@ fn who_looks_on_sees_who_drives_and_what_runs() {
     let_go(&home, "pipe");
     for tty in [&one, &two] {
         tty.shows("It is done.");
-        tty.wait("that it is free", |view| !view.has("running in") && !view.is_awake());
+        tty.wait("that it is free", |view| !view.has("running in") && !view.is_active());
         assert_eq!(count(tty, "It is done."), 1);
         assert_eq!(count(tty, "I will."), 1);
     }

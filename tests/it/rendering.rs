@@ -39,10 +39,10 @@ fn calls_are_gathered_the_plan_stays_and_links_lead_somewhere() {
     tty.wait("the plan above the text that is written", |view| {
         view.has("\n  ▸ look around") && view.has("\n  ○ mend it")
     });
-    tty.wait("what is waited for", |view| view.is_awake() && view.has("answering"));
+    tty.wait("what is waited for", |view| view.is_active() && view.has("answering"));
     gate.open();
     tty.shows("The end.");
-    tty.wait("that it is over", |view| !view.is_awake());
+    tty.wait("that it is over", |view| !view.is_active());
     assert!(!tty.look(|view| view.has("\n  ▸ look around")), "nothing is open");
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
     assert!(raw.contains(";https://example.org/a\x1b\\"), "the address can be opened");

@@ -145,7 +145,7 @@ fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
     pty.say("do echo three >> file.txt");
     pty.shows("a rewind cannot restore the files of this step");
     pty.shows("Ready with: do echo three");
-    pty.wait("the end of the run", |view| !view.is_awake());
+    pty.wait("the end of the run", |view| !view.is_active());
     pty.send("\x1b");
     pty.shows("again: rewind");
     pty.send("\x1b");

@@ -20,8 +20,8 @@ use aye_core::contract::message::Role;
 use aye_core::contract::record::{RunRecord, SuspensionRecord};
 use aye_core::contract::suspension::Answer;
 use aye_runtime::{
-    AgentRunResult, AgentRuntime, CarriedOn, DecideError, RunDocument, RunFollower, RunRequest, RuntimeError,
-    UnknownPolicy, stop_reason_of,
+    AgentRunResult, AgentRuntime, DecideError, ResumeOutcome, RunDocument, RunFollower, RunRequest,
+    RuntimeError, UnknownPolicy, stop_reason_of,
 };
 
 use super::ends::{RunEnd, internal, invalid, refusal, runtime_error};
@@ -62,7 +62,7 @@ pub(crate) struct AcpSession {
     abilities: ClientAbilities,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -106,7 +106,7 @@ impl AcpSession {
 
     fn encode(&self, of: impl FnOnce(&mut UpdateEncoder) -> Vec<SessionUpdate>) {
         // The updates are sent under the encoder's lock, so they leave in the order in which they were made.
-        let mut encoder = held(&self.encoder);
+        let mut encoder = locked(&self.encoder);
         let updates = of(&mut encoder);
         self.send(updates);
     }
@@ -159,7 +159,7 @@ impl AcpSession {
 
     /// Cancels the open prompt.
     pub(crate) fn cancel(&self) {
-        held(&self.cancel).cancel();
+        locked(&self.cancel).cancel();
     }
 
     /// Ends what runs here in order; questions stay.
@@ -178,7 +178,7 @@ impl AcpSession {
             return Err(invalid("a prompt of this session is still open; cancel it first"));
         };
         let cancel = CancellationToken::new();
-        *held(&self.cancel) = cancel.clone();
+        *locked(&self.cancel) = cancel.clone();
         let turn = Turn { session: self, cancel: cancel.clone() };
         let questions = CancellationToken::new();
         let asking = tokio::spawn(Arc::clone(self).ask_until(questions.clone(), cancel));
@@ -209,7 +209,7 @@ impl AcpSession {
                 () = async { while !changes.next_or_check().await.concerns(&self.thread) {} } => {}
             }
         }
-        for (_, asked) in held(&self.asked).drain() {
+        for (_, asked) in locked(&self.asked).drain() {
             asked.cancel();
         }
     }
@@ -238,7 +238,7 @@ impl AcpSession {
                 return;
             }
         };
-        let mut asked = held(&self.asked);
+        let mut asked = locked(&self.asked);
         asked.retain(|id, request| {
             let is_open = open.iter().any(|question| question.id == *id);
             if !is_open {
@@ -284,7 +284,7 @@ impl AcpSession {
     ) -> Option<Answer> {
         let offers = questions::offered(question, &self.host.project());
         let how = questions::other_way(question);
-        let call = held(&self.encoder).asked(question, how.as_deref());
+        let call = locked(&self.encoder).asked(question, how.as_deref());
         let options = offers.iter().map(questions::OfferedAnswer::option).collect();
         let request = acp::RequestPermissionRequest::new(self.id.clone(), call, options);
         let chosen = match self.send_question(request, taken_back).await? {
@@ -310,7 +310,7 @@ impl AcpSession {
         form: acp::ElicitationSchema,
         taken_back: &CancellationToken,
     ) -> Option<Answer> {
-        let call = held(&self.encoder).asked(question, None).tool_call_id;
+        let call = locked(&self.encoder).asked(question, None).tool_call_id;
         let scope = acp::ElicitationSessionScope::new(self.id.clone()).tool_call_id(call);
         let mode = acp::ElicitationMode::Form(acp::ElicitationFormMode::new(scope, form));
         let request = acp::CreateElicitationRequest::new(mode, message);
@@ -350,7 +350,7 @@ impl AcpSession {
         match self.host.decide(&question.id, answer).await {
             Ok(outcome) => {
                 // The same question may be asked again, if what it was about has changed.
-                held(&self.asked).remove(&question.id);
+                locked(&self.asked).remove(&question.id);
                 // The first decision wins: the stored one is carried out.
                 tracing::debug!(question = %question.id, ?outcome, "decided");
                 true
@@ -397,12 +397,12 @@ impl Turn<'_> {
         let mut end = match unfinished {
             None => {
                 let request = RunRequest::new(thread.clone(), vec![message]);
-                self.see_through(runtime.run(request, self.sink())).await?
+                self.drive_prompt(runtime.run(request, self.sink())).await?
             }
             // The pending questions are asked first, so that nothing is lost; the message starts after them.
             Some(run) => {
                 let queued = runtime.enqueue(thread, vec![message]).await.map_err(|e| runtime_error(&e))?;
-                let end = self.carry_through(&run.id).await?;
+                let end = self.resume_to_end(&run.id).await?;
                 if self.cancel.is_cancelled() {
                     let _ = runtime.unqueue(queued.id).await;
                 }
@@ -432,7 +432,7 @@ impl Turn<'_> {
             // Read before the answers are carried out: one that is stored later must not be missed.
             let before = self.session.open_questions().await.map_err(failed)?;
             // Background runs report by a message when they are done.
-            runtime.mind_tasks(thread).await.map_err(failed)?;
+            runtime.supervise_tasks(thread).await.map_err(failed)?;
             tokio::select! {
                 () = self.cancel.cancelled() => return Ok(None),
                 () = runtime.finish_tasks(thread) => {}
@@ -494,7 +494,7 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    async fn see_through(
+    async fn drive_prompt(
         &self,
         work: impl Future<Output = Result<AgentRunResult, RuntimeError>>,
     ) -> Result<RunEnd, Error> {
@@ -514,7 +514,7 @@ impl Turn<'_> {
             self.give_up().await;
             return Ok(RunEnd::cancelled());
         }
-        Box::pin(self.carry_through(&result.run_id)).await
+        Box::pin(self.resume_to_end(&result.run_id)).await
     }
 
     /// Waits until a question was answered, here or elsewhere, or the prompt is cancelled.
@@ -543,15 +543,15 @@ impl Turn<'_> {
     }
 
     /// Resumes a run, or follows it while another process drives it, to its end.
-    async fn carry_through(&self, run: &RunId) -> Result<RunEnd, Error> {
+    async fn resume_to_end(&self, run: &RunId) -> Result<RunEnd, Error> {
         let session = self.session;
         session.prepare().await;
         let follower = SessionFollower { session };
-        let work = session.runtime().carry_on(&session.thread, run, self.sink(), UNKNOWN, &follower);
+        let work = session.runtime().resume_or_follow(&session.thread, run, self.sink(), UNKNOWN, &follower);
         match self.start(work).await.map_err(|error| runtime_error(&error))? {
             None => Ok(RunEnd::cancelled()),
-            Some(CarriedOn::Here(result)) => Box::pin(self.until_done(result)).await,
-            Some(CarriedOn::Elsewhere(record)) => {
+            Some(ResumeOutcome::Here(result)) => Box::pin(self.until_done(result)).await,
+            Some(ResumeOutcome::Elsewhere(record)) => {
                 session.catch_up().await;
                 self.ended_elsewhere(&record).await
             }

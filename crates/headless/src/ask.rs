@@ -25,7 +25,7 @@ use aye_core::contract::message::Role;
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{Actor, Answer, CHANNEL_POLICY, ResumeDecisionAction};
 use aye_runtime::{
-    AgentRunResult, AgentRuntime, CarriedOn, DecideError, RunDocument, RunFollower, RuntimeError,
+    AgentRunResult, AgentRuntime, DecideError, ResumeOutcome, RunDocument, RunFollower, RuntimeError,
     stop_reason_of,
 };
 
@@ -87,7 +87,7 @@ impl HeadlessSession<'_> {
             Job::Resume(thread) | Job::Answered(thread) => {
                 let result = self.runtime.resume(&thread, self.printer.clone(), unknown).await?;
                 if self.printer.events() == 0 {
-                    self.tell_again(&result).await?;
+                    self.emit_pending(&result).await?;
                 }
                 result
             }
@@ -111,7 +111,7 @@ impl HeadlessSession<'_> {
                     self.wait(&result, limit).await?;
                 }
             }
-            result = self.go_on(&result).await?;
+            result = self.resume_or_follow(&result).await?;
             expired.append(&mut result.expired);
         }
         expired.sort_unstable();
@@ -121,7 +121,7 @@ impl HeadlessSession<'_> {
     }
 
     /// Events for a run that waited already: without them a reader of the stream would not know what it waits for.
-    async fn tell_again(&self, result: &AgentRunResult) -> Result<(), RuntimeError> {
+    async fn emit_pending(&self, result: &AgentRunResult) -> Result<(), RuntimeError> {
         if result.termination != TerminationReason::Suspended {
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl HeadlessSession<'_> {
         let give_up = moments.collect();
         tokio::select! {
             answered = self.runtime.until_answered(&self.thread, &result.waiting, &give_up) => {
-                answered?.iter().for_each(tell_answer);
+                answered?.iter().for_each(report_answer);
                 Ok(())
             }
             answered = self.typed_answer(&result.waiting[0]) => answered,
@@ -208,17 +208,17 @@ impl HeadlessSession<'_> {
     }
 
     /// Resumes the run, or follows it to its end if another process resumes it.
-    async fn go_on(&mut self, before: &AgentRunResult) -> Result<AgentRunResult, RuntimeError> {
+    async fn resume_or_follow(&mut self, before: &AgentRunResult) -> Result<AgentRunResult, RuntimeError> {
         let events = self.printer.events();
         let follower = HeadlessFollower { standing: self.standing, before, is_told: AtomicBool::new(false) };
         let (sink, unknown) = (self.printer.clone(), self.options.unknown);
-        match self.runtime.carry_on(&self.thread, &before.run_id, sink, unknown, &follower).await? {
-            CarriedOn::Elsewhere(run) => self.ended_elsewhere(before, &run).await,
-            CarriedOn::Here(result) => {
+        match self.runtime.resume_or_follow(&self.thread, &before.run_id, sink, unknown, &follower).await? {
+            ResumeOutcome::Elsewhere(run) => self.ended_elsewhere(before, &run).await,
+            ResumeOutcome::Here(result) => {
                 // Other processes resumed the run and left new questions.
                 let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
                 if is_new && self.printer.events() == events {
-                    self.tell_again(&result).await?;
+                    self.emit_pending(&result).await?;
                 }
                 Ok(result)
             }
@@ -270,7 +270,7 @@ impl HeadlessSession<'_> {
 
     /// Returns the result of a run that was done before this process could resume it. Scripts that answer and
     /// resume cannot know whether another process was faster.
-    pub(super) async fn over_already(
+    pub(super) async fn result_if_done(
         &self,
         thread: &ThreadId,
     ) -> Result<Option<AgentRunResult>, RuntimeError> {
@@ -323,7 +323,7 @@ fn finished(result: &AgentRunResult) -> AgentEvent {
 }
 
 /// Reports the outcome of a question that this process waited for.
-fn tell_answer(question: &SuspensionRecord) {
+fn report_answer(question: &SuspensionRecord) {
     let id = visible_line(question.id.as_str());
     match (question.status, &question.decision, &question.decided_by) {
         (SuspensionStatus::Expired, ..) => note(&format!("  {id}: expired without an answer")),

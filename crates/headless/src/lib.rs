@@ -255,8 +255,8 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
     };
     let is_answered = matches!(job, Job::Answered(_));
     let job = match job {
-        Job::Behind(request) => match queue::put_behind(runtime, request).await {
-            Ok(Some(behind)) => return queue::tell(&printer, &behind),
+        Job::Behind(request) => match queue::enqueue_message(runtime, request).await {
+            Ok(Some(behind)) => return queue::report_queued(&printer, &behind),
             Ok(None) => Job::Resume(thread.clone()),
             Err(error) => return refuse(&printer, &error),
         },
@@ -294,7 +294,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
                 exit::DONE
             }
             None if matches!(error, RuntimeError::NothingToResume { .. }) => {
-                match desk().over_already(&thread).await {
+                match desk().result_if_done(&thread).await {
                     Ok(Some(result)) => finish(
                         &printer,
                         &SessionResult { result, denied: Vec::new(), output: None },

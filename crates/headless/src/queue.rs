@@ -23,7 +23,7 @@ pub(super) struct DeferredMessage {
 
 /// Queues the message of a request. Returns `None` if nothing blocks the message: it starts when the
 /// conversation is resumed.
-pub(super) async fn put_behind(
+pub(super) async fn enqueue_message(
     runtime: &AgentRuntime,
     request: RunRequest,
 ) -> Result<Option<DeferredMessage>, RuntimeError> {
@@ -35,7 +35,7 @@ pub(super) async fn put_behind(
 }
 
 /// Reports that a message is queued, and after what.
-pub(super) fn tell(printer: &Printer, behind: &DeferredMessage) -> u8 {
+pub(super) fn report_queued(printer: &Printer, behind: &DeferredMessage) -> u8 {
     let thread = &behind.message.thread_id;
     let reason = match (behind.waiting.len(), behind.driver) {
         (0, Some(pid)) => format!("after the run of process {pid}"),
@@ -83,7 +83,7 @@ pub(super) async fn attend<'a>(
             return last;
         }
         // Background tasks send a message when they are done.
-        runtime.mind_tasks(thread).await?;
+        runtime.supervise_tasks(thread).await?;
         runtime.finish_tasks(thread).await;
         let Some(next) = runtime.next_wanted(thread).await? else {
             for task in

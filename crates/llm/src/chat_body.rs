@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::classify::ModelEndpoint;
-use super::convert::{PICTURES, Shaper, cache_key, joint, system_texts, unseen};
+use super::convert::{PICTURES, Shaper, cache_key, split_point, system_texts, unseen};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::inference::ReasoningEffort;
@@ -22,7 +22,7 @@ const KEPT: usize = 4 << 20;
 
 /// The known requirements and restrictions of the server at a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Habits {
+struct ServerQuirks {
     /// OpenAI itself.
     openai: bool,
     /// Wants thoughts back in the same turn; others refuse the unknown field, so it is an exception.
@@ -31,7 +31,7 @@ struct Habits {
     openrouter: bool,
 }
 
-impl Habits {
+impl ServerQuirks {
     fn of(origin: &ModelEndpoint) -> Self {
         let url = origin.base_url.to_ascii_lowercase();
         let model = origin.model.to_ascii_lowercase();
@@ -155,7 +155,7 @@ struct Called<'a> {
 /// messages, and encoding them again would cost more with each turn.
 #[derive(Debug)]
 struct Encoded {
-    habits: Habits,
+    quirks: ServerQuirks,
     /// The tools that were offered: calls of others have other names.
     tools: Vec<String>,
     /// The messages that were encoded.
@@ -168,14 +168,14 @@ struct Encoded {
 }
 
 impl Encoded {
-    fn nothing(habits: Habits, request: &InferenceRequest) -> Self {
+    fn nothing(quirks: ServerQuirks, request: &InferenceRequest) -> Self {
         let tools = request.tools.iter().map(|tool| tool.id.clone()).collect();
         let (messages, shaper) = (Vec::new(), Shaper::default());
-        Self { habits, tools, messages, shaper, first: None, items: Vec::new() }
+        Self { quirks, tools, messages, shaper, first: None, items: Vec::new() }
     }
 
     /// Returns whether a request starts with exactly these messages.
-    fn begins(&self, habits: Habits, request: &InferenceRequest) -> bool {
+    fn begins(&self, quirks: ServerQuirks, request: &InferenceRequest) -> bool {
         let reads_same = |(known, said): (&Arc<Message>, &Arc<Message>)| {
             Arc::ptr_eq(known, said)
                 || known.role == said.role
@@ -183,7 +183,7 @@ impl Encoded {
                     && known.tool_calls == said.tool_calls
                     && known.tool_call_id == said.tool_call_id
         };
-        self.habits == habits
+        self.quirks == quirks
             && self.messages.len() <= request.messages.len()
             && self.tools.iter().eq(request.tools.iter().map(|tool| &tool.id))
             && self.messages.iter().zip(&request.messages).all(reads_same)
@@ -192,9 +192,9 @@ impl Encoded {
     /// Adds the part of a request with which all later requests start.
     fn extend(&mut self, request: &InferenceRequest) -> serde_json::Result<()> {
         let new = &request.messages[self.messages.len()..];
-        let new = &new[..joint(new)];
+        let new = &new[..split_point(new)];
         let shaped = self.shaper.shape(new.to_vec(), request);
-        encode(&shaped, self.habits, &mut self.items)?;
+        encode(&shaped, self.quirks, &mut self.items)?;
         self.first = self.first.take().or_else(|| shaped.first().cloned());
         self.messages.extend_from_slice(new);
         Ok(())
@@ -212,23 +212,23 @@ impl ChatBodies {
         request: &InferenceRequest,
         origin: &ModelEndpoint,
     ) -> serde_json::Result<Vec<u8>> {
-        let habits = Habits::of(origin);
+        let quirks = ServerQuirks::of(origin);
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let known = known.filter(|known| known.begins(habits, request));
-        let mut known = known.unwrap_or_else(|| Encoded::nothing(habits, request));
+        let known = known.filter(|known| known.begins(quirks, request));
+        let mut known = known.unwrap_or_else(|| Encoded::nothing(quirks, request));
         known.extend(request)?;
         let mut shaper = known.shaper.clone();
         let mut rest = shaper.shape(request.messages[known.messages.len()..].to_vec(), request);
         rest.extend(shaper.end());
         let system = [system_texts(request), shaper.system].concat();
         let first = known.first.as_ref().or(rest.first()).map(Arc::as_ref);
-        let tail = serde_json::to_vec(&tail(request, habits, || cache_key(&system, &request.tools, first)))?;
+        let tail = serde_json::to_vec(&tail(request, quirks, || cache_key(&system, &request.tools, first)))?;
         let mut before = Vec::new();
         if !system.is_empty() {
             serde_json::to_writer(&mut before, &Said::System { content: system.join("\n\n") })?;
         }
         let mut behind = Vec::new();
-        encode(&rest, habits, &mut behind)?;
+        encode(&rest, quirks, &mut behind)?;
         let head = serde_json::to_vec(&head(request))?;
         let parts = [&before, &known.items, &behind];
         let length = parts.iter().map(|part| part.len() + 1).sum::<usize>();
@@ -262,7 +262,7 @@ fn head(request: &InferenceRequest) -> Head<'_> {
     }
 }
 
-fn tail(request: &InferenceRequest, habits: Habits, key: impl FnOnce() -> String) -> Tail {
+fn tail(request: &InferenceRequest, quirks: ServerQuirks, key: impl FnOnce() -> String) -> Tail {
     let model = request.wire_model();
     let overrides = &request.overrides;
     let has_new_name = ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|start| model.starts_with(start));
@@ -280,13 +280,13 @@ fn tail(request: &InferenceRequest, habits: Habits, key: impl FnOnce() -> String
             // There is no field for a budget here.
             Some(ReasoningEffort::Budget(_)) | None => None,
         },
-        prompt_cache_key: (request.enable_prompt_cache && habits.openai).then(key),
+        prompt_cache_key: (request.enable_prompt_cache && quirks.openai).then(key),
     }
 }
 
 /// Appends messages to the members of a list.
-fn encode(messages: &[Arc<Message>], habits: Habits, items: &mut Vec<u8>) -> serde_json::Result<()> {
-    for said in said(messages, habits) {
+fn encode(messages: &[Arc<Message>], quirks: ServerQuirks, items: &mut Vec<u8>) -> serde_json::Result<()> {
+    for said in said(messages, quirks) {
         if !items.is_empty() {
             items.push(b',');
         }
@@ -295,7 +295,7 @@ fn encode(messages: &[Arc<Message>], habits: Habits, items: &mut Vec<u8>) -> ser
     Ok(())
 }
 
-fn said(messages: &[Arc<Message>], habits: Habits) -> Vec<Said<'_>> {
+fn said(messages: &[Arc<Message>], quirks: ServerQuirks) -> Vec<Said<'_>> {
     let mut out = Vec::with_capacity(messages.len());
     let mut pictures: Vec<Part<'_>> = Vec::new();
     for message in messages {
@@ -306,7 +306,7 @@ fn said(messages: &[Arc<Message>], habits: Habits) -> Vec<Said<'_>> {
             // None is left here.
             Role::System => {}
             Role::User => out.push(Said::User { content: user_content(&message.content) }),
-            Role::Assistant => out.push(assistant(message, habits)),
+            Role::Assistant => out.push(assistant(message, quirks)),
             Role::Tool => {
                 let before = pictures.len();
                 pictures.extend(message.content.iter().filter_map(image));
@@ -358,18 +358,18 @@ fn user_content(content: &[ContentBlock]) -> Content<'_> {
     Content::Text(joined(content, "\n\n"))
 }
 
-fn assistant(message: &Message, habits: Habits) -> Said<'_> {
+fn assistant(message: &Message, quirks: ServerQuirks) -> Said<'_> {
     let calls = message.tool_calls.iter().map(|call| Call {
         id: &call.id,
         kind: "function",
         function: Called { name: &call.name, arguments: call.arguments.to_string() },
     });
     let thoughts = message.content.iter().filter_map(|block| match block {
-        ContentBlock::Thinking { thinking, .. } if habits.echo_thoughts => Some(thinking.as_str()),
+        ContentBlock::Thinking { thinking, .. } if quirks.echo_thoughts => Some(thinking.as_str()),
         _ => None,
     });
     let details = message.content.iter().rev().find_map(|block| match block {
-        ContentBlock::Opaque { provider, data } if habits.openrouter && provider == "openai" => {
+        ContentBlock::Opaque { provider, data } if quirks.openrouter && provider == "openai" => {
             data.get("reasoning_details")
         }
         _ => None,

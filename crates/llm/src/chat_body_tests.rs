@@ -182,7 +182,7 @@ proptest! {
             prop_assert_eq!(String::from_utf8(body), String::from_utf8(fresh.clone()));
             // In pieces it is what it would be as a whole.
             let mut whole = Vec::new();
-            encode(&prepare(&request).messages, Habits::of(&origin), &mut whole).expect("JSON");
+            encode(&prepare(&request).messages, ServerQuirks::of(&origin), &mut whole).expect("JSON");
             let whole = String::from_utf8(whole).expect("text");
             let fresh = String::from_utf8(fresh).expect("text");
             prop_assert!(fresh.contains(&format!("{whole}]")), "{whole} in {fresh}");

@@ -59,7 +59,7 @@ pub(super) struct Shaper {
 }
 
 impl Shaper {
-    /// Shapes the next piece of the conversation of `request`. The one before must have ended at a [`joint`].
+    /// Shapes the next piece of the conversation of `request`. The one before must have ended at a [`split_point`].
     pub(super) fn shape(
         &mut self,
         piece: Vec<Arc<Message>>,
@@ -90,7 +90,7 @@ impl Shaper {
                     message.content = vec![ContentBlock::text(text)];
                 }
                 Role::User if message.content.is_empty() => continue,
-                Role::Assistant if !says(&message) => continue,
+                Role::Assistant if !has_content(&message) => continue,
                 Role::Assistant => {
                     let is_odd = |call: &ToolCall| {
                         call.invalid.is_some() || !call.arguments.is_object() || !is_offered(call, request)
@@ -130,10 +130,10 @@ impl Shaper {
 
 /// Returns the last position at which a conversation can be shaped in two pieces with the same result as
 /// shaping the whole: after an answer or a result, where no call is without its result.
-pub(super) fn joint(messages: &[Arc<Message>]) -> usize {
+pub(super) fn split_point(messages: &[Arc<Message>]) -> usize {
     let ordered = &messages[..repair::ordered(messages)];
     let ends = |message: &Arc<Message>| match message.role {
-        Role::Assistant => says(message),
+        Role::Assistant => has_content(message),
         Role::Tool => true,
         Role::System | Role::User => false,
     };
@@ -141,7 +141,7 @@ pub(super) fn joint(messages: &[Arc<Message>]) -> usize {
 }
 
 /// Returns whether an assistant's message has content to send. Thoughts alone do not count.
-fn says(message: &Message) -> bool {
+fn has_content(message: &Message) -> bool {
     let is_said = |block: &ContentBlock| match block {
         ContentBlock::Text { .. } => !is_blank(block),
         ContentBlock::Image { .. } => true,

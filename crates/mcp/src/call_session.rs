@@ -81,7 +81,7 @@ impl CallSession {
     }
 
     /// Starts or resumes the call, until it is done or has a question for the user.
-    pub(super) async fn go_on(&mut self, ctx: &ToolCallContext) -> ElicitationReply {
+    pub(super) async fn advance(&mut self, ctx: &ToolCallContext) -> ElicitationReply {
         loop {
             if let Some((key, question)) = self.waiting.pop_front() {
                 return ElicitationReply::Question(question, ReplyRoute::Later(key));

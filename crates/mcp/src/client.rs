@@ -299,7 +299,7 @@ impl Client {
 
     /// Subscribes to list changes on servers that report them to subscribers only: the revision of
     /// 2026-07-28. Ends with the connection.
-    pub(super) async fn hear_changes(&self) {
+    pub(super) async fn subscribe_to_list_changes(&self) {
         if !self.info.is_modern {
             return self.ended.cancelled().await;
         }

@@ -65,7 +65,7 @@ pub(super) struct ConnectionState {
     pub(super) wants_login: tokio_util::sync::CancellationToken,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no panic while it is held")
 }
 
@@ -91,7 +91,7 @@ impl ConnectionState {
     pub(super) fn line(&self, line: &str) {
         let line: String = line.chars().take(MAX_LINE).collect();
         tracing::info!(server = %self.server, "{}", visible_line(&line));
-        let mut lines = held(&self.lines);
+        let mut lines = locked(&self.lines);
         if lines.len() >= MAX_LINES {
             lines.pop_front();
         }
@@ -100,7 +100,7 @@ impl ConnectionState {
 
     /// The last lines.
     pub(super) fn lines(&self, count: usize) -> Vec<String> {
-        let lines = held(&self.lines);
+        let lines = locked(&self.lines);
         lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
     }
 
@@ -114,7 +114,7 @@ impl ConnectionState {
         let (asked, questions) = mpsc::channel(1);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let listener = Listener { number, progress, asked: takes_questions.then_some(asked) };
-        held(&self.calls).insert(token, listener);
+        locked(&self.calls).insert(token, listener);
         (reports, questions)
     }
 
@@ -146,8 +146,10 @@ impl ConnectionState {
 
     /// Returns the question if no call can take it.
     fn put(&self, mut asked: PendingElicitation) -> Option<PendingElicitation> {
-        let mut takers: Vec<(u64, mpsc::Sender<PendingElicitation>)> =
-            held(&self.calls).values().filter_map(|call| Some((call.number, call.asked.clone()?))).collect();
+        let mut takers: Vec<(u64, mpsc::Sender<PendingElicitation>)> = locked(&self.calls)
+            .values()
+            .filter_map(|call| Some((call.number, call.asked.clone()?)))
+            .collect();
         takers.sort_by_key(|(number, _)| *number);
         for (_, taker) in takers {
             match taker.try_send(asked) {
@@ -161,7 +163,7 @@ impl ConnectionState {
     }
 
     pub(super) fn stop_listening(&self, token: &ProgressToken) {
-        held(&self.calls).remove(token);
+        locked(&self.calls).remove(token);
     }
 
     /// Records that the lists may have changed; however often this is called, the lists are read once.
@@ -181,14 +183,14 @@ impl ConnectionState {
         if let ElicitRequestParams::UrlElicitationParams { url, .. } = asked {
             let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
             let host = host.unwrap_or_else(|| "somewhere".to_owned());
-            self.tell_now_and_then(|| {
+            self.log_throttled(|| {
                 format!("refused: MCP server {} tried to send you to {}", self.server, visible_line(&host))
             });
         }
     }
 
-    fn tell_now_and_then(&self, text: impl FnOnce() -> String) {
-        let mut told = held(&self.told);
+    fn log_throttled(&self, text: impl FnOnce() -> String) {
+        let mut told = locked(&self.told);
         if told.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
             *told = Some(Instant::now());
             drop(told);
@@ -259,7 +261,8 @@ impl ClientHandler for Handler {
     }
 
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        let sender = held(&self.shared.calls).get(&progress.progress_token).map(|call| call.progress.clone());
+        let sender =
+            locked(&self.shared.calls).get(&progress.progress_token).map(|call| call.progress.clone());
         if let Some(sender) = sender {
             let message = progress.message.map(|text| text.chars().take(MAX_LINE).collect());
             // A report that cannot be delivered now is useless later.
@@ -285,7 +288,7 @@ impl ClientHandler for Handler {
         if is_bad {
             let short: String = text.chars().take(200).collect();
             self.shared
-                .tell_now_and_then(|| format!("MCP server {}: {}", self.shared.server, visible_line(&short)));
+                .log_throttled(|| format!("MCP server {}: {}", self.shared.server, visible_line(&short)));
         }
     }
 

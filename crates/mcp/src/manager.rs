@@ -437,7 +437,7 @@ async fn serve(server: &Arc<Server>, around: &Surroundings, client: &Client) -> 
         () = client.ended.cancelled() => End::Gone(client.how_it_ended().await),
         () = server.again.notified() => End::Again,
         () = refused => End::NeedsLogin,
-        () = client.hear_changes() => End::Gone("the connection ended".to_owned()),
+        () = client.subscribe_to_list_changes() => End::Gone("the connection ended".to_owned()),
         never = changes => never,
     }
 }

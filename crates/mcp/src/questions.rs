@@ -14,7 +14,7 @@ pub(super) const KEPT: Duration = Duration::from_hours(1);
 /// A call that waits for a user.
 pub(super) struct WaitingCall {
     pub(super) run: String,
-    pub(super) talk: CallSession,
+    pub(super) call_session: CallSession,
     pub(super) question: Elicitation,
     pub(super) reply: ReplyRoute,
 }

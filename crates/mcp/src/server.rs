@@ -412,7 +412,7 @@ impl Server {
             instructions.clone_into(&mut now.instructions);
         }
         self.offer(around);
-        self.tell_what_waits(around);
+        self.report_pending_questions(around);
         self.moved.send_modify(|count| *count += 1);
     }
 
@@ -436,7 +436,7 @@ impl Server {
         (around.offer)(&format!("mcp:{}", self.config.name), Vec::new());
     }
 
-    fn tell_what_waits(&self, around: &Surroundings) {
+    fn report_pending_questions(&self, around: &Surroundings) {
         let mut now = self.now();
         let (mut new, mut changed) = (Vec::new(), Vec::new());
         for (found, standing, offered) in &now.tools {

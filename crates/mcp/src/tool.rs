@@ -65,7 +65,7 @@ impl McpTool {
     /// Turns a server's question into one for the user, and keeps the call open for the answer.
     fn ask(
         &self,
-        (talk, question, reply): (CallSession, Elicitation, ReplyRoute),
+        (call_session, question, reply): (CallSession, Elicitation, ReplyRoute),
         before: Option<(&Value, &str)>,
         args: Value,
         ctx: &ToolCallContext,
@@ -92,7 +92,7 @@ impl McpTool {
             resume_mode: ToolCallResumeMode::ReplayToolCall,
         };
         let run = ctx.run_identity.run_id.to_string();
-        self.questions.park(surface, WaitingCall { run, talk, question, reply });
+        self.questions.park(surface, WaitingCall { run, call_session, question, reply });
         ToolResult::suspended_with(id, words, ticket).into()
     }
 }
@@ -114,12 +114,12 @@ impl Tool for McpTool {
         let id = self.descriptor.id.as_str();
         let server = self.server.name();
         let failed = |why: String| Ok(ToolOutput::from(ToolResult::error(id, why)));
-        let mut talk = match surface_of(ctx.resume.as_ref()) {
+        let mut call_session = match surface_of(ctx.resume.as_ref()) {
             None => self.begin(args.clone(), ctx).await?,
             Some(surface) => {
                 let run = ctx.run_identity.run_id.as_str();
                 let parked = self.questions.take(surface).filter(|parked| parked.run == run);
-                let Some(WaitingCall { mut talk, question, reply, .. }) = parked else {
+                let Some(WaitingCall { mut call_session, question, reply, .. }) = parked else {
                     return failed(format!(
                         "the server {server} asked the user during this call, and the connection was lost \
                          before the answer. The outcome is unknown; check, then call again if still needed"
@@ -127,20 +127,25 @@ impl Tool for McpTool {
                 };
                 let payload = ctx.resume.as_ref().map_or(&Value::Null, |resume| &resume.result);
                 match question.answer(payload) {
-                    Ok(answer) => talk.answer(reply, answer),
+                    Ok(answer) => call_session.answer(reply, answer),
                     // An answer that the server did not ask for is not sent to it.
                     Err(why) => {
                         let before = payload.get("dataModel").unwrap_or(&Value::Null);
-                        return Ok(self.ask((talk, question, reply), Some((before, &why)), args, ctx));
+                        return Ok(self.ask(
+                            (call_session, question, reply),
+                            Some((before, &why)),
+                            args,
+                            ctx,
+                        ));
                     }
                 }
-                talk
+                call_session
             }
         };
-        let answer = match talk.go_on(ctx).await {
+        let answer = match call_session.advance(ctx).await {
             ElicitationReply::Result(answer) => answer,
             ElicitationReply::Question(question, reply) => {
-                return Ok(self.ask((talk, question, reply), None, args, ctx));
+                return Ok(self.ask((call_session, question, reply), None, args, ctx));
             }
         };
         match answer {

@@ -140,7 +140,7 @@ impl ActiveDrivers {
     }
 
     /// Whether a driver is active on the thread.
-    pub(super) fn is_awake(&self, thread_id: &ThreadId) -> bool {
+    pub(super) fn is_active(&self, thread_id: &ThreadId) -> bool {
         self.handles.lock().expect("no panic while handles are held").contains_key(thread_id)
     }
 }

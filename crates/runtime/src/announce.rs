@@ -62,7 +62,7 @@ impl Driver {
                 termination,
             },
         };
-        let Some(event) = self.hold_finish(event) else { return };
+        let Some(event) = self.withhold_finish(event) else { return };
         match event {
             start @ AgentEvent::RunStart { .. } => {
                 self.sink.emit(start).await;

@@ -53,10 +53,10 @@ type Ended = (CallId, Result<AgentRunResult, RuntimeError>);
 /// A driver's view of the children that its calls wait for.
 #[derive(Default)]
 pub(super) struct Children {
-    awake: FuturesUnordered<BoxFuture<'static, Ended>>,
-    at_work: HashMap<CallId, (ThreadId, CancellationToken)>,
+    active: FuturesUnordered<BoxFuture<'static, Ended>>,
+    running: HashMap<CallId, (ThreadId, CancellationToken)>,
     /// Children that wait for users, with the earliest expiry of their questions.
-    asleep: HashMap<CallId, (ThreadId, Option<u64>)>,
+    waiting: HashMap<CallId, (ThreadId, Option<u64>)>,
     /// Their end was written down.
     ended: HashSet<CallId>,
     /// Children started by calls that do not wait for them; they are driven once the call's result is stored.
@@ -69,13 +69,13 @@ pub(super) struct Children {
 
 impl Children {
     /// Whether a child is active.
-    pub(super) fn is_any_awake(&self) -> bool {
-        !self.awake.is_empty()
+    pub(super) fn is_any_active(&self) -> bool {
+        !self.active.is_empty()
     }
 
     /// The next one that comes back; never when none is at work.
     pub(super) async fn next(&mut self) -> Ended {
-        match self.awake.next().await {
+        match self.active.next().await {
             Some(ended) => ended,
             None => std::future::pending().await,
         }
@@ -83,7 +83,7 @@ impl Children {
 
     /// Returns the earliest expiry of the questions of waiting children.
     pub(super) fn next_expiry(&self) -> Option<u64> {
-        self.asleep.values().filter_map(|(_, end)| *end).min()
+        self.waiting.values().filter_map(|(_, end)| *end).min()
     }
 }
 
@@ -111,8 +111,8 @@ impl Driver {
     pub(super) fn begin_children(&mut self) {
         for (call, ticket) in self.served() {
             let known = &self.children;
-            if !known.at_work.contains_key(&call)
-                && !known.asleep.contains_key(&call)
+            if !known.running.contains_key(&call)
+                && !known.waiting.contains_key(&call)
                 && !known.ended.contains(&call)
             {
                 self.begin_child(call, &ticket);
@@ -134,9 +134,9 @@ impl Driver {
         let runtime = self.runtime();
         let sink = Arc::new(ChildSink::new(Arc::clone(&self.sink), state, runtime.clone()));
         let stop = CancellationToken::new();
-        self.children.at_work.insert(call.clone(), (child.thread_id.clone(), stop.clone()));
+        self.children.running.insert(call.clone(), (child.thread_id.clone(), stop.clone()));
         let mut task = Attached(tokio::spawn(runtime.serve(child, sink, self.children.unknown, stop)));
-        self.children.awake.push(Box::pin(async move {
+        self.children.active.push(Box::pin(async move {
             let result = (&mut task.0).await;
             (call, result.unwrap_or_else(|error| Err(RuntimeError::Internal(format!("a child: {error}")))))
         }));
@@ -179,7 +179,7 @@ impl Driver {
 
     /// Handles the result of a child.
     pub(super) async fn child_returned(&mut self, (call, result): Ended) -> Result<(), RuntimeError> {
-        let Some((thread, _)) = self.children.at_work.remove(&call) else { return Ok(()) };
+        let Some((thread, _)) = self.children.running.remove(&call) else { return Ok(()) };
         let Some(ticket) = self.open.tickets.get(&call).filter(|ticket| ticket.is_served()).cloned() else {
             return Ok(());
         };
@@ -187,7 +187,7 @@ impl Driver {
         let payload = match result {
             Ok(result) if result.termination == TerminationReason::Suspended => {
                 let ends = result.waiting.iter().filter_map(|row| row.ticket.suspension.expires_at).min();
-                self.children.asleep.insert(call, (thread, ends));
+                self.children.waiting.insert(call, (thread, ends));
                 // An answer that came while it went to sleep.
                 return self.resume_children().await;
             }
@@ -239,21 +239,21 @@ impl Driver {
 
     /// Sets those to work again that sleep and were answered, or whose questions ran out of time.
     pub(super) async fn resume_children(&mut self) -> Result<(), RuntimeError> {
-        if self.children.asleep.is_empty() {
+        if self.children.waiting.is_empty() {
             return Ok(());
         }
         let now = self.shared.clock.now_ms();
         let served: HashSet<CallId> = self.served().into_iter().map(|(call, _)| call).collect();
-        self.children.asleep.retain(|call, _| served.contains(call));
+        self.children.waiting.retain(|call, _| served.contains(call));
         let mut woken = Vec::new();
-        for (call, (thread, ends)) in &self.children.asleep {
+        for (call, (thread, ends)) in &self.children.waiting {
             let is_due = ends.is_some_and(|end| end <= now);
             if is_due || self.shared.store.has_answers(thread).await? {
                 woken.push(call.clone());
             }
         }
         for call in woken {
-            self.children.asleep.remove(&call);
+            self.children.waiting.remove(&call);
         }
         self.begin_children();
         Ok(())
@@ -261,7 +261,7 @@ impl Driver {
 
     /// Withholds the event that the run waits: for the user this is not true while a child of the run still
     /// works.
-    pub(super) fn hold_finish(&mut self, event: AgentEvent) -> Option<AgentEvent> {
+    pub(super) fn withhold_finish(&mut self, event: AgentEvent) -> Option<AgentEvent> {
         match &event {
             AgentEvent::RunStart { .. } if self.children.held.take().is_some() => return None,
             AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. }
@@ -277,7 +277,7 @@ impl Driver {
     }
 
     /// Emits the withheld event, because all children wait for users and so does the run.
-    pub(super) async fn emit_held_finish(&mut self) {
+    pub(super) async fn emit_withheld_finish(&mut self) {
         if let Some(event) = self.children.held.take() {
             self.sink.emit(event).await;
         }
@@ -297,18 +297,18 @@ impl Driver {
         }
         let runtime = self.runtime();
         // Side by side: each may take a moment.
-        for (thread, stop) in self.children.at_work.values() {
+        for (thread, stop) in self.children.running.values() {
             stop.cancel();
             runtime.cancel(thread);
         }
-        while !self.children.at_work.is_empty() {
+        while !self.children.running.is_empty() {
             let (call, result) = self.children.next().await;
-            self.children.at_work.remove(&call);
+            self.children.running.remove(&call);
             if let Err(error) = result {
                 tracing::warn!(%call, %error, "a child run was left unchanged");
             }
         }
-        self.children.asleep.remove(call);
+        self.children.waiting.remove(call);
         let superseded = matches!(closing, Closing::Superseded);
         let thread = self.record.thread_id.of_child(&self.record.id, call);
         runtime.end_child(thread.clone(), superseded).await?;
@@ -478,7 +478,7 @@ impl AgentRuntime {
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
         let thread = &child.thread_id;
-        let held = self.held(thread).await?;
+        let held = self.stored_thread(thread).await?;
         let result = match held.newest_run() {
             Some(run) if run.status == RunStatus::Done => self.result_of(run.clone()).await,
             Some(_) => Box::pin(self.resume_fenced(held, slot, lease, sink, unknown)).await,

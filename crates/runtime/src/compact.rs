@@ -72,7 +72,7 @@ impl Compaction {
     /// Has the summary written and keeps it.
     pub(super) async fn run(&self, hint: Option<&str>) -> Result<SummaryRecord, CompactError> {
         let memory = self.shared.windows.get(&self.thread_id, &self.agent.model_id);
-        let before = self.existing.as_ref().map_or(0, |summary| told(&summary.text));
+        let before = self.existing.as_ref().map_or(0, |summary| summary_tokens(&summary.text));
         let window = memory.calibration.before(self.policy.max_context_tokens - answer_of(&self.policy));
         // The prompts, the summary before, and the words between the messages.
         let mut room = (window.saturating_sub(before + 2000) / 10 * 9).max(LEAST_ROOM);
@@ -98,7 +98,7 @@ impl Compaction {
     ) -> Result<SummaryRecord, CompactError> {
         let config = self.agent.spec.config::<CompactionConfigKey>()?;
         let (from, before) =
-            self.existing.as_ref().map_or((0, 0), |summary| (place(summary), told(&summary.text)));
+            self.existing.as_ref().map_or((0, 0), |summary| (place(summary), summary_tokens(&summary.text)));
         let history = load(&*self.shared.store, &self.thread_id, from, room).await?;
         if history.is_empty() {
             return Err(CompactError::Empty);
@@ -135,7 +135,7 @@ impl Compaction {
         if text.is_empty() || result.stop_reason.is_some_and(StopReason::is_withheld) {
             return Err(CompactError::NoText);
         }
-        let after = told(&text);
+        let after = summary_tokens(&text);
         context::accept(&plan, after, &config)?;
         let summary = SummaryRecord {
             thread_id: self.thread_id.clone(),
@@ -160,7 +160,7 @@ impl Compaction {
 }
 
 /// The tokens of a summary in a request.
-fn told(summary: &str) -> usize {
+fn summary_tokens(summary: &str) -> usize {
     estimate::message_tokens(&context::summary_message(summary))
 }
 

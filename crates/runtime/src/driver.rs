@@ -79,7 +79,7 @@ pub(super) struct LoadedRun {
     messages: Vec<Message>,
     takes: Option<JobClaim>,
     begins: bool,
-    held: StoredThread,
+    stored: StoredThread,
 }
 
 impl LoadedRun {
@@ -90,7 +90,7 @@ impl LoadedRun {
         mode: ToolExecutionMode,
         messages: Vec<Message>,
         takes: Option<JobClaim>,
-        held: StoredThread,
+        stored: StoredThread,
     ) -> Self {
         let given = messages.last().filter(|last| !last.tool_calls.is_empty());
         let (calls, message_id) = match given {
@@ -109,14 +109,14 @@ impl LoadedRun {
             messages,
             takes,
             begins: true,
-            held,
+            stored,
         }
     }
 
     /// A run from the store.
-    pub(super) fn stored(record: RunRecord, document: RunDocument, held: StoredThread) -> Self {
+    pub(super) fn stored(record: RunRecord, document: RunDocument, stored: StoredThread) -> Self {
         let RunDocument { format: _, machine, revision: _, step } = document;
-        Self { record, machine, step, messages: Vec::new(), takes: None, begins: false, held }
+        Self { record, machine, step, messages: Vec::new(), takes: None, begins: false, stored }
     }
 }
 
@@ -173,7 +173,7 @@ pub(super) struct Driver {
     pub(super) expired: Vec<SuspensionId>,
     /// Questions that were answered or closed and whose renderers have not been notified yet.
     pub(super) settled: Vec<SuspensionId>,
-    pub(super) awake_since: u64,
+    pub(super) active_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
     /// The call that the thread serves, if it belongs to a child.
     pub(super) lineage: Option<ChildRecord>,
@@ -196,10 +196,10 @@ impl Driver {
         overrides: InferenceOverride,
         loaded: LoadedRun,
     ) -> Result<Self, RuntimeError> {
-        let LoadedRun { record, machine, step, messages, takes, begins, held } = loaded;
+        let LoadedRun { record, machine, step, messages, takes, begins, stored } = loaded;
         let StoredThread {
             state: saved_thread_state, mut history, sizes, is_assumed, lineage, summary, ..
-        } = held;
+        } = stored;
         let phases = match &shared.phases {
             Some(given) => given.clone(),
             None => PhaseRuntime::new(StateStore::new())?,
@@ -243,7 +243,7 @@ impl Driver {
         )
         .with_depth(lineage.as_ref().map_or(0, |own| own.depth))
         .with_correlation_id(record.correlation_id.clone());
-        let awake_since = shared.clock.now_ms();
+        let active_since = shared.clock.now_ms();
         let mut driver = Self {
             shared,
             lease,
@@ -265,7 +265,7 @@ impl Driver {
             error_code: None,
             expired: Vec::new(),
             settled: Vec::new(),
-            awake_since,
+            active_since,
             saved_thread_state,
             lineage,
             snapped: StepSnapshot::default(),
@@ -381,7 +381,7 @@ impl Driver {
                 continue;
             }
             self.begin_children();
-            if self.in_flight.is_empty() && !self.children.is_any_awake() {
+            if self.in_flight.is_empty() && !self.children.is_any_active() {
                 // From here on, whoever has an answer or wants to stop the run finds no driver and turns to the store.
                 // So what follows sees everything that was sent to this one.
                 self.slot.close();
@@ -393,8 +393,8 @@ impl Driver {
                 }
                 let stop_requested = !cancelled && self.slot.handle.cancel.is_cancelled();
                 let is_waiting = self.machine.status() == RunStatus::Waiting;
-                if self.late.is_empty() && !self.children.is_any_awake() && !(stop_requested && is_waiting) {
-                    self.emit_held_finish().await;
+                if self.late.is_empty() && !self.children.is_any_active() && !(stop_requested && is_waiting) {
+                    self.emit_withheld_finish().await;
                     return match self.machine.status() {
                         RunStatus::Done => Ok(()),
                         RunStatus::Waiting => {
@@ -528,7 +528,7 @@ impl Driver {
     }
 
     pub(super) fn active_ms(&self) -> u64 {
-        self.record.active_ms + self.shared.clock.now_ms().saturating_sub(self.awake_since)
+        self.record.active_ms + self.shared.clock.now_ms().saturating_sub(self.active_since)
     }
 
     /// Takes the tools that came or went since the last step.

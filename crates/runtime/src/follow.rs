@@ -30,7 +30,7 @@ pub trait RunFollower: Send + Sync {
 
 /// The end of a run, or the fact that it waits again.
 #[derive(Debug)]
-pub enum CarriedOn {
+pub enum ResumeOutcome {
     /// This process drove it.
     Here(AgentRunResult),
     /// Another process drove it to its end.
@@ -94,14 +94,14 @@ impl AgentRuntime {
     ///
     /// # Errors
     /// [`RuntimeError`]; [`RuntimeError::Store`] when another process deleted the conversation.
-    pub async fn carry_on(
+    pub async fn resume_or_follow(
         &self,
         thread: &ThreadId,
         run: &RunId,
         sink: Arc<dyn EventSink>,
         unknown: UnknownPolicy,
         follower: &dyn RunFollower,
-    ) -> Result<CarriedOn, RuntimeError> {
+    ) -> Result<ResumeOutcome, RuntimeError> {
         let store = self.store();
         let mut owner: Option<OwnerWatch> = None;
         loop {
@@ -109,7 +109,7 @@ impl AgentRuntime {
             let gone = || RuntimeError::Store("the conversation was deleted by another process".to_owned());
             let record = store.load_run(run).await?.ok_or_else(gone)?;
             if record.status == RunStatus::Done {
-                return Ok(CarriedOn::Elsewhere(record));
+                return Ok(ResumeOutcome::Elsewhere(record));
             }
             follower.drives_here().await;
             match self.resume(thread, Arc::clone(&sink), unknown).await {
@@ -126,7 +126,7 @@ impl AgentRuntime {
                 }
                 // It ended between the look and the attempt.
                 Err(RuntimeError::NothingToResume { .. }) => {}
-                Ok(result) => return Ok(CarriedOn::Here(result)),
+                Ok(result) => return Ok(ResumeOutcome::Here(result)),
                 Err(error) => return Err(error),
             }
         }

@@ -335,7 +335,7 @@ impl Driver {
         self.count_compaction_cost();
         let now = self.shared.clock.now_ms();
         self.record.active_ms = self.active_ms();
-        self.awake_since = now;
+        self.active_since = now;
         self.record.updated_at = now;
         self.record.status = self.machine.status();
         self.record.termination = self.machine.termination().cloned();

@@ -58,7 +58,7 @@ impl LeaseGuard {
         let until = AtomicU64::new(term.until.unwrap_or(u64::MAX));
         let lease = Arc::new(Lease { shared, fence, until, lost: CancellationToken::new() });
         let kept = Arc::clone(&lease);
-        let renewal = tokio::spawn(async move { kept.keep_up().await });
+        let renewal = tokio::spawn(async move { kept.renew_until_dropped().await });
         Self { lease, renewal }
     }
 }
@@ -78,7 +78,7 @@ impl Lease {
         self.lost.clone()
     }
 
-    async fn keep_up(&self) {
+    async fn renew_until_dropped(&self) {
         while !self.lost.is_cancelled() {
             tokio::time::sleep(self.shared.lease / 3).await;
             // A store that is busy now may do it the next time; until then nothing is started.

@@ -88,7 +88,7 @@ pub use delegate::{
     LocalBackend, tool_name,
 };
 pub use document::{CallResult, CurrentStep, DocumentError, RunDocument, tool_message};
-pub use follow::{CarriedOn, RunFollower};
+pub use follow::{ResumeOutcome, RunFollower};
 pub use frontend::FrontendTool;
 pub use git::head_of;
 pub use owner::OwnerWatch;
@@ -295,11 +295,11 @@ impl AgentRuntime {
         let slot = self.enter(thread).await;
         // The store answers these requests in order, so what is read after the lease was acquired is read
         // under the lease. The agent is resolved at the same time.
-        let (ensured, lease_guard, held, agent) = tokio::join!(
+        let (ensured, lease_guard, stored, agent) = tokio::join!(
             biased;
             self.ensure_thread(thread, &request.messages),
             self.take(thread, &*sink),
-            self.held(thread),
+            self.stored_thread(thread),
             async { self.resolve(&agent_id, model.as_deref()) },
         );
         let lease_guard = match (ensured, lease_guard) {
@@ -308,10 +308,10 @@ impl AgentRuntime {
             (Err(error), Err(_)) => return Err(error.into()),
             (Ok(()), Err(error)) => return Err(error),
         };
-        let result = match (agent, held) {
+        let result = match (agent, stored) {
             // On the heap, because a driver's future is large and callers put theirs on a stack.
-            (Ok(agent), Ok(held)) => {
-                Box::pin(self.run_fenced(request, agent, held, slot, &lease_guard.lease, sink)).await
+            (Ok(agent), Ok(stored)) => {
+                Box::pin(self.run_fenced(request, agent, stored, slot, &lease_guard.lease, sink)).await
             }
             (Err(error), _) => Err(error),
             (_, Err(error)) => Err(error.into()),
@@ -324,24 +324,24 @@ impl AgentRuntime {
         &self,
         request: RunRequest,
         agent: ResolvedAgent,
-        mut held: StoredThread,
+        mut stored: StoredThread,
         mut slot: Slot,
         lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
     ) -> Result<AgentRunResult, RuntimeError> {
         let shared = &self.inner.shared;
         let mut parent_run_id = request.parent_run_id.clone();
-        if let Some(old) = held.take_unfinished() {
+        if let Some(old) = stored.take_unfinished() {
             if request.takes.is_some() {
                 return Err(RuntimeError::NotFree { thread_id: request.thread_id });
             }
             parent_run_id = Some(old.id.clone());
             let own = self.resolve_again(&old).or_else(|_| self.resolve(&agent.spec.id, None))?;
-            let mut driver = self.load(old, held, own, slot, lease, &sink)?;
+            let mut driver = self.load(old, stored, own, slot, lease, &sink)?;
             let directives = driver.end_abandoned(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
-            held = self.held(&request.thread_id).await?;
+            stored = self.stored_thread(&request.thread_id).await?;
         }
         let now = shared.clock.now_ms();
         let id = request.run_id.unwrap_or_else(RunId::fresh);
@@ -349,7 +349,7 @@ impl AgentRuntime {
         record.parent_run_id = parent_run_id;
         record.correlation_id = request.correlation_id;
         let mode = agent.spec.tool_execution;
-        let loaded = LoadedRun::fresh(record, mode, request.messages, request.takes, held);
+        let loaded = LoadedRun::fresh(record, mode, request.messages, request.takes, stored);
         let mut driver = Driver::new(
             Arc::clone(shared),
             Arc::clone(lease),
@@ -390,11 +390,11 @@ impl AgentRuntime {
         }
         let slot = self.enter(thread_id).await;
         // As in `run`: what is read is read under the lease.
-        let held = self.held(thread_id);
-        let (lease_guard, held) = tokio::join!(biased; self.take(thread_id, &*sink), held);
+        let stored = self.stored_thread(thread_id);
+        let (lease_guard, stored) = tokio::join!(biased; self.take(thread_id, &*sink), stored);
         let lease_guard = lease_guard?;
-        let result = match held {
-            Ok(held) => Box::pin(self.resume_fenced(held, slot, &lease_guard.lease, sink, unknown)).await,
+        let result = match stored {
+            Ok(stored) => Box::pin(self.resume_fenced(stored, slot, &lease_guard.lease, sink, unknown)).await,
             Err(error) => Err(error.into()),
         };
         self.release(lease_guard).await;
@@ -403,17 +403,17 @@ impl AgentRuntime {
 
     async fn resume_fenced(
         &self,
-        mut held: StoredThread,
+        mut stored: StoredThread,
         slot: Slot,
         lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
-        let Some(record) = held.take_unfinished() else {
+        let Some(record) = stored.take_unfinished() else {
             return Err(RuntimeError::NothingToResume { thread_id: lease.thread_id().clone() });
         };
         let agent = self.resolve_again(&record).map_err(|error| self.missing_agent(error))?;
-        let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
+        let mut driver = self.load(record, stored, agent, slot, lease, &sink)?;
         let directives = driver.recover(unknown).await?;
         driver.expire().await?;
         driver.drive(directives).await?;
@@ -425,7 +425,7 @@ impl AgentRuntime {
     fn load(
         &self,
         record: RunRecord,
-        held: StoredThread,
+        stored: StoredThread,
         agent: ResolvedAgent,
         slot: Slot,
         lease: &Arc<Lease>,
@@ -433,7 +433,7 @@ impl AgentRuntime {
     ) -> Result<Driver, RuntimeError> {
         let document = RunDocument::from_value(&record.machine)
             .map_err(|e| RuntimeError::Damaged { run_id: record.id.clone(), message: e.to_string() })?;
-        let loaded = LoadedRun::stored(record, document, held);
+        let loaded = LoadedRun::stored(record, document, stored);
         Driver::new(
             Arc::clone(&self.inner.shared),
             Arc::clone(lease),
@@ -488,7 +488,7 @@ impl AgentRuntime {
         shared.store.ensure_thread(thread).await
     }
 
-    async fn held(&self, thread_id: &ThreadId) -> Result<StoredThread, StoreError> {
+    async fn stored_thread(&self, thread_id: &ThreadId) -> Result<StoredThread, StoreError> {
         let shared = &self.inner.shared;
         let windows = &shared.windows;
         StoredThread::read(&*shared.store, thread_id, windows.cut(thread_id), windows.take_kept(thread_id))
@@ -570,15 +570,15 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
         superseded: bool,
     ) -> Result<bool, RuntimeError> {
-        let mut held = self.held(thread_id).await?;
-        let Some(record) = held.take_unfinished() else { return Ok(false) };
+        let mut stored = self.stored_thread(thread_id).await?;
+        let Some(record) = stored.take_unfinished() else { return Ok(false) };
         let agent = self
             .resolve_again(&record)
             // Any agent can end the run.
             .or_else(|error| {
                 self.default_agent().and_then(|any| self.resolve(&any, None)).map_err(|_| error)
             })?;
-        let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
+        let mut driver = self.load(record, stored, agent, slot, lease, &sink)?;
         let directives = driver.end_abandoned(superseded).await?;
         driver.drive(directives).await?;
         Ok(true)
@@ -599,8 +599,8 @@ impl AgentRuntime {
     }
 
     /// Whether a driver is active on the thread in this process.
-    pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
-        self.inner.live.is_awake(thread_id)
+    pub fn is_active(&self, thread_id: &ThreadId) -> bool {
+        self.inner.live.is_active(thread_id)
     }
 
     /// Returns how long another live process that drives a thread may continue before it has to renew its

@@ -73,7 +73,7 @@ impl SeenFile {
     }
 
     /// Reads a file. Anything but a regular file counts as missing.
-    fn look(path: &Path, room: &mut usize) -> Self {
+    fn read_state(path: &Path, room: &mut usize) -> Self {
         let path_name = name(path);
         let Some((bytes, size)) = read(path) else {
             return Self { path: path_name, hash: None, text: None };
@@ -254,7 +254,7 @@ fn arguments_hash(call: &ToolCall) -> String {
 
 impl Driver {
     /// Reads the current preconditions of a call. `also`: files to read besides those the call touches.
-    async fn look(
+    async fn read_state(
         &mut self,
         call: &ToolCall,
         tool: &Arc<dyn Tool>,
@@ -276,7 +276,7 @@ impl Driver {
             let mut room = MAX_KEPT;
             for path in paths {
                 if files.iter().all(|file| file.path != name(&path)) {
-                    files.push(SeenFile::look(&path, &mut room));
+                    files.push(SeenFile::read_state(&path, &mut room));
                 }
             }
             Preconditions {
@@ -300,7 +300,7 @@ impl Driver {
         previews: &[FilePreview],
     ) {
         let ctx = self.call_context(id, &call.name, None);
-        let world = self.look(call, tool, ctx, previews, &[]).await;
+        let world = self.read_state(call, tool, ctx, previews, &[]).await;
         let parameters = &mut ticket.suspension.parameters;
         if !parameters.is_object() {
             *parameters = json!({});
@@ -386,7 +386,7 @@ impl Driver {
             }
         }
         let ctx = self.call_context(id, &call.name, None);
-        let now = self.look(call, tool, ctx, previews, &then.files).await;
+        let now = self.read_state(call, tool, ctx, previews, &then.files).await;
         let own = self.written_by_others(id, previews);
         let shown = ticket.suspension.files();
         then.moved(&now, &Compare { is_edited, shown: &shown, now: previews, own: &own })

@@ -114,7 +114,7 @@ impl Driver {
             ToolClass::Pure | ToolClass::Keyed => return Ok(Lost::Again),
             ToolClass::Verifiable => {
                 let files = open.map(|o| o.intent.files.clone()).unwrap_or_default();
-                match look(&files).await {
+                match compare_files(&files).await {
                     Files::AsAfter => {
                         let name = self.tool_call(id)?.name.clone();
                         let text = "Done. aye was interrupted before the result was stored; the file contains \
@@ -210,7 +210,7 @@ fn is_closing(directive: &Directive) -> bool {
 }
 
 /// Compares the files with what the intent says of them.
-async fn look(files: &[FilePreview]) -> Files {
+async fn compare_files(files: &[FilePreview]) -> Files {
     if files.is_empty() {
         return Files::Neither;
     }

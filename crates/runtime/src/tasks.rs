@@ -137,7 +137,7 @@ impl AgentRuntime {
         let shared = &self.inner.shared;
         let parent =
             shared.store.load_run(&child.parent_run).await?.map(|run| run.agent_id).unwrap_or_default();
-        shared.store.tell_child_end(&child.thread_id, parent, vec![message], shared.clock.now_ms()).await?;
+        shared.store.queue_child_end(&child.thread_id, parent, vec![message], shared.clock.now_ms()).await?;
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl AgentRuntime {
     ///
     /// # Errors
     /// [`RuntimeError::Store`].
-    pub async fn mind_tasks(&self, thread: &ThreadId) -> Result<(), RuntimeError> {
+    pub async fn supervise_tasks(&self, thread: &ThreadId) -> Result<(), RuntimeError> {
         let shared = &self.inner.shared;
         for task in self.tasks(thread).await? {
             if !task.child.background || task.child.told {

@@ -38,7 +38,7 @@ impl Driver {
     pub(super) fn touched(
         &self,
         id: &CallId,
-        came: CallProgress,
+        progress: CallProgress,
         said: Option<&str>,
     ) -> Option<Box<UserEdit>> {
         let state = self.machine.call(id)?;
@@ -46,7 +46,7 @@ impl Driver {
         let edited = state.edited.as_ref().filter(|edited| *edited != original);
         let mut words = String::new();
         if let Some(edited) = edited {
-            let lead = match came {
+            let lead = match progress {
                 CallProgress::Ran => "The user edited the call before approving it. It ran as: ",
                 CallProgress::NotRun | CallProgress::Answered => "The user edited the call to: ",
             };
@@ -54,7 +54,7 @@ impl Driver {
             words.push_str(&change_words(original, edited));
         }
         for comment in &state.comments {
-            let lead = match (words.is_empty(), came) {
+            let lead = match (words.is_empty(), progress) {
                 (true, CallProgress::Ran | CallProgress::NotRun) => {
                     "The user approved this with the comment: "
                 }
@@ -65,7 +65,7 @@ impl Driver {
             words.push_str(comment);
         }
         if let Some(said) = said {
-            let lead = match (words.is_empty(), came) {
+            let lead = match (words.is_empty(), progress) {
                 (true, CallProgress::Answered) => "The user answered with the comment: ",
                 (true, CallProgress::Ran | CallProgress::NotRun) => "The user's comment: ",
                 (false, _) => "\nComment: ",

@@ -65,7 +65,7 @@ pub(super) struct WindowMemory {
     /// A summary is being written.
     pub(super) compacting: bool,
     /// The number of tokens when a summary was last attempted in vain.
-    pub(super) in_vain: Option<usize>,
+    pub(super) failed_at: Option<usize>,
     /// The cost of summaries that no run has been charged for yet: the run that requested a summary may be
     /// done when the summary is written.
     pub(super) bill: Arc<Mutex<TokenUsage>>,
@@ -75,7 +75,7 @@ impl WindowMemory {
     /// Discards what was learned about another model.
     fn of_model(mut self, model: &str) -> Self {
         if self.model != model {
-            (self.calibration, self.ceiling, self.in_vain) = (Calibration::default(), None, None);
+            (self.calibration, self.ceiling, self.failed_at) = (Calibration::default(), None, None);
             model.clone_into(&mut self.model);
         }
         self
@@ -410,7 +410,7 @@ impl Driver {
     ) {
         let Some(threshold) = policy.autocompact_threshold else { return };
         let counted = memory.calibration.apply(tokens);
-        let grew = memory.in_vain.is_none_or(|before| counted >= before + (threshold / 8).max(1024));
+        let grew = memory.failed_at.is_none_or(|before| counted >= before + (threshold / 8).max(1024));
         if memory.compacting || !(counted >= threshold || is_cut) || !grew {
             return;
         }
@@ -424,10 +424,10 @@ impl Driver {
             // The right is released whatever happens, even if the task is dropped.
             let _done = Compacting { shared: Arc::clone(&shared), thread: thread.clone() };
             match compaction.run(None).await {
-                Ok(_) => shared.windows.change(&thread, |memory| memory.in_vain = None),
+                Ok(_) => shared.windows.change(&thread, |memory| memory.failed_at = None),
                 Err(error) => {
                     tracing::info!(%thread, %error, "no summary was made");
-                    shared.windows.change(&thread, |memory| memory.in_vain = Some(counted));
+                    shared.windows.change(&thread, |memory| memory.failed_at = Some(counted));
                 }
             }
         });

@@ -13,7 +13,7 @@ use seccompiler::{
     SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use crate::launch::Orders;
+use crate::launch::LaunchPolicy;
 use crate::namespaces::SYSTEM;
 use aye_core::contract::judgement::Profile;
 
@@ -25,7 +25,7 @@ const LANDLOCK: ABI = ABI::V7;
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// Restricts this process, for itself and for everything it starts.
-pub(crate) fn restrict(orders: &Orders) -> io::Result<()> {
+pub(crate) fn restrict(orders: &LaunchPolicy) -> io::Result<()> {
     if orders.policy.profile == Profile::Outside {
         return Err(io::Error::other("the profile `outside` has no sandbox"));
     }
@@ -69,7 +69,7 @@ pub(crate) fn landlock_version() -> u8 {
     versions.into_iter().find(|(abi, _)| has(*abi)).map_or(0, |(_, version)| version)
 }
 
-fn landlock(orders: &Orders) -> io::Result<()> {
+fn landlock(orders: &LaunchPolicy) -> io::Result<()> {
     let policy = &orders.policy;
     let all = AccessFs::from_all(LANDLOCK);
     let read = AccessFs::from_read(LANDLOCK);
@@ -122,7 +122,7 @@ fn landlock(orders: &Orders) -> io::Result<()> {
 
 /// Whether internet sockets are useful: with a network, or in a separate network namespace, where the command
 /// can reach only what it started itself, such as the server of a test.
-fn may_connect(orders: &Orders) -> bool {
+fn may_connect(orders: &LaunchPolicy) -> bool {
     orders.policy.profile == Profile::Workspace && (orders.policy.network || orders.inside)
 }
 
@@ -268,7 +268,7 @@ fn any_of<const N: usize>(rules: [Vec<SeccompCondition>; N]) -> io::Result<Vec<S
 }
 
 /// Returns the refused system calls. An empty list of rules refuses every call of that number.
-fn refused(orders: &Orders) -> io::Result<Filter> {
+fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
     let policy = &orders.policy;
     let mut filter: Filter = NEVER.iter().map(|call| (*call, Vec::new())).collect();
     if policy.profile == Profile::Read {
@@ -354,7 +354,7 @@ fn missing() -> io::Result<seccompiler::BpfProgram> {
 }
 
 /// The filter as one program: the kernel tries each number out when it takes one, so that few instructions count.
-fn program(orders: &Orders) -> io::Result<seccompiler::BpfProgram> {
+fn program(orders: &LaunchPolicy) -> io::Result<seccompiler::BpfProgram> {
     let action = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
     // A program of another architecture, such as a 32-bit one, is ended: its calls have other numbers.
@@ -364,7 +364,7 @@ fn program(orders: &Orders) -> io::Result<seccompiler::BpfProgram> {
     Ok([missing()?, rest].concat())
 }
 
-fn seccomp(orders: &Orders) -> io::Result<()> {
+fn seccomp(orders: &LaunchPolicy) -> io::Result<()> {
     seccompiler::apply_filter(&program(orders)?).map_err(io::Error::other)
 }
 
@@ -399,7 +399,7 @@ mod tests {
             (Profile::Workspace, false, false),
         ] {
             let policy = Policy { network, ..Policy::new(profile, "/srv") };
-            let program = program(&Orders { policy, inside }).expect("it compiles");
+            let program = program(&LaunchPolicy { policy, inside }).expect("it compiles");
             assert!(program.len() < 512, "{}", program.len());
         }
     }

@@ -25,7 +25,7 @@ const NOT_STARTED: u8 = 126;
 /// The policy that the launcher enforces on itself, as JSON in the argument after [`LAUNCH_ARG`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Orders {
+pub(crate) struct LaunchPolicy {
     pub(crate) policy: Policy,
     /// Namespaces already hide what the policy does not name.
     pub(crate) inside: bool,
@@ -68,7 +68,7 @@ impl Launch {
             return Launch { program: seatbelt::PROGRAM.into(), args, env: tmp };
         }
         let mut all = Vec::new();
-        let (first, orders) = match &layers.bwrap {
+        let (first, policy_to_enforce) = match &layers.bwrap {
             Some(bwrap) => {
                 all.extend(namespaces::arguments(policy, own, cwd));
                 all.push(namespaces::LAUNCHER.into());
@@ -80,12 +80,12 @@ impl Launch {
                     tmp: None,
                     ..policy.clone()
                 };
-                (bwrap.clone().into_os_string(), Orders { policy, inside: true })
+                (bwrap.clone().into_os_string(), LaunchPolicy { policy, inside: true })
             }
-            None => (own.as_os_str().to_owned(), Orders { policy: policy.clone(), inside: false }),
+            None => (own.as_os_str().to_owned(), LaunchPolicy { policy: policy.clone(), inside: false }),
         };
         all.push(LAUNCH_ARG.into());
-        all.push(serde_json::to_string(&orders).unwrap_or_default().into());
+        all.push(serde_json::to_string(&policy_to_enforce).unwrap_or_default().into());
         all.push(program.to_owned());
         all.extend(args.iter().cloned());
         let env = if layers.bwrap.is_none() { tmp } else { Vec::new() };
@@ -109,14 +109,18 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     use std::os::unix::process::CommandExt as _;
     let first = args.next();
     let only_terminal = first.as_deref().is_some_and(|word| word == TERMINAL_WORD);
-    let orders = first.and_then(|word| serde_json::from_str::<Orders>(word.to_str()?).ok());
+    let policy_to_enforce = first.and_then(|word| serde_json::from_str::<LaunchPolicy>(word.to_str()?).ok());
     let mut stderr = std::io::stderr();
-    let (Some(program), true) = (args.next(), only_terminal || orders.is_some()) else {
+    let (Some(program), true) = (args.next(), only_terminal || policy_to_enforce.is_some()) else {
         let _ = writeln!(stderr, "aye: only aye starts a launcher");
         return ExitCode::from(2);
     };
-    let relay = orders.as_ref().and_then(|orders| orders.policy.way_out().filter(|_| orders.inside));
-    let has_terminal = orders.as_ref().map_or(only_terminal, |orders| orders.policy.terminal);
+    let relay = policy_to_enforce.as_ref().and_then(|policy_to_enforce| {
+        policy_to_enforce.policy.way_out().filter(|_| policy_to_enforce.inside)
+    });
+    let has_terminal = policy_to_enforce
+        .as_ref()
+        .map_or(only_terminal, |policy_to_enforce| policy_to_enforce.policy.terminal);
     // Beside a relay the terminal is the command's alone: what is typed to interrupt it would end the relay.
     if has_terminal
         && relay.is_none()
@@ -125,8 +129,8 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         let _ = writeln!(stderr, "aye: the command cannot have a terminal, and nothing was started: {error}");
         return ExitCode::from(NOT_STARTED);
     }
-    if let Some(orders) = &orders
-        && let Err(error) = crate::kernel::restrict(orders)
+    if let Some(policy_to_enforce) = &policy_to_enforce
+        && let Err(error) = crate::kernel::restrict(policy_to_enforce)
     {
         let _ = writeln!(stderr, "aye: the sandbox cannot be enforced, and nothing was started: {error}");
         return ExitCode::from(NOT_STARTED);
@@ -145,7 +149,7 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 /// A launch in a thread of the process that would otherwise start the launcher.
 #[cfg(target_os = "linux")]
 pub struct ThreadLaunch {
-    orders: Orders,
+    policy_to_enforce: LaunchPolicy,
 }
 
 #[cfg(target_os = "linux")]
@@ -154,11 +158,11 @@ impl ThreadLaunch {
     /// its arguments. Returns `None` if they are not those of a launcher, or if only a separate process can
     /// launch: for a terminal, and inside namespaces.
     pub fn of(args: &[OsString]) -> Option<(ThreadLaunch, &OsStr, &[OsString])> {
-        let [first, orders, program, args @ ..] = args else { return None };
-        let orders =
-            (first == LAUNCH_ARG).then(|| serde_json::from_str::<Orders>(orders.to_str()?).ok())??;
-        let is_enough = !orders.inside && !orders.policy.terminal;
-        is_enough.then_some((ThreadLaunch { orders }, program.as_os_str(), args))
+        let [first, policy_to_enforce, program, args @ ..] = args else { return None };
+        let policy_to_enforce = (first == LAUNCH_ARG)
+            .then(|| serde_json::from_str::<LaunchPolicy>(policy_to_enforce.to_str()?).ok())??;
+        let is_enough = !policy_to_enforce.inside && !policy_to_enforce.policy.terminal;
+        is_enough.then_some((ThreadLaunch { policy_to_enforce }, program.as_os_str(), args))
     }
 
     /// Calls `spawn` in a thread that is restricted first and ends afterwards. A process started by the
@@ -169,7 +173,7 @@ impl ThreadLaunch {
     pub fn spawn<T: Send>(&self, spawn: impl FnOnce() -> std::io::Result<T> + Send) -> std::io::Result<T> {
         std::thread::scope(|scope| {
             let restricted = scope.spawn(|| {
-                crate::kernel::restrict(&self.orders)?;
+                crate::kernel::restrict(&self.policy_to_enforce)?;
                 spawn()
             });
             restricted.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread ended")))

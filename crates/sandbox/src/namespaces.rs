@@ -76,10 +76,10 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
     for path in &writable {
         all.bind("--bind", path);
     }
-    for path in writable.iter().flat_map(|root| held(root)) {
+    for path in writable.iter().flat_map(|root| fixed_parts(root)) {
         match path {
-            Held::Between(path) => all.bind("--bind", &path),
-            Held::Protected(path) => all.bind("--ro-bind", &path),
+            FixedPart::Between(path) => all.bind("--bind", &path),
+            FixedPart::Protected(path) => all.bind("--ro-bind", &path),
         }
     }
     let visible = visible.iter().map(PathBuf::as_path);
@@ -123,32 +123,32 @@ fn once(paths: Vec<&Path>) -> Vec<PathBuf> {
 }
 
 /// A measure that keeps a protected file unchanged, such as a mount.
-pub(crate) enum Held {
+pub(crate) enum FixedPart {
     /// A folder between the root and the file: as a mount it cannot be renamed, and what is in it stays writable.
     Between(PathBuf),
     /// The file or folder itself.
     Protected(PathBuf),
 }
 
-impl Held {
+impl FixedPart {
     pub(crate) fn between(&self) -> Option<&PathBuf> {
         match self {
-            Held::Between(path) => Some(path),
-            Held::Protected(_) => None,
+            FixedPart::Between(path) => Some(path),
+            FixedPart::Protected(_) => None,
         }
     }
 
     pub(crate) fn protected(&self) -> Option<&PathBuf> {
         match self {
-            Held::Between(_) => None,
-            Held::Protected(path) => Some(path),
+            FixedPart::Between(_) => None,
+            FixedPart::Protected(path) => Some(path),
         }
     }
 }
 
 /// Returns the parts of a folder that must stay unchanged, as far as they exist.
-pub(crate) fn held(root: &Path) -> Vec<Held> {
-    let mut held = Vec::new();
+pub(crate) fn fixed_parts(root: &Path) -> Vec<FixedPart> {
+    let mut fixed_parts = Vec::new();
     let mut between: Vec<PathBuf> = Vec::new();
     // The target of a link that leads outside is not writable anyway.
     let existing = protected::of_repository(root).into_iter().filter_map(|path| path.canonicalize().ok());
@@ -157,14 +157,14 @@ pub(crate) fn held(root: &Path) -> Vec<Held> {
         for folder in above.into_iter().rev() {
             if !between.iter().any(|known| known == folder) {
                 between.push(folder.to_owned());
-                held.push(Held::Between(folder.to_owned()));
+                fixed_parts.push(FixedPart::Between(folder.to_owned()));
             }
         }
-        held.push(Held::Protected(path));
+        fixed_parts.push(FixedPart::Protected(path));
     }
     // A folder is mounted again only before what is below it.
-    held.sort_by_key(|held| matches!(held, Held::Protected(_)));
-    held
+    fixed_parts.sort_by_key(|fixed_parts| matches!(fixed_parts, FixedPart::Protected(_)));
+    fixed_parts
 }
 
 #[cfg(test)]

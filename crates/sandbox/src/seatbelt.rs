@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use aye_core::contract::judgement::Profile;
 
-use crate::namespaces::{Held, held};
+use crate::namespaces::{FixedPart, fixed_parts};
 use crate::policy::Policy;
 
 /// The program that reads the profile and becomes the command.
@@ -61,11 +61,13 @@ pub(crate) fn profile(policy: &Policy) -> String {
     if policy.network && policy.profile == Profile::Workspace {
         text += "(allow network*)\n";
     }
-    let held: Vec<Held> = writable.iter().flat_map(|root| held(root)).collect();
-    let of = |wanted: fn(&Held) -> Option<&PathBuf>| held.iter().filter_map(wanted).map(PathBuf::as_path);
+    let fixed_parts: Vec<FixedPart> = writable.iter().flat_map(|root| fixed_parts(root)).collect();
+    let of = |wanted: fn(&FixedPart) -> Option<&PathBuf>| {
+        fixed_parts.iter().filter_map(wanted).map(PathBuf::as_path)
+    };
     // The folder itself cannot be moved away, and what is in it stays writable.
-    rule(&mut text, "deny", "file-write*", "literal", of(Held::between));
-    rule(&mut text, "deny", "file-write*", "subpath", of(Held::protected));
+    rule(&mut text, "deny", "file-write*", "literal", of(FixedPart::between));
+    rule(&mut text, "deny", "file-write*", "subpath", of(FixedPart::protected));
     let masks = policy.masks();
     rule(&mut text, "deny", "file-read* file-write*", "subpath", masks.iter().map(PathBuf::as_path));
     text

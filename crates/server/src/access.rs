@@ -117,13 +117,13 @@ pub struct Access {
     tokens: Box<dyn TokenStore>,
     /// Codes by their hash, each with the moment at which it ends.
     codes: Mutex<HashMap<String, Instant>>,
-    mistakes: Mutex<HashMap<IpAddr, (u32, Instant)>>,
+    failed_attempts: Mutex<HashMap<IpAddr, (u32, Instant)>>,
 }
 
 impl Access {
     /// Access by the tokens of a store.
     pub fn new(tokens: Box<dyn TokenStore>) -> Self {
-        Self { tokens, codes: Mutex::default(), mistakes: Mutex::default() }
+        Self { tokens, codes: Mutex::default(), failed_attempts: Mutex::default() }
     }
 
     /// Returns the owner of a token; `None` if the token is invalid.
@@ -174,11 +174,11 @@ impl Access {
     pub fn mistake(&self, from: Option<IpAddr>) -> Duration {
         let Some(from) = from else { return Duration::ZERO };
         let now = Instant::now();
-        let mut mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
-        if mistakes.len() >= ADDRESSES {
-            mistakes.clear();
+        let mut failed_attempts = self.failed_attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed_attempts.len() >= ADDRESSES {
+            failed_attempts.clear();
         }
-        let (count, last) = mistakes.entry(from).or_insert((0, now));
+        let (count, last) = failed_attempts.entry(from).or_insert((0, now));
         if now.duration_since(*last) > FORGIVEN_AFTER {
             *count = 0;
         }

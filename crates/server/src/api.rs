@@ -39,7 +39,7 @@ struct Described {
     handler: &'static str,
     /// Statuses besides those that its parts declare.
     fails: &'static [u16],
-    describe: fn(&mut Sketch<'_>),
+    describe: fn(&mut OperationBuilder<'_>),
 }
 
 /// Routes and what they are.
@@ -58,7 +58,7 @@ enum Entry {
 }
 
 /// A description in the making.
-pub(super) struct Sketch<'a> {
+pub(super) struct OperationBuilder<'a> {
     inputs: &'a mut SchemaGenerator,
     outputs: &'a mut SchemaGenerator,
     parameters: Vec<Value>,
@@ -69,17 +69,17 @@ pub(super) struct Sketch<'a> {
 
 /// A handler whose parts can be described.
 pub(super) trait Describe<I> {
-    fn describe(sketch: &mut Sketch<'_>);
+    fn describe(sketch: &mut OperationBuilder<'_>);
 }
 
 /// A part of a request that a handler takes.
-pub(super) trait Takes {
-    fn describe(sketch: &mut Sketch<'_>);
+pub(super) trait HandlerInput {
+    fn describe(sketch: &mut OperationBuilder<'_>);
 }
 
 /// The response of a handler.
-pub(super) trait Gives {
-    fn describe(sketch: &mut Sketch<'_>);
+pub(super) trait HandlerOutput {
+    fn describe(sketch: &mut OperationBuilder<'_>);
 }
 
 macro_rules! describe {
@@ -88,10 +88,10 @@ macro_rules! describe {
         where
             F: Fn($($part),*) -> G,
             G: Future<Output = O>,
-            O: Gives,
-            $($part: Takes,)*
+            O: HandlerOutput,
+            $($part: HandlerInput,)*
         {
-            fn describe(sketch: &mut Sketch<'_>) {
+            fn describe(sketch: &mut OperationBuilder<'_>) {
                 $($part::describe(sketch);)*
                 O::describe(sketch);
             }
@@ -155,7 +155,7 @@ impl Api {
 /// A method, its path, what it does and its name, for handlers that cannot describe themselves.
 pub(super) type Operation = (&'static str, &'static str, &'static str, &'static str);
 
-fn without_body(sketch: &mut Sketch<'_>) {
+fn without_body(sketch: &mut OperationBuilder<'_>) {
     sketch.entry = Entry::Token;
     for status in [200, 400, 401, 403, 404, 409, 500] {
         // Errors, too, are those of the protocol.
@@ -163,7 +163,7 @@ fn without_body(sketch: &mut Sketch<'_>) {
     }
 }
 
-fn with_body(sketch: &mut Sketch<'_>) {
+fn with_body(sketch: &mut OperationBuilder<'_>) {
     without_body(sketch);
     sketch.body = Some(json!({ "application/json": { "schema": { "type": "object" } } }));
 }
@@ -215,7 +215,7 @@ impl ApiDocument {
         let error = outputs.subschema_for::<ErrorBody>();
         let mut paths = Map::new();
         for described in &self.described {
-            let mut sketch = Sketch {
+            let mut sketch = OperationBuilder {
                 inputs: &mut inputs,
                 outputs: &mut outputs,
                 parameters: named(described.path),
@@ -264,7 +264,7 @@ fn named(path: &str) -> Vec<Value> {
         .collect()
 }
 
-impl Sketch<'_> {
+impl OperationBuilder<'_> {
     pub(super) fn gives<T: JsonSchema>(&mut self, status: u16, what: &str) {
         let schema = self.outputs.subschema_for::<T>();
         self.answers(status, what, "application/json", &json!(schema));
@@ -333,39 +333,39 @@ impl Sketch<'_> {
     }
 }
 
-impl Takes for Caller {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl HandlerInput for Caller {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         if sketch.entry == Entry::Anybody {
             sketch.entry = Entry::Token;
         }
     }
 }
 
-impl<T> Takes for State<T> {
-    fn describe(_: &mut Sketch<'_>) {}
+impl<T> HandlerInput for State<T> {
+    fn describe(_: &mut OperationBuilder<'_>) {}
 }
 
-impl<T> Takes for Path<T> {
+impl<T> HandlerInput for Path<T> {
     /// The path names its parameters itself.
-    fn describe(_: &mut Sketch<'_>) {}
+    fn describe(_: &mut OperationBuilder<'_>) {}
 }
 
-impl Takes for Option<Extension<ConnectInfo<Peer>>> {
-    fn describe(_: &mut Sketch<'_>) {}
+impl HandlerInput for Option<Extension<ConnectInfo<Peer>>> {
+    fn describe(_: &mut OperationBuilder<'_>) {}
 }
 
-impl Takes for Extension<Arc<ApiDocument>> {
-    fn describe(_: &mut Sketch<'_>) {}
+impl HandlerInput for Extension<Arc<ApiDocument>> {
+    fn describe(_: &mut OperationBuilder<'_>) {}
 }
 
-impl<T: JsonSchema> Gives for Json<T> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<T: JsonSchema> HandlerOutput for Json<T> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.gives::<T>(200, "Done");
     }
 }
 
-impl<T: Gives> Gives for Result<T, ApiError> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<T: HandlerOutput> HandlerOutput for Result<T, ApiError> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         T::describe(sketch);
     }
 }
@@ -381,8 +381,8 @@ macro_rules! with_status {
             }
         }
 
-        impl<T: JsonSchema> Gives for $name<T> {
-            fn describe(sketch: &mut Sketch<'_>) {
+        impl<T: JsonSchema> HandlerOutput for $name<T> {
+            fn describe(sketch: &mut OperationBuilder<'_>) {
                 sketch.gives::<T>(StatusCode::$status.as_u16(), $word);
             }
         }
@@ -405,8 +405,8 @@ impl IntoResponse for Nothing {
     }
 }
 
-impl Gives for Nothing {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl HandlerOutput for Nothing {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.responses.insert(204, json!({ "description": "Nothing to say" }));
     }
 }
@@ -420,8 +420,8 @@ impl IntoResponse for EventStream {
     }
 }
 
-impl Gives for EventStream {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl HandlerOutput for EventStream {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         let events = json!({ "description": "Server-sent events", "content": { "text/event-stream": {} } });
         sketch.responses.insert(200, events);
     }
@@ -436,8 +436,8 @@ impl IntoResponse for StreamOrNothing {
     }
 }
 
-impl Gives for StreamOrNothing {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl HandlerOutput for StreamOrNothing {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         EventStream::describe(sketch);
         Nothing::describe(sketch);
     }
@@ -460,8 +460,8 @@ impl<const KIND: usize> IntoResponse for Text<KIND> {
     }
 }
 
-impl<const KIND: usize> Gives for Text<KIND> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<const KIND: usize> HandlerOutput for Text<KIND> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         let kind = KINDS[KIND].split(';').next().unwrap_or_default();
         sketch.answers(200, "The text", kind, &json!({ "type": "string" }));
     }

@@ -13,7 +13,7 @@ use aye_encode::replay::{questions, replay};
 use tokio::sync::broadcast;
 
 use super::hub::Hub;
-use super::live::{Joined, Told};
+use super::live::{Joined, LiveEvent};
 use super::metrics::Present;
 
 /// A frame that a reader receives.
@@ -128,7 +128,7 @@ impl Follower {
             tokio::select! {
                 () = closing.cancelled() => self.is_over = true,
                 told = self.joined.events.recv() => match told {
-                    Ok(told) => self.tell(told).await,
+                    Ok(told) => self.on_event(told).await,
                     Err(broadcast::error::RecvError::Lagged(_)) => self.drop_out(),
                     Err(broadcast::error::RecvError::Closed) => self.is_over = true,
                 },
@@ -159,7 +159,7 @@ impl Follower {
     }
 
     /// An event of the run that is driven here.
-    async fn tell(&mut self, told: Told) {
+    async fn on_event(&mut self, told: LiveEvent) {
         if let Some(committed) = told.committed {
             if committed < self.after {
                 return;

@@ -47,7 +47,7 @@ pub trait ServerHost: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`ApiError`] when its settings or rules cannot be used.
-    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn Workshop>, ApiError>;
+    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError>;
 
     /// Returns the key that this program shares with the owner of the webhook of that name.
     fn webhook_key(&self, name: &str) -> Option<Vec<u8>>;
@@ -183,7 +183,7 @@ pub struct WaitingPush {
 
 /// The agents of one folder.
 #[async_trait]
-pub trait Workshop: Send + Sync {
+pub trait AgentFolder: Send + Sync {
     /// Their runtime.
     fn runtime(&self) -> &AgentRuntime;
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::ApiError;
-use super::host::{ServerHost, Workshop};
+use super::host::{AgentFolder, ServerHost};
 use super::live::Channels;
 use super::metrics::Metrics;
 use super::routes;
@@ -64,7 +64,7 @@ pub struct Hub {
     work: Mutex<Work>,
     tasks: TaskTracker,
     /// Conversations with tasks that other agents follow.
-    told: Mutex<HashSet<ThreadId>>,
+    push_threads: Mutex<HashSet<ThreadId>>,
     /// The address under which others reach the server, without a slash at its end.
     pub(super) url: Option<String>,
     /// Set when the server shuts down: nothing new starts.
@@ -89,12 +89,12 @@ impl Hub {
             changes: broadcast::channel(CHANGES).0,
             work: Mutex::default(),
             tasks: TaskTracker::new(),
-            told: Mutex::default(),
+            push_threads: Mutex::default(),
             url,
             closing,
         });
-        hub.take_up();
-        hub.take_up_pushes();
+        hub.resume_leftover_runs();
+        hub.resume_pushes();
         let weak = Arc::downgrade(&hub);
         let closing = hub.closing.clone();
         tokio::spawn(async move {
@@ -104,7 +104,7 @@ impl Hub {
                     () = closing.cancelled() => return,
                 };
                 let Some(hub) = weak.upgrade() else { return };
-                hub.heard(&change);
+                hub.on_store_change(&change);
                 // There may be no receivers.
                 let _ = hub.changes.send(change);
             }
@@ -113,7 +113,7 @@ impl Hub {
     }
 
     /// Resumes runs that a dead process left, and those that have been answered since.
-    fn take_up(self: &Arc<Self>) {
+    fn resume_leftover_runs(self: &Arc<Self>) {
         let hub = Arc::clone(self);
         self.tasks.spawn(async move {
             let left = hub.store().unfinished_runs().await.unwrap_or_else(|error| {
@@ -132,7 +132,7 @@ impl Hub {
     }
 
     /// Notifies other agents of what happened to their tasks in the meantime, and from now on.
-    fn take_up_pushes(self: &Arc<Self>) {
+    fn resume_pushes(self: &Arc<Self>) {
         let hub = Arc::clone(self);
         self.tasks.spawn(async move {
             let waiting = hub.program.pushes_that_wait(None).await.unwrap_or_else(|error| {
@@ -141,15 +141,15 @@ impl Hub {
             });
             let threads: HashSet<ThreadId> = waiting.into_iter().map(|push| push.thread).collect();
             for thread in threads {
-                hub.tells(&thread);
-                routes::tell(&hub, &thread).await;
+                hub.track_pushes(&thread);
+                routes::push_task_state(&hub, &thread).await;
             }
         });
     }
 
     /// Registers a conversation with a task that other agents follow.
-    pub(super) fn tells(&self, thread: &ThreadId) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(thread.clone());
+    pub(super) fn track_pushes(&self, thread: &ThreadId) {
+        self.push_threads.lock().unwrap_or_else(PoisonError::into_inner).insert(thread.clone());
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {
@@ -167,12 +167,12 @@ impl Hub {
     }
 
     /// Resumes a conversation that this process left waiting, as soon as anyone answers.
-    fn heard(self: &Arc<Self>, change: &StoreChange) {
+    fn on_store_change(self: &Arc<Self>, change: &StoreChange) {
         if matches!(change.kind, ChangeKind::Run | ChangeKind::Anything) {
-            let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = self.push_threads.lock().unwrap_or_else(PoisonError::into_inner);
             for thread in told.iter().filter(|thread| change.concerns(thread)) {
                 let (hub, thread) = (Arc::clone(self), thread.clone());
-                self.tasks.spawn(async move { routes::tell(&hub, &thread).await });
+                self.tasks.spawn(async move { routes::push_task_state(&hub, &thread).await });
             }
         }
         if !matches!(change.kind, ChangeKind::Decision | ChangeKind::Anything) {
@@ -192,7 +192,7 @@ impl Hub {
     }
 
     /// The agents of a folder, when this server serves it.
-    pub(super) async fn workshop(&self, folder: &Path) -> Result<Arc<dyn Workshop>, ApiError> {
+    pub(super) async fn workshop(&self, folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError> {
         if !self.serves(folder) {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
@@ -269,7 +269,7 @@ impl Hub {
         Ok(run.is_some_and(|run| run.status != RunStatus::Done))
     }
 
-    fn drive(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: Arc<dyn Workshop>) {
+    fn drive(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: Arc<dyn AgentFolder>) {
         {
             let mut work = self.work();
             let is_driven = work.driven.contains_key(thread);
@@ -312,7 +312,12 @@ impl Hub {
     }
 
     /// Performs one step in a conversation. Returns whether to check for another one.
-    async fn step(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: &Arc<dyn Workshop>) -> bool {
+    async fn step(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        begin: Begin,
+        workshop: &Arc<dyn AgentFolder>,
+    ) -> bool {
         let runtime = workshop.runtime();
         let sink = self.channels.sink(thread, self.store());
         let _active = self.metrics.run_begins();
@@ -366,7 +371,7 @@ impl Hub {
     }
 
     /// Resumes a conversation when a question expires.
-    async fn wait_for_expiry(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn Workshop>) {
+    async fn wait_for_expiry(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn AgentFolder>) {
         let Ok(Some(at)) = workshop.runtime().next_expiry(thread).await else { return };
         let (hub, thread) = (Arc::downgrade(self), thread.clone());
         let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);

@@ -29,7 +29,7 @@ pub use config::{
 };
 pub use error::ApiError;
 pub use guard::Names;
-pub use host::{ServerHost, Slice, WaitingPush, Workshop};
+pub use host::{AgentFolder, ServerHost, Slice, WaitingPush};
 pub use hub::Hub;
 pub use listen::{Address, ListenError, Listening, Tls, bind};
 pub use mcp::{McpServeError, serve_stdio as serve_mcp};

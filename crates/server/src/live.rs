@@ -20,7 +20,7 @@ const BACKLOG: usize = 1024;
 
 /// An event of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct LiveEvent {
     pub(super) event: Arc<AgentEvent>,
     /// The messages of the conversation that are committed now, where the event says that some were.
     pub(super) committed: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Told {
 /// The state of a conversation when a reader joins.
 pub(super) struct Joined {
     /// The events from now on.
-    pub(super) events: broadcast::Receiver<Told>,
+    pub(super) events: broadcast::Receiver<LiveEvent>,
     /// The events since the last commit; empty if this process does not drive the conversation.
     pub(super) drafts: Vec<AgentEvent>,
     /// The number of messages at the last commit that a run here reported. Everything after them is in the
@@ -49,7 +49,7 @@ struct Progress {
 /// The channel of one conversation.
 #[derive(Debug)]
 pub(super) struct Channel {
-    sender: broadcast::Sender<Told>,
+    sender: broadcast::Sender<LiveEvent>,
     progress: Mutex<Progress>,
     /// Set once a reader wants the shared state as well.
     wants_state: AtomicBool,
@@ -150,7 +150,7 @@ impl EventSink for ChannelSink {
             add(&mut progress.drafts, &event);
         }
         // There may be no readers.
-        let _ = self.channel.sender.send(Told { event: Arc::new(event), committed });
+        let _ = self.channel.sender.send(LiveEvent { event: Arc::new(event), committed });
     }
 }
 

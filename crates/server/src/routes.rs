@@ -13,7 +13,7 @@ mod page;
 mod runs;
 mod threads;
 
-pub(super) use a2a_push::tell;
+pub(super) use a2a_push::push_task_state;
 pub use a2a_push::{A2aAuthentication, A2aPushConfig, PUSH_DONE};
 
 use std::marker::PhantomData;
@@ -33,7 +33,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::access::{Caller, TokenScope};
-use super::api::{Api, Operation, Sketch, Takes, document};
+use super::api::{Api, HandlerInput, Operation, OperationBuilder, document};
 use super::error::ApiError;
 use super::guard::{Guard, MAX_BODY, demand, guard};
 use super::host::Slice;
@@ -161,26 +161,26 @@ impl<N: Need> FromRequestParts<Arc<Hub>> for InThread<N> {
     }
 }
 
-impl<N: Need> Takes for Allowed<N> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<N: Need> HandlerInput for Allowed<N> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.needs(N::SCOPE);
     }
 }
 
-impl<N: Need> Takes for InThread<N> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<N: Need> HandlerInput for InThread<N> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.needs(N::SCOPE);
     }
 }
 
-impl<T: JsonSchema> Takes for Body<T> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<T: JsonSchema> HandlerInput for Body<T> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.takes_body::<T>();
     }
 }
 
-impl<T: JsonSchema> Takes for Asked<T> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<T: JsonSchema> HandlerInput for Asked<T> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.takes_query::<T>();
     }
 }
@@ -246,8 +246,8 @@ impl<T: DeserializeOwned> FromRequest<Arc<Hub>> for Signed<T> {
     }
 }
 
-impl<T: JsonSchema> Takes for Signed<T> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<T: JsonSchema> HandlerInput for Signed<T> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.takes_body::<T>();
         for name in ["Aye-Webhook", "Aye-Signature"] {
             sketch.takes_header::<String>(name);

@@ -12,7 +12,7 @@ use aye_core::contract::event::AgentEvent;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
-use super::api::{Sketch, Takes};
+use super::api::{HandlerInput, OperationBuilder};
 use super::error::ApiError;
 use super::follow::{Follower, Frame};
 
@@ -57,8 +57,8 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
     }
 }
 
-impl Takes for LastEvent {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl HandlerInput for LastEvent {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.takes_header::<u32>("Last-Event-ID");
     }
 }

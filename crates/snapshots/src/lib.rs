@@ -186,7 +186,7 @@ impl FolderSnapshots {
     pub fn restore(&self, plan: &RestorePlan) -> Restored {
         // The lock prevents a snapshot of half of the changes.
         let _held = self.inner.hold();
-        let failed = restore::carry_out(&self.inner.root, &self.inner.objects, &plan.differences);
+        let failed = restore::apply_differences(&self.inner.root, &self.inner.objects, &plan.differences);
         let named = |(path, why): (Vec<u8>, String)| (shown(&path), why);
         Restored {
             changed: plan.differences.len() - failed.len().min(plan.differences.len()),
@@ -228,7 +228,7 @@ impl FolderSnapshots {
     }
 
     /// Scans the folder until a caller waits for a snapshot, which continues from there.
-    fn look_ahead(&self) {
+    fn scan_ahead(&self) {
         // Of this thread only. Without it the look is only less considerate.
         let _ = rustix::process::setpriority_process(None, NICE);
         match self.inner.take(&[], &|| self.inner.waiting.load(Ordering::Relaxed) > 0) {
@@ -274,7 +274,7 @@ impl Snapshots for FolderSnapshots {
         let own = self.clone();
         // A separate thread: the program does not wait for the thread when exiting.
         let thread = std::thread::Builder::new().name("aye-snapshots".to_owned());
-        if let Err(error) = thread.spawn(move || own.look_ahead()) {
+        if let Err(error) = thread.spawn(move || own.scan_ahead()) {
             tracing::warn!(%error, "no snapshot is made in advance");
         }
     }
@@ -293,7 +293,7 @@ impl Snapshots for FolderSnapshots {
             taken
         });
         let none = |note: String| {
-            self.inner.tell(&note);
+            self.inner.report_problem(&note);
             Taken { tree: None, note }
         };
         let wait = self.inner.limits.max_wait;
@@ -316,7 +316,7 @@ impl Snapshots for FolderSnapshots {
             Ok(Err(why)) => why.to_string(),
             Err(_) => "the snapshot failed".to_owned(),
         };
-        self.inner.tell(&why);
+        self.inner.report_problem(&why);
         Some(Taken { tree: None, note: why })
     }
 }
@@ -336,7 +336,7 @@ impl Inner {
         }
     }
 
-    fn tell(&self, why: &str) {
+    fn report_problem(&self, why: &str) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.last != why
             && let Some(by) = &told.by

@@ -18,7 +18,7 @@ use aye_store_sqlite::objects::{ObjectKind, Objects};
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Carries differences out: files that go first, then those that come. Gives what did not work, with why.
-pub(super) fn carry_out(
+pub(super) fn apply_differences(
     root: &Path,
     objects: &Objects,
     differences: &[TreeDifference],

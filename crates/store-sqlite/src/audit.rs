@@ -23,7 +23,7 @@ const COLUMNS: &str = "n, at, kind, thread_id, run_id, call_id, body, hash";
 
 /// The subject of a row.
 #[derive(Clone, Copy, Default)]
-pub(super) struct About<'a> {
+pub(super) struct AuditSubject<'a> {
     pub(super) thread: Option<&'a ThreadId>,
     pub(super) run: Option<&'a RunId>,
     pub(super) call: Option<&'a CallId>,
@@ -103,7 +103,7 @@ pub(super) fn append(
     conn: &Connection,
     at: u64,
     kind: AuditKind,
-    about: About<'_>,
+    about: AuditSubject<'_>,
     body: &Value,
 ) -> Result<(), SqlFailure> {
     let (last, previous): (i64, Option<String>) = conn
@@ -139,8 +139,11 @@ pub(super) fn append(
 
 /// The same for a row of a transaction that every store has.
 pub(super) fn tell(conn: &Connection, entry: &AuditEntry) -> Result<(), SqlFailure> {
-    let about =
-        About { thread: entry.thread_id.as_ref(), run: entry.run_id.as_ref(), call: entry.call_id.as_ref() };
+    let about = AuditSubject {
+        thread: entry.thread_id.as_ref(),
+        run: entry.run_id.as_ref(),
+        call: entry.call_id.as_ref(),
+    };
     append(conn, entry.at, entry.kind, about, &entry.body)
 }
 

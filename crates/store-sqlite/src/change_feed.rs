@@ -92,7 +92,7 @@ impl ChangeNotifier {
     }
 
     /// Notifies all other handles. Never waits and never fails: the store contains what matters.
-    pub(super) fn ring(&self, change: &StoreChange) {
+    pub(super) fn notify_others(&self, change: &StoreChange) {
         let Some(place) = &self.place else { return };
         let Ok(entries) = std::fs::read_dir(&place.folder) else { return };
         let message = to_bytes(change);
@@ -218,7 +218,7 @@ impl Drop for ChangeSubscription {
 
 impl Store {
     /// Whether another handle receives what is committed through this one, as far as can be determined.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_listener(&self) -> bool {
         self.notifier.others() > 0
     }
 
@@ -287,10 +287,10 @@ mod tests {
         let (one, two) = (Store::open(&store).unwrap(), Store::open(&store).unwrap());
         let (mut heard_by_one, mut heard_by_two) = (one.watch().unwrap(), two.watch().unwrap());
         let change = StoreChange::of(ChangeKind::Decision, &thread("t1"));
-        one.notifier.ring(&change);
+        one.notifier.notify_others(&change);
         assert_eq!(heard_by_two.next().await, change);
-        assert!(one.is_heard() && two.is_heard());
-        two.notifier.ring(&StoreChange::of(ChangeKind::Run, &thread("t2")));
+        assert!(one.has_listener() && two.has_listener());
+        two.notifier.notify_others(&StoreChange::of(ChangeKind::Run, &thread("t2")));
         // The first message received is the other handle's: its own was never sent to it.
         assert_eq!(heard_by_one.next().await, StoreChange::of(ChangeKind::Run, &thread("t2")));
     }
@@ -302,7 +302,7 @@ mod tests {
         let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
         let mut watch = two.watch().unwrap();
         for n in 0..1000 {
-            one.notifier.ring(&StoreChange::of(ChangeKind::Run, &thread(&format!("t{n}"))));
+            one.notifier.notify_others(&StoreChange::of(ChangeKind::Run, &thread(&format!("t{n}"))));
         }
         loop {
             if watch.next().await == StoreChange::anything() {
@@ -319,11 +319,11 @@ mod tests {
         let mut watch = two.watch().unwrap();
         std::fs::remove_dir_all(folder.path().join("bells")).unwrap();
         let change = StoreChange::of(ChangeKind::Decision, &thread("t1"));
-        one.notifier.ring(&change);
+        one.notifier.notify_others(&change);
         let start = tokio::time::Instant::now();
         assert_eq!(watch.next_or_check().await, StoreChange::anything(), "that one was lost");
         assert_eq!(start.elapsed().as_secs(), 30);
-        one.notifier.ring(&change);
+        one.notifier.notify_others(&change);
         assert_eq!(watch.next_or_check().await, change);
         assert_eq!(start.elapsed().as_secs(), 30, "heard at once");
         // A subscriber that does not check is not woken.
@@ -339,8 +339,8 @@ mod tests {
         std::fs::create_dir(&bells).unwrap();
         drop(UnixDatagram::bind(bells.join("dead")).unwrap());
         assert!(bells.join("dead").exists());
-        store.notifier.ring(&StoreChange::anything());
-        assert!(!bells.join("dead").exists() && !store.is_heard());
+        store.notifier.notify_others(&StoreChange::anything());
+        assert!(!bells.join("dead").exists() && !store.has_listener());
         drop(store.watch().unwrap());
         assert_eq!(std::fs::read_dir(&bells).unwrap().count(), 0);
     }

@@ -184,7 +184,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn tell_child_end(
+    pub async fn queue_child_end(
         &self,
         thread: &ThreadId,
         agent: String,

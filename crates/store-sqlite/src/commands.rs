@@ -63,7 +63,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn look_at_command(
+    pub async fn read_command_output(
         &self,
         thread: &ThreadId,
         number: u64,

@@ -59,7 +59,7 @@ impl Store {
                 "namespace": namespace, "id": id, "revision": revision, "replaces": found, "value": value,
                 "actor": actor,
             });
-            audit::append(tx, now_ms, AuditKind::Configured, audit::About::default(), &told)?;
+            audit::append(tx, now_ms, AuditKind::Configured, audit::AuditSubject::default(), &told)?;
             drop_unneeded(tx, revision)?;
             Ok(Ok(uint(revision)))
         })

@@ -15,7 +15,7 @@ use super::{SqlFailure, Store, StoreChange, StoreError, StoreRequest, change_fee
 const MOST: usize = 256;
 
 /// A request on its way through a shared transaction.
-pub(super) trait Member: Send {
+pub(super) trait GroupRequest: Send {
     /// Whether the request waits for the disk.
     fn is_durable(&self) -> bool;
     /// Does the work inside of the transaction; `false` when nothing of it may stay.
@@ -34,7 +34,7 @@ struct Request<T, W, C> {
     reply: oneshot::Sender<Result<T, SqlFailure>>,
 }
 
-impl<T, W, C> Member for Request<T, W, C>
+impl<T, W, C> GroupRequest for Request<T, W, C>
 where
     T: Send,
     W: FnOnce(&Connection) -> Result<T, SqlFailure> + Send,
@@ -99,9 +99,9 @@ pub(super) struct Beside {
 
 /// Executes a request together with those queued after it. Returns the first one that does not belong to the
 /// group.
-pub(super) fn carry_out(
+pub(super) fn execute_group(
     conn: &mut Connection,
-    first: Box<dyn Member>,
+    first: Box<dyn GroupRequest>,
     beside: &Beside,
     queue: &mpsc::Receiver<StoreRequest>,
 ) -> Option<StoreRequest> {
@@ -148,7 +148,7 @@ pub(super) fn carry_out(
         let mut told: Vec<StoreChange> = Vec::new();
         for change in members.iter_mut().filter_map(|member| member.change()) {
             if !told.contains(&change) {
-                beside.notifier.ring(&change);
+                beside.notifier.notify_others(&change);
                 told.push(change);
             }
         }
@@ -160,7 +160,7 @@ pub(super) fn carry_out(
 }
 
 /// Does the work of one member. If the work is refused or panics, nothing of it stays.
-fn work(tx: &Connection, member: &mut dyn Member) -> rusqlite::Result<()> {
+fn work(tx: &Connection, member: &mut dyn GroupRequest) -> rusqlite::Result<()> {
     tx.prepare_cached("SAVEPOINT member")?.execute(())?;
     let stays = catch_unwind(AssertUnwindSafe(|| member.work(tx))).unwrap_or_else(|_| {
         tracing::error!("a request to the store panicked");

@@ -98,7 +98,7 @@ const STATEMENTS: usize = 96;
 enum StoreRequest {
     Work(Box<dyn FnOnce(&mut Connection) + Send>),
     /// A request that shares its transaction with those after it.
-    Grouped(Box<dyn group_commit::Member>, group_commit::Beside),
+    Grouped(Box<dyn group_commit::GroupRequest>, group_commit::Beside),
     Close {
         reply: oneshot::Sender<()>,
         keep_short_log: bool,
@@ -301,7 +301,7 @@ impl Store {
                 transact(&mut *no_sync::Relaxed::new(conn)?, before, after, work)?
             };
             for change in changes(&value) {
-                notifier.ring(&change);
+                notifier.notify_others(&change);
             }
             Ok(value)
         })
@@ -339,7 +339,7 @@ fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver
     while let Some(job) = next.take().or_else(|| queue.recv().ok()) {
         match job {
             StoreRequest::Grouped(first, beside) => {
-                next = group_commit::carry_out(&mut connection, first, &beside, queue);
+                next = group_commit::execute_group(&mut connection, first, &beside, queue);
             }
             StoreRequest::Work(work) => {
                 // A panic in one request (a caller's predicate, say) must not take the store away from all others.

@@ -299,7 +299,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`StoreError::Duplicate`] when an open job has its key by now.
-    pub async fn revive(&self, job: &JobId, now: u64) -> Result<Option<MailboxJob>, StoreError> {
+    pub async fn requeue_dead(&self, job: &JobId, now: u64) -> Result<Option<MailboxJob>, StoreError> {
         let id = job.clone();
         let work = move |conn: &Connection| {
             let Some(mut job) = by_id(conn, &id)?.filter(|job| job.status == MailboxJobStatus::DeadLetter)

@@ -174,7 +174,7 @@ impl Store {
                 Ok(found)
             })?;
             for record in &found {
-                notifier.ring(&StoreChange::of(ChangeKind::Decision, &record.thread_id));
+                notifier.notify_others(&StoreChange::of(ChangeKind::Decision, &record.thread_id));
             }
             Ok(found)
         })
@@ -196,7 +196,7 @@ impl Store {
             )?;
             let mut found = Vec::new();
             for id in &ids {
-                for id in tell_closed(tx, &mut update, (id.as_str(),), now_ms, AuditKind::Expired)? {
+                for id in close_returning(tx, &mut update, (id.as_str(),), now_ms, AuditKind::Expired)? {
                     found.extend(get(tx, &id)?);
                 }
             }
@@ -255,12 +255,12 @@ fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, SqlFailur
          WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1 \
          RETURNING n, id, thread_id, run_id, call_id",
     )?;
-    tell_closed(conn, &mut statement, (int(now_ms),), now_ms, AuditKind::Expired)
+    close_returning(conn, &mut statement, (int(now_ms),), now_ms, AuditKind::Expired)
 }
 
 /// Runs an update that closes questions and returns the number, id, thread, run and call of each. The closed
 /// questions are written to the audit, in the order in which they were asked.
-fn tell_closed(
+fn close_returning(
     conn: &Connection,
     update: &mut rusqlite::Statement<'_>,
     parameters: impl rusqlite::Params,
@@ -425,7 +425,7 @@ pub(super) fn supersede(conn: &Connection, run: &RunRecord) -> Result<(), SqlFai
         "UPDATE suspension SET status = 'superseded' WHERE run_id = ?1 AND status IN ('open', 'decided') \
          RETURNING n, id, thread_id, run_id, call_id",
     )?;
-    tell_closed(conn, &mut statement, (run.id.as_str(),), run.updated_at, AuditKind::Superseded).map(drop)
+    close_returning(conn, &mut statement, (run.id.as_str(),), run.updated_at, AuditKind::Superseded).map(drop)
 }
 
 /// Spends the decision that lets an execution start: it must be stored for this very call, say resume, be unspent.

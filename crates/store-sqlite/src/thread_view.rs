@@ -61,20 +61,20 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when something is unreadable; with all messages, also when one is missing.
-    pub async fn glance(
+    pub async fn thread_view(
         &self,
         thread: &ThreadId,
         after: Option<u64>,
     ) -> Result<Option<ThreadView>, StoreError> {
-        self.glance_at(thread, after.map_or(MessageSelection::All, MessageSelection::Behind)).await
+        self.thread_view_at(thread, after.map_or(MessageSelection::All, MessageSelection::Behind)).await
     }
 
-    /// Reads a thread like [`Store::glance`], with any part of its messages.
+    /// Reads a thread like [`Store::thread_view`], with any part of its messages.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when something is unreadable, or a message is missing unless only those after
     /// a position are requested.
-    pub async fn glance_at(
+    pub async fn thread_view_at(
         &self,
         thread: &ThreadId,
         part: MessageSelection,

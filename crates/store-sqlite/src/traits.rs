@@ -135,7 +135,7 @@ forward! {
         child as child(thread: &ThreadId) -> Done<Option<ChildRecord>>;
         children as children(thread: &ThreadId) -> Done<Vec<ChildRecord>>;
         stop_child as stop_child(thread: &ThreadId) -> Done<bool>;
-        tell_child_end as tell_child_end(
+        queue_child_end as queue_child_end(
             thread: &ThreadId, agent: String, messages: Vec<Message>, now_ms: u64
         ) -> Done<bool>;
         driven_with as driven_with(thread: &ThreadId) -> Done<ThreadId>;
@@ -148,7 +148,7 @@ forward! {
             id: &AttemptId, agent: String, line: String, owner: Owner, now_ms: u64
         ) -> Done<CommandRecord>;
         append_command_output as append_command_output(number: u64, chunk: String) -> Done<bool>;
-        look_at_command as look_at_command(thread: &ThreadId, number: u64) -> Done<Option<CommandNews>>;
+        read_command_output as read_command_output(thread: &ThreadId, number: u64) -> Done<Option<CommandNews>>;
         end_command as end_command(
             number: u64, end: CommandEnd, report: CommandReport, now_ms: u64
         ) -> Done<bool>;

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, Transaction};
 use serde_json::json;
 
-use super::audit::{self, About};
+use super::audit::{self, AuditSubject};
 use super::rows::{body, int, text};
 use super::{SqlFailure, Store, StoreError, children, images, leases, log_mark, search, transact};
 use aye_core::contract::audit::AuditKind;
@@ -261,7 +261,7 @@ fn delete(
         images::forget(tx, id)?;
         let is_gone = tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? > 0;
         if is_gone && ids.contains(id) {
-            let about = About { thread: Some(id), ..About::default() };
+            let about = AuditSubject { thread: Some(id), ..AuditSubject::default() };
             audit::append(tx, now_ms, AuditKind::Deleted, about, &told)?;
             gone.push(id.clone());
         }

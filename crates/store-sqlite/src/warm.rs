@@ -27,7 +27,7 @@ impl Store {
         let rehearsed = self.call(|conn| {
             // Never committed, so nothing is kept and no change is published.
             let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            rehearse(&tx)
+            warm_up(&tx)
         });
         if let Err(error) = rehearsed.await {
             tracing::debug!(%error, "the first commit could not be warmed up");
@@ -36,7 +36,7 @@ impl Store {
 }
 
 /// Performs the reads and writes of a first message up to the request to the model.
-fn rehearse(conn: &Connection) -> Result<(), SqlFailure> {
+fn warm_up(conn: &Connection) -> Result<(), SqlFailure> {
     let id = ThreadId::from("rehearsal");
     let thread = ThreadRecord {
         id: id.clone(),

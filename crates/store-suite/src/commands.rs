@@ -26,7 +26,7 @@ pub async fn begun(store: &dyn ThreadRunStore, id: &AttemptId) -> u64 {
 pub async fn each_look_gives_what_is_new(store: &dyn ThreadRunStore) {
     let number = begun(store, &running(store).await).await;
     let thread = ThreadId::from("t1");
-    let look = async || store.look_at_command(&thread, number).await.unwrap().unwrap().output;
+    let look = async || store.read_command_output(&thread, number).await.unwrap().unwrap().output;
     assert_eq!(look().await, "");
     for chunk in ["on", "e é\n"] {
         assert!(store.append_command_output(number, chunk.into()).await.unwrap());
@@ -34,7 +34,10 @@ pub async fn each_look_gives_what_is_new(store: &dyn ThreadRunStore) {
     assert_eq!(look().await, "one é\n");
     store.append_command_output(number, "two\n".into()).await.unwrap();
     assert_eq!((look().await, look().await), ("two\n".to_owned(), String::new()));
-    assert!(store.look_at_command(&"t2".into(), number).await.unwrap().is_none(), "another conversation's");
+    assert!(
+        store.read_command_output(&"t2".into(), number).await.unwrap().is_none(),
+        "another conversation's"
+    );
     // A flood between two looks: what was seen is not given again, and what is gone is counted.
     let line = format!("{}\n", "x".repeat(1023));
     for _ in 0..400 {

@@ -204,7 +204,7 @@ pub async fn a_child_is_created_once_and_told_of_once(store: &dyn ThreadRunStore
     assert!(store.child(&"t1.a".into()).await.unwrap().unwrap().stop);
     let tell = async |id: &str| {
         let end = vec![Message::user("done")];
-        store.tell_child_end(&id.into(), "main".into(), end, 50).await.unwrap()
+        store.queue_child_end(&id.into(), "main".into(), end, 50).await.unwrap()
     };
     assert!(!tell("t1.a").await, "its call waits for it");
     assert!(tell("t1.a.b").await);

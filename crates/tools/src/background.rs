@@ -259,7 +259,7 @@ impl Tool for BashOutput {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let (id, filter) = output_args(&args)?;
-        let news = host(ctx)?.look(id).await?;
+        let news = host(ctx)?.read_new_output(id).await?;
         let mut output = exec::as_read(&news.output, news.output.len());
         if let Some(filter) = filter {
             let fits = |line: &&str| filter.is_match(line.as_bytes()).unwrap_or(false);

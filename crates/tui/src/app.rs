@@ -68,7 +68,7 @@ pub enum RunState {
 
 impl RunState {
     /// Since when something is being done, while it is.
-    pub fn awake_since(self) -> Option<Moment> {
+    pub fn active_since(self) -> Option<Moment> {
         match self {
             RunState::Starting(since) | RunState::Running(since) | RunState::Stopping(since) => Some(since),
             RunState::Idle | RunState::Waiting => None,
@@ -78,7 +78,7 @@ impl RunState {
 
 /// An event of a conversation that arrived before the conversation was open.
 #[derive(Clone, Debug)]
-pub(super) enum Early {
+pub(super) enum EarlyEvent {
     /// An event of a run in this process.
     Agent(Box<AgentEvent>),
     /// A change from the store.
@@ -209,7 +209,7 @@ pub struct App {
     /// The ledger of grants, while it is shown.
     pub grants: Vec<GrantRow>,
     /// Pictures of the conversation that are shown.
-    pub gallery: ImageCache,
+    pub image_cache: ImageCache,
     /// Whether running tools show more of their output.
     pub expanded: bool,
     /// The keys of an unfinished sequence.
@@ -311,7 +311,7 @@ impl App {
             renews: None,
             back: RewindState::default(),
             grants: Vec::new(),
-            gallery: ImageCache::default(),
+            image_cache: ImageCache::default(),
             expanded: false,
             begun: Vec::new(),
             hint: None,
@@ -363,7 +363,7 @@ impl App {
 
     /// The card that keys are for. Beside an active run the question of trust waits in one row.
     pub(super) fn asking_card(&self) -> Option<&Card> {
-        self.current_card().filter(|card| card.kind != CardKind::Trust || !self.is_awake())
+        self.current_card().filter(|card| card.kind != CardKind::Trust || !self.is_run_active())
     }
 
     /// Returns the number of pending questions of this conversation.
@@ -388,8 +388,8 @@ impl App {
     }
 
     /// Whether the run is active.
-    pub fn is_awake(&self) -> bool {
-        self.run.awake_since().is_some()
+    pub fn is_run_active(&self) -> bool {
+        self.run.active_since().is_some()
     }
 
     /// Whether the user has not typed for a while.
@@ -402,16 +402,16 @@ impl App {
     pub(super) fn parks_caret(&self) -> bool {
         let is_plain = self.composer.text().is_ascii() && self.picker.is_none() && self.cards.open.is_empty();
         let typed = self.typed_at.filter(|_| !is_plain);
-        self.is_awake() && typed.is_none_or(|typed| self.now.since(typed) >= WRITING_MS)
+        self.is_run_active() && typed.is_none_or(|typed| self.now.since(typed) >= WRITING_MS)
     }
 
-    pub(super) fn say_hint(&mut self, text: impl Into<String>) {
+    pub(super) fn show_hint(&mut self, text: impl Into<String>) {
         self.hint = Some((text.into(), self.now.plus(HINT_MS)));
     }
 
     /// Whether the last run was stopped by a limit and can be continued: then Enter on an empty text does
     /// that.
-    pub fn can_go_on(&self) -> bool {
+    pub fn can_continue(&self) -> bool {
         self.transcript.is_stopped()
             && matches!(self.run, RunState::Idle)
             && matches!(self.driver, ThreadOwner::Nobody | ThreadOwner::Own)
@@ -421,7 +421,7 @@ impl App {
 
     /// The next time at which the picture changes without anybody doing anything; `None`: never.
     pub fn deadline(&self) -> Option<Moment> {
-        let tick = self.run.awake_since().filter(|_| !self.is_linear).map(|since| {
+        let tick = self.run.active_since().filter(|_| !self.is_linear).map(|since| {
             // Until an inference is tried again only the seconds change.
             if let Some(again) = self.transcript.retry_at(self.now) {
                 let rest = again.since(self.now) % 1000;
@@ -444,7 +444,7 @@ impl App {
             self.expiry_deadline(),
             self.kept.due,
             self.feed.deadline(),
-            self.gallery.held_until(),
+            self.image_cache.waiting_until(),
             self.renewal_deadline(),
         ]
         .into_iter()
@@ -472,9 +472,9 @@ impl App {
         if self.quit_armed.is_some_and(|armed| self.now.since(armed) >= QUIT_MS) {
             self.quit_armed = None;
         }
-        self.see_to_chosen_queued();
-        self.see_to_late_cards();
-        self.see_to_plan();
+        self.clear_stale_queue_selection();
+        self.settle_late_cards();
+        self.drop_finished_plan();
         self.cards.at = self.cards.at.min(self.cards.open.len().saturating_sub(1));
         if self.cards.open.is_empty() {
             self.cards.batch = None;

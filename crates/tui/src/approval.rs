@@ -108,9 +108,9 @@ pub enum CardAction {
     /// The card before has it.
     Previous,
     /// Put the card away; its question keeps waiting.
-    PutAway,
+    Dismiss,
     /// Carry the plan out in a mode; without one, keep planning.
-    CarryOut(Option<Mode>),
+    AcceptPlan(Option<Mode>),
     /// Trust the folder; `false`: not now.
     Trust(bool),
 }

@@ -220,12 +220,12 @@ impl Composer {
         if from >= to {
             return;
         }
-        let goes_on = self.last == Some(EditKind::Killing);
+        let continues = self.last == Some(EditKind::Killing);
         let is_left = to == self.caret;
         self.save(if kill { EditKind::Killing } else { EditKind::Deleting });
         let removed: String = self.text.drain(from..to).collect();
         if kill {
-            self.killed.add(removed, goes_on, is_left);
+            self.killed.add(removed, continues, is_left);
         }
         self.caret = boundary_at_or_after(&self.text, from);
     }

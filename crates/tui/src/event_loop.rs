@@ -92,7 +92,7 @@ pub(super) async fn run(
         .with_restore(&restore)
         .with_links(options.links.clone())
         .with_probe(terminal::size)
-        .with_late_sizes(terminal::told_late(options.abilities.multiplexer));
+        .with_late_sizes(terminal::resize_report_delay(options.abilities.multiplexer));
     let mut screen = Screen::new(live, look, &options, restore.other_screen());
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.segments = options.segments.clone();
@@ -104,11 +104,11 @@ pub(super) async fn run(
         // A line longer than a row continues in the next row.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
-    app.gallery = ImageCache::new(abilities.pictures().filter(|_| !app.is_linear))
+    app.image_cache = ImageCache::new(abilities.pictures().filter(|_| !app.is_linear))
         .shown(options.images)
         .on(abilities.multiplexer.is_none(), abilities.files);
     if abilities.background {
-        app.gallery = app.gallery.held(app.now);
+        app.image_cache = app.image_cache.waiting_since(app.now);
     }
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.colours.theme = options.theme.clone();
@@ -119,7 +119,7 @@ pub(super) async fn run(
     if options.full {
         app.toggle_screen();
     }
-    screen.ask(app.gallery.questions());
+    screen.ask(app.image_cache.questions());
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let performer = Performer::new(host, answers_in);

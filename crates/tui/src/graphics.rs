@@ -156,7 +156,7 @@ impl ImagePlacement {
     }
 
     /// The place of one that is drawn.
-    pub fn of_plate(image: &ImageRef, drawn: &Drawn) -> ImagePlacement {
+    pub fn of_cursor_image(image: &ImageRef, drawn: &Drawn) -> ImagePlacement {
         ImagePlacement { id: number(&image.hash, drawn.columns), columns: drawn.columns, rows: drawn.rows }
     }
 

@@ -52,7 +52,7 @@ pub enum ImageState {
     /// It is here, for a terminal that places pixels.
     Packed(Arc<Packed>),
     /// Loaded, for a terminal that draws images at its cursor.
-    Plate(Arc<Drawn>),
+    CursorImage(Arc<Drawn>),
     /// Why it cannot be shown.
     Broken(String),
 }
@@ -64,7 +64,7 @@ pub struct ImageCache {
     depth: Option<Depth>,
     images: ImageMode,
     way: ImageProtocol,
-    heard: ImageSupport,
+    support: ImageSupport,
     /// Pictures are not asked for before: until then the terminal may say how it wants them.
     held: Option<Moment>,
     /// Columns and rows of cells that one may take that is printed.
@@ -114,15 +114,19 @@ impl ImageCache {
     pub fn place(&self, id: u32) -> Option<(ImagePlacement, &Packed)> {
         self.known.values().find_map(|(image, shown)| match shown {
             ImageState::Packed(packed) => Some((ImagePlacement::of(image, id)?, &**packed)),
-            ImageState::Asked | ImageState::Here(_) | ImageState::Plate(_) | ImageState::Broken(_) => None,
+            ImageState::Asked | ImageState::Here(_) | ImageState::CursorImage(_) | ImageState::Broken(_) => {
+                None
+            }
         })
     }
 
     /// Returns the image that is drawn at that number.
-    pub fn plate(&self, id: u32) -> Option<&Arc<Drawn>> {
+    pub fn cursor_image(&self, id: u32) -> Option<&Arc<Drawn>> {
         self.known.values().find_map(|(image, shown)| match shown {
-            ImageState::Plate(drawn) if ImagePlacement::of_plate(image, drawn).id == id => Some(drawn),
-            ImageState::Plate(_)
+            ImageState::CursorImage(drawn) if ImagePlacement::of_cursor_image(image, drawn).id == id => {
+                Some(drawn)
+            }
+            ImageState::CursorImage(_)
             | ImageState::Packed(_)
             | ImageState::Asked
             | ImageState::Here(_)
@@ -147,18 +151,18 @@ impl ImageCache {
     }
 
     /// The same for one that draws them.
-    pub fn take_plate(&mut self, hash: &str, drawn: Result<Drawn, String>) {
+    pub fn take_cursor_image(&mut self, hash: &str, drawn: Result<Drawn, String>) {
         let is_wanted = match (&drawn, self.known.get(hash)) {
             (Ok(drawn), Some((image, _))) => {
                 // One that was made for something else, another one is on its way for.
-                matches!(self.wanted(image), Cmd::Image(ImageCmd::Plate(_, now))
+                matches!(self.wanted(image), Cmd::Image(ImageCmd::CursorImage(_, now))
                     if (now.drawing, now.cell) == (drawn.canvas.drawing, drawn.canvas.cell))
             }
             (Err(_), Some(_)) => matches!(self.way, ImageProtocol::Drawn(_)),
             (_, None) => false,
         };
         if is_wanted {
-            self.set(hash, drawn.map(|drawn| ImageState::Plate(Arc::new(drawn))));
+            self.set(hash, drawn.map(|drawn| ImageState::CursorImage(Arc::new(drawn))));
             self.forget_heavy();
         }
     }
@@ -167,7 +171,7 @@ impl ImageCache {
         let bytes = |known: &HashMap<String, (ImageRef, ImageState)>| -> usize {
             let of = |(_, shown): &(ImageRef, ImageState)| match shown {
                 ImageState::Packed(packed) => packed.zlib.len(),
-                ImageState::Plate(drawn) => drawn.bytes.len(),
+                ImageState::CursorImage(drawn) => drawn.bytes.len(),
                 ImageState::Asked | ImageState::Here(_) | ImageState::Broken(_) => 0,
             };
             known.values().map(of).sum()
@@ -207,20 +211,20 @@ impl ImageCache {
 impl App {
     /// Asks for pictures of entries that came since the last time.
     pub(super) fn want_pictures(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.gallery.held_until().is_some_and(|until| until <= self.now) {
-            self.gallery.let_go(cmds);
+        if self.image_cache.waiting_until().is_some_and(|until| until <= self.now) {
+            self.image_cache.let_go(cmds);
         }
         let entries = self.transcript.entries();
         let now = (self.epoch, entries.len(), self.transcript.pictured());
-        if self.gallery.depth.is_none() || self.gallery.looked == now {
+        if self.image_cache.depth.is_none() || self.image_cache.looked == now {
             return;
         }
-        self.gallery.looked = now;
-        self.gallery.fit(self.size, INDENT);
+        self.image_cache.looked = now;
+        self.image_cache.fit(self.size, INDENT);
         let last = entries.iter().rev().take(LAST);
         let images: Vec<ImageRef> = last.flat_map(Entry::images).take(KEPT).cloned().collect();
         for image in images.iter().rev() {
-            self.gallery.ask(image, cmds);
+            self.image_cache.ask(image, cmds);
         }
     }
 }

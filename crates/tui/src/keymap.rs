@@ -340,7 +340,7 @@ impl Keymap {
     /// Returns the meaning of a key in a context, after the keys of an incomplete sequence.
     pub fn stroke(&self, places: &[KeyContext], begun: &[Chord], key: KeyEvent) -> Stroke {
         let chord = Chord::of(key);
-        let mut can_go_on = false;
+        let mut can_continue = false;
         for (number, sequence) in self.sequences.iter().enumerate() {
             let Some(rest) = sequence.strip_prefix(begun).and_then(|rest| rest.strip_prefix(&[chord])) else {
                 continue;
@@ -352,9 +352,9 @@ impl Keymap {
             if rest.is_empty() {
                 return Stroke::Key(whole.key());
             }
-            can_go_on = true;
+            can_continue = true;
         }
-        match (can_go_on, begun.is_empty()) {
+        match (can_continue, begun.is_empty()) {
             (true, _) => Stroke::Pending,
             (false, true) => Stroke::Key(key),
             (false, false) => Stroke::Nothing,
@@ -362,7 +362,7 @@ impl Keymap {
     }
 
     /// Returns how an incomplete sequence can continue: the keys, and their actions.
-    pub fn goes_on(&self, places: &[KeyContext], begun: &[Chord]) -> Vec<(String, &'static str)> {
+    pub fn continuations_of(&self, places: &[KeyContext], begun: &[Chord]) -> Vec<(String, &'static str)> {
         let of = |(number, sequence): (usize, &Vec<Chord>)| {
             let rest = sequence.strip_prefix(begun).filter(|rest| !rest.is_empty())?;
             let whole = Chord::of_sequence(number);

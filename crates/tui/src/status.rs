@@ -8,7 +8,7 @@ use super::app::{App, RunState};
 use super::host::ThreadOwner;
 use super::keymap::{Action, KeyContext};
 use super::theme::{Role, Theme};
-use super::transcript::Doing;
+use super::transcript::RunActivity;
 use super::view::Hint;
 use super::wrap::{truncate, width};
 use aye_core::contract::display::visible_line;
@@ -107,7 +107,7 @@ pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
 /// Returns the keys of a partial sequence and its possible continuations.
 fn begun(app: &App) -> String {
     let keys: Vec<String> = app.begun.iter().map(ToString::to_string).collect();
-    let more = app.keymap.goes_on(&app.key_layers(), &app.begun);
+    let more = app.keymap.continuations_of(&app.key_layers(), &app.begun);
     let more: Vec<String> = more.iter().map(|(keys, help)| format!("{keys}: {help}")).collect();
     let cancel = app.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
     format!("{} …  {} · {cancel}: cancel", keys.join(" "), more.join(" · "))
@@ -145,13 +145,13 @@ fn pieces(app: &App) -> Vec<StatusItem> {
 /// Returns the items that show that a run is active and which process drives it.
 fn working(app: &App) -> Vec<StatusItem> {
     let mut pieces = Vec::new();
-    if let Some(since) = app.run.awake_since() {
+    if let Some(since) = app.run.active_since() {
         let passed = app.now.since(since);
         let stop = app.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
         let (word, role) = match app.run {
             RunState::Stopping(_) => ("stopping".to_owned(), Role::Warning),
             RunState::Idle | RunState::Starting(_) | RunState::Running(_) | RunState::Waiting => {
-                (doing(app), Role::Accent)
+                (run_activity(app), Role::Accent)
             }
         };
         if app.is_calm {
@@ -198,16 +198,16 @@ pub fn hints(app: &App) -> Vec<Hint> {
 }
 
 /// Describes in a few words what the run is waiting for.
-fn doing(app: &App) -> String {
+fn run_activity(app: &App) -> String {
     let tool = |name: &str| truncate(&visible_line(name), 24);
-    match app.transcript.doing() {
-        Doing::Asking if app.size.0 < 50 => "waiting".to_owned(),
-        Doing::Asking => "waiting for the model".to_owned(),
-        Doing::Thinking => "thinking".to_owned(),
-        Doing::Answering => "answering".to_owned(),
-        Doing::Calling(name) => format!("calling {}", tool(&name)),
-        Doing::Running(name) => format!("running {}", tool(&name)),
-        Doing::Several(count) => format!("running {count} calls"),
+    match app.transcript.run_activity() {
+        RunActivity::Asking if app.size.0 < 50 => "waiting".to_owned(),
+        RunActivity::Asking => "waiting for the model".to_owned(),
+        RunActivity::Thinking => "thinking".to_owned(),
+        RunActivity::Answering => "answering".to_owned(),
+        RunActivity::Calling(name) => format!("calling {}", tool(&name)),
+        RunActivity::Running(name) => format!("running {}", tool(&name)),
+        RunActivity::Several(count) => format!("running {count} calls"),
     }
 }
 

@@ -40,7 +40,7 @@ pub use clipboard::Clipboard;
 pub use cursor_image::CursorImage;
 use cursor_image::Pending;
 pub use full::FullScreen;
-pub use guard::{Restore, TerminalGuard, TtyOut, cell, reflows, size, stop_process, told_late};
+pub use guard::{Restore, TerminalGuard, TtyOut, cell, reflows, resize_report_delay, size, stop_process};
 pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
@@ -97,7 +97,7 @@ pub struct LiveTerminal<W: Write> {
     /// For this long after it reported a size, the terminal may not report another change.
     late: Duration,
     /// When the terminal last reported a different size.
-    told: Option<Instant>,
+    resize_reported: Option<Instant>,
     pending: Vec<Pending>,
     /// Queries the terminal's size right before and right after a frame.
     probe: Option<Probe>,
@@ -128,7 +128,7 @@ impl<W: Write> LiveTerminal<W> {
             written: None,
             unsure: false,
             late: Duration::ZERO,
-            told: None,
+            resize_reported: None,
             pending: Vec::new(),
             probe: None,
             missed: false,
@@ -158,7 +158,7 @@ impl<W: Write> LiveTerminal<W> {
         self
     }
 
-    /// Sets how long the terminal may have another size before it reports that size: see [`told_late`].
+    /// Sets how long the terminal may have another size before it reports that size: see [`resize_report_delay`].
     #[must_use]
     pub fn with_late_sizes(mut self, late: Duration) -> LiveTerminal<W> {
         self.late = late;
@@ -203,8 +203,8 @@ impl<W: Write> LiveTerminal<W> {
     }
 
     /// Appends a picture in the same way.
-    pub fn append_plate(&mut self, plate: CursorImage) {
-        self.pending.push(Pending::Plate(plate));
+    pub fn append_cursor_image(&mut self, cursor_image: CursorImage) {
+        self.pending.push(Pending::CursorImage(cursor_image));
     }
 
     /// Sets the terminal's new size. Nothing is written until the next frame.
@@ -215,11 +215,13 @@ impl<W: Write> LiveTerminal<W> {
         let (width, height) = (width.max(1), height.max(1));
         if (width, height) != (self.width, self.height) {
             let early = |written: Instant| {
-                let since = self.told.and_then(|told| written.checked_duration_since(told));
+                let since = self
+                    .resize_reported
+                    .and_then(|resize_reported| written.checked_duration_since(resize_reported));
                 since.is_some_and(|since| since < self.late)
             };
             self.unsure |= self.written.is_some_and(|at| at.elapsed() < TAKEN_IN || early(at));
-            self.told = Some(Instant::now());
+            self.resize_reported = Some(Instant::now());
             (self.width, self.height) = (width, height);
             self.dirty = true;
         }
@@ -239,7 +241,10 @@ impl<W: Write> LiveTerminal<W> {
     /// Input methods follow the cursor: leave it at the caret while the user is typing, except while the
     /// window is being resized. A terminal that does not reflow its rows needs none of this.
     pub fn park(&mut self, parks: bool) {
-        let is_dragged = || self.told.is_some_and(|told| told.elapsed() < DRAGGED + self.late);
+        let is_dragged = || {
+            self.resize_reported
+                .is_some_and(|resize_reported| resize_reported.elapsed() < DRAGGED + self.late)
+        };
         self.parks = self.reflow && (parks || is_dragged());
     }
 
@@ -364,13 +369,15 @@ impl<W: Write> LiveTerminal<W> {
         let is_sure = !self.unsure;
         for pending in &pending {
             let lines = match pending {
-                Pending::Plate(plate) if is_sure && plate.fits((self.width, self.height)) => {
-                    painter.plate(plate);
-                    printed += usize::from(plate.drawn.rows);
+                Pending::CursorImage(cursor_image)
+                    if is_sure && cursor_image.fits((self.width, self.height)) =>
+                {
+                    painter.cursor_image(cursor_image);
+                    printed += usize::from(cursor_image.drawn.rows);
                     continue;
                 }
                 Pending::Line(line) => std::slice::from_ref(line),
-                Pending::Plate(plate) => plate.instead.as_slice(),
+                Pending::CursorImage(cursor_image) => cursor_image.instead.as_slice(),
             };
             for line in lines {
                 let broken;

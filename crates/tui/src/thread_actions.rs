@@ -67,7 +67,7 @@ pub struct Rewound {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RewindCmd {
     /// Ask for the places of a conversation: to go back to, or to copy up to.
-    Points(ThreadId, Chooses),
+    Points(ThreadId, PickPurpose),
     /// Ask what going back would do.
     Preview(ThreadId, Option<u64>),
     /// Go back.
@@ -94,7 +94,7 @@ pub enum RewindCmd {
 
 /// The purpose of selecting a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chooses {
+pub enum PickPurpose {
     /// To go back to.
     Back,
     /// To copy up to.
@@ -105,7 +105,7 @@ pub enum Chooses {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RewindMsg {
     /// The places.
-    Points(Chooses, Result<RewindPoints, String>),
+    Points(PickPurpose, Result<RewindPoints, String>),
     /// The effects of a rewind.
     Preview(Option<u64>, Result<RewindPreview, String>),
     /// It is done.

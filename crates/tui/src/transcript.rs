@@ -10,8 +10,8 @@ use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::lifecycle::StoppedReason;
 use aye_core::contract::snapshot::Changes;
 
-mod doing;
 mod fold;
+mod run_activity;
 mod stored;
 mod sync;
 mod tail;
@@ -21,7 +21,7 @@ pub mod todo;
 pub mod tool;
 mod trim;
 
-pub use doing::Doing;
+pub use run_activity::RunActivity;
 pub use tail::Tail;
 pub use todo::{Todo, TodoState};
 pub use tool::{ToolEntry, ToolProgress, ToolState};
@@ -256,7 +256,7 @@ impl Transcript {
     }
 
     /// Adds a notice that a limit stopped the last run, and that the run can be continued.
-    pub fn say_stopped(&mut self, why: &StoppedReason) {
+    pub fn push_stopped_notice(&mut self, why: &StoppedReason) {
         let detail = why.detail.as_deref().unwrap_or(&why.code);
         self.note(Level::Warning, format!("stopped: {detail}; /continue keeps going with fresh limits"));
         self.stopped = true;
@@ -279,16 +279,26 @@ impl Transcript {
 
     /// Adds a message of the user.
     pub fn say(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
-        self.say_as(text, None, images);
+        self.push_user_message_as(text, None, images);
     }
 
     /// Adds a message of the user, and its display text if it contains long pastes.
-    pub fn say_as(&mut self, text: impl Into<String>, shown: Option<String>, images: Vec<ImageRef>) {
+    pub fn push_user_message_as(
+        &mut self,
+        text: impl Into<String>,
+        shown: Option<String>,
+        images: Vec<ImageRef>,
+    ) {
         self.push(EntryKind::User { text: text.into(), shown, images }, true);
     }
 
     /// Adds a message of the user that is not accepted yet: it can still be removed.
-    pub fn say_on_trial(&mut self, text: impl Into<String>, shown: Option<String>, images: Vec<ImageRef>) {
+    pub fn push_unaccepted_message(
+        &mut self,
+        text: impl Into<String>,
+        shown: Option<String>,
+        images: Vec<ImageRef>,
+    ) {
         self.push(EntryKind::User { text: text.into(), shown, images }, false);
     }
 
@@ -302,7 +312,7 @@ impl Transcript {
     }
 
     /// Takes away what was said and not accepted.
-    pub fn unsay(&mut self) {
+    pub fn remove_unaccepted_message(&mut self) {
         self.take_words();
     }
 

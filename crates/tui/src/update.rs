@@ -51,7 +51,7 @@ impl App {
             Msg::Resize(width, height) => {
                 // A size change may be reported twice: by the signal, and by the check before a frame.
                 if (width, height) != self.size {
-                    self.gallery.resized(&mut cmds);
+                    self.image_cache.resized(&mut cmds);
                 }
                 self.resize(width, height);
             }
@@ -63,7 +63,7 @@ impl App {
                 }
             }
             Msg::Background(background) => self.background_is(background),
-            Msg::Reply(reply) => self.gallery.hear(reply, &mut cmds),
+            Msg::Reply(reply) => self.image_cache.receive_reply(reply, &mut cmds),
             Msg::Drawn => {
                 self.drawn();
                 self.ask_first(&mut cmds);
@@ -76,17 +76,17 @@ impl App {
             Msg::Image(msg) => self.image_msg(msg, &mut cmds),
             Msg::Writing(msg) => self.writing_msg(msg, &mut cmds),
             Msg::Program(msg) => self.program_msg(msg, &mut cmds),
-            Msg::Back(told) => self.back_told(*told, &mut cmds),
+            Msg::Back(told) => self.rewind_msg(*told, &mut cmds),
             Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
             Msg::Composed(text) => self.composed(text, &mut cmds),
             Msg::Note(text) => self.transcript.note(Level::Info, text),
             Msg::Failed(error) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
-        self.see_to_earlier(&mut cmds);
-        self.see_to_length(&mut cmds);
-        self.see_to_expired(&mut cmds);
-        self.see_to_renewal(&mut cmds);
+        self.load_earlier(&mut cmds);
+        self.trim_transcript(&mut cmds);
+        self.resume_expired(&mut cmds);
+        self.renew_trust(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);
         self.want_pictures(&mut cmds);
@@ -150,7 +150,7 @@ impl App {
 
     /// Quits. An active run is stopped first; pending questions stay pending.
     fn quit(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.is_awake()
+        if self.is_run_active()
             && self.driver == ThreadOwner::Nobody
             && let Some(thread) = self.thread_id()
         {

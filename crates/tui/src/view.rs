@@ -192,7 +192,7 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
     let chosen = app.queue.at.and_then(|id| app.queue.rows.iter().position(|row| row.id == id));
     let kept = app.queue.rows.iter().map(|row| {
         let note = if row.note.is_empty() { String::new() } else { format!("({}) ", row.note) };
-        let kind = if row.steers && app.is_awake() { "steers" } else { "queued" };
+        let kind = if row.steers && app.is_run_active() { "steers" } else { "queued" };
         (kind, note, row.shown.as_ref().unwrap_or(&row.text).clone())
     });
     let all: Vec<(&str, String, String)> = kept.chain(early).collect();

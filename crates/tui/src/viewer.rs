@@ -46,7 +46,7 @@ pub enum Landmark {
 
 /// The purpose of the input line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum InputPurpose {
     /// A text to search for.
     Search,
     /// The number of a block of code.
@@ -59,7 +59,7 @@ pub struct Scene<'a> {
     /// The conversation.
     pub transcript: &'a Transcript,
     /// The layout context.
-    pub paper: LayoutContext<'a>,
+    pub layout_context: LayoutContext<'a>,
     /// Rows of the screen for it.
     pub rows: usize,
 }
@@ -109,7 +109,7 @@ pub struct Viewer {
     /// The current search.
     pub search: Option<Search>,
     /// A line of text that is being written.
-    pub input: Option<(Wanted, String)>,
+    pub input: Option<(InputPurpose, String)>,
     /// The text selected with the mouse.
     pub mark: Option<TextSelection>,
     /// The layouts used only to find where rows start and end: without colours.
@@ -166,13 +166,13 @@ impl Viewer {
 
     fn height(&mut self, scene: &Scene<'_>, index: usize) -> usize {
         let folded = self.is_folded(scene.id(index));
-        self.sheets.lines(scene.transcript, index, folded, &scene.paper).len()
+        self.sheets.lines(scene.transcript, index, folded, &scene.layout_context).len()
     }
 
     /// The text of the rows of an entry.
     fn texts(&mut self, scene: &Scene<'_>, index: usize) -> Vec<String> {
         let folded = self.is_folded(scene.id(index));
-        let lines = self.sheets.lines(scene.transcript, index, folded, &scene.paper);
+        let lines = self.sheets.lines(scene.transcript, index, folded, &scene.layout_context);
         lines.iter().map(super::view::layout_cache::text_of).collect()
     }
 
@@ -180,7 +180,7 @@ impl Viewer {
     pub fn top(&self, scene: &Scene<'_>, sheets: &mut Sheets) -> (usize, usize) {
         let height = |index: usize, sheets: &mut Sheets| {
             let folded = self.is_folded(scene.id(index));
-            sheets.lines(scene.transcript, index, folded, &scene.paper).len()
+            sheets.lines(scene.transcript, index, folded, &scene.layout_context).len()
         };
         let last = last_top(scene, |index| height(index, sheets));
         if self.follows {
@@ -334,9 +334,9 @@ impl Viewer {
 
     /// Chooses the entry in a row of the screen.
     pub fn choose(&mut self, scene: &Scene<'_>, screen_row: usize) -> Option<RowPosition> {
-        let spot = self.under(scene, screen_row)?;
-        self.chosen = spot.id;
-        Some(spot)
+        let row_position = self.under(scene, screen_row)?;
+        self.chosen = row_position.id;
+        Some(row_position)
     }
 }
 
@@ -373,7 +373,7 @@ fn fits(kind: &EntryKind, to: Landmark) -> bool {
         (EntryKind::Leaf(leaf), to) => match (&**leaf, to) {
             (DocEntry::File(_), Landmark::Message) => true,
             // A part that continues the hunk above is not a hunk of its own.
-            (DocEntry::Hunk(hunk), Landmark::Tool) => !hunk.goes_on,
+            (DocEntry::Hunk(hunk), Landmark::Tool) => !hunk.continues_hunk,
             (DocEntry::File(_) | DocEntry::Hunk(_), _) => false,
         },
         (

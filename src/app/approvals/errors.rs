@@ -116,7 +116,7 @@ fn decided(suspension: &SuspensionRecord) -> String {
         let _ = write!(text, " at {}: {}", moment(decision.updated_at), said(decision));
     }
     if let Some(by) = &suspension.decided_by {
-        let _ = write!(text, " ({})", whence(by));
+        let _ = write!(text, " ({})", actor_origin(by));
     }
     text
 }
@@ -127,7 +127,7 @@ pub(super) fn who(actor: &Actor) -> String {
 }
 
 /// Returns the properties of an actor that cannot be chosen: the user id, the process, the terminal.
-pub(super) fn whence(actor: &Actor) -> String {
+pub(super) fn actor_origin(actor: &Actor) -> String {
     let mut parts = Vec::new();
     parts.extend(actor.uid.map(|uid| format!("uid {uid}")));
     parts.push(format!("process {}", actor.pid));

@@ -49,7 +49,7 @@ impl Follow {
                 continue;
             }
             threads.push(thread.clone());
-            if let Some(pid) = self.taken_up(store, suspension, &thread).await? {
+            if let Some(pid) = self.wait_for_takeover(store, suspension, &thread).await? {
                 say(&match pid {
                     Some(pid) => format!("process {pid} resumes the run"),
                     None => "another process resumed the run".to_owned(),
@@ -67,7 +67,7 @@ impl Follow {
 
     /// Returns whether another process drives the run or starts to; with that process's id while it still
     /// does.
-    async fn taken_up(
+    async fn wait_for_takeover(
         &mut self,
         store: &Store,
         suspension: &SuspensionRecord,
@@ -87,7 +87,9 @@ impl Follow {
             if now.is_some_and(|now| now.status != SuspensionStatus::Decided) {
                 return Ok(Some(None));
             }
-            let Some(changes) = self.changes.as_mut().filter(|_| store.is_heard()) else { return Ok(None) };
+            let Some(changes) = self.changes.as_mut().filter(|_| store.has_listener()) else {
+                return Ok(None);
+            };
             tokio::select! {
                 () = &mut end => return Ok(None),
                 () = began(changes, thread) => {}

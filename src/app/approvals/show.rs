@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::super::user_edit::difference;
-use super::errors::{moment, right, whence, who};
+use super::errors::{actor_origin, moment, right, who};
 use crate::contract::display::{call_text, visible, visible_line};
 use crate::contract::question::{Question, QuestionDetails, UnknownOutcome};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
@@ -120,7 +120,7 @@ fn decided(out: &mut String, suspension: &SuspensionRecord, decision: &ToolCallR
         let _ = writeln!(out, "comment: {}", visible(comment));
     }
     if let Some(by) = &suspension.decided_by {
-        let _ = writeln!(out, "decided by {}, {}", who(by), whence(by));
+        let _ = writeln!(out, "decided by {}, {}", who(by), actor_origin(by));
     }
 }
 

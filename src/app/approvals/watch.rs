@@ -41,7 +41,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> 
         // A closed question is never pending again.
         told = rows.into_iter().filter(|row| is_due(row)).map(|row| row.id).collect();
         tokio::select! {
-            code = ends.came() => return Ok(code),
+            code = ends.wait_for_end() => return Ok(code),
             () = a_change(&mut changes) => {}
             () = after(due) => {}
         }
@@ -110,7 +110,7 @@ impl Ends {
     }
 
     /// Waits for the end and returns its exit status.
-    async fn came(&mut self) -> u8 {
+    async fn wait_for_end(&mut self) -> u8 {
         let signals = self.signals.iter_mut().map(|(signal, code)| {
             Box::pin(async move {
                 signal.recv().await;

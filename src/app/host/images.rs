@@ -22,7 +22,7 @@ impl ImageHost for TerminalHost {
         Ok(images::packed(&self.app, image).await?)
     }
 
-    async fn plate(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, ForeignError> {
-        Ok(images::plate(&self.app, image, canvas).await?)
+    async fn cursor_image(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, ForeignError> {
+        Ok(images::cursor_image(&self.app, image, canvas).await?)
     }
 }

@@ -101,7 +101,7 @@ impl ProgramHost for TerminalHost {
         for watching in &self.watching {
             watching.abort();
         }
-        self.viewer.hand_over(&next.viewer);
+        self.viewer.transfer_to(&next.viewer);
         self.app.mcp.manager.close().await;
         let next = self.next.get_or_init(|| next);
         Ok(Some(Arc::<TerminalHost>::clone(next)))
@@ -141,7 +141,7 @@ impl ProgramHost for TerminalHost {
         }
         let page = crate::app::pages::page(&self.app, thread, name, words).await;
         // What a page changed in the conversation is reported like changes by others.
-        self.viewer.poke();
+        self.viewer.request_read();
         Ok(page?)
     }
 }

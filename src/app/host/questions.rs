@@ -30,7 +30,7 @@ impl TerminalHost {
     }
 
     /// Resumes the run of a conversation that is not on the screen.
-    async fn go_on_elsewhere(&self, question: &SuspensionRecord, thread: &ThreadId) {
+    async fn resume_elsewhere(&self, question: &SuspensionRecord, thread: &ThreadId) {
         let events = self.events.clone();
         match self.elsewhere.app_of(&self.app, question).await {
             Ok(app) if Arc::ptr_eq(&app, &self.app) => {
@@ -41,7 +41,7 @@ impl TerminalHost {
                     result.map(Some)
                 });
             }
-            Ok(app) => self.elsewhere.go_on(app, thread.clone()),
+            Ok(app) => self.elsewhere.resume_thread(app, thread.clone()),
             Err(why) => {
                 let _ = events.send(HostEvent::Note(format!("stored, but it cannot resume here: {why}")));
             }
@@ -94,7 +94,7 @@ impl QuestionHost for TerminalHost {
                 if self.viewer.shows(&thread) {
                     self.viewer.wake(&thread);
                 } else {
-                    self.go_on_elsewhere(record, &thread).await;
+                    self.resume_elsewhere(record, &thread).await;
                 }
             }
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}

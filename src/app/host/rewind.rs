@@ -16,7 +16,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::record::NamedBy;
 use crate::contract::snapshot::{Changes, RewindTarget};
 use crate::tui::host::ExportFormat;
-use crate::tui::thread_actions::{Chooses, RewindCmd, RewindHost, RewindMsg};
+use crate::tui::thread_actions::{PickPurpose, RewindCmd, RewindHost, RewindMsg};
 use crate::tui::viewer::Document;
 
 /// The maximum time of a search.
@@ -50,7 +50,7 @@ impl RewindHost for TerminalHost {
         match cmd {
             RewindCmd::Points(thread, chooses) => {
                 let points = app.back_points(&thread).await.map(|mut points| {
-                    if chooses == Chooses::Back {
+                    if chooses == PickPurpose::Back {
                         points.points.retain(|point| point.is_message);
                     }
                     points
@@ -67,7 +67,7 @@ impl RewindHost for TerminalHost {
             RewindCmd::Search(number, words) => self.search(number, &words).await,
             RewindCmd::Rename(thread, title) => {
                 let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
-                self.viewer.poke();
+                self.viewer.request_read();
                 RewindMsg::Marked(renamed.map(|_| format!("renamed to “{title}”")).map_err(|e| e.to_string()))
             }
             RewindCmd::Pin(thread, pin) => {
@@ -109,7 +109,7 @@ impl TerminalHost {
 
     async fn delete(&self, thread: &ThreadId) -> Result<(), AppError> {
         let app = &self.app;
-        if app.runtime.is_awake(thread) {
+        if app.runtime.is_active(thread) {
             return Err("it has an active run; interrupt it first".into());
         }
         let own = crate::app::app_context::owner();

@@ -102,10 +102,10 @@ impl ThreadHost for TerminalHost {
                 summaries: Vec::new(),
             });
         };
-        let glance = self
+        let thread_view = self
             .app
             .store
-            .glance_at(&id, MessageSelection::Last(OPENED))
+            .thread_view_at(&id, MessageSelection::Last(OPENED))
             .await?
             .ok_or_else(|| format!("unknown thread {id}"))?;
         if !self.viewer.shows(&id)
@@ -113,9 +113,9 @@ impl ThreadHost for TerminalHost {
         {
             drop(self.events.send(HostEvent::Warned(notice)));
         }
-        let driver = self.viewer.driver_of(&glance);
-        self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
-        let before = glance.total.saturating_sub(glance.messages.len() as u64);
+        let driver = self.viewer.driver_of(&thread_view);
+        self.viewer.show(&id, thread_view.messages.last().map_or(0, |stored| stored.seq));
+        let before = thread_view.total.saturating_sub(thread_view.messages.len() as u64);
         let earlier = match before {
             0 => None,
             messages => {
@@ -136,7 +136,7 @@ impl ThreadHost for TerminalHost {
             total: _,
             children,
             commands,
-        } = glance;
+        } = thread_view;
         let mut messages = with_open_results(messages, run.as_ref());
         for stored in messages.iter_mut().filter(|stored| stored.message.role == Role::Tool) {
             images::name(&self.app, &mut stored.message.content).await;

@@ -70,9 +70,9 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
         "Open this URL in a browser; it is at {}, the login belongs to {}. /copy copies it.\n\n{}\n\naye \
          waits {} minutes for the browser in the background; /mcp cancel {shown} cancels.\nIf the browser \
          runs on another machine: /mcp login {shown} and the URL it ends at.\n",
-        visible_line(login.goes_to.host_str().unwrap_or_default()),
+        visible_line(login.authorization_url.host_str().unwrap_or_default()),
         visible_line(login.issuer()),
-        login.goes_to.as_str(),
+        login.authorization_url.as_str(),
         WAIT.as_secs() / 60,
     );
     let (sender, pasted) = mpsc::unbounded_channel();
@@ -80,8 +80,9 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
     let (told, manager) = (Arc::clone(&app.mcp.told), Arc::downgrade(&app.mcp.manager));
     let logins = logins(&app.foundation);
     tokio::spawn(async move {
-        let came_back = tokio::time::timeout(WAIT, came_back(&login, &landing, pasted, |why| told.tell(why)));
-        let came_back = match came_back.await {
+        let wait_for_redirect =
+            tokio::time::timeout(WAIT, wait_for_redirect(&login, &landing, pasted, |why| told.tell(why)));
+        let wait_for_redirect = match wait_for_redirect.await {
             Ok(Some(address)) => address,
             // The login was cancelled, or another one was started.
             Ok(None) => return,
@@ -90,7 +91,7 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
                 return;
             }
         };
-        match login.finish(&came_back, &logins).await {
+        match login.finish(&wait_for_redirect, &logins).await {
             Ok(()) => {
                 told.tell(format!("logged in to {shown}"));
                 if let Some(manager) = manager.upgrade() {
@@ -104,7 +105,7 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
 }
 
 /// Waits for the URL that ends this login, from the browser or typed. Returns `None` if the login was cancelled.
-async fn came_back(
+async fn wait_for_redirect(
     login: &Login,
     landing: &CallbackServer,
     mut pasted: mpsc::UnboundedReceiver<String>,
@@ -127,7 +128,7 @@ async fn came_back(
         }
     };
     tokio::select! {
-        address = landing.comes_back(is_wanted) => Some(address),
+        address = landing.wait_for_redirect(is_wanted) => Some(address),
         address = pasted => address,
     }
 }

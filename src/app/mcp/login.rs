@@ -38,11 +38,12 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
         args.scopes.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
     let login = Login::begin(&server, &landing.address(), &scopes).await.map_err(failed)?;
     invite(&shown, &login, &landing, args.no_browser)?;
-    let came_back = came_back(&login, &landing);
-    let Ok(came_back) = tokio::time::timeout(Duration::from_secs(args.wait), came_back).await else {
+    let wait_for_redirect = wait_for_redirect(&login, &landing);
+    let Ok(wait_for_redirect) = tokio::time::timeout(Duration::from_secs(args.wait), wait_for_redirect).await
+    else {
         return Err(fail(format!("no login within {} s; nothing is stored", args.wait)));
     };
-    match login.finish(&came_back, &logins(foundation)).await {
+    match login.finish(&wait_for_redirect, &logins(foundation)).await {
         Ok(()) => {
             put(&format!("logged in to {shown}; `aye mcp test {shown}` shows what it offers\n"))?;
             Ok(0)
@@ -53,16 +54,16 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
 
 /// Prints the URL to open, and opens it if the user has a screen on this machine.
 fn invite(shown: &str, login: &Login, landing: &CallbackServer, no_browser: bool) -> Result<(), Failure> {
-    let host = visible_line(login.goes_to.host_str().unwrap_or_default()).into_owned();
+    let host = visible_line(login.authorization_url.host_str().unwrap_or_default()).into_owned();
     put(&format!(
         "To log in to {shown}, open this URL in a browser; it is at {host}, the login belongs to {}:\n\n  \
          {}\n\nThe browser returns to {}. If it runs on another machine, paste the URL\nit ends at here.\n",
         visible_line(login.issuer()),
-        visible_line(login.goes_to.as_str()),
+        visible_line(login.authorization_url.as_str()),
         landing.address()
     ))?;
     if !no_browser && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
-        open(login.goes_to.as_str());
+        open(login.authorization_url.as_str());
     }
     Ok(())
 }
@@ -84,7 +85,7 @@ fn open(address: &str) {
 }
 
 /// Waits for the URL that ends this login, from the browser or pasted, whichever comes first.
-async fn came_back(login: &Login, landing: &CallbackServer) -> String {
+async fn wait_for_redirect(login: &Login, landing: &CallbackServer) -> String {
     let is_wanted = |address: &str| match login.is_this(address) {
         Ok(()) => true,
         Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => {
@@ -103,7 +104,7 @@ async fn came_back(login: &Login, landing: &CallbackServer) -> String {
         std::future::pending().await
     };
     tokio::select! {
-        address = landing.comes_back(is_wanted) => address,
+        address = landing.wait_for_redirect(is_wanted) => address,
         address = pasted => address,
     }
 }

@@ -85,8 +85,9 @@ async fn start(args: ServeArgs, cli: &Cli, env: &Env, events: &Events) -> Result
     cli.command = Some(CliCommand::Serve(args.clone()));
     let (of_trouble, cwd) = (events.clone(), env.clone());
     let foundation = Foundation::load(&cli, cwd)?;
-    let complain = Arc::new(move |text| drop(of_trouble.send(HostEvent::Warned(text))));
-    let server = RunningServer::start(args, foundation, &cli, complain).await.map_err(|why| why.message)?;
+    let report_failure = Arc::new(move |text| drop(of_trouble.send(HostEvent::Warned(text))));
+    let server =
+        RunningServer::start(args, foundation, &cli, report_failure).await.map_err(|why| why.message)?;
     Ok(server)
 }
 

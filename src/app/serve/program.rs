@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::Complain;
+use super::FailureReporter;
 use crate::app::app_context::{self, AppContext};
 use crate::app::background::app_in;
 use crate::app::{agent_list, approvals};
@@ -25,7 +25,7 @@ use crate::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
 use crate::contract::suspension::Actor;
 use crate::runtime::AgentRuntime;
 use crate::server::{
-    A2aPushConfig, Access, ApiError, ConfigHost, ConfigNamespace, ServerHost, Slice, WaitingPush, Workshop,
+    A2aPushConfig, Access, AgentFolder, ApiError, ConfigHost, ConfigNamespace, ServerHost, Slice, WaitingPush,
 };
 use crate::store::{InboxFilter, JobFilter, Page, PushTarget, PushTargetsOf, Store};
 use crate::tools::public_client;
@@ -43,7 +43,7 @@ pub(super) struct Served {
     shared: Arc<dyn ThreadRunStore>,
     access: Access,
     folders: Vec<PathBuf>,
-    complain: Complain,
+    report_failure: FailureReporter,
     /// The URL of the page.
     url: Option<String>,
     /// The apps of other folders, built when first requested.
@@ -60,21 +60,22 @@ impl Served {
         store: Store,
         access: Access,
         folders: Vec<PathBuf>,
-        (complain, url): (Complain, Option<String>),
+        (report_failure, url): (FailureReporter, Option<String>),
     ) -> Self {
         let shared = Arc::new(store.clone());
         let apps = tokio::sync::Mutex::default();
         let publishing = tokio::sync::Mutex::default();
-        let served = Self { here, cli, env, store, shared, access, folders, complain, url, apps, publishing };
+        let served =
+            Self { here, cli, env, store, shared, access, folders, report_failure, url, apps, publishing };
         served.listen_to(&served.here);
-        served.here.notifier.take_up();
+        served.here.notifier.send_leftover();
         served
     }
 
     /// Reports problems outside a run where this server was started.
     fn listen_to(&self, app: &AppContext) {
-        let complain = Arc::clone(&self.complain);
-        app.notifier.complain_to(move |text| complain(text));
+        let report_failure = Arc::clone(&self.report_failure);
+        app.notifier.complain_to(move |text| report_failure(text));
         if let Some(url) = &self.url {
             app.notifier.webhooks().show_at(url);
         }
@@ -106,7 +107,7 @@ impl ServerHost for Served {
         &self.folders
     }
 
-    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn Workshop>, ApiError> {
+    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError> {
         if folder == self.here.foundation.workspace.cwd {
             return Ok(Arc::new(FolderApp(Arc::clone(&self.here))));
         }
@@ -288,7 +289,7 @@ fn waiting_push(target: PushTarget) -> Option<WaitingPush> {
 struct FolderApp(Arc<AppContext>);
 
 #[async_trait]
-impl Workshop for FolderApp {
+impl AgentFolder for FolderApp {
     fn runtime(&self) -> &AgentRuntime {
         &self.0.runtime
     }

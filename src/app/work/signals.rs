@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(in crate::app) struct Signals {
     open: Vec<(Signal, u8)>,
-    came: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl Signals {
@@ -15,7 +15,7 @@ impl Signals {
                 // Without a handler the signal ends the program, which loses nothing already reported.
                 .filter_map(|(kind, code)| Some((signal(kind).ok()?, code)))
                 .collect();
-        Signals { open, came: Vec::new() }
+        Signals { open, received: Vec::new() }
     }
 
     /// Waits for the next one.
@@ -30,25 +30,25 @@ impl Signals {
             })
         });
         let (code, ..) = futures::future::select_all(waits).await;
-        self.came.push(code);
+        self.received.push(code);
     }
 
     /// The exit status of the first one.
     pub(in crate::app) fn first(&self) -> Option<u8> {
-        self.came.first().copied()
+        self.received.first().copied()
     }
 
     pub(super) fn has_come(&self) -> bool {
-        !self.came.is_empty()
+        !self.received.is_empty()
     }
 
     /// Returns whether the worker must end at once.
     pub(super) fn is_urgent(&self) -> bool {
-        self.came.len() > 1
+        self.received.len() > 1
     }
 
     /// Returns the exit status for the signals: `None` for a worker that ended cleanly after its job.
     pub(super) fn status(&self) -> Option<u8> {
-        self.is_urgent().then(|| self.came.last().copied()).flatten()
+        self.is_urgent().then(|| self.received.last().copied()).flatten()
     }
 }

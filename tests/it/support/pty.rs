@@ -62,7 +62,7 @@ impl View {
     }
 
     /// Whether a run is awake: the status line has its spinner.
-    pub fn is_awake(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.screen().contains(['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟'])
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::fields::{AgentDialect, read_fields};
-use super::{AgentIssue, AgentScope, Severity, SourceLocator, WrittenAgent, WrittenAgents};
+use super::{AgentIssue, AgentScope, ParsedAgent, ParsedAgents, Severity, SourceLocator};
 use crate::paths::{ReadTextError, read_private};
 use aye_files::front_matter::{Front, FrontMatterReader, line_of};
 
@@ -67,7 +67,7 @@ pub fn user_roots(config_dir: &Path, home: Option<&Path>) -> Vec<AgentRoot> {
 }
 
 /// Adds the agents of all roots, in their order.
-pub fn discover(roots: &[AgentRoot], agents: &mut WrittenAgents) {
+pub fn discover(roots: &[AgentRoot], agents: &mut ParsedAgents) {
     let mut seen = BTreeSet::new();
     for root in roots {
         let Ok(real) = root.dir.canonicalize() else { continue };
@@ -94,13 +94,13 @@ pub fn discover(roots: &[AgentRoot], agents: &mut WrittenAgents) {
     }
 }
 
-fn warn(agents: &mut WrittenAgents, path: &Path, message: String) {
+fn warn(agents: &mut ParsedAgents, path: &Path, message: String) {
     let place = path.to_string_lossy().into_owned();
     agents.issues.push(AgentIssue { place, severity: Severity::Warning, message });
 }
 
 /// The files below a folder, links resolved, in the order of their names.
-fn files(root: &Path, boundary: Option<&Path>, agents: &mut WrittenAgents) -> Vec<PathBuf> {
+fn files(root: &Path, boundary: Option<&Path>, agents: &mut ParsedAgents) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::from([root.to_path_buf()]);
     let mut folders = vec![(root.to_path_buf(), 1)];
@@ -147,7 +147,7 @@ pub fn read_file(
     path: &Path,
     form: AgentDialect,
     scope: AgentScope,
-) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
+) -> (Option<ParsedAgent>, Vec<AgentIssue>) {
     let file = path.to_string_lossy().into_owned();
     let message = match read_private(path, MAX_FILE) {
         Ok(Some(text)) => return read_text(path, file, &text, form, scope),
@@ -164,7 +164,7 @@ fn read_text(
     text: &str,
     form: AgentDialect,
     scope: AgentScope,
-) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
+) -> (Option<ParsedAgent>, Vec<AgentIssue>) {
     let mut reader = FrontMatterReader::new(path);
     let front = reader.read::<Map<String, Value>>(text);
     let place = |line: usize| if line == 0 { file.clone() } else { format!("{file}:{line}") };
@@ -188,7 +188,7 @@ fn read_text(
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let (agent, said) = read_fields(&fields, &stem, Some(&body), form, scope, &places);
     issues.extend(said);
-    (agent.map(|agent| WrittenAgent { path: Some(path.to_path_buf()), ..agent }), issues)
+    (agent.map(|agent| ParsedAgent { path: Some(path.to_path_buf()), ..agent }), issues)
 }
 
 /// The line of the file of a part of the front matter, or of the nearest part above it that is found.

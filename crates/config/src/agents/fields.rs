@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{AgentIssue, AgentScope, HitlMode, Severity, SourceLocator, WrittenAgent};
+use super::{AgentIssue, AgentScope, HitlMode, ParsedAgent, Severity, SourceLocator};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::near::nearest;
 use aye_core::contract::spec::{AgentSpec, RemoteEndpoint};
@@ -60,7 +60,7 @@ pub fn read_fields(
     form: AgentDialect,
     scope: AgentScope,
     places: &SourceLocator,
-) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
+) -> (Option<ParsedAgent>, Vec<AgentIssue>) {
     let mut reader = AgentReader {
         form,
         places,
@@ -77,7 +77,7 @@ pub fn read_fields(
     }
     reader.check_name();
     let is_refused = reader.issues.iter().any(|issue| issue.severity == Severity::Error);
-    let agent = WrittenAgent {
+    let agent = ParsedAgent {
         spec: reader.spec,
         hitl: reader.hitl,
         given: reader.seen,

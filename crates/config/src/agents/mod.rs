@@ -68,7 +68,7 @@ impl fmt::Display for AgentIssue {
 
 /// An agent as it was written.
 #[derive(Clone)]
-pub struct WrittenAgent {
+pub struct ParsedAgent {
     /// The specification. An empty model means the user's, an empty prompt means aye's.
     pub spec: AgentSpec,
     /// The way to wait for answers to the agent's questions, if the file sets one.
@@ -99,7 +99,7 @@ pub enum HitlMode {
     Async,
 }
 
-impl fmt::Debug for WrittenAgent {
+impl fmt::Debug for ParsedAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WrittenAgent")
             .field("spec", &self.spec)
@@ -110,7 +110,7 @@ impl fmt::Debug for WrittenAgent {
     }
 }
 
-impl WrittenAgent {
+impl ParsedAgent {
     /// Returns the location of a part of the agent by its JSON pointer; an empty pointer means the whole
     /// agent.
     pub fn place(&self, pointer: &str) -> String {
@@ -118,7 +118,7 @@ impl WrittenAgent {
     }
 
     /// Returns whether the agent sets a field; for the others, the settings apply.
-    pub fn says(&self, field: &str) -> bool {
+    pub fn sets(&self, field: &str) -> bool {
         self.given.contains(&field)
     }
 
@@ -130,26 +130,26 @@ impl WrittenAgent {
 
 /// All agents that were found.
 #[derive(Clone, Debug, Default)]
-pub struct WrittenAgents {
+pub struct ParsedAgents {
     /// In order of precedence, hidden ones included.
-    pub found: Vec<WrittenAgent>,
+    pub found: Vec<ParsedAgent>,
     /// Errors and warnings.
     pub issues: Vec<AgentIssue>,
 }
 
-impl WrittenAgents {
+impl ParsedAgents {
     /// The agents that can be used.
-    pub fn used(&self) -> impl Iterator<Item = &WrittenAgent> {
+    pub fn used(&self) -> impl Iterator<Item = &ParsedAgent> {
         self.found.iter().filter(|agent| agent.hidden_by.is_none())
     }
 
     /// The one of a name.
-    pub fn get(&self, id: &str) -> Option<&WrittenAgent> {
+    pub fn get(&self, id: &str) -> Option<&ParsedAgent> {
         self.used().find(|agent| agent.spec.id == id)
     }
 
     /// Adds an agent after the existing ones; if two have the same name, the first is used.
-    pub fn add(&mut self, agent: WrittenAgent) {
+    pub fn add(&mut self, agent: ParsedAgent) {
         let mut agent = agent;
         agent.hidden_by = self.get(&agent.spec.id).map(|used| used.place(""));
         if let Some(by) = &agent.hidden_by {

@@ -7,7 +7,7 @@ use super::*;
 use aye_core::contract::executor::ToolExecutionMode;
 
 /// Reads one file with this text.
-fn read(text: &str, form: AgentDialect) -> (Option<WrittenAgent>, Vec<String>) {
+fn read(text: &str, form: AgentDialect) -> (Option<ParsedAgent>, Vec<String>) {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("helper.md");
     fs::write(&path, text).expect("written");
@@ -18,7 +18,7 @@ fn read(text: &str, form: AgentDialect) -> (Option<WrittenAgent>, Vec<String>) {
     (agent, said)
 }
 
-fn good(text: &str) -> WrittenAgent {
+fn good(text: &str) -> ParsedAgent {
     let (agent, said) = read(text, AgentDialect::Own);
     assert_eq!(said, [""; 0]);
     agent.expect("an agent")
@@ -59,7 +59,7 @@ fn all_fields_of_a_file_reach_the_spec() {
     assert_eq!(spec.sections["permission"], json!({"rules": [{"tool": "Write", "behavior": "deny"}]}));
     assert_eq!(spec.sections["stop"], json!({"conditions": []}));
     assert_eq!(spec.system_prompt, "You review.\n\nCarefully.");
-    assert!(agent.says("max_rounds") && !agent.says("registry"));
+    assert!(agent.sets("max_rounds") && !agent.sets("registry"));
     let line = |pointer: &str| agent.place(pointer).rsplit(':').next().unwrap_or_default().to_owned();
     assert_eq!(line("/model"), "4");
     assert_eq!(line("/sections/stop/conditions/3"), "20", "the nearest part that is found");
@@ -192,8 +192,8 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(path, text).expect("written");
 }
 
-fn found(root: &Path, agents: &WrittenAgents) -> Vec<String> {
-    let place = |agent: &WrittenAgent| agent.place("").replace(&format!("{}/", root.display()), "");
+fn found(root: &Path, agents: &ParsedAgents) -> Vec<String> {
+    let place = |agent: &ParsedAgent| agent.place("").replace(&format!("{}/", root.display()), "");
     agents
         .found
         .iter()
@@ -229,7 +229,7 @@ fn the_nearest_root_wins_and_shadowing_is_said() {
     }
     let mut roots = project_roots(&root.join("repo/sub"), &root.join("repo"));
     roots.extend(user_roots(&root.join("config"), Some(&root.join("home"))));
-    let mut agents = WrittenAgents::default();
+    let mut agents = ParsedAgents::default();
     discover(&roots, &mut agents);
     assert_eq!(
         found(&root, &agents),
@@ -268,7 +268,7 @@ fn links_of_a_project_stay_inside_and_one_file_is_one_agent() {
     fs::create_dir_all(root.join("repo/.claude")).expect("a folder");
     std::os::unix::fs::symlink(root.join("repo/.agents/agents"), root.join("repo/.claude/agents"))
         .expect("a link");
-    let mut agents = WrittenAgents::default();
+    let mut agents = ParsedAgents::default();
     discover(&project_roots(&root.join("repo"), &root.join("repo")), &mut agents);
     assert_eq!(found(&root, &agents), ["a repo/.agents/agents/a.md"]);
     assert!(

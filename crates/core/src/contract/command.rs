@@ -200,7 +200,7 @@ pub trait BackgroundHost: Send + Sync {
     async fn moved(&self);
 
     /// Returns the output of a command of this conversation since the last check.
-    async fn look(&self, id: &str) -> Result<CommandNews, ToolError>;
+    async fn read_new_output(&self, id: &str) -> Result<CommandNews, ToolError>;
 
     /// Types into the terminal of a command of this conversation.
     async fn write(&self, id: &str, keys: &[u8]) -> Result<CommandRecord, ToolError>;

@@ -25,7 +25,7 @@ impl Rows {
     }
 
     /// The rules are not kept beside it: nothing here reads them again.
-    pub(super) fn tell_judged(&mut self, run: &RunRecord, call: &JudgedCall) -> Result<(), StoreError> {
+    pub(super) fn record_judged(&mut self, run: &RunRecord, call: &JudgedCall) -> Result<(), StoreError> {
         let (entry, _, _) = AuditEntry::judged(run, call).map_err(|error| unwritable(&error))?;
         self.tell(entry)
     }

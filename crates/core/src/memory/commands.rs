@@ -78,7 +78,7 @@ impl CommandStore for InMemoryStore {
             rows.commands.push(Arc::new(row));
             Ok(record)
         })?;
-        self.tell_of(ChangeKind::Run, &record.thread_id);
+        self.publish_change(ChangeKind::Run, &record.thread_id);
         Ok(record)
     }
 
@@ -91,7 +91,7 @@ impl CommandStore for InMemoryStore {
         })
     }
 
-    async fn look_at_command(
+    async fn read_command_output(
         &self,
         thread: &ThreadId,
         number: u64,
@@ -123,7 +123,7 @@ impl CommandStore for InMemoryStore {
             Ok(Some(thread))
         })?;
         if let Some(thread) = &thread {
-            self.tell_of(ChangeKind::Queue, thread);
+            self.publish_change(ChangeKind::Queue, thread);
         }
         Ok(thread.is_some())
     }
@@ -154,7 +154,7 @@ impl CommandStore for InMemoryStore {
             }))
         })?;
         if let Some(thread) = &thread {
-            self.tell_of(ChangeKind::Decision, thread);
+            self.publish_change(ChangeKind::Decision, thread);
         }
         Ok(thread.is_some())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::InMemoryStore;
-use super::rows::{HeldGrant, Rows};
+use super::rows::{Rows, StoredGrant};
 use crate::contract::audit::AuditKind;
 use crate::contract::audit_entry::AuditEntry;
 use crate::contract::ids::{DecisionId, SuspensionId};
@@ -189,7 +189,7 @@ impl DecisionStore for InMemoryStore {
             self.tell(StoreChange { kind: ChangeKind::Grant, thread: None });
         }
         if let DecideOutcome::Accepted(row) | DecideOutcome::Expired(row) = &outcome {
-            self.tell_of(ChangeKind::Decision, &row.thread_id);
+            self.publish_change(ChangeKind::Decision, &row.thread_id);
         }
         Ok(outcome)
     }
@@ -197,7 +197,7 @@ impl DecisionStore for InMemoryStore {
     async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
         let expired = self.write(|rows| rows.expire_due(now_ms))?;
         for row in &expired {
-            self.tell_of(ChangeKind::Decision, &row.thread_id);
+            self.publish_change(ChangeKind::Decision, &row.thread_id);
         }
         Ok(expired)
     }
@@ -209,13 +209,13 @@ impl DecisionStore for InMemoryStore {
             })
         })?;
         for row in &expired {
-            self.tell_of(ChangeKind::Decision, &row.thread_id);
+            self.publish_change(ChangeKind::Decision, &row.thread_id);
         }
         Ok(expired)
     }
 }
 
-impl HeldGrant {
+impl StoredGrant {
     fn holds(&self, now_ms: u64) -> bool {
         let GrantRecord { expires_at, max_uses, uses, revoked_at, .. } = &self.grant;
         !self.is_over
@@ -231,11 +231,11 @@ impl Rows {
             return Err(StoreError::Exists { what: format!("grant {}", grant.id) });
         }
         let entry = AuditEntry::granted(&grant);
-        self.grants.push(Arc::new(HeldGrant { grant, is_over: false }));
+        self.grants.push(Arc::new(StoredGrant { grant, is_over: false }));
         self.tell(entry)
     }
 
-    fn grant_mut(&mut self, id: &str) -> Option<&mut HeldGrant> {
+    fn grant_mut(&mut self, id: &str) -> Option<&mut StoredGrant> {
         self.grants.iter_mut().find(|row| row.grant.id == id).map(Arc::make_mut)
     }
 }

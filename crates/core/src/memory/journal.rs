@@ -43,7 +43,7 @@ impl Rows {
             self.thread_mut(&run.thread_id)?.state.clone_from(state);
         }
         for call in judged {
-            self.tell_judged(run, call)?;
+            self.record_judged(run, call)?;
         }
         for command in commands {
             self.tell(AuditEntry::hook(run, command))?;
@@ -82,7 +82,7 @@ impl Rows {
         let intent = intent.clone();
         self.intents.push(Arc::new(Execution { intent, outcome: None, output: PrintedText::default() }));
         for call in judged {
-            self.tell_judged(run, call)?;
+            self.record_judged(run, call)?;
         }
         for command in commands {
             self.tell(AuditEntry::hook(run, command))?;

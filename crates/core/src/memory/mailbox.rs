@@ -44,7 +44,7 @@ impl InMemoryMailboxStore {
     ) -> Result<T, StorageError> {
         let value = self.store.write(work)?;
         if let Some(thread) = of(&value) {
-            self.store.tell_of(ChangeKind::Queue, &thread);
+            self.store.publish_change(ChangeKind::Queue, &thread);
         }
         Ok(value)
     }

@@ -95,7 +95,7 @@ impl InMemoryStore {
         let _ = self.shared.changes.send((self.handle, change));
     }
 
-    fn tell_of(&self, kind: ChangeKind, thread: &ThreadId) {
+    fn publish_change(&self, kind: ChangeKind, thread: &ThreadId) {
         self.tell(StoreChange::of(kind, thread));
     }
 }
@@ -104,13 +104,13 @@ impl InMemoryStore {
 impl ThreadRunStore for InMemoryStore {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.write(|rows| rows.checkpoint(&checkpoint))?;
-        self.tell_of(ChangeKind::Run, &checkpoint.run.thread_id);
+        self.publish_change(ChangeKind::Run, &checkpoint.run.thread_id);
         Ok(())
     }
 
     async fn begin(&self, begin: ExecutionStart) -> Result<(), StoreError> {
         self.write(|rows| rows.begin(&begin))?;
-        self.tell_of(ChangeKind::Run, &begin.run.thread_id);
+        self.publish_change(ChangeKind::Run, &begin.run.thread_id);
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl ThreadRunStore for InMemoryStore {
             rows.checkpoint(&checkpoint)?;
             rows.begin(&begin)
         })?;
-        self.tell_of(ChangeKind::Run, &begin.run.thread_id);
+        self.publish_change(ChangeKind::Run, &begin.run.thread_id);
         Ok(())
     }
 

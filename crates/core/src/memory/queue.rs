@@ -118,13 +118,13 @@ pub(super) fn turn(job: &MailboxJob) -> (u8, u64, u64, u64) {
 impl QueueStore for InMemoryStore {
     async fn submit(&self, job: MailboxJob) -> Result<MailboxJob, StoreError> {
         let job = self.write(|rows| rows.enqueue(job))?;
-        self.tell_of(ChangeKind::Queue, &job.mailbox_id);
+        self.publish_change(ChangeKind::Queue, &job.mailbox_id);
         Ok(job)
     }
 
     async fn interrupt(&self, mailbox: &ThreadId, now_ms: u64) -> Result<MailboxInterrupt, StoreError> {
         let interrupt = self.write(|rows| rows.interrupt(mailbox, now_ms))?;
-        self.tell_of(ChangeKind::Queue, mailbox);
+        self.publish_change(ChangeKind::Queue, mailbox);
         Ok(interrupt)
     }
 
@@ -154,7 +154,7 @@ impl QueueStore for InMemoryStore {
             }))
         })?;
         if let Some(thread) = &thread {
-            self.tell_of(ChangeKind::Queue, thread);
+            self.publish_change(ChangeKind::Queue, thread);
         }
         Ok(thread.is_some())
     }

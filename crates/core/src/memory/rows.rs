@@ -28,7 +28,7 @@ pub(super) struct Rows {
     pub(super) intents: Vec<Arc<Execution>>,
     pub(super) commands: Vec<Arc<CommandRow>>,
     pub(super) suspensions: Vec<Arc<SuspensionRecord>>,
-    pub(super) grants: Vec<Arc<HeldGrant>>,
+    pub(super) grants: Vec<Arc<StoredGrant>>,
     pub(super) audit: Vec<Arc<AuditRow>>,
     pub(super) jobs: Vec<Arc<MailboxJob>>,
     pub(super) generations: BTreeMap<ThreadId, u64>,
@@ -73,7 +73,7 @@ pub(super) struct CommandRow {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct HeldGrant {
+pub(super) struct StoredGrant {
     pub(super) grant: GrantRecord,
     /// Its time was seen to be over.
     pub(super) is_over: bool,

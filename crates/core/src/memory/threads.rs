@@ -86,7 +86,7 @@ impl ThreadStore for InMemoryStore {
             Ok(is_farther)
         })?;
         if is_added {
-            self.tell_of(ChangeKind::Run, &id);
+            self.publish_change(ChangeKind::Run, &id);
         }
         Ok(is_added)
     }
@@ -136,7 +136,7 @@ impl LeaseStore for InMemoryStore {
             Ok(Ok(Fence { thread_id: thread.clone(), epoch, token: owner.token.clone() }))
         })?;
         let fence = taken.map_err(|owner| AcquireError::Busy { owner })?;
-        self.tell_of(ChangeKind::Owner, thread);
+        self.publish_change(ChangeKind::Owner, thread);
         Ok(fence)
     }
 
@@ -155,7 +155,7 @@ impl LeaseStore for InMemoryStore {
             }
             Ok(())
         })?;
-        self.tell_of(ChangeKind::Owner, &fence.thread_id);
+        self.publish_change(ChangeKind::Owner, &fence.thread_id);
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl ChildStore for InMemoryStore {
             rows.children.push(Arc::new(ChildRecord { told: false, stop: false, ..child.clone() }));
             Ok(child)
         })?;
-        self.tell_of(ChangeKind::Run, &parent);
+        self.publish_change(ChangeKind::Run, &parent);
         Ok(child)
     }
 
@@ -216,12 +216,12 @@ impl ChildStore for InMemoryStore {
     async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError> {
         let found = self.write(|rows| Ok(rows.child_mut(thread).map(|child| child.stop = true).is_some()))?;
         if found {
-            self.tell_of(ChangeKind::Decision, thread);
+            self.publish_change(ChangeKind::Decision, thread);
         }
         Ok(found)
     }
 
-    async fn tell_child_end(
+    async fn queue_child_end(
         &self,
         thread: &ThreadId,
         agent: String,
@@ -242,7 +242,7 @@ impl ChildStore for InMemoryStore {
             Ok(Some(parent))
         })?;
         if let Some(parent) = &parent {
-            self.tell_of(ChangeKind::Queue, parent);
+            self.publish_change(ChangeKind::Queue, parent);
         }
         Ok(parent.is_some())
     }

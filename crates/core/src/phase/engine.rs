@@ -110,7 +110,7 @@ impl PhaseRuntime {
     /// [`StateError::UnknownScheduledActionHandler`], [`StateError::UnknownKey`], [`StateError::Panicked`];
     /// [`StateError::Cancelled`] if the context's token is cancelled, unless the phase is `RunEnd`.
     pub async fn run_phase(&self, env: &ExecutionEnv, ctx: PhaseContext) -> Result<PhaseReport, StateError> {
-        PhaseRun::new(&self.store, env, ctx).carry_out(self.max_rounds).await
+        PhaseRun::new(&self.store, env, ctx).run_to_end(self.max_rounds).await
     }
 
     /// Passes a plugin the answer to the question that it asked in the context's phase, and runs the actions

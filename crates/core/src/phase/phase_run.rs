@@ -37,7 +37,7 @@ impl<'a> PhaseRun<'a> {
         Self { store, env, ctx, queue: Vec::new(), report }
     }
 
-    pub(super) async fn carry_out(mut self, max_rounds: usize) -> Result<PhaseReport, StateError> {
+    pub(super) async fn run_to_end(mut self, max_rounds: usize) -> Result<PhaseReport, StateError> {
         self.ctx.snapshot = self.store.snapshot();
         if self.ctx.phase == Phase::StepStart {
             self.clear_step()?;
@@ -181,7 +181,7 @@ impl<'a> PhaseRun<'a> {
             self.report.rounds += 1;
             for action in mem::take(&mut self.queue) {
                 self.report.actions += 1;
-                self.carry_out_action(action).await?;
+                self.run_action(action).await?;
             }
         }
     }
@@ -214,7 +214,7 @@ impl<'a> PhaseRun<'a> {
         }
     }
 
-    async fn carry_out_action(&mut self, action: ScheduledAction) -> Result<(), StateError> {
+    async fn run_action(&mut self, action: ScheduledAction) -> Result<(), StateError> {
         if action.key == ToolInterceptAction::KEY {
             // An intercept that cannot be read must not let the call pass: the phase fails.
             self.intercept(decode::<ToolInterceptAction>(action.payload)?);

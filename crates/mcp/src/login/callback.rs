@@ -39,7 +39,7 @@ impl CallbackServer {
 
     /// Waits for the browser. Returns the first requested URL for which `is_wanted` returns true; others are
     /// turned away.
-    pub async fn comes_back(&self, is_wanted: impl Fn(&str) -> bool) -> String {
+    pub async fn wait_for_redirect(&self, is_wanted: impl Fn(&str) -> bool) -> String {
         let mut guests = FuturesUnordered::new();
         loop {
             tokio::select! {

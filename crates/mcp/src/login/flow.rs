@@ -38,7 +38,7 @@ pub struct Login {
     issuer: String,
     state: String,
     /// The URL to open in the browser.
-    pub goes_to: Url,
+    pub authorization_url: Url,
 }
 
 /// Returns the metadata of a server's login and its issuer, if aye can use them.
@@ -113,11 +113,20 @@ impl Login {
         };
         let client = client(&mut manager, login, back, &scopes, registers).await?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let goes_to = manager.get_authorization_url(&scopes).await?;
-        let goes_to = url_of(&goes_to, LoginError::NoUrl)?;
-        let state = goes_to.query_pairs().find(|(name, _)| name == "state");
+        let authorization_url = manager.get_authorization_url(&scopes).await?;
+        let authorization_url = url_of(&authorization_url, LoginError::NoUrl)?;
+        let state = authorization_url.query_pairs().find(|(name, _)| name == "state");
         let state = state.map(|(_, value)| value.into_owned()).unwrap_or_default();
-        Ok(Self { manager, given, config: config.clone(), url: url.clone(), client, issuer, state, goes_to })
+        Ok(Self {
+            manager,
+            given,
+            config: config.clone(),
+            url: url.clone(),
+            client,
+            issuer,
+            state,
+            authorization_url,
+        })
     }
 
     /// Returns the issuer of the tokens.

@@ -237,7 +237,7 @@ fn destroys(command: &Simple) -> bool {
         "git" => git_destroys(command),
         "chmod" | "chown" | "chgrp" => {
             rest().any(|word| word == "--recursive" || is_short(word, 'R'))
-                || program == "chmod" && rest().find(|word| !word.starts_with('-')).is_some_and(lends_rights)
+                || program == "chmod" && rest().find(|word| !word.starts_with('-')).is_some_and(sets_user_id)
         }
         "rsync" => rest().any(|word| word.starts_with("--del") || word.starts_with("--remove")),
         "ln" | "cp" | "install" => rest().any(|word| word == "--force" || is_short(word, 'f')),
@@ -246,7 +246,7 @@ fn destroys(command: &Simple) -> bool {
 }
 
 /// Returns whether a mode of chmod lets others run the file as its owner.
-fn lends_rights(mode: &str) -> bool {
+fn sets_user_id(mode: &str) -> bool {
     let is_number = mode.chars().all(|c| c.is_ascii_digit());
     if is_number { mode.len() > 3 && !mode.starts_with('0') } else { mode.contains('s') }
 }

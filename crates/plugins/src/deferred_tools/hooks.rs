@@ -7,7 +7,7 @@ use super::beta::{Beta, PRIOR};
 use super::config::ToolLoadMode;
 use super::index::View;
 use super::list::list;
-use super::priors::{AgentToolPriors, AgentToolPriorsValue, LearnAction, Lesson};
+use super::priors::{AgentToolPriors, AgentToolPriorsValue, LearnAction, RunSample};
 use super::state::{
     DeferToolAction, DeferralRegistry, DeferralState, DeferralStateValue, DeferralUpdate, DiscBetaState,
     DiscBetaUpdate, PromoteToolAction, RegistryValue, RunToolUsage, Settle, SettleAction, ToolUsageStats,
@@ -273,7 +273,7 @@ impl PhaseHook for PersistPriorsHook {
         let mut command = StateCommand::new();
         if let Some(run) = ctx.state::<RunToolUsage>().filter(|run| run.turns > 0) {
             let offered = self.0.view(ctx)?.index.deferrable.keys().cloned().collect();
-            command.schedule_action::<LearnAction>(Lesson { run: run.clone(), offered })?;
+            command.schedule_action::<LearnAction>(RunSample { run: run.clone(), offered })?;
         }
         Ok(command)
     }
@@ -281,7 +281,7 @@ impl PhaseHook for PersistPriorsHook {
 
 #[async_trait]
 impl TypedScheduledActionHandler<LearnAction> for Handlers {
-    async fn handle_typed(&self, ctx: &PhaseContext, lesson: Lesson) -> Result<StateCommand, StateError> {
+    async fn handle_typed(&self, ctx: &PhaseContext, lesson: RunSample) -> Result<StateCommand, StateError> {
         if let Some(profile) = ctx.profile() {
             let learn = |known: &mut AgentToolPriorsValue| {
                 known.learn(&lesson.run, &lesson.offered);

@@ -68,7 +68,7 @@ impl ProfileKey for AgentToolPriors {
 
 /// A run to learn from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lesson {
+pub(super) struct RunSample {
     pub(super) run: RunUsage,
     pub(super) offered: BTreeSet<String>,
 }
@@ -79,5 +79,5 @@ pub(super) struct LearnAction;
 impl ScheduledActionSpec for LearnAction {
     const KEY: &'static str = "deferred_tools.learn";
     const PHASE: Phase = Phase::RunEnd;
-    type Payload = Lesson;
+    type Payload = RunSample;
 }

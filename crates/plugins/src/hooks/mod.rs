@@ -28,5 +28,5 @@ pub use config::{
     DEFAULT_TIMEOUT, HookFileError, HookLayer, HookSpec, MAX_TIMEOUT, PHASES, load, parse, phase_name,
 };
 pub use event::{EVENT_VERSION, event};
-pub use plugin::{HOOKS_PLUGIN, HooksPlugin, Workplace};
+pub use plugin::{HOOKS_PLUGIN, HookContext, HooksPlugin};
 pub use runner::{HookNotRun, HookOutput, HookRequest, HookRunner, MAX_STDERR, request};

@@ -38,7 +38,7 @@ pub const HOOKS_PLUGIN: &str = "hooks";
 
 /// The working folder of a program's runs, and the other context that its hooks need.
 #[derive(Clone)]
-pub struct Workplace {
+pub struct HookContext {
     /// The folder that runs work in.
     pub cwd: PathBuf,
     /// The folder that `~/` stands for.
@@ -58,12 +58,12 @@ pub struct HooksPlugin {
 struct HookState {
     hooks: Vec<HookSpec>,
     runner: Arc<dyn HookRunner>,
-    workplace: Workplace,
+    workplace: HookContext,
 }
 
 impl HooksPlugin {
     /// These hooks, in the order in which their answers count.
-    pub fn new(hooks: Vec<HookSpec>, runner: Arc<dyn HookRunner>, workplace: Workplace) -> Self {
+    pub fn new(hooks: Vec<HookSpec>, runner: Arc<dyn HookRunner>, workplace: HookContext) -> Self {
         Self { shared: Arc::new(HookState { hooks, runner, workplace }) }
     }
 }
@@ -200,7 +200,7 @@ impl TypedScheduledActionHandler<RunHooks> for Commands {
             // It does not run anyway.
             return Ok(command);
         }
-        let outcomes = join_all(self.0.due(ctx).map(|hook| self.0.carry_out(hook, ctx))).await;
+        let outcomes = join_all(self.0.due(ctx).map(|hook| self.0.run_hook_command(hook, ctx))).await;
         for outcome in &outcomes {
             command.emit::<ReportHook>(outcome.ran.clone())?;
             tell(&mut command, ctx, outcome)?;
@@ -214,8 +214,8 @@ impl TypedScheduledActionHandler<RunHooks> for Commands {
 
 impl HookState {
     /// Runs one command. Never fails: an error is part of the outcome.
-    async fn carry_out<'a>(&self, hook: &'a HookSpec, ctx: &PhaseContext) -> Outcome<'a> {
-        let Workplace { cwd, home, clock, .. } = &self.workplace;
+    async fn run_hook_command<'a>(&self, hook: &'a HookSpec, ctx: &PhaseContext) -> Outcome<'a> {
+        let HookContext { cwd, home, clock, .. } = &self.workplace;
         let began = clock.now_ms();
         let input = event(hook, ctx, &cwd.to_string_lossy()).to_string().into_bytes();
         let on_behalf = SpawnContext { run: ctx.run_identity.run_id.to_string(), start_before: None };
@@ -321,7 +321,7 @@ impl HookState {
             return ticket;
         }
         let call = &info.call;
-        let Workplace { cwd, clock, terms, .. } = &self.workplace;
+        let HookContext { cwd, clock, terms, .. } = &self.workplace;
         let mut parameters = json!({
             "tool": call.name,
             "args": call.arguments,

@@ -94,7 +94,7 @@ struct Bench {
 fn bench(file: &str, answer: fn(&str) -> Said) -> Bench {
     let hooks = parse(Path::new("/h/hooks.toml"), file, HookLayer::User, None).expect("a file of hooks");
     let runner = Arc::new(Scripted { seen: Mutex::default(), answer });
-    let workplace = Workplace {
+    let workplace = HookContext {
         cwd: "/work".into(),
         home: "/home/ada".into(),
         clock: Arc::new(SystemClock),

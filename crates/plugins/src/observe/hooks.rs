@@ -20,7 +20,7 @@ const MAX_RUNS: usize = 256;
 #[derive(Default)]
 struct Running {
     /// The sequence number of its last event, for choosing which run to forget.
-    heard: u64,
+    last_event: u64,
     inference: Option<u64>,
     calls: HashMap<String, u64>,
     metrics: AgentMetrics,
@@ -57,13 +57,13 @@ impl Observer {
         let mut is_new = false;
         let result = {
             let mut guard = self.runs();
-            let (heard, runs) = &mut *guard;
-            *heard += 1;
+            let (last_event, runs) = &mut *guard;
+            *last_event += 1;
             if !runs.contains_key(&run.run_id) {
                 is_new = true;
                 if runs.len() >= MAX_RUNS
                     && let Some(oldest) =
-                        runs.iter().min_by_key(|(_, run)| run.heard).map(|(id, _)| id.clone())
+                        runs.iter().min_by_key(|(_, run)| run.last_event).map(|(id, _)| id.clone())
                 {
                     runs.remove(&oldest);
                 }
@@ -71,7 +71,7 @@ impl Observer {
                 runs.insert(run.run_id.clone(), Running { metrics, ..Running::default() });
             }
             let running = runs.entry(run.run_id.clone()).or_default();
-            running.heard = *heard;
+            running.last_event = *last_event;
             change(running)
         };
         if is_new {

@@ -1,6 +1,6 @@
 //! The protocol of `aye permissions check`: one JSON question a line in, one JSON verdict a line out.
 
-use super::evaluate::{CallRequest, HeldProfiles, PreparedCall, Verdict};
+use super::evaluate::{CallRequest, EnforcedProfiles, PreparedCall, Verdict};
 use super::git_changes::{AskGit, with_protected};
 use super::mode::{Mode, judge_in};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
@@ -22,7 +22,7 @@ pub struct CheckContext<'a> {
     /// The domains that commands in [`Profile::Workspace`] may reach.
     pub domains: &'a [DomainPattern],
     /// The profiles that the machine enforces.
-    pub held: HeldProfiles,
+    pub enforced: EnforcedProfiles,
     /// The permission mode.
     pub mode: Mode,
     /// Answers what a git command would change or print.
@@ -78,7 +78,7 @@ async fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Ver
     };
     let prepared = PreparedCall::of(&question)
         .map_err(|why| why.to_string())?
-        .held_by(ctx.held)
+        .enforced_by(ctx.enforced)
         .with_history(ctx.git)
         .await;
     let verdict = judge_in(own.as_ref().unwrap_or(base), &prepared, ctx.mode);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aye_core::contract::judgement::Profile;
 
-use super::evaluate::{AskKind, HeldProfiles, Verdict, VerdictKind};
+use super::evaluate::{AskKind, EnforcedProfiles, Verdict, VerdictKind};
 use super::git_changes::AskGit;
 use super::mode::Mode;
 
@@ -62,10 +62,10 @@ impl Enforcement {
     }
 
     /// Returns the profiles that the machine enforces.
-    pub fn held(&self) -> HeldProfiles {
+    pub fn enforced_profiles(&self) -> EnforcedProfiles {
         let can = |profile, namespaces| (self.problem)(Need { profile, namespaces }).is_none();
         // Without namespaces a command in the workspace reads denied files.
-        HeldProfiles { read: can(Profile::Read, false), workspace: can(Profile::Workspace, true) }
+        EnforcedProfiles { read: can(Profile::Read, false), workspace: can(Profile::Workspace, true) }
     }
 
     /// Why nothing can run in a mode here.

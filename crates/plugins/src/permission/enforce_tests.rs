@@ -1,7 +1,7 @@
 //! Which profile a command runs in, and what happens where it cannot be enforced.
 
 use super::enforce::{Enforcement, Need};
-use super::evaluate::{AskKind, CallRequest, HeldProfiles, PreparedCall, Verdict, VerdictKind};
+use super::evaluate::{AskKind, CallRequest, EnforcedProfiles, PreparedCall, Verdict, VerdictKind};
 use super::file::RuleFormat;
 use super::mode::{Mode, evaluate_in};
 use super::plugin_tests::{World, world, yes};
@@ -197,10 +197,10 @@ fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
     let mut rules = shipped_rules();
     rules
         .join(RuleSet::from_flags(&["Bash(npm *)", "Bash(grep *)"], &["Bash(rm *)", "Read(b.txt)"]).unwrap());
-    let judge = |command: &str, held: HeldProfiles| {
+    let judge = |command: &str, enforced: EnforcedProfiles| {
         let args = json!({ "command": command });
         let question = CallRequest { cwd: &root, workspace: &root, ..question(&args) };
-        PreparedCall::of(&question).unwrap().held_by(held).verdict(&rules)
+        PreparedCall::of(&question).unwrap().enforced_by(enforced).verdict(&rules)
     };
     for line in [
         "sed -n 1,5p a.txt",
@@ -215,34 +215,38 @@ fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
         "timeout 9 awk '/x/' a.txt",
         "wc --files0-from=list",
     ] {
-        let verdict = judge(line, HeldProfiles::ALL);
+        let verdict = judge(line, EnforcedProfiles::ALL);
         let both = (verdict.decision, verdict.profile);
         assert_eq!(both, (VerdictKind::Allow, Some(Profile::Read)), "{line}: {}", verdict.why);
     }
     // A rule of the user's that is about a file binds what names it, and the kernel masks it from what finds it.
-    for (line, held, expected) in [
-        ("sed -n 1p b.txt", HeldProfiles::ALL, VerdictKind::Deny),
-        ("awk '{print}' .env", HeldProfiles::ALL, VerdictKind::Ask(AskKind::Rule)),
-        ("sed -n 1p ../x", HeldProfiles::ALL, VerdictKind::Ask(AskKind::Default)),
-        ("sed -i s/a/b/ a.txt", HeldProfiles::ALL, VerdictKind::Ask(AskKind::Default)),
-        ("grep -r x .", HeldProfiles::ALL, VerdictKind::Allow),
+    for (line, enforced, expected) in [
+        ("sed -n 1p b.txt", EnforcedProfiles::ALL, VerdictKind::Deny),
+        ("awk '{print}' .env", EnforcedProfiles::ALL, VerdictKind::Ask(AskKind::Rule)),
+        ("sed -n 1p ../x", EnforcedProfiles::ALL, VerdictKind::Ask(AskKind::Default)),
+        ("sed -i s/a/b/ a.txt", EnforcedProfiles::ALL, VerdictKind::Ask(AskKind::Default)),
+        ("grep -r x .", EnforcedProfiles::ALL, VerdictKind::Allow),
         (
             "grep -r x .",
-            HeldProfiles { workspace: false, ..HeldProfiles::ALL },
+            EnforcedProfiles { workspace: false, ..EnforcedProfiles::ALL },
             VerdictKind::Ask(AskKind::Rule),
         ),
-        ("rg -uu x", HeldProfiles { read: false, ..HeldProfiles::ALL }, VerdictKind::Ask(AskKind::Rule)),
-        ("awk '{print $1}' a.txt", HeldProfiles::default(), VerdictKind::Ask(AskKind::Default)),
+        (
+            "rg -uu x",
+            EnforcedProfiles { read: false, ..EnforcedProfiles::ALL },
+            VerdictKind::Ask(AskKind::Rule),
+        ),
+        ("awk '{print $1}' a.txt", EnforcedProfiles::default(), VerdictKind::Ask(AskKind::Default)),
         // In one line with what may write, code may write too.
         (
             "awk 'BEGIN{system(\"touch x\")}' && npm test",
-            HeldProfiles::ALL,
+            EnforcedProfiles::ALL,
             VerdictKind::Ask(AskKind::Undecided),
         ),
-        ("sed -n 1p a.txt && npm test", HeldProfiles::ALL, VerdictKind::Allow),
-        ("timeout 60 npm test", HeldProfiles::ALL, VerdictKind::Allow),
+        ("sed -n 1p a.txt && npm test", EnforcedProfiles::ALL, VerdictKind::Allow),
+        ("timeout 60 npm test", EnforcedProfiles::ALL, VerdictKind::Allow),
     ] {
-        assert_eq!(judge(line, held).decision, expected, "{line}: {}", judge(line, held).why);
+        assert_eq!(judge(line, enforced).decision, expected, "{line}: {}", judge(line, enforced).why);
     }
 }
 

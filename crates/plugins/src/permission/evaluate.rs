@@ -44,16 +44,16 @@ impl CallRequest<'_> {
 /// The profiles that the kernel of this machine enforces: for these, the judge need not know the effect of
 /// each option of a program. None by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HeldProfiles {
+pub struct EnforcedProfiles {
     /// [`Profile::Read`].
     pub read: bool,
     /// [`Profile::Workspace`], with files that rules deny or ask about masked.
     pub workspace: bool,
 }
 
-impl HeldProfiles {
+impl EnforcedProfiles {
     /// All of it.
-    pub const ALL: HeldProfiles = HeldProfiles { read: true, workspace: true };
+    pub const ALL: EnforcedProfiles = EnforcedProfiles { read: true, workspace: true };
 
     fn masks_in(self, profile: Profile) -> bool {
         match profile {
@@ -234,7 +234,7 @@ pub struct PreparedCall<'a> {
     pub(super) subject: CallSubject,
     named: OnceLock<Vec<NamedFile>>,
     reached: Mutex<Option<KnownReach>>,
-    held: HeldProfiles,
+    enforced: EnforcedProfiles,
     history: FilesInCommits,
     /// The other machine's host that the call sends its arguments to.
     pub(super) host: Option<String>,
@@ -264,7 +264,7 @@ impl<'a> PreparedCall<'a> {
             subject,
             named: OnceLock::new(),
             reached: Mutex::default(),
-            held: HeldProfiles::default(),
+            enforced: EnforcedProfiles::default(),
             history: FilesInCommits::new(),
             host: None,
         })
@@ -278,8 +278,8 @@ impl<'a> PreparedCall<'a> {
 
     /// The same call on a machine that enforces this.
     #[must_use]
-    pub fn held_by(self, held: HeldProfiles) -> PreparedCall<'a> {
-        PreparedCall { held, ..self }
+    pub fn enforced_by(self, enforced: EnforcedProfiles) -> PreparedCall<'a> {
+        PreparedCall { enforced, ..self }
     }
 
     /// The same call where git said which files the older commits contain that it would print. Without this, only the
@@ -302,7 +302,7 @@ impl<'a> PreparedCall<'a> {
 
     /// Judges it by the rules as if nothing was sandboxed.
     pub(super) fn verdict_outside(&self, rules: &RuleSet) -> Verdict {
-        Judge { held: HeldProfiles::default(), ..self.judge(rules, None) }.verdict()
+        Judge { enforced: EnforcedProfiles::default(), ..self.judge(rules, None) }.verdict()
     }
 
     /// Judges the call by the rules, without checking the files that a command line would find.
@@ -322,7 +322,7 @@ impl<'a> PreparedCall<'a> {
             question: &self.question,
             primary: self.primary,
             call: self,
-            held: self.held,
+            enforced: self.enforced,
             is_by_words: false,
             subject: &self.subject,
         }
@@ -339,7 +339,7 @@ impl<'a> PreparedCall<'a> {
     /// Why a command line may not run without a question although something allows it: it would find a file that a rule
     /// is about, and that the kernel does not mask in this profile.
     pub(super) fn reaches(&self, rules: &RuleSet, profile: Profile) -> Option<Verdict> {
-        let is_masked = self.held.masks_in(profile);
+        let is_masked = self.enforced.masks_in(profile);
         let CallSubject::Shell(analysis) = &self.subject else { return None };
         let files = FileRules::of(rules, &self.question.places());
         // A walk costs more than everything else, and grants do not change what it finds.

@@ -69,7 +69,7 @@ impl Place {
             home: None,
             primary: None,
         };
-        let verdict = PreparedCall::of(&question).unwrap().held_by(HeldProfiles::ALL).verdict(rules);
+        let verdict = PreparedCall::of(&question).unwrap().enforced_by(EnforcedProfiles::ALL).verdict(rules);
         (verdict.decision.word(), verdict.why)
     }
 }
@@ -463,7 +463,7 @@ async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
         let args = json!({ "command": line });
         let (cwd, workspace) = (place.root.as_path(), place.root.as_path());
         let question = CallRequest { tool: "Bash", args: &args, cwd, workspace, home: None, primary: None };
-        let call = PreparedCall::of(&question).unwrap().held_by(HeldProfiles::ALL);
+        let call = PreparedCall::of(&question).unwrap().enforced_by(EnforcedProfiles::ALL);
         let verdict = call.with_history(Some(&Commits(names))).await.verdict(&rules);
         (verdict.decision.word(), verdict.why)
     };

@@ -1,7 +1,7 @@
 //! The handle of a program's permissions, for the composition root and a front end.
 
 use super::enforce::Enforcement;
-use super::evaluate::{CallRequest, HeldProfiles, Verdict};
+use super::evaluate::{CallRequest, EnforcedProfiles, Verdict};
 use super::files::FileRules;
 use super::git_changes::AskGit;
 use super::mode::Mode;
@@ -145,8 +145,11 @@ impl Permissions {
     }
 
     /// Returns the profiles that this machine enforces; the first call may start a process.
-    pub(super) fn held(&self) -> HeldProfiles {
-        self.read(|now| now.enforcement.clone()).as_ref().map(Enforcement::held).unwrap_or_default()
+    pub(super) fn enforced_profiles(&self) -> EnforcedProfiles {
+        self.read(|now| now.enforcement.clone())
+            .as_ref()
+            .map(Enforcement::enforced_profiles)
+            .unwrap_or_default()
     }
 
     /// Gives a question the terms of its rules, and of the settings what they do not say.

@@ -15,7 +15,7 @@ const MOST: usize = 50;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     /// It applies here, but a rule asks.
-    Beaten,
+    Outranked,
     /// It applied here but no longer does.
     Over,
     /// It applies elsewhere.
@@ -35,17 +35,17 @@ impl Permissions {
         if kind == AskKind::BrokenRules {
             return None;
         }
-        let (held, ended, now_ms) = self.ledger();
+        let (enforced, ended, now_ms) = self.ledger();
         let mut found: Vec<(Class, GrantRecord)> = Vec::new();
         for (grant, has_ended) in
-            held.into_iter().map(|g| (g, false)).chain(ended.into_iter().map(|g| (g, true)))
+            enforced.into_iter().map(|g| (g, false)).chain(ended.into_iter().map(|g| (g, true)))
         {
             let reaches = self.reaches(&grant.scope, thread, run);
             let has_ended = has_ended || spent.contains(&grant.id) || is_over(&grant, now_ms);
             let class = match (has_ended, reaches) {
                 (true, true) => Class::Over,
                 (true, false) => continue,
-                (false, true) => Class::Beaten,
+                (false, true) => Class::Outranked,
                 (false, false) => Class::Elsewhere,
             };
             found.push((class, grant));
@@ -62,9 +62,9 @@ impl Permissions {
             }
             let answers = |rules: &RuleSet| call.verdict_with(rules, &rule).decision == VerdictKind::Allow;
             let would = match (class, kind) {
-                (Class::Beaten, AskKind::Rule) => answers(&allowing),
+                (Class::Outranked, AskKind::Rule) => answers(&allowing),
                 // It was among the rules and did not help: something else is the matter.
-                (Class::Beaten, _) => false,
+                (Class::Outranked, _) => false,
                 // A rule asks every time, whatever was granted.
                 (Class::Over | Class::Elsewhere, AskKind::Rule) => false,
                 (Class::Over | Class::Elsewhere, _) => answers(rules),
@@ -83,7 +83,7 @@ fn told(class: Class, grant: GrantRecord, now_ms: u64, is_spent: bool) -> Missed
     let is_late = grant.expires_at.is_some_and(|end| end <= now_ms);
     let used_up = grant.max_uses.filter(|most| grant.uses >= *most || is_spent && !is_late);
     let (why, at) = match class {
-        Class::Beaten => ("is in force, but a rule asks every time".to_owned(), None),
+        Class::Outranked => ("is in force, but a rule asks every time".to_owned(), None),
         Class::Over => match (grant.revoked_at, used_up) {
             (Some(at), _) => ("was revoked".to_owned(), Some(at)),
             (None, Some(most)) => (format!("is used up: it was for {most} {}", calls(most)), None),

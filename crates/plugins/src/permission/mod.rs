@@ -5,8 +5,8 @@
 //! [`evaluate()`] is the whole judgement, and a function of its request; [`Mode`] adjusts the result for a
 //! run; the plugin applies it at the gate of each call.
 
+mod call_description;
 mod check;
-mod does;
 mod editing;
 mod enforce;
 mod evaluate;
@@ -63,7 +63,7 @@ pub use check::{CheckContext, check_line};
 pub use editing::{GrantRefusal, check_grant, check_grant_in};
 pub use enforce::{Enforcement, Need};
 pub use evaluate::{
-    AskKind, CallRequest, HeldProfiles, InvalidCall, PreparedCall, Verdict, VerdictKind, evaluate,
+    AskKind, CallRequest, EnforcedProfiles, InvalidCall, PreparedCall, Verdict, VerdictKind, evaluate,
     is_file_edit, known_primary,
 };
 pub use file::{PermissionRuleEntry, PermissionRulesConfig, RuleFormat, RulesFileError};

@@ -30,20 +30,20 @@ pub(super) fn is_read_only(tool: &str) -> bool {
 /// Judges a call by the rules, in a mode.
 pub fn evaluate_in(rules: &RuleSet, question: &CallRequest<'_>, mode: Mode) -> Verdict {
     match PreparedCall::of(question) {
-        Ok(call) => bend(rules, &call, mode, by_rules(rules, &call, mode)),
+        Ok(call) => apply_mode(rules, &call, mode, by_rules(rules, &call, mode)),
         Err(why) => Verdict::error(&why.to_string()),
     }
 }
 
 /// Judges an analysed call by the rules, in a mode.
 pub(super) fn judge_in(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode) -> Verdict {
-    let verdict = bend(rules, call, mode, by_rules(rules, call, mode));
+    let verdict = apply_mode(rules, call, mode, by_rules(rules, call, mode));
     if verdict.grants.iter().all(|grant| !grant.is_limited) || mode == Mode::Ask {
         return verdict;
     }
     // A use that is counted is not taken for what the mode allows anyway.
     let uncounted = rules.without_limited();
-    let without = bend(&uncounted, call, mode, by_rules(&uncounted, call, mode));
+    let without = apply_mode(&uncounted, call, mode, by_rules(&uncounted, call, mode));
     if without.decision == VerdictKind::Allow { without } else { verdict }
 }
 
@@ -51,7 +51,7 @@ fn by_rules(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode) -> Verdict {
     if mode == Mode::Yolo { call.verdict_outside(rules) } else { call.verdict(rules) }
 }
 
-fn bend(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode, verdict: Verdict) -> Verdict {
+fn apply_mode(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode, verdict: Verdict) -> Verdict {
     let question = &call.question;
     let VerdictKind::Ask(kind) = verdict.decision else {
         return match mode {

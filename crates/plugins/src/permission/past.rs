@@ -1,6 +1,6 @@
 //! The calls of the past, as questions that other rules can be asked.
 
-use super::evaluate::{CallRequest, HeldProfiles, PreparedCall, Verdict, VerdictKind};
+use super::evaluate::{CallRequest, EnforcedProfiles, PreparedCall, Verdict, VerdictKind};
 use super::rules::RuleSet;
 use aye_core::contract::audit::{PastAnswer, PastRow};
 use aye_core::contract::ids::{CallId, ThreadId};
@@ -124,7 +124,7 @@ impl Past {
         let judge = |chunk: &[usize]| -> Vec<Verdict> {
             // The files of today say nothing about what a command found then.
             let verdict = |question: CallRequest<'_>| match PreparedCall::of(&question) {
-                Ok(call) => call.held_by(HeldProfiles::ALL).verdict_by_words(rules, None),
+                Ok(call) => call.enforced_by(EnforcedProfiles::ALL).verdict_by_words(rules, None),
                 Err(why) => Verdict::error(&why.to_string()),
             };
             chunk.iter().map(|question| verdict(self.question(*question, home))).collect()

@@ -1,8 +1,8 @@
 //! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
 
-use super::does::does;
+use super::call_description::does;
 use super::editing::check_grant_in;
-use super::evaluate::{AskKind, HeldProfiles, PreparedCall, SHELL_TOOL, Verdict, VerdictKind};
+use super::evaluate::{AskKind, EnforcedProfiles, PreparedCall, SHELL_TOOL, Verdict, VerdictKind};
 use super::file::PermissionRulesConfig;
 use super::git_changes::with_protected;
 use super::grant::propose_grants;
@@ -107,12 +107,16 @@ impl PermissionPlugin {
         let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
         let question = self.permissions.question(&call.name, &call.arguments, primary);
         let mode = self.permissions.mode();
-        let held = if call.name == SHELL_TOOL { self.permissions.held() } else { HeldProfiles::default() };
+        let enforced = if call.name == SHELL_TOOL {
+            self.permissions.enforced_profiles()
+        } else {
+            EnforcedProfiles::default()
+        };
         let git = self.permissions.ask_git();
         let prepared = match PreparedCall::of(&question) {
             Ok(prepared) => {
                 let host = descriptor.and_then(|tool| tool.host.clone());
-                Ok(prepared.held_by(held).sent_to(host).with_history(git.as_deref()).await)
+                Ok(prepared.enforced_by(enforced).sent_to(host).with_history(git.as_deref()).await)
             }
             Err(why) => Err(why),
         };

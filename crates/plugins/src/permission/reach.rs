@@ -50,7 +50,7 @@ pub(super) struct NamedFile {
 
 /// The relation of a rule about files to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meets<'a> {
+pub(super) enum RuleOverlap<'a> {
     /// It is about this file.
     Yes(&'a str),
     /// It is about writing this file, and what the program does with it is not known.
@@ -178,19 +178,19 @@ pub(super) fn named(analysis: &Analysis, places: &PathRoots<'_>) -> Vec<NamedFil
 }
 
 /// Checks a deny or ask rule against the files that a line names.
-pub(super) fn meets<'a>(rule: &Rule, files: &'a [NamedFile]) -> Meets<'a> {
+pub(super) fn meets<'a>(rule: &Rule, files: &'a [NamedFile]) -> RuleOverlap<'a> {
     // A rule about all files says nothing about the line: which programs read at all is not known.
     if rule.pattern.is_unconditional() {
-        return Meets::No;
+        return RuleOverlap::No;
     }
-    let mut met = Meets::No;
+    let mut met = RuleOverlap::No;
     for file in files {
         let hits = |access| binds(rule, access, &file.forms, file.is_folder);
         if hits(PathAccess::Read) || file.by == Use::Writes && hits(PathAccess::Write) {
-            return Meets::Yes(&file.text);
+            return RuleOverlap::Yes(&file.text);
         }
         if file.by == Use::Unknown && hits(PathAccess::Write) {
-            met = Meets::Maybe;
+            met = RuleOverlap::Maybe;
         }
     }
     met

@@ -1,6 +1,6 @@
 //! Rules against the parts of a shell command.
 
-use super::evaluate::{Allowed, CallRequest, HeldProfiles, SHELL_TOOL, excerpt, named};
+use super::evaluate::{Allowed, CallRequest, EnforcedProfiles, SHELL_TOOL, excerpt, named};
 use super::files::FileRules;
 use super::grant::{pattern_word, rule_for_prefix};
 use super::path::{self, PathRoots};
@@ -208,12 +208,12 @@ pub(super) fn allowed<'r>(
     analysis: &Analysis,
     question: &CallRequest<'_>,
     all: &RuleSet,
-    held: HeldProfiles,
+    enforced: EnforcedProfiles,
 ) -> Result<Allowed<'r>, String> {
-    let allowed = allowed_by(rules, analysis, question, all, held)?;
+    let allowed = allowed_by(rules, analysis, question, all, enforced)?;
     // The kernel keeps no part of a line from writing when another part may write: each is judged by its words.
-    if held.read && allowed.profile != Profile::Read {
-        return allowed_by(rules, analysis, question, all, HeldProfiles::default());
+    if enforced.read && allowed.profile != Profile::Read {
+        return allowed_by(rules, analysis, question, all, EnforcedProfiles::default());
     }
     Ok(allowed)
 }
@@ -223,7 +223,7 @@ fn allowed_by<'r>(
     analysis: &Analysis,
     question: &CallRequest<'_>,
     all: &RuleSet,
-    held: HeldProfiles,
+    enforced: EnforcedProfiles,
 ) -> Result<Allowed<'r>, String> {
     let is_whole = |rule: &&&Rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped;
     // The exact text of the whole line was allowed: what was seen is what runs.
@@ -240,7 +240,8 @@ fn allowed_by<'r>(
     }
     let at = question.cwd.to_owned();
     let files = OnceCell::new();
-    let mut walk = Walk { rules, question, all, files, at, moved: false, is_lost: false, is_held: held.read };
+    let mut walk =
+        Walk { rules, question, all, files, at, moved: false, is_lost: false, is_held: enforced.read };
     let mut used: Vec<&'r Rule> = Vec::new();
     for (index, command) in commands.into_iter().enumerate() {
         used.extend(walk.command(command, index == 0 && analysis.starts_with_cd)?);

@@ -1,6 +1,6 @@
 //! Finds the fewest rules that would have answered what the user always answered in the same way.
 
-use super::evaluate::{HeldProfiles, PreparedCall, SHELL_TOOL, VerdictKind, evaluate, known_primary};
+use super::evaluate::{EnforcedProfiles, PreparedCall, SHELL_TOOL, VerdictKind, evaluate, known_primary};
 use super::file::{PermissionRuleEntry, PermissionRulesConfig};
 use super::files::may_bind;
 use super::grant::propose_grants;
@@ -94,7 +94,10 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     let verdicts = past.judge(rules, &all, home);
     let is_open = |question: &usize| matches!(verdicts[*question].decision, VerdictKind::Ask(_));
     let prepare = |question: &usize| {
-        Some((*question, PreparedCall::of(&past.question(*question, home)).ok()?.held_by(HeldProfiles::ALL)))
+        Some((
+            *question,
+            PreparedCall::of(&past.question(*question, home)).ok()?.enforced_by(EnforcedProfiles::ALL),
+        ))
     };
     let seen = answers.keys().filter_map(prepare).collect();
     let mut search = Search { past, base: rules.clone(), home, answers, seen };

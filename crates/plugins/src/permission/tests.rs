@@ -28,7 +28,7 @@ fn check(home: &Home, line: &Value) -> (String, String) {
         workspace: &home.root,
         home: None,
         domains: &[],
-        held: HeldProfiles::default(),
+        enforced: EnforcedProfiles::default(),
         mode: Mode::Ask,
         git: None,
     };

@@ -666,8 +666,8 @@ fn hidden_tools_are_those_denied_whatever_their_arguments() {
 fn a_check_is_made_in_the_mode_it_is_asked_for() {
     let edit = r#"{"tool":"Edit","args":{"file_path":"a.rs","old_string":"a","new_string":"b"}}"#;
     let word = |mode: Mode| {
-        let (cwd, held) = (Path::new("/w"), HeldProfiles::default());
-        let ctx = CheckContext { cwd, workspace: cwd, home: None, domains: &[], held, mode, git: None };
+        let (cwd, enforced) = (Path::new("/w"), EnforcedProfiles::default());
+        let ctx = CheckContext { cwd, workspace: cwd, home: None, domains: &[], enforced, mode, git: None };
         let out: Value =
             serde_json::from_str(&futures::executor::block_on(check_line(edit, &RuleSet::new(), ctx)))
                 .unwrap();
@@ -683,7 +683,7 @@ fn check_lines_that_are_no_questions() {
         workspace: Path::new("/w"),
         home: None,
         domains: &[],
-        held: HeldProfiles::default(),
+        enforced: EnforcedProfiles::default(),
         mode: Mode::Ask,
         git: None,
     };
@@ -783,7 +783,7 @@ proptest! {
     /// No question makes the judge panic, and an answer is an answer.
     #[test]
     fn check_never_panics(line in ".{0,80}", command in ".{0,60}", pattern in ".{0,30}", path in ".{0,30}") {
-        let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[], held: HeldProfiles::default(), mode: Mode::Ask, git: None };
+        let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[], enforced: EnforcedProfiles::default(), mode: Mode::Ask, git: None };
         for line in [
             line,
             json!({"tool": "Bash", "args": {"command": command}, "rules": {"deny": [pattern], "default": "allow"}}).to_string(),

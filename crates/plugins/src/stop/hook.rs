@@ -33,10 +33,10 @@ pub(super) struct Conditions {
 /// The cost of the current inference, and whether the run can pay for more.
 struct Payment {
     cost: u64,
-    over: Option<Overspent>,
+    over: Option<ExceededBudget>,
 }
 
-enum Overspent {
+enum ExceededBudget {
     /// More than the budget was spent.
     Limit(String),
     /// It is unknown how much was spent.
@@ -68,10 +68,10 @@ impl Conditions {
         Some(match budget.cost(ctx) {
             InferenceCost::Known(own) => {
                 let cost = own.saturating_add(children);
-                Payment { cost, over: budget.exceeded(spent.saturating_add(cost)).map(Overspent::Limit) }
+                Payment { cost, over: budget.exceeded(spent.saturating_add(cost)).map(ExceededBudget::Limit) }
             }
             InferenceCost::Unknown(why) => {
-                let over = Overspent::Unknown(format!("{why}, so the budget cannot be enforced"));
+                let over = ExceededBudget::Unknown(format!("{why}, so the budget cannot be enforced"));
                 Payment { cost: children, over: Some(over) }
             }
         })
@@ -236,8 +236,8 @@ impl PhaseHook for JudgeHook {
             }
             let spent = |why: &str| TerminationReason::stopped("budget", shortened(why, DETAIL_LIMIT));
             match over {
-                Some(Overspent::Limit(why)) => self.conditions.stop(ctx, spent(&why), &mut command)?,
-                Some(Overspent::Unknown(why)) => command.update::<StopRequest>(spent(&why)),
+                Some(ExceededBudget::Limit(why)) => self.conditions.stop(ctx, spent(&why), &mut command)?,
+                Some(ExceededBudget::Unknown(why)) => command.update::<StopRequest>(spent(&why)),
                 None => {}
             }
         }

@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use aye_plugins::permission::{
-    CallRequest, HeldProfiles, Layer, PreparedCall, RuleFormat, RuleSet, ToolPermissionBehavior, VerdictKind,
-    shipped_rules,
+    CallRequest, EnforcedProfiles, Layer, PreparedCall, RuleFormat, RuleSet, ToolPermissionBehavior,
+    VerdictKind, shipped_rules,
 };
 use aye_sandbox::{LAUNCH_ARG, Launch, Layers, Policy, Profile, launch_main};
 use serde_json::json;
@@ -216,7 +216,7 @@ impl Place {
             primary: None,
         };
         let Ok(call) = PreparedCall::of(&question) else { return false };
-        let verdict = call.held_by(HeldProfiles::ALL).verdict(&self.rules);
+        let verdict = call.enforced_by(EnforcedProfiles::ALL).verdict(&self.rules);
         assert!(
             verdict.decision != VerdictKind::Allow || verdict.profile == Some(Profile::Read),
             "{line}: {verdict:?}"

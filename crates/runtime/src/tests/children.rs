@@ -415,7 +415,7 @@ async fn the_end_of_a_child_in_the_background_comes_as_a_message_once() {
     let inbox = house.store.inbox(InboxFilter::default()).await.unwrap();
     runtime.decide(&inbox[0].id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
     for _ in 0..2 {
-        runtime.mind_tasks(&"t".into()).await.unwrap();
+        runtime.supervise_tasks(&"t".into()).await.unwrap();
         runtime.finish_tasks(&"t".into()).await;
     }
     let queued = runtime.queued(&"t".into()).await.unwrap();

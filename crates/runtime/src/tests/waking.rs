@@ -228,7 +228,7 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing_more() {
         fence.epoch,
         "it gave nothing back"
     );
-    assert!(!runtime.is_awake(&"t".into()));
+    assert!(!runtime.is_active(&"t".into()));
 }
 
 #[tokio::test]

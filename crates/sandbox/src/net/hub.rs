@@ -168,7 +168,7 @@ impl NetHub {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         lock(&server.opening).insert(id, sender);
-        server.tell(format!("open {id} {port}\n"));
+        server.send_line(format!("open {id} {port}\n"));
         let opened = timeout(OPEN_TIME, receiver).await;
         lock(&server.opening).remove(&id);
         if let Ok(Ok(mut opened)) = opened {
@@ -183,14 +183,14 @@ impl NetHub {
         loop {
             changed.borrow_and_update();
             let servers = self.servers(&state.conversation, Some(state));
-            let found = join_all(servers.iter().map(|server| server.look())).await;
+            let found = join_all(servers.iter().map(|server| server.listening_ports())).await;
             let mut ports: Vec<u16> = found.into_iter().flatten().collect();
             ports.sort_unstable();
             ports.dedup();
             ports.truncate(MAX_PORTS);
             if last.as_ref() != Some(&ports) {
                 let line = ports.iter().fold("ports".to_owned(), |line, port| format!("{line} {port}"));
-                state.tell(line + "\n");
+                state.send_line(line + "\n");
                 last = Some(ports);
             }
             if servers.is_empty() {
@@ -263,7 +263,7 @@ impl SessionState {
         self.serves.load(Ordering::Relaxed)
     }
 
-    fn tell(&self, line: String) {
+    fn send_line(&self, line: String) {
         if let Some(relay) = &*lock(&self.relay) {
             // Its end is seen where it is read from.
             let _ = relay.send(line);
@@ -271,10 +271,10 @@ impl SessionState {
     }
 
     /// Returns the ports that the command listens on now, or those that its relay reported last.
-    async fn look(&self) -> Vec<u16> {
+    async fn listening_ports(&self) -> Vec<u16> {
         let mut listening = self.listening.subscribe();
         if lock(&self.relay).is_some() {
-            self.tell("look\n".to_owned());
+            self.send_line("look\n".to_owned());
             let _ = timeout(LOOK_TIME, listening.changed()).await;
         }
         listening.borrow().clone()

@@ -269,13 +269,13 @@ mod tests {
 
     /// A dialler with made-up addresses for names, and one server for every connection.
     #[derive(Debug)]
-    struct MadeUp {
+    struct FakeDialler {
         server: SocketAddr,
         dialled: Mutex<Vec<SocketAddr>>,
     }
 
     #[async_trait]
-    impl Dialler for MadeUp {
+    impl Dialler for FakeDialler {
         async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
             let addresses: &[&str] = match host {
                 "docs.example.org" => &["10.0.0.1", "93.184.216.34"],
@@ -305,7 +305,7 @@ mod tests {
     async fn through(request: &str) -> Outcome {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let server = listener.local_addr().expect("bound");
-        let dialler = Arc::new(MadeUp { server, dialled: Mutex::default() });
+        let dialler = Arc::new(FakeDialler { server, dialled: Mutex::default() });
         let domains = ["docs.example.org", "*.example.com", "inside.example.org", "gone.example.org"];
         let domains = domains.map(|domain| domain.parse().expect("valid")).into();
         let proxy = DomainProxy { domains, dialler: dialler.clone() };

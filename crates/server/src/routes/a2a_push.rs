@@ -96,9 +96,9 @@ pub(super) async fn add(
     }
     let config = A2aPushConfig { id, task_id: run.to_string(), ..given };
     hub.program.keep_push(thread, run, &config).await?;
-    hub.tells(thread);
+    hub.track_pushes(thread);
     // The task may have stopped before the config was added.
-    tell(hub, thread).await;
+    push_task_state(hub, thread).await;
     Ok(config)
 }
 
@@ -135,13 +135,13 @@ pub(super) async fn serve(
 }
 
 /// Writes a message for each address of a conversation whose task needs input or is over, once for each time.
-pub(crate) async fn tell(hub: &Arc<Hub>, thread: &ThreadId) {
-    if let Err(error) = told(hub, thread).await {
+pub(crate) async fn push_task_state(hub: &Arc<Hub>, thread: &ThreadId) {
+    if let Err(error) = queue_pushes(hub, thread).await {
         tracing::warn!(%thread, error = error.message(), "push notifications are not written");
     }
 }
 
-async fn told(hub: &Arc<Hub>, thread: &ThreadId) -> Result<(), ApiError> {
+async fn queue_pushes(hub: &Arc<Hub>, thread: &ThreadId) -> Result<(), ApiError> {
     for to in hub.program.pushes_that_wait(Some(thread)).await? {
         // A run that is not stored yet starts in a moment.
         let Some(record) = hub.store().load_run(&to.run).await? else { continue };

@@ -116,7 +116,7 @@ async fn watch(Allowed { hub, .. }: Allowed<Read>) -> EventStream {
     EventStream(sse::respond(inbox(hub)))
 }
 
-struct Watching {
+struct InboxWatch {
     hub: Arc<Hub>,
     changes: broadcast::Receiver<StoreChange>,
     /// The questions that the reader knows, by id, with a hash of what was shown.
@@ -126,9 +126,9 @@ struct Watching {
     _reader: crate::metrics::Present,
 }
 
-impl Watching {
+impl InboxWatch {
     /// Reads the inbox and emits the differences.
-    async fn look(&mut self) -> Result<(), ApiError> {
+    async fn read_inbox(&mut self) -> Result<(), ApiError> {
         let filter = SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
         let mut open = self.hub.store().suspensions(filter).await?;
         open.retain(|record| !record.ticket.is_served());
@@ -160,7 +160,7 @@ impl Watching {
 }
 
 fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    let watching = Watching {
+    let watching = InboxWatch {
         // Subscribed before the first read.
         changes: hub.changes(),
         known: BTreeMap::new(),
@@ -192,7 +192,7 @@ fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send 
                 // The same read covers the changes that arrived in the meantime.
                 while watching.changes.try_recv().is_ok() {}
             }
-            if let Err(error) = watching.look().await {
+            if let Err(error) = watching.read_inbox().await {
                 tracing::warn!(?error, "the inbox cannot be read");
                 return None;
             }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Admin, Allowed, Asked, Body, ListPage, Need, Paging, Read, page};
 use crate::access::Caller;
-use crate::api::{Api, Created, Gives, Nothing, Sketch, Takes};
+use crate::api::{Api, Created, HandlerInput, HandlerOutput, Nothing, OperationBuilder};
 use crate::config::{ConfigChange, ConfigEntry, ConfigHost, ConfigNamespace};
 use crate::error::ApiError;
 use crate::hub::Hub;
@@ -54,8 +54,8 @@ impl<N: Need> FromRequestParts<Arc<Hub>> for InNamespace<N> {
     }
 }
 
-impl<N: Need> Takes for InNamespace<N> {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl<N: Need> HandlerInput for InNamespace<N> {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.needs(N::SCOPE);
     }
 }
@@ -140,8 +140,8 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     }
 }
 
-impl Takes for IfMatch {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl HandlerInput for IfMatch {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.takes_header::<String>("If-Match");
     }
 }
@@ -156,8 +156,8 @@ impl IntoResponse for Tagged {
     }
 }
 
-impl Gives for Tagged {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl HandlerOutput for Tagged {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         Json::<ConfigEntry>::describe(sketch);
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::AppState;
 use crate::access::{Caller, TokenScope};
-use crate::api::{Api, Gives, KINDS, Sketch, Text};
+use crate::api::{Api, HandlerOutput, KINDS, OperationBuilder, Text};
 use crate::error::ApiError;
 use crate::guard::demand;
 
@@ -40,8 +40,8 @@ impl IntoResponse for Health {
     }
 }
 
-impl Gives for Health {
-    fn describe(sketch: &mut Sketch<'_>) {
+impl HandlerOutput for Health {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.gives::<HealthReport>(200, "Requests are taken");
         sketch.gives::<HealthReport>(503, "The store cannot be read, or the server is closing");
     }

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::threads::{CancelReceipt, NewThread, SayReceipt, new_thread, say_in};
+use super::threads::{CancelReceipt, NewThread, SayReceipt, new_thread, send_message_in};
 use super::{Allowed, Asked, Body, Chat, InThread, ListPage, Paging, Read, Said, given_thread, page};
 use crate::api::{Accepted, Api, EventStream};
 use crate::error::ApiError;
@@ -200,7 +200,7 @@ async fn inputs(
 ) -> Result<Accepted<SayReceipt>, ApiError> {
     let run = run_of(&hub, &id).await?;
     let thread = hub.thread(&run.thread_id).await?;
-    Ok(Accepted(say_in(&hub, &thread, said.messages()?, &caller).await?))
+    Ok(Accepted(send_message_in(&hub, &thread, said.messages()?, &caller).await?))
 }
 
 async fn cancel(

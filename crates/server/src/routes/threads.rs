@@ -40,7 +40,7 @@ pub(super) fn routes(api: Api) -> Api {
         .delete("/v1/threads/{id}", "Delete a conversation", &[409], delete)
         .patch("/v1/threads/{id}/metadata", "Name a conversation", &[], patch_metadata)
         .get("/v1/threads/{id}/messages", "Read the history", &[], messages)
-        .post("/v1/threads/{id}/messages", "Say something in the background", &[409], say)
+        .post("/v1/threads/{id}/messages", "Say something in the background", &[409], send_message)
         .get("/v1/threads/{id}/mailbox", "List what is queued", &[], mailbox)
         .post("/v1/threads/{id}/mailbox", "Say something in the background", &[409], put_into_mailbox)
         .get("/v1/threads/{id}/events", "Follow what happens", &[], events)
@@ -267,22 +267,22 @@ async fn messages(
 
 /// Sends a message: a run starts in the background, or the message is queued after one that is active or
 /// waits.
-async fn say(
+async fn send_message(
     InThread { hub, caller, thread, .. }: InThread<Chat>,
     Body(said): Body<Said>,
 ) -> Result<Accepted<SayReceipt>, ApiError> {
-    Ok(Accepted(say_in(&hub, &thread, said.messages()?, &caller).await?))
+    Ok(Accepted(send_message_in(&hub, &thread, said.messages()?, &caller).await?))
 }
 
 async fn put_into_mailbox(
     thread: InThread<Chat>,
     said: Body<Said>,
 ) -> Result<Accepted<SayReceipt>, ApiError> {
-    say(thread, said).await
+    send_message(thread, said).await
 }
 
 /// The same for callers that have the conversation.
-pub(super) async fn say_in(
+pub(super) async fn send_message_in(
     hub: &Arc<Hub>,
     thread: &ThreadRecord,
     messages: Vec<Message>,

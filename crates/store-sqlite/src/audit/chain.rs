@@ -66,7 +66,7 @@ pub(super) trait ChainedTable {
     /// The hash of the row of this number; empty before the first.
     fn hash_at(&self, n: i64) -> Result<Option<String>, SqlFailure>;
     /// Another row with this hash.
-    fn twin(&self, hash: &str, n: i64) -> Result<Option<i64>, SqlFailure>;
+    fn row_with_hash(&self, hash: &str, n: i64) -> Result<Option<i64>, SqlFailure>;
 }
 
 /// The walk over the rows, by number.
@@ -86,7 +86,7 @@ pub(super) struct Chain {
     /// Whether the previous row is the last of `bad`.
     is_bad_before: bool,
     /// Rows with numbers that none can have.
-    strays: Vec<Link>,
+    impossible_rows: Vec<Link>,
     unlisted: u64,
 }
 
@@ -107,7 +107,7 @@ impl Chain {
             gaps: Vec::new(),
             bad: Vec::new(),
             is_bad_before: false,
-            strays: Vec::new(),
+            impossible_rows: Vec::new(),
             unlisted: 0,
         }
     }
@@ -117,8 +117,8 @@ impl Chain {
         let is_gap = link.n > self.expected;
         let is_behind = self.head.as_ref().is_some_and(|(end, _)| link.n > *end);
         if link.n < 1 || (is_gap && is_behind) {
-            if self.strays.len() < KEPT {
-                self.strays.push(link);
+            if self.impossible_rows.len() < KEPT {
+                self.impossible_rows.push(link);
             } else {
                 self.unlisted += 1;
             }
@@ -185,12 +185,12 @@ impl Chain {
     /// Ends the walk: what is wrong, by number, and how much more than that.
     pub(super) fn end(mut self, table: &dyn ChainedTable) -> Result<(Vec<AuditFault>, u64), SqlFailure> {
         let mut faults = Vec::new();
-        let added = self.look_at_end(table, &mut faults)?;
-        self.look_at_shifts(table, &mut faults)?;
+        let added = self.check_end(table, &mut faults)?;
+        self.check_shifts(table, &mut faults)?;
         for (first, last, at) in std::mem::take(&mut self.gaps) {
             faults.push(missing(first, last, at));
         }
-        self.look_at_bad(table, added, &mut faults)?;
+        self.check_misfit(table, added, &mut faults)?;
         // A row that was found elsewhere is not missing.
         let found: Vec<i64> =
             faults.iter().filter(|f| f.kind == Kind::Moved).filter_map(|f| f.last).collect();
@@ -207,14 +207,14 @@ impl Chain {
     }
 
     /// Compares the last row with the end mark; returns the numbers of the rows after it.
-    fn look_at_end(
+    fn check_end(
         &mut self,
         table: &dyn ChainedTable,
         faults: &mut Vec<AuditFault>,
     ) -> Result<Option<(i64, i64)>, SqlFailure> {
         let last = self.expected - 1;
         let Some((end, hash)) = self.head.clone() else {
-            if last > 0 || !self.strays.is_empty() {
+            if last > 0 || !self.impossible_rows.is_empty() {
                 let what = "the end mark of the audit is missing; rows at the end may be missing too";
                 faults.push(fault(Kind::Head, None, None, what.to_owned()));
             }
@@ -261,7 +261,7 @@ impl Chain {
     }
 
     /// Reports rows that were inserted or removed with all others renumbered.
-    fn look_at_shifts(
+    fn check_shifts(
         &mut self,
         table: &dyn ChainedTable,
         faults: &mut Vec<AuditFault>,
@@ -292,13 +292,13 @@ impl Chain {
             if is_next {
                 self.bad.remove(first);
                 let link = at(&self.bad, n - 2).map(|at| self.bad.remove(at).link);
-                let twin = match &link {
-                    Some(link) => table.twin(&link.hash, link.n)?,
+                let row_with_hash = match &link {
+                    Some(link) => table.row_with_hash(&link.hash, link.n)?,
                     None => None,
                 };
                 let written = link.as_ref().and_then(|link| time(link.at));
-                faults.push(if let Some(twin) = twin {
-                    doubled(n - 2, twin, written)
+                faults.push(if let Some(row_with_hash) = row_with_hash {
+                    doubled(n - 2, row_with_hash, written)
                 } else {
                     let what = "inserted, and the rows after it were renumbered";
                     fault(Kind::Added, Some(n - 2), written, what.to_owned())
@@ -308,13 +308,13 @@ impl Chain {
         Ok(())
     }
 
-    fn look_at_bad(
+    fn check_misfit(
         &mut self,
         table: &dyn ChainedTable,
         added: Option<(i64, i64)>,
         faults: &mut Vec<AuditFault>,
     ) -> Result<(), SqlFailure> {
-        let is_few = self.bad.len() + self.strays.len() <= TRIED;
+        let is_few = self.bad.len() + self.impossible_rows.len() <= TRIED;
         // The positions at which a misplaced row may have been, and the hashes of rows that may have preceded
         // one.
         let mut places: Vec<i64> = self.bad.iter().map(|bad| bad.link.n).collect();
@@ -324,7 +324,7 @@ impl Chain {
         }
         places.truncate(KEPT);
         let hashes: Vec<String> = (self.bad.iter().map(|bad| &bad.link))
-            .chain(&self.strays)
+            .chain(&self.impossible_rows)
             .map(|link| link.hash.clone())
             .collect();
         let was = |link: &Link| -> Result<Option<i64>, SqlFailure> {
@@ -338,12 +338,12 @@ impl Chain {
             }
             Ok(None)
         };
-        for link in &self.strays {
+        for link in &self.impossible_rows {
             let written = time(link.at);
             let was = if is_few { was(link)? } else { None };
-            let twin = if is_few { table.twin(&link.hash, link.n)? } else { None };
-            faults.push(match (twin, was) {
-                (Some(twin), _) => doubled(link.n, twin, written),
+            let row_with_hash = if is_few { table.row_with_hash(&link.hash, link.n)? } else { None };
+            faults.push(match (row_with_hash, was) {
+                (Some(row_with_hash), _) => doubled(link.n, row_with_hash, written),
                 (None, Some(was)) => moved(link.n, was, written),
                 (None, None) => {
                     let what = "inserted: no such row was ever written";
@@ -366,8 +366,8 @@ impl Chain {
                     }
                     continue;
                 }
-                if let Some(twin) = table.twin(&bad.link.hash, n)? {
-                    faults.push(doubled(n, twin, written));
+                if let Some(row_with_hash) = table.row_with_hash(&bad.link.hash, n)? {
+                    faults.push(doubled(n, row_with_hash, written));
                     continue;
                 }
             }
@@ -409,6 +409,6 @@ fn moved(n: i64, was: i64, at: Option<u64>) -> AuditFault {
     AuditFault { last: Some(was), ..fault(Kind::Moved, Some(n), at, what) }
 }
 
-fn doubled(n: i64, twin: i64, at: Option<u64>) -> AuditFault {
-    fault(Kind::Doubled, Some(n), at, format!("a copy of row {twin}"))
+fn doubled(n: i64, row_with_hash: i64, at: Option<u64>) -> AuditFault {
+    fault(Kind::Doubled, Some(n), at, format!("a copy of row {row_with_hash}"))
 }

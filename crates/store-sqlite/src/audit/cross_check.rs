@@ -19,7 +19,7 @@ const LISTED: usize = 1000;
 
 /// The state that the audit rows read so far describe.
 #[derive(Debug, Default)]
-pub(super) struct Agree {
+pub(super) struct ExpectedState {
     threads: HashMap<String, Thread>,
     grants: HashMap<String, Grant>,
     /// The last rows of before there was an audit: of questions, executions and grants.
@@ -128,7 +128,7 @@ struct AnswerRow {
 }
 
 #[derive(Deserialize)]
-struct OfQuestion {
+struct QuestionFacts {
     suspension: String,
 }
 
@@ -159,7 +159,7 @@ struct Ended {
 }
 
 #[derive(Deserialize)]
-struct OfGrant {
+struct GrantFacts {
     id: String,
 }
 
@@ -182,14 +182,14 @@ fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-impl Agree {
-    pub(super) fn new(conn: &Connection) -> Result<Agree, SqlFailure> {
+impl ExpectedState {
+    pub(super) fn new(conn: &Connection) -> Result<ExpectedState, SqlFailure> {
         let sql = "SELECT suspension, intent, grant_row FROM audit_start";
         let start = conn
             .prepare_cached(sql)?
             .query_row((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?;
-        Ok(Agree { start: start.unwrap_or_default(), ..Agree::default() })
+        Ok(ExpectedState { start: start.unwrap_or_default(), ..ExpectedState::default() })
     }
 
     /// Takes the next row.
@@ -212,7 +212,7 @@ impl Agree {
         };
         let body = link.body.as_str();
         let close = |thread: &mut Thread, status| {
-            if let Some(told) = read::<OfQuestion>(body) {
+            if let Some(told) = read::<QuestionFacts>(body) {
                 question(thread, told.suspension, status);
             }
         };
@@ -263,7 +263,7 @@ impl Agree {
     }
 
     fn take_grant(&mut self, kind: AuditKind, link: &Link, place: LastRow) {
-        let Some(OfGrant { id }) = read(&link.body) else { return };
+        let Some(GrantFacts { id }) = read(&link.body) else { return };
         let grants = &mut self.grants;
         let mut change = |change: &dyn Fn(&mut Grant)| {
             let new = Grant { place, given: None, is_revoked: false, is_over: false, uses: 0 };

@@ -50,7 +50,7 @@ struct Decided {
 const NO_PERSON: [&str; 2] = [CHANNEL_POLICY, "grant"];
 
 #[derive(Deserialize)]
-struct OfQuestion {
+struct QuestionFacts {
     suspension: String,
 }
 
@@ -128,7 +128,7 @@ impl Store {
                         }
                     }
                     _ => {
-                        let Ok(expired) = serde_json::from_slice::<OfQuestion>(told) else { continue };
+                        let Ok(expired) = serde_json::from_slice::<QuestionFacts>(told) else { continue };
                         if !questions.remove(&(thread, expired.suspension)) {
                             continue;
                         }

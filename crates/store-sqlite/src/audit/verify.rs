@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Deserialize;
 
 use super::chain::{Chain, ChainedTable, Link};
-use super::cross_check::Agree;
+use super::cross_check::ExpectedState;
 use crate::rows::{body, body_or_null, text};
 use crate::{SqlFailure, Store, StoreError};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind, AuditReport};
@@ -51,7 +51,7 @@ fn verify(conn: &Connection) -> Result<AuditReport, SqlFailure> {
         .query_row((), |row| Ok((row.get(0)?, text(row, 1)?)))
         .optional()?;
     let mut chain = Chain::new(head);
-    let mut agree = Agree::new(conn)?;
+    let mut agree = ExpectedState::new(conn)?;
     let mut faults = Vec::new();
     let mut statement = conn
         .prepare_cached("SELECT n, at, kind, thread_id, run_id, call_id, body, hash FROM audit ORDER BY n")?;
@@ -138,7 +138,7 @@ impl ChainedTable for Rows<'_> {
         Ok(statement.query_row((n,), |row| text(row, 0)).optional()?)
     }
 
-    fn twin(&self, hash: &str, n: i64) -> Result<Option<i64>, SqlFailure> {
+    fn row_with_hash(&self, hash: &str, n: i64) -> Result<Option<i64>, SqlFailure> {
         let mut statement =
             self.0.prepare_cached("SELECT n FROM audit WHERE hash = ?1 AND n <> ?2 LIMIT 1")?;
         Ok(statement.query_row((hash, n), |row| row.get(0)).optional()?)

@@ -51,7 +51,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn outlook(
+    pub async fn next_work(
         &self,
         now: u64,
         is_held: impl Fn(&LeaseRecord) -> bool + Send + 'static,
@@ -61,7 +61,7 @@ impl Mailbox {
 }
 
 fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<NextWork, SqlFailure> {
-    let mut outlook = NextWork::default();
+    let mut next_work = NextWork::default();
     let mut statement = conn.prepare_cached(READY)?;
     let mut rows = statement.query((int(now),))?;
     let mut behind_typed = HashSet::new();
@@ -73,11 +73,11 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
         let lease = leases::lease_of(conn, &ThreadId::from(thread.as_str()))?;
         // Each driver is checked once per scan: if it died between two of its rows, the later one would
         // overtake.
-        if lease.as_ref().is_some_and(|lease| outlook.held.contains(lease)) {
+        if lease.as_ref().is_some_and(|lease| next_work.held.contains(lease)) {
             continue;
         }
         if let Some(lease) = lease.filter(|lease| is_held(lease)) {
-            outlook.held.push(lease);
+            next_work.held.push(lease);
             continue;
         }
         let Some(job) = readable(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?.pop() else { continue };
@@ -86,14 +86,14 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
             continue;
         }
         let typed = job.typed_into().map(|owner| LeaseRecord { owner, epoch: 0, until: None });
-        if let Some(lease) = typed.filter(|lease| outlook.typed.contains(lease) || is_held(lease)) {
-            if !outlook.typed.contains(&lease) {
-                outlook.typed.push(lease);
+        if let Some(lease) = typed.filter(|lease| next_work.typed.contains(lease) || is_held(lease)) {
+            if !next_work.typed.contains(&lease) {
+                next_work.typed.push(lease);
             }
             behind_typed.insert(thread);
             continue;
         }
-        outlook.next = Some(job);
+        next_work.next = Some(job);
         break;
     }
     let number = |sql: &str| -> Result<Option<u64>, SqlFailure> {
@@ -103,8 +103,8 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
     };
     let mut statement = conn
         .prepare_cached("SELECT coalesce(claimed_by, '') FROM mailbox WHERE status = 'claimed' ORDER BY n")?;
-    outlook.claimed = statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
-    outlook.retrying = number(
+    next_work.claimed = statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
+    next_work.retrying = number(
         "SELECT count(*) FROM mailbox WHERE status = 'queued' AND available_at > ?1 AND attempt_count > 0",
     )?
     .unwrap_or(0);
@@ -115,6 +115,6 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
         "SELECT min(s.expires_at) FROM suspension s JOIN mailbox m ON m.run_id = s.run_id \
          WHERE m.status = 'queued' AND s.status = 'open' AND s.expires_at > ?1",
     )?;
-    outlook.wake_at = [due, lease, expiry].into_iter().flatten().min();
-    Ok(outlook)
+    next_work.wake_at = [due, lease, expiry].into_iter().flatten().min();
+    Ok(next_work)
 }

@@ -659,7 +659,7 @@ async fn measure() {
             let tx = conn.unchecked_transaction().unwrap();
             tx.execute("UPDATE thread SET updated_at = updated_at + 1", ()).unwrap();
             for _ in 0..rows {
-                let about = crate::audit::About { thread: Some(&"t1".into()), ..Default::default() };
+                let about = crate::audit::AuditSubject { thread: Some(&"t1".into()), ..Default::default() };
                 crate::audit::append(&tx, 5, AuditKind::Began, about, &told).unwrap();
             }
             tx.commit().unwrap();
@@ -675,7 +675,8 @@ async fn measure() {
         let tx = conn.unchecked_transaction().unwrap();
         for n in 0..100_000 {
             let call = CallId::from(format!("c{n}"));
-            let about = crate::audit::About { thread: Some(&"t1".into()), run: None, call: Some(&call) };
+            let about =
+                crate::audit::AuditSubject { thread: Some(&"t1".into()), run: None, call: Some(&call) };
             crate::audit::append(&tx, 5, AuditKind::Judged, about, &told).unwrap();
         }
         tx.commit().unwrap();

@@ -12,8 +12,8 @@ async fn no_worker_starts_a_run_with_the_end_of_a_command() {
     assert!(store.end_command(number, CommandEnd::Exited(3), CommandReport::Queued, 9).await.unwrap());
     assert_eq!(store.queued(&"t1".into()).await.unwrap().len(), 1);
     // It waits for a run that somebody wants.
-    let outlook = store.mailbox().outlook(1_000, |_| false).await.unwrap();
-    assert_eq!(outlook.next, None);
+    let next_work = store.mailbox().next_work(1_000, |_| false).await.unwrap();
+    assert_eq!(next_work.next, None);
 }
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn a_deleted_conversation_takes_its_commands_along() {
     let store = Store::in_memory().unwrap();
     let number = begun(&store, &running(&store).await).await;
     assert_eq!(store.all_commands(true).await.unwrap().len(), 1);
-    assert_eq!(store.glance(&"t1".into(), None).await.unwrap().unwrap().commands.len(), 1);
+    assert_eq!(store.thread_view(&"t1".into(), None).await.unwrap().unwrap().commands.len(), 1);
     assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap());
     assert_eq!(store.all_commands(false).await.unwrap(), []);
     assert!(!store.append_command_output(number, "late".into()).await.unwrap());

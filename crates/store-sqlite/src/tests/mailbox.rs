@@ -352,7 +352,7 @@ async fn a_damaged_job_does_not_hide_the_others() {
     on_connection(&store, |conn| conn.execute("UPDATE mailbox SET body = '{' WHERE n = 1", ()).unwrap())
         .await;
     assert_eq!(says(&mailbox, MailboxJobStatus::Queued).await, ["whole"]);
-    assert_eq!(mailbox.outlook(5, |_| false).await.unwrap().next.unwrap().messages[0].text(), "whole");
+    assert_eq!(mailbox.next_work(5, |_| false).await.unwrap().next.unwrap().messages[0].text(), "whole");
     let error = mailbox.load_job(&broken.job_id).await.unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
 }
@@ -421,16 +421,16 @@ async fn a_run_begins_with_a_job_only_under_its_claim_or_from_the_queue() {
 async fn a_worker_sees_what_it_may_begin_and_what_it_waits_for() {
     let store = store().await;
     let mailbox = store.mailbox();
-    assert_eq!(mailbox.outlook(5, |_| false).await.unwrap(), crate::NextWork::default());
+    assert_eq!(mailbox.next_work(5, |_| false).await.unwrap(), crate::NextWork::default());
     put(&mailbox, "one", 1).await;
     mailbox.enqueue(job("t2", "scheduled", 1).with_available_at(50)).await.unwrap();
-    let seen = mailbox.outlook(5, |_| false).await.unwrap();
+    let seen = mailbox.next_work(5, |_| false).await.unwrap();
     assert_eq!((seen.next.unwrap().messages[0].text(), seen.wake_at), ("one".into(), Some(50)));
     // Claimed: nobody else may, and its end is waited for.
     let held = claim(&mailbox, 1).await.unwrap();
-    let seen = mailbox.outlook(5, |_| false).await.unwrap();
+    let seen = mailbox.next_work(5, |_| false).await.unwrap();
     assert_eq!((seen.next, seen.claimed, seen.wake_at), (None, vec!["w".to_owned()], Some(50)));
-    assert_eq!(mailbox.outlook(60, |_| false).await.unwrap().wake_at, Some(1 + LEASE + 1));
+    assert_eq!(mailbox.next_work(60, |_| false).await.unwrap().wake_at, Some(1 + LEASE + 1));
     // Its run waits for a person: the job is given back, and nothing can be done about it.
     let (fence, run) = begun(&store, &held, RunStatus::Waiting).await;
     let asked = vec![question("q1", &run, "c1", Some(900))];
@@ -438,16 +438,16 @@ async fn a_worker_sees_what_it_may_begin_and_what_it_waits_for() {
     mailbox.give_back(&held.job_id, token(&held), 20).await.unwrap();
     put(&mailbox, "behind it", 1).await;
     store.release(&fence).await.unwrap();
-    let seen = mailbox.outlook(60, |_| false).await.unwrap();
+    let seen = mailbox.next_work(60, |_| false).await.unwrap();
     assert_eq!(seen.next.unwrap().messages[0].text(), "scheduled");
     assert_eq!((seen.claimed.len(), seen.wake_at), (0, Some(900)), "the end of the question");
     // It expired, or was answered: it goes on, before what is behind it.
-    assert_eq!(mailbox.outlook(900, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
+    assert_eq!(mailbox.next_work(900, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
     store.decide(&"q1".into(), yes("d1"), 61).await.unwrap();
-    assert_eq!(mailbox.outlook(62, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
+    assert_eq!(mailbox.next_work(62, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
     // Unless somebody else drives the thread.
     store.acquire(&"t1".into(), &owner("tui"), Term::ENDLESS, |_| true).await.unwrap();
-    let seen = mailbox.outlook(62, |lease| lease.owner.token == "tui").await.unwrap();
+    let seen = mailbox.next_work(62, |lease| lease.owner.token == "tui").await.unwrap();
     assert_eq!(seen.next.unwrap().messages[0].text(), "scheduled");
     assert_eq!(seen.held.len(), 1, "its end is waited for too");
 }
@@ -463,9 +463,9 @@ async fn a_driver_that_dies_during_a_look_lets_nothing_overtake() {
     // It is seen alive once, and is gone when it is asked for again.
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let lives = move |_: &LeaseRecord| asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
-    let seen = mailbox.outlook(5, lives).await.unwrap();
+    let seen = mailbox.next_work(5, lives).await.unwrap();
     assert_eq!((seen.next, seen.held.len()), (None, 1), "the next look sees that it is free");
-    assert_eq!(mailbox.outlook(5, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
+    assert_eq!(mailbox.next_work(5, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
 }
 
 #[tokio::test]

@@ -349,7 +349,7 @@ async fn compare(store: &Store, model: &Model) {
                 !(waits && is_before && other.mailbox_id == job.mailbox_id)
             })
     });
-    let seen = mailbox.outlook(model.now, |_| false).await.unwrap();
+    let seen = mailbox.next_work(model.now, |_| false).await.unwrap();
     assert_eq!(seen.next.as_ref(), first.copied());
     let claimed = wanted.iter().filter(|job| job.status == MailboxJobStatus::Claimed);
     assert_eq!(seen.claimed.len(), claimed.count());

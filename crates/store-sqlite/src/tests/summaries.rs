@@ -19,6 +19,6 @@ async fn the_summary_that_reaches_farthest_counts() {
     assert_eq!(store.summary(&id, 0).await.unwrap(), Some(summary(&said, 7)));
     assert_eq!(store.summary(&id, 7).await.unwrap(), None);
     assert_eq!(store.messages(&id).await.unwrap().len(), 9, "the messages stay");
-    let glance = store.glance(&id, None).await.unwrap().unwrap();
-    assert_eq!(glance.summaries, [summary(&said, 4), summary(&said, 7)]);
+    let thread_view = store.thread_view(&id, None).await.unwrap().unwrap();
+    assert_eq!(thread_view.summaries, [summary(&said, 4), summary(&said, 7)]);
 }

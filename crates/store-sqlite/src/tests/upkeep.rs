@@ -264,10 +264,10 @@ async fn a_worker_leaves_what_was_typed_into_a_live_process_to_it() {
     store.enqueue_typed(&"t1".into(), vec![Message::user("typed")], &terminal, 1).await.unwrap();
     store.enqueue(&"t1".into(), vec![Message::user("behind it")], 2).await.unwrap();
     store.enqueue(&"t2".into(), vec![Message::user("added")], 3).await.unwrap();
-    let next = async |is_alive: bool| store.mailbox().outlook(10, move |_| is_alive).await.unwrap();
-    let outlook = next(true).await;
-    assert_eq!(outlook.next.unwrap().mailbox_id.as_str(), "t2");
-    assert_eq!(outlook.typed.len(), 1, "its end is waited for");
-    let outlook = next(false).await;
-    assert_eq!(outlook.next.unwrap().messages[0].text(), "typed");
+    let next = async |is_alive: bool| store.mailbox().next_work(10, move |_| is_alive).await.unwrap();
+    let next_work = next(true).await;
+    assert_eq!(next_work.next.unwrap().mailbox_id.as_str(), "t2");
+    assert_eq!(next_work.typed.len(), 1, "its end is waited for");
+    let next_work = next(false).await;
+    assert_eq!(next_work.next.unwrap().messages[0].text(), "typed");
 }

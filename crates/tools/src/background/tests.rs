@@ -68,7 +68,7 @@ impl BackgroundHost for OneCommand {
     }
 
     /// Waits for the next piece; at the end of all there is the end of the command.
-    async fn look(&self, id: &str) -> Result<CommandNews, ToolError> {
+    async fn read_new_output(&self, id: &str) -> Result<CommandNews, ToolError> {
         assert_eq!(id, "b7");
         let mut kept = self.kept.lock().await;
         let kept = kept.as_mut().ok_or_else(|| ToolError::NotFound("none".into()))?;
@@ -114,17 +114,20 @@ async fn a_command_goes_on_and_its_output_is_read() {
     let started = sandbox.call_in("Bash", args, &ctx).await.expect("it starts");
     assert!(started.model_text().starts_with("Runs in the background as b7."), "{started:?}");
     assert_eq!(started.details, Some(json!({"background": "b7"})));
-    let look =
+    let read_new_output =
         async |args: Value| sandbox.call_in("BashOutput", args, &ctx).await.expect("a look").model_text();
     // A shell may write each line by itself.
     let mut output = String::new();
     while !output.ends_with("warn: c") {
-        let text = look(json!({"bash_id": "b7"})).await;
+        let text = read_new_output(json!({"bash_id": "b7"})).await;
         output += text.strip_prefix("b7 is running").expect("it runs");
     }
     assert_eq!(output, "\nab\nwarn: c");
     sandbox.write("go", "");
-    assert_eq!(look(json!({"bash_id": "b7"})).await, "b7 ended with exit status 3\n(no new output)");
+    assert_eq!(
+        read_new_output(json!({"bash_id": "b7"})).await,
+        "b7 ended with exit status 3\n(no new output)"
+    );
 }
 
 #[tokio::test]
@@ -164,14 +167,14 @@ async fn a_command_that_runs_is_moved() {
     let (text, ()) = tokio::join!(call, user);
     assert!(text.starts_with("The user moved it to the background as b7."), "{text}");
     sandbox.write("go", "");
-    let look = async || {
+    let read_new_output = async || {
         let looked = sandbox.call_in("BashOutput", json!({"bash_id": "b7"}), &ctx).await;
         looked.expect("a look").model_text()
     };
-    let printed = look().await;
+    let printed = read_new_output().await;
     let pid = printed.lines().nth(1).expect("its process");
     assert!(pid.parse::<u32>().is_ok(), "{printed}");
-    assert_eq!(look().await, "b7 ended with exit status 0\n(no new output)");
+    assert_eq!(read_new_output().await, "b7 ended with exit status 0\n(no new output)");
 }
 
 #[tokio::test]

@@ -200,7 +200,9 @@ pub async fn run_timeless(
     cancel: &CancellationToken,
     timeless: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
-    carry_out(config, request, (None, None), on_output, (cancel, timeless)).await.map(|(result, _)| result)
+    run_supervised(config, request, (None, None), on_output, (cancel, timeless))
+        .await
+        .map(|(result, _)| result)
 }
 
 /// As [`run`], in a terminal and without a timeout. The program makes a session of its own.
@@ -216,7 +218,7 @@ pub(crate) async fn run_in_terminal(
 ) -> Result<ExecResult, ExecError> {
     let timeless = CancellationToken::new();
     timeless.cancel();
-    let ended = carry_out(config, request, (None, Some(terminal)), on_output, (cancel, &timeless)).await;
+    let ended = run_supervised(config, request, (None, Some(terminal)), on_output, (cancel, &timeless)).await;
     ended.map(|(result, _)| result)
 }
 
@@ -231,7 +233,7 @@ pub async fn converse(
     input: &[u8],
     cancel: &CancellationToken,
 ) -> Result<(ExecResult, ProgramOutput), ExecError> {
-    carry_out(config, request, (Some(input), None), |_| {}, (cancel, &CancellationToken::new())).await
+    run_supervised(config, request, (Some(input), None), |_| {}, (cancel, &CancellationToken::new())).await
 }
 
 /// The stdout of a program that was given something on its stdin.
@@ -262,7 +264,7 @@ async fn read_some(pipe: &mut Option<tokio::process::ChildStdout>, buf: &mut [u8
     }
 }
 
-async fn carry_out(
+async fn run_supervised(
     config: &ExecConfig,
     request: ExecRequest,
     (input, terminal): (Option<&[u8]>, Option<(pipe::Receiver, OwnedFd)>),

@@ -111,7 +111,7 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
                 child,
                 grace: duty.grace,
                 lifeline: PollFlags::IN,
-                patience: None,
+                grace_period: None,
                 main: None,
                 stop_at: None,
             }
@@ -142,7 +142,7 @@ fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
                 grace,
                 // The data in the pipe is for the server; only the end of the pipe is checked.
                 lifeline: PollFlags::empty(),
-                patience: Some(grace),
+                grace_period: Some(grace),
                 main: None,
                 stop_at: None,
             }
@@ -160,7 +160,7 @@ fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    shed_ptrace();
+    drop_ptrace();
     let child = Command::new(program).args(args).process_group(0).spawn()?;
     // Only the server's own processes hold its output from here on, so its end means that they are gone.
     let nothing = File::options().write(true).open("/dev/null")?;
@@ -172,7 +172,7 @@ fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std
 /// Removes the right to inspect other processes from what is started: with it, a command that runs as root
 /// could read the keys from aye's memory, although that process is not dumpable. The command may still trace
 /// its own processes. Users other than root have no such right.
-fn shed_ptrace() {
+fn drop_ptrace() {
     use caps::{CapSet, Capability};
     // The bounding set first: taking from it needs a right that stays, and an `exec` by root asks only there.
     for set in [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted]
@@ -236,7 +236,7 @@ fn start(
     if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
         return Err(std::io::Error::other("too late: another process may have resumed the run"));
     }
-    shed_ptrace();
+    drop_ptrace();
     let converses = input.is_some();
     let spawn = |program: &OsStr, args: &[OsString]| {
         let mut command = Command::new(program);
@@ -275,7 +275,7 @@ struct Supervisor {
     lifeline: PollFlags,
     /// How long the command may take to end on its own once the lifeline has ended; `None` sends TERM at
     /// once.
-    patience: Option<Duration>,
+    grace_period: Option<Duration>,
     main: Option<WaitStatus>,
     /// When KILL follows, once TERM was sent.
     stop_at: Option<Instant>,
@@ -347,8 +347,8 @@ impl Supervisor {
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
             if lifeline && fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
                 lifeline = false;
-                if let Some(patience) = self.patience {
-                    term_at = Some(Instant::now() + patience);
+                if let Some(grace_period) = self.grace_period {
+                    term_at = Some(Instant::now() + grace_period);
                 } else if !killed {
                     self.signal_all(Signal::TERM);
                     self.stop_at = Some(Instant::now() + self.grace);

@@ -115,7 +115,7 @@ fn any_queued_message_can_be_taken_back_or_dropped() {
     assert_eq!((test.app.queue.at, test.app.composer.text()), (None, "x"), "what is written is no key");
     test.keys("<backspace><up><esc>");
     assert_eq!(test.app.queue.at, None);
-    assert!(test.app.is_awake(), "Esc left the row, and the run goes on");
+    assert!(test.app.is_run_active(), "Esc left the row, and the run goes on");
     test.keys("<up><down>");
     assert_eq!(test.app.queue.at, None);
 }

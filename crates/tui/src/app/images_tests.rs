@@ -126,7 +126,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
 
 fn shown(width: u16) -> String {
     let mut test = TestApp::new(width, 30);
-    test.app.gallery = ImageCache::new(Some(Depth::True));
+    test.app.image_cache = ImageCache::new(Some(Depth::True));
     let said = Message::user_with(vec![
         ContentBlock::text("漢字 🎉 see [image 1: größe 漢字.gif 640×480]"),
         ContentBlock::StoredImage(image("größe 漢字.gif")),
@@ -168,7 +168,7 @@ fn without_colours_there_is_only_what_they_are() {
 #[test]
 fn the_viewer_shows_them_too() {
     let mut test = TestApp::new(80, 24);
-    test.app.gallery = ImageCache::new(Some(Depth::Indexed));
+    test.app.image_cache = ImageCache::new(Some(Depth::Indexed));
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
     test.keys("<ctrl-o>");
@@ -191,7 +191,7 @@ fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
     let packed = Packed { width: 640, height: 480, has_alpha: false, zlib: vec![1, 2, 3] };
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     let mut test = TestApp::new(80, 24);
-    test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
+    test.app.image_cache = ImageCache::new(Some(Depth::True)).on(true, false);
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
     assert_eq!(asked(&test.cmds), (1, 0));
     // The answer comes while the small one is on its way, which is of no use any more then.
@@ -213,7 +213,7 @@ fn a_person_may_want_half_blocks_or_none() {
         let said =
             Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
         let mut test = TestApp::new(80, 24);
-        test.app.gallery = ImageCache::new(Some(Depth::True)).shown(images);
+        test.app.image_cache = ImageCache::new(Some(Depth::True)).shown(images);
         test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
         test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Places)));
         assert_eq!(asked(&test.cmds), want, "{images:?}");
@@ -223,7 +223,7 @@ fn a_person_may_want_half_blocks_or_none() {
 #[test]
 fn cells_are_asked_about_once_for_each_size() {
     let mut test = TestApp::new(80, 24);
-    test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
+    test.app.image_cache = ImageCache::new(Some(Depth::True)).on(true, false);
     test.send(Msg::Reply(TerminalReply::Cell(9, 18)));
     test.send(Msg::Reply(TerminalReply::Attributes { sixel: true, cell: None }));
     test.send(Msg::Reply(TerminalReply::Attributes { sixel: true, cell: None }));
@@ -240,18 +240,18 @@ fn pictures_that_are_drawn_once_are_in_half_blocks_where_they_are_drawn_again() 
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     for (columns, rows, is_drawn) in [(32, 12, true), (48, 13, false), (49, 12, false)] {
         let mut test = TestApp::new(80, 24);
-        test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
+        test.app.image_cache = ImageCache::new(Some(Depth::True)).on(true, false);
         test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said.clone()]))))));
         test.send(Msg::Reply(TerminalReply::Cell(9, 18)));
         test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Files)));
         let canvas = test.cmds.iter().find_map(|cmd| match cmd {
-            Cmd::Image(ImageCmd::Plate(_, canvas)) => Some(*canvas),
+            Cmd::Image(ImageCmd::CursorImage(_, canvas)) => Some(*canvas),
             _ => None,
         });
         let canvas = canvas.expect("asked for");
         assert_eq!((canvas.drawing, canvas.most, canvas.cell), (Drawing::Iterm2, (48, 12), (9, 18)));
         let drawn = Drawn { canvas, columns, rows, bytes: b"here".to_vec(), small: pixels() };
-        test.send(Msg::Image(ImageMsg::Plate(image("").hash, Ok(drawn))));
+        test.send(Msg::Image(ImageMsg::CursorImage(image("").hash, Ok(drawn))));
         let places = test.scrollback.iter().filter(|line| line.contains('\u{10eeee}')).count();
         let blocks = test.scrollback.iter().filter(|line| line.contains('▀')).count();
         assert_eq!((places > 0, blocks > 0), (is_drawn, !is_drawn), "{:?}", test.scrollback);
@@ -280,7 +280,7 @@ fn returned(test: &mut TestApp, id: &str, name: &str, count: usize) {
 fn pictures_that_a_tool_returns_stand_below_it() {
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 30);
-        test.app.gallery = ImageCache::new(Some(Depth::True));
+        test.app.image_cache = ImageCache::new(Some(Depth::True));
         test.start("go");
         returned(&mut test, "a", "mcp__shots__take", 4);
         assert_eq!(asked(&test.cmds), (4, 0));
@@ -305,7 +305,7 @@ fn pictures_that_a_tool_returns_stand_below_it() {
 #[test]
 fn a_read_picture_is_no_line_among_others() {
     let mut test = TestApp::new(80, 30);
-    test.app.gallery = ImageCache::new(Some(Depth::True));
+    test.app.image_cache = ImageCache::new(Some(Depth::True));
     test.start("go");
     returned(&mut test, "a", "Read", 1);
     test.send(Msg::Image(ImageMsg::Picture("h0".into(), Ok(pixels()))));
@@ -320,7 +320,7 @@ fn a_read_picture_is_no_line_among_others() {
     let call = ToolCall::new("a", "Read", json!({"url": "x"}));
     let said = vec![Message::user("go"), Message::assistant_with(Vec::new(), vec![call]), message];
     let mut test = TestApp::new(80, 30);
-    test.app.gallery = ImageCache::new(Some(Depth::True));
+    test.app.image_cache = ImageCache::new(Some(Depth::True));
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(said))))));
     test.send(Msg::Image(ImageMsg::Picture("h0".into(), Ok(pixels()))));
     let tail = |lines: &[String]| {

@@ -4,7 +4,7 @@ use crate::app::tests::TestApp;
 use crate::host::{ThreadCmd, ThreadMsg};
 use crate::msg::{Cmd, Msg};
 use crate::thread_actions::{
-    Chooses, RewindCmd, RewindMsg, RewindPoint, RewindPoints, RewindPreview, Rewound,
+    PickPurpose, RewindCmd, RewindMsg, RewindPoint, RewindPoints, RewindPreview, Rewound,
 };
 use crate::viewer::Document;
 use aye_core::contract::ids::ThreadId;
@@ -69,7 +69,7 @@ fn escape_twice_with_nothing_written_asks_where() {
     app.keys("<esc>");
     assert!(asked(&app).is_empty(), "the first one was long ago");
     app.keys("<esc>");
-    assert_eq!(asked(&app), [&RewindCmd::Points("t".into(), Chooses::Back)]);
+    assert_eq!(asked(&app), [&RewindCmd::Points("t".into(), PickPurpose::Back)]);
     app.keys("<esc>");
     assert!(app.app.picker.is_none());
 
@@ -82,7 +82,7 @@ fn escape_twice_with_nothing_written_asks_where() {
 fn what_goes_back_is_shown_before_it_does() {
     let mut app = talked(80);
     app.keys("/rewind<enter>");
-    told(&mut app, RewindMsg::Points(Chooses::Back, Ok(points())));
+    told(&mut app, RewindMsg::Points(PickPurpose::Back, Ok(points())));
     insta::assert_snapshot!("rewind_points_80", app.live());
     app.keys("<down><down><enter>");
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Preview("t".into(), Some(2))));
@@ -116,7 +116,7 @@ fn what_goes_back_is_shown_before_it_does() {
 fn the_last_going_back_can_be_taken_back() {
     let mut app = talked(80);
     app.keys("/rewind<enter>");
-    told(&mut app, RewindMsg::Points(Chooses::Back, Ok(points())));
+    told(&mut app, RewindMsg::Points(PickPurpose::Back, Ok(points())));
     app.keys("<enter>");
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Preview("t".into(), None)));
     let none = RewindPreview {

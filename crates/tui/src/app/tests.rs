@@ -371,7 +371,7 @@ fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
         test.cmds
     );
     test.send(Msg::Thread(ThreadMsg::Began("t".into(), queued(8, "and then this"))));
-    assert!(test.app.is_awake());
+    assert!(test.app.is_run_active());
     assert!(!test.live().contains("queued"), "{}", test.live());
     assert_eq!(test.screen().matches("and then this").count(), 1, "{}", test.screen());
 }
@@ -399,7 +399,7 @@ fn a_message_while_questions_wait_goes_through() {
     };
     test.event(event);
     test.finish(TerminationReason::Cancelled);
-    assert!(test.app.is_awake(), "the new run is on its way");
+    assert!(test.app.is_run_active(), "the new run is on its way");
     assert!(!test.screen().contains("interrupted"), "{}", test.screen());
     assert!(test.app.cards.open.is_empty());
 }

@@ -10,7 +10,7 @@ use crate::host::{
     WritingMsg,
 };
 use crate::msg::Msg;
-use crate::thread_actions::{Chooses, RewindMsg, RewindPoint, RewindPoints};
+use crate::thread_actions::{PickPurpose, RewindMsg, RewindPoint, RewindPoints};
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::record::{InboxRow, ThreadMarks, ThreadRecord, ThreadSummary};
 use aye_core::contract::surface::ACTION_SURFACE;
@@ -123,7 +123,7 @@ fn lists(width: u16) -> String {
     test.keys("<esc>/rewind<enter>");
     let point = |keep, text: &str| RewindPoint { keep, is_message: true, text: text.into(), at: 0 };
     let points = RewindPoints { points: vec![point(0, "hello"), point(2, ODD)], undo: Some(ODD.into()) };
-    test.send(Msg::Back(Box::new(RewindMsg::Points(Chooses::Back, Ok(points)))));
+    test.send(Msg::Back(Box::new(RewindMsg::Points(PickPurpose::Back, Ok(points)))));
     shown(&mut all, "places to go back to", &test);
     test.keys("<esc>/re");
     shown(&mut all, "commands", &test);

@@ -177,9 +177,9 @@ impl Card {
                 CardAction::Trust(true)
             }
             Some(_) if self.kind == CardKind::Trust => CardAction::Trust(false),
-            Some(Action::Allow) => CardAction::CarryOut(Some(Mode::Ask)),
-            Some(Action::Grant) => CardAction::CarryOut(Some(Mode::AcceptEdits)),
-            Some(_) => CardAction::CarryOut(None),
+            Some(Action::Allow) => CardAction::AcceptPlan(Some(Mode::Ask)),
+            Some(Action::Grant) => CardAction::AcceptPlan(Some(Mode::AcceptEdits)),
+            Some(_) => CardAction::AcceptPlan(None),
             None => {
                 self.problem = Some(match self.kind {
                     CardKind::Trust => "press 1 or 2, or write a message".to_owned(),
@@ -314,7 +314,7 @@ impl Card {
     fn common_key(&mut self, action: Action) -> CardAction {
         match action {
             // The user may not intend to end a run that is not in sight.
-            Action::Stop if self.elsewhere.is_some() => CardAction::PutAway,
+            Action::Stop if self.elsewhere.is_some() => CardAction::Dismiss,
             Action::Stop => {
                 self.stage = CardStage::Stopping;
                 CardAction::Stop

@@ -37,7 +37,7 @@ impl Composer {
     }
 
     /// Restores the images whose marks are in a text that is put back.
-    pub fn know_again(&mut self, text: &str, images: &[ImageRef]) {
+    pub fn restore_marks(&mut self, text: &str, images: &[ImageRef]) {
         for image in images {
             let Some(range) = image.mark_in(text) else { continue };
             let mark = text[range].to_owned();
@@ -87,7 +87,7 @@ mod tests {
         let (text, images) = (other.whole(), other.attached());
         other.take();
         assert!(other.attached().is_empty());
-        other.know_again(&text, &images);
+        other.restore_marks(&text, &images);
         other.put_back(&text);
         assert_eq!(other.attached(), [image("a.gif")]);
         other.insert_text(" ");

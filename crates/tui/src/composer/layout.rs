@@ -71,8 +71,8 @@ pub fn offset(text: &str, rows: &[Range<usize>], row: usize, column: usize) -> u
         }
     }
     // The end of a row that continues is the start of the next one: stay in this one.
-    let goes_on = rows.get(row + 1).is_some_and(|next| next.start == range.end);
-    if goes_on {
+    let continues = rows.get(row + 1).is_some_and(|next| next.start == range.end);
+    if continues {
         let last = text[range.clone()].grapheme_indices(true).next_back().map_or(0, |(at, _)| at);
         return range.start + last;
     }

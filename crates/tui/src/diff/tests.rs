@@ -272,7 +272,8 @@ fn a_part_says_where_it_stands_and_a_long_one_goes_on() {
     assert_eq!(places, ["@@ -7,7 +7,7 @@", "@@ -17,4 +17,3 @@"]);
     assert_eq!(parts[1].0.unified(), "@@ -17,4 +17,3 @@\n line 17\n line 18\n line 19\n-line 20");
     let parts = Patch::between("", &lines("new", 1..=25)).parts(10);
-    let told: Vec<(String, bool)> = parts.iter().map(|(part, goes_on)| (part.place(), *goes_on)).collect();
+    let told: Vec<(String, bool)> =
+        parts.iter().map(|(part, continues_hunk)| (part.place(), *continues_hunk)).collect();
     assert_eq!(
         told,
         [

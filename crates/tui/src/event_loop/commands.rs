@@ -54,7 +54,7 @@ impl Tty for OwnTty {
 }
 
 /// The temporary user of the terminal.
-enum Lent<'a> {
+enum TerminalUser<'a> {
     /// The user's editor, with a text and its name.
     Editor(&'a str, &'a str),
     /// A background command of a conversation, by its id.
@@ -92,22 +92,22 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
                 Cmd::Redraw => self.screen.redraw(),
                 Cmd::Suspend => self.suspend()?,
                 Cmd::Editor(id, draft) => {
-                    let edited = self.lend(Lent::Editor(&draft.text, &draft.name)).await?;
-                    self.performer.tell(Msg::EditorClosed(id, draft.argument, edited));
+                    let edited = self.lend(TerminalUser::Editor(&draft.text, &draft.name)).await?;
+                    self.performer.deliver(Msg::EditorClosed(id, draft.argument, edited));
                 }
                 Cmd::Renew => self.renew().await,
                 Cmd::Compose(text) => {
-                    let edited = self.lend(Lent::Editor(&text, "message.md")).await?;
-                    self.performer.tell(Msg::Composed(edited));
+                    let edited = self.lend(TerminalUser::Editor(&text, "message.md")).await?;
+                    self.performer.deliver(Msg::Composed(edited));
                 }
                 Cmd::View(name, text) => {
-                    if let Err(why) = self.lend(Lent::Editor(&text, &name)).await? {
-                        self.performer.tell(Msg::Failed(why));
+                    if let Err(why) = self.lend(TerminalUser::Editor(&text, &name)).await? {
+                        self.performer.deliver(Msg::Failed(why));
                     }
                 }
                 Cmd::TakeOver(thread, id) => {
-                    if let Err(why) = self.lend(Lent::Command(&thread, &id)).await? {
-                        self.performer.tell(Msg::Failed(why));
+                    if let Err(why) = self.lend(TerminalUser::Command(&thread, &id)).await? {
+                        self.performer.deliver(Msg::Failed(why));
                     }
                 }
                 Cmd::ShowWhole(entries) => {
@@ -119,7 +119,7 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
                 Cmd::AskBackground => self.screen.ask_background(),
                 Cmd::AskTerminal(question) => self.screen.ask(&[question]),
                 Cmd::Copy(text) => self.screen.copy(&text),
-                Cmd::Notify { bell, desktop } => self.screen.tell(bell, desktop.as_deref()),
+                Cmd::Notify { bell, desktop } => self.screen.alert(bell, desktop.as_deref()),
                 other => self.performer.perform(other),
             }
         }
@@ -138,7 +138,7 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
             Ok(None) => Ok(None),
             Err(error) => Err(error.to_string()),
         };
-        self.performer.tell(ProgramMsg::Renewed(renewed));
+        self.performer.deliver(ProgramMsg::Renewed(renewed));
     }
 
     /// Draws the current model and informs it; returns `false` if the size changed while the frame was drawn.
@@ -169,22 +169,24 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
         let stopped = self.tty.stop_process();
         self.take()?;
         if stopped.is_err() {
-            self.app.say_hint("this process cannot be suspended here");
+            self.app.show_hint("this process cannot be suspended here");
         }
         Ok(())
     }
 
     /// Lends the terminal to the user's editor, or to a command. Messages that arrive in the meantime are
     /// delivered afterwards; the end of the program also ends the editor.
-    async fn lend(&mut self, to: Lent<'_>) -> Result<Result<String, String>, TuiError> {
+    async fn lend(&mut self, to: TerminalUser<'_>) -> Result<Result<String, String>, TuiError> {
         self.give()?;
         let host = self.performer.host();
         let mut later = Vec::new();
         let edited = {
             let editing = async {
                 match to {
-                    Lent::Editor(text, name) => host.edit(text, name).await,
-                    Lent::Command(thread, id) => host.take_over(thread, id).await.map(|()| String::new()),
+                    TerminalUser::Editor(text, name) => host.edit(text, name).await,
+                    TerminalUser::Command(thread, id) => {
+                        host.take_over(thread, id).await.map(|()| String::new())
+                    }
                 }
                 .map_err(|error| error.to_string())
             };
@@ -204,7 +206,7 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
         };
         self.take()?;
         for msg in later {
-            self.performer.tell(msg);
+            self.performer.deliver(msg);
         }
         Ok(edited)
     }

@@ -79,7 +79,7 @@ impl Performer {
     }
 
     /// Delivers the result of something that the loop did itself, as an answer.
-    pub(super) fn tell(&self, msg: impl Into<Msg>) {
+    pub(super) fn deliver(&self, msg: impl Into<Msg>) {
         let _ = self.answers.send(msg.into());
     }
 

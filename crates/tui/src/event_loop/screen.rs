@@ -172,13 +172,13 @@ impl<W: io::Write> Screen<W> {
 
     /// Sends the images in `lines` that the terminal does not have yet.
     pub(super) fn send_pictures(&mut self, app: &App, lines: &[&[Line<'static>]]) -> io::Result<()> {
-        if app.gallery.way() != ImageProtocol::Placed {
+        if app.image_cache.way() != ImageProtocol::Placed {
             return Ok(());
         }
         let sent = if self.other.is_some() { &mut self.sent_other } else { &mut self.sent };
         for id in lines.iter().flat_map(|lines| graphics::ids(lines)) {
             if sent.insert(id)
-                && let Some((place, packed)) = app.gallery.place(id)
+                && let Some((place, packed)) = app.image_cache.place(id)
             {
                 self.terminal.out_mut().write_all(&place.bytes(packed))?;
             }
@@ -227,13 +227,13 @@ impl<W: io::Write> Screen<W> {
 
     /// Appends lines, and the pictures for which there are places in them.
     pub(super) fn append_pictured(&mut self, app: &App, lines: Vec<Line<'static>>) {
-        let depth = app.gallery.depth().unwrap_or_default();
+        let depth = app.image_cache.depth().unwrap_or_default();
         let mut lines = lines.into_iter().peekable();
         let mut plain = Vec::new();
         while let Some(line) = lines.next() {
             let id = graphics::ids(std::slice::from_ref(&line)).next();
-            let drawn = id.filter(|_| matches!(app.gallery.way(), ImageProtocol::Drawn(_)));
-            let Some((id, drawn)) = drawn.and_then(|id| Some((id, app.gallery.plate(id)?))) else {
+            let drawn = id.filter(|_| matches!(app.image_cache.way(), ImageProtocol::Drawn(_)));
+            let Some((id, drawn)) = drawn.and_then(|id| Some((id, app.image_cache.cursor_image(id)?))) else {
                 plain.push(line);
                 continue;
             };
@@ -241,7 +241,7 @@ impl<W: io::Write> Screen<W> {
                 lines.next_if(|line| graphics::ids(std::slice::from_ref(line)).next() == Some(id));
             }
             self.append(std::mem::take(&mut plain));
-            self.terminal.append_plate(CursorImage {
+            self.terminal.append_cursor_image(CursorImage {
                 indent: INDENT,
                 drawn: Arc::clone(drawn),
                 instead: view::half_blocks(&drawn.small, (drawn.columns, drawn.rows), depth),
@@ -268,7 +268,7 @@ impl<W: io::Write> Screen<W> {
 
     /// Sounds the bell, and has the terminal show a notification. Neither moves the cursor or changes the
     /// screen.
-    pub(super) fn tell(&mut self, bell: bool, desktop: Option<&str>) {
+    pub(super) fn alert(&mut self, bell: bool, desktop: Option<&str>) {
         let desktop = desktop.filter(|_| self.abilities.escapes);
         let mut bytes = desktop.map(|text| self.desktop.bytes(text)).unwrap_or_default();
         if bell {

@@ -168,7 +168,7 @@ impl ImageHost for FakeHost {
     async fn packed(&self, _: &ImageRef) -> Result<Packed, ForeignError> {
         Err("there is none".into())
     }
-    async fn plate(&self, _: &ImageRef, _: Canvas) -> Result<Drawn, ForeignError> {
+    async fn cursor_image(&self, _: &ImageRef, _: Canvas) -> Result<Drawn, ForeignError> {
         Err("there is none".into())
     }
 }

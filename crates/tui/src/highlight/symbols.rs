@@ -50,11 +50,11 @@ struct Scopes {
 
 static SCOPES: LazyLock<Scopes> = LazyLock::new(Scopes::new);
 
-/// Returns the definitions in the text of a file of this name; the search ends once `goes_on` returns
+/// Returns the definitions in the text of a file of this name; the search ends once `should_continue` returns
 /// `false`. Returns `None` if the language is unknown.
-pub fn find(file: &str, text: &str, goes_on: impl Fn() -> bool) -> Option<Vec<Symbol>> {
+pub fn find(file: &str, text: &str, should_continue: impl Fn() -> bool) -> Option<Vec<Symbol>> {
     // A description that makes the parser panic costs the symbols of this file, nothing more.
-    catch_unwind(AssertUnwindSafe(|| SCOPES.find(file, text, goes_on))).ok().flatten()
+    catch_unwind(AssertUnwindSafe(|| SCOPES.find(file, text, should_continue))).ok().flatten()
 }
 
 impl Scopes {
@@ -80,13 +80,13 @@ impl Scopes {
         }
     }
 
-    fn find(&self, file: &str, text: &str, goes_on: impl Fn() -> bool) -> Option<Vec<Symbol>> {
+    fn find(&self, file: &str, text: &str, should_continue: impl Fn() -> bool) -> Option<Vec<Symbol>> {
         let ending = file.rsplit_once('.').map_or(file, |(_, ending)| ending);
         let syntax = SYNTAXES.find_syntax_by_extension(ending)?;
         let (mut state, mut stack) = (ParseState::new(syntax), ScopeStack::new());
         let mut found = Vec::new();
         for (line, number) in text.lines().zip(1..) {
-            if found.len() >= MOST || !goes_on() {
+            if found.len() >= MOST || !should_continue() {
                 break;
             }
             if line.len() > MAX_LINE {

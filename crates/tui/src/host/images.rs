@@ -40,7 +40,7 @@ pub trait ImageHost: Send + Sync {
     async fn packed(&self, image: &ImageRef) -> Result<Packed, ForeignError>;
 
     /// Returns the same for a terminal that draws images at its cursor.
-    async fn plate(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, ForeignError>;
+    async fn cursor_image(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, ForeignError>;
 }
 
 /// An image is wanted.
@@ -53,7 +53,7 @@ pub enum ImageCmd {
     /// Ask for a picture for a terminal that places pixels.
     Pack(ImageRef),
     /// Request an image for a terminal that draws images at its cursor.
-    Plate(ImageRef, Canvas),
+    CursorImage(ImageRef, Canvas),
 }
 
 /// An image is there, or is not. Errors are sentences for the person.
@@ -66,7 +66,7 @@ pub enum ImageMsg {
     /// The picture of that hash for a terminal that places pixels, or why it cannot be shown.
     Packed(String, Result<Packed, String>),
     /// The same for a terminal that draws images at its cursor.
-    Plate(String, Result<Drawn, String>),
+    CursorImage(String, Result<Drawn, String>),
 }
 
 impl ImageCmd {
@@ -83,9 +83,9 @@ impl ImageCmd {
                     let packed = words(host.packed(&image).await);
                     ImageMsg::Packed(image.hash, packed)
                 }
-                Self::Plate(image, canvas) => {
-                    let drawn = words(host.plate(&image, canvas).await);
-                    ImageMsg::Plate(image.hash, drawn)
+                Self::CursorImage(image, canvas) => {
+                    let drawn = words(host.cursor_image(&image, canvas).await);
+                    ImageMsg::CursorImage(image.hash, drawn)
                 }
             });
         });

@@ -53,7 +53,7 @@ impl ImageCache {
     /// For a terminal with nothing between us and it, or with something; its environment may say that it takes files.
     #[must_use]
     pub fn on(mut self, is_direct: bool, takes_files: bool) -> ImageCache {
-        self.heard = ImageSupport { is_direct, takes_files, ..ImageSupport::default() };
+        self.support = ImageSupport { is_direct, takes_files, ..ImageSupport::default() };
         if self.depth.is_some() && self.images == ImageMode::Iterm2 && is_direct {
             self.way = ImageProtocol::Drawn(Drawing::Iterm2);
         }
@@ -63,10 +63,10 @@ impl ImageCache {
     /// Returns the queries to send to the terminal at the start.
     pub fn questions(&self) -> &'static [TerminalQuery] {
         match (self.depth, self.images) {
-            (Some(_), ImageMode::Auto) if self.heard.is_direct => {
+            (Some(_), ImageMode::Auto) if self.support.is_direct => {
                 &[TerminalQuery::Cell, TerminalQuery::Name, TerminalQuery::Attributes]
             }
-            (Some(_), ImageMode::Iterm2) if self.heard.is_direct => &[TerminalQuery::Cell],
+            (Some(_), ImageMode::Iterm2) if self.support.is_direct => &[TerminalQuery::Cell],
             // A program between us and the terminal may draw them itself.
             (Some(_), ImageMode::Sixel) => &[TerminalQuery::Cell, TerminalQuery::Attributes],
             (Some(_), ImageMode::Auto | ImageMode::Iterm2 | ImageMode::Blocks | ImageMode::Off)
@@ -76,13 +76,13 @@ impl ImageCache {
 
     /// The terminal was just asked: pictures wait for its answers, and not for long.
     #[must_use]
-    pub fn held(self, now: Moment) -> ImageCache {
+    pub fn waiting_since(self, now: Moment) -> ImageCache {
         let is_asked = self.questions().contains(&TerminalQuery::Attributes);
         ImageCache { held: is_asked.then(|| now.plus(HELD_MS)), ..self }
     }
 
     /// Until when pictures wait, when some do.
-    pub fn held_until(&self) -> Option<Moment> {
+    pub fn waiting_until(&self) -> Option<Moment> {
         self.held.filter(|_| !self.known.is_empty())
     }
 
@@ -99,10 +99,10 @@ impl ImageCache {
     }
 
     /// Takes in an answer of the terminal.
-    pub fn hear(&mut self, reply: TerminalReply, cmds: &mut Vec<Cmd>) {
+    pub fn receive_reply(&mut self, reply: TerminalReply, cmds: &mut Vec<Cmd>) {
         match reply {
             TerminalReply::Name(maker) => {
-                self.heard.maker = Some(maker);
+                self.support.maker = Some(maker);
                 let is_auto = self.images == ImageMode::Auto;
                 match maker {
                     TerminalKind::Places if is_auto && self.depth == Some(Depth::True) => {
@@ -113,10 +113,10 @@ impl ImageCache {
                 }
             }
             TerminalReply::Cell(width, height) => self.measure((width, height), cmds),
-            TerminalReply::Colours(count) => self.heard.colours = Some(count.clamp(2, COLOURS)),
+            TerminalReply::Colours(count) => self.support.colours = Some(count.clamp(2, COLOURS)),
             TerminalReply::Attributes { sixel, cell } => {
-                self.heard.has_sixel |= sixel;
-                if let (None, Some(cell)) = (self.heard.cell, cell) {
+                self.support.has_sixel |= sixel;
+                if let (None, Some(cell)) = (self.support.cell, cell) {
                     self.measure(cell, cmds);
                 }
                 if self.choose(cmds) {
@@ -130,7 +130,7 @@ impl ImageCache {
     /// fit them would cover the text.
     pub fn resized(&mut self, cmds: &mut Vec<Cmd>) {
         if self.way == ImageProtocol::Drawn(Drawing::Sixel) {
-            self.heard.cell = None;
+            self.support.cell = None;
             cmds.extend([TerminalQuery::Cell, TerminalQuery::Attributes].map(Cmd::AskTerminal));
         }
     }
@@ -141,14 +141,14 @@ impl ImageCache {
             return true;
         }
         let has_sixel = match self.images {
-            ImageMode::Auto => self.heard.has_sixel,
+            ImageMode::Auto => self.support.has_sixel,
             ImageMode::Sixel => true,
             ImageMode::Iterm2 | ImageMode::Blocks | ImageMode::Off => return true,
         };
-        if self.images == ImageMode::Auto && self.heard.takes_files && self.heard.maker.is_none() {
+        if self.images == ImageMode::Auto && self.support.takes_files && self.support.maker.is_none() {
             self.go(ImageProtocol::Drawn(Drawing::Iterm2), cmds);
-        } else if has_sixel && self.heard.cell.is_some() {
-            if std::mem::replace(&mut self.heard.asked_colours, true) {
+        } else if has_sixel && self.support.cell.is_some() {
+            if std::mem::replace(&mut self.support.asked_colours, true) {
                 self.go(ImageProtocol::Drawn(Drawing::Sixel), cmds);
             } else {
                 // Terminals without sixels may read something else in this question.
@@ -164,10 +164,10 @@ impl ImageCache {
         if !fits(cell.0, LEAST_CELL.0, MOST_CELL.0) || !fits(cell.1, LEAST_CELL.1, MOST_CELL.1) {
             return;
         }
-        self.heard.cell = Some(cell);
+        self.support.cell = Some(cell);
         // Images made for another cell size are no longer usable.
         let stale = |(_, shown): &(ImageRef, ImageState)| match shown {
-            ImageState::Plate(drawn) => drawn.canvas.cell != cell,
+            ImageState::CursorImage(drawn) => drawn.canvas.cell != cell,
             ImageState::Asked => true,
             ImageState::Here(_) | ImageState::Packed(_) | ImageState::Broken(_) => false,
         };
@@ -211,10 +211,10 @@ impl ImageCache {
                 let canvas = Canvas {
                     drawing,
                     most: self.room,
-                    cell: self.heard.cell.unwrap_or(CELL),
-                    colours: self.heard.colours.unwrap_or(COLOURS),
+                    cell: self.support.cell.unwrap_or(CELL),
+                    colours: self.support.colours.unwrap_or(COLOURS),
                 };
-                Cmd::Image(ImageCmd::Plate(image.clone(), canvas))
+                Cmd::Image(ImageCmd::CursorImage(image.clone(), canvas))
             }
         }
     }
@@ -229,7 +229,7 @@ impl ImageCache {
     pub fn can_draw(&self, drawn: &Drawn, room: (u16, u16)) -> bool {
         let is_exact = match drawn.canvas.drawing {
             Drawing::Iterm2 => true,
-            Drawing::Sixel => self.heard.cell == Some(drawn.canvas.cell),
+            Drawing::Sixel => self.support.cell == Some(drawn.canvas.cell),
         };
         self.way == ImageProtocol::Drawn(drawn.canvas.drawing)
             && is_exact
@@ -248,14 +248,14 @@ mod tests {
         ImageRef::of("a.gif", b"GIF89a\x80\x02\xe0\x01").unwrap()
     }
 
-    fn told(gallery: ImageCache, answers: &[TerminalReply]) -> (ImageCache, Vec<Cmd>) {
-        let (mut gallery, mut cmds) = (gallery, Vec::new());
-        gallery.fit((80, 24), 2);
-        gallery.ask(&image(), &mut cmds);
+    fn told(image_cache: ImageCache, answers: &[TerminalReply]) -> (ImageCache, Vec<Cmd>) {
+        let (mut image_cache, mut cmds) = (image_cache, Vec::new());
+        image_cache.fit((80, 24), 2);
+        image_cache.ask(&image(), &mut cmds);
         for answer in answers {
-            gallery.hear(*answer, &mut cmds);
+            image_cache.receive_reply(*answer, &mut cmds);
         }
-        (gallery, cmds)
+        (image_cache, cmds)
     }
 
     fn attributes(sixel: bool) -> TerminalReply {
@@ -357,8 +357,12 @@ mod tests {
             ),
             (None, ImageMode::Auto, true, true, &[cell, with_system, with_system], ImageProtocol::Cells),
         ] {
-            let gallery = ImageCache::new(depth).shown(images).on(is_direct, takes_files);
-            assert_eq!(told(gallery, answers).0.way(), want, "{depth:?} {images:?} {is_direct} {answers:?}");
+            let image_cache = ImageCache::new(depth).shown(images).on(is_direct, takes_files);
+            assert_eq!(
+                told(image_cache, answers).0.way(),
+                want,
+                "{depth:?} {images:?} {is_direct} {answers:?}"
+            );
         }
     }
 
@@ -373,7 +377,7 @@ mod tests {
         let (_, cmds) = told(auto(), &answers);
         assert_eq!(cmds[1..3], [TerminalQuery::Colours, TerminalQuery::Attributes].map(Cmd::AskTerminal));
         let canvas = Canvas { drawing: Drawing::Sixel, most: (48, 12), cell: (9, 18), colours: 16 };
-        assert_eq!(cmds[3..], [Cmd::Image(ImageCmd::Plate(image(), canvas))]);
+        assert_eq!(cmds[3..], [Cmd::Image(ImageCmd::CursorImage(image(), canvas))]);
         assert!(ImageCache::new(Some(Depth::True)).on(false, true).questions().is_empty());
         let wanted = ImageCache::new(Some(Depth::True)).shown(ImageMode::Sixel).on(false, false);
         assert_eq!(wanted.questions(), [TerminalQuery::Cell, TerminalQuery::Attributes]);
@@ -381,27 +385,42 @@ mod tests {
 
     #[test]
     fn pictures_wait_for_the_first_answers() {
-        let auto = || ImageCache::new(Some(Depth::True)).on(true, false).held(Moment(5));
-        assert_eq!(auto().held_until(), None, "no pending questions");
-        let (mut gallery, mut cmds) = told(auto(), &[TerminalReply::Cell(9, 18)]);
-        assert_eq!((gallery.held_until(), cmds.len()), (Some(Moment(405)), 0));
-        gallery.let_go(&mut cmds);
-        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Picture(image()))][..]));
-        let (gallery, cmds) = told(auto(), &[attributes(false)]);
-        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Picture(image()))][..]));
-        let (gallery, cmds) = told(auto(), &[TerminalReply::Cell(9, 18), attributes(true)]);
-        assert!(gallery.held_until().is_some() && cmds.iter().all(|cmd| matches!(cmd, Cmd::AskTerminal(_))));
-        let (gallery, cmds) = told(gallery, &[TerminalReply::Colours(16), attributes(true)]);
+        let auto = || ImageCache::new(Some(Depth::True)).on(true, false).waiting_since(Moment(5));
+        assert_eq!(auto().waiting_until(), None, "no pending questions");
+        let (mut image_cache, mut cmds) = told(auto(), &[TerminalReply::Cell(9, 18)]);
+        assert_eq!((image_cache.waiting_until(), cmds.len()), (Some(Moment(405)), 0));
+        image_cache.let_go(&mut cmds);
+        assert_eq!(
+            (image_cache.waiting_until(), &cmds[..]),
+            (None, &[Cmd::Image(ImageCmd::Picture(image()))][..])
+        );
+        let (image_cache, cmds) = told(auto(), &[attributes(false)]);
+        assert_eq!(
+            (image_cache.waiting_until(), &cmds[..]),
+            (None, &[Cmd::Image(ImageCmd::Picture(image()))][..])
+        );
+        let (image_cache, cmds) = told(auto(), &[TerminalReply::Cell(9, 18), attributes(true)]);
         assert!(
-            gallery.held_until().is_none() && matches!(cmds[..], [Cmd::Image(ImageCmd::Plate(..))]),
+            image_cache.waiting_until().is_some()
+                && cmds.iter().all(|cmd| matches!(cmd, Cmd::AskTerminal(_)))
+        );
+        let (image_cache, cmds) = told(image_cache, &[TerminalReply::Colours(16), attributes(true)]);
+        assert!(
+            image_cache.waiting_until().is_none()
+                && matches!(cmds[..], [Cmd::Image(ImageCmd::CursorImage(..))]),
             "{cmds:?}"
         );
-        let (gallery, cmds) = told(auto(), &[TerminalReply::Name(TerminalKind::Places)]);
-        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Pack(image()))][..]));
-        let forced =
-            ImageCache::new(Some(Depth::True)).shown(ImageMode::Iterm2).on(true, false).held(Moment(5));
+        let (image_cache, cmds) = told(auto(), &[TerminalReply::Name(TerminalKind::Places)]);
+        assert_eq!(
+            (image_cache.waiting_until(), &cmds[..]),
+            (None, &[Cmd::Image(ImageCmd::Pack(image()))][..])
+        );
+        let forced = ImageCache::new(Some(Depth::True))
+            .shown(ImageMode::Iterm2)
+            .on(true, false)
+            .waiting_since(Moment(5));
         assert!(
-            matches!(told(forced, &[]).1[..], [Cmd::Image(ImageCmd::Plate(..))]),
+            matches!(told(forced, &[]).1[..], [Cmd::Image(ImageCmd::CursorImage(..))]),
             "it is not asked what it can"
         );
     }
@@ -409,29 +428,29 @@ mod tests {
     #[test]
     fn sixels_for_other_cells_are_not_drawn() {
         let answers = [TerminalReply::Cell(9, 18), attributes(true), attributes(true)];
-        let (mut gallery, mut cmds) = told(ImageCache::new(Some(Depth::True)).on(true, false), &answers);
-        let Some(Cmd::Image(ImageCmd::Plate(_, canvas))) = cmds.pop() else { panic!("{cmds:?}") };
+        let (mut image_cache, mut cmds) = told(ImageCache::new(Some(Depth::True)).on(true, false), &answers);
+        let Some(Cmd::Image(ImageCmd::CursorImage(_, canvas))) = cmds.pop() else { panic!("{cmds:?}") };
         let small = Pixels { width: 1, height: 1, rgba: vec![0; 4] };
         let drawn = Drawn { canvas, columns: 48, rows: 12, bytes: vec![1], small };
-        gallery.take_plate(&image().hash, Ok(drawn.clone()));
-        assert!(gallery.can_draw(&drawn, SMALL) && !gallery.can_draw(&drawn, (40, 12)));
+        image_cache.take_cursor_image(&image().hash, Ok(drawn.clone()));
+        assert!(image_cache.can_draw(&drawn, SMALL) && !image_cache.can_draw(&drawn, (40, 12)));
         cmds.clear();
-        gallery.resized(&mut cmds);
+        image_cache.resized(&mut cmds);
         assert_eq!(cmds, [TerminalQuery::Cell, TerminalQuery::Attributes].map(Cmd::AskTerminal));
-        assert!(!gallery.can_draw(&drawn, SMALL), "nobody knows");
+        assert!(!image_cache.can_draw(&drawn, SMALL), "nobody knows");
         cmds.clear();
-        gallery.hear(TerminalReply::Cell(9, 18), &mut cmds);
-        assert!(gallery.can_draw(&drawn, SMALL) && cmds.is_empty());
-        gallery.hear(TerminalReply::Cell(10, 20), &mut cmds);
-        assert!(!gallery.can_draw(&drawn, SMALL));
+        image_cache.receive_reply(TerminalReply::Cell(9, 18), &mut cmds);
+        assert!(image_cache.can_draw(&drawn, SMALL) && cmds.is_empty());
+        image_cache.receive_reply(TerminalReply::Cell(10, 20), &mut cmds);
+        assert!(!image_cache.can_draw(&drawn, SMALL));
         assert!(
-            matches!(&cmds[..], [Cmd::Image(ImageCmd::Plate(_, canvas))] if canvas.cell == (10, 20)),
+            matches!(&cmds[..], [Cmd::Image(ImageCmd::CursorImage(_, canvas))] if canvas.cell == (10, 20)),
             "{cmds:?}"
         );
         // An image made for the old cell size arrives late.
-        gallery.take_plate(&image().hash, Ok(drawn));
-        assert_eq!(gallery.get(&image()), Some(&ImageState::Asked));
-        gallery.fit((30, 10), 2);
-        assert_eq!(gallery.room, (27, 5));
+        image_cache.take_cursor_image(&image().hash, Ok(drawn));
+        assert_eq!(image_cache.get(&image()), Some(&ImageState::Asked));
+        image_cache.fit((30, 10), 2);
+        assert_eq!(image_cache.room, (27, 5));
     }
 }

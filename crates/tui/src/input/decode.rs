@@ -42,7 +42,7 @@ impl InputDecoder {
             // The end of the paste was lost, and the user presses Ctrl-C or Escape because nothing happens.
             self.bytes.extend_from_slice(PASTE_END);
         }
-        if self.bytes == [0x1b] && !bytes.first().is_none_or(|first| goes_on(*first)) {
+        if self.bytes == [0x1b] && !bytes.first().is_none_or(|first| continues_sequence(*first)) {
             // The terminal sends Alt and a key in one piece: this one was pressed after Escape.
             self.bytes.clear();
             out.push(key(KeyCode::Esc, KeyModifiers::NONE));
@@ -102,7 +102,7 @@ impl InputDecoder {
 }
 
 /// Whether a sequence may continue with this byte after an Escape that arrived alone, as over a slow line.
-fn goes_on(byte: u8) -> bool {
+fn continues_sequence(byte: u8) -> bool {
     matches!(byte, b'[' | b'O' | b']' | b'P' | b'_' | b'^' | 0x1b)
 }
 

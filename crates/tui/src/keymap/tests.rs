@@ -111,7 +111,7 @@ fn keys_one_after_another_are_one_binding() {
         help.iter().any(|(keys, _)| keys.ends_with("Ctrl-X K K") || keys.ends_with("Ctrl-X k k")),
         "{help:?}"
     );
-    assert_eq!(keymap.goes_on(layers, &begun).len(), 4, "the embedded ones and two more");
+    assert_eq!(keymap.continuations_of(layers, &begun).len(), 4, "the embedded ones and two more");
 }
 
 #[test]

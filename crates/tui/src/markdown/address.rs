@@ -10,14 +10,14 @@ pub(super) fn linked(spans: &[Span<'static>], links: &Links) -> Vec<Span<'static
     let mut out = Vec::with_capacity(spans.len());
     for (at, span) in spans.iter().enumerate() {
         let next = spans.get(at + 1).and_then(|next| next.content.chars().next());
-        let goes_on = next.is_some_and(|c| !c.is_whitespace() && !is_outside(c));
+        let continues = next.is_some_and(|c| !c.is_whitespace() && !is_outside(c));
         if span.style.underline_color.is_some() || !span.content.contains("://") {
             out.push(span.clone());
             continue;
         }
         let mut rest = span.content.as_ref();
         while let Some((begin, end)) = find(rest) {
-            let is_cut = goes_on && end == rest.len();
+            let is_cut = continues && end == rest.len();
             let link = if is_cut { span.style } else { span.style.patch(links.to(&rest[begin..end])) };
             if begin > 0 {
                 out.push(Span::styled(rest[..begin].to_owned(), span.style));

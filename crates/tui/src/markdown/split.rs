@@ -124,7 +124,7 @@ pub(super) fn split(text: &str, list: Option<ListBlock>, definitions: &Definitio
         let begin = line_start(text, node.range.start);
         let is_last = i + 1 == nodes.len();
         let end = nodes.get(i + 1).map_or(text.len(), |next| line_start(text, next.range.start)).max(begin);
-        let goes_on = list.take().filter(|_| i == 0);
+        let continued = list.take().filter(|_| i == 0);
         cut.taken = begin;
         match &node.what {
             What::Fence => {
@@ -161,8 +161,8 @@ pub(super) fn split(text: &str, list: Option<ListBlock>, definitions: &Definitio
                 cut.push(&text[begin..end], BlockKind::Definition, false);
             }
             What::List { start, items } => {
-                let mut continues = goes_on.is_some();
-                let mut number = match goes_on {
+                let mut continues = continued.is_some();
+                let mut number = match continued {
                     // The number of the first item counts, the others follow it.
                     Some(list) if list.next.is_some() == start.is_some() => list.next,
                     _ => *start,

@@ -43,7 +43,7 @@ pub struct Chrome {
 pub fn chrome(app: &App) -> Chrome {
     let progress = if app.own_cards() > 0 {
         TitleProgress::Waiting
-    } else if app.is_awake() {
+    } else if app.is_run_active() {
         TitleProgress::Working
     } else {
         TitleProgress::None

@@ -168,7 +168,7 @@ impl Segment {
             Segment::Cost => cost(app).filter(|cost| *cost > 0.0).map_or_else(Vec::new, |cost| {
                 one(if cost < 0.01 { "<$0.01".to_owned() } else { format!("${cost:.2}") }, Role::Status, 6)
             }),
-            Segment::Elapsed => match (app.run.awake_since(), app.last_run_ms) {
+            Segment::Elapsed => match (app.run.active_since(), app.last_run_ms) {
                 // The part that says that it works says it.
                 (Some(_), _) | (None, None) => Vec::new(),
                 (None, Some(ms)) => one(format!("took {}", duration(ms)), Role::Status, 6),

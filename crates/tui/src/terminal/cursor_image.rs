@@ -17,7 +17,7 @@ pub(super) enum Pending {
     /// A finished line.
     Line(Line<'static>),
     /// A picture.
-    Plate(CursorImage),
+    CursorImage(CursorImage),
 }
 
 /// An image, with replacement text for places where it cannot be drawn.
@@ -43,18 +43,18 @@ impl CursorImage {
 impl Painter {
     /// Draws an image, starting in the cursor's row, and leaves the cursor in the first column of the row
     /// after the image.
-    pub(super) fn plate(&mut self, plate: &CursorImage) {
-        let rows = plate.drawn.rows;
+    pub(super) fn cursor_image(&mut self, cursor_image: &CursorImage) {
+        let rows = cursor_image.drawn.rows;
         for _ in 0..rows {
             self.raw(b"\r");
             self.erase();
             self.raw(b"\r\n");
         }
         self.up(rows);
-        self.right(plate.indent);
+        self.right(cursor_image.indent);
         // The cursor is saved before the image and restored after it.
         self.raw(b"\x1b7");
-        self.raw(&plate.drawn.bytes);
+        self.raw(&cursor_image.drawn.bytes);
         self.raw(b"\x1b8");
         self.down(rows);
         self.raw(b"\r");

@@ -184,7 +184,7 @@ pub fn stop_process() -> io::Result<()> {
 
 /// Returns how long the terminal may have a new size before it reports that size. tmux moves its rows at
 /// once, but reports a change up to a quarter of a second later.
-pub fn told_late(multiplexer: Option<Multiplexer>) -> Duration {
+pub fn resize_report_delay(multiplexer: Option<Multiplexer>) -> Duration {
     match multiplexer {
         Some(Multiplexer::Tmux) => Duration::from_millis(275),
         Some(Multiplexer::Screen | Multiplexer::Zellij) | None => Duration::ZERO,

@@ -180,16 +180,16 @@ fn a_size_that_is_told_late_takes_no_finished_line() {
     };
     term.append(finished.iter().cloned().map(Line::from));
     draw(&mut term);
-    for (told, real) in [(140, 40), (40, 140), (140, 60), (60, 60)] {
-        term.out_mut().0.resize(told, 24);
-        term.resize(told, 24);
-        SIZES.set(vec![(told, 24)]);
+    for (resize_reported, real) in [(140, 40), (40, 140), (140, 60), (60, 60)] {
+        term.out_mut().0.resize(resize_reported, 24);
+        term.resize(resize_reported, 24);
+        SIZES.set(vec![(resize_reported, 24)]);
         term.out_mut().0.resize(real, 24);
         draw(&mut term);
         assert!(!term.was_missed());
         // What was written is long taken in when the size is told.
         term.written = term.written.and_then(|at| at.checked_sub(2 * TAKEN_IN));
-        term.told = term.told.and_then(|at| at.checked_sub(4 * TAKEN_IN));
+        term.resize_reported = term.resize_reported.and_then(|at| at.checked_sub(4 * TAKEN_IN));
     }
     let lines = term.out_mut().0.lines();
     let kept: Vec<&String> = lines.iter().filter(|line| line.starts_with('w')).collect();

@@ -247,7 +247,7 @@ fn rows_of_a_picture_go_out_as_they_are_and_are_cut_at_the_edge() {
 }
 
 /// A picture of so many rows that is drawn with these bytes.
-fn plate(rows: u16, bytes: &[u8]) -> CursorImage {
+fn cursor_image(rows: u16, bytes: &[u8]) -> CursorImage {
     let canvas = Canvas { drawing: Drawing::Sixel, most: (9, 9), cell: (9, 18), colours: 16 };
     let small = Pixels { width: 1, height: 1, rgba: vec![0; 4] };
     let drawn = Drawn { canvas, columns: 4, rows, bytes: bytes.to_vec(), small };
@@ -267,7 +267,7 @@ fn a_picture_is_drawn_over_rows_of_its_own_wherever_it_leaves_the_cursor() {
             term.append((0..before).map(|n| Line::from(format!("above {n}"))));
             term.draw(3, text(&["live a", "live b", "live c"])).expect("memory");
             term.append([Line::from("❯ see")]);
-            term.append_plate(plate(3, &[bytes, moved].concat()));
+            term.append_cursor_image(cursor_image(3, &[bytes, moved].concat()));
             term.append([Line::from("its name")]);
             term.draw(2, text(&["live d", "live e"])).expect("memory");
             let mut want: Vec<String> = (0..before).map(|n| format!("above {n}")).collect();
@@ -290,7 +290,7 @@ fn a_picture_without_room_or_in_a_size_that_nobody_knows_is_text() {
     let marked = b"\x1b]1337;mark\x07";
     for (width, height, is_drawn) in [(20, 8, true), (6, 6, true), (5, 8, false), (20, 5, false)] {
         let mut term = terminal(width, height);
-        term.append_plate(plate(3, marked));
+        term.append_cursor_image(cursor_image(3, marked));
         term.draw(1, text(&["live"])).expect("memory");
         let has = |term: &mut LiveTerminal<Screen>| {
             String::from_utf8_lossy(&term.out_mut().last).contains("1337;mark")
@@ -299,7 +299,7 @@ fn a_picture_without_room_or_in_a_size_that_nobody_knows_is_text() {
         let rows: &[&str] = if is_drawn { &["", "", "", "live"] } else { &["  ▀▀", "  ▀▀", "live"] };
         assert_eq!(filled(term.out_mut().rows()), rows);
         term.unsure = true;
-        term.append_plate(plate(3, marked));
+        term.append_cursor_image(cursor_image(3, marked));
         term.draw(1, text(&["live"])).expect("memory");
         assert!(!has(&mut term));
     }

@@ -307,7 +307,7 @@ impl Transcript {
         }
         match termination {
             TerminationReason::Cancelled => self.note(Level::Info, "interrupted"),
-            TerminationReason::Stopped(why) => self.say_stopped(why),
+            TerminationReason::Stopped(why) => self.push_stopped_notice(why),
             TerminationReason::Blocked(why) => self.note(Level::Error, format!("blocked: {why}")),
             TerminationReason::Error(why) if !self.saw_error => self.note(Level::Error, why),
             TerminationReason::Error(_)

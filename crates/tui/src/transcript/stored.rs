@@ -111,7 +111,7 @@ impl Transcript {
             Role::User => {
                 let images = message.content.iter().filter_map(ContentBlock::as_stored_image);
                 let shown = message.shown().map(str::to_owned);
-                self.say_as(message.written(), shown, images.cloned().collect());
+                self.push_user_message_as(message.written(), shown, images.cloned().collect());
             }
             Role::Assistant => {
                 for block in &message.content {

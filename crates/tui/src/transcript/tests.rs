@@ -329,18 +329,18 @@ fn results_of_an_open_step_are_told_once() {
 #[test]
 fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
     let mut transcript = Transcript::default();
-    transcript.say_on_trial("mine", None, Vec::new());
+    transcript.push_unaccepted_message("mine", None, Vec::new());
     let sync = sync_of(stored(story()[..4].to_vec()), 0, crate::host::ThreadOwner::Own);
     transcript.sync(Moment(5), &sync, 0);
     let is_mine = |entry: &Entry| matches!(&entry.kind, EntryKind::User { text, .. } if text == "mine");
     assert!(transcript.entries().last().is_some_and(is_mine));
     assert_eq!(transcript.settled(), transcript.entries().len() - 1, "it is not on the screen for good");
     let mut other = transcript.clone();
-    other.unsay();
+    other.remove_unaccepted_message();
     assert!(!other.entries().iter().any(is_mine));
     transcript.accept_words();
     assert_eq!(transcript.settled(), transcript.entries().len());
-    transcript.unsay();
+    transcript.remove_unaccepted_message();
     assert!(transcript.entries().iter().any(is_mine));
 }
 

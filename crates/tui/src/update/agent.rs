@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::app::{App, Early, Focus, RunState};
+use super::super::app::{App, EarlyEvent, Focus, RunState};
 use super::super::approval::{Card, CardKind};
 use super::super::host::{
     OpenedThread, ProgramCmd, QuestionCmd, ThreadCmd, ThreadOwner, UserInput, WritingCmd,
@@ -20,7 +20,7 @@ impl App {
         if self.thread_id() != Some(thread) {
             // It may belong to the conversation that is being opened.
             if self.loading.opening > 0 {
-                self.loading.early.push((thread.clone(), Early::Agent(Box::new(event.clone()))));
+                self.loading.early.push((thread.clone(), EarlyEvent::Agent(Box::new(event.clone()))));
             }
             return;
         }
@@ -31,7 +31,7 @@ impl App {
                 self.driver = ThreadOwner::Nobody;
                 self.transcript.accept_words();
                 if !matches!(self.run, RunState::Running(_) | RunState::Stopping(_)) {
-                    self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
+                    self.run = RunState::Running(self.run.active_since().unwrap_or(self.now));
                 }
             }
             AgentEvent::ToolCallDone { id, result, outcome, .. } => {
@@ -84,7 +84,7 @@ impl App {
     }
 
     fn run_finished(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
-        self.last_run_ms = self.run.awake_since().map(|since| self.now.since(since));
+        self.last_run_ms = self.run.active_since().map(|since| self.now.since(since));
         if self.info.branch.is_some() {
             cmds.push(Cmd::Program(ProgramCmd::Info));
         }
@@ -93,20 +93,20 @@ impl App {
             return;
         }
         self.run = RunState::Idle;
-        self.put_away_cards(|card| card.elsewhere.is_none() && !card.is_own(), cmds);
+        self.dismiss_closed_cards(|card| card.elsewhere.is_none() && !card.is_own(), cmds);
         self.ended.clone_from(&self.run_id);
         self.take_back_own(termination, cmds);
         self.offer_plan(termination);
     }
 
     /// Puts messages that were not sent back into the text.
-    pub(super) fn hand_back(&mut self, inputs: &[UserInput]) {
+    pub(super) fn restore_unsent(&mut self, inputs: &[UserInput]) {
         for input in inputs.iter().rev() {
             let written = input.written();
             if let Some(draft) = &input.draft {
                 self.composer.restore(draft.clone());
             } else if !written.is_empty() {
-                self.composer.know_again(&written, &input.images);
+                self.composer.restore_marks(&written, &input.images);
                 self.composer.put_back(&written);
             }
         }
@@ -124,7 +124,7 @@ impl App {
     fn drop_cards_of(&mut self, call_id: &str, cmds: &mut Vec<Cmd>) {
         // A call of another conversation, or of a child, may have the same id.
         let shown = self.thread_id().cloned();
-        self.put_away_cards(
+        self.dismiss_closed_cards(
             |card| {
                 card.elsewhere.is_none()
                     && Some(&card.thread_id) == shown.as_ref()
@@ -137,7 +137,7 @@ impl App {
     /// Removes cards whose questions are closed. A card the user is writing on stays until the text is
     /// discarded or sent, and explains why it is too late; unless the user's own new message closed the
     /// question.
-    fn put_away_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
+    fn dismiss_closed_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
         let stay = !matches!(self.run, RunState::Starting(_));
         for card in self.cards.open.iter().filter(|card| stay && which(card) && card.is_written_on()) {
             self.cards.over.entry(card.id.clone()).or_default();
@@ -195,7 +195,7 @@ impl App {
     pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
         let Some(thread) = self.thread_id().cloned() else { return };
         let shown = input.shown().map(str::to_owned);
-        self.transcript.say_on_trial(input.written(), shown, input.images.clone());
+        self.transcript.push_unaccepted_message(input.written(), shown, input.images.clone());
         self.run = RunState::Starting(self.now);
         self.hint = None;
         cmds.push(Cmd::Thread(ThreadCmd::Start(thread, input)));
@@ -260,18 +260,18 @@ impl App {
         if let Some(TerminationReason::Stopped(why)) =
             opened.run.as_ref().and_then(|run| run.termination.as_ref())
         {
-            self.transcript.say_stopped(why);
+            self.transcript.push_stopped_notice(why);
         }
         // Events that overtook the answer.
         for (thread, told) in std::mem::take(&mut self.loading.early) {
             match told {
-                Early::Agent(event) => self.agent(&thread, &event, cmds),
-                Early::Synced(sync) => self.synced(sync, cmds),
-                Early::Began(row) => self.began(&thread, row),
-                Early::TakenOver if self.thread_id() == Some(&thread) => {
+                EarlyEvent::Agent(event) => self.agent(&thread, &event, cmds),
+                EarlyEvent::Synced(sync) => self.synced(sync, cmds),
+                EarlyEvent::Began(row) => self.began(&thread, row),
+                EarlyEvent::TakenOver if self.thread_id() == Some(&thread) => {
                     self.transcript.note(Level::Warning, "another process took over this conversation");
                 }
-                Early::TakenOver => {}
+                EarlyEvent::TakenOver => {}
             }
         }
         for input in earlier {

@@ -9,9 +9,9 @@ impl App {
     pub(super) fn image_msg(&mut self, msg: ImageMsg, cmds: &mut Vec<Cmd>) {
         match msg {
             ImageMsg::Attached(words, found) => self.attached(&words, found, cmds),
-            ImageMsg::Picture(hash, pixels) => self.gallery.take(&hash, pixels),
-            ImageMsg::Packed(hash, packed) => self.gallery.take_packed(&hash, packed),
-            ImageMsg::Plate(hash, drawn) => self.gallery.take_plate(&hash, drawn),
+            ImageMsg::Picture(hash, pixels) => self.image_cache.take(&hash, pixels),
+            ImageMsg::Packed(hash, packed) => self.image_cache.take_packed(&hash, packed),
+            ImageMsg::CursorImage(hash, drawn) => self.image_cache.take_cursor_image(&hash, drawn),
         }
     }
 
@@ -66,7 +66,7 @@ impl App {
             Err(why) => {
                 self.attaching.tried.insert(words.to_owned());
                 self.attaching.sends = None;
-                self.say_hint(why);
+                self.show_hint(why);
             }
         }
         if self.attaching.open.is_empty()

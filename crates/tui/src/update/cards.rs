@@ -70,7 +70,7 @@ impl App {
         if !card.was_seen(now) {
             let was_answering = self.cards.key_at.is_some_and(|at| now.since(at) < DOUBLE_MS);
             if was_answering && typed(key).is_some() {
-                self.say_hint("key ignored: new question");
+                self.show_hint("key ignored: new question");
             }
             // Pressed before the card could be read: no answer to it.
             return was_answering;
@@ -121,8 +121,8 @@ impl App {
                 cmds.push(Cmd::Question(QuestionCmd::Decide(id, answer)));
                 self.go_to_open_card();
             }
-            CardAction::PutAway => self.put_away(&id),
-            CardAction::CarryOut(mode) => self.carry_out(&id, mode, cmds),
+            CardAction::Dismiss => self.dismiss_card(&id),
+            CardAction::AcceptPlan(mode) => self.accept_plan(&id, mode, cmds),
             CardAction::Trust(true) => cmds.push(Cmd::Program(ProgramCmd::Trust)),
             CardAction::Trust(false) => self.leave_untrusted(),
             CardAction::Review(arguments) => cmds.push(Cmd::Question(QuestionCmd::Review(id, arguments))),
@@ -133,7 +133,7 @@ impl App {
                     if let Some(card) = self.card_of(&id) {
                         card.stage = CardStage::Open;
                     }
-                    self.say_who_drives();
+                    self.show_driver_hint();
                 } else if let Some(thread) = self.thread_id() {
                     cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread.clone())));
                 }
@@ -165,13 +165,13 @@ impl App {
     }
 
     /// Removes the card of a plan when there is nothing left to carry out.
-    pub(in super::super) fn see_to_plan(&mut self) {
+    pub(in super::super) fn drop_finished_plan(&mut self) {
         if self.info.mode != Mode::Plan || !matches!(self.run, RunState::Idle) {
             self.remove_cards(|card| card.kind == CardKind::Plan);
         }
     }
 
-    fn carry_out(&mut self, id: &SuspensionId, mode: Option<Mode>, cmds: &mut Vec<Cmd>) {
+    fn accept_plan(&mut self, id: &SuspensionId, mode: Option<Mode>, cmds: &mut Vec<Cmd>) {
         self.remove_cards(|card| card.id == *id);
         match mode {
             Some(mode) => {
@@ -179,7 +179,7 @@ impl App {
                 cmds.push(Cmd::Program(ProgramCmd::SetMode(mode)));
                 self.submit(UserInput::text("Go ahead: carry out the plan."), false, cmds);
             }
-            None => self.say_hint("write what to change in the plan"),
+            None => self.show_hint("write what to change in the plan"),
         }
     }
 
@@ -348,7 +348,7 @@ impl App {
     /// Goes to the question from the text.
     pub(super) fn focus_card(&mut self) {
         if self.cards.open.is_empty() {
-            self.say_hint("no question is pending");
+            self.show_hint("no question is pending");
             return;
         }
         self.focus = Focus::Card;

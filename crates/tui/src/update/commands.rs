@@ -52,8 +52,8 @@ impl App {
     pub(super) fn send(&mut self, behind: bool, cmds: &mut Vec<Cmd>) {
         let written = self.composer.text().trim().to_owned();
         if written.is_empty() {
-            if self.can_go_on() {
-                self.go_on(cmds);
+            if self.can_continue() {
+                self.continue_run(cmds);
             }
             return;
         }
@@ -83,7 +83,7 @@ impl App {
                 if self.command(&name, &words, cmds) {
                     self.begin_text();
                 } else {
-                    self.say_hint(format!(
+                    self.show_hint(format!(
                         "/{name} is not a command; put a space before it to send it as a message"
                     ));
                 }
@@ -91,7 +91,7 @@ impl App {
             }
         }
         if let Some((_, "")) = Shell::of(&written) {
-            self.say_hint("! runs the command after it; !! hides it from the model");
+            self.show_hint("! runs the command after it; !! hides it from the model");
             return;
         }
         let (images, draft) = (self.composer.attached(), self.composer.pasted());
@@ -137,7 +137,7 @@ impl App {
         self.focus = Focus::Card;
         if !self.card_key(key, cmds) {
             self.focus = Focus::Composer;
-            self.say_hint(format!("no pending question takes {written}"));
+            self.show_hint(format!("no pending question takes {written}"));
         } else if self.current_card().is_none_or(|card| card.line().is_none()) {
             self.focus = Focus::Composer;
         }
@@ -145,7 +145,7 @@ impl App {
     }
 
     /// Continues after a limit stopped the last run: with a new run, whose limits start fresh.
-    fn go_on(&mut self, cmds: &mut Vec<Cmd>) {
+    fn continue_run(&mut self, cmds: &mut Vec<Cmd>) {
         self.submit(UserInput::text(GO_ON), false, cmds);
     }
 
@@ -183,7 +183,7 @@ impl App {
             "mode" if !words.is_empty() => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
                 None => {
-                    self.say_hint(format!(
+                    self.show_hint(format!(
                         "unknown mode {words}; expected ask, accept-edits, auto, plan or yolo"
                     ));
                 }
@@ -191,18 +191,18 @@ impl App {
             "mode" => self.open_modes(),
             "copy" if self.transcript.last_address().is_some() => {
                 cmds.extend(self.transcript.last_address().map(|address| Cmd::Copy(address.to_owned())));
-                self.say_hint("URL sent to the clipboard, if the terminal allows it");
+                self.show_hint("URL sent to the clipboard, if the terminal allows it");
             }
             "copy" => match self.transcript.last_answer() {
                 Some(answer) => {
                     cmds.push(Cmd::Copy(answer.to_owned()));
-                    self.say_hint("last answer sent to the clipboard, if the terminal allows it");
+                    self.show_hint("last answer sent to the clipboard, if the terminal allows it");
                 }
-                None => self.say_hint("there is no answer yet"),
+                None => self.show_hint("there is no answer yet"),
             },
             "vim" => self.toggle_vim(),
-            "continue" if self.can_go_on() => self.go_on(cmds),
-            "continue" => self.say_hint("no limit stopped this conversation"),
+            "continue" if self.can_continue() => self.continue_run(cmds),
+            "continue" => self.show_hint("no limit stopped this conversation"),
             "export" => self.export(words, cmds),
             "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
             "screen" => self.toggle_screen(),
@@ -229,8 +229,8 @@ impl App {
         let format = if words.is_empty() { Some(ExportFormat::Markdown) } else { ExportFormat::parse(words) };
         match (format, self.thread_id().cloned()) {
             (Some(format), Some(thread)) => cmds.push(Cmd::Back(RewindCmd::Export(thread, format))),
-            (None, _) => self.say_hint(format!("unknown format {words}; expected md, json or html")),
-            (Some(_), None) => self.say_hint("no conversation is open yet"),
+            (None, _) => self.show_hint(format!("unknown format {words}; expected md, json or html")),
+            (Some(_), None) => self.show_hint("no conversation is open yet"),
         }
     }
 
@@ -241,7 +241,7 @@ impl App {
 
     /// Opens another conversation. The active run of this one keeps running; pending questions stay pending.
     pub(super) fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
-        if self.is_awake() && !self.is_driven_elsewhere() {
+        if self.is_run_active() && !self.is_driven_elsewhere() {
             self.transcript.note(Level::Info, "the run of this conversation continues in the background");
         }
         self.loading.opening += 1;
@@ -322,7 +322,7 @@ impl App {
         let Some(row) = picker.chosen().cloned() else { return };
         if let Some(why) = &row.unusable {
             if picker.kind != PickerKind::Models || !self.pick_without_key(&row) {
-                self.say_hint(why.clone());
+                self.show_hint(why.clone());
             }
             return;
         }

@@ -75,19 +75,19 @@ impl App {
         match action {
             Some(Action::Send) => {
                 if !self.composer.newline_after_backslash() {
-                    let behind = self.queue.keeps_waiting && !self.is_awake();
+                    let behind = self.queue.keeps_waiting && !self.is_run_active();
                     self.send(behind, cmds);
                 }
             }
             Some(Action::SendBehind) => self.send(true, cmds),
             Some(Action::Interrupt) if self.leave_vim_mode() => {}
-            Some(Action::Interrupt) if self.is_awake() => self.interrupt(cmds),
+            Some(Action::Interrupt) if self.is_run_active() => self.interrupt(cmds),
             Some(Action::Interrupt) if !self.cards.open.is_empty() => {
                 let chord = self.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
-                self.say_hint(format!("{chord} goes to the question"));
+                self.show_hint(format!("{chord} goes to the question"));
             }
             Some(Action::Interrupt) => self.arm_rewind(cmds),
-            Some(Action::FocusCard) if self.asking_card().is_none() && self.is_awake() => {
+            Some(Action::FocusCard) if self.asking_card().is_none() && self.is_run_active() => {
                 if !self.composer.is_empty() {
                     self.send(true, cmds);
                 } else if !self.cards.open.is_empty() {
@@ -98,7 +98,7 @@ impl App {
             Some(Action::DeleteOrQuit) if self.composer.is_empty() => self.quit(cmds),
             Some(Action::OpenPaste) => {
                 if !self.composer.open_paste() {
-                    self.say_hint("the text has no folded paste");
+                    self.show_hint("the text has no folded paste");
                 }
             }
             Some(Action::AttachImage) => self.attach_clipboard(cmds),
@@ -156,7 +156,7 @@ impl App {
 
     pub(super) fn toggle_vim(&mut self) {
         self.set_vim(self.vim.is_none());
-        self.say_hint(if self.vim.is_some() {
+        self.show_hint(if self.vim.is_some() {
             "vi keys on: Esc leaves insert mode; tui.editing = \"vim\" in the settings makes them the default"
         } else {
             "vi keys off; tui.editing in the settings sets the default"
@@ -193,7 +193,7 @@ impl App {
                     self.composer.set(clean(written));
                 }
             }
-            Err(why) => self.say_hint(why),
+            Err(why) => self.show_hint(why),
         }
         self.typed_at = Some(self.now);
         self.refresh_palette(cmds);

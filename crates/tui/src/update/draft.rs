@@ -33,13 +33,13 @@ impl App {
         }
         let before = self.kept.thread.replace(thread.clone()).filter(|before| *before != thread);
         if let Some(before) = before.filter(|_| !self.kept.text.is_empty()) {
-            self.tell_draft(before, Draft::default(), cmds);
+            self.send_draft(before, Draft::default(), cmds);
         }
         self.kept.text = self.composer.text().to_owned();
-        self.tell_draft(thread, self.composer.draft(), cmds);
+        self.send_draft(thread, self.composer.draft(), cmds);
     }
 
-    fn tell_draft(&mut self, thread: ThreadId, draft: Draft, cmds: &mut Vec<Cmd>) {
+    fn send_draft(&mut self, thread: ThreadId, draft: Draft, cmds: &mut Vec<Cmd>) {
         self.kept.number += 1;
         let is_new = self.transcript.is_empty();
         cmds.push(Cmd::Writing(WritingCmd::KeepDraft(KeepDraft {
@@ -56,7 +56,7 @@ impl App {
             return;
         }
         self.composer.restore(draft);
-        self.say_hint("draft restored");
+        self.show_hint("draft restored");
         self.refresh_palette(cmds);
     }
 }

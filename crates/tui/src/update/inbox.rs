@@ -150,7 +150,7 @@ impl App {
             Ok(Some(opened)) => opened,
             Ok(None) => {
                 self.remove_cards(|card| card.id == *id && card.elsewhere.is_some());
-                self.say_hint("the question no longer exists; its conversation was deleted");
+                self.show_hint("the question no longer exists; its conversation was deleted");
                 return;
             }
             Err(error) => return self.transcript.note(Level::Error, error),
@@ -161,7 +161,7 @@ impl App {
                 self.question_closed(&record);
             } else {
                 let what = self.what_became_of(&record);
-                self.say_hint(what);
+                self.show_hint(what);
             }
             return;
         }
@@ -197,9 +197,9 @@ impl App {
     }
 
     /// Puts the card of another conversation away; its question keeps waiting.
-    pub(super) fn put_away(&mut self, id: &SuspensionId) {
+    pub(super) fn dismiss_card(&mut self, id: &SuspensionId) {
         self.remove_cards(|card| card.id == *id);
-        self.say_hint("dismissed; still in the inbox");
+        self.show_hint("dismissed; still in the inbox");
     }
 
     /// Handles the result of a decision on a question of another conversation.
@@ -210,7 +210,7 @@ impl App {
             return;
         };
         if matches!(outcome, Ok(DecideOutcome::Accepted(_) | DecideOutcome::Repeated(_))) {
-            self.say_hint(format!("answered; “{}” continues in the background", of.title));
+            self.show_hint(format!("answered; “{}” continues in the background", of.title));
         }
     }
 }

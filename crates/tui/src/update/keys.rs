@@ -51,9 +51,9 @@ impl App {
             // The user is typing, so the card does not take the following keys.
             self.typed_at = Some(self.now);
             let chord = self.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
-            self.say_hint(format!("digits answer the question; press {chord} first"));
+            self.show_hint(format!("digits answer the question; press {chord} first"));
         } else if is_stray {
-            self.say_hint("key ignored: new question");
+            self.show_hint("key ignored: new question");
         }
         is_stray
     }
@@ -90,7 +90,7 @@ impl App {
                         .chain([Chord::of(key)])
                         .map(|chord| chord.to_string())
                         .collect();
-                    self.say_hint(format!("{} does nothing here", keys.join(" ")));
+                    self.show_hint(format!("{} does nothing here", keys.join(" ")));
                 }
             }
         }
@@ -139,7 +139,7 @@ impl App {
             self.composer.clear();
             self.refresh_palette(cmds);
             "cleared"
-        } else if self.is_awake() && !self.is_driven_elsewhere() {
+        } else if self.is_run_active() && !self.is_driven_elsewhere() {
             self.interrupt(cmds);
             "stopping"
         } else {
@@ -161,8 +161,8 @@ impl App {
     pub(super) fn interrupt(&mut self, cmds: &mut Vec<Cmd>) {
         use super::super::app::RunState;
         if self.is_driven_elsewhere() {
-            self.say_who_drives();
-        } else if let (Some(since), Some(thread)) = (self.run.awake_since(), self.thread_id().cloned()) {
+            self.show_driver_hint();
+        } else if let (Some(since), Some(thread)) = (self.run.active_since(), self.thread_id().cloned()) {
             self.run = RunState::Stopping(since);
             cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread)));
         }
@@ -171,11 +171,11 @@ impl App {
     /// Moves the running command to the background.
     pub(super) fn move_command(&mut self, cmds: &mut Vec<Cmd>) {
         match self.thread_id().cloned() {
-            Some(_) if self.is_driven_elsewhere() => self.say_who_drives(),
+            Some(_) if self.is_driven_elsewhere() => self.show_driver_hint(),
             Some(thread) if self.transcript.runs_command() => {
                 cmds.push(Cmd::Thread(ThreadCmd::ToBackground(thread)));
             }
-            Some(_) | None => self.say_hint("no command is running"),
+            Some(_) | None => self.show_hint("no command is running"),
         }
     }
 
@@ -184,9 +184,9 @@ impl App {
         matches!(self.driver, ThreadOwner::Other(_))
     }
 
-    pub(super) fn say_who_drives(&mut self) {
+    pub(super) fn show_driver_hint(&mut self) {
         if let ThreadOwner::Other(pid) = self.driver {
-            self.say_hint(format!("process {pid} runs this conversation; interrupt it there"));
+            self.show_hint(format!("process {pid} runs this conversation; interrupt it there"));
         }
     }
 
@@ -378,7 +378,7 @@ impl App {
         }
         let folded = self.folded_since_last_words();
         if folded.is_empty() {
-            self.say_hint("no output is folded");
+            self.show_hint("no output is folded");
         } else {
             self.unfolded = folded.last().copied();
             cmds.push(Cmd::ShowWhole(folded));

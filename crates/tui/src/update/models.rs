@@ -71,7 +71,7 @@ impl App {
             [provider] => self.ask_key(provider),
             [provider, ..] => {
                 self.ask_key(provider);
-                self.say_hint("paste the key here; text after /login is ignored");
+                self.show_hint("paste the key here; text after /login is ignored");
             }
         }
     }
@@ -92,9 +92,9 @@ impl App {
         let provider = picker.chosen().map(|row| row.value.clone()).unwrap_or_default();
         let key = picker.filter().trim().to_owned();
         if key.is_empty() {
-            self.say_hint("no key entered");
+            self.show_hint("no key entered");
         } else {
-            self.say_hint(format!("checking the key of {provider} …"));
+            self.show_hint(format!("checking the key of {provider} …"));
             cmds.push(Cmd::Model(ModelCmd::LogIn(provider, Secret(key))));
         }
     }
@@ -126,7 +126,7 @@ impl App {
         match ReasoningEffort::parse(word) {
             None if word != THEIR_OWN => {
                 let words = ReasoningEffort::WORDS.join(", ");
-                self.say_hint(format!("unknown effort {word}; expected {words} or {THEIR_OWN}"));
+                self.show_hint(format!("unknown effort {word}; expected {words} or {THEIR_OWN}"));
             }
             effort => cmds.push(Cmd::Model(ModelCmd::SetEffort(effort))),
         }

@@ -31,7 +31,7 @@ impl App {
     }
 
     /// Resumes the run whose question expired: a waiting run has no driver.
-    pub(super) fn see_to_expired(&mut self, cmds: &mut Vec<Cmd>) {
+    pub(super) fn resume_expired(&mut self, cmds: &mut Vec<Cmd>) {
         let now = self.unix_now();
         let is_due = self.cards.open.iter().any(|card| card.expires_at().is_some_and(|end| end <= now));
         if !is_due {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::super::app::{App, Early, Focus, RunState};
+use super::super::app::{App, EarlyEvent, Focus, RunState};
 use super::super::host::{QueuedRow, ThreadCmd, UserInput};
 use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
@@ -101,7 +101,7 @@ impl App {
         match row {
             Ok(row) => {
                 if self.run == RunState::Waiting {
-                    self.say_hint(match self.cards.open.len() {
+                    self.show_hint(match self.cards.open.len() {
                         1 => "queued after the pending question".to_owned(),
                         n => format!("queued after {n} pending questions"),
                     });
@@ -110,7 +110,7 @@ impl App {
             }
             Err(error) => {
                 self.transcript.note(Level::Error, error);
-                self.hand_back(&[input]);
+                self.restore_unsent(&[input]);
             }
         }
     }
@@ -119,12 +119,12 @@ impl App {
     pub(super) fn began(&mut self, thread: &ThreadId, row: QueuedRow) {
         if self.thread_id() != Some(thread) {
             if self.loading.opening > 0 {
-                self.loading.early.push((thread.clone(), Early::Began(row)));
+                self.loading.early.push((thread.clone(), EarlyEvent::Began(row)));
             }
             return;
         }
         self.queue.begin(row.id);
-        self.transcript.say_as(row.text, row.shown, row.images);
+        self.transcript.push_user_message_as(row.text, row.shown, row.images);
         self.run = RunState::Starting(self.now);
     }
 
@@ -133,7 +133,7 @@ impl App {
         let SteeredMessage { queued: id, text, shown, images } = message;
         self.queue.steered.insert(id);
         self.queue.begin(id);
-        self.transcript.say_as(text, shown, images);
+        self.transcript.push_user_message_as(text, shown, images);
     }
 
     /// Handles a message sent here that could not start, because another process was faster. The message will
@@ -142,7 +142,7 @@ impl App {
         if self.thread_id() != Some(thread) {
             return;
         }
-        self.transcript.unsay();
+        self.transcript.remove_unaccepted_message();
         if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
             self.run = RunState::Idle;
         }
@@ -152,10 +152,10 @@ impl App {
     /// Takes this user's messages out of the queue if the run did not end normally: the user should see what
     /// happened before more is sent.
     pub(super) fn take_back_own(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
-        let goes_on =
+        let continues =
             matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested);
         let mut own: Vec<QueueId> = self.queue.own.keys().copied().collect();
-        if !goes_on && !own.is_empty() {
+        if !continues && !own.is_empty() {
             own.sort_unstable();
             cmds.push(Cmd::Thread(ThreadCmd::Unqueue(own)));
         }
@@ -179,7 +179,7 @@ impl App {
     pub(super) fn press_queued(&mut self, at: usize, cmds: &mut Vec<Cmd>) {
         let Some(id) = self.queue.rows.get(at).map(|row| row.id) else { return };
         if !self.composer.is_empty() {
-            self.say_hint("send or clear the draft first, then edit the queued message");
+            self.show_hint("send or clear the draft first, then edit the queued message");
             return;
         }
         self.focus = Focus::Composer;
@@ -191,7 +191,7 @@ impl App {
     }
 
     /// Clears the selection if its message was read or started in the meantime, or if text was typed.
-    pub(crate) fn see_to_chosen_queued(&mut self) {
+    pub(crate) fn clear_stale_queue_selection(&mut self) {
         let is_there = |id: &QueueId| self.queue.rows.iter().any(|row| row.id == *id);
         self.queue.at = self.queue.at.filter(|id| self.composer.is_empty() && is_there(id));
     }
@@ -203,19 +203,19 @@ impl App {
             if self.queue.dropped.remove(id) {
                 self.composer.keep_killed(input.map(|input| input.written()).unwrap_or_default());
                 let chord = self.keymap.chord_of(KeyContext::Composer, Action::Yank);
-                self.say_hint(format!("dropped; {chord} pastes its text"));
+                self.show_hint(format!("dropped; {chord} pastes its text"));
                 continue;
             }
             inputs.extend(input);
         }
         if gone.iter().any(|id| self.queue.dropped.remove(id)) {
-            self.say_hint("the message is no longer queued; the model read it or its run started");
+            self.show_hint("the message is no longer queued; the model read it or its run started");
         }
         self.queue.rows.retain(|row| !back.contains(&row.id) && !gone.contains(&row.id));
         self.queue.own.retain(|id, _| !back.contains(id) && !gone.contains(id));
-        self.hand_back(&inputs);
+        self.restore_unsent(&inputs);
         if !inputs.is_empty() {
-            self.say_hint("queued message moved to the composer");
+            self.show_hint("queued message moved to the composer");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::super::host::{ExportFormat, ThreadCmd};
 use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, Picker, PickerKind};
-use super::super::thread_actions::{Chooses, RewindCmd, RewindMsg, RewindPoints, RewindPreview, Rewound};
+use super::super::thread_actions::{PickPurpose, RewindCmd, RewindMsg, RewindPoints, RewindPreview, Rewound};
 use super::super::transcript::Level;
 use super::super::viewer::source;
 use aye_core::contract::display::visible_line;
@@ -31,7 +31,7 @@ impl App {
         let armed = self.back.armed.take().is_some_and(|armed| self.now.since(armed) < TWICE_MS);
         if armed {
             self.hint = None;
-            self.ask_where(Chooses::Back, cmds);
+            self.ask_where(PickPurpose::Back, cmds);
             return;
         }
         self.back.armed = Some(self.now);
@@ -50,12 +50,12 @@ impl App {
             return;
         }
         let Some(thread) = self.thread_id().cloned() else {
-            self.say_hint("no conversation is open yet");
+            self.show_hint("no conversation is open yet");
             return;
         };
         match name {
-            "rewind" => self.ask_where(Chooses::Back, cmds),
-            "fork" => self.ask_where(Chooses::Fork, cmds),
+            "rewind" => self.ask_where(PickPurpose::Back, cmds),
+            "fork" => self.ask_where(PickPurpose::Fork, cmds),
             "diff" => cmds.push(Cmd::Back(RewindCmd::Changes(thread, words.to_owned()))),
             "rename" if words.is_empty() => self.ask_name(&thread),
             "rename" => cmds.push(Cmd::Back(RewindCmd::Rename(thread, words.to_owned()))),
@@ -67,44 +67,44 @@ impl App {
         }
     }
 
-    fn ask_where(&mut self, chooses: Chooses, cmds: &mut Vec<Cmd>) {
-        if self.is_awake() && chooses == Chooses::Back {
-            self.say_hint("interrupt the run first, then rewind");
+    fn ask_where(&mut self, chooses: PickPurpose, cmds: &mut Vec<Cmd>) {
+        if self.is_run_active() && chooses == PickPurpose::Back {
+            self.show_hint("interrupt the run first, then rewind");
             return;
         }
         let Some(thread) = self.thread_id().cloned() else { return };
         let kind = match chooses {
-            Chooses::Back => PickerKind::Back,
-            Chooses::Fork => PickerKind::Fork,
+            PickPurpose::Back => PickerKind::Back,
+            PickPurpose::Fork => PickerKind::Fork,
         };
         self.back.menu = Some(thread.clone());
         self.fetch(kind, Cmd::Back(RewindCmd::Points(thread, chooses)), cmds);
     }
 
-    fn list_points(&mut self, chooses: Chooses, points: &RewindPoints) {
+    fn list_points(&mut self, chooses: PickPurpose, points: &RewindPoints) {
         let kind = match chooses {
-            Chooses::Back => PickerKind::Back,
-            Chooses::Fork => PickerKind::Fork,
+            PickPurpose::Back => PickerKind::Back,
+            PickPurpose::Fork => PickerKind::Fork,
         };
-        if points.points.is_empty() && (points.undo.is_none() || chooses == Chooses::Fork) {
+        if points.points.is_empty() && (points.undo.is_none() || chooses == PickPurpose::Fork) {
             self.picker = None;
-            self.say_hint("this conversation has no messages yet");
+            self.show_hint("this conversation has no messages yet");
             return;
         }
         let mut rows = Vec::new();
         match (chooses, &points.undo) {
-            (Chooses::Back, Some(undo)) => rows.push(PickRow {
+            (PickPurpose::Back, Some(undo)) => rows.push(PickRow {
                 value: UNDO.to_owned(),
                 label: "undo the last rewind".to_owned(),
                 detail: undo.clone(),
                 ..PickRow::default()
             }),
-            (Chooses::Fork, _) => rows.push(PickRow {
+            (PickPurpose::Fork, _) => rows.push(PickRow {
                 value: String::new(),
                 label: "here: the whole conversation".to_owned(),
                 ..PickRow::default()
             }),
-            (Chooses::Back, None) => {}
+            (PickPurpose::Back, None) => {}
         }
         // The latest is the nearest to the thought.
         rows.extend(points.points.iter().rev().map(|point| {
@@ -245,7 +245,7 @@ impl App {
         self.back.found = found.into_iter().map(|(id, around)| (id.to_string(), around)).collect();
         self.fill_threads();
         if !is_all {
-            self.say_hint(format!("too many conversations to search all for “{words}”"));
+            self.show_hint(format!("too many conversations to search all for “{words}”"));
         }
     }
 
@@ -287,7 +287,7 @@ impl App {
             "rename" => self.ask_name(&thread),
             "pin" | "unpin" => cmds.push(Cmd::Back(RewindCmd::Pin(thread, value == "pin"))),
             "fork" => {
-                self.fetch(PickerKind::Fork, Cmd::Back(RewindCmd::Points(thread, Chooses::Fork)), cmds);
+                self.fetch(PickerKind::Fork, Cmd::Back(RewindCmd::Points(thread, PickPurpose::Fork)), cmds);
             }
             "compare" => self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds),
             "delete" => {
@@ -333,14 +333,14 @@ impl App {
     }
 
     /// An answer of the host.
-    pub(super) fn back_told(&mut self, told: RewindMsg, cmds: &mut Vec<Cmd>) {
+    pub(super) fn rewind_msg(&mut self, told: RewindMsg, cmds: &mut Vec<Cmd>) {
         match told {
             RewindMsg::Points(chooses, Ok(points)) => self.list_points(chooses, &points),
             RewindMsg::Preview(keep, Ok(preview)) => self.previewed_back(keep, preview),
-            RewindMsg::Went(Ok(went)) => self.go_on_with(went, cmds),
-            RewindMsg::Forked(Ok(forked)) => self.go_on_with(forked, cmds),
+            RewindMsg::Went(Ok(went)) => self.open_rewound(went, cmds),
+            RewindMsg::Forked(Ok(forked)) => self.open_rewound(forked, cmds),
             RewindMsg::Found(number, found, is_all) => self.found_threads(number, found, is_all),
-            RewindMsg::Marked(Ok(words)) => self.say_hint(words),
+            RewindMsg::Marked(Ok(words)) => self.show_hint(words),
             RewindMsg::Deleted(thread, Ok(())) => {
                 if self.thread_id() == Some(&thread) {
                     self.open(None, cmds);
@@ -374,12 +374,12 @@ impl App {
         }
     }
 
-    fn go_on_with(&mut self, went: Rewound, cmds: &mut Vec<Cmd>) {
+    fn open_rewound(&mut self, went: Rewound, cmds: &mut Vec<Cmd>) {
         let is_same = self.thread_id() == Some(&went.thread);
         let thread = went.thread.clone();
         self.back.after_open = Some(went);
         if is_same {
-            self.say_where_it_came_from(cmds);
+            self.push_origin_notice(cmds);
         } else {
             self.run = RunState::Idle;
             self.open(Some(thread), cmds);
@@ -387,7 +387,7 @@ impl App {
     }
 
     /// The conversation that was gone back to is open.
-    pub(super) fn say_where_it_came_from(&mut self, cmds: &mut Vec<Cmd>) {
+    pub(super) fn push_origin_notice(&mut self, cmds: &mut Vec<Cmd>) {
         let Some(went) = self
             .back
             .after_open

@@ -1,6 +1,6 @@
 //! Changes by other processes in the conversation on screen.
 
-use super::super::app::{App, Early, RunState};
+use super::super::app::{App, EarlyEvent, RunState};
 use super::super::approval::Card;
 use super::super::host::{QuestionCmd, ThreadCmd, ThreadMsg, ThreadOwner, ThreadSync};
 use super::super::msg::Cmd;
@@ -21,7 +21,7 @@ pub struct ThreadLoading {
     /// The number of conversations being opened.
     pub(crate) opening: usize,
     /// Events received in the meantime that may belong to these conversations.
-    pub(crate) early: Vec<(ThreadId, Early)>,
+    pub(crate) early: Vec<(ThreadId, EarlyEvent)>,
     /// The position at which the conversation started when it was opened, set once earlier parts were
     /// fetched.
     pub(crate) fetched_from: Option<u64>,
@@ -39,7 +39,7 @@ impl App {
                 match opened {
                     Ok(opened) => {
                         self.opened(&opened, cmds);
-                        self.say_where_it_came_from(cmds);
+                        self.push_origin_notice(cmds);
                     }
                     Err(error) => self.transcript.note(Level::Error, error),
                 }
@@ -47,16 +47,16 @@ impl App {
                     self.loading.early.clear();
                 }
             }
-            ThreadMsg::Earlier(thread, messages) => self.earlier_came(&thread, messages, cmds),
+            ThreadMsg::Earlier(thread, messages) => self.earlier_loaded(&thread, messages, cmds),
             ThreadMsg::Placed(thread, message, place) => self.placed(&thread, message, place),
             ThreadMsg::Started(Ok(())) => {}
             ThreadMsg::Started(Err((error, input))) => {
-                self.transcript.unsay();
+                self.transcript.remove_unaccepted_message();
                 self.transcript.note(Level::Error, error);
                 if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
                     self.run = RunState::Idle;
                 }
-                self.hand_back(&[input]);
+                self.restore_unsent(&[input]);
             }
             ThreadMsg::Enqueued(input, row) => self.enqueued(input, row),
             ThreadMsg::Unqueued { back, gone } => self.unqueued(&back, &gone),
@@ -86,7 +86,7 @@ impl App {
         let thread = &sync.thread.id;
         if self.loading.opening > 0 {
             // The update belongs to the conversation that is being opened, or is repeated after it is open.
-            self.loading.early.push((thread.clone(), Early::Synced(sync)));
+            self.loading.early.push((thread.clone(), EarlyEvent::Synced(sync)));
             return;
         }
         if self.thread_id() != Some(thread) {
@@ -96,7 +96,7 @@ impl App {
         self.moved = self.now;
         self.queue.rows.clone_from(&sync.queued);
         self.queue.rows.retain(|row| !self.queue.steered.contains(&row.id));
-        self.look_after_cards(&sync, cmds);
+        self.check_unlisted_cards(&sync, cmds);
         if sync.is_part {
             // The events of this conversation's run do not report questions of its child runs.
             for record in sync.waiting.iter().filter(|record| record.thread_id != *thread) {
@@ -140,11 +140,11 @@ impl App {
             RunStatus::Waiting if is_starting => {}
             // It waits for nothing but its children.
             RunStatus::Waiting if matches!(sync.driver, ThreadOwner::Other(_)) && sync.waiting.is_empty() => {
-                self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
+                self.run = RunState::Running(self.run.active_since().unwrap_or(self.now));
             }
             RunStatus::Waiting => self.run = RunState::Waiting,
             RunStatus::Running => {
-                let since = self.run.awake_since().unwrap_or(self.now);
+                let since = self.run.active_since().unwrap_or(self.now);
                 self.run = match (sync.driver, self.run) {
                     (_, RunState::Starting(_) | RunState::Stopping(_)) => self.run,
                     // The run has no driver: its process left it and could not resume it.
@@ -158,7 +158,7 @@ impl App {
 
     /// Checks cards whose questions no longer seem pending. This read may be older than a question that was
     /// just asked, so the question's row is read before its card is removed.
-    fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
+    fn check_unlisted_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
         let seem_over = self.cards.open.iter().filter(|card| {
             card.elsewhere.is_none()
                 && !card.is_own()
@@ -182,13 +182,13 @@ impl App {
         self.cards.over.insert(record.id.clone(), format!("{what}: your decision came too late"));
         if !is_kept {
             self.remove_cards(|card| card.id == record.id);
-            self.say_hint(what);
+            self.show_hint(what);
         }
     }
 
     /// Cards of questions that are over stay for what is being written on them, and say why it comes too late; they go
     /// when it was given up.
-    pub(in super::super) fn see_to_late_cards(&mut self) {
+    pub(in super::super) fn settle_late_cards(&mut self) {
         let over = std::mem::take(&mut self.cards.over);
         self.remove_cards(|card| over.contains_key(&card.id) && !card.is_written_on() && !card.is_deciding());
         for card in &mut self.cards.open {
@@ -209,7 +209,7 @@ impl App {
         self.run = RunState::Idle;
         self.loading.opening += 1;
         // A notice in the transcript that is on screen now would go away with it.
-        self.loading.early.push((thread.clone(), Early::TakenOver));
+        self.loading.early.push((thread.clone(), EarlyEvent::TakenOver));
         cmds.push(Cmd::Thread(ThreadCmd::Open(Some(thread.clone()))));
     }
 }

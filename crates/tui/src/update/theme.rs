@@ -85,7 +85,7 @@ impl App {
                 }
             }
             Some(Err(why)) => self.transcript.note(Level::Error, why),
-            None => self.say_hint(format!("unknown theme {name}; /theme lists the themes")),
+            None => self.show_hint(format!("unknown theme {name}; /theme lists the themes")),
         }
     }
 }

@@ -27,7 +27,7 @@ impl App {
 
     /// Gives the keys back to the text when a run becomes active, unless the user went to the card since.
     pub(in super::super) fn leave_trust_to_run(&mut self) {
-        let since = self.run.awake_since();
+        let since = self.run.active_since();
         let trust = self.current_card().filter(|card| card.kind == CardKind::Trust);
         if trust.is_some_and(|card| since.zip(card.seen).is_some_and(|(since, seen)| seen <= since)) {
             self.focus = Focus::Composer;
@@ -36,7 +36,7 @@ impl App {
 
     pub(super) fn leave_untrusted(&mut self) {
         self.end_trust();
-        self.say_hint("not trusted; these files are not used in this session");
+        self.show_hint("not trusted; these files are not used in this session");
     }
 
     fn end_trust(&mut self) {
@@ -73,7 +73,7 @@ impl App {
             && !self.cards.open.iter().any(Card::is_deciding)
     }
 
-    pub(super) fn see_to_renewal(&mut self, cmds: &mut Vec<Cmd>) {
+    pub(super) fn renew_trust(&mut self, cmds: &mut Vec<Cmd>) {
         let now = self.now;
         if self.is_at_rest() && self.renews.take_if(|at| *at <= now).is_some() {
             cmds.push(Cmd::Renew);

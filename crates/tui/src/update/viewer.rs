@@ -9,7 +9,7 @@ use super::super::msg::Cmd;
 use super::super::transcript::{self, Entry, EntryKind};
 use super::super::view;
 use super::super::viewer::source::{self, Code};
-use super::super::viewer::{Document, Landmark, Scene, Search, SearchStep, Viewer, Wanted};
+use super::super::viewer::{Document, InputPurpose, Landmark, Scene, Search, SearchStep, Viewer};
 use crate::host::ThreadCmd;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::StoredMessage;
@@ -25,7 +25,7 @@ impl App {
         }
         if self.viewer.take().is_none() {
             if self.transcript.entries().is_empty() {
-                self.say_hint("no messages yet");
+                self.show_hint("no messages yet");
                 return;
             }
             self.viewer = Some(Viewer::new(true, &self.transcript));
@@ -42,7 +42,7 @@ impl App {
     /// everything in order; another screen would add nothing.
     fn is_read_aloud(&mut self) -> bool {
         if self.is_linear {
-            self.say_hint("everything was already read out; the screen reader mode has no viewer");
+            self.show_hint("everything was already read out; the screen reader mode has no viewer");
         }
         self.is_linear
     }
@@ -91,7 +91,7 @@ impl App {
                 if self.pane.is_some() {
                     self.reader_action(action, cmds);
                 } else {
-                    self.say_hint("the terminal scrolls inline output; /screen switches to the full screen");
+                    self.show_hint("the terminal scrolls inline output; /screen switches to the full screen");
                 }
                 true
             }
@@ -118,7 +118,7 @@ impl App {
     }
 
     /// Fetches earlier entries from the store when the user is near them.
-    pub(super) fn see_to_earlier(&mut self, cmds: &mut Vec<Cmd>) {
+    pub(super) fn load_earlier(&mut self, cmds: &mut Vec<Cmd>) {
         let viewer = self.viewer.as_ref().filter(|viewer| viewer.book.is_none());
         let Some(reader) = viewer.or(self.pane.as_ref()) else {
             self.forget_earlier();
@@ -143,7 +143,7 @@ impl App {
     }
 
     /// Trims the start of a long conversation, leaving it to the store, while only the end is shown.
-    pub(super) fn see_to_length(&mut self, cmds: &mut Vec<Cmd>) {
+    pub(super) fn trim_transcript(&mut self, cmds: &mut Vec<Cmd>) {
         if self.loading.cutting || self.loading.opening > 0 || !self.is_at_the_end() {
             return;
         }
@@ -177,7 +177,7 @@ impl App {
         self.viewer.is_none() && self.pane.as_ref().is_none_or(Viewer::follows)
     }
 
-    pub(super) fn earlier_came(
+    pub(super) fn earlier_loaded(
         &mut self,
         thread: &ThreadId,
         messages: Result<Vec<StoredMessage>, String>,
@@ -190,23 +190,23 @@ impl App {
         match messages {
             Ok(messages) => self.transcript.take_earlier(&messages),
             Err(error) => {
-                self.say_hint(error);
+                self.show_hint(error);
                 self.loading.fetching = true;
             }
         }
-        self.see_to_earlier(cmds);
+        self.load_earlier(cmds);
     }
 
     pub(super) fn copy_out(&mut self, text: String, what: &str, cmds: &mut Vec<Cmd>) {
         let size = text.len();
         cmds.push(Cmd::Copy(text));
-        self.say_hint(format!("copied {what}, {size} bytes, if the terminal allows it"));
+        self.show_hint(format!("copied {what}, {size} bytes, if the terminal allows it"));
     }
 
     pub(super) fn reader_action(&mut self, action: Action, cmds: &mut Vec<Cmd>) {
         let jump = |app: &mut App, to: Landmark, forward: bool| {
             if app.read(|reader, scene| reader.jump(scene, to, forward)) == Some(false) {
-                app.say_hint(if forward { "no more below" } else { "no more above" });
+                app.show_hint(if forward { "no more below" } else { "no more above" });
             }
         };
         match action {
@@ -227,14 +227,14 @@ impl App {
             Action::Fold => drop(self.read(Viewer::fold)),
             Action::FoldAll => drop(self.read(Viewer::fold_all)),
             Action::ToggleSides => self.toggle_sides(),
-            Action::Search => self.begin_input(Wanted::Search),
+            Action::Search => self.begin_input(InputPurpose::Search),
             Action::SearchNext => self.find(true),
             Action::SearchPrevious => self.find(false),
             Action::CodeBlock => {
                 if self.code_of_chosen().is_empty() {
-                    self.say_hint("this answer has no code block");
+                    self.show_hint("this answer has no code block");
                 } else {
-                    self.begin_input(Wanted::Code);
+                    self.begin_input(InputPurpose::Code);
                 }
             }
             Action::CopySource => {
@@ -272,14 +272,14 @@ impl App {
     pub(super) fn toggle_sides(&mut self) {
         let columns = self.size.0;
         if columns < SIDES_NEED {
-            self.say_hint(format!("side by side needs {SIDES_NEED} columns"));
+            self.show_hint(format!("side by side needs {SIDES_NEED} columns"));
             return;
         }
         self.layout = self.layout.toggled(columns);
         self.cards.are_laid_out_anew();
     }
 
-    fn begin_input(&mut self, wanted: Wanted) {
+    fn begin_input(&mut self, wanted: InputPurpose) {
         if let Some(viewer) = &mut self.viewer {
             viewer.input = Some((wanted, String::new()));
         }
@@ -307,18 +307,18 @@ impl App {
 
     fn find(&mut self, forward: bool) {
         if self.viewer.as_ref().is_none_or(|viewer| viewer.search.is_none()) {
-            self.begin_input(Wanted::Search);
+            self.begin_input(InputPurpose::Search);
             return;
         }
         match self.read(|reader, scene| reader.find(scene, forward)) {
-            Some(SearchStep::Wrapped) => self.say_hint("wrapped around"),
+            Some(SearchStep::Wrapped) => self.show_hint("wrapped around"),
             Some(SearchStep::Nowhere)
                 if self.transcript.starts_at().is_some()
                     && self.viewer.as_ref().is_some_and(|viewer| viewer.book.is_none()) =>
             {
-                self.say_hint("not found in the loaded part; Home loads more");
+                self.show_hint("not found in the loaded part; Home loads more");
             }
-            Some(SearchStep::Nowhere) => self.say_hint("not found"),
+            Some(SearchStep::Nowhere) => self.show_hint("not found"),
             Some(SearchStep::Here) | None => {}
         }
     }
@@ -344,9 +344,9 @@ impl App {
         }
     }
 
-    fn take_input(&mut self, wanted: Wanted, text: &str, cmds: &mut Vec<Cmd>) {
+    fn take_input(&mut self, wanted: InputPurpose, text: &str, cmds: &mut Vec<Cmd>) {
         match wanted {
-            Wanted::Search => {
+            InputPurpose::Search => {
                 if let Some(viewer) = &mut self.viewer {
                     // Nothing written: the same once more.
                     viewer.search = Search::new(text).or(viewer.search.take());
@@ -355,14 +355,14 @@ impl App {
                     }
                 }
             }
-            Wanted::Code => {
+            InputPurpose::Code => {
                 let mut blocks = self.code_of_chosen();
                 match text.trim().parse::<usize>() {
                     Ok(number) if (1..=blocks.len()).contains(&number) => {
                         let code = blocks.swap_remove(number - 1);
                         self.copy_out(code.text, &format!("block {number}"), cmds);
                     }
-                    _ => self.say_hint(format!("enter a number from 1 to {}", blocks.len())),
+                    _ => self.show_hint(format!("enter a number from 1 to {}", blocks.len())),
                 }
             }
         }

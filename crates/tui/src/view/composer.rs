@@ -185,7 +185,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         let chord = |action| app.keymap.chord_of(KeyContext::Composer, action);
         let (answers, enter, behind) =
             (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
-        return Cow::Owned(if app.queue.keeps_waiting || app.is_awake() {
+        return Cow::Owned(if app.queue.keeps_waiting || app.is_run_active() {
             format!("{answers} answers; {enter} queues after it")
         } else if behind.is_empty() {
             format!("{answers} answers; {enter} supersedes it")
@@ -194,10 +194,10 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         });
     } else if app.cards.open.iter().any(|card| !card.is_own()) {
         "Tab answers the other conversation's question"
-    } else if app.can_go_on() {
+    } else if app.can_continue() {
         let enter = app.keymap.chord_of(KeyContext::Composer, Action::Send);
         return Cow::Owned(format!("{enter}: continue, or type a message"));
-    } else if app.is_awake() {
+    } else if app.is_run_active() {
         let chord = |action| app.keymap.chord_of(KeyContext::Composer, action);
         let up = chord(Action::Up);
         if app.queue.at.is_some() {

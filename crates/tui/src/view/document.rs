@@ -48,9 +48,9 @@ pub(super) fn file(file: &FileLeaf, page: EntryLayout<'_>) -> Line<'static> {
 pub(super) fn hunk(hunk: &HunkLeaf, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let theme = page.theme;
     let inner = page.width.saturating_sub(INDENT).max(1);
-    let goes_on = if hunk.goes_on { " continued" } else { "" };
+    let continues_hunk = if hunk.continues_hunk { " continued" } else { "" };
     let mut head =
-        vec![Span::styled(format!("{}{goes_on}", hunk.patch.place()), theme.style(Role::DiffHunk))];
+        vec![Span::styled(format!("{}{continues_hunk}", hunk.patch.place()), theme.style(Role::DiffHunk))];
     let dim = theme.style(Role::Dim);
     for (sign, count) in [('+', hunk.patch.added), ('−', hunk.patch.removed)] {
         head.extend((count > 0).then(|| Span::styled(format!(" {sign}{count}"), dim)));

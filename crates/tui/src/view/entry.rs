@@ -65,7 +65,7 @@ pub(super) struct EntryLayout<'a> {
     /// They are printed once, and not drawn again.
     pub(super) is_final: bool,
     /// Pictures that are here.
-    pub(super) gallery: &'a ImageCache,
+    pub(super) image_cache: &'a ImageCache,
     /// The colours of the code that is changed.
     pub(super) colours: Option<&'a Colours>,
     /// The layout of changes.

@@ -36,7 +36,7 @@ pub struct LayoutContext<'a> {
     /// Nothing is left out, as the viewer has it; else as the inline terminal prints it.
     pub whole: bool,
     /// Pictures that are here.
-    pub gallery: &'a ImageCache,
+    pub image_cache: &'a ImageCache,
     /// The number of the conversation: entry ids start over in each.
     pub epoch: u32,
     /// The layout of changes.
@@ -51,9 +51,9 @@ type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 /// how changes are laid out.
 type Key = (u32, u16, bool, bool, usize, DiffLayout);
 
-fn key_of(entry: &Entry, folded: bool, paper: &LayoutContext<'_>) -> Key {
-    let pictures = paper.gallery.stage(entry.images());
-    (entry.version, paper.width, paper.whole, folded, pictures, paper.layout)
+fn key_of(entry: &Entry, folded: bool, layout_context: &LayoutContext<'_>) -> Key {
+    let pictures = layout_context.image_cache.stage(entry.images());
+    (entry.version, layout_context.width, layout_context.whole, folded, pictures, layout_context.layout)
 }
 
 #[derive(Debug)]
@@ -110,14 +110,14 @@ impl Sheets {
         transcript: &Transcript,
         index: usize,
         folded: bool,
-        paper: &LayoutContext<'_>,
+        layout_context: &LayoutContext<'_>,
     ) -> &[Line<'static>] {
         let Some(entry) = transcript.entries().get(index) else { return &[] };
-        if self.epoch != paper.epoch {
-            self.epoch = paper.epoch;
+        if self.epoch != layout_context.epoch {
+            self.epoch = layout_context.epoch;
             self.kept.clear();
         }
-        let key = key_of(entry, folded, paper);
+        let key = key_of(entry, folded, layout_context);
         let is_timed = matches!(&entry.kind, EntryKind::Tool(_)) && !entry.is_done;
         let is_words = matches!(&entry.kind, EntryKind::Assistant { .. });
         let turn = self.turn;
@@ -133,7 +133,7 @@ impl Sheets {
             let grows = |sheet: &Sheet| !sheet.is_done || sheet.key.0 == entry.version;
             let known = self.kept.remove(&entry.id).filter(grows);
             let known = known.map(|sheet| (sheet.words, sheet.colours)).unwrap_or_default();
-            let sheet = self.lay(transcript, index, entry, folded, paper, known);
+            let sheet = self.lay(transcript, index, entry, folded, layout_context, known);
             self.kept.insert(entry.id, sheet);
         }
         let Some(sheet) = self.kept.get_mut(&entry.id) else { return &[] };
@@ -147,7 +147,7 @@ impl Sheets {
         index: usize,
         entry: &Entry,
         folded: bool,
-        paper: &LayoutContext<'_>,
+        layout_context: &LayoutContext<'_>,
         (words, colours): Known,
     ) -> Sheet {
         let theme = &self.look.theme;
@@ -163,13 +163,13 @@ impl Sheets {
         };
         let colours = colours.or_else(asked);
         let is_coloured = colours.as_ref().is_some_and(Colours::are_ready);
-        let (mut body, kept) = self.body(entry, paper, words, colours.as_ref());
+        let (mut body, kept) = self.body(entry, layout_context, words, colours.as_ref());
         if folded && body.len() > 1 {
             let first = body.iter().position(|line| !is_blank(line)).unwrap_or(0);
             let more = body.len() - first - 1;
             let mut line = body.swap_remove(first);
             let more = format!("  … {more} more");
-            let room = usize::from(paper.width).saturating_sub(more.chars().count());
+            let room = usize::from(layout_context.width).saturating_sub(more.chars().count());
             line.spans = super::fit(std::mem::take(&mut line.spans), room);
             line.spans.push(Span::styled(more, theme.style(Role::Dim)));
             body = vec![line];
@@ -177,7 +177,7 @@ impl Sheets {
         if index > 0 && !body.is_empty() && scrollback::has_gap(transcript, index) {
             body.insert(0, Line::default());
         }
-        let key = key_of(entry, folded, paper);
+        let key = key_of(entry, folded, layout_context);
         Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
     }
 
@@ -185,32 +185,32 @@ impl Sheets {
     fn body(
         &self,
         entry: &Entry,
-        paper: &LayoutContext<'_>,
+        layout_context: &LayoutContext<'_>,
         words: Option<(MarkdownStream, usize)>,
         colours: Option<&Colours>,
     ) -> (Vec<Line<'static>>, Option<(MarkdownStream, usize)>) {
         let theme = &self.look.theme;
         let page = EntryLayout {
-            width: paper.width,
+            width: layout_context.width,
             theme,
-            info: paper.info,
-            now: paper.now,
-            expanded: paper.whole,
+            info: layout_context.info,
+            now: layout_context.now,
+            expanded: layout_context.whole,
             is_final: false,
-            gallery: paper.gallery,
+            image_cache: layout_context.image_cache,
             colours,
-            layout: paper.layout,
+            layout: layout_context.layout,
         };
         let mut kept = None;
         let lines = match &entry.kind {
             EntryKind::User { text, shown, images } => {
-                let shown = shown.as_ref().filter(|_| !paper.whole).unwrap_or(text);
+                let shown = shown.as_ref().filter(|_| !layout_context.whole).unwrap_or(text);
                 entry::user(shown, images, page)
             }
             EntryKind::Assistant { text, interrupted } => {
                 let (mut stream, mut taken) = words
                     .filter(|(_, taken)| *taken <= text.len() && text.is_char_boundary(*taken))
-                    .unwrap_or_else(|| (self.stream(paper), 0));
+                    .unwrap_or_else(|| (self.stream(layout_context), 0));
                 if text.len() > taken {
                     stream.push(&text[taken..]);
                     taken = text.len();
@@ -218,7 +218,7 @@ impl Sheets {
                 if entry.is_done {
                     stream.finish();
                 }
-                let lines = stream.lines(scrollback::text_width(paper.width), theme);
+                let lines = stream.lines(scrollback::text_width(layout_context.width), theme);
                 let mut lines: Vec<Line<'static>> =
                     lines.into_iter().map(|line| indented(line, scrollback::INDENT)).collect();
                 if *interrupted {
@@ -227,13 +227,13 @@ impl Sheets {
                 kept = Some((stream, taken));
                 lines
             }
-            EntryKind::Thinking { text } if entry.is_done && !paper.whole => {
+            EntryKind::Thinking { text } if entry.is_done && !layout_context.whole => {
                 entry::thought(text, entry, page)
             }
-            EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, paper.whole, page),
-            EntryKind::Tool(tool) if paper.whole => entry::everything(tool, page),
+            EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, layout_context.whole, page),
+            EntryKind::Tool(tool) if layout_context.whole => entry::everything(tool, page),
             EntryKind::Tool(tool) => entry::tool(tool, page),
-            EntryKind::Notice { level, text } => entry::notice(*level, text, paper.width, theme),
+            EntryKind::Notice { level, text } => entry::notice(*level, text, layout_context.width, theme),
             EntryKind::Page { title, text } => entry::page(title, text, page),
             EntryKind::Changes(changes) => super::changes::changes(changes, page),
             EntryKind::Leaf(leaf) => match &**leaf {
@@ -246,9 +246,9 @@ impl Sheets {
 
     /// Creates a stream for the text of an answer. Where users can refer to a block of code by its number,
     /// the number is shown.
-    fn stream(&self, paper: &LayoutContext<'_>) -> MarkdownStream {
+    fn stream(&self, layout_context: &LayoutContext<'_>) -> MarkdownStream {
         let stream = MarkdownStream::new(&self.look.highlighter);
-        if paper.whole { stream.with_numbers() } else { stream }
+        if layout_context.whole { stream.with_numbers() } else { stream }
     }
 }
 

@@ -125,11 +125,11 @@ impl ScrollbackWriter {
         let gone = app.transcript.trimmed().saturating_sub(self.next);
         if gone > 0 {
             self.next += gone;
-            ScrollbackWriter::say_earlier(gone, app, look, lines);
+            ScrollbackWriter::push_earlier_notice(gone, app, look, lines);
         }
     }
 
-    fn say_earlier(count: usize, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
+    fn push_earlier_notice(count: usize, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
         let keys = app.keymap.chord_of(KeyContext::Global, Action::Viewer);
         let text = format!("  … {count} earlier entries ({keys})");
         lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
@@ -162,7 +162,7 @@ impl ScrollbackWriter {
         self.next = left_out + app.transcript.trimmed();
         if self.next > 0 {
             let stored = app.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
-            ScrollbackWriter::say_earlier(left_out + stored, app, look, lines);
+            ScrollbackWriter::push_earlier_notice(left_out + stored, app, look, lines);
         }
     }
 
@@ -202,7 +202,7 @@ impl ScrollbackWriter {
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
             let colours = self.colours.get(&entry.id);
             let colourful = usize::from(colours.is_some_and(Colours::are_ready));
-            let stage = app.gallery.stage(entry.images()) * 2 + colourful;
+            let stage = app.image_cache.stage(entry.images()) * 2 + colourful;
             let kept = self.kept.get(&entry.id);
             if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
                 && kept.stage == stage
@@ -314,7 +314,7 @@ pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> 
 /// Returns whether images of an entry are still loading; gives up once many entries come after it.
 fn waits_for_pictures(images: &[ImageRef], at: usize, app: &App) -> bool {
     let behind = app.transcript.entries().len().saturating_sub(at);
-    behind <= MOST_BEHIND && app.gallery.ready(images) < images.len()
+    behind <= MOST_BEHIND && app.image_cache.ready(images) < images.len()
 }
 
 /// Returns the number of consecutive quiet calls from an entry on.
@@ -329,7 +329,7 @@ fn quiet_run(transcript: &Transcript, from: usize) -> usize {
 fn waits_for_more(app: &App, behind: usize) -> bool {
     match app.transcript.entries().get(behind) {
         Some(next) => entry::may_be_quiet(next),
-        None => app.run.awake_since().is_some(),
+        None => app.run.active_since().is_some(),
     }
 }
 
@@ -349,7 +349,7 @@ fn page_of<'a>(app: &'a App, theme: &'a Theme) -> EntryLayout<'a> {
         now: app.now,
         expanded: app.expanded,
         is_final: false,
-        gallery: &app.gallery,
+        image_cache: &app.image_cache,
         colours: None,
         layout: app.layout,
     }

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::super::app::App;
 use super::super::keymap::{Action, KeyContext};
 use super::super::theme::{Role, Theme};
-use super::super::viewer::{Document, RowPosition, Scene, Viewer, Wanted};
+use super::super::viewer::{Document, InputPurpose, RowPosition, Scene, Viewer};
 use super::super::wrap::width;
 use super::layout_cache::{LayoutContext, Sheets, text_of};
 use super::target::{self, Hint};
@@ -28,16 +28,16 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Document>) -> Scene
     } else {
         height.saturating_sub(super::below(app, height.max(1), &Theme::plain(), &[]).lines.len())
     };
-    let paper = LayoutContext {
+    let layout_context = LayoutContext {
         width: columns.saturating_sub(GUTTER).max(1),
         info: &app.info,
         now: app.now,
         whole,
-        gallery: &app.gallery,
+        image_cache: &app.image_cache,
         epoch: book.map_or(app.epoch, |book| book.epoch),
         layout: app.layout,
     };
-    Scene { transcript: book.map_or(&app.transcript, |book| &book.pages), paper, rows: rows.max(1) }
+    Scene { transcript: book.map_or(&app.transcript, |book| &book.pages), layout_context, rows: rows.max(1) }
 }
 
 /// Returns the effect of a click on a cell of the screen below the conversation.
@@ -108,14 +108,14 @@ fn conversation(reader: &Viewer, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<
     for (index, entry) in entries.iter().enumerate().skip(first) {
         let skip = if index == first { skip } else { 0 };
         let folded = reader.is_folded(entry.id);
-        let laid = sheets.lines(scene.transcript, index, folded, &scene.paper);
+        let laid = sheets.lines(scene.transcript, index, folded, &scene.layout_context);
         for (row, line) in laid.iter().enumerate().skip(skip) {
             if lines.len() >= scene.rows {
                 return lines;
             }
-            let spot = RowPosition { id: entry.id, row };
+            let row_position = RowPosition { id: entry.id, row };
             let is_chosen = reader.whole && index == chosen;
-            lines.push(decorated(reader, spot, line, is_chosen, &theme));
+            lines.push(decorated(reader, row_position, line, is_chosen, &theme));
         }
         if lines.len() >= scene.rows {
             break;
@@ -127,7 +127,7 @@ fn conversation(reader: &Viewer, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<
 /// Renders a row with its search matches and selection, after its gutter.
 fn decorated(
     reader: &Viewer,
-    spot: RowPosition,
+    row_position: RowPosition,
     line: &Line<'static>,
     is_chosen: bool,
     theme: &Theme,
@@ -136,11 +136,11 @@ fn decorated(
     let text = text_of(line);
     let mut parts: Vec<(std::ops::Range<usize>, Modifier)> = Vec::new();
     if let Some(search) = &reader.search {
-        let is_here = search.here == Some(spot);
+        let is_here = search.here == Some(row_position);
         let how = if is_here { Modifier::REVERSED | Modifier::BOLD } else { Modifier::REVERSED };
         parts.extend(search.hits(&text).into_iter().map(|range| (range, how)));
     }
-    if let Some(columns) = reader.mark.and_then(|mark| mark.columns(spot, width(&text))) {
+    if let Some(columns) = reader.mark.and_then(|mark| mark.columns(row_position, width(&text))) {
         parts.push((bytes_of(&text, columns), Modifier::REVERSED));
     }
     let mut spans = vec![bar];
@@ -197,8 +197,8 @@ fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendere
     let dim = |text: String| Span::styled(text, theme.style(Role::Dim));
     if let Some((wanted, text)) = &viewer.input {
         let lead = match wanted {
-            Wanted::Search => "  search: ".to_owned(),
-            Wanted::Code => {
+            InputPurpose::Search => "  search: ".to_owned(),
+            InputPurpose::Code => {
                 let blocks = app.code_of_chosen();
                 let list = blocks.iter().enumerate().map(|(n, code)| {
                     let lines = code.text.lines().count();

@@ -52,7 +52,7 @@ pub struct HunkLeaf {
     /// The lines.
     pub patch: Patch,
     /// Whether this part continues the hunk above.
-    pub goes_on: bool,
+    pub continues_hunk: bool,
 }
 
 impl Document {
@@ -90,8 +90,8 @@ impl Document {
     fn take(&mut self, shown: String, path: Option<PathBuf>, change: FileChangeKind, patch: Option<Patch>) {
         let counts = patch.as_ref().map(|patch| (patch.added, patch.removed));
         self.pages.leaf(DocEntry::File(FileLeaf { shown: shown.clone(), path, change, counts }));
-        for (patch, goes_on) in patch.into_iter().flat_map(|patch| patch.parts(PART)) {
-            self.pages.leaf(DocEntry::Hunk(HunkLeaf { shown: shown.clone(), patch, goes_on }));
+        for (patch, continues_hunk) in patch.into_iter().flat_map(|patch| patch.parts(PART)) {
+            self.pages.leaf(DocEntry::Hunk(HunkLeaf { shown: shown.clone(), patch, continues_hunk }));
         }
     }
 

@@ -45,7 +45,7 @@ impl Viewer {
         let Some(search) = self.search.clone() else { return SearchStep::Nowhere };
         let count = scene.transcript.entries().len();
         let from = match search.here {
-            Some(spot) => (scene.index(spot.id), Some(spot.row)),
+            Some(row_position) => (scene.index(row_position.id), Some(row_position.row)),
             None => (self.arrive(scene).0, None),
         };
         // The entry of the current match comes twice: the rows after the match first, those before it last.

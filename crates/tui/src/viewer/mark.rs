@@ -7,7 +7,7 @@ use crate::wrap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     /// The row.
-    pub spot: RowPosition,
+    pub row_position: RowPosition,
     /// The column, from the first one of the text.
     pub column: usize,
 }
@@ -28,13 +28,13 @@ impl TextSelection {
     }
 
     /// The columns of a row that are marked, of a text that wide.
-    pub fn columns(&self, spot: RowPosition, width: usize) -> Option<std::ops::Range<usize>> {
+    pub fn columns(&self, row_position: RowPosition, width: usize) -> Option<std::ops::Range<usize>> {
         let (first, last) = self.ends();
-        if spot < first.spot || spot > last.spot || first == last {
+        if row_position < first.row_position || row_position > last.row_position || first == last {
             return None;
         }
-        let start = if spot == first.spot { first.column } else { 0 };
-        let end = if spot == last.spot { last.column + 1 } else { width };
+        let start = if row_position == first.row_position { first.column } else { 0 };
+        let end = if row_position == last.row_position { last.column + 1 } else { width };
         Some(start.min(width)..end.min(width))
     }
 }
@@ -42,8 +42,8 @@ impl TextSelection {
 impl Viewer {
     /// The button went down, or moves.
     pub fn drag(&mut self, scene: &Scene<'_>, is_start: bool, screen_row: usize, column: usize) {
-        let Some(spot) = self.under(scene, screen_row) else { return };
-        let to = Point { spot, column };
+        let Some(row_position) = self.under(scene, screen_row) else { return };
+        let to = Point { row_position, column };
         match &mut self.mark {
             Some(mark) if !is_start => mark.to = to,
             Some(_) | None => self.mark = Some(TextSelection { from: to, to }),
@@ -58,7 +58,7 @@ impl Viewer {
             return None;
         }
         let mut lines = Vec::new();
-        for index in scene.index(first.spot.id)..=scene.index(last.spot.id) {
+        for index in scene.index(first.row_position.id)..=scene.index(last.row_position.id) {
             let id = scene.id(index);
             for (row, text) in self.texts(scene, index).iter().enumerate() {
                 if let Some(columns) = mark.columns(RowPosition { id, row }, wrap::width(text)) {

@@ -13,17 +13,17 @@ use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::tool::ToolResult;
 
 fn looked(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl FnOnce(&Scene<'_>)) {
-    let gallery = crate::image_cache::ImageCache::default();
-    let paper = LayoutContext {
+    let image_cache = crate::image_cache::ImageCache::default();
+    let layout_context = LayoutContext {
         width: 40,
         info,
         now: Moment(0),
         whole: true,
-        gallery: &gallery,
+        image_cache: &image_cache,
         epoch: 1,
         layout: DiffLayout::Auto,
     };
-    act(&Scene { transcript, paper, rows });
+    act(&Scene { transcript, layout_context, rows });
 }
 
 fn said(count: usize) -> Transcript {
@@ -42,7 +42,7 @@ fn sight(reader: &Viewer, scene: &Scene<'_>) -> Vec<String> {
     let mut rows = Vec::new();
     for index in first..scene.len() {
         let folded = reader.is_folded(scene.id(index));
-        let lines: &[Line<'static>] = sheets.lines(scene.transcript, index, folded, &scene.paper);
+        let lines: &[Line<'static>] = sheets.lines(scene.transcript, index, folded, &scene.layout_context);
         rows.extend(lines.iter().map(text_of).map(|row| row.trim_end().to_owned()));
         if rows.len() > skip + scene.rows {
             break;
@@ -104,8 +104,8 @@ fn it_finds_round_the_end_and_unfolds_what_it_finds() {
         let seen: Vec<String> = (0..4)
             .map(|_| {
                 reader.find(scene, true);
-                let spot = reader.search.as_ref().and_then(|search| search.here).expect("found");
-                reader.texts(scene, scene.index(spot.id))[spot.row].trim_end().to_owned()
+                let row_position = reader.search.as_ref().and_then(|search| search.here).expect("found");
+                reader.texts(scene, scene.index(row_position.id))[row_position.row].trim_end().to_owned()
             })
             .collect();
         assert_eq!(seen, ["· note 20", "· note 21", "· note 22", "· note 23"]);

@@ -42,7 +42,7 @@ pub trait ChildStore: RunStore + DecisionStore {
 
     /// Queues the end of a child in the background for its parent, once, addressed to this agent. `false`: that was
     /// done before.
-    async fn tell_child_end(
+    async fn queue_child_end(
         &self,
         thread: &ThreadId,
         agent: String,

@@ -37,7 +37,7 @@ pub trait CommandStore: Send + Sync {
     }
 
     /// Returns the output of a command of this thread since the last check, if the command exists.
-    async fn look_at_command(
+    async fn read_command_output(
         &self,
         _thread: &ThreadId,
         _number: u64,

@@ -6,12 +6,12 @@ use super::super::files::binds;
 use super::super::opening::wants_out;
 use super::super::path::ResolvedPath;
 use super::super::protected::is_named_by;
-use super::super::reach::{self, Meets};
+use super::super::reach::{self, RuleOverlap};
 use super::super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::super::shell::{self, Hit};
 use super::{
-    Allowed, AskKind, CallRequest, CallSubject, HeldProfiles, PreparedCall, SHELL_TOOL, Verdict, VerdictKind,
-    is_file_edit, path_holds, runs_program,
+    Allowed, AskKind, CallRequest, CallSubject, EnforcedProfiles, PreparedCall, SHELL_TOOL, Verdict,
+    VerdictKind, is_file_edit, path_holds, runs_program,
 };
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::path_policy::PathAccess;
@@ -26,7 +26,7 @@ pub(in crate::permission) struct Judge<'a> {
     pub(super) primary: Option<&'a str>,
     pub(in crate::permission) subject: &'a CallSubject,
     pub(super) call: &'a PreparedCall<'a>,
-    pub(super) held: HeldProfiles,
+    pub(super) enforced: EnforcedProfiles,
     /// Whether to skip checking the disk for files that a command line would find.
     pub(super) is_by_words: bool,
 }
@@ -127,7 +127,7 @@ impl<'a> Judge<'a> {
 
     fn reaches(&self, profile: Profile) -> Option<Verdict> {
         // As if outside, when this judge knows nothing of the kernel.
-        let profile = if self.held.masks_in(profile) { profile } else { Profile::Outside };
+        let profile = if self.enforced.masks_in(profile) { profile } else { Profile::Outside };
         if self.is_by_words { None } else { self.call.reaches(self.rules, profile) }
     }
 
@@ -143,7 +143,7 @@ impl<'a> Judge<'a> {
                     ..Verdict::by(VerdictKind::Ask(AskKind::Undecided), rule)
                 };
                 if let Some(rule) = maybe {
-                    if reach::meets(rule, self.call.named()) == Meets::Maybe {
+                    if reach::meets(rule, self.call.named()) == RuleOverlap::Maybe {
                         let why = format!("it may write to a file covered by {}", named(rule));
                         return Some(ask(rule, why));
                     }
@@ -188,7 +188,7 @@ impl<'a> Judge<'a> {
     /// about files the file that a command line names.
     fn by(&self, decision: VerdictKind, rule: &Rule) -> Verdict {
         let mut verdict = Verdict::by(decision, rule);
-        if let Meets::Yes(file) = reach::meets(rule, self.call.named()) {
+        if let RuleOverlap::Yes(file) = reach::meets(rule, self.call.named()) {
             verdict.why = format!("{} by {}, for the file {}", rule.behavior, named(rule), visible(file));
             return verdict;
         }
@@ -293,9 +293,9 @@ impl<'a> Judge<'a> {
             }
             CallSubject::Shell(_) if rule.behavior != Behavior::Allow => {
                 match reach::meets(rule, self.call.named()) {
-                    Meets::Yes(_) => Some(Hit::Yes),
-                    Meets::Maybe => Some(Hit::Maybe),
-                    Meets::No => None,
+                    RuleOverlap::Yes(_) => Some(Hit::Yes),
+                    RuleOverlap::Maybe => Some(Hit::Maybe),
+                    RuleOverlap::No => None,
                 }
             }
             CallSubject::Shell(_) | CallSubject::Other => None,
@@ -357,7 +357,7 @@ impl<'a> Judge<'a> {
 
     fn allowed_by(&self, rules: &[&'a Rule]) -> Result<Allowed<'a>, Option<Verdict>> {
         if let CallSubject::Shell(analysis) = self.subject {
-            return shell::allowed(rules, analysis, self.question, self.rules, self.held)
+            return shell::allowed(rules, analysis, self.question, self.rules, self.enforced)
                 .map_err(|why| Some(Verdict::new(VerdictKind::Ask(AskKind::Default), why)));
         }
         let mut best: Option<&'a Rule> = None;

@@ -217,9 +217,9 @@ fn the_end_of_a_run_elsewhere_is_told_once_and_hands_back_what_was_queued_here()
 fn a_message_that_another_process_overtook_is_queued_and_shown_once() {
     let mut test = TestApp::new(100, 30);
     test.keys("hello<enter>");
-    assert!(test.screen().contains("hello") && test.app.is_awake());
+    assert!(test.screen().contains("hello") && test.app.is_run_active());
     test.send(Msg::Thread(ThreadMsg::Deferred("t".into(), queued(5, "hello"), UserInput::text("hello"))));
-    assert!(!test.app.is_awake());
+    assert!(!test.app.is_run_active());
     assert_eq!(test.screen().matches("hello").count(), 1, "{}", test.screen());
     assert!(test.live().contains("queued hello"), "{}", test.live());
 }

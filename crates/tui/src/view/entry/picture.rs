@@ -22,13 +22,13 @@ pub(super) fn picture(image: &ImageRef, page: EntryLayout<'_>) -> Vec<Line<'stat
     let mut caption = image.caption();
     let (columns, rows) = if page.expanded { LARGE } else { SMALL };
     let columns = columns.min(page.width.saturating_sub(INDENT + 1));
-    match (page.gallery.get(image), page.gallery.depth()) {
+    match (page.image_cache.get(image), page.image_cache.depth()) {
         (Some(ImageState::Here(pixels)), Some(depth)) => {
             lines = half_blocks(pixels, (columns, rows), depth);
         }
-        (Some(ImageState::Plate(drawn)), Some(depth)) => {
-            lines = if page.is_final && page.gallery.can_draw(drawn, (columns, rows)) {
-                ImagePlacement::of_plate(image, drawn).lines(INDENT)
+        (Some(ImageState::CursorImage(drawn)), Some(depth)) => {
+            lines = if page.is_final && page.image_cache.can_draw(drawn, (columns, rows)) {
+                ImagePlacement::of_cursor_image(image, drawn).lines(INDENT)
             } else {
                 half_blocks(&drawn.small, (columns, rows), depth)
             };

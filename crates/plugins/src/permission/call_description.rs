@@ -8,7 +8,7 @@ use aye_core::contract::judgement::Risk;
 use aye_pattern::shell::{Analysis, deletes_files, visible};
 
 /// The description of a call.
-pub(super) struct Does {
+pub(super) struct CallDescription {
     /// The rest of a sentence that starts with the tool's name.
     pub(super) words: String,
     /// Whether a path that the call opens is outside the project.
@@ -16,11 +16,11 @@ pub(super) struct Does {
 }
 
 /// Describes a call.
-pub(super) fn does(call: &PreparedCall<'_>, risk: Risk) -> Does {
+pub(super) fn does(call: &PreparedCall<'_>, risk: Risk) -> CallDescription {
     let question = &call.question;
     match &call.subject {
         CallSubject::Shell(analysis) => {
-            Does { words: of_command(analysis, risk).to_owned(), is_outside: false }
+            CallDescription { words: of_command(analysis, risk).to_owned(), is_outside: false }
         }
         CallSubject::File { seen, .. } => {
             let outside = if seen.is_inside { "" } else { ", outside this project" };
@@ -33,10 +33,10 @@ pub(super) fn does(call: &PreparedCall<'_>, risk: Risk) -> Does {
                 _ => "changes",
             };
             let words = format!("{verb} {}{outside}", place(seen));
-            Does { words, is_outside: !seen.is_inside }
+            CallDescription { words, is_outside: !seen.is_inside }
         }
         CallSubject::Other => {
-            Does { words: of_tool(question, call.host.as_deref(), risk), is_outside: false }
+            CallDescription { words: of_tool(question, call.host.as_deref(), risk), is_outside: false }
         }
     }
 }

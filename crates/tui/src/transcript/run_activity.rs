@@ -4,7 +4,7 @@ use super::{EntryKind, ToolState, Transcript};
 
 /// The activity of a run: what it is waiting for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum RunActivity {
     /// The model was asked and said nothing yet.
     Asking,
     /// The model thinks.
@@ -21,20 +21,20 @@ pub enum Doing {
 
 impl Transcript {
     /// Returns what an active run is waiting for.
-    pub fn doing(&self) -> Doing {
+    pub fn run_activity(&self) -> RunActivity {
         let mut running = self.tools().filter(|tool| tool.state == ToolState::Running);
         if let Some(first) = running.next() {
             return match running.count() {
-                0 => Doing::Running(first.name.clone()),
-                more => Doing::Several(more + 1),
+                0 => RunActivity::Running(first.name.clone()),
+                more => RunActivity::Several(more + 1),
             };
         }
         let last = self.entries[self.settled..].iter().rfind(|entry| !entry.is_done);
         match last.map(|entry| &entry.kind) {
-            Some(EntryKind::Thinking { .. }) => Doing::Thinking,
-            Some(EntryKind::Assistant { .. }) => Doing::Answering,
+            Some(EntryKind::Thinking { .. }) => RunActivity::Thinking,
+            Some(EntryKind::Assistant { .. }) => RunActivity::Answering,
             Some(EntryKind::Tool(tool)) if tool.state == ToolState::Receiving => {
-                Doing::Calling(tool.name.clone())
+                RunActivity::Calling(tool.name.clone())
             }
             Some(
                 EntryKind::Tool(_)
@@ -44,7 +44,7 @@ impl Transcript {
                 | EntryKind::Changes(_)
                 | EntryKind::Leaf(_),
             )
-            | None => Doing::Asking,
+            | None => RunActivity::Asking,
         }
     }
 }
