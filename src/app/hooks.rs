@@ -36,13 +36,13 @@ pub(super) fn plugin(
     clock: &Arc<dyn Clock>,
 ) -> Result<HooksPlugin, Failure> {
     let runner = Arc::new(Commands { programs });
-    let workplace = HookContext {
+    let hook_context = HookContext {
         cwd: foundation.workspace.cwd.clone(),
         home: foundation.workspace.home.clone(),
         clock: Arc::clone(clock),
         terms: foundation.loaded.settings.questions.clone(),
     };
-    Ok(HooksPlugin::new(in_force(foundation)?, runner, workplace))
+    Ok(HooksPlugin::new(in_force(foundation)?, runner, hook_context))
 }
 
 /// Returns the hooks in force: the user's, then the project's if it is trusted. An unreadable file is an error, because

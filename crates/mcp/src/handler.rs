@@ -56,7 +56,7 @@ pub(super) struct ConnectionState {
     /// The number of calls listened to so far.
     count: AtomicU64,
     lines: Mutex<VecDeque<String>>,
-    told: Mutex<Option<Instant>>,
+    last_logged: Mutex<Option<Instant>>,
     /// The number of times the server asked to use the model.
     refused: AtomicU64,
     /// Its standard error was read to the end.
@@ -80,7 +80,7 @@ impl ConnectionState {
             opening: watch::channel(0).0,
             count: AtomicU64::new(0),
             lines: Mutex::default(),
-            told: Mutex::default(),
+            last_logged: Mutex::default(),
             refused: AtomicU64::new(0),
             quiet: tokio_util::sync::CancellationToken::new(),
             wants_login: tokio_util::sync::CancellationToken::new(),
@@ -190,10 +190,10 @@ impl ConnectionState {
     }
 
     fn log_throttled(&self, text: impl FnOnce() -> String) {
-        let mut told = locked(&self.told);
-        if told.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
-            *told = Some(Instant::now());
-            drop(told);
+        let mut last_logged = locked(&self.last_logged);
+        if last_logged.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+            *last_logged = Some(Instant::now());
+            drop(last_logged);
             (self.tell)(text());
         }
     }

@@ -133,8 +133,8 @@ impl BackgroundHost for CallBackground {
     }
 
     async fn read_new_output(&self, id: &str) -> Result<CommandNews, ToolError> {
-        let looked = self.shared.store.read_command_output(&self.thread, Self::number(id)?).await;
-        let mut news = looked.map_err(|error| failed(&error))?.ok_or_else(|| Self::unknown(id))?;
+        let output = self.shared.store.read_command_output(&self.thread, Self::number(id)?).await;
+        let mut news = output.map_err(|error| failed(&error))?.ok_or_else(|| Self::unknown(id))?;
         news.record = self.shared.as_it_stands(news.record);
         Ok(news)
     }

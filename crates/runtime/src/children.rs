@@ -62,7 +62,7 @@ pub(super) struct Children {
     /// Children started by calls that do not wait for them; they are driven once the call's result is stored.
     launched: Vec<ThreadId>,
     /// The event that the run waits, emitted when its children wait too.
-    held: Option<AgentEvent>,
+    withheld: Option<AgentEvent>,
     /// The policy for calls of children that may have run.
     pub(super) unknown: UnknownPolicy,
 }
@@ -263,14 +263,14 @@ impl Driver {
     /// works.
     pub(super) fn withhold_finish(&mut self, event: AgentEvent) -> Option<AgentEvent> {
         match &event {
-            AgentEvent::RunStart { .. } if self.children.held.take().is_some() => return None,
+            AgentEvent::RunStart { .. } if self.children.withheld.take().is_some() => return None,
             AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. }
                 if !self.served().is_empty() =>
             {
-                self.children.held = Some(event);
+                self.children.withheld = Some(event);
                 return None;
             }
-            AgentEvent::RunFinish { .. } => self.children.held = None,
+            AgentEvent::RunFinish { .. } => self.children.withheld = None,
             _ => {}
         }
         Some(event)
@@ -278,7 +278,7 @@ impl Driver {
 
     /// Emits the withheld event, because all children wait for users and so does the run.
     pub(super) async fn emit_withheld_finish(&mut self) {
-        if let Some(event) = self.children.held.take() {
+        if let Some(event) = self.children.withheld.take() {
             self.sink.emit(event).await;
         }
     }
@@ -478,10 +478,10 @@ impl AgentRuntime {
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
         let thread = &child.thread_id;
-        let held = self.stored_thread(thread).await?;
-        let result = match held.newest_run() {
+        let stored = self.stored_thread(thread).await?;
+        let result = match stored.newest_run() {
             Some(run) if run.status == RunStatus::Done => self.result_of(run.clone()).await,
-            Some(_) => Box::pin(self.resume_fenced(held, slot, lease, sink, unknown)).await,
+            Some(_) => Box::pin(self.resume_fenced(stored, slot, lease, sink, unknown)).await,
             None if self.is_unwanted(thread).await? => {
                 Err(RuntimeError::ResolveFailed { message: "it was stopped before it started".into() })
             }
@@ -496,7 +496,7 @@ impl AgentRuntime {
                 let mut request = RunRequest::new(thread.clone(), vec![Message::user(&child.prompt)]);
                 request.parent_run_id = Some(child.parent_run.clone());
                 request.correlation_id = parent.and_then(|parent| parent.correlation_id);
-                Box::pin(self.run_fenced(request, agent, held, slot, lease, sink)).await
+                Box::pin(self.run_fenced(request, agent, stored, slot, lease, sink)).await
             }
         };
         if result.as_ref().is_ok_and(|result| result.termination != TerminationReason::Suspended) {

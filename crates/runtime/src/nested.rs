@@ -20,7 +20,7 @@ const MAX_LINE: usize = 200;
 pub(super) struct ChildSink {
     parent: Arc<dyn EventSink>,
     runtime: AgentRuntime,
-    told: Mutex<ChildFold>,
+    fold: Mutex<ChildFold>,
 }
 
 struct ChildFold {
@@ -31,14 +31,14 @@ struct ChildFold {
 
 impl ChildSink {
     pub(super) fn new(parent: Arc<dyn EventSink>, state: ChildRunState, runtime: AgentRuntime) -> Self {
-        Self { parent, runtime, told: Mutex::new(ChildFold { state, growing: String::new() }) }
+        Self { parent, runtime, fold: Mutex::new(ChildFold { state, growing: String::new() }) }
     }
 
     /// Returns the state after an event if it shows the user something new, and whether a question was asked
     /// or settled.
     fn fold(&self, event: &AgentEvent) -> (Option<ChildRunState>, bool) {
-        let mut told = self.told.lock().expect("no panic while the state is held");
-        let ChildFold { state, growing } = &mut *told;
+        let mut fold = self.fold.lock().expect("no panic while the state is held");
+        let ChildFold { state, growing } = &mut *fold;
         let mut asks = false;
         match event {
             AgentEvent::RunStart { .. } => state.status = ChildStatus::Running,

@@ -122,7 +122,7 @@ struct Inner {
     /// there.
     waiting: AtomicUsize,
     has_made_room: AtomicBool,
-    told: Mutex<TroubleNotifier>,
+    trouble: Mutex<TroubleNotifier>,
 }
 
 /// The callback notified when files are not kept, but not twice in a row for the same reason.
@@ -163,7 +163,7 @@ impl FolderSnapshots {
                 is_prepared: AtomicBool::new(false),
                 waiting: AtomicUsize::new(0),
                 has_made_room: AtomicBool::new(false),
-                told: Mutex::default(),
+                trouble: Mutex::default(),
             }),
         }
     }
@@ -171,7 +171,7 @@ impl FolderSnapshots {
     /// Sets the callback to notify when files of a step cannot be restored, but not twice in a row for the
     /// same reason.
     pub fn on_trouble(&self, by: impl Fn(String) + Send + 'static) {
-        self.inner.told.lock().unwrap_or_else(PoisonError::into_inner).by = Some(Box::new(by));
+        self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).by = Some(Box::new(by));
     }
 
     /// What would be different, were the files as in that tree. Blocks.
@@ -337,12 +337,12 @@ impl Inner {
     }
 
     fn report_problem(&self, why: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.last != why
-            && let Some(by) = &told.by
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.last != why
+            && let Some(by) = &trouble.by
         {
             by(format!("a rewind cannot restore the files of this step: {why}"));
-            why.clone_into(&mut told.last);
+            why.clone_into(&mut trouble.last);
         }
     }
 

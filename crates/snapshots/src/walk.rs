@@ -165,10 +165,10 @@ fn run(
     let top = openat(rustix::fs::CWD, place.root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let top = top.map_err(|error| SnapshotError::Failed(format!("{}: {error}", place.root.display())))?;
     let about = fstat(&top).map_err(|error| SnapshotError::Failed(error.to_string()))?;
-    seen.looks += 1;
+    seen.scans += 1;
     let mut eye = Eye {
         place,
-        number: seen.looks,
+        number: seen.scans,
         device: about.st_dev,
         reads,
         path: Vec::new(),
@@ -182,7 +182,7 @@ fn run(
         held: 0,
     };
     if reads && seen.is_complete {
-        check(place, &top, &seen.top, seen.looks);
+        check(place, &top, &seen.top, seen.scans);
     }
     let looked = eye.visit(&top, FileStamp::of(&about), &mut seen.top, false);
     // The known state is only valid once the batch is written.

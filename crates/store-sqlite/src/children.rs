@@ -79,7 +79,7 @@ impl Store {
             Ok(child)
         };
         let places = ("store.child.before", "store.child.after");
-        self.write_and_tell(true, places, work, |_| Some(change)).await
+        self.write_and_publish(true, places, work, |_| Some(change)).await
     }
 
     /// Returns the child record of a thread; `None` for a thread that a user started.
@@ -146,7 +146,7 @@ impl Store {
                 .execute((thread.as_str(),))?
                 > 0)
         };
-        self.write_and_tell(true, ("", ""), work, |found| found.then_some(change)).await
+        self.write_and_publish(true, ("", ""), work, |found| found.then_some(change)).await
     }
 
     /// Returns the questions that users must answer before this thread, and the children its calls wait for,
@@ -210,7 +210,7 @@ impl Store {
         };
         let places = ("store.child_end.before", "store.child_end.after");
         let told = self
-            .write_and_tell(true, places, work, |parent| {
+            .write_and_publish(true, places, work, |parent| {
                 parent.as_ref().map(|parent| StoreChange::of(ChangeKind::Queue, parent))
             })
             .await?;

@@ -40,7 +40,7 @@ impl Store {
             Ok(one(tx, uint(n))?.ok_or(StoreError::NotStarted { id })?)
         };
         let change = |made: &CommandRecord| Some(StoreChange::of(ChangeKind::Run, &made.thread_id));
-        self.write_and_tell(true, ("store.command.before", "store.command.after"), work, change).await
+        self.write_and_publish(true, ("store.command.before", "store.command.after"), work, change).await
     }
 
     /// Adds to what a command printed, within the bounds of [`Store::append_output`]. `false`: it is over, or its
@@ -106,7 +106,7 @@ impl Store {
             thread.as_ref().map(|thread| StoreChange::of(ChangeKind::Queue, thread))
         };
         let places = ("store.command_end.before", "store.command_end.after");
-        Ok(self.write_and_tell(true, places, work, change).await?.is_some())
+        Ok(self.write_and_publish(true, places, work, change).await?.is_some())
     }
 
     /// Queues what the thread does not know yet: the ends of commands, and that those ended whose process is dead.
@@ -156,7 +156,7 @@ impl Store {
         let change = |thread: &Option<ThreadId>| {
             thread.as_ref().map(|thread| StoreChange::of(ChangeKind::Decision, thread))
         };
-        Ok(self.write_and_tell(true, ("", ""), work, change).await?.is_some())
+        Ok(self.write_and_publish(true, ("", ""), work, change).await?.is_some())
     }
 
     /// A command.

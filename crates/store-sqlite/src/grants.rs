@@ -38,7 +38,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Exists`] when the id is taken.
     pub async fn add_grant(&self, grant: GrantRecord) -> Result<(), StoreError> {
-        self.write_and_tell(true, ("", ""), move |tx| add(tx, &grant), |()| Some(CHANGED)).await
+        self.write_and_publish(true, ("", ""), move |tx| add(tx, &grant), |()| Some(CHANGED)).await
     }
 
     /// Returns the grants in force at a time, oldest first. A grant once seen as expired stays so, whatever
@@ -98,7 +98,7 @@ impl Store {
             audit::tell(tx, &AuditEntry::grant_changed(now_ms, AuditKind::Revoked, &id))?;
             Ok(true)
         };
-        self.write_and_tell(true, ("", ""), work, |revoked| revoked.then_some(CHANGED)).await
+        self.write_and_publish(true, ("", ""), work, |revoked| revoked.then_some(CHANGED)).await
     }
 
     /// Counts one use of each of these grants, or of none: then this returns the first that is no longer in

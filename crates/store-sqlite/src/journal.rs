@@ -32,7 +32,7 @@ impl Store {
         let change = StoreChange::of(ChangeKind::Run, &checkpoint.run.thread_id);
         let places = ("store.checkpoint.before", "store.checkpoint.after");
         let work = move |tx: &Transaction<'_>| write_checkpoint(tx, &checkpoint);
-        self.write_and_tell(durable, places, work, |()| Some(change)).await
+        self.write_and_publish(durable, places, work, |()| Some(change)).await
     }
 
     /// Writes that a tool is about to start, in a transaction that also spends the decision. The tool may
@@ -44,7 +44,7 @@ impl Store {
     pub async fn begin(&self, begin: ExecutionStart) -> Result<(), StoreError> {
         let change = StoreChange::of(ChangeKind::Run, &begin.run.thread_id);
         let places = ("store.begin.before", "store.begin.after");
-        self.write_and_tell(true, places, move |tx| write_begin(tx, &begin), |()| Some(change)).await
+        self.write_and_publish(true, places, move |tx| write_begin(tx, &begin), |()| Some(change)).await
     }
 
     /// Runs [`Store::checkpoint`] and [`Store::begin`] in one transaction: writes what led to the call and
@@ -63,7 +63,7 @@ impl Store {
             write_checkpoint(tx, &checkpoint)?;
             write_begin(tx, &begin)
         };
-        self.write_and_tell(true, places, work, |()| Some(change)).await
+        self.write_and_publish(true, places, work, |()| Some(change)).await
     }
 
     /// The executions of a run that were started and never recorded as ended, oldest first.

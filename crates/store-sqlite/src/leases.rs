@@ -30,7 +30,7 @@ impl Store {
         let change = StoreChange::of(ChangeKind::Owner, &thread);
         let work = move |tx: &Transaction<'_>| take(tx, thread, me, term, alive);
         let taken =
-            self.write_and_tell(false, ("", ""), work, |taken| taken.is_ok().then_some(change)).await?;
+            self.write_and_publish(false, ("", ""), work, |taken| taken.is_ok().then_some(change)).await?;
         taken.map_err(|owner| AcquireError::Busy { owner })
     }
 
@@ -62,7 +62,7 @@ impl Store {
             .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token))?;
             Ok(())
         };
-        self.write_and_tell(false, ("", ""), work, |()| Some(change)).await
+        self.write_and_publish(false, ("", ""), work, |()| Some(change)).await
     }
 
     /// Returns the owner of the lease of a thread, alive or not.

@@ -280,7 +280,7 @@ impl Store {
     /// Writes like [`Store::write`], with failpoints before and after the commit. The change is then
     /// published to other processes on the store's thread, so that they receive it even if the caller stops
     /// waiting. `durable`: the commit waits for the disk.
-    async fn write_and_tell<T, F, C>(
+    async fn write_and_publish<T, F, C>(
         &self,
         durable: bool,
         (before, after): (&'static str, &'static str),

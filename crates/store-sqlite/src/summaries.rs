@@ -21,7 +21,7 @@ impl Store {
     pub async fn add_summary(&self, summary: SummaryRecord) -> Result<bool, StoreError> {
         let change = StoreChange::of(ChangeKind::Run, &summary.thread_id);
         // The messages that it replaces still exist, so losing the summary is not worth an fsync.
-        self.write_and_tell(
+        self.write_and_publish(
             false,
             ("context.summary", "context.summarised"),
             move |tx| {

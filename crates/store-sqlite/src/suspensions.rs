@@ -78,7 +78,7 @@ impl Store {
             })
         };
         let places = ("store.decide.before", "store.decide.after");
-        self.write_and_tell(true, places, work, |outcome| {
+        self.write_and_publish(true, places, work, |outcome| {
             let (grant, decided) = match outcome {
                 DecideOutcome::Accepted(record) => (grant, Some(record)),
                 DecideOutcome::Expired(record) => (None, Some(record)),
@@ -209,7 +209,7 @@ impl Store {
                 .map(|record| StoreChange::of(ChangeKind::Decision, &record.thread_id))
                 .collect::<Vec<_>>()
         };
-        self.write_and_tell(true, places, work, changes).await
+        self.write_and_publish(true, places, work, changes).await
     }
 }
 

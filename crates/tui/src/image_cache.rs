@@ -72,7 +72,7 @@ pub struct ImageCache {
     known: HashMap<String, (ImageRef, ImageState)>,
     order: VecDeque<String>,
     /// The conversation that was checked last, its number of entries, and its number of results with images.
-    looked: (u32, usize, usize),
+    last_checked: (u32, usize, usize),
 }
 
 impl ImageCache {
@@ -216,10 +216,10 @@ impl App {
         }
         let entries = self.transcript.entries();
         let now = (self.epoch, entries.len(), self.transcript.pictured());
-        if self.image_cache.depth.is_none() || self.image_cache.looked == now {
+        if self.image_cache.depth.is_none() || self.image_cache.last_checked == now {
             return;
         }
-        self.image_cache.looked = now;
+        self.image_cache.last_checked = now;
         self.image_cache.fit(self.size, INDENT);
         let last = entries.iter().rev().take(LAST);
         let images: Vec<ImageRef> = last.flat_map(Entry::images).take(KEPT).cloned().collect();

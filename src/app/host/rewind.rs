@@ -48,14 +48,14 @@ impl RewindHost for TerminalHost {
     async fn back(&self, cmd: RewindCmd) -> RewindMsg {
         let app = &self.app;
         match cmd {
-            RewindCmd::Points(thread, chooses) => {
+            RewindCmd::Points(thread, purpose) => {
                 let points = app.back_points(&thread).await.map(|mut points| {
-                    if chooses == PickPurpose::Back {
+                    if purpose == PickPurpose::Back {
                         points.points.retain(|point| point.is_message);
                     }
                     points
                 });
-                RewindMsg::Points(chooses, words(points))
+                RewindMsg::Points(purpose, words(points))
             }
             RewindCmd::Preview(thread, keep) => {
                 RewindMsg::Preview(keep, words(app.back_preview(&thread, keep).await))

@@ -281,10 +281,10 @@ impl PhaseHook for PersistPriorsHook {
 
 #[async_trait]
 impl TypedScheduledActionHandler<LearnAction> for Handlers {
-    async fn handle_typed(&self, ctx: &PhaseContext, lesson: RunSample) -> Result<StateCommand, StateError> {
+    async fn handle_typed(&self, ctx: &PhaseContext, sample: RunSample) -> Result<StateCommand, StateError> {
         if let Some(profile) = ctx.profile() {
             let learn = |known: &mut AgentToolPriorsValue| {
-                known.learn(&lesson.run, &lesson.offered);
+                known.learn(&sample.run, &sample.offered);
                 Ok::<(), std::convert::Infallible>(())
             };
             if let Err(error) = profile.update::<AgentToolPriors, _, _>(&ctx.agent_spec.id, learn).await {

@@ -58,13 +58,13 @@ pub struct HooksPlugin {
 struct HookState {
     hooks: Vec<HookSpec>,
     runner: Arc<dyn HookRunner>,
-    workplace: HookContext,
+    hook_context: HookContext,
 }
 
 impl HooksPlugin {
     /// These hooks, in the order in which their answers count.
-    pub fn new(hooks: Vec<HookSpec>, runner: Arc<dyn HookRunner>, workplace: HookContext) -> Self {
-        Self { shared: Arc::new(HookState { hooks, runner, workplace }) }
+    pub fn new(hooks: Vec<HookSpec>, runner: Arc<dyn HookRunner>, hook_context: HookContext) -> Self {
+        Self { shared: Arc::new(HookState { hooks, runner, hook_context }) }
     }
 }
 
@@ -215,7 +215,7 @@ impl TypedScheduledActionHandler<RunHooks> for Commands {
 impl HookState {
     /// Runs one command. Never fails: an error is part of the outcome.
     async fn run_hook_command<'a>(&self, hook: &'a HookSpec, ctx: &PhaseContext) -> Outcome<'a> {
-        let HookContext { cwd, home, clock, .. } = &self.workplace;
+        let HookContext { cwd, home, clock, .. } = &self.hook_context;
         let began = clock.now_ms();
         let input = event(hook, ctx, &cwd.to_string_lossy()).to_string().into_bytes();
         let on_behalf = SpawnContext { run: ctx.run_identity.run_id.to_string(), start_before: None };
@@ -321,7 +321,7 @@ impl HookState {
             return ticket;
         }
         let call = &info.call;
-        let HookContext { cwd, clock, terms, .. } = &self.workplace;
+        let HookContext { cwd, clock, terms, .. } = &self.hook_context;
         let mut parameters = json!({
             "tool": call.name,
             "args": call.arguments,

@@ -94,7 +94,7 @@ struct Bench {
 fn bench(file: &str, answer: fn(&str) -> Said) -> Bench {
     let hooks = parse(Path::new("/h/hooks.toml"), file, HookLayer::User, None).expect("a file of hooks");
     let runner = Arc::new(Scripted { seen: Mutex::default(), answer });
-    let workplace = HookContext {
+    let hook_context = HookContext {
         cwd: "/work".into(),
         home: "/home/ada".into(),
         clock: Arc::new(SystemClock),
@@ -102,7 +102,7 @@ fn bench(file: &str, answer: fn(&str) -> Said) -> Bench {
     };
     let plugins: Vec<Arc<dyn Plugin>> = vec![
         Arc::new(Quarrel),
-        Arc::new(HooksPlugin::new(hooks, Arc::clone(&runner) as Arc<dyn HookRunner>, workplace)),
+        Arc::new(HooksPlugin::new(hooks, Arc::clone(&runner) as Arc<dyn HookRunner>, hook_context)),
     ];
     let env = ExecutionEnv::from_plugins(&plugins).expect("plugins");
     let runtime = PhaseRuntime::new(StateStore::new()).expect("a runtime");

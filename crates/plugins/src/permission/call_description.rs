@@ -16,7 +16,7 @@ pub(super) struct CallDescription {
 }
 
 /// Describes a call.
-pub(super) fn does(call: &PreparedCall<'_>, risk: Risk) -> CallDescription {
+pub(super) fn call_description(call: &PreparedCall<'_>, risk: Risk) -> CallDescription {
     let question = &call.question;
     match &call.subject {
         CallSubject::Shell(analysis) => {
@@ -115,7 +115,7 @@ mod tests {
         };
         let call = PreparedCall::of(&question).expect("a call");
         let risk = call.risk(None);
-        does(&call, risk).words
+        call_description(&call, risk).words
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             PreparedCall::of(&question).expect("a call").sent_to(Some("agents.example\u{202e}:8443".into()));
         let risk = call.risk(Some(aye_core::contract::tool::ToolClass::Pure));
         assert_eq!(risk, Risk::Network);
-        let words = does(&call, risk).words;
+        let words = call_description(&call, risk).words;
         assert_eq!(words, "sends the task to the remote agent far at agents.example\\u{202e}:8443");
     }
 

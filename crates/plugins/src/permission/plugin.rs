@@ -1,6 +1,6 @@
 //! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
 
-use super::call_description::does;
+use super::call_description::call_description;
 use super::editing::check_grant_in;
 use super::evaluate::{AskKind, EnforcedProfiles, PreparedCall, SHELL_TOOL, Verdict, VerdictKind};
 use super::file::PermissionRulesConfig;
@@ -214,7 +214,7 @@ fn ticket(
     risk: Risk,
 ) -> SuspendTicket {
     let (call, question) = (&info.call, &prepared.question);
-    let does = does(prepared, risk);
+    let does = call_description(prepared, risk);
     let told = opening::told(refused).map(|told| format!("; {told}"));
     let why = format!("{}{}", verdict.why, told.unwrap_or_default());
     let message = format!("{} {}: {}", visible(&call.name), does.words, visible(&why));

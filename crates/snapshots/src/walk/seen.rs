@@ -100,7 +100,7 @@ pub(crate) struct FolderScan {
     /// All files were looked at once.
     pub(super) is_complete: bool,
     /// Counts looks.
-    pub(super) looks: u64,
+    pub(super) scans: u64,
 }
 
 impl FolderScan {

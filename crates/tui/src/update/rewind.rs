@@ -67,32 +67,32 @@ impl App {
         }
     }
 
-    fn ask_where(&mut self, chooses: PickPurpose, cmds: &mut Vec<Cmd>) {
-        if self.is_run_active() && chooses == PickPurpose::Back {
+    fn ask_where(&mut self, purpose: PickPurpose, cmds: &mut Vec<Cmd>) {
+        if self.is_run_active() && purpose == PickPurpose::Back {
             self.show_hint("interrupt the run first, then rewind");
             return;
         }
         let Some(thread) = self.thread_id().cloned() else { return };
-        let kind = match chooses {
+        let kind = match purpose {
             PickPurpose::Back => PickerKind::Back,
             PickPurpose::Fork => PickerKind::Fork,
         };
         self.back.menu = Some(thread.clone());
-        self.fetch(kind, Cmd::Back(RewindCmd::Points(thread, chooses)), cmds);
+        self.fetch(kind, Cmd::Back(RewindCmd::Points(thread, purpose)), cmds);
     }
 
-    fn list_points(&mut self, chooses: PickPurpose, points: &RewindPoints) {
-        let kind = match chooses {
+    fn list_points(&mut self, purpose: PickPurpose, points: &RewindPoints) {
+        let kind = match purpose {
             PickPurpose::Back => PickerKind::Back,
             PickPurpose::Fork => PickerKind::Fork,
         };
-        if points.points.is_empty() && (points.undo.is_none() || chooses == PickPurpose::Fork) {
+        if points.points.is_empty() && (points.undo.is_none() || purpose == PickPurpose::Fork) {
             self.picker = None;
             self.show_hint("this conversation has no messages yet");
             return;
         }
         let mut rows = Vec::new();
-        match (chooses, &points.undo) {
+        match (purpose, &points.undo) {
             (PickPurpose::Back, Some(undo)) => rows.push(PickRow {
                 value: UNDO.to_owned(),
                 label: "undo the last rewind".to_owned(),
@@ -108,7 +108,7 @@ impl App {
         }
         // The latest is the nearest to the thought.
         rows.extend(points.points.iter().rev().map(|point| {
-            let mark = match (point.is_message, chooses) {
+            let mark = match (point.is_message, purpose) {
                 (true, _) => "❯ ",
                 (false, _) => "  ",
             };
@@ -335,7 +335,7 @@ impl App {
     /// An answer of the host.
     pub(super) fn rewind_msg(&mut self, told: RewindMsg, cmds: &mut Vec<Cmd>) {
         match told {
-            RewindMsg::Points(chooses, Ok(points)) => self.list_points(chooses, &points),
+            RewindMsg::Points(purpose, Ok(points)) => self.list_points(purpose, &points),
             RewindMsg::Preview(keep, Ok(preview)) => self.previewed_back(keep, preview),
             RewindMsg::Went(Ok(went)) => self.open_rewound(went, cmds),
             RewindMsg::Forked(Ok(forked)) => self.open_rewound(forked, cmds),

@@ -10,7 +10,7 @@ use super::{EntryLayout, head_line, summary};
 use aye_core::contract::display::visible_line;
 
 /// Returns whether a tool is read-only.
-fn looks(name: &str) -> bool {
+fn is_read_only_tool(name: &str) -> bool {
     matches!(name, "Read" | "Grep" | "Glob" | "List")
 }
 
@@ -19,7 +19,7 @@ pub(in crate::view) fn is_quiet(entry: &Entry) -> bool {
     match &entry.kind {
         EntryKind::Tool(tool) => {
             tool.state == ToolState::Done
-                && looks(&tool.name)
+                && is_read_only_tool(&tool.name)
                 && tool.child.is_none()
                 && tool.images.is_empty()
                 && !tool.is_edited
@@ -38,7 +38,7 @@ pub(in crate::view) fn is_quiet(entry: &Entry) -> bool {
 /// Returns whether an entry may become a quiet call, so that those before it wait for it.
 pub(in crate::view) fn may_be_quiet(entry: &Entry) -> bool {
     match &entry.kind {
-        EntryKind::Tool(tool) => looks(&tool.name) && !entry.is_done,
+        EntryKind::Tool(tool) => is_read_only_tool(&tool.name) && !entry.is_done,
         EntryKind::User { .. }
         | EntryKind::Assistant { .. }
         | EntryKind::Thinking { .. }
@@ -51,7 +51,7 @@ pub(in crate::view) fn may_be_quiet(entry: &Entry) -> bool {
 
 /// Returns how much a finished call found, for its line.
 pub(super) fn found(tool: &ToolEntry) -> Option<String> {
-    if tool.state != ToolState::Done || !(looks(&tool.name) || tool.name == "WebFetch") {
+    if tool.state != ToolState::Done || !(is_read_only_tool(&tool.name) || tool.name == "WebFetch") {
         return None;
     }
     let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
