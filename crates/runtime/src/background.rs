@@ -106,7 +106,7 @@ impl BackgroundHost for CallBackground {
     async fn adopt(&self, command: BackgroundCommand) -> Result<String, ToolError> {
         let shared = &self.shared;
         if let Some(sink) = &self.sink {
-            sink.hand_over().await;
+            sink.detach().await;
         }
         let (owner, now) = (shared.owner.clone(), shared.clock.now_ms());
         let line = command.command.clone();

@@ -71,7 +71,7 @@ impl Driver {
         let state: HandoffState = self.phases.store().read::<ActiveAgentKey>().unwrap_or_default();
         let wanted = state.active_agent.filter(|id| *id != self.handoff.base.spec.id);
         if wanted != self.handoff.active {
-            return self.hand_over(wanted).await;
+            return self.hand_off(wanted).await;
         }
         if let Some(id) = wanted.filter(|_| !self.handoff.is_told) {
             self.handoff.is_told = true;
@@ -80,7 +80,7 @@ impl Driver {
         Ok(())
     }
 
-    async fn hand_over(&mut self, wanted: Option<String>) -> Result<(), RuntimeError> {
+    async fn hand_off(&mut self, wanted: Option<String>) -> Result<(), RuntimeError> {
         let shared = Arc::clone(&self.shared);
         let (resolved, revision) = {
             let catalog = shared.catalog_at(self.handoff.base.revision);
@@ -96,7 +96,7 @@ impl Driver {
             Err(why) => return self.refuse_handoff(&wanted.unwrap_or_default(), &why).await,
         };
         self.phases.install(&next.env)?;
-        self.phases.hand_over((&self.agent.env, &self.agent.spec), (&next.env, &next.spec))?;
+        self.phases.hand_off((&self.agent.env, &self.agent.spec), (&next.env, &next.spec))?;
         self.agent = next;
         self.handoff.catalog_revision = revision;
         // The user's choice of a model was for the first agent and does not apply to another one.

@@ -56,7 +56,7 @@ impl CallSink {
 
     /// Writes the unwritten output of a call that ends while its command continues; the command's keeper
     /// writes the rest.
-    pub(super) async fn hand_over(&self) {
+    pub(super) async fn detach(&self) {
         let chunk = {
             let mut buffer = self.buffer.lock().expect("no panic while output is held");
             buffer.ended = true;

@@ -101,7 +101,7 @@ pub enum HitlMode {
 
 impl fmt::Debug for ParsedAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WrittenAgent")
+        f.debug_struct("ParsedAgent")
             .field("spec", &self.spec)
             .field("scope", &self.scope)
             .field("place", &self.place(""))

@@ -79,7 +79,7 @@ impl PhaseRuntime {
     ///
     /// # Errors
     /// The error of a plugin, or of the commit.
-    pub fn hand_over(
+    pub fn hand_off(
         &self,
         (old, old_spec): (&ExecutionEnv, &AgentSpec),
         (new, new_spec): (&ExecutionEnv, &AgentSpec),

@@ -138,9 +138,9 @@ impl Login {
     ///
     /// # Errors
     /// The reason it does not.
-    pub fn is_this(&self, came_back: &str) -> Result<(), NotLoggedIn> {
+    pub fn is_this(&self, redirect_url: &str) -> Result<(), NotLoggedIn> {
         let not_this = |why: &str| NotLoggedIn::NotThis(why.to_owned());
-        let url = Url::parse(came_back.trim())
+        let url = Url::parse(redirect_url.trim())
             .map_err(|_| not_this("invalid URL; paste all of it, from http:// on"))?;
         let mut states = url.query_pairs().filter(|(name, _)| name == "state");
         match (states.next(), states.next()) {
@@ -153,11 +153,11 @@ impl Login {
     ///
     /// # Errors
     /// The reason the login failed.
-    pub async fn finish(&self, came_back: &str, store: &dyn LoginStore) -> Result<(), NotLoggedIn> {
-        self.is_this(came_back)?;
+    pub async fn finish(&self, redirect_url: &str, store: &dyn LoginStore) -> Result<(), NotLoggedIn> {
+        self.is_this(redirect_url)?;
         let over = |why: String| NotLoggedIn::Over(why);
         let failed = |error: AuthError| over(LoginError::from(error).to_string());
-        let url = Url::parse(came_back.trim()).map_err(|error| over(error.to_string()))?;
+        let url = Url::parse(redirect_url.trim()).map_err(|error| over(error.to_string()))?;
         let value = |wanted: &str| {
             let found = url.query_pairs().find(|(name, _)| name == wanted);
             found.map(|(_, value)| words_of(&value))
