@@ -238,7 +238,7 @@ impl Inner {
                 }
             };
             if let Err(error) = self.store.settle_in_outbox(row.number, outcome, SystemClock.now_ms()).await {
-                tracing::warn!(%error, "whether a message was taken cannot be written");
+                tracing::warn!(%error, "the outcome of a delivery cannot be stored");
                 return Some(after_store_error());
             }
         }

@@ -382,7 +382,7 @@ fn the_document_says_what_the_server_does() {
                 server.send(&method.to_uppercase(), &real, &body)
             };
             assert_ne!(reply.status, 405, "{method} {path}");
-            assert!(!reply.body.contains("there is nothing at this path"), "{method} {path}");
+            assert!(!reply.body.contains("no endpoint has this path"), "{method} {path}");
             assert!(
                 about["responses"].get(reply.status.to_string()).is_some(),
                 "{method} {path} answered {}: {}",

@@ -69,7 +69,7 @@ enum ExchangeError {
     BadTaskId,
     #[error("it answered about another task")]
     OtherTask,
-    #[error("it does not know the task any more")]
+    #[error("it no longer knows the task")]
     TaskGone,
     #[error("its task failed: {0}")]
     TaskFailed(String),

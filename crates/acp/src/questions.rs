@@ -207,7 +207,11 @@ mod tests {
         let plain = asked(ACTION_PERMISSION, json!({"proposals": []}), None);
         let kinds =
             |asked: &SuspensionRecord| shown(asked).into_iter().map(|(_, _, kind)| kind).collect::<Vec<_>>();
-        assert_eq!(kinds(&plain), [AllowOnce, RejectOnce], "a call that no rule fits has no `always`");
+        assert_eq!(
+            kinds(&plain),
+            [AllowOnce, RejectOnce],
+            "no rule can be stored for this call, so `always` is not available"
+        );
         let granting = asked(ACTION_PERMISSION, json!({"proposals": [{"pattern": "Bash(ls)"}]}), None);
         assert_eq!(kinds(&granting), [AllowOnce, AllowAlways, AllowAlways, RejectOnce]);
         let offers = offered(&granting, Path::new("/p"));

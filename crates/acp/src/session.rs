@@ -360,7 +360,7 @@ impl AcpSession {
                 true
             }
             Err(error) => {
-                tracing::warn!(question = %question.id, %error, "the answer does not fit; the call is denied");
+                tracing::warn!(question = %question.id, %error, "the answer does not match the form; the call is denied");
                 false
             }
         }

@@ -98,7 +98,7 @@ fn check(
     headers: &HeaderMap,
 ) -> Result<Option<HeaderValue>, ApiError> {
     if !is_plain(uri.path()) {
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"));
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "no endpoint has this path"));
     }
     let query = uri.query().unwrap_or_default();
     let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());

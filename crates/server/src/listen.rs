@@ -212,7 +212,7 @@ impl TlsListener {
                             let _ = sender.send((stream, peer)).await;
                         }
                         Ok(Err(error)) => tracing::debug!(%error, "a client did not finish its handshake"),
-                        Err(_) => tracing::debug!("a client was too slow with its handshake"),
+                        Err(_) => tracing::debug!("a client took too long for its handshake"),
                     }
                 });
             }

@@ -299,7 +299,7 @@ impl ServerHandler for AgentTools {
         let call = match serde_json::from_value::<AgentCall>(arguments) {
             Ok(call) if !call.message.trim().is_empty() => call,
             Ok(_) => return Ok(failed("`message` is empty").into()),
-            Err(error) => return Ok(failed(format!("the arguments cannot be used: {error}")).into()),
+            Err(error) => return Ok(failed(format!("invalid arguments: {error}")).into()),
         };
         Ok(self.run(&request.name, call, &caller, &context).await?.into())
     }

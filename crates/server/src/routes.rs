@@ -49,9 +49,13 @@ pub(super) fn router(guarding: Guard) -> Router {
     let hub = Arc::clone(&guarding.hub);
     api(&hub)
         .into_router()
-        .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
+        .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "not_found", "no endpoint has this path"))
         .method_not_allowed_fallback(async || {
-            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path has other methods")
+            ApiError::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "this path does not support this method",
+            )
         })
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(guarding, guard))
@@ -81,7 +85,7 @@ fn api(hub: &Arc<Hub>) -> Api {
 /// The operations of MCP, which has its own service.
 const MCP: [Operation; 3] = [
     ("post", "/v1/mcp", "Send a message of MCP", "mcp::post"),
-    ("get", "/v1/mcp", "Listen to a session of MCP", "mcp::get"),
+    ("get", "/v1/mcp", "Listen to an MCP session", "mcp::get"),
     ("delete", "/v1/mcp", "End a session of MCP", "mcp::delete"),
 ];
 
@@ -200,7 +204,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         serde_json::from_slice(text).map(Self).map_err(|error| {
             let code = if error.is_data() { "invalid" } else { "not_json" };
-            ApiError::new(StatusCode::BAD_REQUEST, code, format!("the body cannot be used: {error}"))
+            ApiError::new(StatusCode::BAD_REQUEST, code, format!("invalid body: {error}"))
         })
     }
 }
@@ -235,7 +239,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Hub>> for Signed<T> {
             return Err(ApiError::new(StatusCode::UNAUTHORIZED, "not_signed", message));
         }
         let body = serde_json::from_slice(&bytes).map_err(|error| {
-            ApiError::new(StatusCode::BAD_REQUEST, "invalid", format!("the body cannot be used: {error}"))
+            ApiError::new(StatusCode::BAD_REQUEST, "invalid", format!("invalid body: {error}"))
         })?;
         let caller = Caller {
             token: format!("webhook {name}"),
@@ -351,7 +355,7 @@ impl Said {
             if message.role.as_deref().is_some_and(|role| role != "user") {
                 return Err(ApiError::field(
                     format!("messages[{at}].role"),
-                    "a client can only speak as `user`",
+                    "a client can only send messages as `user`",
                 ));
             }
             found.push(match message.content {
@@ -364,7 +368,7 @@ impl Said {
                         text.push_str(&words.ok_or_else(|| {
                             ApiError::field(
                                 format!("messages[{at}].content"),
-                                "only parts of type `text` are taken",
+                                "only parts of type `text` are accepted",
                             )
                         })?);
                     }
@@ -373,7 +377,7 @@ impl Said {
             });
         }
         if found.is_empty() || found.iter().any(|text| text.trim().is_empty()) {
-            return Err(ApiError::field("text", "say something: `text`, or `messages` with content"));
+            return Err(ApiError::field("text", "send `text`, or `messages` with content"));
         }
         Ok(found.into_iter().map(Message::user).collect())
     }

@@ -153,7 +153,7 @@ fn said(parts: &[A2aPart]) -> Result<Vec<ContentBlock>, ClientRequestError> {
                 }
             },
             A2aPart { .. } => {
-                return refused("a part has neither text, data nor bytes; URLs are not fetched");
+                return refused("a part has no text, data or bytes; URLs are not fetched");
             }
         };
         content.extend(block);

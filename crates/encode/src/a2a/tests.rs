@@ -196,7 +196,7 @@ fn a_message_without_a_question_starts_a_run() {
     assert_eq!(why(json!([])), "it is empty; send text, data or an image");
     assert_eq!(
         why(json!([{"url": "http://10.0.0.1/"}])),
-        "a part has neither text, data nor bytes; URLs are not fetched"
+        "a part has no text, data or bytes; URLs are not fetched"
     );
     assert!(
         why(json!([{"raw": "AA==", "mediaType": "text/x"}]))

@@ -163,7 +163,7 @@ impl RunAgentInput {
             })),
             Some(_) | None => Err(ClientRequestError::new(
                 "messages",
-                "nothing is new; send a message of the user last, or answer the pending interrupts in `resume`",
+                "there is nothing new: end with a message from the user, or answer the pending interrupts in `resume`",
             )),
         }
     }

@@ -407,7 +407,7 @@ fn a_new_message_is_the_last_one() {
     let why = |message: Value| input(json!({"messages": [message]})).intent(&[]).unwrap_err().to_string();
     assert!(
         why(json!({"id": "m", "role": "assistant", "content": "Hi"}))
-            .starts_with("`messages`: nothing is new;")
+            .starts_with("`messages`: there is nothing new:")
     );
     assert_eq!(
         why(json!({"id": "u", "role": "user", "content": ""})),

@@ -111,12 +111,12 @@ impl AiSdkRequest {
             UiRole::User | UiRole::Assistant => {
                 let answers = self.answers(questions);
                 if answers.is_empty() {
-                    return refused("nothing is new; send a message, or an answer to a pending question");
+                    return refused("there is nothing new: send a message, or answer a pending question");
                 }
                 Ok(AiSdkIntent::Answer(answers))
             }
             UiRole::System | UiRole::Unknown => {
-                refused("the last message must be from the role `user` or `assistant`")
+                refused("the last message must have the role `user` or `assistant`")
             }
         }
     }

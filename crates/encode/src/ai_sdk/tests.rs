@@ -540,7 +540,7 @@ fn a_request_without_anything_new_is_refused() {
     assert_eq!(why(json!([])), "`messages`: the list is empty; send at least one message");
     assert_eq!(
         why(json!([{"id": "r", "role": "assistant", "parts": [{"type": "text", "text": "Hi"}]}])),
-        "`messages`: nothing is new; send a message, or an answer to a pending question"
+        "`messages`: there is nothing new: send a message, or answer a pending question"
     );
     assert_eq!(
         why(json!([{"id": "u", "role": "user", "parts": [{"type": "text", "text": ""}]}])),
@@ -548,7 +548,7 @@ fn a_request_without_anything_new_is_refused() {
     );
     assert_eq!(
         why(json!([{"id": "s", "role": "developer", "parts": []}])),
-        "`messages`: the last message must be from the role `user` or `assistant`"
+        "`messages`: the last message must have the role `user` or `assistant`"
     );
     for url in [
         "https://example.org/a.png",

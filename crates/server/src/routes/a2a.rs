@@ -38,7 +38,7 @@ use crate::reading::RunReader;
 use crate::sse;
 
 pub(super) fn routes(api: Api) -> Api {
-    api.get(A2A_CARD_PATH, "What this server offers other agents", &[], card)
+    api.get(A2A_CARD_PATH, "Show the agent card", &[], card)
         .also(Router::new().route("/v1/a2a/{*rest}", get(serve).post(serve).delete(serve)), &OPERATIONS)
 }
 
@@ -50,11 +50,26 @@ const OPERATIONS: [Operations; 11] = [
     ("get", "/v1/a2a/tasks/{id}", "Show a task", "a2a::show"),
     ("post", "/v1/a2a/tasks/{id}:cancel", "Cancel a task", "a2a::cancel"),
     ("post", "/v1/a2a/tasks/{id}:subscribe", "Follow a task", "a2a::subscribe"),
-    ("post", "/v1/a2a/tasks/{id}/pushNotificationConfigs", "Send a task's news to an address", "a2a::push"),
-    ("get", "/v1/a2a/tasks/{id}/pushNotificationConfigs", "List the addresses of a task", "a2a::pushes"),
+    (
+        "post",
+        "/v1/a2a/tasks/{id}/pushNotificationConfigs",
+        "Add a push notification config to a task",
+        "a2a::push",
+    ),
+    (
+        "get",
+        "/v1/a2a/tasks/{id}/pushNotificationConfigs",
+        "List the push notification configs of a task",
+        "a2a::pushes",
+    ),
     ("get", "/v1/a2a/tasks/{id}/pushNotificationConfigs/{config}", "Show an address", "a2a::show_push"),
     ("delete", "/v1/a2a/tasks/{id}/pushNotificationConfigs/{config}", "Forget an address", "a2a::stop_push"),
-    ("get", "/v1/a2a/extendedAgentCard", "The card for callers with a token", "a2a::extended_card"),
+    (
+        "get",
+        "/v1/a2a/extendedAgentCard",
+        "Show the agent card for callers with a token",
+        "a2a::extended_card",
+    ),
 ];
 
 /// An error by the name that clients know it by.
@@ -224,11 +239,11 @@ async fn serve(
 ) -> Result<Response, A2aError> {
     let version = headers.get(A2A_VERSION_HEADER).and_then(|version| version.to_str().ok()).unwrap_or("0.3");
     if version != A2A_VERSION {
-        let message = format!("version {version} is not spoken; send `A2A-Version: {A2A_VERSION}`");
+        let message = format!("version {version} is not supported; send `A2A-Version: {A2A_VERSION}`");
         return Err(A2aError::new(StatusCode::BAD_REQUEST, "VERSION_NOT_SUPPORTED", message));
     }
     let Some((operation, tenant)) = operation(&method, &path) else {
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path").into());
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "no endpoint has this path").into());
     };
     match operation {
         Operation::Send => {
@@ -349,7 +364,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
     };
     let questions: Vec<SuspensionRecord> = match &known {
         Some(run) if run.status == RunStatus::Done => {
-            return Err(A2aError::unsupported("the task is over; send the message without a taskId"));
+            return Err(A2aError::unsupported("the task has ended; send the message without a taskId"));
         }
         Some(run) => {
             let filter = SuspensionFilter { run: Some(run.id.clone()), ..SuspensionFilter::default() };
@@ -369,7 +384,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
         }
         (A2aIntent::Say(_), Some(_)) => {
             return Err(A2aError::unsupported(
-                "the task is still at work; cancel it, or send without a taskId",
+                "the task is still running; cancel it, or send without a taskId",
             ));
         }
         (A2aIntent::Answer(_), None) => {
@@ -378,7 +393,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
         (A2aIntent::Say(content), None) => {
             if hub.is_busy(&thread.id).await? {
                 return Err(A2aError::unsupported(
-                    "another task of this context is at work or waits for input",
+                    "another task of this context is running or waiting for input",
                 ));
             }
             let mut begin = RunRequest::new(thread.id.clone(), vec![Message::user_with(content)]);
@@ -469,7 +484,7 @@ async fn subscribe(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Response
     demand(caller, TokenScope::Read)?;
     let run = run_of(hub, id).await?;
     if run.status == RunStatus::Done {
-        return Err(A2aError::unsupported("the task is over; get it instead"));
+        return Err(A2aError::unsupported("the task has ended; get it instead"));
     }
     let thread = run.thread_id.clone();
     let follower = Follower::from_now(Arc::clone(hub), thread.clone()).await.map_err(ApiError::from)?;

@@ -29,8 +29,13 @@ pub(super) fn routes(api: Api) -> Api {
     api.post("/v1/ag-ui/run", "One run of `HttpAgent`", &[409, 410], run)
         .post("/v1/ag-ui/threads/{id}/runs", "The same in a conversation", &[409, 410], run_in)
         .post("/v1/ag-ui/agents/{id}/runs", "The same with an agent", &[409, 410], run_with)
-        .post("/v1/ag-ui/threads/{id}/interrupt", "Stop the run and drop what is queued", &[409], drop_all)
-        .get("/v1/ag-ui/threads/{id}/messages", "The history as its messages", &[], messages)
+        .post(
+            "/v1/ag-ui/threads/{id}/interrupt",
+            "Stop the run and discard queued messages",
+            &[409],
+            drop_all,
+        )
+        .get("/v1/ag-ui/threads/{id}/messages", "Show the history as messages", &[], messages)
 }
 
 async fn drop_all(thread: InThread<Chat>) -> Result<Json<InterruptReceipt>, ApiError> {

@@ -30,7 +30,7 @@ const PROTOCOL: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");
 /// The last line of a stream.
 const END: &str = "[DONE]";
 /// The message to the model when a client requests another answer. Messages are only ever appended.
-const ONCE_MORE: &str = "Answer my last message once more, in another way.";
+const ONCE_MORE: &str = "Answer my last message again in a different way.";
 
 pub(super) fn routes(api: Api) -> Api {
     api.post("/v1/ai-sdk/chat", "One turn of `useChat`", &[409, 410], chat)
@@ -38,9 +38,14 @@ pub(super) fn routes(api: Api) -> Api {
         .post("/v1/ai-sdk/agents/{id}/runs", "The same with an agent", &[409, 410], chat_with)
         .get("/v1/ai-sdk/chat/{id}/stream", "Resume the message in progress", &[], resume)
         .get("/v1/ai-sdk/threads/{id}/stream", "The same", &[], resume_in)
-        .get("/v1/ai-sdk/threads/{id}/messages", "The history as its messages", &[], messages)
+        .get("/v1/ai-sdk/threads/{id}/messages", "Show the history as messages", &[], messages)
         .post("/v1/ai-sdk/threads/{id}/cancel", "Stop the run", &[409], stop)
-        .post("/v1/ai-sdk/threads/{id}/interrupt", "Stop the run and drop what is queued", &[409], drop_all)
+        .post(
+            "/v1/ai-sdk/threads/{id}/interrupt",
+            "Stop the run and discard queued messages",
+            &[409],
+            drop_all,
+        )
 }
 
 async fn resume_in(thread: InThread<Read>) -> Result<StreamOrNothing, ApiError> {

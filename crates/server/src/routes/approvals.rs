@@ -40,10 +40,15 @@ pub(super) fn routes(api: Api) -> Api {
         .get("/v1/approvals/watch", "Follow the pending questions", &[], watch)
         .get("/v1/approvals/{id}", "Show a question", &[], show)
         .post("/v1/approvals/{id}/approve", "Say yes to what was shown", &[409, 410, 412], approve)
-        .post("/v1/approvals/{id}/deny", "Say no", &[409, 410], deny)
+        .post("/v1/approvals/{id}/deny", "Deny the call", &[409, 410], deny)
         .post("/v1/approvals/{id}/request-changes", "Ask for another call", &[409, 410], request_changes)
-        .post("/v1/approvals/{id}/answer", "Give the values that are asked for", &[409, 410], answer)
-        .post("/v1/signed/answer", "Answer with the key of a webhook", &[401, 409, 410, 412], answer_signed)
+        .post("/v1/approvals/{id}/answer", "Send the values that the question asks for", &[409, 410], answer)
+        .post(
+            "/v1/signed/answer",
+            "Answer with a request signed with a webhook's key",
+            &[401, 409, 410, 412],
+            answer_signed,
+        )
 }
 
 /// The receipt for an answer.
@@ -239,7 +244,7 @@ async fn approve(
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     let record = question(&hub, &id).await?;
     let Some(shown) = yes.shown_hash else {
-        return Err(ApiError::field("shown_hash", "a yes names what was seen: the card's `shown_hash`"));
+        return Err(ApiError::field("shown_hash", "an approval must repeat the card's `shown_hash`"));
     };
     check_shown(&hub, &record, &shown).await?;
     if let Some(profile) = yes.profile
@@ -262,7 +267,7 @@ async fn check_shown(hub: &Hub, record: &SuspensionRecord, shown: &str) -> Resul
         return Ok(());
     }
     let now = json!(card(hub, record).await?);
-    let message = "the question is not the one that was shown; look at it again";
+    let message = "the question has changed since it was shown; read it again";
     Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "changed", message).with("card", now))
 }
 
@@ -466,7 +471,7 @@ pub(super) async fn answered(
     decide_all(hub, caller, answers).await?;
     if run.status == RunStatus::Done {
         // An answer that is repeated: nothing would follow.
-        let message = "the question was answered and its run is over";
+        let message = "the question was already answered, and its run has ended";
         return Err(ApiError::new(StatusCode::CONFLICT, "already_decided", message));
     }
     Ok(run.id)
@@ -519,13 +524,13 @@ async fn decide_granting(
         }
         DecideOutcome::Closed(record) => {
             let shown = json!(card(hub, &record).await?);
-            let message = "it is no longer pending: its run is over or another message came";
+            let message = "it is no longer pending: its run has ended or another message came";
             return Err(ApiError::new(StatusCode::GONE, "closed", message).with("card", shown));
         }
         DecideOutcome::Expired(record) => {
             let shown = json!(card(hub, &record).await?);
             hub.wake(&record.thread_id);
-            return Err(ApiError::new(StatusCode::GONE, "expired", "its time is over").with("card", shown));
+            return Err(ApiError::new(StatusCode::GONE, "expired", "it has expired").with("card", shown));
         }
         DecideOutcome::NotFound => return Err(ApiError::not_found("question", id.as_str())),
     };

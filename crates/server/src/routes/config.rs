@@ -108,8 +108,7 @@ impl InNamespace<Admin> {
             }
             EntryConflict::Missing => ApiError::not_found(namespace.noun(), &id),
             EntryConflict::Stale(revision) => {
-                let message =
-                    format!("somebody changed `{id}`, which is now revision {revision}; read it again");
+                let message = format!("`{id}` has changed and is now at revision {revision}; read it again");
                 let refused = ApiError::new(StatusCode::PRECONDITION_FAILED, "stale", message);
                 refused.with("revision", json!(revision))
             }
@@ -200,7 +199,7 @@ async fn replace(
     place.check_open()?;
     let id = definition.entry("id").or_insert_with(|| Value::from(place.id.as_str()));
     if *id != place.id.as_str() {
-        return Err(ApiError::field("id", "the id of an entry does not change; it is the one of the path"));
+        return Err(ApiError::field("id", "the id in the body must be the one in the path"));
     }
     place.publish(&place.id, Some(Value::Object(definition)), expected).await?;
     Ok(Tagged(place.entry(&place.id).await?))

@@ -15,9 +15,9 @@ use crate::error::ApiError;
 use crate::guard::demand;
 
 pub(super) fn routes(api: Api) -> Api {
-    api.get("/health", "Whether requests are taken", &[], health)
+    api.get("/health", "Report whether the server accepts requests", &[], health)
         .get("/health/ready", "The same", &[], ready)
-        .get("/health/live", "Whether the process is alive", &[], live)
+        .get("/health/live", "Report whether the process is alive", &[], live)
         .get("/metrics", "Numbers for Prometheus", &[], metrics)
 }
 

@@ -17,7 +17,7 @@ use crate::listen::Peer;
 pub(super) fn routes(api: Api) -> Api {
     api.post("/v1/sign-in", "Spend a code for a token", &[401], sign_in).get(
         "/v1/me",
-        "Who calls, and what there is here",
+        "Describe the caller and what this server offers",
         &[],
         me,
     )
@@ -61,7 +61,7 @@ async fn sign_in(
     Err(ApiError::new(
         StatusCode::UNAUTHORIZED,
         "invalid_code",
-        "the code was used or its five minutes are over; start a new one where aye serves",
+        "the code was already used or has expired; create a new one where `aye serve` runs",
     ))
 }
 

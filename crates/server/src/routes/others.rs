@@ -22,7 +22,7 @@ pub(super) fn routes(api: Api) -> Api {
         .get("/v1/agents", "List agents", &[], agents)
         .get("/v1/agents/{id}", "Show an agent", &[], agent)
         .get("/v1/audit", "List rows of the audit", &[], audit)
-        .get("/v1/queue", "List jobs that are not over", &[], queue)
+        .get("/v1/queue", "List unfinished jobs", &[], queue)
         .delete("/v1/queue/{id}", "Take a queued job back", &[409], unqueue)
 }
 
@@ -82,6 +82,8 @@ async fn unqueue(
     }
     match mailbox.cancel(&id, now_ms()).await.map_err(ApiError::internal)? {
         Some(job) => Ok(Json(job)),
-        None => Err(ApiError::new(StatusCode::CONFLICT, "not_queued", "the job was begun or is over")),
+        None => {
+            Err(ApiError::new(StatusCode::CONFLICT, "not_queued", "the job has already started or ended"))
+        }
     }
 }

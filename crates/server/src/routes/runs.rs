@@ -32,11 +32,11 @@ pub(super) fn routes(api: Api) -> Api {
     api.get("/v1/runs", "List runs", &[], list)
         .post("/v1/runs", "Start a run and stream its events", &[409], start)
         .get("/v1/runs/{id}", "Show a run", &[], show)
-        .post("/v1/runs/{id}/inputs", "Say more in the conversation of a run", &[409], inputs)
+        .post("/v1/runs/{id}/inputs", "Send messages to the conversation of a run", &[409], inputs)
         .post("/v1/runs/{id}/cancel", "Stop a run", &[409], cancel)
         .post(
             "/v1/runs/{id}/decision",
-            "Answer about a call of a run",
+            "Answer a question about a call of a run",
             &[409, 410],
             super::approvals::decide_in_run,
         )

@@ -36,19 +36,19 @@ pub(super) fn routes(api: Api) -> Api {
         .post("/v1/threads", "Make a conversation", &[409], create)
         .get("/v1/threads/summaries", "List conversations", &[], summaries)
         .get("/v1/threads/{id}", "Show a conversation", &[], show)
-        .patch("/v1/threads/{id}", "Name a conversation", &[], rename)
+        .patch("/v1/threads/{id}", "Set the title of a conversation", &[], rename)
         .delete("/v1/threads/{id}", "Delete a conversation", &[409], delete)
-        .patch("/v1/threads/{id}/metadata", "Name a conversation", &[], patch_metadata)
+        .patch("/v1/threads/{id}/metadata", "Set the title of a conversation", &[], patch_metadata)
         .get("/v1/threads/{id}/messages", "Read the history", &[], messages)
-        .post("/v1/threads/{id}/messages", "Say something in the background", &[409], send_message)
-        .get("/v1/threads/{id}/mailbox", "List what is queued", &[], mailbox)
-        .post("/v1/threads/{id}/mailbox", "Say something in the background", &[409], put_into_mailbox)
-        .get("/v1/threads/{id}/events", "Follow what happens", &[], events)
+        .post("/v1/threads/{id}/messages", "Send messages without waiting for the run", &[409], send_message)
+        .get("/v1/threads/{id}/mailbox", "List the queued messages", &[], mailbox)
+        .post("/v1/threads/{id}/mailbox", "Queue messages", &[409], put_into_mailbox)
+        .get("/v1/threads/{id}/events", "Follow the events of a conversation", &[], events)
         .get("/v1/threads/{id}/runs", "List runs", &[], runs)
         .post("/v1/threads/{id}/runs", "Start a run and stream its events", &[409], super::runs::start_in)
-        .get("/v1/threads/{id}/runs/latest", "Show the run that began last", &[], latest_run)
+        .get("/v1/threads/{id}/runs/latest", "Show the latest run", &[], latest_run)
         .post("/v1/threads/{id}/cancel", "Stop the run", &[409], cancel)
-        .post("/v1/threads/{id}/interrupt", "Stop the run and drop what is queued", &[409], interrupt)
+        .post("/v1/threads/{id}/interrupt", "Stop the run and discard queued messages", &[409], interrupt)
         .post(
             "/v1/threads/{id}/decision",
             "Answer about a call",
@@ -161,7 +161,11 @@ pub(super) async fn new_thread(hub: &Hub, wanted: NewThread) -> Result<ThreadRec
     let title = wanted.title.unwrap_or_default();
     check_title(&title)?;
     if hub.store().load_thread(&id).await?.is_some() {
-        return Err(ApiError::new(StatusCode::CONFLICT, "exists", format!("the conversation `{id}` exists")));
+        return Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "exists",
+            format!("the conversation `{id}` already exists"),
+        ));
     }
     let now = now_ms();
     let thread = ThreadRecord { id, title, cwd: folder, created_at: now, updated_at: now };
