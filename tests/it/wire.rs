@@ -3,6 +3,7 @@
 mod failures;
 mod recorded;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aye::contract::content::ContentBlock;
@@ -22,7 +23,7 @@ fn request() -> InferenceRequest {
     InferenceRequest {
         model: "the-model".into(),
         upstream_model: "wire-model".into(),
-        messages: vec![Message::user("go").into()],
+        messages: Arc::new(vec![Message::user("go").into()]),
         ..InferenceRequest::default()
     }
 }
@@ -326,11 +327,11 @@ async fn doubled_and_used_ids_are_replaced() {
     ]);
     let server = MockServer::start([Reply::sse(body)]).await;
     let mut request = request();
-    request.messages = vec![
+    request.messages = Arc::new(vec![
         Message::user("go").into(),
         Message::assistant_with(vec![], vec![ToolCall::new("a", "List", json!({}))]).into(),
         Message::tool("a", "files").into(),
-    ];
+    ]);
     let result =
         GenaiExecutor::with(provider(WireFormat::OpenAi, &server)).execute(request).await.expect("an answer");
     let ids: Vec<&str> = result.tool_calls.iter().map(|call| call.id.as_str()).collect();
@@ -626,12 +627,12 @@ async fn an_answer_goes_back_the_way_it_came() {
         request.enable_prompt_cache = true;
         let result = executor.execute(request.clone()).await.expect("an answer");
         let ids: Vec<String> = result.tool_calls.iter().map(|call| call.id.clone()).collect();
-        request.messages.push(Message::assistant_with(result.content, result.tool_calls).into());
+        let answer = Message::assistant_with(result.content, result.tool_calls);
+        Arc::make_mut(&mut request.messages).push(answer.into());
         let png = ContentBlock::image("image/png", "iVBORw0KGgo=");
         for id in &ids {
-            request
-                .messages
-                .push(Message::tool_with(id, vec![ContentBlock::text("found"), png.clone()]).into());
+            let found = Message::tool_with(id, vec![ContentBlock::text("found"), png.clone()]);
+            Arc::make_mut(&mut request.messages).push(found.into());
         }
         executor.execute(request).await.expect("another answer");
         let body = &server.asked()[1].body;

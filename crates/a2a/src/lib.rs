@@ -173,7 +173,7 @@ impl AgentBackend for A2aAgent {
         let Some(exchanges) = self.backend.exchanges(&spec, TaskNotes::in_memory()) else {
             return Err(failed("it has no endpoint".into()));
         };
-        let messages = messages.into_iter().map(Arc::new).collect();
+        let messages = Arc::new(messages.into_iter().map(Arc::new).collect());
         let request = InferenceRequest { messages, ..InferenceRequest::default() };
         let mut events =
             exchanges.executor().execute_stream(request).await.map_err(|error| failed(error.to_string()))?;

@@ -174,7 +174,7 @@ async fn exchange(
     exchanges: &Exchanges,
     messages: &[Message],
 ) -> (Vec<LlmStreamEvent>, Result<StreamResult, InferenceExecutionError>) {
-    let messages = messages.iter().cloned().map(Arc::new).collect();
+    let messages = Arc::new(messages.iter().cloned().map(Arc::new).collect());
     let request = InferenceRequest { messages, ..InferenceRequest::default() };
     let mut stream = exchanges.executor().execute_stream(request).await.unwrap();
     let mut events = Vec::new();

@@ -186,7 +186,7 @@ impl Encoded {
         self.quirks == quirks
             && self.messages.len() <= request.messages.len()
             && self.tools.iter().eq(request.tools.iter().map(|tool| &tool.id))
-            && self.messages.iter().zip(&request.messages).all(reads_same)
+            && self.messages.iter().zip(request.messages.iter()).all(reads_same)
     }
 
     /// Adds the part of a request with which all later requests start.

@@ -28,12 +28,12 @@ fn request() -> InferenceRequest {
     InferenceRequest {
         model: "m".into(),
         system: vec![ContentBlock::text("be brief"), ContentBlock::text("be kind")],
-        messages: vec![
+        messages: Arc::new(vec![
             Message::user_with(vec![ContentBlock::text("see"), ContentBlock::image("image/png", "AAAA")])
                 .into(),
             Message::assistant_with(content, vec![ToolCall::new("1", "Read", json!({"a": 1}))]).into(),
             Message::tool_with("1", vec![ContentBlock::image("image/png", "BBBB")]).into(),
-        ],
+        ]),
         tools: vec![ToolDescriptor::new("Read", "Read", "reads")],
         enable_prompt_cache: true,
         ..InferenceRequest::default()
@@ -95,7 +95,7 @@ fn the_cache_key_stays_while_the_conversation_grows() {
     let key = |request: &_| built(request, "https://api.openai.com/v1/")["prompt_cache_key"].clone();
     let before = key(&request);
     assert!(before.is_string());
-    request.messages.push(Message::user("more").into());
+    Arc::make_mut(&mut request.messages).push(Message::user("more").into());
     assert_eq!(key(&request), before);
 }
 
@@ -160,19 +160,19 @@ proptest! {
     ) {
         let bodies = ChatBodies::default();
         let mut request = request();
-        request.messages.clear();
+        Arc::make_mut(&mut request.messages).clear();
         for (added, taken, change) in steps {
             let left = request.messages.len().saturating_sub(if change == 0 { taken } else { 0 });
-            request.messages.truncate(left);
-            request.messages.extend(added);
+            Arc::make_mut(&mut request.messages).truncate(left);
+            Arc::make_mut(&mut request.messages).extend(added);
             match change {
                 1 => request.tools.clear(),
                 2 => request.tools = vec![ToolDescriptor::new("Read", "Read", "reads")],
                 3 => request.system.push(ContentBlock::text("more")),
-                4 if !request.messages.is_empty() => drop(request.messages.remove(0)),
+                4 if !request.messages.is_empty() => drop(Arc::make_mut(&mut request.messages).remove(0)),
                 // A summary is made anew for each request, and reads the same.
-                5 => request.messages.insert(0, Arc::new(Message::user("summary"))),
-                6 => request.messages = request.messages.iter().map(|m| Arc::new(Message::clone(m))).collect(),
+                5 => Arc::make_mut(&mut request.messages).insert(0, Arc::new(Message::user("summary"))),
+                6 => request.messages = Arc::new(request.messages.iter().map(|m| Arc::new(Message::clone(m))).collect()),
                 _ => {}
             }
             let server = if change == 7 { "https://openrouter.ai/api/v1/" } else { "https://api.openai.com/v1/" };
@@ -199,14 +199,15 @@ fn only_what_is_new_of_a_conversation_is_encoded() {
         known.as_ref().map(|known| (known.messages.len(), known.items.as_ptr(), known.items.len()))
     };
     let mut request = request();
-    request.messages = vec![Arc::new(Message::user("a")), Arc::new(Message::assistant("b".repeat(4096)))];
-    request.messages.push(Arc::new(Message::user("c")));
+    request.messages =
+        Arc::new(vec![Arc::new(Message::user("a")), Arc::new(Message::assistant("b".repeat(4096)))]);
+    Arc::make_mut(&mut request.messages).push(Arc::new(Message::user("c")));
     bodies.build(&request, &origin).expect("a body");
     let before = known().expect("it is kept");
     assert_eq!(before.0, 2, "the last message may still grow");
     bodies.build(&request, &origin).expect("a body");
     assert_eq!(known(), Some(before));
-    request.messages.push(Arc::new(Message::assistant("d")));
+    Arc::make_mut(&mut request.messages).push(Arc::new(Message::assistant("d")));
     bodies.build(&request, &origin).expect("a body");
     assert_eq!(known().expect("it is kept").0, 4);
 }

@@ -39,7 +39,7 @@ pub struct PreparedMessages {
 /// - Calls that could not be used are shown as calls without arguments; their results say what was wrong.
 pub fn prepare(request: &InferenceRequest) -> PreparedMessages {
     let mut shaper = Shaper { system: system_texts(request), ..Shaper::default() };
-    let mut messages = shaper.shape(request.messages.clone(), request);
+    let mut messages = shaper.shape(request.messages.to_vec(), request);
     messages.extend(shaper.end());
     PreparedMessages { system: shaper.system, messages }
 }

@@ -7,7 +7,7 @@ fn request(messages: Vec<Message>) -> InferenceRequest {
     InferenceRequest {
         model: "m".into(),
         system: vec![ContentBlock::text("be brief")],
-        messages: messages.into_iter().map(Arc::new).collect(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         tools: vec![
             ToolDescriptor::new("List", "List", "lists"),
             ToolDescriptor::new("Read", "Read", "reads"),

@@ -60,7 +60,7 @@ impl Reply {
 }
 
 fn reply(request: &InferenceRequest) -> Reply {
-    let messages = repair::repair(request.messages.clone());
+    let messages = repair::repair(request.messages.to_vec());
     // The messages after the user's last one are its results. Messages that plugins add only for the model do
     // not come from the user.
     let last_user = messages.iter().rposition(|message| {

@@ -9,7 +9,7 @@ fn request(messages: Vec<Message>) -> InferenceRequest {
     let tools = ["List", "Read", "Grep", "Bash", "Edit", "Write", "AskUser"];
     InferenceRequest {
         model: "demo".into(),
-        messages: messages.into_iter().map(Arc::new).collect(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         tools: tools.iter().map(|name| ToolDescriptor::new(*name, *name, "")).collect(),
         ..InferenceRequest::default()
     }

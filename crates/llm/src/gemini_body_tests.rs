@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::*;
@@ -16,14 +18,14 @@ fn request(model: &str, answer: Message) -> InferenceRequest {
     InferenceRequest {
         model: model.into(),
         system: vec![ContentBlock::text("be brief"), ContentBlock::text("be kind")],
-        messages: vec![
+        messages: Arc::new(vec![
             Message::user_with(vec![ContentBlock::text("see"), ContentBlock::image("image/png", "AAAA")])
                 .into(),
             answer.into(),
             Message::tool_with("1", vec![ContentBlock::image("image/png", "BBBB")]).into(),
             Message::tool("2", "two").into(),
             Message::user("and now?").into(),
-        ],
+        ]),
         tools: vec![ToolDescriptor::new("Read", "Read", "reads")],
         ..InferenceRequest::default()
     }

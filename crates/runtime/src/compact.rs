@@ -117,7 +117,7 @@ impl Compaction {
             model: agent.model_id.clone(),
             upstream_model: agent.model.model_name.clone(),
             system: vec![ContentBlock::text(config.summarizer_system_prompt.clone())],
-            messages: vec![Message::user(asked).into()],
+            messages: Arc::new(vec![Message::user(asked).into()]),
             tools: Vec::new(),
             overrides: InferenceOverride {
                 max_tokens: config.summary_max_tokens,

@@ -116,7 +116,7 @@ impl Driver {
                 ContextTarget::Conversation => {
                     let mut message = Message::system(context.content.clone());
                     message.visibility = Visibility::Internal;
-                    messages.push(Arc::new(message));
+                    Arc::make_mut(&mut messages).push(Arc::new(message));
                 }
             }
         }

@@ -18,7 +18,7 @@ fn limited(retry_after: Option<Duration>) -> InferenceExecutionError {
 fn request() -> InferenceRequest {
     InferenceRequest {
         model: "first".into(),
-        messages: vec![Message::user("go").into()],
+        messages: Arc::new(vec![Message::user("go").into()]),
         ..InferenceRequest::default()
     }
 }

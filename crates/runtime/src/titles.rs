@@ -1,6 +1,7 @@
 //! Titles for conversations, made by a model.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use super::{AgentRuntime, RuntimeError};
 use aye_core::contract::content::ContentBlock;
@@ -51,7 +52,7 @@ impl AgentRuntime {
             model: agent.model_id.clone(),
             upstream_model: agent.model.model_name.clone(),
             system: vec![ContentBlock::text(PROMPT)],
-            messages: vec![Message::user(asked).into()],
+            messages: Arc::new(vec![Message::user(asked).into()]),
             tools: Vec::new(),
             overrides: InferenceOverride { max_tokens: Some(200), ..InferenceOverride::default() },
             enable_prompt_cache: false,

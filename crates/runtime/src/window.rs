@@ -281,7 +281,7 @@ impl Driver {
         &mut self,
         system: &[ContentBlock],
         tools: &[ToolDescriptor],
-    ) -> Result<Vec<Arc<Message>>, StoreError> {
+    ) -> Result<Arc<Vec<Arc<Message>>>, StoreError> {
         self.load_new_summary().await;
         let thread = self.record.thread_id.clone();
         let whispers: usize =
@@ -322,10 +322,10 @@ impl Driver {
         );
         // Reading all messages again would cost more with each turn.
         if self.packing.sizes.has_user_only() {
-            messages.retain(|message| message.visibility != Visibility::Person);
+            Arc::make_mut(&mut messages).retain(|message| message.visibility != Visibility::Person);
         }
         if self.packing.sizes.has_images() {
-            images::fill(&*self.shared.store, &mut messages).await;
+            images::fill(&*self.shared.store, Arc::make_mut(&mut messages).as_mut_slice()).await;
         }
         if fit.marks.cut > self.history.base() + FORGOTTEN {
             self.history.forget_before(fit.marks.cut);

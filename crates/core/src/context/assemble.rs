@@ -36,14 +36,20 @@ fn gap(left_out: usize) -> Message {
     message
 }
 
-/// Puts a request's messages together. `short` gives the preview of a message by its place.
+/// Puts a request's messages together. `short` gives the preview of a message by its place. A request of a whole
+/// conversation shares its list: copying that would cost more with each turn.
 pub fn assemble(
     history: &History,
     sizes: &Sizes,
     fit: &Fit,
     summary: Option<&str>,
     mut short: impl FnMut(usize) -> Option<Arc<Message>>,
-) -> Vec<Arc<Message>> {
+) -> Arc<Vec<Arc<Message>>> {
+    let is_shortened = || (0..fit.marks.previewed).any(|at| sizes.has_preview(at));
+    let is_whole = history.base() == 0 && fit.marks.cut <= sizes.leading() && summary.is_none();
+    if is_whole && sizes.is_tidy() && !is_shortened() {
+        return history.shared();
+    }
     let sent = history.end().saturating_sub(fit.marks.cut) + sizes.leading() + fit.pinned.len() + 2;
     let mut messages = Vec::with_capacity(sent);
     messages.extend((0..sizes.leading()).filter_map(|at| history.get(at).cloned()));
@@ -62,5 +68,5 @@ pub fn assemble(
     for at in fit.marks.cut..history.end() {
         take(at, &mut messages);
     }
-    if sizes.is_tidy() { messages } else { repair(messages) }
+    Arc::new(if sizes.is_tidy() { messages } else { repair(messages) })
 }

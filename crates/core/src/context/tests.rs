@@ -109,7 +109,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn request(&mut self, history: &[Message], limits: FitLimits) -> (Fit, Vec<Arc<Message>>) {
+    fn request(&mut self, history: &[Message], limits: FitLimits) -> (Fit, Arc<Vec<Arc<Message>>>) {
         self.sizes.take_in(&History::from(history.to_vec()));
         let fit = fit(&self.sizes, self.from, self.marks, limits);
         self.marks = fit.marks;
@@ -223,7 +223,7 @@ proptest! {
         let whole = history(&turns);
         let limits = FitLimits { room, recent: 6 };
         let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
-        let mut last: Option<(Fit, Vec<Arc<Message>>)> = None;
+        let mut last: Option<(Fit, Arc<Vec<Arc<Message>>>)> = None;
         for end in 1..=whole.len() {
             let (fit, messages) = thread.request(&whole[..end], limits);
             if let Some((before, earlier)) = &last
@@ -233,7 +233,7 @@ proptest! {
             {
                 let same = |a: &Message, b: &Message| (a.role, a.text()) == (b.role, b.text());
                 prop_assert!(
-                    earlier.len() <= messages.len() && earlier.iter().zip(&messages).all(|(a, b)| same(a, b)),
+                    earlier.len() <= messages.len() && earlier.iter().zip(messages.iter()).all(|(a, b)| same(a, b)),
                     "{earlier:#?}\n{messages:#?}"
                 );
             }
@@ -400,6 +400,30 @@ fn the_least_number_of_recent_messages_stays_whatever_it_costs() {
     let fit = fit(&sizes_of(&messages), 0, Marks::default(), FitLimits { room: 10, recent: 7 });
     assert!(fit.is_over);
     assert_eq!(fit.marks.cut, 23);
+}
+
+#[test]
+fn a_request_of_a_whole_conversation_shares_its_list() {
+    let whole = FitLimits { room: 60_000, recent: 4 };
+    let list = |messages: Vec<Message>, summary: Option<&str>, limits: FitLimits| {
+        let history = History::from(messages);
+        let sizes = Sizes::of(&history);
+        let fit = fit(&sizes, 0, Marks::default(), limits);
+        let sent = assemble(&history, &sizes, &fit, summary, |_| Some(Arc::new(Message::user("short"))));
+        (Arc::ptr_eq(&sent, &history.shared()), sent)
+    };
+    let talk = || [vec![Message::system("be brief")], talk(6, 10)].concat();
+    let (is_shared, sent) = list(talk(), None, whole);
+    assert!(is_shared);
+    assert_eq!(sent.len(), talk().len());
+
+    assert!(!list(talk(), Some("of nothing"), whole).0, "a summary comes before it");
+    assert!(!list(talk(), None, FitLimits { room: 40, recent: 1 }).0, "its start is left out");
+    let unpaired = [talk(), vec![Message::tool("nobody", "a result")]].concat();
+    assert!(!list(unpaired, None, whole).0, "a result has no call");
+    let big = vec![asks(&["a".into()], ""), Message::tool("a", "line of a log\n".repeat(3000))];
+    let (is_shared, sent) = list([big, talk()].concat(), None, whole);
+    assert!(!is_shared && sent[1].text() == "short", "a result is a preview");
 }
 
 #[test]

@@ -54,8 +54,9 @@ pub struct InferenceRequest {
     pub upstream_model: String,
     /// System text, in order. Byte-stable from step to step, so that prompt caches hold.
     pub system: Vec<ContentBlock>,
-    /// The conversation; no unpaired call and no unpaired result in it.
-    pub messages: Vec<Arc<Message>>,
+    /// The conversation; no unpaired call and no unpaired result in it. The list is shared with the
+    /// conversation where all of it is sent.
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// The tools on offer, in a stable order.
     pub tools: Vec<ToolDescriptor>,
     /// Changed parameters.

@@ -78,7 +78,7 @@ impl Room {
     }
 
     /// The messages of a request to the agent's model.
-    fn asked(&self, nth: usize) -> Vec<Arc<Message>> {
+    fn asked(&self, nth: usize) -> Arc<Vec<Arc<Message>>> {
         self.script.requests.lock().unwrap()[nth].messages.clone()
     }
 
@@ -125,7 +125,7 @@ async fn old_messages_leave_and_requests_begin_alike_until_they_are_cut_again() 
         assert_eq!(pair[0].tools, pair[1].tools);
         assert!(pair[1].messages.iter().any(|m| m.text() == format!("request {}", n + 1)));
         let same = |(a, b): (&Arc<Message>, &Arc<Message>)| (a.role, &a.content) == (b.role, &b.content);
-        cuts += usize::from(!pair[0].messages.iter().zip(&pair[1].messages).all(same));
+        cuts += usize::from(!pair[0].messages.iter().zip(pair[1].messages.iter()).all(same));
     }
     let last = &requests.last().unwrap().messages;
     assert!(last.len() < 25, "{:?}", words(last));
