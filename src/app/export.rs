@@ -4,10 +4,15 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::AppError;
+use crate::contract::child::ChildRecord;
 use crate::contract::display::{escape_json, escape_markup, visible};
 use crate::contract::message::{Message, Role};
 use crate::contract::record::{StoredMessage, ThreadRecord};
-use crate::store::ThreadRest;
+use crate::store::{Store, ThreadExport, ThreadRest};
+
+/// The number of messages that are read at a time.
+const MESSAGES: u64 = 500;
 
 /// A format for conversations, written message by message: a long conversation is never in memory as a whole.
 #[derive(Clone, Copy)]
@@ -22,10 +27,14 @@ pub(super) enum ExportEncoder {
 
 impl ExportEncoder {
     /// Returns the text before the first message.
-    pub(super) fn start(self, thread: &ThreadRecord) -> String {
+    fn start(self, thread: &ThreadRecord, child: Option<&ChildRecord>) -> String {
         let title = if thread.title.is_empty() { "Conversation" } else { &thread.title };
         match self {
-            ExportEncoder::Json => format!("{{\n\"thread\": {},\n\"messages\": [", json_of(thread)),
+            ExportEncoder::Json => {
+                let child = child.map(|child| format!("\"child\": {},\n", json_of(child)));
+                let child = child.unwrap_or_default();
+                format!("{{\n{child}\"thread\": {},\n\"messages\": [", json_of(thread))
+            }
             ExportEncoder::Markdown => {
                 format!("# {}\n\n{} · {}\n", visible(title), thread.id, thread.cwd.display())
             }
@@ -42,7 +51,7 @@ impl ExportEncoder {
     }
 
     /// One message.
-    pub(super) fn message(self, stored: &StoredMessage) -> String {
+    fn message(self, stored: &StoredMessage) -> String {
         match self {
             ExportEncoder::Json => {
                 format!("{}\n{}", if stored.seq > 1 { "," } else { "" }, json_of(stored))
@@ -52,8 +61,8 @@ impl ExportEncoder {
         }
     }
 
-    /// Returns the text after the last message; in JSON with the rest of the conversation, if given.
-    pub(super) fn end(self, rest: Option<&ThreadRest>) -> String {
+    /// Returns the text directly after the last message; in JSON with the rest of the conversation, if given.
+    fn rest(self, rest: Option<&ThreadRest>) -> String {
         match self {
             ExportEncoder::Json => {
                 let object = rest.map(json_of).unwrap_or_default();
@@ -61,23 +70,86 @@ impl ExportEncoder {
                 let members =
                     object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
                 let comma = if members.is_empty() { "" } else { ",\n" };
-                format!("\n]{comma}{members}\n}}\n")
+                format!("\n]{comma}{members}")
             }
-            ExportEncoder::Markdown => String::new(),
-            ExportEncoder::Html => "</body></html>\n".to_owned(),
+            ExportEncoder::Markdown | ExportEncoder::Html => String::new(),
+        }
+    }
+
+    /// Returns the end of the text.
+    fn end(self) -> &'static str {
+        match self {
+            ExportEncoder::Json => "\n}\n",
+            ExportEncoder::Markdown => "",
+            ExportEncoder::Html => "</body></html>\n",
         }
     }
 }
 
-/// Renders a conversation as one text.
-pub(super) fn whole(
-    form: ExportEncoder,
+/// Renders messages of a conversation for a model.
+pub(super) fn as_markdown(thread: &ThreadRecord, messages: &[StoredMessage]) -> String {
+    let said: String = messages.iter().map(|stored| markdown(&stored.message)).collect();
+    ExportEncoder::Markdown.start(thread, None) + &said
+}
+
+/// Writes a conversation piece by piece. With the rest, which is for JSON only, also the conversations of its
+/// subagents. `put` returns whether to go on.
+pub(super) async fn write(
+    store: &Store,
     thread: &ThreadRecord,
-    messages: &[StoredMessage],
-    rest: Option<&ThreadRest>,
-) -> String {
-    let said: String = messages.iter().map(|stored| form.message(stored)).collect();
-    form.start(thread) + &said + &form.end(rest)
+    form: ExportEncoder,
+    with_rest: bool,
+    mut put: impl FnMut(&str) -> std::io::Result<bool>,
+) -> Result<(), AppError> {
+    if !with_rest {
+        // All positions are checked before anything is written.
+        let (count, _) = store.messages_tail(&thread.id, 0).await?;
+        let goes_on =
+            put(&form.start(thread, None))? && write_messages(store, thread, form, count, &mut put).await?;
+        return if goes_on { Ok(put(&(form.rest(None) + form.end())).map(drop)?) } else { Ok(()) };
+    }
+    let exports = store.export_threads(&thread.id).await?;
+    for (nth, ThreadExport { child, thread, rest }) in exports.iter().enumerate() {
+        let before = match nth {
+            0 => "",
+            1 => ",\n\"children\": [\n",
+            _ => ",\n",
+        };
+        // A run may write in the meantime: messages and the rest must be from the same read.
+        let count = rest.message_count;
+        let goes_on = put(&(before.to_owned() + &form.start(thread, child.as_ref())))?
+            && write_messages(store, thread, form, count, &mut put).await?
+            && put(&form.rest(Some(rest)))?
+            && (nth == 0 || put("\n}")?);
+        if !goes_on {
+            return Ok(());
+        }
+    }
+    if exports.len() > 1 {
+        put("\n]")?;
+    }
+    Ok(put(form.end()).map(drop)?)
+}
+
+/// Writes this many messages from the first one on. Returns whether to go on.
+async fn write_messages(
+    store: &Store,
+    thread: &ThreadRecord,
+    form: ExportEncoder,
+    count: u64,
+    put: &mut impl FnMut(&str) -> std::io::Result<bool>,
+) -> Result<bool, AppError> {
+    let mut at = 1;
+    while at <= count {
+        let next = (at + MESSAGES).min(count + 1);
+        let length = usize::try_from(next - at).unwrap_or(usize::MAX);
+        let stored = store.messages_before(&thread.id, next, length).await?;
+        if !put(&stored.iter().map(|stored| form.message(stored)).collect::<String>())? {
+            return Ok(false);
+        }
+        at = next;
+    }
+    Ok(true)
 }
 
 /// Returns one line of JSON without anything that a terminal would interpret.

@@ -1,7 +1,7 @@
 //! Mentions with `@` besides files: skills, and other conversations, whose text is attached to the message.
 
 use super::app_context::AppContext;
-use super::export::{self, ExportEncoder};
+use super::export;
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
@@ -95,7 +95,7 @@ async fn conversation(app: &AppContext, id: &str) -> Result<String, AppError> {
     let (count, mut messages) = app.store.messages_tail(&thread.id, MESSAGES).await?;
     let is_cut = count > messages.len() as u64;
     messages.retain(|stored| stored.message.visibility == Visibility::All);
-    let text = export::whole(ExportEncoder::Markdown, &thread, &messages, None);
+    let text = export::as_markdown(&thread, &messages);
     let (note, end) = match text.len().checked_sub(MOST) {
         Some(over) if over > 0 => {
             let from = (over..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());

@@ -6,13 +6,14 @@ use std::path::Path;
 use serde_json::json;
 
 use super::commands::{put_json, thread_by_prefix, when};
-use super::export::ExportEncoder;
+use super::export::{ExportEncoder, write};
 use super::foundation::Foundation;
 use super::pager::Pager;
 use super::{Failure, put, put_or_stop, say};
 use crate::cli::{ExportFormatArg, ListArgs, PageArgs, ThreadsCommand};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
+use crate::contract::ids::{CallId, RunId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{NamedBy, ThreadSummary};
 use crate::runtime::adopt;
@@ -20,8 +21,6 @@ use crate::store::{Match, Store, StoreError, ThreadCopy};
 
 /// The number of rows read at a time.
 const PAGE: usize = 200;
-/// The number of messages that an export reads at a time.
-const MESSAGES: u64 = 500;
 /// The number of messages from which indexing them is announced.
 const MANY: u64 = 5_000;
 
@@ -179,24 +178,8 @@ async fn update_index(store: &Store) -> Result<(), Failure> {
 
 async fn export(store: &Store, id: &str, form: ExportEncoder, with_rest: bool) -> Result<(), Failure> {
     let thread = thread_by_prefix(store, id).await?;
-    // All positions are checked before anything is written.
-    let (mut count, _) = store.messages_tail(&thread.id, 0).await.map_err(Failure::failed)?;
-    let rest =
-        if with_rest { Some(store.thread_rest(&thread.id).await.map_err(Failure::failed)?) } else { None };
-    // A run may write in the meantime: messages and the rest must be from the same read.
-    if let Some(rest) = &rest {
-        count = rest.message_count;
-    }
-    let mut goes_on = put_or_stop(&form.start(&thread))?;
-    let mut at = 1;
-    while goes_on && at <= count {
-        let next = (at + MESSAGES).min(count + 1);
-        let length = usize::try_from(next - at).unwrap_or(usize::MAX);
-        let stored = store.messages_before(&thread.id, next, length).await.map_err(Failure::failed)?;
-        goes_on = put_or_stop(&stored.iter().map(|stored| form.message(stored)).collect::<String>())?;
-        at = next;
-    }
-    if goes_on { put(&form.end(rest.as_ref())) } else { Ok(()) }
+    let put = |text: &str| put_or_stop(text).map_err(|failure| std::io::Error::other(failure.message));
+    write(store, &thread, form, with_rest, put).await.map_err(Failure::failed)
 }
 
 /// Imports the output of `export --format json`.
@@ -211,7 +194,7 @@ async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
     let mut copy: ThreadCopy = serde_json::from_str(&text)
         .map_err(|error| Failure::failed(format!("{name} is not an exported conversation: {error}")))?;
     let id = copy.thread.id.clone();
-    let (questions, unknown) = adopt_runs(&mut copy);
+    let (questions, unknown) = adopt_all(&mut copy);
     store.import_thread(copy).await.map_err(|error| {
         Failure::failed(format!("{name} cannot be imported: {error}; nothing was imported"))
     })?;
@@ -227,9 +210,26 @@ async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prepares the unfinished runs of a copy to continue here. Returns the number of pending questions, and of calls that
-/// may have run since the export.
-fn adopt_runs(copy: &mut ThreadCopy) -> (usize, u64) {
+/// Prepares the unfinished runs of a copy to continue here, with those of its subagents. Returns the number of pending
+/// questions, and of calls that may have run since the export.
+fn adopt_all(copy: &mut ThreadCopy) -> (usize, u64) {
+    let mut below = std::mem::take(&mut copy.children);
+    let served: Vec<_> = below
+        .iter()
+        .filter_map(|copy| copy.child.as_ref())
+        .map(|child| (child.parent_run.clone(), child.parent_call.clone()))
+        .collect();
+    let (mut open, mut unknown) = (0, 0);
+    for copy in std::iter::once(&mut *copy).chain(&mut below) {
+        let (questions, marked) = adopt_runs(copy, &served);
+        (open, unknown) = (open + questions, unknown + marked);
+    }
+    copy.children = below;
+    (open, unknown)
+}
+
+/// Does the same for one conversation. `served`: the calls that subagents work on whose conversations are in the copy.
+fn adopt_runs(copy: &mut ThreadCopy, served: &[(RunId, CallId)]) -> (usize, u64) {
     let (own, now) = (super::app_context::owner(), SystemClock.now_ms());
     let (mut open, mut unknown) = (0, 0);
     let rest = &mut copy.rest;
@@ -238,8 +238,10 @@ fn adopt_runs(copy: &mut ThreadCopy) -> (usize, u64) {
         let asked: Vec<_> = rest.suspensions.iter().filter(|asked| asked.run_id == run.id).cloned().collect();
         let started: Vec<_> =
             rest.intents.iter().filter(|started| started.intent.id.run_id == run.id).cloned().collect();
-        let Some(marked) = adopt(run, &asked, &started, &own, now) else { continue };
-        open += asked.iter().filter(|asked| asked.decision.is_none()).count();
+        let id = run.id.clone();
+        let is_served = |call: &CallId| served.iter().any(|(run, known)| *run == id && known == call);
+        let Some(marked) = adopt(run, &asked, &started, is_served, &own, now) else { continue };
+        open += asked.iter().filter(|asked| asked.decision.is_none() && !asked.ticket.is_served()).count();
         unknown += marked.len() as u64;
         copy.adopted.insert(run.id.clone(), marked);
     }

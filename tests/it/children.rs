@@ -82,6 +82,47 @@ fn what_a_child_asks_is_in_the_inbox_and_moves_both_on() {
 
 /// Nobody answers for a child, and it can be stopped: the agent that sent it is told.
 #[test]
+fn a_run_that_waits_for_a_child_comes_back_with_it() {
+    let llm = asks();
+    let home = family(&llm);
+    home.aye(&["-p", "go", "--agent", "lead"]).run().exits(3);
+    let (root, open) = (home.thread(), home.open());
+    let exported = home.ok(&["threads", "export", &root, "--format", "json"]);
+    let children = exported.json()["children"].as_array().cloned().unwrap_or_default();
+    assert_eq!(children.len(), 1, "{}", exported.stdout);
+    assert_eq!(children[0]["child"]["parent_thread"], json!(root));
+    home.write("export.json", &exported.stdout);
+
+    // Without the child's conversation, nobody works on the call.
+    let mut alone = exported.json();
+    alone.as_object_mut().expect("members").remove("children");
+    home.write("alone.json", &alone.to_string());
+    home.ok(&["threads", "delete", &root]);
+    let out = home.ok(&["threads", "import", "alone.json"]);
+    assert!(!out.stderr.contains("pending") && home.open().is_empty(), "{}", out.stderr);
+    home.ok(&["threads", "delete", &root]);
+
+    // A child is never attached to a conversation that is not in the file.
+    let mut stray = exported.json();
+    stray["children"][0]["child"]["parent_thread"] = json!("other");
+    home.write("stray.json", &stray.to_string());
+    let out = home.aye(&["threads", "import", "stray.json"]).run().exits(1);
+    assert!(out.stderr.contains("is missing; nothing was imported"), "{}", out.stderr);
+    assert_eq!(home.ok(&["threads", "list", "--json"]).json(), json!([]));
+
+    let out = home.ok(&["threads", "import", "export.json"]);
+    assert!(out.stderr.contains("1 question is pending"), "{}", out.stderr);
+    assert_eq!(home.open(), open);
+    assert_eq!(home.ok(&["threads", "export", &root, "--format", "json"]).stdout, exported.stdout);
+    home.ok(&["store", "check"]);
+    let question = home.question();
+    home.ok(&["approve", &question, "--resume"]);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert_eq!(home.ok(&["-r", &root, "-p"]).stdout, "The lead is done.\n");
+    home.ok(&["audit", "--verify"]);
+}
+
+#[test]
 fn a_child_is_stopped_and_not_answered_for() {
     let llm = asks();
     let home = family(&llm);

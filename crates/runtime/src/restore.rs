@@ -3,6 +3,7 @@
 use super::document::RunDocument;
 use super::result_text;
 use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::ids::CallId;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::record::{
     AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord,
@@ -91,11 +92,13 @@ async fn mark(
 /// Prepares an unfinished run that was copied from another store, with its questions and the executions that
 /// had no known outcome there: as in [`mark_unknown`], a call that was decided or started may have run
 /// elsewhere since. Returns how each such call must be recorded, or `None` if the run cannot continue here,
-/// because it cannot be read, a subagent works on one of its calls, or a call is in none of the lists.
+/// because it cannot be read, or a call is in none of the lists. `is_served` tells whether the conversation of the
+/// subagent that works on a call was copied, too.
 pub fn adopt(
     run: &mut RunRecord,
     questions: &[SuspensionRecord],
     intents: &[OpenIntent],
+    is_served: impl Fn(&CallId) -> bool,
     owner: &Owner,
     now_ms: u64,
 ) -> Option<Vec<(ExecutionStart, OutcomeRecord)>> {
@@ -115,7 +118,9 @@ pub fn adopt(
         let is_known = match &call.state {
             // A call that was being judged is judged again.
             CallState::New | CallState::Gating | CallState::Closed { .. } => true,
-            CallState::Suspended { ticket } => !ticket.is_served() && is_asked(ticket),
+            CallState::Suspended { ticket } => {
+                is_asked(ticket) && (!ticket.is_served() || is_served(&call.id))
+            }
             CallState::Held { ticket, .. } | CallState::Regating { ticket, .. } => is_asked(ticket),
             CallState::Running { .. } => intents
                 .iter()
@@ -132,8 +137,8 @@ pub fn adopt(
         })
         .collect();
     for question in questions {
-        let Some(decision) =
-            question.decision.clone().filter(|decision| decision.action == ResumeDecisionAction::Resume)
+        let decision = question.decision.clone().filter(|_| !question.ticket.is_served());
+        let Some(decision) = decision.filter(|decision| decision.action == ResumeDecisionAction::Resume)
         else {
             continue;
         };

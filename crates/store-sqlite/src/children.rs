@@ -58,24 +58,7 @@ impl Store {
             if added == 0 {
                 return Err(StoreError::Exists { what: format!("thread {}", child.thread_id) }.into());
             }
-            tx.prepare_cached(
-                "INSERT INTO child (thread_id, parent_thread, root_thread, parent_run, parent_call, agent, prompt, \
-                                    model, depth, background, told, created_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11)",
-            )?
-            .execute((
-                child.thread_id.as_str(),
-                child.parent_thread.as_str(),
-                child.root_thread.as_str(),
-                child.parent_run.as_str(),
-                child.parent_call.as_str(),
-                &child.agent,
-                &child.prompt,
-                &child.model,
-                child.depth,
-                child.background,
-                int(child.created_at),
-            ))?;
+            insert(tx, &child)?;
             Ok(child)
         };
         let places = ("store.child.before", "store.child.after");
@@ -218,6 +201,31 @@ impl Store {
     }
 }
 
+/// Adds the record of a child whose thread exists.
+pub(super) fn insert(conn: &Connection, child: &ChildRecord) -> Result<(), SqlFailure> {
+    conn.prepare_cached(
+        "INSERT INTO child (thread_id, parent_thread, root_thread, parent_run, parent_call, agent, prompt, \
+                            model, depth, background, told, created_at, stop) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    )?
+    .execute((
+        child.thread_id.as_str(),
+        child.parent_thread.as_str(),
+        child.root_thread.as_str(),
+        child.parent_run.as_str(),
+        child.parent_call.as_str(),
+        &child.agent,
+        &child.prompt,
+        &child.model,
+        child.depth,
+        child.background,
+        child.told,
+        int(child.created_at),
+        child.stop,
+    ))?;
+    Ok(())
+}
+
 pub(super) fn one(conn: &Connection, thread: &ThreadId) -> Result<Option<ChildRecord>, SqlFailure> {
     Ok(conn
         .prepare_cached(&format!("SELECT {COLUMNS} FROM child c WHERE c.thread_id = ?1"))?
@@ -272,7 +280,7 @@ pub(super) fn tasks_below(
     tasks_of(conn, children_below(conn, thread)?, open_only)
 }
 
-fn children_below(conn: &Connection, thread: &ThreadId) -> Result<Vec<ChildRecord>, SqlFailure> {
+pub(super) fn children_below(conn: &Connection, thread: &ThreadId) -> Result<Vec<ChildRecord>, SqlFailure> {
     let sql =
         format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
     let mut statement = conn.prepare_cached(&sql)?;

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::rows::{body, decode, encode, int, run_status, text, uint};
-use super::{SqlFailure, Store, StoreError, audit, images, journal, runs, suspensions, threads};
+use super::{SqlFailure, Store, StoreError, audit, children, images, journal, runs, suspensions, threads};
 use aye_core::contract::audit_entry::AuditEntry;
+use aye_core::contract::child::ChildRecord;
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
@@ -60,9 +61,23 @@ pub struct ThreadRest {
     pub message_count: u64,
 }
 
+/// A conversation without its messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadExport {
+    /// The call that it serves, when it is below the exported conversation.
+    pub child: Option<ChildRecord>,
+    /// The thread.
+    pub thread: ThreadRecord,
+    /// The rest.
+    pub rest: ThreadRest,
+}
+
 /// A whole conversation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ThreadCopy {
+    /// The call that it serves, when it is below the copied conversation.
+    #[serde(default)]
+    pub child: Option<ChildRecord>,
     /// The thread.
     pub thread: ThreadRecord,
     /// The messages.
@@ -70,30 +85,45 @@ pub struct ThreadCopy {
     /// The rest.
     #[serde(flatten)]
     pub rest: ThreadRest,
+    /// The conversations of the subagents below it, each after its parent.
+    #[serde(default)]
+    pub children: Vec<ThreadCopy>,
     /// The unfinished runs that continue here, and their calls that may have run elsewhere.
     #[serde(skip)]
     pub adopted: HashMap<RunId, Vec<(ExecutionStart, OutcomeRecord)>>,
 }
 
 impl Store {
-    /// Returns the parts of a thread besides its messages.
+    /// Returns a thread and those of the subagents below it, each after its parent, as they are at one moment.
     ///
     /// # Errors
-    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when something of it is unreadable.
-    pub async fn thread_rest(&self, id: &ThreadId) -> Result<ThreadRest, StoreError> {
+    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when something of one is unreadable.
+    pub async fn export_threads(&self, id: &ThreadId) -> Result<Vec<ThreadExport>, StoreError> {
         let id = id.clone();
-        self.read(move |conn| rest_of(conn, &id)).await
+        self.read(move |conn| {
+            let below = children::children_below(conn, &id)?;
+            let all = std::iter::once((None, id)).chain(below.into_iter().map(|child| {
+                let id = child.thread_id.clone();
+                (Some(child), id)
+            }));
+            all.map(|(child, id)| {
+                let thread = threads::one(conn, &id)?.ok_or_else(|| StoreError::NoThread(id.clone()))?;
+                Ok(ThreadExport { child, rest: rest_of(conn, &id)?, thread })
+            })
+            .collect()
+        })
+        .await
     }
 
-    /// Adds a thread that was written elsewhere, with all its parts. The runs in `adopted` stay as they are,
-    /// and their pending questions are pending again. Other runs are closed here: their unfinished work is
-    /// cancelled, and a call without a result gets one that states this.
+    /// Adds a thread that was written elsewhere, with all its parts and the threads below it. The runs in
+    /// `adopted` stay as they are, and their pending questions are pending again. Other runs are closed here:
+    /// their unfinished work is cancelled, and a call without a result gets one that states this.
     ///
     /// # Errors
     /// [`StoreError::Exists`] when a thread or a run of the same id exists; [`StoreError::Unwritable`] when
     /// the copy is incomplete.
     pub async fn import_thread(&self, copy: ThreadCopy) -> Result<(), StoreError> {
-        self.write(move |tx| import(tx, copy)).await
+        self.write(move |tx| import_all(tx, copy)).await
     }
 }
 
@@ -146,9 +176,30 @@ fn summaries_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, 
     Ok(found)
 }
 
+fn broken(why: String) -> SqlFailure {
+    SqlFailure(StoreError::Unwritable { what: "the conversation", why })
+}
+
+fn import_all(tx: &Connection, mut copy: ThreadCopy) -> Result<(), SqlFailure> {
+    let below = std::mem::take(&mut copy.children);
+    let root = copy.thread.id.clone();
+    let mut known = HashSet::from([root.clone()]);
+    import(tx, ThreadCopy { child: None, ..copy })?;
+    for mut copy in below {
+        let id = copy.thread.id.clone();
+        let Some(child) = copy.child.take().filter(|child| known.contains(&child.parent_thread)) else {
+            return Err(broken(format!("the conversation above {id} is missing")));
+        };
+        let child = ChildRecord { thread_id: id.clone(), root_thread: root.clone(), ..child };
+        import(tx, copy)?;
+        children::insert(tx, &child)?;
+        known.insert(id);
+    }
+    Ok(())
+}
+
 fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), SqlFailure> {
-    let ThreadCopy { thread, mut messages, rest, adopted } = copy;
-    let broken = |why: String| SqlFailure(StoreError::Unwritable { what: "the conversation", why });
+    let ThreadCopy { thread, mut messages, rest, adopted, .. } = copy;
     if let Some(at) = messages.iter().zip(1..).position(|(stored, seq)| stored.seq != seq) {
         return Err(broken(format!("message {} is missing or not in its place", at + 1)));
     }

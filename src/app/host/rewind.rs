@@ -135,16 +135,13 @@ impl TerminalHost {
             ExportFormat::Json => (ExportEncoder::Json, "json"),
             ExportFormat::Html => (ExportEncoder::Html, "html"),
         };
-        let rest = match form {
-            ExportEncoder::Json => Some(self.app.store.thread_rest(thread).await?),
-            ExportEncoder::Markdown | ExportEncoder::Html => None,
+        let mut text = String::new();
+        let with_rest = format == ExportFormat::Json;
+        let put = |piece: &str| {
+            text.push_str(piece);
+            Ok(true)
         };
-        let mut messages = self.app.store.messages(thread).await?;
-        // A run may have written in the meantime: messages and the rest must be from the same read.
-        if let Some(rest) = &rest {
-            messages.retain(|stored| stored.seq <= rest.message_count);
-        }
-        let text = export::whole(form, &record, &messages, rest.as_ref());
+        export::write(&self.app.store, &record, form, with_rest, put).await?;
         let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
         write_private(&path, text.as_bytes()).map_err(|error| error.to_string())?;
         Ok(path)
