@@ -394,6 +394,7 @@ fn git_prints_no_tracked_secret_without_a_question() {
         "git diff HEAD -- .",
         "git cat-file -p 0123abcd",
         "git grep x HEAD",
+        "git status -v",
         "ls && git show HEAD | head -5",
     ] {
         let (word, why) = secret.bash(&rules, line, Mode::Ask);
@@ -408,7 +409,12 @@ fn git_prints_no_tracked_secret_without_a_question() {
         "git log --oneline -5",
         "git log --stat -n 3",
         "git log --graph --all --format=%h",
+        "git log -n 3 --author='A B' --since=2.weeks --no-merges",
+        "git log -p -- src",
         "git status",
+        "git status -sb -uno",
+        "git status --porcelain=v2 --branch -z",
+        "git diff -M90% --stat=80 HEAD~1",
         "git show --stat HEAD",
         "git show HEAD:src/a.rs",
         "git diff --stat",
@@ -480,6 +486,17 @@ async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
         "git diff v1 v2",
         "git grep KEY v1",
         "git grep -e KEY v1",
+        "git grep -e . -e -- HEAD",
+        "git log -p -- 'conf/*'",
+        "git log -p -- 'conf/[.]env'",
+        "git log --oneline --remerge-diff",
+        "git log --check",
+        "git status -sv",
+        "git status --verbose",
+        "git log -p -- src/a.rs ':(glob)conf/*'",
+        "git diff --cached -- 'conf/.en?'",
+        "git grep x v1 -- 'conf/.en?'",
+        "git status -v",
         "git cat-file -p 0123abcd",
         "git stash show -p",
         "cd src && git log -p",
@@ -519,4 +536,25 @@ fn git_whose_settings_name_another_folder_asks() {
     }
     std::fs::write(place.root.join(".git/config"), "[core]\n\tworktree = ..\n").unwrap();
     assert_eq!(place.bash(&rules, "git status", Mode::Ask).0, "allow");
+}
+
+#[test]
+fn a_path_after_a_revision_starts_at_the_root_of_the_repository() {
+    let place = place();
+    repository(&place, &["src/a.rs", "conf/app.toml"]);
+    let rules = rules(&[], &[], &["Read(conf/app.toml)"]);
+    let judged = |line: &str| {
+        let args = json!({ "command": line });
+        let cwd = place.root.join("src");
+        let (cwd, workspace) = (cwd.as_path(), place.root.as_path());
+        let question = CallRequest { tool: "Bash", args: &args, cwd, workspace, home: None, primary: None };
+        PreparedCall::of(&question).unwrap().enforced_by(EnforcedProfiles::ALL).verdict(&rules)
+    };
+    for line in
+        ["git show HEAD:conf/app.toml", "git cat-file -p :conf/app.toml", "git show HEAD:../conf/app.toml"]
+    {
+        let verdict = judged(line);
+        assert_eq!(verdict.decision.word(), "deny", "{line}: {}", verdict.why);
+    }
+    assert_eq!(judged("git show HEAD:src/a.rs").decision.word(), "allow");
 }

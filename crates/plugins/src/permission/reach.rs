@@ -164,8 +164,13 @@ pub(super) fn named(analysis: &Analysis, places: &PathRoots<'_>) -> Vec<NamedFil
                 continue;
             }
             left -= 1;
+            // Git takes the path after a revision for one from the root of the repository.
+            let has_revision = name_of(&command.words) == "git" && word.text.contains(':');
+            let repositories = folders.iter().filter_map(|cwd| Repository::of(&path::resolve(cwd).0));
+            let roots: Vec<PathBuf> =
+                repositories.filter(|_| has_revision).map(|repository| repository.root).collect();
             for text in candidates(&word.text) {
-                for cwd in folders {
+                for cwd in folders.iter().chain(&roots) {
                     add(text, cwd, by);
                 }
             }

@@ -21,72 +21,179 @@ pub(super) struct Printed {
     pub(super) is_old: bool,
 }
 
+/// Options with which git prints names, counts, dates and messages. What is not listed may print what files contain,
+/// as `--check` and `-v` do.
+const QUIET: &[&str] = &[
+    "abbrev",
+    "abbrev-commit",
+    "ahead-behind",
+    "all",
+    "all-match",
+    "ancestry-path",
+    "author",
+    "author-date-order",
+    "basic-regexp",
+    "boundary",
+    "branch",
+    "branches",
+    "children",
+    "color",
+    "column",
+    "committer",
+    "compact-summary",
+    "cumulative",
+    "date",
+    "date-order",
+    "decorate",
+    "decorate-refs",
+    "decorate-refs-exclude",
+    "diff-filter",
+    "dirstat",
+    "encoding",
+    "exclude",
+    "extended-regexp",
+    "find-copies",
+    "find-renames",
+    "first-parent",
+    "fixed-strings",
+    "follow",
+    "format",
+    "full-history",
+    "glob",
+    "graph",
+    "grep",
+    "ignored",
+    "invert-grep",
+    "left-right",
+    "long",
+    "max-count",
+    "max-parents",
+    "merges",
+    "min-parents",
+    "name-only",
+    "name-status",
+    "no-abbrev",
+    "no-abbrev-commit",
+    "no-ahead-behind",
+    "no-color",
+    "no-column",
+    "no-decorate",
+    "no-ext-diff",
+    "no-merges",
+    "no-notes",
+    "no-patch",
+    "no-renames",
+    "no-textconv",
+    "no-walk",
+    "not",
+    "notes",
+    "numstat",
+    "oneline",
+    "parents",
+    "perl-regexp",
+    "porcelain",
+    "pretty",
+    "quiet",
+    "raw",
+    "reflog",
+    "regexp-ignore-case",
+    "relative",
+    "relative-date",
+    "remotes",
+    "renames",
+    "reverse",
+    "shortstat",
+    "short",
+    "show-signature",
+    "show-stash",
+    "simplify-by-decoration",
+    "since",
+    "after",
+    "skip",
+    "source",
+    "staged",
+    "cached",
+    "merge-base",
+    "stat",
+    "stat-count",
+    "stat-graph-width",
+    "stat-name-width",
+    "stat-width",
+    "summary",
+    "tags",
+    "topo-order",
+    "until",
+    "before",
+    "untracked-files",
+    "walk-reflogs",
+];
+
+/// Those of them with which `git show` and `git diff` print no content.
+const SUMMARIES: &[&str] = &[
+    "stat",
+    "shortstat",
+    "numstat",
+    "dirstat",
+    "name-only",
+    "name-status",
+    "summary",
+    "compact-summary",
+    "raw",
+    "no-patch",
+    "quiet",
+    "cumulative",
+];
+
+/// Whether git prints no content because of a word.
+fn is_quiet(text: &str) -> bool {
+    if let Some(long) = text.strip_prefix("--") {
+        let name = long.split('=').next().unwrap_or(long);
+        return name.is_empty() || QUIET.contains(&name);
+    }
+    let Some(short) = text.strip_prefix('-') else { return true };
+    let rest = short.strip_prefix(['n', 'M', 'C', 'u']).unwrap_or(short);
+    match short {
+        // `git diff -u` prints a patch, `git status -uno` does not.
+        "u" => false,
+        "" | "n" | "M" | "C" | "i" | "E" | "F" | "P" | "g" | "s" | "z" | "q" | "b" | "sb" | "uno"
+        | "uall" | "unormal" => true,
+        _ => !short.starts_with('u') && rest.trim_end_matches('%').bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}
+
 /// The files whose content a git command would print. `None`: it prints none, or only files that its words name.
 pub(super) fn printed(words: &[Word]) -> Option<Printed> {
-    const SUMMARIES: &[&str] = &[
-        "stat",
-        "shortstat",
-        "numstat",
-        "dirstat",
-        "name-only",
-        "name-status",
-        "summary",
-        "compact-summary",
-        "raw",
-        "no-patch",
-        "quiet",
-        "cumulative",
-    ];
-    const PATCHES: &[&str] = &[
-        "patch",
-        "patch-with-stat",
-        "patch-with-raw",
-        "unified",
-        "cc",
-        "combined-all-paths",
-        "dd",
-        "remerge-diff",
-        "diff-merges",
-        "word-diff",
-        "word-diff-regex",
-        "color-words",
-        "function-context",
-        "binary",
-        "full-diff",
-        "inter-hunk-context",
-        "output-indicator-new",
-        "text",
-    ];
     let sub = words.get(1).map(|word| word.text.as_str())?;
     let rest = &words[1..];
-    // A search in changes reveals content by the commits that it lists.
-    let is_patch = has_short(rest, &['p', 'u', 'U', 'L', 'c', 'm', 'W', 'G', 'S']) || has_long(rest, PATCHES);
+    let is_verbose = !rest.iter().all(|word| is_quiet(&word.text));
     let is_summary = || {
-        let is_one = |word: &Word| SUMMARIES.iter().any(|name| word.text.strip_prefix("--") == Some(*name));
-        rest.iter().any(|word| is_one(word) || word.text == "-s" || word.text.starts_with("--stat="))
+        let name =
+            |word: &Word| word.text.strip_prefix("--").map(|long| long.split('=').next() == Some(long));
+        let is_one = |word: &Word| {
+            word.text == "-s"
+                || word.text.starts_with("--stat=")
+                || name(word) == Some(true) && SUMMARIES.contains(&&word.text[2..])
+        };
+        rest.iter().any(is_one)
     };
     let before = rest.iter().skip(1).take_while(|word| word.text != "--");
     let operands = before.clone().filter(|word| !word.text.starts_with('-'));
+    let names_all = || {
+        operands.clone().count() > 0
+            && operands
+                .clone()
+                .all(|word| word.text.trim_start_matches('/').contains(':') && !word.text.starts_with(":/"))
+    };
     let prints = match sub {
-        "log" | "reflog" | "whatchanged" => is_patch || sub == "whatchanged" && !is_summary(),
+        "log" | "reflog" | "whatchanged" | "status" => is_verbose,
         // `REVISION:PATH` is a file that is named.
-        "show" => {
-            let names_all = operands.clone().count() > 0
-                && operands.clone().all(|word| {
-                    word.text.trim_start_matches('/').contains(':') && !word.text.starts_with(":/")
-                });
-            is_patch || !names_all && !is_summary()
-        }
-        "diff" | "diff-tree" | "diff-index" | "diff-files" => is_patch || !is_summary(),
-        "stash" => rest.get(1).is_some_and(|word| word.text == "show") && (is_patch || !is_summary()),
-        "grep" => true,
-        "cat-file" => !operands.clone().all(|word| word.text.contains(':')),
-        "format-patch" | "archive" | "bundle" => true,
+        "show" => is_verbose || !names_all() && !is_summary(),
+        "diff" | "diff-tree" | "diff-index" | "diff-files" => is_verbose || !is_summary(),
+        "stash" => rest.get(1).is_some_and(|word| word.text == "show") && (is_verbose || !is_summary()),
+        "cat-file" => !names_all(),
+        "grep" | "format-patch" | "archive" | "bundle" | "fast-export" | "range-diff" => true,
         _ => false,
     };
-    // A file that is followed had other names.
-    let follows = has_long(rest, &["follow"]);
-    let paths = rest.iter().skip_while(|word| word.text != "--").skip(if follows { usize::MAX } else { 1 });
     let is_old = match sub {
         "diff" | "diff-files" => {
             operands.clone().count() > 0 || has_long(rest, &["cached", "staged", "merge-base"])
@@ -96,8 +203,28 @@ pub(super) fn printed(words: &[Word]) -> Option<Printed> {
         }
         _ => true,
     };
-    let paths = paths.map(|word| if word.is_literal() { word.text.clone() } else { String::new() });
-    prints.then(|| Printed { paths: paths.collect(), is_old })
+    prints.then(|| Printed { paths: paths(sub, rest), is_old })
+}
+
+/// The paths after `--`, when they certainly limit what a git command prints; otherwise nothing.
+fn paths(sub: &str, rest: &[Word]) -> Vec<String> {
+    // Commands for which the first `--` ends the options even where it could be the value of one.
+    const REVISIONS: &[&str] =
+        &["log", "show", "diff", "diff-tree", "diff-index", "diff-files", "whatchanged", "reflog", "stash"];
+    let Some(end) = rest.iter().position(|word| word.text == "--") else { return Vec::new() };
+    let is_end = REVISIONS.contains(&sub) || !rest[end - 1].text.starts_with('-');
+    // A file that is followed had other names.
+    let follows = has_long(rest, &["follow"]);
+    // Git's patterns match like a shell's, and what starts with a colon may be anything.
+    let is_plain = |word: &Word| {
+        word.is_literal() && !word.text.starts_with(':') && !word.text.contains(['*', '?', '[', '\\'])
+    };
+    let paths = &rest[end + 1..];
+    if is_end && !follows && paths.iter().all(is_plain) {
+        paths.iter().map(|word| word.text.clone()).collect()
+    } else {
+        Vec::new()
+    }
 }
 
 /// A repository as its folder says.
