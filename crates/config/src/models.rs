@@ -380,10 +380,10 @@ impl Chooser<'_> {
             let model = self.default_model(provider);
             if let Some(model) = model {
                 let why = match &provider.key_env {
-                    _ if provider.is_elsewhere() => format!("the URL of {} is set", provider.name),
+                    _ if provider.is_elsewhere() => format!("sent to {}", provider.base_url),
                     _ if provider.is_key_stored => format!("`aye login {}` stored a key", provider.name),
                     Some(key_env) if provider.has_key => format!("{key_env} is set"),
-                    _ => format!("the URL of {} is set", provider.name),
+                    _ => format!("sent to {}", provider.base_url),
                 };
                 return self.selection(&model, provider, &model, why);
             }
