@@ -20,6 +20,7 @@ use crate::config::{Env, TrustAssessment};
 use crate::contract::content::ContentBlock;
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
+use crate::contract::editor::EditorFiles;
 use crate::contract::ids::SuspensionId;
 use crate::contract::message::Message;
 use crate::contract::mode::Mode;
@@ -188,6 +189,11 @@ fn file_of(uri: &str) -> Option<PathBuf> {
 impl FolderHost for Folder {
     fn runtime(&self) -> &AgentRuntime {
         &self.app.runtime
+    }
+
+    fn attach_editor(&self, files: Arc<dyn EditorFiles>) {
+        // A session has one editor.
+        let _ = self.app.foundation.editor.set(files);
     }
 
     fn cwd(&self) -> PathBuf {

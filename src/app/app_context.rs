@@ -490,6 +490,7 @@ pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env.exec.max_output = settings.bash.max_output;
     env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
     env.secret_variables = secret_variables;
+    env.editor = Arc::clone(&foundation.editor);
     // The launcher is found inside of other namespaces, where /proc/self is another process.
     if settings.sandbox.enabled
         && let Ok(own) = std::env::current_exe()

@@ -11,6 +11,7 @@ use crate::config::{
     Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
     load_instructions, project_config_files, read_private, repository_root, write_private,
 };
+use crate::contract::editor::EditorSlot;
 use crate::contract::inference::ReasoningEffort;
 use crate::contract::server::ServerConfig;
 use crate::contract::workspace::Workspace;
@@ -47,6 +48,8 @@ pub(super) struct Foundation {
     pub(super) keyring: Keyring,
     /// MCP servers that the client of a session brings along.
     pub(super) client_servers: Vec<ServerConfig>,
+    /// The editor that the program serves.
+    pub(super) editor: EditorSlot,
 }
 
 impl Foundation {
@@ -94,6 +97,7 @@ impl Foundation {
             effort: Effort::default(),
             keyring: Keyring::system(),
             client_servers: Vec::new(),
+            editor: EditorSlot::default(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         foundation.effort.set(foundation.loaded.settings.effort);

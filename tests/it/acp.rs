@@ -681,3 +681,43 @@ fn what_a_subagent_asks_is_asked_in_the_editor() {
         editor.leave();
     }
 }
+
+#[test]
+fn unsaved_text_is_read_from_the_editor_and_never_overwritten() {
+    let llm = MockLlm::answers([
+        Answer::new().call("c1", "Read", json!({"file_path": "a.txt"})),
+        Answer::new().call(
+            "c2",
+            "Edit",
+            json!({"file_path": "a.txt", "old_string": "disk", "new_string": "new"}),
+        ),
+        Answer::new().call("c3", "Read", json!({"file_path": ".env"})),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.write("a.txt", "on the disk\n");
+    home.write(".env", "TOKEN=1\n");
+    let rules = "rules:\n  - {tool: \"Read(**/.env)\", behavior: deny}\n";
+    std::fs::write(home.root().join("aye/config/permissions.yaml"), rules).expect("written");
+    let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
+    let mut editor = Editor::start_with(&home, &capabilities, &[]);
+    let session = editor.new_session(&home);
+    let prompt = editor.prompt(&session, "look");
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        let request = editor.wait("a file request", |message| message["method"] == "fs/read_text_file");
+        asked.push(request["params"]["path"].as_str().expect("a path").to_owned());
+        let content = "in the editor\n";
+        editor.write(&json!({"jsonrpc": "2.0", "id": request["id"], "result": {"content": content}}));
+    }
+    assert_eq!(editor.stops(prompt), "end_turn");
+    let path = home.work().join("a.txt").to_string_lossy().into_owned();
+    assert_eq!(asked, [path.clone(), path], "a denied file is not asked for");
+    let last = llm.last();
+    assert!(last.result("c1").contains("in the editor"), "{}", last.result("c1"));
+    assert!(last.result("c2").contains("unsaved changes in the editor"), "{}", last.result("c2"));
+    assert!(last.result("c3").starts_with("denied"), "{}", last.result("c3"));
+    assert!(editor.seen.iter().all(|message| message["method"] != "fs/read_text_file"));
+    assert_eq!(home.read("a.txt"), "on the disk\n");
+    editor.leave();
+}

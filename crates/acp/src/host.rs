@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use aye_core::contract::editor::EditorFiles;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::message::Message;
 use aye_core::contract::mode::Mode;
@@ -97,6 +98,9 @@ pub trait EditorHost: Send + Sync {
 pub trait FolderHost: Send + Sync {
     /// Returns the runtime of the folder's agents.
     fn runtime(&self) -> &AgentRuntime;
+
+    /// Takes in the editor's own view of its files.
+    fn attach_editor(&self, files: Arc<dyn EditorFiles>);
 
     /// The folder.
     fn cwd(&self) -> PathBuf;

@@ -1,6 +1,7 @@
 //! One session: a conversation, its open prompt, and the questions that it asks the client.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use acp::{RequestPermissionOutcome, SessionUpdate, StopReason};
+use aye_core::contract::editor::EditorFiles;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
@@ -33,12 +35,42 @@ use super::updates::UpdateEncoder;
 const UNKNOWN: UnknownPolicy = UnknownPolicy::Ask;
 /// The time that a run with a pending question may take to settle after the client is gone.
 const LAST_WAIT: Duration = Duration::from_secs(2);
+/// The time that a client may take to read a file.
+const FILE_WAIT: Duration = Duration::from_secs(2);
 
 /// The features of a client beside messages and permission requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientAbilities {
     pub(crate) has_notices: bool,
     pub(crate) has_forms: bool,
+    pub(crate) reads_files: bool,
+}
+
+/// The files of a session as the client has them open.
+struct OpenFiles {
+    session: acp::SessionId,
+    client: ConnectionTo<Client>,
+}
+
+#[async_trait]
+impl EditorFiles for OpenFiles {
+    async fn text(&self, path: &Path) -> Option<String> {
+        let request = acp::ReadTextFileRequest::new(self.session.clone(), path);
+        let sent = self.client.send_request(request);
+        let handle = sent.cancellation_handle();
+        match tokio::time::timeout(FILE_WAIT, sent.block_task()).await {
+            Ok(Ok(response)) => Some(response.content),
+            Ok(Err(error)) => {
+                tracing::debug!(?error, path = %path.display(), "the client did not read the file");
+                None
+            }
+            Err(_) => {
+                tracing::warn!(path = %path.display(), "the client took too long to read the file");
+                let _ = handle.cancel();
+                None
+            }
+        }
+    }
 }
 
 pub(crate) struct AcpSession {
@@ -75,8 +107,12 @@ impl AcpSession {
         closing: CancellationToken,
     ) -> Arc<Self> {
         let encoder = UpdateEncoder::new(host.cwd()).with_notices(abilities.has_notices);
+        let id = acp::SessionId::new(thread.as_str());
+        if abilities.reads_files {
+            host.attach_editor(Arc::new(OpenFiles { session: id.clone(), client: client.clone() }));
+        }
         Arc::new(Self {
-            id: acp::SessionId::new(thread.as_str()),
+            id,
             thread,
             host,
             client,

@@ -12,6 +12,7 @@ use super::ToolEnv;
 use super::atomic::{FileError, WriteTarget};
 use super::paths::{absolute, resolve, shown};
 use super::seen_files::{KnownContent, hash};
+use super::text::is_unsaved;
 use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
 
@@ -97,6 +98,31 @@ fn still_agreed(change: &PlannedChange, ctx: &ToolCallContext) -> Result<(), Too
     }
 }
 
+/// Returns the text of the file that a call changes, as the editor has it open.
+async fn open_text(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Option<String> {
+    env.editor_text(ctx, args.get("file_path")?.as_str()?).await
+}
+
+/// Plans a change. A file that has unsaved changes in the editor is refused: one of the two would be lost, and what
+/// users agree to is compared with the file on disk.
+fn planned(
+    plan: Plan,
+    env: &ToolEnv,
+    args: &Value,
+    ctx: &ToolCallContext,
+    open_text: Option<&str>,
+) -> Result<PlannedChange, ToolError> {
+    if let (Some(text), Some(file_path)) = (open_text, args.get("file_path").and_then(Value::as_str)) {
+        let PlannedFile { name, before, .. } = PlannedFile::look(env, file_path)?;
+        if before.is_some_and(|bytes| is_unsaved(text, &bytes)) {
+            return Err(ToolError::ExecutionFailed(format!(
+                "{name} has unsaved changes in the editor; ask the user to save it, then try again"
+            )));
+        }
+    }
+    plan(env, args, ctx)
+}
+
 /// Says of a call what it would change.
 type Plan = fn(&ToolEnv, &Value, &ToolCallContext) -> Result<PlannedChange, ToolError>;
 
@@ -107,8 +133,12 @@ pub(super) async fn preview(
     args: &Value,
     ctx: &ToolCallContext,
 ) -> Result<Vec<FilePreview>, ToolError> {
+    let open_text = open_text(env, args, ctx).await;
     let (env, args, call) = (Arc::clone(env), args.clone(), ctx.clone());
-    super::blocking(ctx, move |_| Ok(vec![plan(&env, &args, &call)?.preview()])).await
+    super::blocking(ctx, move |_| {
+        Ok(vec![planned(plan, &env, &args, &call, open_text.as_deref())?.preview()])
+    })
+    .await
 }
 
 /// Makes the change of a call, when it is still the one that was agreed to.
@@ -118,10 +148,11 @@ pub(super) async fn make(
     args: Value,
     ctx: &ToolCallContext,
 ) -> Result<ToolOutput, ToolError> {
+    let open_text = open_text(env, &args, ctx).await;
     let (env, call) = (Arc::clone(env), ctx.clone());
     super::blocking(ctx, move |cancel| {
         let _changing = env.ledger.changing();
-        let change = plan(&env, &args, &call)?;
+        let change = planned(plan, &env, &args, &call, open_text.as_deref())?;
         env.must_not_be_denied(&call, &change.subject.real, PathAccess::Write)?;
         still_agreed(&change, &call)?;
         Ok(change.apply(name, &env, &call, || cancel.is_cancelled())?.into())

@@ -46,6 +46,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub use artifact::{RESULT_FILES, keep_result};
+use aye_core::contract::editor::EditorSlot;
 use aye_core::contract::path_policy::{PathAccess, PathPolicies};
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use aye_core::contract::workspace::Workspace;
@@ -83,6 +84,8 @@ pub struct ToolEnv {
     pub policies: Option<Arc<dyn PathPolicies>>,
     /// Keeps commands to what their profile allows. `None`: nothing does.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// The editor that has files of the workspace open.
+    pub editor: EditorSlot,
     ledger: Arc<FileLedger>,
 }
 
@@ -99,6 +102,7 @@ impl ToolEnv {
             web_allow_hosts: Vec::new(),
             policies: None,
             sandbox: None,
+            editor: EditorSlot::default(),
             ledger: Arc::default(),
         }
     }
@@ -115,6 +119,14 @@ impl ToolEnv {
             Some(rule) if rule.is_denied => Err(ToolError::Denied(rule.why)),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Returns the text of a file as the editor has it open, unless a rule denies the file or there is no editor.
+    async fn editor_text(&self, ctx: &ToolCallContext, file_path: &str) -> Option<String> {
+        let editor = self.editor.get()?;
+        let path = paths::absolute(&self.workspace, "file_path", file_path).ok()?;
+        self.must_not_be_denied(ctx, &path, PathAccess::Read).ok()?;
+        editor.text(&path).await
     }
 
     /// Returns the environment of a program to start: see [`exec::child_env`]. The variables in `more` are

@@ -18,7 +18,7 @@ use super::atomic::MAX_FILE;
 use super::change::note;
 use super::page::{self, FilePage};
 use super::paths::{absolute, shown};
-use super::text::binary_kind;
+use super::text::{binary_kind, is_unsaved};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::image::{ImageError, ImageFormat, ImageRef, MAX_IMAGE_BYTES};
 use aye_core::contract::path_policy::PathAccess;
@@ -103,10 +103,12 @@ fn regular(meta: &Metadata, real: &Path, name: &str) -> Result<(), ToolError> {
     Err(refuse(format!("{name} is {what}, not a regular file")))
 }
 
+/// Reads a file, or the text that the editor has of it.
 fn read(
     env: &ToolEnv,
     call: &ReadArgs<'_>,
     ctx: &ToolCallContext,
+    open_text: Option<String>,
     cancel: &CancellationToken,
 ) -> Result<ToolResult, ToolError> {
     let path = absolute(&env.workspace, "file_path", call.file_path)?;
@@ -132,6 +134,9 @@ fn read(
     let page = if meta.len() <= MAX_FILE {
         let mut bytes = head;
         file.by_ref().take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if let Some(text) = open_text.filter(|text| is_unsaved(text, &bytes)) {
+            bytes = text.into_bytes();
+        }
         if let Ok(real) = path.canonicalize() {
             note(env, ctx, &real, &bytes);
         }
@@ -220,6 +225,8 @@ impl Tool for Read {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let (env, call_ctx) = (self.env.clone(), ctx.clone());
-        super::looking(ctx, move |cancel| Ok(read(&env, &parse(&args)?, &call_ctx, &cancel)?.into())).await
+        let open_text = env.editor_text(ctx, parse(&args)?.file_path).await;
+        let work = move |cancel| Ok(read(&env, &parse(&args)?, &call_ctx, open_text, &cancel)?.into());
+        super::looking(ctx, work).await
     }
 }

@@ -106,6 +106,13 @@ pub(super) fn binary_kind(head: &[u8]) -> Option<&'static str> {
     head.contains(&0).then_some("binary data")
 }
 
+/// Whether the text that an editor has of a file differs from the file. Editors may keep line ends and the byte order
+/// mark elsewhere.
+pub(super) fn is_unsaved(text: &str, bytes: &[u8]) -> bool {
+    let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    !std::str::from_utf8(bytes).is_ok_and(|saved| saved == text || plain(saved) == plain(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +148,18 @@ mod tests {
         }
         for text in ["BM is a word", "MZ", "héllo", "BMé", "漢字", ""] {
             assert_eq!(binary_kind(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_editor_may_keep_line_ends_and_the_byte_order_mark_elsewhere() {
+        for (text, bytes) in
+            [("a\nb\n", "a\nb\n"), ("a\nb\n", "a\r\nb\r\n"), ("a", "\u{feff}a"), ("\u{feff}a\r\n", "a\n")]
+        {
+            assert!(!is_unsaved(text, bytes.as_bytes()), "{text:?} {bytes:?}");
+        }
+        for (text, bytes) in [("a\n", &b"a"[..]), ("", b"a"), ("a", b"b"), ("\u{fffd}", b"\xff")] {
+            assert!(is_unsaved(text, bytes), "{text:?} {bytes:?}");
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod content;
 pub mod context_message;
 pub mod digest;
 pub mod display;
+pub mod editor;
 pub mod event;
 pub mod event_sink;
 pub mod executor;
