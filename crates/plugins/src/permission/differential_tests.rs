@@ -294,3 +294,216 @@ fn allowed_lines_write_nothing_and_print_nothing_from_outside() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(allowed > cases / 30, "{allowed} of {cases} were allowed: the lines say nothing");
 }
+
+/// Commands of git that the shipped rules know, and ways to make them print what files contain.
+const GIT: &[&str] = &[
+    "status",
+    "diff",
+    "log",
+    "show",
+    "blame",
+    "shortlog",
+    "describe",
+    "rev-parse",
+    "rev-list",
+    "ls-files",
+    "ls-tree",
+    "cat-file -p",
+    "grep",
+    "branch",
+    "tag -l",
+    "stash list",
+    "merge-base",
+    "log -p",
+    "show --stat",
+    "diff --stat",
+    "grep -e .",
+    "log --oneline",
+    "diff-tree",
+    "range-diff",
+];
+const GIT_WORDS: &[&str] = &[
+    "HEAD",
+    "HEAD~1",
+    "HEAD~1..HEAD",
+    "v1",
+    "v1:a.txt",
+    "v1:src",
+    "v1^{tree}",
+    ":a.txt",
+    "--",
+    "--",
+    "-e",
+    "a.txt",
+    "src",
+    ".",
+    "'.en?'",
+    "'[.]env'",
+    "'*'",
+    "':/'",
+    "':(top).'",
+    "':(glob)**'",
+    "':(icase).ENV'",
+    "':!a.txt'",
+    "':^src'",
+    "'src/../.en?'",
+    "-v",
+    "-vv",
+    "-s",
+    "-sv",
+    "-p",
+    "-u",
+    "-U1",
+    "-W",
+    "-c",
+    "--cc",
+    "-m",
+    "-1",
+    "-n1",
+    "-L1,1:a.txt",
+    "-SCANARY",
+    "-GCANARY",
+    "-z",
+    "-R",
+    "-a",
+    "-b",
+    "-w",
+    "-h",
+    "-l",
+    "-i",
+    "-E",
+    "-O",
+    "-M",
+    "-C",
+    "--check",
+    "--patch",
+    "--pat",
+    "--stat",
+    "--raw",
+    "--numstat",
+    "--patch-with-stat",
+    "--patch-with-raw",
+    "--unified=0",
+    "--word-diff",
+    "--color-words",
+    "--remerge-diff",
+    "--dd",
+    "--diff-merges=on",
+    "--follow",
+    "--cached",
+    "--staged",
+    "--no-index",
+    "--textconv",
+    "--no-textconv",
+    "--ext-diff",
+    "--submodule=diff",
+    "--binary",
+    "--full-index",
+    "--function-context",
+    "--inter-hunk-context=1",
+    "--verbose",
+    "--show-notes",
+    "--all",
+    "--reflog",
+    "--walk-reflogs",
+    "--graph",
+    "--format=%B",
+    "--format=%H%n%b",
+    "--pretty=raw",
+    "--name-only",
+    "--summary",
+    "--find-object=HEAD:.env",
+    "--pickaxe-all",
+    "--pickaxe-regex",
+    "--output-indicator-new=x",
+    "--ws-error-highlight=all",
+    "--color-moved",
+    "--anchored=x",
+    "--objects",
+    "--header",
+    "--stdin",
+    "--batch",
+    "--merge-base",
+    "--no-patch",
+    "--quiet",
+    "--exit-code",
+    "--porcelain",
+    "--contents=a.txt",
+    "--max-count=1",
+    "--since=2000-01-01",
+    "--author=a",
+    "--grep=first",
+    "--and",
+    "--or",
+    "--not",
+    "--threads=1",
+    "--open-files-in-pager",
+    "--untracked",
+    "--recurse-submodules",
+    "--show-signature",
+];
+
+/// Knows the names of a repository's files, and the hashes of its secrets.
+struct Known(Vec<String>);
+
+#[async_trait::async_trait]
+impl AskGit for Known {
+    async fn changed(&self, _: GitChange) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn names_in_history(&self, _: &Path, words: &[String]) -> Option<std::sync::Arc<NamesInHistory>> {
+        let is_blob = |word: &String| self.0.iter().any(|hash| word.contains(&hash[..7]));
+        (!words.iter().any(is_blob)).then_some(())?;
+        Some(std::sync::Arc::new(
+            [".env", "a.txt", "src/b.txt"].map(|name| name.as_bytes().to_vec()).to_vec(),
+        ))
+    }
+}
+
+#[tokio::test]
+async fn git_prints_no_secret_out_of_its_objects_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("src")).unwrap();
+    for (file, text) in [("a.txt", "one \n"), ("src/b.txt", "x\n"), (".env", "CANARY \n")] {
+        std::fs::write(root.join(file), text).unwrap();
+    }
+    let run = |shell: &mut Command, line: &str| {
+        let shell = shell.args(["-c", line]).current_dir(&root).stdin(Stdio::null()).env("HOME", &root);
+        shell.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_PAGER", "cat").output().unwrap()
+    };
+    // The file is in commits and in the index; on the disk, the kernel would mask it.
+    let setup = "git init -q && git config user.name a && git config user.email a@b && git add -f . && \
+                 git commit -qm first && git tag v1 && echo 'CANARY two ' > .env && echo 'two ' >> a.txt && git add -f . && \
+                 git commit -qm second && echo 'CANARY three ' > .env && git add -f .env && echo masked > .env";
+    assert!(run(&mut Command::new("bash"), setup).status.success());
+    let hashes = run(&mut Command::new("bash"), "git rev-parse HEAD:.env v1:.env :.env");
+    let known = Known(String::from_utf8(hashes.stdout).unwrap().lines().map(str::to_owned).collect());
+    let short: Vec<&str> = known.0.iter().flat_map(|hash| [hash.as_str(), &hash[..7]]).collect();
+    let vocabulary = [GIT_WORDS, &short].concat();
+    let rules = shipped_rules();
+    let cases = std::env::var("AYE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES);
+    let mut lines = Lines(Rng::with_seed(0x5eed_1234_abcd_0002));
+    let (mut wrong, mut allowed) = (Vec::new(), 0);
+    for _ in 0..cases {
+        let program = lines.one(GIT).to_owned();
+        let words: Vec<&str> = (0..=lines.below(4)).map(|_| lines.one(&vocabulary)).collect();
+        let text = format!("git {program} {}", words.join(" "));
+        let args = json!({ "command": text });
+        let (cwd, workspace) = (root.as_path(), root.as_path());
+        let question = CallRequest { tool: "Bash", args: &args, cwd, workspace, home: None, primary: None };
+        let call = PreparedCall::of(&question).unwrap().enforced_by(EnforcedProfiles::ALL);
+        if call.with_history(Some(&known)).await.verdict(&rules).decision != VerdictKind::Allow {
+            continue;
+        }
+        allowed += 1;
+        let output = run(Command::new("timeout").args(["2", "bash"]), &text);
+        let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        if printed.contains("CANARY") && !text.contains("CANARY") || printed.contains("CANARY ") {
+            wrong.push(format!("{text}: printed {printed}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(allowed > cases / 20, "{allowed} of {cases} were allowed: the lines say nothing");
+}

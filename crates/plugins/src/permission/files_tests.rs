@@ -481,6 +481,9 @@ async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
         "git log -SKEY --oneline",
         "git show",
         "git show v1",
+        "git show ':^src'",
+        "git show v1:src --all",
+        "git show '[.:]env'",
         "git diff v1",
         "git diff --cached",
         "git diff v1 v2",
@@ -511,7 +514,10 @@ async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
             assert!(word == "ask" && why.starts_with("git does not say"), "{line}: {why}");
         }
     }
+    let (word, why) = judged("git show --stat 0123abcd", None).await;
+    assert!(word == "ask" && why.starts_with("git does not say"), "the object may be a file: {why}");
     for line in [
+        "git show --stat 0123abcd",
         "git diff",
         "git diff -- src",
         "git log",

@@ -430,7 +430,7 @@ fn printed_by(words: &[Word]) -> Option<Printed> {
     match name_of(words) {
         "git" => printed(words),
         name if is_awk(name) && risks(words).iter().any(|risk| risk.executes) => {
-            Some(Printed { paths: Vec::new(), is_old: true })
+            Some(Printed { is_old: true, ..Printed::default() })
         }
         _ => None,
     }
@@ -478,6 +478,10 @@ fn by_git(
             Some(Reached::File(format!("{shown} from {whence}"), Arc::clone(rule)))
         })
     };
+    if printed.is_by_hash {
+        let is_unknown = matches!(history.get(&repository.root), Some(None));
+        return if is_unknown { Reached::History } else { Reached::Nothing };
+    }
     let Some(names) = repository.tracked() else { return Reached::Index };
     if let Some(found) = find(&names, "the repository") {
         return found;

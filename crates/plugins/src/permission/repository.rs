@@ -19,6 +19,8 @@ pub(super) struct Printed {
     pub(super) paths: Vec<String>,
     /// Whether the files may be ones that only older commits contain.
     pub(super) is_old: bool,
+    /// Whether only files are printed that the words name by the hash of their content.
+    pub(super) is_by_hash: bool,
 }
 
 /// Options with which git prints names, counts, dates and messages. What is not listed may print what files contain,
@@ -161,6 +163,22 @@ fn is_quiet(text: &str) -> bool {
     }
 }
 
+/// Whether a word is `REVISION:PATH`, or `:PATH` in the index. A pattern, and what starts with a colon and a sign, limits
+/// what is shown of a commit instead.
+fn is_named(text: &str) -> bool {
+    let is_path = |path: &str| path.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.');
+    match text.split_once(':') {
+        _ if has_pattern(text) => false,
+        Some(("", path)) => is_path(path),
+        Some(_) => true,
+        None => false,
+    }
+}
+
+fn has_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '\\'])
+}
+
 /// The files whose content a git command would print. `None`: it prints none, or only files that its words name.
 pub(super) fn printed(words: &[Word]) -> Option<Printed> {
     let sub = words.get(1).map(|word| word.text.as_str())?;
@@ -178,16 +196,19 @@ pub(super) fn printed(words: &[Word]) -> Option<Printed> {
     };
     let before = rest.iter().skip(1).take_while(|word| word.text != "--");
     let operands = before.clone().filter(|word| !word.text.starts_with('-'));
-    let names_all = || {
-        operands.clone().count() > 0
-            && operands
-                .clone()
-                .all(|word| word.text.trim_start_matches('/').contains(':') && !word.text.starts_with(":/"))
-    };
+    let names_all = || operands.clone().count() > 0 && operands.clone().all(|word| is_named(&word.text));
+    // Options add commits to those that are named.
+    let has_no_options = || before.clone().count() == operands.clone().count();
+    let is_hash = |text: &str| text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Even a summary of a file's object is the file.
+    let is_by_hash = sub == "show"
+        && !is_verbose
+        && is_summary()
+        && operands.clone().any(|word| word.text.split(['.', '^']).any(is_hash));
     let prints = match sub {
         "log" | "reflog" | "whatchanged" | "status" => is_verbose,
         // `REVISION:PATH` is a file that is named.
-        "show" => is_verbose || !names_all() && !is_summary(),
+        "show" => is_verbose || !(names_all() && has_no_options()) && (!is_summary() || is_by_hash),
         "diff" | "diff-tree" | "diff-index" | "diff-files" => is_verbose || !is_summary(),
         "stash" => rest.get(1).is_some_and(|word| word.text == "show") && (is_verbose || !is_summary()),
         "cat-file" => !names_all(),
@@ -203,7 +224,7 @@ pub(super) fn printed(words: &[Word]) -> Option<Printed> {
         }
         _ => true,
     };
-    prints.then(|| Printed { paths: paths(sub, rest), is_old })
+    prints.then(|| Printed { paths: paths(sub, rest), is_old, is_by_hash })
 }
 
 /// The paths after `--`, when they certainly limit what a git command prints; otherwise nothing.
@@ -216,9 +237,7 @@ fn paths(sub: &str, rest: &[Word]) -> Vec<String> {
     // A file that is followed had other names.
     let follows = has_long(rest, &["follow"]);
     // Git's patterns match like a shell's, and what starts with a colon may be anything.
-    let is_plain = |word: &Word| {
-        word.is_literal() && !word.text.starts_with(':') && !word.text.contains(['*', '?', '[', '\\'])
-    };
+    let is_plain = |word: &Word| word.is_literal() && !word.text.starts_with(':') && !has_pattern(&word.text);
     let paths = &rest[end + 1..];
     if is_end && !follows && paths.iter().all(is_plain) {
         paths.iter().map(|word| word.text.clone()).collect()
