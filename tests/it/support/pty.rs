@@ -52,6 +52,24 @@ impl View {
         &self.reflowing
     }
 
+    /// Each picture since the start, in order: a state that lasted too briefly for a look is among them.
+    pub fn frames(&self) -> Vec<String> {
+        const END: &[u8] = b"\x1b[?2026l";
+        let (rows, columns) = self.parser.screen().size();
+        let mut parser = vt100::Parser::new(rows, columns, 0);
+        let mut ends: Vec<usize> =
+            self.raw.windows(END.len()).enumerate().filter(|(_, at)| *at == END).map(|(at, _)| at).collect();
+        ends.push(self.raw.len());
+        let mut start = 0;
+        ends.into_iter()
+            .map(|end| {
+                parser.process(&self.raw[start..end]);
+                start = end;
+                parser.screen().contents()
+            })
+            .collect()
+    }
+
     /// How many bytes were written to it.
     pub fn written(&self) -> usize {
         self.raw.len()
