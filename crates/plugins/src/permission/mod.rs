@@ -34,29 +34,7 @@ mod tried;
 mod typing;
 
 #[cfg(test)]
-mod differential_tests;
-#[cfg(test)]
-mod enforce_tests;
-#[cfg(test)]
-mod files_tests;
-#[cfg(test)]
-mod granting_tests;
-#[cfg(test)]
-mod judgement_tests;
-#[cfg(test)]
-mod opening_tests;
-#[cfg(test)]
-mod past_tests;
-#[cfg(test)]
-mod plugin_tests;
-#[cfg(test)]
-mod reasons_tests;
-#[cfg(test)]
-mod terms_tests;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_more;
 
 pub use aye_core::contract::question::GrantProposal;
 pub use check::{CheckContext, check_line};

@@ -440,5 +440,4 @@ pub fn check_name(name: &str) -> Result<(), SkillNameError> {
 }
 
 #[cfg(test)]
-#[path = "front_matter_tests.rs"]
 mod tests;

@@ -44,6 +44,4 @@ pub use tools::{
 };
 
 #[cfg(test)]
-mod plugin_tests;
-#[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Rules about files bind every tool and every command.
 
-use super::*;
+use crate::permission::*;
 use async_trait::async_trait;
 use aye_core::contract::path_policy::{PathAccess, PathPolicies as _};
 use serde_json::{Value, json};

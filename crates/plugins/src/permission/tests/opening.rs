@@ -1,11 +1,11 @@
 //! What the sandbox refused, on the card of the retry, and the grants that it proposes.
 
-use super::editing::{GrantRefusal, check_grant_in};
-use super::enforce::Enforcement;
-use super::opening::SandboxGrant;
-use super::plugin_tests::{World, grant, world, yes};
-use super::rules::RuleSet;
-use super::{CallRequest, PreparedCall};
+use super::plugin::{World, grant, world, yes};
+use crate::permission::editing::{GrantRefusal, check_grant_in};
+use crate::permission::enforce::Enforcement;
+use crate::permission::opening::SandboxGrant;
+use crate::permission::rules::RuleSet;
+use crate::permission::{CallRequest, PreparedCall};
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::judgement::{Profile, SandboxOpening};
 use aye_core::contract::record::{GrantRecord, GrantScope};

@@ -1,6 +1,6 @@
 //! Misspelt names of tools, runners that nobody knows, and what the reasons say.
 
-use super::*;
+use crate::permission::*;
 use serde_json::json;
 use std::path::Path;
 
@@ -69,7 +69,7 @@ fn rules_about_tools_that_nobody_has_are_named() {
 
 #[test]
 fn an_empty_word_can_stand_in_a_rule() {
-    let rule = format!("Bash(mytool {} *)", super::grant::pattern_word(""));
+    let rule = format!("Bash(mytool {} *)", crate::permission::grant::pattern_word(""));
     assert_eq!(rule, "Bash(mytool '' *)");
     let rules = RuleSet::from_flags(&[&rule], &[]).unwrap();
     assert_eq!(judge(&rules, "mytool '' f", Mode::Ask).decision, VerdictKind::Allow);

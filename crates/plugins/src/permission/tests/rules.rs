@@ -1,4 +1,4 @@
-use super::*;
+use crate::permission::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -419,7 +419,7 @@ fn broken_rules_make_everything_ask_but_keep_denials() {
 #[test]
 fn plan_mode_runs_lines_that_only_read_by_shipped_rules() {
     let place = place();
-    let mut rules = super::shipped_rules();
+    let mut rules = crate::permission::shipped_rules();
     rules.join(set(&["Bash(cargo build *)", "Bash(touch *)"], &["Bash(git blame *)"], &["Bash(git show *)"]));
     rules.grant("Bash(make *)").unwrap();
     let bash = |rules: &RuleSet, command: &str| {

@@ -1,7 +1,7 @@
 //! Patterns that people write at a question, and grants that did not answer one.
 
-use super::plugin_tests::{World, grant, world};
-use super::*;
+use super::plugin::{World, grant, world};
+use crate::permission::*;
 use aye_core::contract::record::{GrantRecord, GrantScope};
 use proptest::prelude::*;
 use serde_json::{Value, json};

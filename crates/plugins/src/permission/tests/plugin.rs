@@ -1,4 +1,4 @@
-use super::*;
+use crate::permission::*;
 use aye_core::contract::clock::Clock;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::record::{GrantRecord, GrantScope};

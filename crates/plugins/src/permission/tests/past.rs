@@ -1,6 +1,6 @@
 //! The past under other rules, and rules from the past.
 
-use super::*;
+use crate::permission::*;
 use aye_core::contract::audit::{PastAnswer, PastCall, PastRow};
 use aye_core::contract::judgement::Ruling;
 use proptest::prelude::*;

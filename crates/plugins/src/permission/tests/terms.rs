@@ -1,7 +1,7 @@
 //! `expires_in` and `notify` of rules: what is read, what is refused, and what a question gets.
 
-use super::plugin_tests::{World, world};
-use super::*;
+use super::plugin::{World, world};
+use crate::permission::*;
 use aye_core::contract::terms::{Notify, Terms};
 use serde_json::json;
 

@@ -1,12 +1,14 @@
 //! Which profile a command runs in, and what happens where it cannot be enforced.
 
-use super::enforce::{Enforcement, Need};
-use super::evaluate::{AskKind, CallRequest, EnforcedProfiles, PreparedCall, Verdict, VerdictKind};
-use super::file::RuleFormat;
-use super::mode::{Mode, evaluate_in};
-use super::plugin_tests::{World, world, yes};
-use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
-use super::shipped_rules;
+use super::plugin::{World, world, yes};
+use crate::permission::enforce::{Enforcement, Need};
+use crate::permission::evaluate::{
+    AskKind, CallRequest, EnforcedProfiles, PreparedCall, Verdict, VerdictKind,
+};
+use crate::permission::file::RuleFormat;
+use crate::permission::mode::{Mode, evaluate_in};
+use crate::permission::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
+use crate::permission::shipped_rules;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
 use aye_core::contract::tool_intercept::ToolInterceptPayload;

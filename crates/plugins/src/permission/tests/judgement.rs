@@ -1,7 +1,7 @@
 //! What the gate writes down of each call, and which grant it takes.
 
-use super::plugin_tests::{World, grant, world, yes};
-use super::*;
+use super::plugin::{World, grant, world, yes};
+use crate::permission::*;
 use aye_core::contract::judgement::{Judgement, Risk, Ruling};
 use aye_core::contract::record::{GrantRecord, GrantScope};
 use aye_core::phase::ToolCallInfo;

@@ -1,4 +1,4 @@
-use super::*;
+use crate::skills::*;
 use async_trait::async_trait;
 use aye_core::contract::message::Message;
 use aye_core::contract::suspension::{

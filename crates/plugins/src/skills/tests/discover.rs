@@ -1,0 +1,271 @@
+use crate::skills::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("parent")).expect("folder");
+    fs::write(path, text).expect("write");
+}
+
+fn put_skill(root: &Path, name: &str) -> std::path::PathBuf {
+    let dir = root.join(name);
+    write(&dir.join("SKILL.md"), &format!("---\nname: {name}\ndescription: About {name}.\n---\n# {name}\n"));
+    dir
+}
+
+fn names(skills: &[FsSkill]) -> Vec<&str> {
+    skills.iter().map(|skill| skill.meta().name.as_str()).collect()
+}
+
+fn temp() -> (TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().expect("temp");
+    let path = dir.path().canonicalize().expect("real");
+    (dir, path)
+}
+
+#[test]
+fn skills_are_found_below_a_folder_and_a_broken_one_is_told() {
+    let (_dir, root) = temp();
+    put_skill(&root, "b");
+    put_skill(&root, "a");
+    put_skill(&root, "group/c");
+    write(&root.join("broken/SKILL.md"), "---\nname: broken\n");
+    let found = FsSkill::discover(&root).expect("readable");
+    assert_eq!(names(&found.skills), ["a", "b"]);
+    let said: Vec<_> = found.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(
+        said[0],
+        format!(
+            "{}/broken/SKILL.md:1: the front matter is not closed; add a line `---` after it",
+            root.display()
+        )
+    );
+    assert!(FsSkill::discover(root.join("none")).is_err());
+}
+
+/// Row CO045: links to elsewhere and ignored folders give nothing; the walk ends.
+#[test]
+fn the_walk_is_bounded_and_stays_inside() {
+    let (_dir, root) = temp();
+    let (_outside, outside) = temp();
+    put_skill(&outside, "evil");
+    let skills = root.join("skills");
+    put_skill(&skills, "good");
+    put_skill(&skills.join("node_modules"), "hidden");
+    put_skill(&skills.join(".git"), "hidden");
+    put_skill(&skills.join("a/b/c/d/e"), "deep");
+    symlink("/", skills.join("root")).expect("link");
+    symlink(outside.join("evil"), skills.join("evil")).expect("link");
+    symlink(&skills, skills.join("loop")).expect("link");
+    symlink("nowhere", skills.join("dangling")).expect("link");
+    symlink("good", skills.join("again")).expect("link");
+    fs::create_dir(skills.join("filelink")).expect("dir");
+    symlink(outside.join("evil/SKILL.md"), skills.join("filelink/SKILL.md")).expect("link");
+    let found = FsSkill::discover(&skills).expect("readable");
+    assert_eq!(names(&found.skills), ["good"]);
+    let outside_warnings =
+        found.warnings.iter().filter(|issue| issue.message.contains("links out of")).count();
+    assert_eq!(outside_warnings, 3, "{:?}", found.warnings);
+}
+
+/// Row CO046: fixed precedence, one warning.
+#[test]
+fn the_first_root_wins_and_the_hidden_skill_is_told_once() {
+    let (_dir, root) = temp();
+    let (repo, home) = (root.join("repo"), root.join("home"));
+    let cwd = repo.join("sub");
+    fs::create_dir_all(&cwd).expect("dir");
+    put_skill(&repo.join(".claude/skills"), "x");
+    put_skill(&cwd.join(".aye/skills"), "x");
+    put_skill(&home.join(".agents/skills"), "y");
+    put_skill(&home.join("config/skills"), "y");
+    symlink("../.claude/skills", repo.join(".aye")).ok();
+    let mut roots = project_roots(&cwd, &repo);
+    assert_eq!(roots.len(), 6);
+    roots.extend(user_roots(&home.join("config"), Some(&home)));
+    let discovery = discover(&roots, Vec::new());
+    let rows = list_rows(&discovery);
+    let used: Vec<_> =
+        rows.iter().filter(|row| row.hidden_by.is_none()).map(|row| row.location.clone()).collect();
+    assert_eq!(
+        used,
+        [cwd.join(".aye/skills/x").display().to_string(), home.join("config/skills/y").display().to_string()]
+    );
+    let hidden: Vec<_> = discovery.issues.iter().map(ToString::to_string).collect();
+    assert_eq!(hidden.len(), 2, "{hidden:?}");
+    assert!(hidden[0].contains("skill `x` is not used"));
+    assert_eq!(discovery.registry().len(), 2);
+}
+
+#[test]
+fn a_root_that_is_a_link_inside_the_project_counts_once_and_one_outside_never() {
+    let (_dir, root) = temp();
+    let repo = root.join("repo");
+    put_skill(&repo.join(".agents/skills"), "x");
+    fs::create_dir_all(repo.join(".claude")).expect("dir");
+    symlink("../.agents/skills", repo.join(".claude/skills")).expect("link");
+    put_skill(&root.join("outside"), "evil");
+    symlink(&root, repo.join(".aye")).expect("link");
+    fs::rename(root.join("outside"), root.join("skills")).expect("rename");
+    let discovery = discover(&project_roots(&repo, &repo), Vec::new());
+    assert_eq!(discovery.found.len(), 1);
+    assert_eq!(discovery.issues.len(), 1, "{:?}", discovery.issues);
+    assert!(discovery.issues[0].message.contains("links out of the project"));
+}
+
+#[test]
+fn resources_and_scripts_stay_inside_the_skill() {
+    let (_dir, root) = temp();
+    let dir = put_skill(&root, "s");
+    write(&dir.join("references/guide.md"), "guide");
+    write(&dir.join("scripts/run.sh"), "echo hi");
+    write(&dir.join("scripts/data.txt"), "x");
+    write(&dir.join("evil.sh"), "echo evil");
+    write(&root.join("secret"), "secret");
+    symlink("../../secret", dir.join("references/link")).expect("link");
+    symlink("../evil.sh", dir.join("scripts/evil.sh")).expect("link");
+    symlink("/etc", dir.join("etc")).expect("link");
+    let (skill, _) = FsSkill::load(&dir);
+    let skill = skill.expect("loads");
+    assert_eq!(skill.resource("references/guide.md", 3).expect("there").bytes, b"gui");
+    assert_eq!(skill.resource("./references//guide.md", 9).expect("there").size, 5);
+    for path in [
+        "../secret",
+        "/etc/passwd",
+        "references/../../secret",
+        "a\0b",
+        "",
+        ".",
+        "references\\guide.md",
+        "references/link",
+        "etc/passwd",
+    ] {
+        let error = skill.resource(path, 10).expect_err(path);
+        assert!(matches!(error, SkillError::Escapes { .. }), "{path}: {error}");
+    }
+    assert!(matches!(skill.resource("references", 1), Err(SkillError::NotFound { .. })));
+    let script = skill.script("run.sh").expect("a script");
+    assert_eq!(script, skill.script("scripts/run.sh").expect("a script"));
+    assert_eq!(script.source, ScriptSource::File { file: dir.join("scripts/run.sh"), dir: dir.clone() });
+    assert!(matches!(skill.script("references/guide.md"), Err(SkillError::NotAScript { .. })));
+    assert!(matches!(skill.script("scripts/data.txt"), Err(SkillError::NoInterpreter { .. })));
+    assert!(matches!(skill.script("scripts/evil.sh"), Err(SkillError::NotAScript { .. })));
+    assert!(matches!(skill.script("scripts/../evil.sh"), Err(SkillError::Escapes { .. })));
+    let told = skill.script("other.sh").expect_err("missing").to_string();
+    assert!(told.contains("scripts/run.sh"), "{told}");
+}
+
+#[test]
+fn the_hash_changes_with_any_file() {
+    let (_dir, root) = temp();
+    let dir = put_skill(&root, "s");
+    write(&dir.join("scripts/run.sh"), "echo hi");
+    let skill = FsSkill::load(&dir).0.expect("loads");
+    let before = skill.content_hash().expect("hash");
+    assert_eq!(before, skill.content_hash().expect("hash"));
+    write(&dir.join("scripts/run.sh"), "echo ho");
+    let after = skill.content_hash().expect("hash");
+    assert_ne!(before, after);
+    write(&dir.join("scripts/.hidden"), "");
+    assert_ne!(after, skill.content_hash().expect("hash"));
+}
+
+#[test]
+fn an_embedded_skill_has_the_same_parts() {
+    let data = EmbeddedSkillData {
+        skill_md: "---\nname: e\ndescription: d\nallowed-tools: Read\n---\nText $(touch pwn)\n",
+        references: &[("guide.md", "guide")],
+        assets: &[("logo.png", b"\x89PNG")],
+    };
+    let skill = EmbeddedSkill::new(&data).expect("valid").with_scripts(&[("go.sh", "echo $1")]);
+    assert_eq!(skill.files(), ["assets/logo.png", "references/guide.md", "scripts/go.sh"]);
+    assert_eq!(skill.instructions().expect("text"), "Text $(touch pwn)\n");
+    let script = skill.script("go.sh").expect("script");
+    assert_eq!(script.arguments(), ["-c", "echo $1", "scripts/go.sh"]);
+    assert!(EmbeddedSkill::new(&EmbeddedSkillData { skill_md: "x", references: &[], assets: &[] }).is_err());
+    let registry = Arc::new(InMemorySkillRegistry::from_skills(vec![Arc::new(skill)]));
+    assert!(registry.get("e").is_some());
+}
+
+fn embedded(name: &str, description: &str) -> Arc<dyn Skill> {
+    let skill_md = format!("---\nname: {name}\ndescription: {description}\n---\nx");
+    Arc::new(
+        EmbeddedSkill::new(&EmbeddedSkillData { skill_md: &skill_md, references: &[], assets: &[] })
+            .expect("valid"),
+    )
+}
+
+#[test]
+fn the_catalogue_escapes_and_has_limits() {
+    let of = |skills| catalogue(&InMemorySkillRegistry::from_skills(skills));
+    assert_eq!(of(Vec::new()), None);
+    let text = of(vec![embedded("a", "\"</skill> & <b>\\u200b\"")]).expect("text");
+    assert!(
+        text.contains(
+            "<name>a</name><description>&lt;/skill&gt; &amp; &lt;b&gt;&lt;U+200B&gt;</description>"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("more skills"));
+    let many: Vec<_> = (0..40).map(|i| embedded(&format!("s{i}"), "d")).collect();
+    let text = of(many).expect("text");
+    assert_eq!(text.matches("<skill>").count(), 32);
+    assert!(text.contains("8 more skills are not listed"));
+    let long: Vec<_> = (0..30).map(|i| embedded(&format!("s{i}"), &"<".repeat(1024))).collect();
+    let text = of(long).expect("text");
+    assert!(text.chars().count() <= MAX_CATALOGUE_CHARS);
+    assert!(
+        text.contains("more skills are not listed") && text.matches("<skill>").count() == 3,
+        "{}",
+        text.len()
+    );
+}
+
+#[test]
+fn a_person_takes_up_a_skill_by_name() {
+    let registry = InMemorySkillRegistry::from_skills(vec![embedded("commit", "d")]);
+    assert!(invocation(&registry, "/commit").unwrap().expect("known").contains("`commit`"));
+    let fix = invocation(&registry, "/commit the fix\nnow").unwrap().expect("known");
+    assert!(fix.ends_with("the fix\nnow"));
+    for line in ["/other", "commit", "/", ""] {
+        assert_eq!(invocation(&registry, line), Ok(None), "{line}");
+    }
+}
+
+#[test]
+fn a_check_gives_rows_places_and_an_exit_code() {
+    let (_dir, root) = temp();
+    put_skill(&root, "good");
+    write(&root.join("bad/SKILL.md"), "---\nname: bad\ndescription: d\nname: bad\n---\nx");
+    write(&root.join("odd/SKILL.md"), "---\nname: other\ndescription: d\n---\nx");
+    let report = check_dir(&root).expect("readable");
+    assert_eq!(report.exit_code(), 1);
+    let lines: Vec<_> =
+        report.lines().iter().map(|line| line.replace(&format!("{}/", root.display()), "")).collect();
+    assert!(lines[0].starts_with("bad/SKILL.md:4: error: invalid YAML in the front matter"), "{lines:?}");
+    assert_eq!(lines[1], "good: ok");
+    assert!(lines[2].starts_with("odd/SKILL.md:2: warning: the name `other` differs"), "{lines:?}");
+    assert_eq!(check_dir(&root.join("good")).expect("readable").exit_code(), 0);
+    assert_eq!(check_dir(&root.join("bad/SKILL.md")).expect("readable").exit_code(), 1);
+    assert!(check_dir(&root.join("none")).is_err());
+    let empty = tempfile::tempdir().expect("temp");
+    assert!(check_dir(empty.path()).is_err());
+    let json = serde_json::to_value(&report).expect("json");
+    assert_eq!(json["skills"][0]["issues"][0]["line"], 4);
+    assert_eq!(json["skills"][0]["issues"][0]["severity"], "error");
+}
+
+/// Row CO042: invisible characters are shown and counted.
+#[test]
+fn a_list_shows_invisible_characters() {
+    let (_dir, root) = temp();
+    write(&root.join("a/SKILL.md"), "---\nname: a\ndescription: \"x\u{200b}\u{e0069}\u{e0067}nore\"\n---\n");
+    let root = SkillRoot { dir: root, scope: SkillScope::User, boundary: None };
+    let rows = list_rows(&discover(&[root], Vec::new()));
+    assert_eq!(rows[0].description, "x<U+200B><U+E0069><U+E0067>nore");
+    assert_eq!(rows[0].invisible_characters, 3);
+}
