@@ -1,8 +1,8 @@
 //! The SQLite store: no other module uses SQLite.
 //!
-//! A [`Store`] is a handle to the one thread that owns the connection. A request is a boxed closure on a channel and
-//! its answer returns through a oneshot channel, so every request runs alone and in the order of sending. A request
-//! whose future is dropped is still executed: a write is never half a write.
+//! A [`Store`] is a handle to the one thread that owns the connection (see `connection`). A request is a boxed closure on
+//! a channel and its answer returns through a oneshot channel, so every request runs alone and in the order of sending. A
+//! request whose future is dropped is still executed: a write is never half a write.
 //!
 //! The guarantees of the design that live here: acknowledged data has been committed with `synchronous=FULL`, except
 //! what a power cut makes meaningless (see `no_sync`); one step is one transaction; a decision is spent once; a
@@ -14,6 +14,7 @@ mod change_feed;
 mod children;
 mod commands;
 mod config_entries;
+mod connection;
 mod error;
 mod folders;
 mod grants;
@@ -55,14 +56,9 @@ mod transfer;
 mod upkeep;
 mod warm;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
-
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
-use tokio::sync::oneshot;
 
 pub use aye_core::contract::storage::{
     AcquireError, AuditFilter, ChangeKind, Portion, StoreChange, StoreError, SuspensionFilter, Term,
@@ -71,6 +67,7 @@ pub use aye_core::contract::storage::{
 pub use aye_core::failpoint;
 pub use aye_core::memory::{InMemoryMailboxStore, InMemoryStore};
 pub use change_feed::ChangeSubscription;
+use connection::{StoreRequest, transact};
 pub(crate) use error::SqlFailure;
 pub use error::{OpenError, OpenErrorKind};
 pub use history::RecentCall;
@@ -90,20 +87,6 @@ pub use upkeep::{PrunePlace, Pruned};
 
 /// How long a request waits for another process to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// A log that is shorter is left as it is at the end. Reading it again takes less than a millisecond.
-const SHORT_LOG: u64 = 512 * 1024;
-/// Statements that stay prepared: about as many as this module has.
-const STATEMENTS: usize = 96;
-
-enum StoreRequest {
-    Work(Box<dyn FnOnce(&mut Connection) + Send>),
-    /// A request that shares its transaction with those after it.
-    Grouped(Box<dyn group_commit::GroupRequest>, group_commit::Beside),
-    Close {
-        reply: oneshot::Sender<()>,
-        keep_short_log: bool,
-    },
-}
 
 /// A handle to the store. Clones speak to the same thread and the same connection.
 ///
@@ -149,22 +132,6 @@ impl Store {
         Self::start(open::in_memory()?, None, false)
     }
 
-    fn start(connection: Connection, path: Option<PathBuf>, may_write: bool) -> Result<Self, OpenError> {
-        let marked = path.clone().filter(|_| may_write);
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        let (jobs, queue) = mpsc::channel();
-        std::thread::Builder::new()
-            .name("aye-store".to_owned())
-            .spawn(move || serve(connection, marked.as_deref(), &queue))
-            .map_err(|error| OpenError::Io {
-                path: path.clone().unwrap_or_default(),
-                source: Box::new(error),
-            })?;
-        let notifier = path.as_deref().map(change_feed::ChangeNotifier::beside).unwrap_or_default();
-        let file = path.as_deref().map(|path| Arc::new(place::OpenFile::at(path)));
-        Ok(Self { jobs, path: path.map(Arc::from), file, notifier })
-    }
-
     /// The file, with its folder resolved; `None` for a store in memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
@@ -180,13 +147,6 @@ impl Store {
     /// user is waiting for. Folding the log and creating a new one takes four fsyncs.
     pub async fn leave(&self) {
         self.end(true).await;
-    }
-
-    async fn end(&self, keep_short_log: bool) {
-        let (reply, answer) = oneshot::channel();
-        if self.jobs.send(StoreRequest::Close { reply, keep_short_log }).is_ok() {
-            let _ = answer.await;
-        }
     }
 
     /// Checks the whole file for damage and returns one line for each problem found. It reads every page, so
@@ -221,157 +181,4 @@ impl Store {
     pub async fn tamper(&self, sql: &'static str) {
         self.call(move |conn| Ok(conn.execute_batch(sql)?)).await.expect("a statement of a test");
     }
-
-    /// Carries out a request on the store's thread.
-    async fn call<T, F>(&self, work: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Connection) -> Result<T, SqlFailure> + Send + 'static,
-    {
-        let (reply, answer) = oneshot::channel();
-        let job = StoreRequest::Work(Box::new(move |conn| {
-            let _ = reply.send(work(conn));
-        }));
-        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?.map_err(|SqlFailure(error)| self.named(error))
-    }
-
-    /// The same error, with the process that is in the way.
-    fn named(&self, error: StoreError) -> StoreError {
-        match (error, &self.path) {
-            (StoreError::Busy { pid: None }, Some(path)) => StoreError::Busy { pid: place::locked_by(path) },
-            (error, _) => error,
-        }
-    }
-
-    /// Refuses to write to a file that is not at its path any more.
-    fn checked(&self) -> impl Fn() -> Result<(), SqlFailure> + Send + use<> {
-        let file = self.file.clone();
-        move || file.as_ref().map_or(Ok(()), |file| file.check())
-    }
-
-    /// Reads in one transaction, so that several statements see one moment.
-    async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, SqlFailure> + Send + 'static,
-    {
-        self.call(move |conn| {
-            let tx = conn.transaction_with_behavior(TransactionBehavior::Deferred)?;
-            work(&tx)
-        })
-        .await
-    }
-
-    /// Writes in one transaction, which is rolled back when the work fails.
-    async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
-    {
-        let checked = self.checked();
-        self.call(move |conn| {
-            checked()?;
-            transact(conn, "", "", work)
-        })
-        .await
-    }
-
-    /// Writes like [`Store::write`], with failpoints before and after the commit. The change is then
-    /// published to other processes on the store's thread, so that they receive it even if the caller stops
-    /// waiting. `durable`: the commit waits for the disk.
-    async fn write_and_publish<T, F, C>(
-        &self,
-        durable: bool,
-        (before, after): (&'static str, &'static str),
-        work: F,
-        changes: impl FnOnce(&T) -> C + Send + 'static,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
-        C: IntoIterator<Item = StoreChange>,
-    {
-        let (notifier, checked) = (self.notifier.clone(), self.checked());
-        self.call(move |conn| {
-            checked()?;
-            let value = if durable {
-                transact(conn, before, after, work)?
-            } else {
-                transact(&mut *no_sync::Relaxed::new(conn)?, before, after, work)?
-            };
-            for change in changes(&value) {
-                notifier.notify_others(&change);
-            }
-            Ok(value)
-        })
-        .await
-    }
-}
-
-fn transact<T>(
-    conn: &mut Connection,
-    before: &'static str,
-    after: &'static str,
-    work: impl FnOnce(&Transaction<'_>) -> Result<T, SqlFailure>,
-) -> Result<T, SqlFailure> {
-    // Immediate: a deferred transaction that reads first and writes later could not be retried if another
-    // process wrote in between, and would fail without waiting.
-    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let value = work(&tx)?;
-    failpoint::failpoint(before);
-    tx.commit()?;
-    failpoint::failpoint(after);
-    Ok(value)
-}
-
-/// Whether the write-ahead log is short enough to be read again in almost no time.
-fn is_short(connection: &Connection) -> bool {
-    connection
-        .path()
-        .and_then(|path| std::fs::metadata(rows::with_suffix(Path::new(path), "-wal")).ok())
-        .is_some_and(|log| log.len() < SHORT_LOG)
-}
-
-fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver<StoreRequest>) {
-    let mut next = None;
-    let mut is_marked = file.is_none();
-    while let Some(job) = next.take().or_else(|| queue.recv().ok()) {
-        match job {
-            StoreRequest::Grouped(first, beside) => {
-                next = group_commit::execute_group(&mut connection, first, &beside, queue);
-            }
-            StoreRequest::Work(work) => {
-                // A panic in one request (a caller's predicate, say) must not take the store away from all others.
-                // Its transaction was rolled back while the stack unwound, and its caller reads `Closed`.
-                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut connection)));
-                if done.is_err() {
-                    tracing::error!("a request to the store panicked");
-                }
-            }
-            StoreRequest::Close { reply, keep_short_log } => {
-                if keep_short_log
-                    && is_short(&connection)
-                    && let Err(error) =
-                        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-                {
-                    tracing::warn!("the log of the store cannot be kept: {error}");
-                }
-                close(connection, file);
-                let _ = reply.send(());
-                return;
-            }
-        }
-        is_marked = is_marked || file.is_some_and(log_mark::note);
-    }
-    close(connection, file);
-}
-
-/// The last one who closes folds the log and removes it; what is left of it is marked again.
-fn close(connection: Connection, file: Option<&Path>) {
-    file.inspect(|file| log_mark::lift(file));
-    if let Err((_, error)) = connection.close() {
-        tracing::warn!("the store was not closed cleanly: {error}");
-    }
-    file.map(log_mark::note);
 }
