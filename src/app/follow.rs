@@ -310,23 +310,14 @@ impl ThreadFollower {
         Ok(())
     }
 
-    /// Starts the first message of the queue; returns `None` if the queue is empty or cannot be read.
+    /// Starts the first message of the queue; returns `None` if the queue is empty.
     async fn begin_next(&self, thread: &ThreadId) -> Option<Result<AgentRunResult, RuntimeError>> {
-        loop {
-            let first = match self.app.runtime.next_queued(thread).await {
-                Ok(next) => next?,
-                Err(error) => {
-                    tracing::error!(%thread, %error, "the queue cannot be read");
-                    return None;
-                }
-            };
+        let runtime = &self.app.runtime;
+        let start = |first: QueuedMessage| {
             let sink = self.sink_that_begins(thread, Some(row_of(&first)));
-            match self.app.runtime.run_queued(first, sink).await {
-                // The message was started elsewhere or taken out of the queue, so try the next one.
-                Err(RuntimeError::NotQueued { .. }) => {}
-                result => return Some(result),
-            }
-        }
+            runtime.run_queued(first, sink)
+        };
+        runtime.start_next(thread, true, start).await.transpose()
     }
 
     /// Handles the result of driving. Returns whether queued messages may start.
@@ -338,7 +329,7 @@ impl ThreadFollower {
             }
             Ok(Some(result)) => {
                 self.mark_reported_up_to(thread, result.messages);
-                went_well(&result.termination)
+                result.termination.went_well()
             }
             // Another process was faster: this one follows, and tries again if that one does nothing.
             Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
@@ -561,8 +552,8 @@ impl ThreadFollower {
             queued: next.map(|message| message.id),
         };
         let is_over = thread_view.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
-        let ended_well =
-            thread_view.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
+        let last = thread_view.run.as_ref().and_then(|run| run.termination.as_ref());
+        let ended_well = last.is_none_or(TerminationReason::went_well);
         let wakes = !is_over && (thread_view.lease.is_some() || thread_view.decided > 0);
         let begins = is_over && ended_well && next.is_some();
         if !wakes && !begins {
@@ -582,11 +573,6 @@ impl ThreadFollower {
             self.begin_queued(&mark.thread);
         }
     }
-}
-
-/// Returns whether more may be sent although the user has not seen the result.
-fn went_well(termination: &TerminationReason) -> bool {
-    matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested)
 }
 
 /// A queued message as the terminal shows it.

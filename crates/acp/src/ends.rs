@@ -35,7 +35,7 @@ impl RunEnd {
 
     /// Returns whether queued messages may start.
     pub(crate) fn went_well(&self) -> bool {
-        matches!(self.termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested)
+        self.termination.went_well()
     }
 
     /// Returns the text to show to the user, if the stop reason does not already say it.

@@ -18,12 +18,11 @@ use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
-use aye_core::contract::message::Role;
-use aye_core::contract::record::{RunRecord, SuspensionRecord};
+use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::suspension::Answer;
 use aye_runtime::{
     AgentRunResult, AgentRuntime, DecideError, ResumeOutcome, RunDocument, RunFollower, RunRequest,
-    RuntimeError, UnknownPolicy, stop_reason_of,
+    RuntimeError, UnknownPolicy,
 };
 
 use super::ends::{RunEnd, internal, invalid, refusal, runtime_error};
@@ -242,7 +241,7 @@ impl AcpSession {
                 () = stop.cancelled() => {}
                 () = self.look.notified() => {}
                 Ok(()) = children.changed() => {}
-                () = async { while !changes.next_or_check().await.concerns(&self.thread) {} } => {}
+                () = changes.next_about(&self.thread) => {}
             }
         }
         for (_, asked) in locked(&self.asked).drain() {
@@ -473,27 +472,23 @@ impl Turn<'_> {
                 () = self.cancel.cancelled() => return Ok(None),
                 () = runtime.finish_tasks(thread) => {}
             }
-            let next = runtime.next_wanted(thread).await.map_err(|e| internal(e.to_string()))?;
-            let Some(next) = next else {
-                // Background work may still have questions.
-                let open = self.session.open_questions().await.map_err(failed)?;
-                if self.cancel.is_cancelled() || (open.is_empty() && before.is_empty()) {
-                    return Ok(None);
-                }
-                if !open.is_empty() {
-                    self.wait(&open).await?;
-                }
-                continue;
-            };
-            match self.start(runtime.run(RunRequest::queued(next), self.sink())).await {
-                // Another driver started the message, or the message was withdrawn.
-                Err(RuntimeError::NotQueued { .. }) => {}
+            let start = |next| self.start(runtime.run(RunRequest::queued(next), self.sink()));
+            match runtime.start_next(thread, false, start).await {
+                Ok(Some(Some(result))) => return self.until_done(result).await.map(Some),
+                Ok(Some(None)) => return Ok(Some(RunEnd::cancelled())),
+                Ok(None) => {}
                 Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) => {
                     return Ok(None);
                 }
                 Err(error) => return Err(failed(error)),
-                Ok(None) => return Ok(Some(RunEnd::cancelled())),
-                Ok(Some(result)) => return self.until_done(result).await.map(Some),
+            }
+            // Background work may still have questions.
+            let open = self.session.open_questions().await.map_err(failed)?;
+            if self.cancel.is_cancelled() || (open.is_empty() && before.is_empty()) {
+                return Ok(None);
+            }
+            if !open.is_empty() {
+                self.wait(&open).await?;
             }
         }
     }
@@ -589,22 +584,11 @@ impl Turn<'_> {
             Some(ResumeOutcome::Here(result)) => Box::pin(self.until_done(result)).await,
             Some(ResumeOutcome::Elsewhere(record)) => {
                 session.catch_up().await;
-                self.ended_elsewhere(&record).await
+                let result =
+                    session.runtime().result_of(record).await.map_err(|error| runtime_error(&error))?;
+                Ok(RunEnd::of(&result))
             }
         }
-    }
-
-    async fn ended_elsewhere(&self, run: &RunRecord) -> Result<RunEnd, Error> {
-        let store = self.session.runtime().store();
-        let (_, messages) =
-            store.messages_of_run(&run.thread_id, &run.id).await.map_err(|e| internal(e.to_string()))?;
-        let last = messages.iter().rfind(|stored| stored.message.role == Role::Assistant);
-        let termination = run.termination.clone().unwrap_or(TerminationReason::NaturalEnd);
-        Ok(RunEnd {
-            termination,
-            stop_reason: last.and_then(|stored| stop_reason_of(&stored.message)),
-            code: None,
-        })
     }
 }
 

@@ -21,12 +21,10 @@ use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink as _;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
-use aye_core::contract::message::Role;
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{Actor, Answer, CHANNEL_POLICY, ResumeDecisionAction};
 use aye_runtime::{
     AgentRunResult, AgentRuntime, DecideError, ResumeOutcome, RunDocument, RunFollower, RuntimeError,
-    stop_reason_of,
 };
 
 /// The handling of questions.
@@ -246,21 +244,8 @@ impl HeadlessSession<'_> {
         run: &RunRecord,
         expired: Vec<SuspensionId>,
     ) -> Result<AgentRunResult, RuntimeError> {
-        let (count, stored) = self.runtime.store().messages_of_run(&run.thread_id, &run.id).await?;
-        let last = stored.iter().rfind(|stored| stored.message.role == Role::Assistant);
-        let result = AgentRunResult {
-            thread_id: run.thread_id.clone(),
-            run_id: run.id.clone(),
-            response: last.map(|stored| stored.message.text()).unwrap_or_default(),
-            stop_reason: last.and_then(|stored| stop_reason_of(&stored.message)),
-            termination: run.termination.clone().unwrap_or(TerminationReason::NaturalEnd),
-            error_code: None,
-            steps: run.steps,
-            usage: run.usage,
-            waiting: Vec::new(),
-            expired,
-            messages: count,
-        };
+        let (_, stored) = self.runtime.store().messages_of_run(&run.thread_id, &run.id).await?;
+        let result = AgentRunResult { expired, ..self.runtime.result_of(run.clone()).await? };
         self.printer.emit(started(&result, Some(run))).await;
         let messages = stored.iter().map(|stored| json!(stored.message)).collect();
         self.printer.emit(AgentEvent::MessagesSnapshot { messages }).await;

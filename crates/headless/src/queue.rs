@@ -8,7 +8,6 @@ use super::question::QuestionView;
 use super::{Job, Printer, exit, note};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{QueuedMessage, SuspensionRecord};
 use aye_runtime::{AgentRuntime, RunRequest, RuntimeError};
 
@@ -73,10 +72,7 @@ pub(super) async fn attend<'a>(
     let mut last = desk().attend(job).await;
     loop {
         let goes_on = match &last {
-            Ok(done) => matches!(
-                done.result.termination,
-                TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested
-            ),
+            Ok(done) => done.result.termination.went_well(),
             Err(error) => matches!(error, RuntimeError::NothingToResume { .. }),
         };
         if !goes_on {
@@ -85,7 +81,9 @@ pub(super) async fn attend<'a>(
         // Background tasks send a message when they are done.
         runtime.supervise_tasks(thread).await?;
         runtime.finish_tasks(thread).await;
-        let Some(next) = runtime.next_wanted(thread).await? else {
+        let start = |next| desk().attend(Job::Run(RunRequest::queued(next)));
+        let next = runtime.start_next(thread, false, start).await;
+        let Some(next) = next.transpose() else {
             for task in
                 runtime.tasks(thread).await?.iter().filter(|task| task.child.background && task.waiting > 0)
             {
@@ -94,9 +92,7 @@ pub(super) async fn attend<'a>(
             }
             return last;
         };
-        match desk().attend(Job::Run(RunRequest::queued(next))).await {
-            // Another process started it, or it was withdrawn.
-            Err(RuntimeError::NotQueued { .. }) => {}
+        match next {
             // Another process is active now, or a question is pending; they decide when the rest starts.
             Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) if last.is_ok() => {
                 return last;

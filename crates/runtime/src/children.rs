@@ -519,8 +519,11 @@ impl AgentRuntime {
         Ok(self.inner.shared.store.child(thread).await?.is_some_and(|child| child.stop))
     }
 
-    /// Returns the result of a finished run.
-    async fn result_of(&self, run: RunRecord) -> Result<AgentRunResult, RuntimeError> {
+    /// Returns the result of a finished run, whichever process drove it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`], [`RuntimeError::Damaged`].
+    pub async fn result_of(&self, run: RunRecord) -> Result<AgentRunResult, RuntimeError> {
         let store = &self.inner.shared.store;
         let said = store.last_answer(&run.thread_id, Some(&run.id)).await?;
         let messages = store.message_count(&run.thread_id).await?;

@@ -84,7 +84,7 @@ impl AgentRuntime {
             let own = own.map(|at| Instant::now() + Duration::from_millis(at.saturating_sub(now) + 1));
             let end = own.chain(moments.map(|(_, end)| *end)).min();
             tokio::select! {
-                () = async { while !changes.next_or_check().await.concerns(thread) {} } => {}
+                () = changes.next_about(thread) => {}
                 () = until(end) => {}
             }
         }
@@ -120,7 +120,7 @@ impl AgentRuntime {
                     // A stopped process is silent but does not die; its lease expires all the same.
                     owner = Some(OwnerWatch::of(owner, &lease, self));
                     tokio::select! {
-                        () = async { while !changes.next_or_check().await.concerns(thread) {} } => {}
+                        () = changes.next_about(thread) => {}
                         () = OwnerWatch::ends_or_due(&mut owner) => {}
                     }
                 }

@@ -609,17 +609,8 @@ impl AgentRuntime {
     /// # Errors
     /// [`StoreError`].
     pub async fn driven_elsewhere(&self, thread_id: &ThreadId) -> Result<Option<Duration>, StoreError> {
-        let shared = &self.inner.shared;
-        let Some(lease) = shared.store.lease(thread_id).await? else { return Ok(None) };
-        if lease.owner.token == shared.owner.token || !recover::is_alive(&shared.owner, &lease.owner) {
-            return Ok(None);
-        }
-        let now = shared.clock.uptime_ms();
-        Ok(match lease.until {
-            Some(until) if until <= now => None,
-            Some(until) => Some(Duration::from_millis(until - now)),
-            None => Some(Duration::MAX),
-        })
+        let lease = self.inner.shared.store.lease(thread_id).await?.filter(|lease| self.is_kept_out_by(lease));
+        Ok(lease.map(|lease| self.time_left(&lease).unwrap_or(Duration::MAX)))
     }
 }
 

@@ -48,24 +48,30 @@ impl AgentRuntime {
         self.inner.shared.store.queued(thread_id).await
     }
 
-    /// Returns the first queued message of a thread that may start now if the thread is free.
+    /// Starts the first queued message that may start now, in the way that `start` gives, and passes over messages
+    /// that another process started or removed meanwhile. Returns `None` if no message is left. `with_reports`: the
+    /// report of a background command starts a run, too; otherwise it is for the next run that is requested.
     ///
     /// # Errors
-    /// [`StoreError`].
-    pub async fn next_queued(&self, thread_id: &ThreadId) -> Result<Option<QueuedMessage>, StoreError> {
-        let now = self.inner.shared.clock.now_ms();
-        Ok(self.queued(thread_id).await?.into_iter().find(|message| message.begins(now)))
-    }
-
-    /// Returns the same, but skips the reports of background commands: those are for the next run that is
-    /// requested.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn next_wanted(&self, thread_id: &ThreadId) -> Result<Option<QueuedMessage>, StoreError> {
-        let now = self.inner.shared.clock.now_ms();
-        let mut queued = self.queued(thread_id).await?.into_iter();
-        Ok(queued.find(|message| message.begins(now) && !message.reports_command()))
+    /// [`RuntimeError`]: the queue cannot be read, or the message could not start.
+    pub async fn start_next<T, F: Future<Output = Result<T, RuntimeError>>>(
+        &self,
+        thread_id: &ThreadId,
+        with_reports: bool,
+        start: impl Fn(QueuedMessage) -> F,
+    ) -> Result<Option<T>, RuntimeError> {
+        loop {
+            let now = self.inner.shared.clock.now_ms();
+            let may_start =
+                |message: &QueuedMessage| message.begins(now) && (with_reports || !message.reports_command());
+            let Some(next) = self.queued(thread_id).await?.into_iter().find(may_start) else {
+                return Ok(None);
+            };
+            match start(next).await {
+                Err(RuntimeError::NotQueued { .. }) => {}
+                started => return started.map(Some),
+            }
+        }
     }
 
     /// Removes a message from the queue. Returns `false` if it is already gone, most likely because it was

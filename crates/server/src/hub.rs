@@ -338,11 +338,13 @@ impl Hub {
                 result
             }
             Begin::Look => match runtime.resume(thread, sink.clone(), UnknownPolicy::Ask).await {
-                Err(RuntimeError::NothingToResume { .. }) => match runtime.next_wanted(thread).await {
-                    Ok(Some(message)) => runtime.run_queued(message, sink.clone()).await,
-                    Ok(None) => return false,
-                    Err(error) => Err(error.into()),
-                },
+                Err(RuntimeError::NothingToResume { .. }) => {
+                    let start = |next| runtime.run_queued(next, sink.clone());
+                    match runtime.start_next(thread, false, start).await.transpose() {
+                        Some(result) => result,
+                        None => return false,
+                    }
+                }
                 other => other,
             },
         };

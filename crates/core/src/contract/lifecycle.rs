@@ -146,6 +146,11 @@ pub enum TerminationReason {
 }
 
 impl TerminationReason {
+    /// Returns whether the run ended normally, so that queued messages may start although no user has seen the result.
+    pub fn went_well(&self) -> bool {
+        matches!(self, Self::NaturalEnd | Self::BehaviorRequested)
+    }
+
     /// The status that goes with it.
     pub fn to_run_status(&self) -> RunStatus {
         match self {

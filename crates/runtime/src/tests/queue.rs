@@ -92,3 +92,26 @@ async fn a_message_that_does_not_wait_continues_the_run_it_closed() {
     assert!(runtime.waiting(&"t".into()).await.unwrap().is_empty());
     assert!(script.result_of("c1").to_lowercase().contains("not run"), "{}", script.result_of("c1"));
 }
+
+#[tokio::test]
+async fn a_message_removed_before_it_starts_does_not_stop_the_queue() {
+    let house = House::new();
+    let script = Script::of([text("One."), text("Two.")]);
+    let runtime = house.runtime(&script);
+    let (gone, kept) = (queue(&runtime, "never mind").await, queue(&runtime, "hello").await);
+    let tried = std::sync::Mutex::new(Vec::new());
+    let (runtime_of, tried_ids) = (&runtime, &tried);
+    let start = |message: QueuedMessage| async move {
+        tried_ids.lock().unwrap().push(message.id);
+        if message.id == gone.id {
+            // Another process removes it between the look and the start.
+            assert!(runtime_of.unqueue(gone.id).await.unwrap());
+        }
+        runtime_of.run_queued(message, Arc::new(VecEventSink::new())).await
+    };
+    let result = runtime.start_next(&"t".into(), false, start).await.unwrap();
+    assert_eq!(result.unwrap().response, "One.");
+    assert_eq!(*tried.lock().unwrap(), [gone.id, kept.id]);
+    assert_eq!(said(&house).await, ["hello"]);
+    assert_eq!(runtime.start_next(&"t".into(), false, start).await, Ok(None), "the queue is empty");
+}

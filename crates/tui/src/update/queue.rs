@@ -152,10 +152,8 @@ impl App {
     /// Takes this user's messages out of the queue if the run did not end normally: the user should see what
     /// happened before more is sent.
     pub(super) fn take_back_own(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
-        let continues =
-            matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested);
         let mut own: Vec<QueueId> = self.queue.own.keys().copied().collect();
-        if !continues && !own.is_empty() {
+        if !termination.went_well() && !own.is_empty() {
             own.sort_unstable();
             cmds.push(Cmd::Thread(ThreadCmd::Unqueue(own)));
         }

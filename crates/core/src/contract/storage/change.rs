@@ -58,4 +58,9 @@ pub trait ChangeFeed: Send {
     async fn next_or_check(&mut self) -> StoreChange {
         self.next().await
     }
+
+    /// Waits until something that concerns a conversation may have changed.
+    async fn next_about(&mut self, thread: &ThreadId) {
+        while !self.next_or_check().await.concerns(thread) {}
+    }
 }
