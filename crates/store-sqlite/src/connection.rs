@@ -45,8 +45,8 @@ impl Store {
                 source: Box::new(error),
             })?;
         let notifier = path.as_deref().map(change_feed::ChangeNotifier::beside).unwrap_or_default();
-        let file = path.as_deref().map(|path| Arc::new(place::OpenFile::at(path)));
-        Ok(Self { jobs, path: path.map(Arc::from), file, notifier })
+        let file = path.map(|path| Arc::new(place::OpenFile::at(path)));
+        Ok(Self { jobs, file, notifier })
     }
 
     pub(super) async fn end(&self, keep_short_log: bool) {
@@ -72,7 +72,7 @@ impl Store {
 
     /// The same error, with the process that is in the way.
     pub(super) fn named(&self, error: StoreError) -> StoreError {
-        match (error, &self.path) {
+        match (error, self.path()) {
             (StoreError::Busy { pid: None }, Some(path)) => StoreError::Busy { pid: place::locked_by(path) },
             (error, _) => error,
         }
@@ -103,12 +103,16 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
     {
-        let checked = self.checked();
-        self.call(move |conn| {
-            checked()?;
-            transact(conn, "", "", work)
-        })
-        .await
+        self.write_and_publish(true, ("", ""), work, |_| None).await
+    }
+
+    /// Writes in one transaction that does not wait for the disk (see `no_sync`).
+    pub(super) async fn write_relaxed<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
+    {
+        self.write_and_publish(false, ("", ""), work, |_| None).await
     }
 
     /// Writes like [`Store::write`], with failpoints before and after the commit. The change is then

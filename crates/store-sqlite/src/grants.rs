@@ -44,30 +44,30 @@ impl Store {
     /// Returns the grants in force at a time, oldest first. A grant once seen as expired stays so, whatever
     /// the clock says later; an unreadable one is not in force.
     pub async fn grants(&self, active_at: u64) -> Result<Vec<GrantRecord>, StoreError> {
-        self.call(move |conn| {
-            let due: i64 = conn
-                .prepare_cached(
-                    "SELECT count(*) FROM grant_row WHERE over = 0 AND expires_at IS NOT NULL AND expires_at <= ?1",
-                )?
-                .query_row((int(active_at),), |row| row.get(0))?;
-            if due > 0 {
-                super::transact(conn, "", "", |tx| {
-                    let sql = "UPDATE grant_row SET over = 1 \
-                               WHERE over = 0 AND expires_at IS NOT NULL AND expires_at <= ?1 RETURNING n, id";
-                    let mut statement = tx.prepare_cached(sql)?;
-                    let rows = statement
-                        .query_map((int(active_at),), |row| Ok((row.get::<_, i64>(0)?, text(row, 1)?)))?;
-                    let mut lapsed = rows.collect::<Result<Vec<_>, _>>()?;
-                    lapsed.sort_unstable();
-                    for (_, id) in lapsed {
-                        audit::tell(tx, &AuditEntry::grant_changed(active_at, AuditKind::Lapsed, &id))?;
-                    }
-                    Ok(())
-                })?;
+        let in_force = "SELECT id, revoked_at, body, uses FROM grant_row \
+                        WHERE over = 0 AND revoked_at IS NULL AND (max_uses IS NULL OR uses < max_uses) ORDER BY n";
+        // Read without the write lock first: grants seldom expire.
+        let read = self.read(move |conn| {
+            let due =
+                "SELECT 1 FROM grant_row WHERE over = 0 AND expires_at IS NOT NULL AND expires_at <= ?1";
+            let is_due = conn.prepare_cached(due)?.exists((int(active_at),))?;
+            if is_due { Ok(None) } else { list(conn, in_force).map(Some) }
+        });
+        if let Some(grants) = read.await? {
+            return Ok(grants);
+        }
+        self.write(move |tx| {
+            let sql = "UPDATE grant_row SET over = 1 \
+                       WHERE over = 0 AND expires_at IS NOT NULL AND expires_at <= ?1 RETURNING n, id";
+            let mut statement = tx.prepare_cached(sql)?;
+            let rows =
+                statement.query_map((int(active_at),), |row| Ok((row.get::<_, i64>(0)?, text(row, 1)?)))?;
+            let mut lapsed = rows.collect::<Result<Vec<_>, _>>()?;
+            lapsed.sort_unstable();
+            for (_, id) in lapsed {
+                audit::tell(tx, &AuditEntry::grant_changed(active_at, AuditKind::Lapsed, &id))?;
             }
-            let sql = "SELECT id, revoked_at, body, uses FROM grant_row \
-                       WHERE over = 0 AND revoked_at IS NULL AND (max_uses IS NULL OR uses < max_uses) ORDER BY n";
-            list(conn, sql)
+            list(tx, in_force)
         })
         .await
     }

@@ -95,7 +95,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Store {
     // Unbounded on purpose: everybody who sends waits for the answer, so there are never more requests than callers.
     jobs: mpsc::Sender<StoreRequest>,
-    path: Option<Arc<Path>>,
+    /// `None` for a store in memory.
     file: Option<Arc<place::OpenFile>>,
     notifier: change_feed::ChangeNotifier,
 }
@@ -134,7 +134,7 @@ impl Store {
 
     /// The file, with its folder resolved; `None` for a store in memory.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.file.as_ref().map(|file| file.path())
     }
 
     /// Closes the store for all its handles, after the requests that were sent before. The write-ahead log is

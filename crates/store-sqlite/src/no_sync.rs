@@ -4,39 +4,9 @@
 //! order, so any later durable commit includes it. It is for data that a power cut makes meaningless (the owner of a
 //! thread) or that was not acknowledged yet (a thread before its first message).
 
-use rusqlite::{Connection, Transaction};
+use rusqlite::Connection;
 
-use super::{SqlFailure, Store, StoreError, transact};
-
-impl Store {
-    /// Writes in one transaction that does not wait for the disk.
-    pub(super) async fn write_relaxed<T, F>(&self, work: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
-    {
-        self.write_relaxed_at("", "", work).await
-    }
-
-    /// The same, with places to crash at before and after the commit.
-    pub(super) async fn write_relaxed_at<T, F>(
-        &self,
-        before: &'static str,
-        after: &'static str,
-        work: F,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
-    {
-        let checked = self.checked();
-        self.call(move |conn| {
-            checked()?;
-            transact(&mut *Relaxed::new(conn)?, before, after, work)
-        })
-        .await
-    }
-}
+use super::SqlFailure;
 
 /// A connection whose commits do not wait for the disk, until it is dropped.
 pub(super) struct Relaxed<'a>(&'a mut Connection);

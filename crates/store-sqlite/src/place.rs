@@ -15,8 +15,12 @@ pub(super) struct OpenFile {
 
 impl OpenFile {
     /// The file that was just opened.
-    pub(super) fn at(path: &Path) -> OpenFile {
-        OpenFile { path: path.to_owned(), id: id_of(path) }
+    pub(super) fn at(path: PathBuf) -> OpenFile {
+        OpenFile { id: id_of(&path), path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Refuses to write to a file that cannot be found again: it was deleted, moved or replaced by another

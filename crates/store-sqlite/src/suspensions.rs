@@ -151,34 +151,26 @@ impl Store {
 
     /// Marks every question whose time is over as expired, for good, and gives those that were still open.
     pub async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
-        let notifier = self.notifier.clone();
-        self.call(move |conn| {
-            // Check without the write lock first: this is called often, and questions are seldom due.
-            let due: i64 = conn
-                .prepare_cached(
-                    "SELECT count(*) FROM suspension WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1",
-                )?
-                .query_row((int(now_ms),), |row| row.get(0))?;
-            if due == 0 {
-                return Ok(Vec::new());
-            }
-            let found = super::transact(conn, "store.expire.before", "store.expire.after", |tx| {
-                let mut found = Vec::new();
-                for id in expire(tx, now_ms)? {
-                    match get(tx, &id) {
-                        Ok(record) => found.extend(record),
-                        Err(error @ SqlFailure(StoreError::Damaged { .. })) => tracing::error!("{error}"),
-                        Err(error) => return Err(error),
-                    }
+        // Read without the write lock first: this is called often, and questions are seldom due.
+        let is_due = self.read(move |conn| {
+            let sql = "SELECT 1 FROM suspension WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1";
+            Ok(conn.prepare_cached(sql)?.exists((int(now_ms),))?)
+        });
+        if !is_due.await? {
+            return Ok(Vec::new());
+        }
+        let work = move |tx: &Transaction<'_>| {
+            let mut found = Vec::new();
+            for id in expire(tx, now_ms)? {
+                match get(tx, &id) {
+                    Ok(record) => found.extend(record),
+                    Err(error @ SqlFailure(StoreError::Damaged { .. })) => tracing::error!("{error}"),
+                    Err(error) => return Err(error),
                 }
-                Ok(found)
-            })?;
-            for record in &found {
-                notifier.notify_others(&StoreChange::of(ChangeKind::Decision, &record.thread_id));
             }
             Ok(found)
-        })
-        .await
+        };
+        self.write_and_publish(true, EXPIRE, work, decided).await
     }
 
     /// Expires these questions, whatever their own expiry, and returns those that were still pending; a
@@ -202,15 +194,16 @@ impl Store {
             }
             Ok(found)
         };
-        let places = ("store.expire.before", "store.expire.after");
-        let changes = |found: &Vec<SuspensionRecord>| {
-            found
-                .iter()
-                .map(|record| StoreChange::of(ChangeKind::Decision, &record.thread_id))
-                .collect::<Vec<_>>()
-        };
-        self.write_and_publish(true, places, work, changes).await
+        self.write_and_publish(true, EXPIRE, work, decided).await
     }
+}
+
+/// The failpoints around the commit that expires questions.
+const EXPIRE: (&str, &str) = ("store.expire.before", "store.expire.after");
+
+#[expect(clippy::ptr_arg, reason = "the value that the work returned")]
+fn decided(found: &Vec<SuspensionRecord>) -> Vec<StoreChange> {
+    found.iter().map(|record| StoreChange::of(ChangeKind::Decision, &record.thread_id)).collect()
 }
 
 pub(super) fn listed(

@@ -6,9 +6,8 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::no_sync::Relaxed;
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{SqlFailure, Store, StoreError, images, outlines, rewind, statistics, transact};
+use super::{SqlFailure, Store, StoreError, images, outlines, rewind, statistics};
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{StoredMessage, ThreadRecord, ThreadSummary};
@@ -51,20 +50,17 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when it cannot be read or written.
     pub async fn ensure_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
-        self.call(move |conn| {
-            // Check without the write lock first: most of the time the thread exists.
-            let is_complete = one(conn, &thread.id)?
-                .is_some_and(|known| !known.title.is_empty() || thread.title.is_empty());
-            if is_complete {
-                return Ok(());
+        // Read without the write lock first: most of the time the thread exists.
+        let known = self.thread(&thread.id).await?;
+        if known.is_some_and(|known| !known.title.is_empty() || thread.title.is_empty()) {
+            return Ok(());
+        }
+        self.write_relaxed(move |tx| {
+            if !add(tx, &thread)? {
+                tx.prepare_cached("UPDATE thread SET title = ?2 WHERE id = ?1 AND title = ''")?
+                    .execute((thread.id.as_str(), &thread.title))?;
             }
-            transact(&mut *Relaxed::new(conn)?, "", "", |tx| {
-                if !add(tx, &thread)? {
-                    tx.prepare_cached("UPDATE thread SET title = ?2 WHERE id = ?1 AND title = ''")?
-                        .execute((thread.id.as_str(), &thread.title))?;
-                }
-                Ok(())
-            })
+            Ok(())
         })
         .await
     }

@@ -70,13 +70,20 @@ impl Store {
         alive: impl Fn(&Owner) -> bool + Send + 'static,
         (actor, now_ms): (Actor, u64),
     ) -> Result<bool, StoreError> {
-        let (id, me, checked) = (id.clone(), me.clone(), self.checked());
+        let (id, me) = (id.clone(), me.clone());
+        self.overwrite(move |tx| Ok(!delete(tx, &[id], &me, &alive, &actor, now_ms)?.is_empty())).await
+    }
+
+    /// Writes like [`Store::write`], and overwrites in the file what the work deletes.
+    async fn overwrite<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
+    {
+        let checked = self.checked();
         self.call(move |conn| {
             checked()?;
-            transact(&mut *Overwriting::new(conn)?.0, "", "", |tx| {
-                delete(tx, std::slice::from_ref(&id), &me, &alive, &actor, now_ms)
-                    .map(|gone| !gone.is_empty())
-            })
+            transact(&mut *Overwriting::new(conn)?.0, "", "", work)
         })
         .await
     }
@@ -94,21 +101,18 @@ impl Store {
         alive: impl Fn(&Owner) -> bool + Send + 'static,
         (actor, now_ms): (Actor, u64),
     ) -> Result<Pruned, StoreError> {
-        let (me, checked) = (me.clone(), self.checked());
+        let me = me.clone();
         let before = before.map_or(i64::MAX, int);
-        self.call(move |conn| {
-            checked()?;
-            transact(&mut *Overwriting::new(conn)?.0, "", "", |tx| {
-                let (found, next) = prunable(tx, before, from)?;
-                let mut free = Vec::new();
-                for id in found {
-                    if leases::owner_of(tx, &id)?.is_none_or(|owner| !alive(&owner)) {
-                        free.push(id);
-                    }
+        self.overwrite(move |tx| {
+            let (found, next) = prunable(tx, before, from)?;
+            let mut free = Vec::new();
+            for id in found {
+                if leases::owner_of(tx, &id)?.is_none_or(|owner| !alive(&owner)) {
+                    free.push(id);
                 }
-                let threads = delete(tx, &free, &me, &alive, &actor, now_ms)?;
-                Ok(Pruned { threads, next })
-            })
+            }
+            let threads = delete(tx, &free, &me, &alive, &actor, now_ms)?;
+            Ok(Pruned { threads, next })
         })
         .await
     }

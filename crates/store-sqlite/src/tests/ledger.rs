@@ -4,7 +4,7 @@ use super::*;
 use aye_core::contract::judgement::{JudgedCall, Judgement, Risk, Ruling, SandboxOpening};
 use aye_core::contract::mode::Mode;
 
-fn grant(id: &str, expires_at: Option<u64>) -> GrantRecord {
+pub(super) fn grant(id: &str, expires_at: Option<u64>) -> GrantRecord {
     GrantRecord {
         id: id.into(),
         pattern: "Bash(git status)".into(),

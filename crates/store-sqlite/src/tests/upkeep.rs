@@ -216,7 +216,8 @@ async fn nothing_is_written_to_a_file_that_nobody_would_find() {
     for how in ["deleted", "moved", "replaced"] {
         let home = Home::new();
         let store = home.open();
-        let (fence, run) = waiting(&store, None).await;
+        let (fence, run) = waiting(&store, Some(10)).await;
+        store.add_grant(super::ledger::grant("g1", Some(10))).await.unwrap();
         match how {
             "deleted" => std::fs::remove_file(home.path()).unwrap(),
             "moved" => std::fs::rename(home.path(), aside(&home)).unwrap(),
@@ -232,6 +233,10 @@ async fn nothing_is_written_to_a_file_that_nobody_would_find() {
             store.create_thread(thread("t2")).await,
             store.enqueue(&"t1".into(), vec![Message::user("x")], 5).await.map(drop),
             store.touch(&"t1".into(), 5).await,
+            // These write only when something is missing or due.
+            store.ensure_thread(thread("t2")).await,
+            store.expire_due(20).await.map(drop),
+            store.grants(20).await.map(drop),
         ] {
             let error = refused.unwrap_err();
             assert!(matches!(error, StoreError::Gone { .. }), "{how}: {error}");
