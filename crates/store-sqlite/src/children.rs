@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::rows::{body_or_null, int, path_bytes, text, uint};
+use super::rows::{all, body_or_null, int, path_bytes, text, uint};
 use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, SuspensionFilter, runs, suspensions};
 use aye_core::contract::child::{ChildRecord, TaskRecord, TaskRun};
 use aye_core::contract::ids::ThreadId;
@@ -110,10 +110,8 @@ impl Store {
     /// [`StoreError::Damaged`] when a run is unreadable.
     pub async fn all_tasks(&self, open_only: bool) -> Result<Vec<TaskRecord>, StoreError> {
         self.read(move |conn| {
-            let mut statement =
-                conn.prepare_cached(&format!("SELECT {COLUMNS} FROM child c ORDER BY c.n"))?;
-            let children = statement.query_map((), child_of)?.collect::<Result<Vec<_>, _>>()?;
-            tasks_of(conn, children, open_only)
+            let sql = format!("SELECT {COLUMNS} FROM child c ORDER BY c.n");
+            tasks_of(conn, all(conn, &sql, (), |row| Ok(child_of(row)?))?, open_only)
         })
         .await
     }
@@ -235,9 +233,8 @@ pub(super) fn one(conn: &Connection, thread: &ThreadId) -> Result<Option<ChildRe
 
 /// The threads below this one; `served`: only those that a call waits for.
 pub(super) fn below(conn: &Connection, thread: &ThreadId, served: bool) -> Result<Vec<ThreadId>, SqlFailure> {
-    let mut statement = conn.prepare_cached(&format!("{BELOW} SELECT id FROM below"))?;
-    let rows = statement.query_map((thread.as_str(), served), |row| Ok(ThreadId::from(text(row, 0)?)))?;
-    Ok(rows.collect::<Result<Vec<_>, _>>()?)
+    let sql = format!("{BELOW} SELECT id FROM below");
+    all(conn, &sql, (thread.as_str(), served), |row| Ok(ThreadId::from(text(row, 0)?)))
 }
 
 /// Returns the questions to users, of the thread and of those below it, oldest first; `served` as for
@@ -283,9 +280,7 @@ pub(super) fn tasks_below(
 pub(super) fn children_below(conn: &Connection, thread: &ThreadId) -> Result<Vec<ChildRecord>, SqlFailure> {
     let sql =
         format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
-    let mut statement = conn.prepare_cached(&sql)?;
-    let rows = statement.query_map((thread.as_str(), false), child_of)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    all(conn, &sql, (thread.as_str(), false), |row| Ok(child_of(row)?))
 }
 
 fn tasks_of(

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::rows::{body, body_or_null, decode, encode, int, text, uint};
+use super::rows::{all, body, body_or_null, decode, encode, int, text, uint};
 use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, children, mailbox, output};
 use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::ThreadId;
@@ -250,13 +250,7 @@ fn listed(
     sql: &str,
     params: impl rusqlite::Params,
 ) -> Result<Vec<CommandRecord>, SqlFailure> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(record_of(row)?);
-    }
-    Ok(found)
+    all(conn, sql, params, record_of)
 }
 
 fn record_of(row: &Row<'_>) -> Result<CommandRecord, SqlFailure> {

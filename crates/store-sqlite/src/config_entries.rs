@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension as _, Row, Transaction};
 use serde_json::{Value, json};
 
 use super::audit;
-use super::rows::{body_or_null, encode, int, text, uint};
+use super::rows::{all, body_or_null, encode, int, text, uint};
 use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::config_entry::{EntryConflict, EntryExpectation, EntryVersion};
@@ -21,9 +21,7 @@ impl Store {
     pub async fn config_entries(&self) -> Result<Vec<EntryVersion>, StoreError> {
         self.read(|conn| {
             let sql = "SELECT revision, namespace, id, value, at FROM config_entry ORDER BY revision";
-            let mut statement = conn.prepare_cached(sql)?;
-            let rows = statement.query_map((), version_of)?.collect::<Result<_, _>>()?;
-            Ok::<_, SqlFailure>(rows)
+            all(conn, sql, (), |row| Ok(version_of(row)?))
         })
         .await
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::rows::{path_bytes, path_from};
+use super::rows::{all, path_bytes, path_from};
 use super::{Store, StoreError};
 
 impl Store {
@@ -44,9 +44,7 @@ impl Store {
             let sql = "SELECT f.cwd FROM folder f WHERE f.first_commit = ?1 AND f.below = ?2 \
                        AND EXISTS (SELECT 1 FROM thread t WHERE t.cwd = f.cwd) \
                        ORDER BY (SELECT max(t.updated_at) FROM thread t WHERE t.cwd = f.cwd) DESC";
-            let mut statement = conn.prepare_cached(sql)?;
-            let rows = statement.query_map((first_commit, below), |row| row.get(0).map(path_from))?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            all(conn, sql, (first_commit, below), |row| Ok(row.get(0).map(path_from)?))
         })
         .await
     }

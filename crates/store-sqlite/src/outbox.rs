@@ -183,9 +183,7 @@ impl Store {
 fn listed(conn: &Connection, all: bool) -> Result<Vec<OutboxRow>, SqlFailure> {
     let sql =
         format!("SELECT {COLUMNS} FROM delivery WHERE ?1 OR status IN ('queued', 'dead_letter') ORDER BY n");
-    let mut statement = conn.prepare_cached(&sql)?;
-    let rows = statement.query_map((all,), row_of)?.collect::<Result<_, _>>()?;
-    Ok(rows)
+    super::rows::all(conn, &sql, (all,), |row| Ok(row_of(row)?))
 }
 
 fn row_of(row: &Row<'_>) -> rusqlite::Result<OutboxRow> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
-use super::rows::{body, body_or_null, decode, encode, int, uint};
+use super::rows::{body, body_or_null, decode, encode, first, int, uint};
 use super::threads::places_of;
 use super::{Portion, SqlFailure, Store, StoreError, ThreadTail};
 use aye_core::contract::ids::{RunId, ThreadId};
@@ -263,10 +263,9 @@ struct Sum {
 
 /// Returns `None` if the thread does not exist.
 fn sum_of(conn: &Connection, id: &ThreadId) -> Result<Option<Sum>, SqlFailure> {
-    let mut statement = conn.prepare_cached("SELECT usage FROM thread WHERE id = ?1")?;
-    let mut rows = statement.query((id.as_str(),))?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(body_or_null(row, 0)?.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()))
+    first(conn, "SELECT usage FROM thread WHERE id = ?1", (id.as_str(),), |row| {
+        Ok(body_or_null(row, 0)?.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default())
+    })
 }
 
 /// Adds the next runs and returns their number; `is_over`: only up to the first run that has not ended.
@@ -358,11 +357,8 @@ fn assume(conn: &Connection, id: &ThreadId, base: usize, tail: &[Message]) -> Re
                ORDER BY seq DESC LIMIT 1";
     let is_request = |message: &Message| message.role == Role::User && message.is_for_all();
     if !tail.iter().any(is_request) {
-        let mut statement = conn.prepare_cached(sql)?;
-        let mut rows = statement.query((id.as_str(), int(base as u64)))?;
-        if let Some(row) = rows.next()? {
-            outline.request = usize::try_from(row.get::<_, i64>(0)? - 1).ok();
-        }
+        let last = first(conn, sql, (id.as_str(), int(base as u64)), |row| Ok(row.get::<_, i64>(0)?))?;
+        outline.request = last.and_then(|seq| usize::try_from(seq - 1).ok());
     }
     outline.count = base;
     for message in tail {
@@ -372,9 +368,9 @@ fn assume(conn: &Connection, id: &ThreadId, base: usize, tail: &[Message]) -> Re
 }
 
 fn message_at(conn: &Connection, id: &ThreadId, at: usize) -> Result<Option<Message>, SqlFailure> {
-    let mut statement = conn.prepare_cached("SELECT body FROM message WHERE thread_id = ?1 AND seq = ?2")?;
-    let mut rows = statement.query((id.as_str(), int(at as u64 + 1)))?;
-    rows.next()?.map(|row| decode(id, &format!("message {}", at + 1), body(row, 0)?)).transpose()
+    let sql = "SELECT body FROM message WHERE thread_id = ?1 AND seq = ?2";
+    let seq = at as u64 + 1;
+    first(conn, sql, (id.as_str(), int(seq)), |row| decode(id, &format!("message {seq}"), body(row, 0)?))
 }
 
 fn back(

@@ -1,7 +1,7 @@
 //! Lists for programs that embed aye: page by page, in an order that later additions do not change.
 
 use super::mailbox::jobs_from;
-use super::rows::{int, run_status};
+use super::rows::{all, int, run_status};
 use super::runs::run_of;
 use super::suspensions::listed_from;
 use super::{JobFilter, Mailbox, Store, StoreError, SuspensionFilter};
@@ -65,9 +65,7 @@ impl Store {
         self.read(move |conn| {
             let sql = "SELECT id FROM thread WHERE NOT EXISTS (SELECT 1 FROM child c WHERE c.thread_id = thread.id) \
                        ORDER BY n LIMIT ?1 OFFSET ?2";
-            let mut statement = conn.prepare_cached(sql)?;
-            let rows = statement.query_map(page.bounds(), |row| row.get::<_, String>(0))?;
-            Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().map(ThreadId::from).collect())
+            all(conn, sql, page.bounds(), |row| Ok(ThreadId::from(row.get::<_, String>(0)?)))
         })
         .await
     }
@@ -85,13 +83,7 @@ impl Store {
         self.read(move |conn| {
             let (limit, offset) = page.bounds();
             let sql = "SELECT thread_id, id, body FROM run WHERE (?1 IS NULL OR thread_id = ?1) ORDER BY n LIMIT ?2 OFFSET ?3";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((thread.as_ref().map(ThreadId::as_str), limit, offset))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(run_of(row)?);
-            }
-            Ok(found)
+            all(conn, sql, (thread.as_ref().map(ThreadId::as_str), limit, offset), run_of)
         })
         .await
     }
@@ -111,14 +103,8 @@ impl Store {
         self.read(move |conn| {
             let sql = "SELECT thread_id, id, body FROM run WHERE (?1 IS NULL OR thread_id = ?1) \
                        AND (?2 IS NULL OR status = ?2) ORDER BY n DESC LIMIT ?3 OFFSET ?4";
-            let mut statement = conn.prepare_cached(sql)?;
             let of = thread.as_ref().map(ThreadId::as_str);
-            let mut rows = statement.query((of, status, int(limit as u64), int(offset as u64)))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(run_of(row)?);
-            }
-            Ok(found)
+            all(conn, sql, (of, status, int(limit as u64), int(offset as u64)), run_of)
         })
         .await
     }

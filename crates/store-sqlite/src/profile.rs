@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::rows::{body, int, text, uint};
+use super::rows::{all, body, first, int, text, uint};
 use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::profile::{ProfileEntry, ProfileStore, StorageError, check_names, encode_value};
@@ -48,9 +48,7 @@ impl ProfileStore for Profiles {
         let names = check_names(namespace, key)?;
         let found = self.store.read(move |conn| {
             let sql = "SELECT n, key, updated_at, value FROM profile WHERE namespace = ?1 AND key = ?2";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query(names)?;
-            rows.next()?.map(entry).transpose()
+            first(conn, sql, names, entry)
         });
         Ok(found.await?)
     }
@@ -97,13 +95,7 @@ impl ProfileStore for Profiles {
         let (namespace, _) = check_names(namespace, "all")?;
         let found = self.store.read(move |conn| {
             let sql = "SELECT n, key, updated_at, value FROM profile WHERE namespace = ?1 ORDER BY key";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((namespace,))?;
-            let mut entries = Vec::new();
-            while let Some(row) = rows.next()? {
-                entries.push(entry(row)?);
-            }
-            Ok(entries)
+            all(conn, sql, (namespace,), entry)
         });
         Ok(found.await?)
     }

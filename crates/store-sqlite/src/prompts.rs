@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::rows::{path_bytes, text};
+use super::rows::{all, path_bytes, text};
 use super::{SqlFailure, Store, StoreError};
 
 /// Prompts kept for each folder; up to [`SPARE`] more may exist, because finding the oldest costs more than
@@ -28,10 +28,7 @@ impl Store {
         let cwd = path_bytes(cwd).to_vec();
         self.read(move |conn| {
             let sql = "SELECT text FROM prompt WHERE cwd = ?1 ORDER BY n DESC LIMIT ?2";
-            let mut statement = conn.prepare_cached(sql)?;
-            let rows =
-                statement.query_map((cwd, i64::try_from(limit).unwrap_or(i64::MAX)), |row| text(row, 0))?;
-            Ok(rows.collect::<Result<Vec<_>, _>>()?)
+            all(conn, sql, (cwd, i64::try_from(limit).unwrap_or(i64::MAX)), |row| Ok(text(row, 0)?))
         })
         .await
     }
@@ -40,9 +37,7 @@ impl Store {
     pub async fn all_prompts(&self, limit: usize) -> Result<Vec<String>, StoreError> {
         self.read(move |conn| {
             let sql = "SELECT text FROM prompt GROUP BY text ORDER BY max(n) DESC LIMIT ?1";
-            let mut statement = conn.prepare_cached(sql)?;
-            let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| text(row, 0))?;
-            Ok(rows.collect::<Result<Vec<_>, _>>()?)
+            all(conn, sql, [i64::try_from(limit).unwrap_or(i64::MAX)], |row| Ok(text(row, 0)?))
         })
         .await
     }

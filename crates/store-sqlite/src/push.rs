@@ -2,8 +2,8 @@
 
 use rusqlite::Row;
 
-use super::rows::{int, text};
-use super::{SqlFailure, Store, StoreError};
+use super::rows::{all, int, text};
+use super::{Store, StoreError};
 use aye_core::contract::ids::{RunId, ThreadId};
 
 /// A URL that is notified about a run.
@@ -75,9 +75,7 @@ impl Store {
             let sql = format!(
                 "SELECT run_id, id, thread_id, config FROM push_target WHERE {which} ORDER BY created_at, id"
             );
-            let mut statement = conn.prepare_cached(&sql)?;
-            let rows = statement.query_map((value,), row_of)?.collect::<Result<_, _>>()?;
-            Ok::<_, SqlFailure>(rows)
+            all(conn, &sql, (value,), |row| Ok(row_of(row)?))
         })
         .await
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde_json::Value;
 
-use super::rows::{body, body_or_null, decode, encode, int, path_bytes, text, uint};
+use super::rows::{all, body, body_or_null, decode, encode, first, int, path_bytes, text, uint};
 use super::{SqlFailure, Store, StoreError, search};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::json::depth_of;
@@ -112,13 +112,7 @@ impl Store {
         let id = thread.clone();
         self.read(move |conn| {
             let sql = "SELECT body FROM snapshot WHERE thread_id = ?1 ORDER BY seq";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((id.as_str(),))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(snapshot_of(&id, row)?);
-            }
-            Ok(found)
+            all(conn, sql, (id.as_str(),), |row| snapshot_of(&id, row))
         })
         .await
     }
@@ -192,12 +186,10 @@ impl Store {
         let id = thread.clone();
         self.read(move |conn| {
             let sql = "SELECT body, n FROM went_back WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((id.as_str(),))?;
-            let Some(row) = rows.next()? else { return Ok(None) };
-            let mut went: WentBackRecord = decode(&id, "its last rewind", body(row, 0)?)?;
-            went.n = uint(row.get(1)?);
-            Ok(Some(went))
+            first(conn, sql, (id.as_str(),), |row| {
+                let went: WentBackRecord = decode(&id, "its last rewind", body(row, 0)?)?;
+                Ok(WentBackRecord { n: uint(row.get(1)?), ..went })
+            })
         })
         .await
     }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rusqlite::Row;
+use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -13,6 +13,38 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{OutcomeKind, SuspensionStatus};
 use aye_core::contract::storage;
+
+/// Reads all rows of a query.
+pub(super) fn all<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    of: impl FnMut(&Row<'_>) -> Result<T, SqlFailure>,
+) -> Result<Vec<T>, SqlFailure> {
+    conn.prepare_cached(sql)?.query_and_then(params, of)?.collect()
+}
+
+/// Reads the first row of a query; `None` if there is none.
+pub(super) fn first<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    of: impl FnMut(&Row<'_>) -> Result<T, SqlFailure>,
+) -> Result<Option<T>, SqlFailure> {
+    conn.prepare_cached(sql)?.query_and_then(params, of)?.next().transpose()
+}
+
+/// For lists over all threads: a damaged row is left out and logged, so that it does not hide the others.
+pub(super) fn readable<T>(read: Result<T, SqlFailure>) -> Result<Option<T>, SqlFailure> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error @ SqlFailure(StoreError::Damaged { .. })) => {
+            tracing::error!("{error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
 
 /// Converts a number for SQLite. A number beyond SQLite's range means "never" wherever it can occur.
 pub(super) fn int(number: u64) -> i64 {

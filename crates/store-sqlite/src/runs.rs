@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::rows::{body, decode, encode, run_status, text};
+use super::rows::{all, body, decode, encode, first, readable, run_status, text};
 use super::{SqlFailure, Store, StoreError, outlines, statistics};
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::lifecycle::RunStatus;
@@ -34,38 +34,23 @@ impl Store {
     /// [`StoreError::Damaged`] when a row is unreadable.
     pub async fn runs(&self, thread: &ThreadId) -> Result<Vec<RunRecord>, StoreError> {
         let thread = thread.clone();
-        self.read(move |conn| {
-            let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((thread.as_str(),))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(run_of(row)?);
-            }
-            Ok(found)
-        })
-        .await
+        self.read(move |conn| of_thread(conn, &thread)).await
     }
 
     /// All runs that are not done, oldest first. An unreadable one is left out and logged: it must not keep the
     /// others from being resumed.
     pub async fn unfinished_runs(&self) -> Result<Vec<RunRecord>, StoreError> {
         self.read(|conn| {
-            let mut statement =
-                conn.prepare_cached("SELECT thread_id, id, body FROM run WHERE status <> 'done' ORDER BY n")?;
-            let mut rows = statement.query(())?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                match run_of(row) {
-                    Ok(run) => found.push(run),
-                    Err(error @ SqlFailure(StoreError::Damaged { .. })) => tracing::error!("{error}"),
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(found)
+            let sql = "SELECT thread_id, id, body FROM run WHERE status <> 'done' ORDER BY n";
+            Ok(all(conn, sql, (), |row| readable(run_of(row)))?.into_iter().flatten().collect())
         })
         .await
     }
+}
+
+pub(super) fn of_thread(conn: &Connection, thread: &ThreadId) -> Result<Vec<RunRecord>, SqlFailure> {
+    let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n";
+    all(conn, sql, (thread.as_str(),), run_of)
 }
 
 /// Whether the run exists.
@@ -79,9 +64,7 @@ pub(super) fn latest(conn: &Connection, thread: &ThreadId) -> Result<Option<RunR
 }
 
 fn one(conn: &Connection, sql: &str, key: &str) -> Result<Option<RunRecord>, SqlFailure> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query((key,))?;
-    rows.next()?.map(run_of).transpose()
+    first(conn, sql, (key,), run_of)
 }
 
 pub(super) fn run_of(row: &Row<'_>) -> Result<RunRecord, SqlFailure> {

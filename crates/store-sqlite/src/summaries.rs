@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::rows::{body, decode, encode, int};
+use super::rows::{all, body, decode, encode, first, int};
 use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::summary::SummaryRecord;
@@ -77,20 +77,12 @@ pub(super) fn newest(
 ) -> Result<Option<SummaryRecord>, SqlFailure> {
     let sql =
         "SELECT body FROM summary WHERE thread_id = ?1 AND upto_seq > ?2 ORDER BY upto_seq DESC LIMIT 1";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query((id.as_str(), int(beyond)))?;
-    rows.next()?.map(|row| decode(id, "its summary", body(row, 0)?)).transpose()
+    first(conn, sql, (id.as_str(), int(beyond)), |row| decode(id, "its summary", body(row, 0)?))
 }
 
 /// The newest summaries of a thread, oldest first.
 pub(super) fn newest_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, SqlFailure> {
     let sql = "SELECT body FROM (SELECT body, upto_seq FROM summary WHERE thread_id = ?1 \
                ORDER BY upto_seq DESC LIMIT ?2) ORDER BY upto_seq";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query((id.as_str(), NEWEST))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(decode(id, "a summary of it", body(row, 0)?)?);
-    }
-    Ok(found)
+    all(conn, sql, (id.as_str(), NEWEST), |row| decode(id, "a summary of it", body(row, 0)?))
 }

@@ -6,7 +6,8 @@ use super::audit;
 use super::grants;
 use super::inbox::TicketView;
 use super::rows::{
-    body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
+    all, body, body_or_null, decode, encode, first, int, readable, suspension_status, suspension_status_from,
+    text, uint,
 };
 use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, SuspensionFilter, statistics};
 use aye_core::contract::audit::AuditKind;
@@ -121,16 +122,12 @@ impl Store {
                 return Ok(SuspensionLookup::One(Box::new(whole)));
             }
             // The bounds are for the index; what decides is the comparison.
-            let mut statement = conn.prepare_cached(&format!(
+            let sql = format!(
                 "SELECT {COLUMNS} FROM suspension \
                  WHERE id >= ?1 AND id < ?1 || char(1114111) AND substr(id, 1, length(?1)) = ?1 \
                  ORDER BY status <> 'open', n LIMIT {LOOKUP_LIMIT}"
-            ))?;
-            let mut rows = statement.query((&prefix,))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(record_of(row)?);
-            }
+            );
+            let mut found = all(conn, &sql, (&prefix,), record_of)?;
             Ok(match found.len() {
                 0 => SuspensionLookup::None,
                 1 => SuspensionLookup::One(Box::new(found.remove(0))),
@@ -162,11 +159,7 @@ impl Store {
         let work = move |tx: &Transaction<'_>| {
             let mut found = Vec::new();
             for id in expire(tx, now_ms)? {
-                match get(tx, &id) {
-                    Ok(record) => found.extend(record),
-                    Err(error @ SqlFailure(StoreError::Damaged { .. })) => tracing::error!("{error}"),
-                    Err(error) => return Err(error),
-                }
+                found.extend(readable(get(tx, &id))?.flatten());
             }
             Ok(found)
         };
@@ -220,26 +213,22 @@ pub(super) fn listed_from(
     (limit, offset): (i64, i64),
 ) -> Result<Vec<SuspensionRecord>, SqlFailure> {
     let everywhere = filter.thread.is_none() && filter.run.is_none();
-    let mut statement = conn.prepare_cached(&format!(
+    let sql = format!(
         "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
          AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n LIMIT ?4 OFFSET ?5"
-    ))?;
-    let mut rows = statement.query((
+    );
+    let params = (
         filter.thread.as_ref().map(ThreadId::as_str),
         filter.run.as_ref().map(RunId::as_str),
         filter.status.map(suspension_status),
         limit,
         offset,
-    ))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        match record_of(row) {
-            Ok(record) => found.push(record),
-            Err(error @ SqlFailure(StoreError::Damaged { .. })) if everywhere => tracing::error!("{error}"),
-            Err(error) => return Err(error),
-        }
+    );
+    if everywhere {
+        let found = all(conn, &sql, params, |row| readable(record_of(row)))?;
+        return Ok(found.into_iter().flatten().collect());
     }
-    Ok(found)
+    all(conn, &sql, params, record_of)
 }
 
 fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, SqlFailure> {
@@ -276,9 +265,8 @@ fn close_returning(
 }
 
 fn get(conn: &Connection, id: &SuspensionId) -> Result<Option<SuspensionRecord>, SqlFailure> {
-    let mut statement = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM suspension WHERE id = ?1"))?;
-    let mut rows = statement.query((id.as_str(),))?;
-    rows.next()?.map(record_of).transpose()
+    let sql = format!("SELECT {COLUMNS} FROM suspension WHERE id = ?1");
+    first(conn, &sql, (id.as_str(),), record_of)
 }
 
 fn record_of(row: &Row<'_>) -> Result<SuspensionRecord, SqlFailure> {

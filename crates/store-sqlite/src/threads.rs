@@ -6,7 +6,9 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
+use super::rows::{
+    all, body, decode, encode, first, int, path_bytes, path_from, run_status_from, text, uint,
+};
 use super::{SqlFailure, Store, StoreError, images, outlines, rewind, statistics};
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::message::Message;
@@ -88,10 +90,8 @@ impl Store {
         let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(&list_sql(cwd.is_some()))?;
-            let mut rows = statement.query((cwd, ACTION_CHILD_RUN, limit, offset))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
+            let sql = list_sql(cwd.is_some());
+            all(conn, &sql, (cwd, ACTION_CHILD_RUN, limit, offset), |row| {
                 let places = MessageRange {
                     written: row.get(5)?,
                     count: row.get(6)?,
@@ -99,16 +99,15 @@ impl Store {
                     max: row.get(8)?,
                 };
                 let status: Option<String> = row.get(10)?;
-                found.push(ThreadSummary {
+                Ok(ThreadSummary {
                     thread: thread_of(row)?,
                     messages: uint(places.count),
                     waiting: uint(row.get(9)?),
                     status: status.as_deref().and_then(run_status_from),
                     damaged: places.damage(),
                     marks: rewind::marks_of(row, 11)?,
-                });
-            }
-            Ok(found)
+                })
+            })
         })
         .await
     }
@@ -135,9 +134,7 @@ impl Store {
             let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread \
                        WHERE id >= ?1 AND id < ?1 || char(1114111) AND substr(id, 1, length(?1)) = ?1 AND NOT EXISTS (SELECT 1 FROM child c \
                          WHERE c.thread_id = thread.id AND substr(c.parent_thread, 1, length(?1)) = ?1) ORDER BY id = ?1 DESC, updated_at DESC, n DESC LIMIT ?2";
-            let mut statement = conn.prepare_cached(sql)?;
-            let rows = statement.query_map((&prefix, LOOKUP_LIMIT), thread_of)?;
-            let mut found = rows.collect::<Result<Vec<_>, _>>()?;
+            let mut found = all(conn, sql, (&prefix, LOOKUP_LIMIT), |row| Ok(thread_of(row)?))?;
             Ok(match found.len() {
                 0 => ThreadLookup::None,
                 1 => ThreadLookup::One(found.remove(0)),
@@ -230,14 +227,7 @@ impl Store {
         self.read(move |conn| {
             let sql = "SELECT seq, run_id, created_at, body FROM message \
                        WHERE thread_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
-            let mut statement = conn.prepare_cached(sql)?;
-            let places = [first, seq].map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
-            let mut rows = statement.query((id.as_str(), places[0], places[1]))?;
-            let mut messages = Vec::new();
-            while let Some(row) = rows.next()? {
-                messages.push(message_of(&id, row)?);
-            }
-            Ok(messages)
+            all(conn, sql, (id.as_str(), int(first), int(seq)), |row| message_of(&id, row))
         })
         .await
     }
@@ -249,12 +239,7 @@ impl Store {
             let sql = "SELECT seq FROM message WHERE thread_id = ?1 \
                        AND seq > (SELECT max(seq) FROM message WHERE thread_id = ?1) - 10000 \
                        AND body ->> '$.id' = ?2 ORDER BY seq DESC LIMIT 1";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((id.as_str(), message))?;
-            Ok(match rows.next()? {
-                Some(row) => Some(uint(row.get(0)?)),
-                None => None,
-            })
+            first(conn, sql, (id.as_str(), message), |row| Ok(uint(row.get(0)?)))
         })
         .await
     }
@@ -304,9 +289,8 @@ pub(super) fn list_sql(of_folder: bool) -> String {
 }
 
 pub(super) fn state_of(conn: &Connection, id: &ThreadId) -> Result<BTreeMap<String, Value>, SqlFailure> {
-    let mut statement = conn.prepare_cached("SELECT body FROM thread_state WHERE thread_id = ?1")?;
-    let mut rows = statement.query((id.as_str(),))?;
-    rows.next()?.map_or_else(|| Ok(BTreeMap::new()), |row| decode(id, "its state", body(row, 0)?))
+    let sql = "SELECT body FROM thread_state WHERE thread_id = ?1";
+    Ok(first(conn, sql, (id.as_str(),), |row| decode(id, "its state", body(row, 0)?))?.unwrap_or_default())
 }
 
 /// Adds a thread. Returns `false` if its id already exists.
@@ -337,15 +321,9 @@ pub(super) fn one(conn: &Connection, id: &ThreadId) -> Result<Option<ThreadRecor
 
 /// Returns the messages after a position, in order. Nothing before the position is read.
 pub(super) fn after(conn: &Connection, id: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, SqlFailure> {
-    let mut statement = conn.prepare_cached(
-        "SELECT seq, run_id, created_at, body FROM message WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq",
-    )?;
-    let mut rows = statement.query((id.as_str(), int(seq)))?;
-    let mut messages = Vec::new();
-    while let Some(row) = rows.next()? {
-        messages.push(message_of(id, row)?);
-    }
-    Ok(messages)
+    let sql =
+        "SELECT seq, run_id, created_at, body FROM message WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq";
+    all(conn, sql, (id.as_str(), int(seq)), |row| message_of(id, row))
 }
 
 fn message_of(id: &ThreadId, row: &Row<'_>) -> Result<StoredMessage, SqlFailure> {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rows::{body, decode, encode, int, run_status, text, uint};
+use super::rows::{all, body, decode, encode, int, run_status, text, uint};
 use super::{SqlFailure, Store, StoreError, audit, children, images, journal, runs, suspensions, threads};
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::child::ChildRecord;
@@ -140,18 +140,12 @@ fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, SqlFailure> {
     while let Some(row) = rows.next()? {
         images.insert(text(row, 0)?, STANDARD.encode(body(row, 1)?));
     }
-    let mut found = Vec::new();
-    let mut statement = conn.prepare_cached("SELECT id, body FROM run WHERE thread_id = ?1 ORDER BY n")?;
-    let mut rows = statement.query((id.as_str(),))?;
-    while let Some(row) = rows.next()? {
-        found.push(decode(id, &format!("run {}", text(row, 0)?), body(row, 1)?)?);
-    }
     let filter = SuspensionFilter { thread: Some(id.clone()), ..SuspensionFilter::default() };
     let mut questions = suspensions::listed(conn, &filter)?;
     questions
         .retain(|question| matches!(question.status, SuspensionStatus::Open | SuspensionStatus::Decided));
     Ok(ThreadRest {
-        runs: found,
+        runs: runs::of_thread(conn, id)?,
         suspensions: questions,
         intents: journal::unknown_of(conn, id)?,
         message_count: uint(count),
@@ -167,13 +161,7 @@ fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, SqlFailure> {
 /// All summaries of a thread, not only the newest.
 fn summaries_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, SqlFailure> {
     let sql = "SELECT body FROM summary WHERE thread_id = ?1 ORDER BY upto_seq";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query((id.as_str(),))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(decode(id, "a summary of it", body(row, 0)?)?);
-    }
-    Ok(found)
+    all(conn, sql, (id.as_str(),), |row| decode(id, "a summary of it", body(row, 0)?))
 }
 
 fn broken(why: String) -> SqlFailure {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{COLUMNS, row_of};
-use crate::rows::{body, int, text, uint};
+use crate::rows::{all, body, int, text, uint};
 use crate::{AuditFilter, Store, StoreError};
 use aye_core::contract::audit::{AuditRow, PastAnswer, PastCall, PastRow};
 use aye_core::contract::ids::ThreadId;
@@ -159,34 +159,25 @@ impl Store {
         mut each: impl FnMut(Vec<AuditRow>) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(
-                "SELECT min(n), run_id, call_id FROM audit \
-                 WHERE call_id IS NOT NULL AND (?2 IS NULL OR thread_id = ?2) \
-                 GROUP BY run_id, call_id HAVING ?1 IS NULL OR max(at) >= ?1 \
-                 UNION ALL SELECT n, NULL, NULL FROM audit \
-                 WHERE call_id IS NULL AND (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) ORDER BY 1",
-            )?;
+            let sql = "SELECT min(n), run_id, call_id FROM audit \
+                       WHERE call_id IS NOT NULL AND (?2 IS NULL OR thread_id = ?2) \
+                       GROUP BY run_id, call_id HAVING ?1 IS NULL OR max(at) >= ?1 \
+                       UNION ALL SELECT n, NULL, NULL FROM audit \
+                       WHERE call_id IS NULL AND (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) ORDER BY 1";
             let parameters = (filter.since.map(int), filter.thread.as_ref().map(ThreadId::as_str));
-            let keys = statement
-                .query_map(parameters, |row| {
-                    let key: (i64, Option<String>, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                    Ok(key)
-                })?
-                .collect::<Result<Vec<_>, _>>()?;
+            let keys: Vec<(i64, Option<String>, Option<String>)> = all(conn, sql, parameters, |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
             let mut of_call = conn.prepare_cached(&format!(
                 "SELECT {COLUMNS} FROM audit WHERE run_id IS ?1 AND call_id = ?2 ORDER BY n"
             ))?;
             let mut alone = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM audit WHERE n = ?1"))?;
             for (n, run, call) in keys {
-                let mut rows = match &call {
-                    Some(call) => of_call.query((&run, call))?,
-                    None => alone.query((n,))?,
+                let found = match &call {
+                    Some(call) => of_call.query_and_then((&run, call), row_of)?,
+                    None => alone.query_and_then((n,), row_of)?,
                 };
-                let mut found = Vec::new();
-                while let Some(row) = rows.next()? {
-                    found.push(row_of(row)?);
-                }
-                if !each(found) {
+                if !each(found.collect::<Result<_, _>>()?) {
                     break;
                 }
             }
@@ -200,12 +191,9 @@ impl Store {
     pub async fn audit_threads(&self, prefix: &str) -> Result<Vec<ThreadId>, StoreError> {
         let prefix = prefix.to_owned();
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(
-                "SELECT DISTINCT thread_id FROM audit WHERE substr(thread_id, 1, length(?1)) = ?1 \
-                 ORDER BY thread_id <> ?1, thread_id LIMIT 20",
-            )?;
-            let rows = statement.query_map((&prefix,), |row| Ok(ThreadId::from(text(row, 0)?)))?;
-            let mut found = rows.collect::<Result<Vec<_>, _>>()?;
+            let sql = "SELECT DISTINCT thread_id FROM audit WHERE substr(thread_id, 1, length(?1)) = ?1 \
+                       ORDER BY thread_id <> ?1, thread_id LIMIT 20";
+            let mut found = all(conn, sql, (&prefix,), |row| Ok(ThreadId::from(text(row, 0)?)))?;
             if found.first().is_some_and(|id| id.as_str() == prefix) {
                 found.truncate(1);
             }

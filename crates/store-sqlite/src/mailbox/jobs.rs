@@ -4,8 +4,8 @@ use rusqlite::{Connection, Params, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::rows::{body, decode, int, text, uint};
-use super::super::{SqlFailure, StoreError};
+use super::super::rows::{all, body, decode, first, int, text, uint};
+use super::super::{SqlFailure, StoreError, rows};
 use super::Mailbox;
 use aye_core::contract::ids::{JobId, RunId, ThreadId};
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin, MailboxJobStatus};
@@ -80,7 +80,8 @@ impl Mailbox {
     /// # Errors
     /// [`StoreError::Damaged`] when a row is unreadable.
     pub async fn list_jobs(&self, filter: JobFilter) -> Result<Vec<MailboxJob>, StoreError> {
-        self.store.read(move |conn| listed(conn, &filter)).await
+        let limit = filter.limit.map_or(-1, |limit| int(limit as u64));
+        self.store.read(move |conn| listed(conn, &filter, NEXT_FIRST, (limit, 0))).await
     }
 
     /// Finds the job with this number or with an id that starts with `words`.
@@ -111,31 +112,34 @@ impl Mailbox {
     }
 }
 
-fn listed(conn: &Connection, filter: &JobFilter) -> Result<Vec<MailboxJob>, SqlFailure> {
-    let JobFilter { mailbox, statuses, limit } = filter;
-    let words: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
-    let sql = "SELECT {} FROM mailbox \
-               WHERE (?1 IS NULL OR mailbox_id = ?1) AND (?2 = '' OR instr(?2, ' ' || status || ' ')) \
-               ORDER BY status NOT IN ('queued', 'claimed'), \
-                        CASE WHEN status IN ('queued', 'claimed') THEN 0 ELSE -updated_at END, \
-                        priority, available_at, created_at, n LIMIT ?3";
-    let words = if words.is_empty() { String::new() } else { format!(" {} ", words.join(" ")) };
-    let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-    readable(conn, sql, (mailbox.as_ref().map(ThreadId::as_str), words, limit))
-}
+/// The order in which unfinished jobs are served; finished ones follow, newest first.
+const NEXT_FIRST: &str = "status NOT IN ('queued', 'claimed'), \
+                          CASE WHEN status IN ('queued', 'claimed') THEN 0 ELSE -updated_at END, \
+                          priority, available_at, created_at, n";
 
 /// A part of them in the order of their numbers: its limit and its offset.
 pub(crate) fn jobs_from(
     conn: &Connection,
     filter: &JobFilter,
+    part: (i64, i64),
+) -> Result<Vec<MailboxJob>, SqlFailure> {
+    listed(conn, filter, "n", part)
+}
+
+fn listed(
+    conn: &Connection,
+    filter: &JobFilter,
+    order: &str,
     (limit, offset): (i64, i64),
 ) -> Result<Vec<MailboxJob>, SqlFailure> {
     let words: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
     let words = if words.is_empty() { String::new() } else { format!(" {} ", words.join(" ")) };
-    let sql = "SELECT {} FROM mailbox \
-               WHERE (?1 IS NULL OR mailbox_id = ?1) AND (?2 = '' OR instr(?2, ' ' || status || ' ')) \
-               ORDER BY n LIMIT ?3 OFFSET ?4";
-    readable(conn, sql, (filter.mailbox.as_ref().map(ThreadId::as_str), words, limit, offset))
+    let sql = format!(
+        "SELECT {{}} FROM mailbox \
+         WHERE (?1 IS NULL OR mailbox_id = ?1) AND (?2 = '' OR instr(?2, ' ' || status || ' ')) \
+         ORDER BY {order} LIMIT ?3 OFFSET ?4"
+    );
+    readable(conn, &sql, (filter.mailbox.as_ref().map(ThreadId::as_str), words, limit, offset))
 }
 
 pub(super) fn by_id(conn: &Connection, id: &JobId) -> Result<Option<MailboxJob>, SqlFailure> {
@@ -161,7 +165,7 @@ pub(super) fn one(
     sql: &str,
     params: impl Params,
 ) -> Result<Option<MailboxJob>, SqlFailure> {
-    Ok(several(conn, sql, params)?.into_iter().next())
+    first(conn, &sql.replace("{}", COLUMNS), params, job_of)
 }
 
 /// The jobs that can be read: one that was damaged must not keep the others from being served. It is logged.
@@ -170,15 +174,8 @@ pub(super) fn readable(
     sql: &str,
     params: impl Params,
 ) -> Result<Vec<MailboxJob>, SqlFailure> {
-    let mut found = Vec::new();
-    for job in read(conn, sql, params)? {
-        match job {
-            Ok(job) => found.push(job),
-            Err(error @ SqlFailure(StoreError::Damaged { .. })) => tracing::error!("{error}"),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(found)
+    let sql = sql.replace("{}", COLUMNS);
+    Ok(all(conn, &sql, params, |row| rows::readable(job_of(row)))?.into_iter().flatten().collect())
 }
 
 /// Reads jobs; `{}` in the SQL is replaced by the columns.
@@ -187,21 +184,7 @@ pub(super) fn several(
     sql: &str,
     params: impl Params,
 ) -> Result<Vec<MailboxJob>, SqlFailure> {
-    read(conn, sql, params)?.into_iter().collect()
-}
-
-fn read(
-    conn: &Connection,
-    sql: &str,
-    params: impl Params,
-) -> Result<Vec<Result<MailboxJob, SqlFailure>>, SqlFailure> {
-    let mut statement = conn.prepare_cached(&sql.replace("{}", COLUMNS))?;
-    let mut rows = statement.query(params)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(job_of(row));
-    }
-    Ok(found)
+    all(conn, &sql.replace("{}", COLUMNS), params, job_of)
 }
 
 fn job_of(row: &Row<'_>) -> Result<MailboxJob, SqlFailure> {
