@@ -6,6 +6,7 @@
 mod chain;
 mod cross_check;
 mod history;
+mod recent_calls;
 mod verify;
 
 use rusqlite::{Connection, Row};
@@ -18,6 +19,8 @@ use aye_core::contract::audit_entry::{AuditEntry, Covered};
 use aye_core::contract::ids::{CallId, RunId, ThreadId};
 use aye_core::contract::judgement::{JudgedCall, TriedRule};
 use aye_core::contract::record::RunRecord;
+
+pub use recent_calls::RecentCall;
 
 const COLUMNS: &str = "n, at, kind, thread_id, run_id, call_id, body, hash";
 

@@ -19,7 +19,6 @@ mod error;
 mod folders;
 mod grants;
 mod group_commit;
-mod history;
 mod images;
 mod inbox;
 mod journal;
@@ -37,7 +36,6 @@ mod place;
 mod profile;
 mod prompts;
 mod push;
-mod queue;
 mod read_only;
 mod rewind;
 mod rows;
@@ -60,6 +58,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+pub use audit::RecentCall;
 pub use aye_core::contract::storage::{
     AcquireError, AuditFilter, ChangeKind, Portion, StoreChange, StoreError, SuspensionFilter, Term,
     ThreadRunStore, ThreadTail,
@@ -70,7 +69,6 @@ pub use change_feed::ChangeSubscription;
 use connection::{StoreRequest, transact};
 pub(crate) use error::SqlFailure;
 pub use error::{OpenError, OpenErrorKind};
-pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
 pub use outbox::{OutboxOutcome, OutboxRow, OutboxStatus};

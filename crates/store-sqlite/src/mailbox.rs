@@ -8,6 +8,7 @@
 mod claim;
 mod jobs;
 mod next_work;
+mod queue;
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -18,7 +19,7 @@ use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus
 
 use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
 
-pub(super) use claim::{of_thread, settle, take, unqueue};
+pub(super) use claim::{of_thread, settle, take};
 pub(super) use jobs::jobs_from;
 pub use jobs::{JobFilter, JobLookup};
 pub use next_work::NextWork;

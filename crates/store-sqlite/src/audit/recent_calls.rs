@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::rows::{body, body_or_null, int, text, uint};
-use super::{Store, StoreError};
+use crate::rows::{body, body_or_null, int, text, uint};
+use crate::{Store, StoreError};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::ids::{CallId, RunId};
 use aye_core::contract::suspension::ResumeDecisionAction;

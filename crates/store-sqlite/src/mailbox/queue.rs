@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-use super::mailbox::{self, of_thread};
-use super::{ChangeKind, Store, StoreChange, StoreError};
+use super::claim::{self, of_thread};
+use crate::{ChangeKind, Store, StoreChange, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::Message;
@@ -69,7 +69,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn unqueue(&self, id: QueueId, now_ms: u64) -> Result<bool, StoreError> {
-        let work = move |conn: &Connection| mailbox::unqueue(conn, id, now_ms);
+        let work = move |conn: &Connection| claim::unqueue(conn, id, now_ms);
         let change =
             |of: &Option<ThreadId>| of.as_ref().map(|thread| StoreChange::of(ChangeKind::Queue, thread));
         Ok(self.write_grouped(true, work, change).await?.is_some())
