@@ -4,55 +4,74 @@
 //! a channel and its answer returns through a oneshot channel, so every request runs alone and in the order of sending. A
 //! request whose future is dropped is still executed: a write is never half a write.
 //!
+//! A module has the rows of one part: functions over a connection, which work in any transaction, and methods of [`Store`],
+//! each of which runs some of them in one. `journal` has the transactions that span most parts.
+//!
 //! The guarantees of the design that live here: acknowledged data has been committed with `synchronous=FULL`, except
 //! what a power cut makes meaningless (see `no_sync`); one step is one transaction; a decision is spent once; a
 //! writer that lost its thread to another process is refused.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
-mod audit;
+// The connection: who uses it, its transactions, its file, and those who hear of commits.
 mod change_feed;
-mod children;
-mod commands;
-mod config_entries;
 mod connection;
 mod error;
-mod folders;
-mod grants;
 mod group_commit;
-mod images;
-mod inbox;
-mod journal;
-mod leases;
 mod log_mark;
-mod mailbox;
 mod no_sync;
-pub mod objects;
 mod open;
-mod outbox;
-mod outlines;
-mod output;
-mod pages;
 mod place;
-mod profile;
-mod prompts;
-mod push;
 mod read_only;
-mod rewind;
 mod rows;
-mod runs;
-mod search;
-mod source;
-mod statistics;
-mod summaries;
-mod suspensions;
-#[cfg(test)]
-mod tests;
-mod thread_view;
-mod threads;
-mod traits;
-mod transfer;
 mod upkeep;
 mod warm;
+
+// Threads.
+mod folders;
+mod images;
+mod outlines;
+mod prompts;
+mod rewind;
+mod search;
+mod summaries;
+mod thread_view;
+mod threads;
+mod transfer;
+
+// Runs: the two transactions of a driver, and what its calls started.
+mod children;
+mod commands;
+mod journal;
+mod leases;
+mod output;
+mod runs;
+mod statistics;
+
+// Questions, and rules granted with their answers.
+mod grants;
+mod inbox;
+mod suspensions;
+
+// Messages on their way: to runs, and to others.
+mod mailbox;
+mod outbox;
+mod push;
+
+// What outlives a thread.
+mod audit;
+mod config_entries;
+mod profile;
+
+// The files of snapshots, in a database of their own.
+pub mod objects;
+
+// For programs that embed aye.
+mod pages;
+mod source;
+mod traits;
+
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
