@@ -1,6 +1,7 @@
 //! The thread that owns the connection: requests in the order in which they were sent, and the transactions that they
 //! run in.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
@@ -9,7 +10,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use super::{
-    OpenError, SqlFailure, Store, StoreChange, StoreError, change_feed, failpoint, group_commit, log_mark,
+    OpenError, SqlFailure, Store, StoreError, change_feed, failpoint, group_commit, log_mark,
     no_sync, place, rows,
 };
 
@@ -18,8 +19,13 @@ const SHORT_LOG: u64 = 512 * 1024;
 /// Statements that stay prepared: about as many as this module has.
 const STATEMENTS: usize = 96;
 
+/// A request that has the connection to itself.
+type SoleRequest = Box<dyn FnOnce(&mut Connection) + Send>;
+
 pub(super) enum StoreRequest {
-    Work(Box<dyn FnOnce(&mut Connection) + Send>),
+    Work(SoleRequest),
+    /// A request that changes nothing.
+    Read(SoleRequest),
     /// A request that shares its transaction with those after it.
     Grouped(Box<dyn group_commit::GroupRequest>, group_commit::Beside),
     Close {
@@ -62,8 +68,16 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, SqlFailure> + Send + 'static,
     {
+        self.request(StoreRequest::Work, work).await
+    }
+
+    async fn request<T, F>(&self, kind: fn(SoleRequest) -> StoreRequest, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> Result<T, SqlFailure> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        let job = StoreRequest::Work(Box::new(move |conn| {
+        let job = kind(Box::new(move |conn| {
             let _ = reply.send(work(conn));
         }));
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
@@ -90,7 +104,7 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, SqlFailure> + Send + 'static,
     {
-        self.call(move |conn| {
+        self.request(StoreRequest::Read, move |conn| {
             let tx = conn.transaction_with_behavior(TransactionBehavior::Deferred)?;
             work(&tx)
         })
@@ -103,7 +117,12 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
     {
-        self.write_and_publish(true, ("", ""), work, |_| None).await
+        let checked = self.checked();
+        self.call(move |conn| {
+            checked()?;
+            transact(conn, "", "", work)
+        })
+        .await
     }
 
     /// Writes in one transaction that does not wait for the disk (see `no_sync`).
@@ -112,36 +131,10 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
     {
-        self.write_and_publish(false, ("", ""), work, |_| None).await
-    }
-
-    /// Writes like [`Store::write`], with failpoints before and after the commit. The change is then
-    /// published to other processes on the store's thread, so that they receive it even if the caller stops
-    /// waiting. `durable`: the commit waits for the disk.
-    pub(super) async fn write_and_publish<T, F, C>(
-        &self,
-        durable: bool,
-        (before, after): (&'static str, &'static str),
-        work: F,
-        changes: impl FnOnce(&T) -> C + Send + 'static,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
-        C: IntoIterator<Item = StoreChange>,
-    {
-        let (notifier, checked) = (self.notifier.clone(), self.checked());
+        let checked = self.checked();
         self.call(move |conn| {
             checked()?;
-            let value = if durable {
-                transact(conn, before, after, work)?
-            } else {
-                transact(&mut *no_sync::Relaxed::new(conn)?, before, after, work)?
-            };
-            for change in changes(&value) {
-                notifier.notify_others(&change);
-            }
-            Ok(value)
+            transact(&mut *no_sync::Relaxed::new(conn)?, "", "", work)
         })
         .await
     }
@@ -172,14 +165,15 @@ fn is_short(connection: &Connection) -> bool {
 }
 
 fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver<StoreRequest>) {
-    let mut next = None;
+    let mut next = VecDeque::new();
     let mut is_marked = file.is_none();
-    while let Some(job) = next.take().or_else(|| queue.recv().ok()) {
+    while let Some(job) = next.pop_front().or_else(|| queue.recv().ok()) {
         match job {
             StoreRequest::Grouped(first, beside) => {
-                next = group_commit::execute_group(&mut connection, first, &beside, queue);
+                let rest = group_commit::execute_group(&mut connection, first, &beside, queue);
+                next.extend(rest);
             }
-            StoreRequest::Work(work) => {
+            StoreRequest::Work(work) | StoreRequest::Read(work) => {
                 // A panic in one request (a caller's predicate, say) must not take the store away from all others.
                 // Its transaction was rolled back while the stack unwound, and its caller reads `Closed`.
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut connection)));

@@ -115,3 +115,50 @@ async fn of_two_who_decide_exactly_one_wins() {
         }
     }
 }
+
+/// What waits for the disk waits together, also with reads and a lease in between, and a refused request takes
+/// nobody else down.
+#[tokio::test]
+async fn answers_that_are_queued_share_one_commit() {
+    let home = Home::new();
+    let store = home.open();
+    let (fence, run) = waiting(&store, None).await;
+    let ids: Vec<SuspensionId> = (0..20).map(|n| format!("many{n}").as_str().into()).collect();
+    let opened = ids.iter().map(|id| question(id.as_str(), &run, "c2", None)).collect();
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.create_thread(thread("other")).await.unwrap();
+    let commits = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&commits);
+    let count = move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        false
+    };
+    store.call(move |conn| Ok(conn.commit_hook(Some(count))?)).await.unwrap();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let lost = Fence { epoch: fence.epoch + 1, ..fence.clone() };
+    let (other, me) = (ThreadId::from("other"), owner("me"));
+    // Polled in order, so that everything is queued when the first one ends.
+    let (_, lease, answers, refused, ()) = tokio::join!(
+        biased;
+        on_connection(&store, move |_| held.recv().unwrap()),
+        store.acquire(&other, &me, Term::ENDLESS, |_| true),
+        futures::future::join_all(ids.iter().map(async |id| {
+            tokio::join!(biased; store.suspension(id), store.decide(id, yes(id.as_str()), 1))
+        })),
+        store.checkpoint(checkpoint(&lost, &run)),
+        async { release.send(()).unwrap() },
+    );
+    lease.unwrap();
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
+    for (read, decided) in answers {
+        assert!(read.unwrap().is_some());
+        assert!(matches!(decided.unwrap(), DecideOutcome::Accepted(_)));
+    }
+    assert_eq!(commits.load(std::sync::atomic::Ordering::SeqCst), 1);
+    store.close().await;
+    let store = home.open();
+    for id in &ids {
+        let stored = store.suspension(id).await.unwrap().unwrap();
+        assert_eq!(stored.status, SuspensionStatus::Decided);
+    }
+}
