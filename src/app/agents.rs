@@ -93,14 +93,14 @@ struct Chosen {
 /// Returns the agents configured for a folder.
 pub(super) fn written(foundation: &Foundation) -> ParsedAgents {
     let mut agents = ParsedAgents::default();
-    for (name, tree) in &foundation.loaded.settings.agents {
+    for (name, value) in &foundation.loaded.settings.agents {
         let provenance = foundation.loaded.provenance.clone();
         let own = name.clone();
         let places: SourceLocator = Arc::new(move |pointer| {
             let origin = provenance.origin_in("agents", &own, pointer);
             origin.as_ref().map_or_else(String::new, Origin::to_string)
         });
-        let Some(map) = tree.json.as_object() else {
+        let Some(map) = value.as_object() else {
             let message = format!("`agents.{name}` must be a table with the fields of an agent");
             agents.issues.push(AgentIssue { place: places(""), severity: Severity::Error, message });
             continue;
@@ -400,7 +400,7 @@ pub(super) fn spec_of(
     for (key, list) in sections::FOR_ALL {
         if let Some(everyones) = settings.sections.get(key) {
             let own = spec.sections.remove(key);
-            spec.sections.insert(key.to_owned(), joined(&everyones.json, own, list));
+            spec.sections.insert(key.to_owned(), joined(everyones, own, list));
         }
     }
     deny_excluded_calls(&mut spec);

@@ -18,7 +18,7 @@ use super::{Failure, agents, deferred, grants, models, prompt, reminders, sectio
 use crate::a2a::{A2aBackend, EndpointError};
 use crate::app::AppError;
 use crate::cli::Cli;
-use crate::config::{Instructions, ModelSelection, Origin, fill_variables};
+use crate::config::{Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
 use crate::contract::record::Owner;
@@ -354,7 +354,7 @@ fn runtime(
         .with_config::<RetryConfigKey>(LlmRetryPolicy {
             max_retries: settings.retry.max_retries,
             fallback_models: settings.retry.fallback_models.clone(),
-            backoff_base_ms: u64::try_from(settings.retry.backoff_base.as_millis()).unwrap_or(u64::MAX),
+            backoff_base_ms: settings.retry.backoff_base_ms,
         })
         .map_err(Failure::failed)?;
     spec.context_policy = Some(policy_of(selection, settings));
@@ -435,7 +435,10 @@ fn runtime(
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
         .with_plugin(MCP_PLUGIN, Arc::new(ElicitationPlugin(questions.clone(), guidance.clone())))
-        .with_plugin("stop", Arc::new(price_list.over(stop, foundation.loaded.settings.stop.asks_on_limit)))
+        .with_plugin(
+            "stop",
+            Arc::new(price_list.over(stop, foundation.loaded.settings.stop.on_limit == OnLimit::Ask)),
+        )
         .build_unchecked()
         .map(|runtime| (runtime, programs))
         .map_err(Failure::usage)
@@ -443,22 +446,19 @@ fn runtime(
 
 fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     let stop = &foundation.loaded.settings.stop;
+    let count = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
     let mut conditions = Vec::new();
     if let Some(max_total) = stop.max_tokens_total {
-        conditions.push(StopConditionSpec::TokenBudget {
-            max_total: usize::try_from(max_total).unwrap_or(usize::MAX),
-        });
+        conditions.push(StopConditionSpec::TokenBudget { max_total: count(max_total) });
     }
-    if let Some(timeout) = stop.timeout {
-        conditions.push(StopConditionSpec::Timeout { seconds: timeout.as_secs() });
+    if let Some(seconds) = stop.timeout_s {
+        conditions.push(StopConditionSpec::Timeout { seconds });
     }
     if let Some(max) = stop.consecutive_errors {
-        conditions
-            .push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
+        conditions.push(StopConditionSpec::ConsecutiveErrors { max: count(max) });
     }
-    if let Some(window) = stop.loop_detection {
-        conditions
-            .push(StopConditionSpec::LoopDetection { window: usize::try_from(window).unwrap_or(usize::MAX) });
+    if stop.loop_detection > 1 {
+        conditions.push(StopConditionSpec::LoopDetection { window: count(stop.loop_detection) });
     }
     conditions.extend(
         stop.stop_on_tool.iter().map(|name| StopConditionSpec::StopOnTool { tool_name: name.clone() }),
@@ -487,7 +487,7 @@ pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env.exec.supervisor = own;
     env.exec.max_timeout = env.exec.max_timeout.max(settings.bash.timeout);
     env.exec.default_timeout = settings.bash.timeout;
-    env.exec.max_output = settings.bash.max_output;
+    env.exec.max_output = usize::try_from(settings.bash.max_output).unwrap_or(usize::MAX);
     env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
     env.secret_variables = secret_variables;
     env.editor = Arc::clone(&foundation.editor);
@@ -529,7 +529,7 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
 pub(super) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::Sandbox>>) -> Enforcement {
     let Some(sandbox) = sandbox.cloned() else { return Enforcement::off() };
     let workspace = foundation.workspace.root.clone();
-    let allows_missing = foundation.loaded.settings.sandbox.allows_missing;
+    let allows_missing = foundation.loaded.settings.sandbox.missing == SandboxMissing::Allow;
     let enforcement = Enforcement::by_kernel(
         move |need| sandbox.problem(need.profile, need.namespaces, &workspace),
         allows_missing,

@@ -9,7 +9,7 @@ use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::{Failure, commands, moved, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
-use crate::config::{Env, Images, ScreenMode};
+use crate::config::{Editing, Env, Images, ScreenMode};
 use crate::contract::display::visible_line;
 use crate::tui::image_cache::ImageMode as ShownImages;
 use crate::tui::keymap::Keymap;
@@ -66,7 +66,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         first_start: first_start(&app.foundation, cli),
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
-        vim: app.foundation.loaded.settings.tui.vim,
+        vim: app.foundation.loaded.settings.tui.editing == Editing::Vim,
         full: app.foundation.loaded.settings.screen == ScreenMode::Full,
         mouse: app.foundation.loaded.settings.tui.mouse,
         clipboard: Clipboard::of(|name| env.var(name).map(str::to_owned)),

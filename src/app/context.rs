@@ -29,7 +29,8 @@ pub(super) fn policy_of(selection: &ModelSelection, settings: &Settings) -> Cont
     let window = count(selection.context_window);
     // A model that may answer with as much as it reads still has to read something.
     let answer = count(selection.max_output).min(window / 4);
-    let percent = usize::from(settings.context.compact_at);
+    // Nothing would be left for the summary above this.
+    let percent = count(settings.context.compact_at.min(95));
     ContextWindowPolicy {
         max_context_tokens: window,
         max_output_tokens: answer,

@@ -10,6 +10,7 @@ use super::mcp::{self, ServerRow};
 use super::plugins::{self, PluginRow};
 use super::{Failure, keys, models, put};
 use crate::cli::Cli;
+use crate::config::{SandboxMissing, SandboxSettings};
 use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;
 use crate::plugins::permission::RuleSet;
@@ -185,7 +186,7 @@ fn unknown_tools(rules: &RuleSet, foundation: &Foundation) -> Vec<String> {
 }
 
 /// Checks which restrictions on commands the kernel can enforce.
-fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) -> Check {
+fn sandbox(settings: &SandboxSettings, path: &std::ffi::OsStr) -> Check {
     if !settings.enabled {
         let text = "off (sandbox.enabled): commands run with all your rights";
         return Check::new("sandbox", CheckStatus::Warning, text.into());
@@ -197,7 +198,7 @@ fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) ->
     };
     match (can_enforce, gaps.is_empty()) {
         (false, _) => {
-            let then = if settings.allows_missing {
+            let then = if settings.missing == SandboxMissing::Allow {
                 "allowed commands and the project's hooks and servers run outside it"
             } else {
                 "allowed commands ask, and hooks and servers of the project do not start"

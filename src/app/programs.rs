@@ -7,6 +7,7 @@ use super::app_context::{mode_of, tool_env};
 use super::foundation::Foundation;
 use crate::app::AppError;
 use crate::cli::Cli;
+use crate::config::SandboxMissing;
 use crate::contract::address::DomainPattern;
 use crate::contract::clock::SystemClock;
 use crate::contract::ids::ThreadId;
@@ -26,7 +27,7 @@ pub(super) struct ProjectPrograms {
 impl ProjectPrograms {
     /// `env` knows the rules about files.
     pub(super) fn new(foundation: &Foundation, env: ToolEnv) -> Self {
-        Self { env, allows_missing: foundation.loaded.settings.sandbox.allows_missing }
+        Self { env, allows_missing: foundation.loaded.settings.sandbox.missing == SandboxMissing::Allow }
     }
 
     /// Creates it for a command that needs nothing else of the program.
@@ -94,13 +95,13 @@ fn enforced_profile(
 /// Returns what the hooks and servers of a project can reach, as a sentence for the trust question.
 pub(super) fn reach(foundation: &Foundation) -> &'static str {
     let sandbox = &foundation.loaded.settings.sandbox;
-    match (sandbox.enabled, sandbox.allows_missing) {
+    match (sandbox.enabled, sandbox.missing) {
         (false, _) => "not sandboxed (sandbox.enabled = false): they run with all your rights",
-        (true, true) => {
+        (true, SandboxMissing::Allow) => {
             "in the sandbox: they can change this project and nothing else; where this machine cannot enforce \
              that, they run with all your rights (sandbox.missing = \"allow\")"
         }
-        (true, false) => {
+        (true, SandboxMissing::Ask) => {
             "in the sandbox (workspace): they can change this project and nothing else, network only to the \
              domains named here and in your sandbox.domains"
         }

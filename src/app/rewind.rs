@@ -34,9 +34,9 @@ pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> O
         return None;
     }
     let limits = SnapshotLimits {
-        max_file: settings.max_file.saturating_mul(1 << 20).min(200 << 20),
-        max_total: settings.max_folder.saturating_mul(1 << 20),
-        max_kept: settings.max_kept.saturating_mul(1 << 20),
+        max_file: settings.max_file_mib.saturating_mul(1 << 20).min(200 << 20),
+        max_total: settings.max_folder_mib.saturating_mul(1 << 20),
+        max_kept: settings.max_kept_mib.saturating_mul(1 << 20),
         ..SnapshotLimits::default()
     };
     let paths = &foundation.paths;

@@ -21,7 +21,7 @@ pub(super) fn holds_for_all(key: &str) -> bool {
 /// Returns the agent with the settings for its plugins.
 pub(super) fn with_sections(spec: AgentSpec, foundation: &Foundation) -> AgentSpec {
     let sections = &foundation.loaded.settings.sections;
-    sections.iter().fold(spec, |spec, (name, tree)| spec.with_section(name, tree.json.clone()))
+    sections.iter().fold(spec, |spec, (name, section)| spec.with_section(name, section.clone()))
 }
 
 /// Checks that each plugin can use its section. Returns warnings about sections that no plugin reads.

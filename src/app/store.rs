@@ -12,6 +12,7 @@ use crate::cli::{JsonFlag, PruneArgs, StoreCommand};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::record::Owner;
+use crate::contract::terms::Expiry;
 use crate::runtime::{is_alive, mark_unknown};
 use crate::store::{PrunePlace, Store};
 
@@ -217,7 +218,7 @@ async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathB
 
 /// Deletes what is older than the setting `threads.keep` allows.
 pub(super) async fn prune_by_setting(store: &Store, foundation: &Foundation) {
-    let Some(keep) = foundation.loaded.settings.threads.keep else { return };
+    let Expiry::After(keep) = foundation.loaded.settings.threads.keep else { return };
     let now = SystemClock.now_ms();
     let before = now.saturating_sub(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
     match prune_store(store, Some(before), None, foundation).await {

@@ -67,12 +67,12 @@ fn settings() -> String {
         "| key | what it is | value | default | a project may set it |\n|---|---|---|---|---|\n",
     );
     for row in documented_settings() {
-        let default = code(row.default.as_deref().unwrap_or_default());
+        let default = code(row.default.unwrap_or_default());
         let _ = writeln!(
             out,
             "| `{}` | {} | {} | {default} | {} |",
             row.key,
-            cell(row.doc),
+            cell(&row.doc),
             cell(&row.values),
             row.project
         );

@@ -1,26 +1,29 @@
 //! One source of settings, checked against the schema: values with their origin, and problems with their place.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use toml::de::{DeTable, DeValue};
+use serde::Deserialize as _;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::{Spanned, Value};
 
-use super::schema::{self, Fields, SchemaLeaf, SchemaNode, ValueKind};
-use super::settings::OnAsk;
-use super::tree::{Tree, json_of};
-use aye_core::contract::address::DomainPattern;
+use super::kinds::describe;
+use super::schema::{self, Fields, Leaf, Node, ProjectMay, SettingField};
 use aye_core::contract::display::{shortened, visible_line};
-use aye_core::contract::span::parse_span;
-use aye_core::contract::terms::{Expiry, Notify};
 
 /// A dotted key as its parts, such as `["models", "gpt-4.1", "price", "input"]`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub Vec<String>);
 
 impl Key {
     pub(crate) fn of(dotted: &str) -> Self {
         Self(dotted.split('.').map(str::to_owned).collect())
+    }
+
+    /// The key of a part of this one.
+    pub(crate) fn with(&self, part: &str) -> Self {
+        Self(self.0.iter().map(String::as_str).chain([part]).map(str::to_owned).collect())
     }
 }
 
@@ -37,42 +40,6 @@ impl fmt::Display for Key {
             }
         }
         Ok(())
-    }
-}
-
-/// A checked value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Text, also durations, addresses and words of a list of choices.
-    Text(String),
-    /// A whole number.
-    Count(u64),
-    /// Any other number.
-    Number(f64),
-    /// `true` or `false`.
-    Flag(bool),
-    /// A list of texts.
-    List(Vec<String>),
-    /// Anything, with the places of its parts.
-    Tree(Tree),
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => write!(f, "\"{}\"", text.escape_debug()),
-            Self::Count(number) => write!(f, "{number}"),
-            Self::Number(number) => write!(f, "{number}"),
-            Self::Flag(flag) => write!(f, "{flag}"),
-            Self::Tree(tree) => write!(f, "{tree}"),
-            Self::List(texts) => {
-                f.write_str("[")?;
-                for (i, text) in texts.iter().enumerate() {
-                    write!(f, "{}\"{}\"", if i == 0 { "" } else { ", " }, text.escape_debug())?;
-                }
-                f.write_str("]")
-            }
-        }
     }
 }
 
@@ -126,8 +93,36 @@ pub(crate) struct LayerEntry {
     pub key: Key,
     pub value: Value,
     pub origin: Origin,
-    pub leaf: &'static SchemaLeaf,
+    pub project: ProjectMay,
+    pub leaf: Leaf,
+    /// The line and column of each part of the value in its file, by JSON pointer.
+    places: BTreeMap<String, (usize, usize)>,
 }
+
+impl LayerEntry {
+    /// An entry that is not from a file.
+    pub(crate) fn new(key: Key, value: Value, origin: Origin, (field, leaf): (&SettingField, Leaf)) -> Self {
+        Self { key, value, origin, project: field.project, leaf, places: BTreeMap::new() }
+    }
+
+    /// The origin of the part that a JSON pointer leads to, or of the nearest one above it.
+    pub(crate) fn origin_of(&self, mut pointer: &str) -> Origin {
+        loop {
+            if let (Some((line, column)), Origin::File { path, .. }) =
+                (self.places.get(pointer), &self.origin)
+            {
+                return Origin::File { path: path.clone(), line: *line, column: *column };
+            }
+            match pointer.rfind('/') {
+                Some(end) => pointer = &pointer[..end],
+                None => return self.origin.clone(),
+            }
+        }
+    }
+}
+
+/// The joined values of all layers.
+pub(crate) type Values = BTreeMap<Key, LayerEntry>;
 
 /// All that one source says.
 #[derive(Clone, Debug, Default)]
@@ -147,54 +142,84 @@ pub(crate) fn line_column(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
+/// A settings file and its text.
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+    /// The bytes of a byte order mark.
+    skipped: usize,
+}
+
+impl Source<'_> {
+    fn place(&self, offset: usize) -> (usize, usize) {
+        line_column(self.text, offset + self.skipped)
+    }
+
+    fn at(&self, offset: usize) -> Origin {
+        let (line, column) = self.place(offset);
+        Origin::File { path: self.path.to_path_buf(), line, column }
+    }
+
+    /// Notes the places of the parts of a value.
+    fn note(&self, value: &DeValue<'_>, pointer: &str, places: &mut BTreeMap<String, (usize, usize)>) {
+        let mut part = |name: &str, start: usize, value: &DeValue<'_>| {
+            let pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+            self.note(value, &pointer, places);
+            places.insert(pointer, self.place(start));
+        };
+        if let Some(table) = value.as_table() {
+            table.iter().for_each(|(name, value)| part(name.get_ref(), name.span().start, value.get_ref()));
+        }
+        for (i, item) in value.as_array().into_iter().flatten().enumerate() {
+            part(&i.to_string(), item.span().start, item.get_ref());
+        }
+    }
+}
+
+/// Converts a parsed value, or returns what was found instead of a value.
+fn owned(value: &Spanned<DeValue<'_>>) -> Result<Value, String> {
+    Value::deserialize(ValueDeserializer::from(value.clone())).map_err(|_| match value.get_ref() {
+        DeValue::Integer(number) => format!("the number {number}"),
+        _ => "an invalid TOML value".to_owned(),
+    })
+}
+
 impl SettingsLayer {
     /// Reads the text of a settings file.
     pub(crate) fn from_toml(path: &Path, text: &str) -> Self {
-        let at = |offset: usize| {
-            let (line, column) = line_column(text, offset);
-            Origin::File { path: path.to_path_buf(), line, column }
-        };
         let mut layer = Self::default();
         // The parser takes a byte order mark for a part of the first key.
         let (skipped, body) = text.strip_prefix('\u{feff}').map_or((0, text), |rest| (3, rest));
+        let source = Source { path, text, skipped };
         match DeTable::parse(body) {
-            Ok(table) => layer.table(table.get_ref(), schema::ROOT, &[], &|offset| at(offset + skipped)),
+            Ok(table) => layer.table(table.get_ref(), schema::ROOT, &Key::default(), &source),
             Err(error) => {
-                let origin = at(error.span().map_or(0, |span| span.start) + skipped);
+                let origin = source.at(error.span().map_or(0, |span| span.start));
                 layer.problems.push(Problem { origin, message: syntax_message(error.message()) });
             }
         }
         layer
     }
 
-    fn table(&mut self, table: &DeTable<'_>, fields: Fields, path: &[String], at: &dyn Fn(usize) -> Origin) {
-        for (key, value) in table {
-            let name = key.get_ref().as_ref();
-            let origin = at(key.span().start);
-            let mut full = path.to_vec();
-            full.push(name.to_owned());
-            let full = Key(full);
-            match fields.iter().find(|(known, _)| *known == name) {
-                None => self.problems.push(Problem { origin, message: unknown_key(&full, fields, name) }),
-                Some((_, SchemaNode::Leaf(leaf))) => self.leaf(full, value, leaf, origin, at),
-                Some((_, SchemaNode::Each(leaf))) => match value.get_ref().as_table() {
-                    Some(names) => {
-                        for (name, value) in names {
-                            let mut full = full.0.clone();
-                            full.push(name.get_ref().as_ref().to_owned());
-                            self.leaf(Key(full), value, leaf, at(name.span().start), at);
-                        }
+    fn table(&mut self, table: &DeTable<'_>, fields: Fields, path: &Key, source: &Source<'_>) {
+        for (name, value) in table {
+            let key = path.with(name.get_ref());
+            let Some(field) = fields.iter().find(|field| field.name == name.get_ref()) else {
+                let message = schema::unknown_key(&key, fields, name.get_ref());
+                self.problems.push(Problem { origin: source.at(name.span().start), message });
+                continue;
+            };
+            match (field.node, value.get_ref().as_table()) {
+                (Node::Leaf(leaf), _) => self.leaf(key, value, field, leaf, name.span().start, source),
+                (_, None) => self.not_a_table(&key, value, source),
+                (Node::Table(fields), Some(table)) => self.table(table, fields, &key, source),
+                (Node::Named(fields), Some(names)) => self.named(names, fields, &key, source),
+                (Node::Each(leaf), Some(names)) => {
+                    for (name, value) in names {
+                        let key = key.with(name.get_ref());
+                        self.leaf(key, value, field, leaf, name.span().start, source);
                     }
-                    None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
-                },
-                Some((_, SchemaNode::Table(fields))) => match value.get_ref().as_table() {
-                    Some(table) => self.table(table, fields, &full.0, at),
-                    None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
-                },
-                Some((_, SchemaNode::Named(fields))) => match value.get_ref().as_table() {
-                    Some(names) => self.named(names, fields, &full, at),
-                    None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
-                },
+                }
             }
         }
     }
@@ -202,47 +227,53 @@ impl SettingsLayer {
     fn leaf(
         &mut self,
         key: Key,
-        value: &toml::Spanned<DeValue<'_>>,
-        leaf: &'static SchemaLeaf,
-        origin: Origin,
-        at: &dyn Fn(usize) -> Origin,
+        value: &Spanned<DeValue<'_>>,
+        field: &SettingField,
+        leaf: Leaf,
+        start: usize,
+        source: &Source<'_>,
     ) {
-        match check_at(value, leaf.kind, at) {
-            Ok(value) => self.entries.push(LayerEntry { key, value, origin, leaf }),
-            Err(found) => {
-                let message = format!("`{key}` must be {}, not {found}", leaf.kind);
-                self.problems.push(Problem { origin: at(value.span().start), message });
-            }
-        }
-    }
-
-    fn named(&mut self, names: &DeTable<'_>, fields: Fields, path: &Key, at: &dyn Fn(usize) -> Origin) {
-        for (name, value) in names {
-            let mut full = path.0.clone();
-            full.push(name.get_ref().as_ref().to_owned());
-            let full = Key(full);
-            if name.get_ref().trim().is_empty() || name.get_ref().chars().any(char::is_control) {
-                let message = format!("`{full}` has an empty name or one with control characters");
-                self.problems.push(Problem { origin: at(name.span().start), message });
-                continue;
-            }
-            match value.get_ref().as_table() {
-                Some(table) => self.table(table, fields, &full.0, at),
-                // `[providers] base_url = "..."`: the name between is missing, which is worth its own words.
-                None if fields.iter().any(|(field, _)| *field == name.get_ref().as_ref()) => {
-                    let message = format!(
-                        "`{full}` needs a name; write [{path}.NAME] and put `{}` below it",
-                        name.get_ref()
-                    );
-                    self.problems.push(Problem { origin: at(name.span().start), message });
+        match owned(value).and_then(|value| (leaf.check)(&value).map(|()| value)) {
+            Ok(found) => {
+                let mut entry = LayerEntry::new(key, found, source.at(start), (field, leaf));
+                // Other code reads these, and reports problems by the place of a part.
+                if let Node::Each(_) = field.node {
+                    source.note(value.get_ref(), "", &mut entry.places);
                 }
-                None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
+                self.entries.push(entry);
+            }
+            Err(found) => {
+                let message = format!("`{key}` must be {}, not {found}", (leaf.expected)());
+                self.problems.push(Problem { origin: source.at(value.span().start), message });
             }
         }
     }
 
-    fn not_a_table(&mut self, key: &Key, found: &DeValue<'_>, origin: Origin) {
-        let message = format!("`{key}` must be a table, written [{key}], not {}", describe(found));
+    fn named(&mut self, names: &DeTable<'_>, fields: Fields, path: &Key, source: &Source<'_>) {
+        for (name, value) in names {
+            let key = path.with(name.get_ref());
+            let mut problem = |message| {
+                self.problems.push(Problem { origin: source.at(name.span().start), message });
+            };
+            match value.get_ref().as_table() {
+                _ if name.get_ref().trim().is_empty() || name.get_ref().chars().any(char::is_control) => {
+                    problem(format!("`{key}` has an empty name or one with control characters"));
+                }
+                Some(table) => self.table(table, fields, &key, source),
+                // `[providers] base_url = "..."`: the name between is missing, which is worth its own words.
+                None if fields.iter().any(|field| field.name == name.get_ref()) => problem(format!(
+                    "`{key}` needs a name; write [{path}.NAME] and put `{}` below it",
+                    name.get_ref()
+                )),
+                None => self.not_a_table(&key, value, source),
+            }
+        }
+    }
+
+    fn not_a_table(&mut self, key: &Key, found: &Spanned<DeValue<'_>>, source: &Source<'_>) {
+        let origin = source.at(found.span().start);
+        let found = owned(found).map_or_else(|found| found, |value| describe(&value));
+        let message = format!("`{key}` must be a table, written [{key}], not {found}");
         self.problems.push(Problem { origin, message });
     }
 
@@ -255,33 +286,19 @@ impl SettingsLayer {
     }
 
     fn entry(key: Key, raw: &str, origin: &Origin) -> Result<LayerEntry, String> {
-        let Some(leaf) = schema::find_leaf(&key.0) else { return Err(no_such_key(&key)) };
-        let wants_text = matches!(
-            leaf.kind,
-            ValueKind::Text
-                | ValueKind::OneOf(_)
-                | ValueKind::Duration
-                | ValueKind::DurationIn { .. }
-                | ValueKind::Url
-                | ValueKind::EnvName
-                | ValueKind::OnAsk
-                | ValueKind::Expiry
-        );
-        let trimmed = raw.trim();
-        let is_quoted = trimmed.starts_with(['"', '\'']);
-        let as_text = || check(&DeValue::String(trimmed.into()), leaf.kind);
-        let parsed = DeValue::parse(trimmed);
-        let value = match &parsed {
-            // `--config model=4o` and `--config theme=true` mean the text.
-            _ if wants_text && !is_quoted && as_text().is_ok() => as_text(),
-            Ok(value) => check_at(value, leaf.kind, &|_| Origin::Default),
-            Err(_) if is_quoted || trimmed.is_empty() => Err("an invalid TOML value".to_owned()),
-            Err(_) => as_text(),
+        let (field, leaf) = schema::lookup(&key)?;
+        let raw = raw.trim();
+        let check = |value: Value| (leaf.check)(&value).map(|()| value);
+        let is_quoted = raw.starts_with(['"', '\'']);
+        let value = match raw.parse::<Value>() {
+            // `--config model=4` means the text.
+            Ok(value) if !is_quoted => check(value).or_else(|found| check(raw.into()).map_err(|_| found)),
+            Ok(value) => check(value),
+            Err(_) if is_quoted || raw.is_empty() => Err("an invalid TOML value".to_owned()),
+            Err(_) => check(raw.into()),
         };
-        match value {
-            Ok(value) => Ok(LayerEntry { key, value, origin: origin.clone(), leaf }),
-            Err(found) => Err(format!("`{key}` must be {}, not {found}", leaf.kind)),
-        }
+        let value = value.map_err(|found| format!("`{key}` must be {}, not {found}", (leaf.expected)()))?;
+        Ok(LayerEntry::new(key, value, origin.clone(), (field, leaf)))
     }
 
     /// Adds `KEY=VALUE` as given to `--config`.
@@ -342,45 +359,6 @@ fn split_assignment(text: &str) -> Result<(Key, &str), String> {
     }
 }
 
-fn unknown_key(full: &Key, siblings: Fields, name: &str) -> String {
-    if full.0.len() == 1 && name == "hooks" {
-        return "unknown key `hooks`; put hooks into hooks.toml beside this file".to_owned();
-    }
-    match schema::suggest(siblings, name) {
-        Some(near) => format!("unknown key `{full}`; did you mean `{near}`?"),
-        None => format!("unknown key `{full}`; expected one of {}", schema::names(siblings)),
-    }
-}
-
-/// Why a dotted key leads nowhere: the first part that is unknown, or that it stops too early.
-fn no_such_key(key: &Key) -> String {
-    let mut fields = schema::ROOT;
-    let mut parts = key.0.iter().enumerate();
-    while let Some((i, part)) = parts.next() {
-        let upto = Key(key.0[..=i].to_vec());
-        match fields.iter().find(|(name, _)| name == part) {
-            None => return unknown_key(&upto, fields, part),
-            Some((_, SchemaNode::Leaf(_))) => {
-                return format!("`{upto}` is a value and cannot contain keys");
-            }
-            Some((table, SchemaNode::Each(_))) => {
-                return format!("`{key}` is not one of [{table}]; write {table}.NAME = VALUE");
-            }
-            Some((_, SchemaNode::Table(inner))) => fields = inner,
-            Some((_, SchemaNode::Named(inner))) => {
-                fields = inner;
-                if parts.next().is_none() {
-                    return format!(
-                        "`{key}` is a table; write {key}.NAME.KEY with one of {}",
-                        schema::names(inner)
-                    );
-                }
-            }
-        }
-    }
-    format!("`{key}` is a table; write {key}.KEY with one of {}", schema::names(fields))
-}
-
 /// The parser's words, with a hint for the mistake that is made most often.
 fn syntax_message(message: &str) -> String {
     let message: String = message
@@ -401,183 +379,4 @@ fn syntax_message(message: &str) -> String {
         "; invalid TOML"
     };
     format!("{message}{hint}")
-}
-
-pub(super) fn describe(value: &DeValue<'_>) -> String {
-    match value {
-        DeValue::String(text) => {
-            format!("the string \"{}\"", text.chars().take(60).collect::<String>().escape_debug())
-        }
-        DeValue::Integer(number) => format!("the number {number}"),
-        DeValue::Float(number) => format!("the number {number}"),
-        DeValue::Boolean(flag) => format!("{flag}"),
-        DeValue::Datetime(_) => "a date".to_owned(),
-        DeValue::Array(_) => "a list".to_owned(),
-        DeValue::Table(_) => "a table".to_owned(),
-    }
-}
-
-/// The same for a value with a place, of which any value keeps the places of its parts.
-fn check_at(
-    value: &toml::Spanned<DeValue<'_>>,
-    kind: ValueKind,
-    at: &dyn Fn(usize) -> Origin,
-) -> Result<Value, String> {
-    match kind {
-        ValueKind::Any => Tree::read(value, at).map(Value::Tree),
-        ValueKind::Text
-        | ValueKind::Count { .. }
-        | ValueKind::Number
-        | ValueKind::Flag
-        | ValueKind::TextList
-        | ValueKind::DomainList
-        | ValueKind::ListOf(_)
-        | ValueKind::TextTable
-        | ValueKind::OneOf(_)
-        | ValueKind::Duration
-        | ValueKind::DurationIn { .. }
-        | ValueKind::Url
-        | ValueKind::EnvName
-        | ValueKind::Expiry
-        | ValueKind::NotifyList
-        | ValueKind::OnAsk => check(value.get_ref(), kind),
-    }
-}
-
-/// Turns a parsed value into a checked one, or says what was found instead.
-fn check(value: &DeValue<'_>, kind: ValueKind) -> Result<Value, String> {
-    let wrong = || Err(describe(value));
-    let text = |holds: &dyn Fn(&str) -> bool| match value.as_str() {
-        Some(text) if !text.chars().any(char::is_control) && holds(text) => Ok(Value::Text(text.to_owned())),
-        _ => Err(describe(value)),
-    };
-    match kind {
-        ValueKind::Text => text(&|text| !text.trim().is_empty()),
-        ValueKind::OneOf(words) => text(&|text| words.contains(&text)),
-        ValueKind::Expiry => text(&|text| text.parse::<Expiry>().is_ok()),
-        ValueKind::NotifyList => {
-            let list = json_of(value)?;
-            let entries =
-                Notify::read_all(&list).map_err(|wanted| format!("this: an entry must be {wanted}"))?;
-            // A word as it is, a command as JSON: the form that is read back.
-            let text = |entry: &Notify| match serde_json::to_value(entry) {
-                Ok(serde_json::Value::String(word)) => word,
-                other => other.map(|value| value.to_string()).unwrap_or_default(),
-            };
-            Ok(Value::List(entries.iter().map(text).collect()))
-        }
-        ValueKind::OnAsk => text(&|text| text.parse::<OnAsk>().is_ok()),
-        ValueKind::Any => Ok(Value::Tree(Tree::of(json_of(value)?))),
-        ValueKind::Url => {
-            // The text may hold a password, so it is not repeated in the message.
-            text(&is_plain_url).map_err(|found| if value.is_str() { "this string".to_owned() } else { found })
-        }
-        // If the user put the key itself here, the message must not show it.
-        ValueKind::EnvName => text(&is_env_name)
-            .map_err(|found| if value.is_str() { "the value itself".to_owned() } else { found }),
-        ValueKind::Duration => match value {
-            DeValue::Integer(_) => match whole(value) {
-                Some(seconds) if (1..=MAX_SECONDS).contains(&seconds) => {
-                    Ok(Value::Text(format!("{seconds}s")))
-                }
-                _ => wrong(),
-            },
-            _ => text(&|text| parse_duration(text).is_some()),
-        },
-        ValueKind::DurationIn { min_ms, max_ms } => {
-            let checked = check(value, ValueKind::Duration)?;
-            let millis = match &checked {
-                Value::Text(text) => parse_duration(text).map_or(0, |time| time.as_millis()),
-                Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::List(_) | Value::Tree(_) => 0,
-            };
-            if (u128::from(min_ms)..=u128::from(max_ms)).contains(&millis) { Ok(checked) } else { wrong() }
-        }
-        ValueKind::Count { min } => match whole(value) {
-            Some(number) if number >= min => Ok(Value::Count(number)),
-            _ => wrong(),
-        },
-        ValueKind::Number => {
-            let number = match value {
-                DeValue::Float(float) => float.as_str().replace('_', "").parse::<f64>().ok(),
-                _ => whole(value).map(|number| number as f64),
-            };
-            number
-                .filter(|number| number.is_finite() && *number >= 0.0)
-                .map(Value::Number)
-                .map_or_else(wrong, Ok)
-        }
-        ValueKind::Flag => value.as_bool().map(Value::Flag).map_or_else(wrong, Ok),
-        ValueKind::TextTable => {
-            let Some(table) = value.as_table() else { return wrong() };
-            let mut texts = Vec::new();
-            for (name, text) in table {
-                match text.get_ref().as_str() {
-                    Some(text) if !name.get_ref().contains('=') => {
-                        texts.push(format!("{}={text}", name.get_ref()));
-                    }
-                    Some(_) => return Err("a table with `=` in a name".to_owned()),
-                    None => return Err(format!("a table that contains {}", describe(text.get_ref()))),
-                }
-            }
-            Ok(Value::List(texts))
-        }
-        ValueKind::DomainList => {
-            let Value::List(texts) = check(value, ValueKind::TextList)? else { return wrong() };
-            for text in &texts {
-                if let Err(why) = text.parse::<DomainPattern>() {
-                    return Err(format!("a list that contains \"{}\"; {why}", text.escape_debug()));
-                }
-            }
-            Ok(Value::List(texts))
-        }
-        ValueKind::ListOf(words) => {
-            let Value::List(texts) = check(value, ValueKind::TextList)? else { return wrong() };
-            match texts.iter().find(|text| !words.contains(&text.as_str())) {
-                Some(other) => Err(format!("a list that contains \"{}\"", other.escape_debug())),
-                None => Ok(Value::List(texts)),
-            }
-        }
-        ValueKind::TextList => {
-            let Some(items) = value.as_array() else { return wrong() };
-            let mut texts = Vec::new();
-            for item in items {
-                match item.get_ref().as_str().filter(|text| !text.trim().is_empty()) {
-                    Some(text) => texts.push(text.to_owned()),
-                    None => return Err(format!("a list that contains {}", describe(item.get_ref()))),
-                }
-            }
-            Ok(Value::List(texts))
-        }
-    }
-}
-
-pub(super) fn whole(value: &DeValue<'_>) -> Option<u64> {
-    let integer = value.as_integer()?;
-    u64::from_str_radix(integer.as_str().trim_start_matches('+'), integer.radix())
-        .ok()
-        .filter(|n| i64::try_from(*n).is_ok())
-}
-
-const MAX_SECONDS: u64 = 7 * 24 * 3600;
-
-/// Reads `500ms`, `90s`, `2m` or `1h`; bare digits are seconds.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let bare = text.trim().parse().ok().map(Duration::from_secs);
-    bare.or_else(|| parse_span(text))
-        .filter(|span| !span.is_zero() && *span <= Duration::from_secs(MAX_SECONDS))
-}
-
-fn is_plain_url(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {
-        return false;
-    };
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    !host.is_empty() && !host.contains('@') && !text.contains(char::is_whitespace)
-}
-
-fn is_env_name(text: &str) -> bool {
-    // A long run of mixed letters is a key, not a name; a variable name is in upper snake case.
-    text.len() <= 64
-        && text.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
-        && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }

@@ -1,15 +1,15 @@
 //! Joins the layers of settings: defaults < user < project < environment < flags.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::env::Env;
-use super::layer::{Key, LayerEntry, Origin, Problem, SettingsLayer, Value, parse_duration};
+use super::kinds::read_literal;
+use super::layer::{Key, LayerEntry, Origin, Problem, SettingsLayer, Values};
 use super::paths::read_private;
-use super::redact::redacted;
-use super::schema::{self, ProjectMay, ValueKind};
+use super::schema::{self, Fields, Node, Part as _, ProjectMay};
 use super::settings::Settings;
+use toml::Value;
 
 /// A settings file that is larger than this is not one.
 const MAX_FILE: u64 = 1 << 20;
@@ -103,45 +103,36 @@ pub struct ProvenanceRow {
 /// The origin of each effective value. Keys of providers are never in it, only the names of their variables.
 #[derive(Clone, Debug, Default)]
 pub struct Provenance {
-    entries: BTreeMap<Key, (Value, Origin)>,
+    entries: Values,
 }
 
 impl Provenance {
     /// All effective values in the order of their keys.
     pub fn rows(&self) -> Vec<ProvenanceRow> {
-        let row = |(key, (value, origin)): (&Key, &(Value, Origin))| ProvenanceRow {
-            key: key.to_string(),
-            value: redacted(key, value).to_string(),
-            origin: origin.clone(),
+        let row = |entry: &LayerEntry| ProvenanceRow {
+            key: entry.key.to_string(),
+            value: (entry.leaf.redacted)(&entry.value).to_string(),
+            origin: entry.origin.clone(),
         };
-        self.entries.iter().map(row).collect()
+        self.entries.values().map(row).collect()
     }
 
     /// Returns the origin of a value by its dotted key, or `None` if the value is not set.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
-        self.entries.get(&Key::of(key)).map(|(_, origin)| origin)
+        self.entries.get(&Key::of(key)).map(|entry| &entry.origin)
     }
 
     /// Returns the origin of a value of `[table.NAME]`, or of the part that a JSON pointer leads to. A part
     /// without a location has that of the nearest part above it.
     pub fn origin_in(&self, table: &str, name: &str, pointer: &str) -> Option<Origin> {
-        let (value, origin) = self.entries.get(&Key(vec![table.to_owned(), name.to_owned()]))?;
-        let place = match value {
-            Value::Tree(tree) => tree.place(pointer),
-            Value::Text(_) | Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::List(_) => None,
-        };
-        Some(match (origin, place) {
-            (Origin::File { path, .. }, Some((line, column))) => {
-                Origin::File { path: path.clone(), line, column }
-            }
-            (origin, _) => origin.clone(),
-        })
+        let key = Key(vec![table.to_owned(), name.to_owned()]);
+        self.entries.get(&key).map(|entry| entry.origin_of(pointer))
     }
 
     /// Returns the origin of a table that only one file may define, by the parts of its name.
     pub fn origin_of_table(&self, parts: &[&str]) -> Option<&Origin> {
         let is_below = |key: &Key| key.0.len() > parts.len() && key.0.iter().zip(parts).all(|(a, b)| a == b);
-        self.entries.iter().find(|(key, _)| is_below(key)).map(|(_, (_, origin))| origin)
+        self.entries.values().find(|entry| is_below(&entry.key)).map(|entry| &entry.origin)
     }
 }
 
@@ -154,10 +145,26 @@ pub fn project_config_files(root: &Path, cwd: &Path) -> Vec<PathBuf> {
     files
 }
 
-pub(crate) fn defaults() -> Vec<LayerEntry> {
-    let layer = SettingsLayer::from_toml(Path::new("defaults"), schema::DEFAULTS);
-    debug_assert!(layer.problems.is_empty(), "{:?}", layer.problems);
-    layer.entries
+/// The first layer.
+pub(crate) fn defaults() -> Values {
+    fn collect(fields: Fields, path: &Key, values: &mut Values) {
+        for field in fields {
+            let key = path.with(field.name);
+            match field.node {
+                Node::Table(fields) => collect(fields, &key, values),
+                Node::Leaf(leaf) => {
+                    if let Some(value) = field.default.and_then(read_literal) {
+                        let entry = LayerEntry::new(key.clone(), value, Origin::Default, (field, leaf));
+                        values.insert(key, entry);
+                    }
+                }
+                Node::Named(_) | Node::Each(_) => {}
+            }
+        }
+    }
+    let mut values = Values::new();
+    collect(schema::ROOT, &Key::default(), &mut values);
+    values
 }
 
 /// Reads and joins all layers.
@@ -167,12 +174,9 @@ pub(crate) fn defaults() -> Vec<LayerEntry> {
 /// Problems in the files of an untrusted folder only cause a warning, so that a clone cannot keep aye from
 /// starting.
 pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
-    let mut joined: BTreeMap<Key, (Value, Origin)> = BTreeMap::new();
+    let mut joined = defaults();
     let mut warnings = Vec::new();
     let mut problems = Vec::new();
-    for entry in defaults() {
-        joined.insert(entry.key, (entry.value, Origin::Default));
-    }
     let user = read_layer(sources.user);
     problems.extend(user.problems);
     join(&mut joined, user.entries);
@@ -186,7 +190,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
                 .map(|problem| if sources.is_trusted { problem } else { ignored(problem) }),
         );
         for entry in layer.entries {
-            let before = joined.get(&entry.key).map(|(value, _)| value);
+            let before = joined.get(&entry.key).map(|before| &before.value);
             if let Some(message) = mixes_servers(&joined, &entry) {
                 warnings.push(Problem { origin: entry.origin, message });
                 continue;
@@ -205,9 +209,8 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
     if !problems.is_empty() {
         return Err(ConfigError { problems });
     }
-    let values = joined.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
     Ok(Loaded {
-        settings: Settings::from_values(&values),
+        settings: Settings::collect(&joined, &Key::default(), None),
         provenance: Provenance { entries: joined },
         warnings,
     })
@@ -215,7 +218,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
 
 /// Why an entry does not count that would change a server which another file describes: its command would run with
 /// variables that were written for another one.
-fn mixes_servers(joined: &BTreeMap<Key, (Value, Origin)>, entry: &LayerEntry) -> Option<String> {
+fn mixes_servers(joined: &Values, entry: &LayerEntry) -> Option<String> {
     let [table, name, _] = entry.key.0.as_slice() else { return None };
     if table != "mcp_servers" {
         return None;
@@ -224,19 +227,18 @@ fn mixes_servers(joined: &BTreeMap<Key, (Value, Origin)>, entry: &LayerEntry) ->
         Origin::File { path, .. } => Some(path.clone()),
         Origin::Default | Origin::Env(_) | Origin::Flag(_) => None,
     };
-    let is_other = |(key, (_, origin)): (&Key, &(Value, Origin))| {
-        key.0.len() == 3 && key.0[0] == *table && key.0[1] == *name && file(origin) != file(&entry.origin)
+    let is_other = |other: &LayerEntry| {
+        matches!(&other.key.0[..], [at, of, _] if at == table && of == name)
+            && file(&other.origin) != file(&entry.origin)
     };
     joined
-        .iter()
+        .values()
         .any(is_other)
         .then(|| format!("`{}` is ignored: another file with precedence defines the server", entry.key))
 }
 
-fn join(joined: &mut BTreeMap<Key, (Value, Origin)>, entries: Vec<LayerEntry>) {
-    for entry in entries {
-        joined.insert(entry.key, (entry.value, entry.origin));
-    }
+fn join(joined: &mut Values, entries: Vec<LayerEntry>) {
+    joined.extend(entries.into_iter().map(|entry| (entry.key.clone(), entry)));
 }
 
 fn ignored(problem: Problem) -> Problem {
@@ -261,41 +263,22 @@ pub(crate) fn project_refusal(
 ) -> Option<String> {
     let key = &entry.key;
     let untrusted = || format!("`{key}` is ignored until you trust this folder");
-    match entry.leaf.project {
+    // What cannot be compared is not lower, and not stricter.
+    let goes_down = || match ((entry.leaf.rank)(&entry.value), before.and_then(entry.leaf.rank)) {
+        (Some(new), Some(old)) => new <= old,
+        (Some(_) | None, _) => false,
+    };
+    match entry.project {
         ProjectMay::Never => Some(format!(
             "`{key}` is ignored: a project cannot set endpoints, keys or models; put it into your own \
              config.toml"
         )),
         ProjectMay::Set if is_trusted => None,
         ProjectMay::Set => Some(untrusted()),
-        ProjectMay::Lower if is_trusted || is_lower(&entry.value, before) => None,
+        ProjectMay::Lower if is_trusted || goes_down() => None,
         ProjectMay::Lower => Some(format!("`{key}` is ignored: an untrusted folder can only lower it")),
-        ProjectMay::Tighten if is_stricter(&entry.value, before, entry.leaf.kind) => None,
+        ProjectMay::Tighten if goes_down() => None,
         ProjectMay::Tighten => Some(format!("`{key}` is ignored: a project can only make it stricter")),
-    }
-}
-
-fn is_lower(value: &Value, before: Option<&Value>) -> bool {
-    let size = |value: &Value| match value {
-        // 0 is "no limit".
-        Value::Count(0) => u128::MAX,
-        Value::Count(number) => u128::from(*number),
-        Value::Text(text) => parse_duration(text).map_or(u128::MAX, |time| time.as_millis()),
-        Value::Number(number) if *number > 0.0 => (*number * 1e6) as u128,
-        Value::Number(_) | Value::Flag(_) | Value::List(_) | Value::Tree(_) => u128::MAX,
-    };
-    size(value) <= before.map_or(u128::MAX, size)
-}
-
-fn is_stricter(value: &Value, before: Option<&Value>, kind: ValueKind) -> bool {
-    let ValueKind::OneOf(strictest_first) = kind else { return false };
-    let rank = |value: &Value| match value {
-        Value::Text(word) => strictest_first.iter().position(|known| known == word),
-        _ => None,
-    };
-    match (rank(value), before.and_then(rank)) {
-        (Some(new), Some(old)) => new <= old,
-        _ => false,
     }
 }
 

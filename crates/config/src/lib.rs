@@ -6,6 +6,7 @@ mod edit;
 mod endpoints;
 mod env;
 mod instructions;
+mod kinds;
 mod layer;
 mod layers;
 mod models;
@@ -16,7 +17,6 @@ mod schema;
 mod servers;
 mod settings;
 mod table;
-mod tree;
 mod trust;
 mod zone;
 
@@ -27,7 +27,8 @@ pub use endpoints::{
 };
 pub use env::Env;
 pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS, load_instructions, repository_root};
-pub use layer::{Key, Origin, Problem, Value};
+pub use kinds::{OnAsk, STATUS_SEGMENTS};
+pub use layer::{Key, Origin, Problem};
 pub use layers::{
     ConfigError, ENV_KEYS, Flags, Loaded, Provenance, ProvenanceRow, Sources, load, project_config_files,
 };
@@ -39,15 +40,14 @@ pub use paths::{
     Paths, PathsError, PrivateFileError, ReadTextError, create_private_dir, read_private, write_private,
 };
 pub use providers::{BuiltInProvider, PROVIDERS};
-pub use schema::STATUS_SEGMENTS;
+pub use schema::{SettingDoc, documented_settings};
 pub use servers::{SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, server_files};
 pub use settings::{
-    Adapter, BashSettings, ContextSettings, Images, McpSettings, ModelSettings, OnAsk, PermissionMode,
-    ProviderSettings, RetrySettings, SandboxSettings, ScreenMode, ServerSettings, SettingDoc, Settings,
-    StopSettings, TelemetrySettings, TuiSettings, UnknownWord, WebhookFormat, WebhookSettings,
-    documented_settings, tool_execution,
+    Adapter, BashSettings, ContextSettings, Editing, Images, MailboxSettings, McpSettings, ModelSettings,
+    OnLimit, PermissionMode, PriceSettings, ProviderSettings, QuestionSettings, RetrySettings,
+    SandboxMissing, SandboxSettings, ScreenMode, ServeSettings, ServerSettings, Settings, SnapshotSettings,
+    StopSettings, TelemetrySettings, ThreadSettings, TuiSettings, WebhookFormat, WebhookSettings,
 };
 pub use table::{KnownModel, can_chat, known_price, models_of, successor};
-pub use tree::Tree;
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
 pub use zone::local_zone;

@@ -1,35 +1,10 @@
 //! Settings as users may see them: possible secrets are left out. A `${NAME}` in place of a secret is shown.
 
-use super::layer::{Key, Value};
-
 /// The placeholder for redacted text.
 const REDACTED: &str = "(redacted)";
 
-/// A value without the secrets in it.
-pub(super) fn redacted(key: &Key, value: &Value) -> Value {
-    let of_server = match key.0.as_slice() {
-        [table, _, name] if table == "mcp_servers" => name.as_str(),
-        _ => "",
-    };
-    match (of_server, value) {
-        ("env" | "headers", Value::List(entries)) => {
-            Value::List(entries.iter().map(|entry| named(entry)).collect())
-        }
-        ("oauth_client_secret", Value::Text(text)) => Value::Text(only_references(text)),
-        ("args", Value::List(args)) => Value::List(arguments(args)),
-        (_, Value::Text(text)) => Value::Text(without_password(text)),
-        (_, other) => other.clone(),
-    }
-}
-
-/// The name of `NAME=value`.
-fn named(entry: &str) -> String {
-    let (name, value) = entry.split_once('=').unwrap_or(("", entry));
-    format!("{name}={}", only_references(value))
-}
-
 /// The references to variables in a text, without their defaults, which are written out.
-fn only_references(text: &str) -> String {
+pub(super) fn only_references(text: &str) -> String {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some((name, after)) = rest.split_once("${").and_then(|(_, after)| after.split_once('}')) {
@@ -77,40 +52,44 @@ pub(super) fn without_password(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn shown(key: &str, value: Value) -> String {
-        redacted(&Key::of(key), &value).to_string()
-    }
+    use super::super::layer::Key;
+    use super::super::schema::lookup;
 
     #[test]
     fn what_may_be_a_secret_is_left_out() {
-        let list = |texts: &[&str]| Value::List(texts.iter().map(|text| (*text).to_owned()).collect());
-        let text = |text: &str| Value::Text(text.to_owned());
         for (key, value, want) in [
-            ("mcp_servers.x.env", list(&["TOKEN=s3cret", "N="]), r#"["TOKEN=(redacted)", "N=(redacted)"]"#),
-            ("mcp_servers.x.env", list(&["T=${MINE:-s3cret}"]), r#"["T=${MINE}"]"#),
+            (
+                "mcp_servers.x.env",
+                r#"{TOKEN = "s3cret", N = ""}"#,
+                r#"{ N = "(redacted)", TOKEN = "(redacted)" }"#,
+            ),
+            ("mcp_servers.x.env", r#"{T = "${MINE:-s3cret}"}"#, r#"{ T = "${MINE}" }"#),
             (
                 "mcp_servers.x.headers",
-                list(&["Authorization=Bearer ${T} s3cret"]),
-                r#"["Authorization=${T}"]"#,
+                r#"{Authorization = "Bearer ${T} s3cret"}"#,
+                r#"{ Authorization = "${T}" }"#,
             ),
-            ("mcp_servers.x.oauth_client_secret", text("s3cret"), r#""(redacted)""#),
+            ("mcp_servers.x.oauth_client_secret", r#""s3cret""#, r#""(redacted)""#),
             (
                 "mcp_servers.x.url",
-                text("https://u:s3cret@h:1/mcp?k=s3cret"),
+                r#""https://u:s3cret@h:1/mcp?k=s3cret""#,
                 r#""https://(redacted)@h:1/mcp?(redacted)""#,
             ),
             (
                 "mcp_servers.x.args",
-                list(&["--api-key", "s3cret", "-v", "--token=s3cret", "x"]),
+                r#"["--api-key", "s3cret", "-v", "--token=s3cret", "x"]"#,
                 r#"["--api-key", "(redacted)", "-v", "--token=(redacted)", "x"]"#,
             ),
-            ("providers.x.base_url", text("http://u:s3cret@h/v1"), r#""http://(redacted)@h/v1""#),
-            ("providers.x.api_key_env", text("CORP_LLM"), r#""CORP_LLM""#),
-            ("theme", text("dark"), r#""dark""#),
+            (
+                "tui.status_command",
+                r#"["line", "--token", "s3cret"]"#,
+                r#"["line", "--token", "(redacted)"]"#,
+            ),
+            ("providers.x.api_key_env", r#""CORP_LLM""#, r#""CORP_LLM""#),
+            ("theme", r#""dark""#, r#""dark""#),
         ] {
-            let shown = shown(key, value);
+            let (_, leaf) = lookup(&Key::of(key)).expect("a key");
+            let shown = (leaf.redacted)(&value.parse().expect("a value")).to_string();
             assert_eq!(shown, want, "{key}");
             assert!(!shown.contains("s3cret"));
         }

@@ -509,6 +509,12 @@ impl Written {
     }
 }
 
+/// The word of a grant; nothing for the usual one.
+fn word_of(grant: LoginGrant) -> Option<String> {
+    let is_named = |(_, named): &&(&str, LoginGrant)| *named == grant && grant != LoginGrant::default();
+    LoginGrant::WORDS.iter().find(is_named).map(|(word, _)| (*word).to_owned())
+}
+
 fn expand_home(text: &str, env: &Env) -> PathBuf {
     match (text.strip_prefix("~/"), env.home()) {
         (Some(below), Some(home)) => home.join(below),
@@ -562,7 +568,7 @@ pub fn load_servers(
                 client_secret: entry.oauth_client_secret.clone(),
                 port: entry.oauth_port,
                 scopes: entry.oauth_scopes.clone(),
-                grant: entry.oauth_grant.clone(),
+                grant: word_of(entry.oauth_grant),
             },
             timeout: entry.timeout,
             start_timeout: entry.start_timeout,

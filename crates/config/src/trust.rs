@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::layer::{LayerEntry, Value};
+use super::layer::LayerEntry;
 use super::layers::{defaults, project_config_files, project_refusal, read_layer};
 use super::paths::{PrivateFileError, read_private, write_private};
 use super::schema::ProjectMay;
@@ -218,17 +218,17 @@ fn mcp_item(path: &Path) -> Option<TrustItem> {
 fn config_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let layer = read_layer(path);
-    let base: BTreeMap<_, _> = defaults().into_iter().map(|entry| (entry.key, entry.value)).collect();
+    let base = defaults();
     let needs_trust = |entry: &&LayerEntry| {
-        let before: Option<&Value> = base.get(&entry.key);
-        let never = matches!(entry.leaf.project, ProjectMay::Never | ProjectMay::Tighten);
+        let before = base.get(&entry.key).map(|entry| &entry.value);
+        let never = matches!(entry.project, ProjectMay::Never | ProjectMay::Tighten);
         !never && project_refusal(entry, before, false).is_some()
     };
     let mut says: Vec<String> = layer
         .entries
         .iter()
         .filter(needs_trust)
-        .map(|entry| format!("{} = {}", entry.key, entry.value))
+        .map(|entry| visible_line(&format!("{} = {}", entry.key, entry.value)).into_owned())
         .collect();
     // A file that names servers in an unreadable way still needs trust.
     let starts = layer.problems.iter().filter(|problem| problem.message.contains("`mcp"));
