@@ -9,10 +9,11 @@ use std::time::Duration;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::env::Env;
+use super::kinds::Kind as _;
 use super::layer::{Origin, line_column};
 use super::layers::Provenance;
 use super::paths::read_private;
@@ -40,31 +41,12 @@ pub struct Servers {
 }
 
 /// A server's entry in one file, before variables are expanded.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Written {
     pub name: String,
     pub place: String,
-    pub command: Option<String>,
-    pub args: Vec<String>,
-    pub env: BTreeMap<String, String>,
-    pub cwd: Option<String>,
     pub domains: Vec<DomainPattern>,
-    pub url: Option<String>,
-    pub headers: BTreeMap<String, String>,
-    pub login: WrittenLogin,
-    pub timeout: Option<Duration>,
-    pub start_timeout: Option<Duration>,
-    pub disabled: bool,
-}
-
-/// The login part of a server's entry in one file.
-#[derive(Clone, Debug, Default)]
-pub(super) struct WrittenLogin {
-    pub client_id: Option<String>,
-    pub client_secret: Option<String>,
-    pub port: Option<u64>,
-    pub scopes: Vec<String>,
-    pub grant: Option<String>,
+    pub entry: ServerSettings,
 }
 
 /// The pairs of a JSON object in their order, the same key twice included.
@@ -127,7 +109,7 @@ fn texts(piece: &RawValue) -> Result<Vec<String>, String> {
     serde_json::from_str(piece.get()).map_err(|_| "must be a list of strings".to_owned())
 }
 
-fn domains(piece: &RawValue) -> Result<Vec<DomainPattern>, String> {
+fn read_domains(piece: &RawValue) -> Result<Vec<DomainPattern>, String> {
     let parse =
         |text: String| text.parse().map_err(|why| format!("has the domain `{}`: {why}", visible_line(&text)));
     texts(piece)?.into_iter().map(parse).collect()
@@ -216,7 +198,8 @@ pub(super) fn parse(path: &Path, text: &str) -> (Vec<Written>, Vec<String>) {
 
 fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, String> {
     let place = here.at(value);
-    let mut found = Written { name: name.to_owned(), place: place.clone(), ..Written::default() };
+    let mut domains = Vec::new();
+    let mut found = ServerSettings::default();
     if let Some(why) = bad_name(name) {
         return Err(format!("{place}: {why}"));
     }
@@ -245,13 +228,13 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             "args" => found.args = texts(value).map_err(wrong)?,
             "env" => found.env = table(value).map_err(wrong)?,
             "cwd" => found.cwd = Some(text_value(value).map_err(wrong)?),
-            "domains" => found.domains = domains(value).map_err(wrong)?,
+            "domains" => domains = read_domains(value).map_err(wrong)?,
             "url" | "httpUrl" | "serverUrl" => found.url = Some(text_value(value).map_err(wrong)?),
             "headers" => found.headers = table(value).map_err(wrong)?,
-            "oauth" => found.login = login(value, here)?,
+            "oauth" => login(value, here, &mut found)?,
             "timeout" => found.timeout = Some(millis()?),
             "startTimeout" | "startup_timeout_ms" => found.start_timeout = Some(millis()?),
-            "disabled" => found.disabled = value.get() == "true",
+            "disabled" => found.enabled = value.get() != "true",
             // The fields that other programs keep beside these grant nothing here.
             _ => {}
         }
@@ -265,24 +248,30 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
         ));
     }
     one_way(&found).map_err(|why| format!("{place}: {why}"))?;
-    Ok(found)
+    Ok(Written { name: name.to_owned(), place, domains, entry: found })
 }
 
-fn login(value: &RawValue, here: &Text<'_>) -> Result<WrittenLogin, String> {
-    let mut found = WrittenLogin::default();
+fn login(value: &RawValue, here: &Text<'_>, found: &mut ServerSettings) -> Result<(), String> {
     let fields = object(value).map_err(|why| format!("{}: `oauth` {why}", here.at(value)))?;
     for (key, value) in &fields.0 {
         let wrong = |why: String| format!("{}: `oauth.{}` {why}", here.at(value), visible_line(key));
         match key.as_ref() {
-            "clientId" | "client_id" => found.client_id = Some(text_value(value).map_err(wrong)?),
-            "clientSecret" | "client_secret" => found.client_secret = Some(text_value(value).map_err(wrong)?),
+            "clientId" | "client_id" => found.oauth_client_id = Some(text_value(value).map_err(wrong)?),
+            "clientSecret" | "client_secret" => {
+                found.oauth_client_secret = Some(text_value(value).map_err(wrong)?);
+            }
             "callbackPort" | "port" => {
                 let port = serde_json::from_str(value.get());
-                found.port = Some(port.map_err(|_| wrong("must be a port number".to_owned()))?);
+                found.oauth_port = Some(port.map_err(|_| wrong("must be a port number".to_owned()))?);
             }
-            "grantType" | "grant_type" | "grant" => found.grant = Some(text_value(value).map_err(wrong)?),
+            "grantType" | "grant_type" | "grant" => {
+                let grant = text_value(value).map_err(wrong)?;
+                let known = LoginGrant::WORDS.iter().find(|(word, _)| *word == grant);
+                let known = known.ok_or_else(|| wrong(format!("must be {}", LoginGrant::expected())))?;
+                found.oauth_grant = known.1;
+            }
             "scopes" | "scope" => {
-                found.scopes = match text_value(value) {
+                found.oauth_scopes = match text_value(value) {
                     Ok(text) => text.split_whitespace().map(str::to_owned).collect(),
                     Err(_) => texts(value).map_err(wrong)?,
                 }
@@ -290,7 +279,7 @@ fn login(value: &RawValue, here: &Text<'_>) -> Result<WrittenLogin, String> {
             _ => {}
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 fn bad_name(name: &str) -> Option<String> {
@@ -300,7 +289,7 @@ fn bad_name(name: &str) -> Option<String> {
     (name.chars().count() > 64).then(|| "the name of a server has at most 64 characters".to_owned())
 }
 
-fn one_way(server: &Written) -> Result<(), String> {
+fn one_way(server: &ServerSettings) -> Result<(), String> {
     match (&server.command, &server.url) {
         (Some(_), Some(_)) => Err("both `command` and `url` are set; remove one".to_owned()),
         (None, None) => Err("neither `command` nor `url` is set; add one".to_owned()),
@@ -310,7 +299,7 @@ fn one_way(server: &Written) -> Result<(), String> {
 }
 
 /// The variables that a text names.
-pub(super) fn variables(text: &str) -> Vec<(String, Option<String>)> {
+fn variables(text: &str) -> Vec<(String, Option<String>)> {
     let mut found = Vec::new();
     let _ = fill(text, &mut |name, default| {
         found.push((name.to_owned(), default.map(str::to_owned)));
@@ -365,9 +354,10 @@ impl Written {
     /// files may contain keys there, which are left out; a project's file is shown in full, because the user
     /// agrees to exactly that text.
     fn shown(&self, is_own: bool) -> String {
-        let mut text = match (&self.command, &self.url) {
+        let entry = &self.entry;
+        let mut text = match (&entry.command, &entry.url) {
             (Some(command), _) => {
-                let args = if is_own { arguments(&self.args) } else { self.args.clone() };
+                let args = if is_own { arguments(&entry.args) } else { entry.args.clone() };
                 let words = std::iter::once(command).chain(&args);
                 words.map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
             }
@@ -375,21 +365,21 @@ impl Written {
             (None, Some(url)) => url.clone(),
             (None, None) => String::new(),
         };
-        if let Some(cwd) = &self.cwd {
+        if let Some(cwd) = &entry.cwd {
             let _ = write!(text, " (in {cwd})");
         }
         let names = |what: &str, table: &BTreeMap<String, String>| {
             let names: Vec<_> = table.keys().map(String::as_str).collect();
             if names.is_empty() { String::new() } else { format!(" ({what}: {})", names.join(", ")) }
         };
-        text.push_str(&names("env", &self.env));
-        text.push_str(&names("headers", &self.headers));
-        let mut read: Vec<String> = self
+        text.push_str(&names("env", &entry.env));
+        text.push_str(&names("headers", &entry.headers));
+        let mut read: Vec<String> = entry
             .env
             .values()
-            .chain(self.headers.values())
-            .chain(&self.login.client_id)
-            .chain(&self.login.client_secret)
+            .chain(entry.headers.values())
+            .chain(&entry.oauth_client_id)
+            .chain(&entry.oauth_client_secret)
             .flat_map(|text| variables(text))
             .map(|(name, _)| name)
             .collect();
@@ -406,24 +396,30 @@ impl Written {
     }
 
     fn digest(&self) -> String {
-        let mut parts =
-            serde_json::json!([self.command, self.args, self.env, self.cwd, self.url, self.headers]);
-        let WrittenLogin { client_id, client_secret, port, scopes, grant } = &self.login;
-        // Without login settings, the digest stays the same as before logins existed, so that earlier trust
-        // still applies.
-        if let Some(parts) = parts.as_array_mut()
-            && (client_id.is_some() || client_secret.is_some() || port.is_some() || !scopes.is_empty())
-        {
-            parts.push(serde_json::json!([client_id, client_secret, port, scopes]));
+        let entry = &self.entry;
+        let mut parts = vec![
+            json!(entry.command),
+            json!(entry.args),
+            json!(entry.env),
+            json!(entry.cwd),
+            json!(entry.url),
+            json!(entry.headers),
+        ];
+        let login =
+            json!([entry.oauth_client_id, entry.oauth_client_secret, entry.oauth_port, entry.oauth_scopes]);
+        // Parts that are not set are left out, so that trust from before they existed still applies.
+        if login != json!([null, null, null, []]) {
+            parts.push(login);
         }
-        if let Some(parts) = parts.as_array_mut().filter(|_| !self.domains.is_empty()) {
+        if !self.domains.is_empty() {
             let domains: Vec<String> = self.domains.iter().map(ToString::to_string).collect();
-            parts.push(serde_json::json!({ "domains": domains }));
+            parts.push(json!({ "domains": domains }));
         }
-        if let (Some(parts), Some(grant)) = (parts.as_array_mut(), grant) {
-            parts.push(serde_json::json!({ "grant": grant }));
+        if entry.oauth_grant != LoginGrant::default() {
+            let word = LoginGrant::WORDS.iter().find(|(_, grant)| *grant == entry.oauth_grant);
+            parts.push(json!({ "grant": word.map(|(word, _)| word) }));
         }
-        sha256_hex(parts.to_string())
+        sha256_hex(json!(parts).to_string())
     }
 
     /// Fills in the variables.
@@ -434,6 +430,7 @@ impl Written {
         env: &Env,
         defaults: &McpSettings,
     ) -> Result<ServerConfig, String> {
+        let entry = &self.entry;
         let name = visible_line(&self.name).into_owned();
         let filled = |text: &str| {
             fill_variables(text, env)
@@ -446,73 +443,62 @@ impl Written {
                 .map(|(name, text)| Ok((name.clone(), secret(text)?)))
                 .collect::<Result<BTreeMap<_, _>, String>>()
         };
-        let transport = if let Some(command) = &self.command {
-            let cwd = match &self.cwd {
+        let transport = if let Some(command) = &entry.command {
+            let cwd = match &entry.cwd {
                 Some(cwd) => folder.join(expand_home(&filled(cwd)?, env)),
                 None => folder.to_path_buf(),
             };
             ServerTransport::Stdio {
                 command: expand_home(&filled(command)?, env).to_string_lossy().into_owned(),
-                args: self.args.iter().map(|arg| secret(arg)).collect::<Result<_, _>>()?,
-                env: secrets(&self.env)?,
+                args: entry.args.iter().map(|arg| secret(arg)).collect::<Result<_, _>>()?,
+                env: secrets(&entry.env)?,
                 cwd,
                 domains: self.domains.clone(),
             }
         } else {
-            let url = filled(self.url.as_deref().unwrap_or_default())?;
+            let url = filled(entry.url.as_deref().unwrap_or_default())?;
             if !(url.starts_with("https://") || url.starts_with("http://")) {
                 return Err(format!(
                     "{}: the server `{name}` is not started: its `url` must start with https:// or http://",
                     self.place
                 ));
             }
-            let port = self.login.port.map(|port| match u16::try_from(port) {
+            let port = entry.oauth_port.map(|port| match u16::try_from(port) {
                 Ok(port @ 1..) => Ok(port),
                 Ok(0) | Err(_) => Err(format!(
                     "{}: the server `{name}` is not started: invalid login port {port}; expected 1 to 65535",
                     self.place
                 )),
             });
-            let grant = self.login.grant.as_deref().unwrap_or("authorization_code");
-            let grant = LoginGrant::WORDS.iter().find(|(word, _)| *word == grant).map(|(_, grant)| *grant);
-            let has_client = self.login.client_id.is_some() && self.login.client_secret.is_some();
-            let refused = match grant {
-                None => Some("its grant must be one of authorization_code, client_credentials"),
-                Some(LoginGrant::ClientCredentials) if !has_client => Some(
-                    "the grant client_credentials needs `oauth_client_id` and `oauth_client_secret` (in .mcp.json \
-                     `oauth.clientId` and `oauth.clientSecret`)",
-                ),
-                Some(LoginGrant::ClientCredentials | LoginGrant::AuthorizationCode) => None,
-            };
-            if let Some(why) = refused {
-                return Err(format!("{}: the server `{name}` is not started: {why}", self.place));
+            let has_client = entry.oauth_client_id.is_some() && entry.oauth_client_secret.is_some();
+            if entry.oauth_grant == LoginGrant::ClientCredentials && !has_client {
+                return Err(format!(
+                    "{}: the server `{name}` is not started: the grant client_credentials needs \
+                     `oauth_client_id` and `oauth_client_secret` (in .mcp.json `oauth.clientId` and \
+                     `oauth.clientSecret`)",
+                    self.place
+                ));
             }
             let login = LoginConfig {
-                client_id: self.login.client_id.as_deref().map(filled).transpose()?,
-                client_secret: self.login.client_secret.as_deref().map(secret).transpose()?,
+                client_id: entry.oauth_client_id.as_deref().map(filled).transpose()?,
+                client_secret: entry.oauth_client_secret.as_deref().map(secret).transpose()?,
                 port: port.transpose()?,
-                scopes: self.login.scopes.clone(),
-                grant: grant.unwrap_or_default(),
+                scopes: entry.oauth_scopes.clone(),
+                grant: entry.oauth_grant,
             };
-            ServerTransport::Http { url: url.into(), headers: secrets(&self.headers)?, login }
+            ServerTransport::Http { url: url.into(), headers: secrets(&entry.headers)?, login }
         };
         Ok(ServerConfig {
             shown: self.shown(!matches!(scope, ServerScope::Project(_))),
             digest: self.digest(),
+            timeout: entry.timeout.unwrap_or(defaults.timeout),
+            start_timeout: entry.start_timeout.unwrap_or(defaults.start_timeout),
             name: self.name,
             scope,
             place: self.place,
             transport,
-            timeout: self.timeout.unwrap_or(defaults.timeout),
-            start_timeout: self.start_timeout.unwrap_or(defaults.start_timeout),
         })
     }
-}
-
-/// The word of a grant; nothing for the usual one.
-fn word_of(grant: LoginGrant) -> Option<String> {
-    let is_named = |(_, named): &&(&str, LoginGrant)| *named == grant && grant != LoginGrant::default();
-    LoginGrant::WORDS.iter().find(is_named).map(|(word, _)| (*word).to_owned())
 }
 
 fn expand_home(text: &str, env: &Env) -> PathBuf {
@@ -553,32 +539,13 @@ pub fn load_servers(
                 ServerScope::User
             }
         };
-        let written = Written {
-            name: name.clone(),
-            place: place.clone(),
-            command: entry.command.clone(),
-            args: entry.args.clone(),
-            env: entry.env.clone(),
-            cwd: entry.cwd.clone(),
-            domains: Vec::new(),
-            url: entry.url.clone(),
-            headers: entry.headers.clone(),
-            login: WrittenLogin {
-                client_id: entry.oauth_client_id.clone(),
-                client_secret: entry.oauth_client_secret.clone(),
-                port: entry.oauth_port,
-                scopes: entry.oauth_scopes.clone(),
-                grant: word_of(entry.oauth_grant),
-            },
-            timeout: entry.timeout,
-            start_timeout: entry.start_timeout,
-            disabled: !entry.enabled,
-        };
         known.insert(name.clone());
-        if written.disabled {
+        if !entry.enabled {
             continue;
         }
-        let checked = bad_name(name).map_or_else(|| one_way(&written), Err);
+        let written =
+            Written { name: name.clone(), place: place.clone(), domains: Vec::new(), entry: entry.clone() };
+        let checked = bad_name(name).map_or_else(|| one_way(entry), Err);
         match checked
             .map_err(|why| format!("{place}: {why}; the server `{}` is not started", visible_line(name)))
         {
@@ -605,7 +572,7 @@ pub fn load_servers(
                     server.place,
                     visible_line(&server.name)
                 ));
-            } else if !server.disabled {
+            } else if server.entry.enabled {
                 servers.take(server.resolve(ServerScope::Project(file.clone()), folder, env, defaults));
             }
         }
@@ -629,14 +596,14 @@ pub(super) fn summary(path: &Path, text: &str) -> (String, bool) {
     let mut lines: Vec<String> = servers
         .iter()
         .map(|server| {
-            let verb = if server.command.is_some() { "starts" } else { "connects to" };
+            let verb = if server.entry.command.is_some() { "starts" } else { "connects to" };
             format!("{}: {verb} {}", visible_line(&server.name), server.shown(false))
         })
         .collect();
     if !problems.is_empty() {
         lines.push(format!("{} that cannot be read", problems.len()));
     }
-    let starts = !problems.is_empty() || servers.iter().any(|server| server.command.is_some());
+    let starts = !problems.is_empty() || servers.iter().any(|server| server.entry.command.is_some());
     (lines.join("\n"), starts)
 }
 

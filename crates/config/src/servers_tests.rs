@@ -94,7 +94,7 @@ fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
     let text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\", \"args\": \"-y\"},\n    \"b\": {},\n    \"c\": {\"command\": \"x\", \"url\": \"http://h\"},\n    \"d\": [],\n    \"e\": {\"command\": \"e\"},\n    \"e\": {\"command\": \"evil\"},\n    \"f\": {\"command\": \"x\", \"command\": \"y\"},\n    \"g\": {\"type\": \"ws\", \"url\": \"ws://h\"},\n    \"h\": {\"command\": \"x\", \"env\": {\"A\": []}},\n    \"\": {\"command\": \"x\"}\n  }\n}";
     let (servers, problems) = read(text);
     assert_eq!(
-        servers.iter().map(|s| (s.name.as_str(), s.command.as_deref())).collect::<Vec<_>>(),
+        servers.iter().map(|s| (s.name.as_str(), s.entry.command.as_deref())).collect::<Vec<_>>(),
         [("e", Some("e"))]
     );
     assert_eq!(
@@ -247,7 +247,10 @@ fn what_is_written_of_a_login_is_read_shown_and_part_of_what_is_agreed_to() {
     assert_eq!(login.grant, LoginGrant::ClientCredentials);
     for (wrong, why) in [
         (r#""oauth": {"clientId": "me", "grantType": "client_credentials"}"#, "needs `oauth_client_id` and"),
-        (r#""oauth": {"grantType": "password"}"#, "must be one of authorization_code, client_credentials"),
+        (
+            r#""oauth": {"grantType": "password"}"#,
+            "`oauth.grantType` must be one of \"authorization_code\", \"client_credentials\"",
+        ),
     ] {
         let found = with(&format!(", {wrong}"));
         assert!(found.usable.is_empty() && found.problems[0].contains(why), "{found:?}");
