@@ -5,11 +5,13 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use aye_core::contract::address::DomainPattern;
+use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::span::parse_span;
 use aye_core::contract::terms::{Expiry, Notify};
 use serde_json::{Number, Value as Json};
 use toml::Value;
 
+use super::layer::Key;
 use super::redact::{arguments, only_references, without_password};
 
 /// A kind of value.
@@ -28,7 +30,7 @@ pub(crate) trait Kind {
 
     /// The value without what may be a secret in it.
     fn redacted(value: &Value) -> Value {
-        value.as_str().map_or_else(|| value.clone(), |text| without_password(text).into())
+        without_secrets(value)
     }
 
     /// How much the value allows, if values of the kind can be compared: a project may go down, not up.
@@ -51,9 +53,35 @@ pub(crate) fn describe(value: &Value) -> String {
     }
 }
 
-/// Reads the literal of a default.
-pub(crate) fn read_literal(text: &str) -> Option<Value> {
-    text.parse().ok()
+/// A value as TOML on one line, whatever is in it.
+pub(crate) fn one_line(value: &Value) -> String {
+    match value {
+        // The strings of JSON are strings of TOML, and never several lines.
+        Value::String(text) => Json::from(text.as_str()).to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(one_line).collect::<Vec<_>>().join(", ")),
+        Value::Table(table) => {
+            let pair = |(name, value): (&String, &Value)| {
+                format!("{} = {}", Key(vec![name.clone()]), one_line(value))
+            };
+            format!("{{{}}}", table.iter().map(pair).collect::<Vec<_>>().join(", "))
+        }
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => value.to_string(),
+    }
+}
+
+/// A value of any kind without passwords in URLs and without the keys among the arguments of programs.
+fn without_secrets(value: &Value) -> Value {
+    match value {
+        Value::String(text) => without_password(text).into(),
+        Value::Array(items) => match Vec::<String>::read(value) {
+            Ok(texts) => arguments(&texts).into(),
+            Err(_) => items.iter().map(without_secrets).collect::<Vec<_>>().into(),
+        },
+        Value::Table(table) => {
+            Value::Table(table.iter().map(|(name, value)| (name.clone(), without_secrets(value))).collect())
+        }
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => value.clone(),
+    }
 }
 
 fn read_text<T>(value: &Value, read: impl FnOnce(&str) -> Option<T>) -> Result<T, String> {
@@ -72,6 +100,16 @@ impl Kind for String {
     }
     fn read(value: &Value) -> Result<Self, String> {
         read_text(value, |text| (!text.trim().is_empty()).then(|| text.to_owned()))
+    }
+}
+
+impl Kind for ReasoningEffort {
+    type Value = Self;
+    fn expected() -> String {
+        format!("one of {}", quoted(Self::WORDS.into_iter()))
+    }
+    fn read(value: &Value) -> Result<Self, String> {
+        value.as_str().and_then(Self::parse).ok_or_else(|| describe(value))
     }
 }
 
@@ -304,9 +342,6 @@ impl Kind for Vec<String> {
         };
         value.as_array().ok_or_else(|| describe(value))?.iter().map(text).collect()
     }
-    fn redacted(value: &Value) -> Value {
-        Self::read(value).map_or_else(|_| value.clone(), |texts| arguments(&texts).into())
-    }
 }
 
 impl Kind for Vec<DomainPattern> {
@@ -437,5 +472,47 @@ impl Kind for OnAsk {
             "wait" => Some(Self::Wait(None)),
             _ => Some(Self::Wait(Some(parse_duration(text.strip_prefix("wait=")?)?))),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aye_core::contract::mode::Mode;
+    use aye_core::contract::server::LoginGrant;
+
+    fn toml(text: &str) -> Value {
+        text.parse().expect("TOML")
+    }
+
+    #[test]
+    fn each_permission_mode_has_a_place_in_the_order() {
+        for mode in Mode::ALL {
+            assert_eq!(Mode::read(&mode.as_str().into()), Ok(mode));
+        }
+        assert!(Mode::rank(&toml("'plan'")) < Mode::rank(&toml("'ask'")));
+        assert!(Mode::rank(&toml("'auto'")) < Mode::rank(&toml("'yolo'")));
+    }
+
+    #[test]
+    fn a_value_is_one_line_that_can_be_read_again() {
+        let text = r#"{"a b" = ["x\ny", "q\"'", -2.5], c = 2026-01-02, d = {e = true}}"#;
+        assert_eq!(one_line(&toml(text)), text);
+    }
+
+    #[test]
+    fn no_limit_is_more_than_any_limit() {
+        assert_eq!(Limit::<u64>::read(&toml("0")), Ok(None));
+        assert_eq!(Limit::<f64>::read(&toml("0.5")), Ok(Some(0.5)));
+        assert_eq!(Limit::<u32>::read(&toml("9999999999")), Ok(Some(u32::MAX)));
+        assert!(Limit::<u64>::rank(&toml("0")) > Limit::<u64>::rank(&toml("9_000_000_000")));
+        assert!(Limit::<f64>::rank(&toml("0.25")) < Limit::<f64>::rank(&toml("1")));
+    }
+
+    #[test]
+    fn a_value_without_an_order_is_never_lower() {
+        assert_eq!(String::rank(&toml("'a'")), None);
+        assert_eq!(Vec::<String>::rank(&toml("[]")), None);
+        assert_eq!(LoginGrant::rank(&toml("'other'")), None);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::env::Env;
-use super::kinds::read_literal;
+use super::kinds::one_line;
 use super::layer::{Key, LayerEntry, Origin, Problem, SettingsLayer, Values};
 use super::paths::read_private;
 use super::schema::{self, Fields, Node, Part as _, ProjectMay};
@@ -111,7 +111,7 @@ impl Provenance {
     pub fn rows(&self) -> Vec<ProvenanceRow> {
         let row = |entry: &LayerEntry| ProvenanceRow {
             key: entry.key.to_string(),
-            value: (entry.leaf.redacted)(&entry.value).to_string(),
+            value: one_line(&(entry.leaf.redacted)(&entry.value)),
             origin: entry.origin.clone(),
         };
         self.entries.values().map(row).collect()
@@ -153,7 +153,7 @@ pub(crate) fn defaults() -> Values {
             match field.node {
                 Node::Table(fields) => collect(fields, &key, values),
                 Node::Leaf(leaf) => {
-                    if let Some(value) = field.default.and_then(read_literal) {
+                    if let Some(value) = field.default.and_then(|text| text.parse().ok()) {
                         let entry = LayerEntry::new(key.clone(), value, Origin::Default, (field, leaf));
                         values.insert(key, entry);
                     }

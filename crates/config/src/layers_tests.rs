@@ -442,9 +442,8 @@ fn sections_hold_anything_and_know_the_place_of_each_part() {
     let shown: Vec<String> =
         loaded.provenance.rows().iter().map(|row| format!("{} = {}", row.key, row.value)).collect();
     assert!(
-        shown.contains(
-            &"sections.stop = { conditions = [{ type = \"loop_detection\", window = 3 }] }".to_owned()
-        ),
+        shown
+            .contains(&"sections.stop = {conditions = [{type = \"loop_detection\", window = 3}]}".to_owned()),
         "{shown:?}"
     );
 }

@@ -52,6 +52,7 @@ pub(super) fn without_password(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kinds::one_line;
     use super::super::layer::Key;
     use super::super::schema::lookup;
 
@@ -61,13 +62,13 @@ mod tests {
             (
                 "mcp_servers.x.env",
                 r#"{TOKEN = "s3cret", N = ""}"#,
-                r#"{ N = "(redacted)", TOKEN = "(redacted)" }"#,
+                r#"{N = "(redacted)", TOKEN = "(redacted)"}"#,
             ),
-            ("mcp_servers.x.env", r#"{T = "${MINE:-s3cret}"}"#, r#"{ T = "${MINE}" }"#),
+            ("mcp_servers.x.env", r#"{T = "${MINE:-s3cret}"}"#, r#"{T = "${MINE}"}"#),
             (
                 "mcp_servers.x.headers",
                 r#"{Authorization = "Bearer ${T} s3cret"}"#,
-                r#"{ Authorization = "${T}" }"#,
+                r#"{Authorization = "${T}"}"#,
             ),
             ("mcp_servers.x.oauth_client_secret", r#""s3cret""#, r#""(redacted)""#),
             (
@@ -85,11 +86,16 @@ mod tests {
                 r#"["line", "--token", "s3cret"]"#,
                 r#"["line", "--token", "(redacted)"]"#,
             ),
+            (
+                "questions.notify",
+                r#"["bell", {command = ["tell", "--token", "s3cret"]}]"#,
+                r#"["bell", {command = ["tell", "--token", "(redacted)"]}]"#,
+            ),
             ("providers.x.api_key_env", r#""CORP_LLM""#, r#""CORP_LLM""#),
             ("theme", r#""dark""#, r#""dark""#),
         ] {
             let (_, leaf) = lookup(&Key::of(key)).expect("a key");
-            let shown = (leaf.redacted)(&value.parse().expect("a value")).to_string();
+            let shown = one_line(&(leaf.redacted)(&value.parse().expect("a value")));
             assert_eq!(shown, want, "{key}");
             assert!(!shown.contains("s3cret"));
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kinds::{Kind, read_literal};
+use super::kinds::Kind;
 use super::layer::{Key, Values};
 use super::settings::Settings;
 use aye_core::contract::near::nearest;
@@ -122,7 +122,7 @@ impl<K: Kind> Part for K {
     const NODE: Node = Node::Leaf(Leaf::of::<K>(false));
     fn collect(values: &Values, key: &Key, default: Option<&str>) -> K::Value {
         read::<K>(values, key)
-            .or_else(|| K::read(&read_literal(default?)?).ok())
+            .or_else(|| K::read(&default?.parse().ok()?).ok())
             .expect("a test reads each default")
     }
 }
@@ -384,7 +384,7 @@ mod tests {
         fn check(fields: Fields) -> usize {
             let of_field = |field: &SettingField| match field.node {
                 Node::Leaf(leaf) | Node::Each(leaf) => field.default.map_or(0, |text| {
-                    let value = read_literal(text).unwrap_or_else(|| panic!("{}: {text}", field.name));
+                    let value = text.parse().unwrap_or_else(|_| panic!("{}: {text}", field.name));
                     assert_eq!((leaf.check)(&value), Ok(()), "{}", field.name);
                     1
                 }),

@@ -562,16 +562,6 @@ impl Words for PermissionMode {
     ];
 }
 
-impl Words for ReasoningEffort {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("none", Self::None),
-        ("low", Self::Low),
-        ("medium", Self::Medium),
-        ("high", Self::High),
-        ("max", Self::Max),
-    ];
-}
-
 impl Words for ToolExecutionMode {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("sequential", Self::Sequential),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::kinds::one_line;
 use super::layer::LayerEntry;
 use super::layers::{defaults, project_config_files, project_refusal, read_layer};
 use super::paths::{PrivateFileError, read_private, write_private};
@@ -228,7 +229,7 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         .entries
         .iter()
         .filter(needs_trust)
-        .map(|entry| visible_line(&format!("{} = {}", entry.key, entry.value)).into_owned())
+        .map(|entry| visible_line(&format!("{} = {}", entry.key, one_line(&entry.value))).into_owned())
         .collect();
     // A file that names servers in an unreadable way still needs trust.
     let starts = layer.problems.iter().filter(|problem| problem.message.contains("`mcp"));
