@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::CallId;
 use super::mode::Mode;
-use crate::state::{Phase, ScheduledActionSpec};
+use crate::scheduled_actions;
 
 /// The part of the machine that a command can access.
 #[derive(
@@ -204,12 +204,8 @@ pub struct JudgedCall {
     pub at: u64,
 }
 
-/// The core action that carries a [`Judgement`] out of a hook: the engine hands it on in its report. The last one of
-/// a call counts.
-pub struct JudgementAction;
-
-impl ScheduledActionSpec for JudgementAction {
-    const KEY: &'static str = "judgement";
-    const PHASE: Phase = Phase::BeforeToolExecute;
-    type Payload = Judgement;
+scheduled_actions! {
+    /// The core action that carries a [`Judgement`] out of a hook: the engine hands it on in its report. The last one of
+    /// a call counts.
+    pub JudgementAction = "judgement" in BeforeToolExecute: Judgement;
 }

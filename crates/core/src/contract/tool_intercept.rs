@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::suspension::SuspendTicket;
 use super::tool::ToolResult;
-use crate::state::{Phase, ScheduledActionSpec};
+use crate::scheduled_actions;
 
 /// The action to take instead of executing. Priority: `Block`, then `Deny`, then `Suspend`, then `SetResult`;
 /// among equals the first one scheduled counts, except that a question with the same id replaces the one that
@@ -25,11 +25,7 @@ pub enum ToolInterceptPayload {
     SetResult(ToolResult),
 }
 
-/// The core action that carries a [`ToolInterceptPayload`].
-pub struct ToolInterceptAction;
-
-impl ScheduledActionSpec for ToolInterceptAction {
-    const KEY: &'static str = "tool_intercept";
-    const PHASE: Phase = Phase::BeforeToolExecute;
-    type Payload = ToolInterceptPayload;
+scheduled_actions! {
+    /// The core action that carries a [`ToolInterceptPayload`].
+    pub ToolInterceptAction = "tool_intercept" in BeforeToolExecute: ToolInterceptPayload;
 }

@@ -16,66 +16,28 @@ use crate::contract::context_message::ContextMessage;
 use crate::contract::inference::InferenceOverride;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::tool::ToolDescriptor;
+use crate::scheduled_actions;
 use crate::state::{
-    MergeStrategy, Phase, ScheduledActionSpec, Snapshot, StateCommand, StateError, StateKey, StateKeyOptions,
+    MergeStrategy, ScheduledActionSpec, Snapshot, StateCommand, StateError, StateKey, StateKeyOptions,
 };
 
 /// Owns the core registrations.
 pub(super) const PLUGIN_ID: &str = "runtime";
 
-/// Puts a message before the model: for this step, for all later steps, or not again for some steps.
-pub struct AddContextMessage;
-
-impl ScheduledActionSpec for AddContextMessage {
-    const KEY: &'static str = "runtime.add_context_message";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = ContextMessage;
-}
-
-/// Changes the parameters of this step's inference; the last writer wins, field by field.
-pub struct SetInferenceOverride;
-
-impl ScheduledActionSpec for SetInferenceOverride {
-    const KEY: &'static str = "runtime.set_inference_override";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = InferenceOverride;
-}
-
-/// Takes a tool out of what this step offers.
-pub struct ExcludeTool;
-
-impl ScheduledActionSpec for ExcludeTool {
-    const KEY: &'static str = "runtime.exclude_tool";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = String;
-}
-
-/// Takes several tools out of what this step offers: as many [`ExcludeTool`]s would, at the cost of one.
-pub struct ExcludeTools;
-
-impl ScheduledActionSpec for ExcludeTools {
-    const KEY: &'static str = "runtime.exclude_tools";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = ExcludedTools;
-}
-
-/// Tools that a step does not offer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ExcludedTools {
-    /// Their ids.
-    pub tools: BTreeSet<String>,
-    /// The text for a model that calls one of the tools anyway, as it reads after "the tool `id` ".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-}
-
-/// Offers only the listed tools in this step; several lists are joined, and exclusions come after them.
-pub struct IncludeOnlyTools;
-
-impl ScheduledActionSpec for IncludeOnlyTools {
-    const KEY: &'static str = "runtime.include_only_tools";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = Vec<String>;
+scheduled_actions! {
+    /// Puts a message before the model: for this step, for all later steps, or not again for some steps.
+    pub AddContextMessage = "runtime.add_context_message" in BeforeInference: ContextMessage;
+    /// Changes the parameters of this step's inference; the last writer wins, field by field.
+    pub SetInferenceOverride = "runtime.set_inference_override" in BeforeInference: InferenceOverride;
+    /// Takes a tool out of what this step offers.
+    pub ExcludeTool = "runtime.exclude_tool" in BeforeInference: String;
+    /// Takes several tools out of what this step offers: as many [`ExcludeTool`]s would, at the cost of one.
+    pub ExcludeTools = "runtime.exclude_tools" in BeforeInference: ExcludedTools;
+    /// Offers only the listed tools in this step; several lists are joined, and exclusions come after them.
+    pub IncludeOnlyTools = "runtime.include_only_tools" in BeforeInference: Vec<String>;
+    /// The action that offers these tools after all others, in this order: tools that join the request later
+    /// change nothing before them, so that a prompt cache stays valid.
+    pub OfferLast = "runtime.offer_last" in BeforeInference: Vec<String>;
 }
 
 /// The wish to end the run: the first one counts and stays until the next run. A hook of any phase, an action handler
@@ -109,14 +71,14 @@ impl StateKey for RoundsCountedFrom {
     }
 }
 
-/// The action that offers these tools after all others, in this order: tools that join the request later
-/// change nothing before them, so that a prompt cache stays valid.
-pub struct OfferLast;
-
-impl ScheduledActionSpec for OfferLast {
-    const KEY: &'static str = "runtime.offer_last";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = Vec<String>;
+/// Tools that a step does not offer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExcludedTools {
+    /// Their ids.
+    pub tools: BTreeSet<String>,
+    /// The text for a model that calls one of the tools anyway, as it reads after "the tool `id` ".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// The changes that plugins want to one step's request.
@@ -307,49 +269,30 @@ impl TypedScheduledActionHandler<AddContextMessage> for CoreHandlers {
     }
 }
 
-fn shape_command(update: StepShapeUpdate) -> StateCommand {
-    let mut command = StateCommand::new();
-    command.update::<StepShape>(update);
-    command
+/// Handlers that only note their payload in the shape of the step.
+macro_rules! shaping {
+    ($($action:ty => $update:ident;)+) => {$(
+        #[async_trait]
+        impl TypedScheduledActionHandler<$action> for CoreHandlers {
+            async fn handle_typed(
+                &self,
+                _: &PhaseContext,
+                payload: <$action as ScheduledActionSpec>::Payload,
+            ) -> Result<StateCommand, StateError> {
+                let mut command = StateCommand::new();
+                command.update::<StepShape>(StepShapeUpdate::$update(payload));
+                Ok(command)
+            }
+        }
+    )+};
 }
 
-#[async_trait]
-impl TypedScheduledActionHandler<SetInferenceOverride> for CoreHandlers {
-    async fn handle_typed(
-        &self,
-        _: &PhaseContext,
-        changes: InferenceOverride,
-    ) -> Result<StateCommand, StateError> {
-        Ok(shape_command(StepShapeUpdate::Override(changes)))
-    }
-}
-
-#[async_trait]
-impl TypedScheduledActionHandler<ExcludeTool> for CoreHandlers {
-    async fn handle_typed(&self, _: &PhaseContext, tool: String) -> Result<StateCommand, StateError> {
-        Ok(shape_command(StepShapeUpdate::Exclude(tool)))
-    }
-}
-
-#[async_trait]
-impl TypedScheduledActionHandler<ExcludeTools> for CoreHandlers {
-    async fn handle_typed(&self, _: &PhaseContext, group: ExcludedTools) -> Result<StateCommand, StateError> {
-        Ok(shape_command(StepShapeUpdate::ExcludeAll(group)))
-    }
-}
-
-#[async_trait]
-impl TypedScheduledActionHandler<IncludeOnlyTools> for CoreHandlers {
-    async fn handle_typed(&self, _: &PhaseContext, tools: Vec<String>) -> Result<StateCommand, StateError> {
-        Ok(shape_command(StepShapeUpdate::IncludeOnly(tools)))
-    }
-}
-
-#[async_trait]
-impl TypedScheduledActionHandler<OfferLast> for CoreHandlers {
-    async fn handle_typed(&self, _: &PhaseContext, tools: Vec<String>) -> Result<StateCommand, StateError> {
-        Ok(shape_command(StepShapeUpdate::Last(tools)))
-    }
+shaping! {
+    SetInferenceOverride => Override;
+    ExcludeTool => Exclude;
+    ExcludeTools => ExcludeAll;
+    IncludeOnlyTools => IncludeOnly;
+    OfferLast => Last;
 }
 
 /// Registers the core keys and handlers.

@@ -54,6 +54,21 @@ pub trait ScheduledActionSpec: 'static + Send + Sync {
     type Payload: Serialize + DeserializeOwned + Send + Sync + 'static;
 }
 
+/// Declares actions, each a type of its own: its name, its key, its phase and its payload.
+#[macro_export]
+macro_rules! scheduled_actions {
+    ($($(#[$doc:meta])* $visible:vis $name:ident = $key:literal in $phase:ident: $payload:ty;)+) => {$(
+        $(#[$doc])*
+        $visible struct $name;
+
+        impl $crate::state::ScheduledActionSpec for $name {
+            const KEY: &'static str = $key;
+            const PHASE: $crate::state::Phase = $crate::state::Phase::$phase;
+            type Payload = $payload;
+        }
+    )+};
+}
+
 /// A kind of effect: passed to its handler after the commit, never undone, never answered.
 pub trait EffectSpec: 'static + Send + Sync {
     /// Unique name, by convention `plugin.effect`.

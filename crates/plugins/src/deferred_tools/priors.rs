@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::state::RunUsage;
 use aye_core::contract::profile::ProfileKey;
-use aye_core::state::{Phase, ScheduledActionSpec};
+use aye_core::scheduled_actions;
 
 /// Maximum tools remembered for an agent.
 const MAX_TOOLS: usize = 1000;
@@ -73,11 +73,7 @@ pub(super) struct RunSample {
     pub(super) offered: BTreeSet<String>,
 }
 
-/// Has a run learned from at its end. An action, and not done by the hook: a hook may run twice.
-pub(super) struct LearnAction;
-
-impl ScheduledActionSpec for LearnAction {
-    const KEY: &'static str = "deferred_tools.learn";
-    const PHASE: Phase = Phase::RunEnd;
-    type Payload = RunSample;
+scheduled_actions! {
+    /// Has a run learned from at its end. An action, and not done by the hook: a hook may run twice.
+    pub(super) LearnAction = "deferred_tools.learn" in RunEnd: RunSample;
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::beta::Beta;
 use super::config::ToolLoadMode;
 use super::index::View;
-use aye_core::state::{KeyScope, MergeStrategy, Phase, ScheduledActionSpec, StateKey};
+use aye_core::scheduled_actions;
+use aye_core::state::{KeyScope, MergeStrategy, StateKey};
 
 /// The current mode of each tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -231,26 +232,14 @@ impl StateKey for RunToolUsage {
     }
 }
 
-/// Moves tools from eager to deferred.
-pub struct DeferToolAction;
-
-impl ScheduledActionSpec for DeferToolAction {
-    const KEY: &'static str = "deferred_tools.defer";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = Vec<String>;
+scheduled_actions! {
+    /// Moves tools from eager to deferred.
+    pub DeferToolAction = "deferred_tools.defer" in BeforeInference: Vec<String>;
+    /// Moves tools from deferred to eager, from the next step on.
+    pub PromoteToolAction = "deferred_tools.promote" in BeforeInference: Vec<String>;
+    /// Shapes the step's request, once all that others scheduled for it is done.
+    pub(super) SettleAction = "deferred_tools.settle" in BeforeInference: Settle;
 }
-
-/// Moves tools from deferred to eager, from the next step on.
-pub struct PromoteToolAction;
-
-impl ScheduledActionSpec for PromoteToolAction {
-    const KEY: &'static str = "deferred_tools.promote";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = Vec<String>;
-}
-
-/// Shapes the step's request, once all that others scheduled for it is done.
-pub(super) struct SettleAction;
 
 /// The stage of the shaping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -259,10 +248,4 @@ pub(super) enum Settle {
     Tidy,
     /// Removes the deferred tools from the request and lists their names.
     Offer,
-}
-
-impl ScheduledActionSpec for SettleAction {
-    const KEY: &'static str = "deferred_tools.settle";
-    const PHASE: Phase = Phase::BeforeInference;
-    type Payload = Settle;
 }

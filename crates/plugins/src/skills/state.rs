@@ -74,7 +74,6 @@ pub struct SkillConsent;
 impl StateKey for SkillConsent {
     const KEY: &'static str = "skills.consent";
     const MERGE: MergeStrategy = MergeStrategy::Commutative;
-    const SCOPE: KeyScope = KeyScope::Run;
     type Value = Consent;
     type Update = ConsentUpdate;
 
@@ -115,7 +114,6 @@ pub struct SkillInvocations;
 impl StateKey for SkillInvocations {
     const KEY: &'static str = "skills.invoked";
     const MERGE: MergeStrategy = MergeStrategy::Commutative;
-    const SCOPE: KeyScope = KeyScope::Run;
     type Value = BTreeMap<String, Invocation>;
     type Update = InvocationUpdate;
 
@@ -141,7 +139,6 @@ pub struct SkillModel;
 impl StateKey for SkillModel {
     const KEY: &'static str = "skills.model";
     const MERGE: MergeStrategy = MergeStrategy::Commutative;
-    const SCOPE: KeyScope = KeyScope::Run;
     type Value = Option<String>;
     type Update = String;
 
