@@ -1,136 +1,16 @@
 //! The effect of a command line, coarsely: a word for lists and for the user's eye. Nothing is allowed
 //! because of it, so it may be a guess; an unknown effect counts as running a program.
 
-use super::unwrap::SHELLS;
+use super::tables::{GIT, PROGRAMS};
 use super::{Analysis, Simple, base_name, git, only_reads, risks};
 use aye_core::contract::judgement::Risk as Effect;
-
-/// Programs that take away, overwrite, stop things, or raise rights.
-const DESTROYERS: &[&str] = &[
-    "rm",
-    "rmdir",
-    "unlink",
-    "shred",
-    "dd",
-    "mv",
-    "truncate",
-    "wipefs",
-    "fdisk",
-    "sfdisk",
-    "parted",
-    "sudo",
-    "doas",
-    "su",
-    "pkexec",
-    "run0",
-    "kill",
-    "pkill",
-    "killall",
-    "reboot",
-    "shutdown",
-    "halt",
-    "poweroff",
-    "userdel",
-    "groupdel",
-    "dropdb",
-    "umount",
-    "tee",
-    "srm",
-    "trash",
-    "gio-trash",
-];
-
-/// Subcommands of other programs that do.
-const DESTROYING: &[(&str, &[&str])] = &[
-    ("docker", &["rm", "rmi", "prune", "kill"]),
-    ("podman", &["rm", "rmi", "prune", "kill"]),
-    ("kubectl", &["delete", "drain", "replace"]),
-    ("helm", &["uninstall", "delete"]),
-    ("terraform", &["destroy", "apply"]),
-    ("cargo", &["publish", "yank", "clean"]),
-    ("npm", &["publish", "unpublish", "deprecate"]),
-    ("pnpm", &["publish", "unpublish"]),
-    ("yarn", &["publish"]),
-    ("gh", &["delete"]),
-    ("glab", &["delete"]),
-    ("systemctl", &["stop", "disable", "mask", "poweroff", "reboot"]),
-    ("crontab", &["-r"]),
-];
-
-/// Programs that only speak with other machines.
-const NETWORK: &[&str] = &[
-    "curl",
-    "wget",
-    "aria2c",
-    "http",
-    "https",
-    "xh",
-    "scp",
-    "sftp",
-    "rsync",
-    "ping",
-    "ping6",
-    "dig",
-    "nslookup",
-    "host",
-    "whois",
-    "traceroute",
-    "mtr",
-    "gh",
-    "glab",
-    "ftp",
-    "telnet",
-];
-
-/// The git commands that use the network.
-const GIT_NETWORK: &[&str] = &["fetch", "pull", "push", "clone", "ls-remote", "submodule"];
-
-/// The git commands that change nothing, whatever their other words.
-const GIT_READS: &[&str] = &[
-    "status",
-    "diff",
-    "log",
-    "show",
-    "blame",
-    "annotate",
-    "shortlog",
-    "describe",
-    "rev-parse",
-    "rev-list",
-    "ls-files",
-    "ls-tree",
-    "cat-file",
-    "grep",
-    "merge-base",
-    "version",
-    "--version",
-    "show-ref",
-    "name-rev",
-    "whatchanged",
-    "count-objects",
-    "check-ignore",
-    "check-attr",
-    "diff-tree",
-    "diff-index",
-    "diff-files",
-    "for-each-ref",
-    "range-diff",
-    "show-branch",
-    "var",
-    "cherry",
-];
-
-/// Programs that only read the state of the system, besides the readers of files.
-const LOOKERS: &[&str] = &[
-    "uptime", "nproc", "groups", "tty", "arch", "free", "lscpu", "lsblk", "getconf", "locale", "cd",
-    "hostname",
-];
 
 /// Returns the effect of the line: the worst of its commands.
 pub fn effect(analysis: &Analysis) -> Effect {
     let programs = || analysis.commands.iter().filter(|command| !command.words.is_empty());
-    let does = |names: &[&str]| programs().filter_map(Simple::program).any(|name| names.contains(&name));
-    let fetched_and_run = does(&["curl", "wget", "aria2c"]) && does(SHELLS);
+    let names = || programs().filter_map(Simple::program);
+    let fetched_and_run = names().any(|name| matches!(name, "curl" | "wget" | "aria2c"))
+        && names().any(|name| PROGRAMS.shells.contains(name));
     if analysis.overwrites || fetched_and_run || programs().any(destroys) {
         return Effect::Destroys;
     }
@@ -141,9 +21,6 @@ pub fn effect(analysis: &Analysis) -> Effect {
     }
     analysis.commands.iter().map(of_command).max().unwrap_or(Effect::Runs)
 }
-
-/// Programs that delete files.
-const DELETERS: &[&str] = &["rm", "rmdir", "unlink", "shred", "srm", "trash", "gio-trash"];
 
 /// Returns whether a command of the line deletes files.
 pub fn deletes_files(analysis: &Analysis) -> bool {
@@ -161,7 +38,7 @@ pub fn deletes_files(analysis: &Analysis) -> bool {
                     _ => false,
                 }
             }
-            other => DELETERS.contains(&other),
+            other => PROGRAMS.deleters.contains(other),
         }
     })
 }
@@ -179,10 +56,10 @@ fn of_command(command: &Simple) -> Effect {
     if program == "git" {
         return of_git(command);
     }
-    if NETWORK.contains(&program) {
+    if PROGRAMS.network.contains(program) {
         return Effect::Network;
     }
-    if only_reads(program) || LOOKERS.contains(&program) {
+    if only_reads(program) || PROGRAMS.lookers.contains(program) {
         return Effect::Reads;
     }
     Effect::Runs
@@ -206,11 +83,11 @@ fn of_git(command: &Simple) -> Effect {
         "config" => {
             rest.first().is_some_and(|word| word.starts_with("--get") || matches!(*word, "--list" | "-l"))
         }
-        _ => GIT_READS.contains(&sub),
+        _ => GIT.reads.contains(sub),
     };
     if lists {
         Effect::Reads
-    } else if GIT_NETWORK.contains(&sub) {
+    } else if GIT.network.contains(sub) {
         Effect::Network
     } else {
         Effect::Runs
@@ -223,10 +100,10 @@ fn destroys(command: &Simple) -> bool {
     let program = base_name(&first.text);
     let texts = command.texts();
     let rest = || texts.iter().skip(1).copied();
-    if DESTROYERS.contains(&program) || program.starts_with("mkfs") {
+    if PROGRAMS.destroyers.contains(program) || program.starts_with("mkfs") {
         return true;
     }
-    if DESTROYING.iter().any(|(name, words)| *name == program && rest().any(|word| words.contains(&word))) {
+    if PROGRAMS.destroying.get(program).is_some_and(|words| rest().any(|word| words.contains(word))) {
         return true;
     }
     // Flags that write into a file: `sort -o`, `sed -i`, `find -delete`, `curl -o`.

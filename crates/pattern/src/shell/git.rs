@@ -2,199 +2,14 @@
 
 use super::Word;
 use super::risk::RiskyWord;
+use super::tables::GIT;
 use super::unwrap::Inner;
-
-/// Global flags that take the next word as their value.
-const VALUED: &[&str] = &[
-    "-C",
-    "-c",
-    "--git-dir",
-    "--work-tree",
-    "--namespace",
-    "--super-prefix",
-    "--config-env",
-    "--exec-path",
-    "--attr-source",
-];
-
-/// Global flags that change neither the repository nor what runs.
-const HARMLESS: &[&str] = &[
-    "--no-pager",
-    "-P",
-    "--no-optional-locks",
-    "--literal-pathspecs",
-    "--no-replace-objects",
-    "--no-advice",
-    "--version",
-    "-v",
-    "--no-lazy-fetch",
-    "--glob-pathspecs",
-    "--icase-pathspecs",
-];
-
-/// Commands that come with git. Any other word may be an alias, which can run anything.
-const COMMANDS: &[&str] = &[
-    "add",
-    "am",
-    "annotate",
-    "apply",
-    "archive",
-    "bisect",
-    "blame",
-    "branch",
-    "bundle",
-    "cat-file",
-    "check-attr",
-    "check-ignore",
-    "check-mailmap",
-    "check-ref-format",
-    "checkout",
-    "checkout-index",
-    "cherry",
-    "cherry-pick",
-    "clean",
-    "clone",
-    "column",
-    "commit",
-    "commit-graph",
-    "commit-tree",
-    "config",
-    "count-objects",
-    "describe",
-    "diff",
-    "diff-files",
-    "diff-index",
-    "diff-tree",
-    "fetch",
-    "for-each-ref",
-    "format-patch",
-    "fsck",
-    "gc",
-    "grep",
-    "hash-object",
-    "init",
-    "interpret-trailers",
-    "log",
-    "ls-files",
-    "ls-remote",
-    "ls-tree",
-    "mailinfo",
-    "maintenance",
-    "merge",
-    "merge-base",
-    "merge-file",
-    "merge-tree",
-    "mktag",
-    "mktree",
-    "mv",
-    "name-rev",
-    "notes",
-    "pack-objects",
-    "pack-refs",
-    "patch-id",
-    "prune",
-    "pull",
-    "push",
-    "range-diff",
-    "read-tree",
-    "rebase",
-    "reflog",
-    "remote",
-    "repack",
-    "replace",
-    "request-pull",
-    "rerere",
-    "reset",
-    "restore",
-    "rev-list",
-    "rev-parse",
-    "revert",
-    "rm",
-    "shortlog",
-    "show",
-    "show-branch",
-    "show-index",
-    "show-ref",
-    "sparse-checkout",
-    "stash",
-    "status",
-    "stripspace",
-    "submodule",
-    "switch",
-    "symbolic-ref",
-    "tag",
-    "update-index",
-    "update-ref",
-    "var",
-    "verify-commit",
-    "verify-pack",
-    "verify-tag",
-    "version",
-    "whatchanged",
-    "worktree",
-    "write-tree",
-];
-
-/// Commands whose work is to run something else, or to open a program of the user's.
-const RUNNERS: &[&str] = &[
-    "filter-branch",
-    "difftool",
-    "mergetool",
-    "hook",
-    "daemon",
-    "instaweb",
-    "web--browse",
-    "help",
-    "credential",
-    "send-email",
-    "shell",
-    "upload-pack",
-    "receive-pack",
-    "upload-archive",
-    "http-backend",
-    "cvsserver",
-    "gui",
-    "citool",
-    "p4",
-    "svn",
-    "remote-ext",
-    "remote-fd",
-    "for-each-repo",
-    "fast-import",
-    "fast-export",
-    "scalar",
-];
-
-/// Long options of any command that run a program or write a file. Git accepts any unambiguous prefix of
-/// them.
-const LONG: &[(&str, bool)] = &[
-    ("output", false),
-    ("output-directory", false),
-    ("upload-pack", true),
-    ("receive-pack", true),
-    ("exec", true),
-    ("ext-diff", true),
-    ("open-files-in-pager", true),
-    ("config", true),
-    ("config-env", true),
-    ("template", true),
-    ("extcmd", true),
-    ("edit-description", true),
-    ("show-signature", true),
-    ("separate-git-dir", false),
-    ("upload-archive", true),
-    ("unsafe-paths", false),
-    ("textconv", true),
-];
-
-/// Harmless complete options that are, or look like, the start of a listed one.
-const EXACT: &[&str] = &["text", "oneline", "not", "no-ext-diff", "no-textconv", "exclude", "es", "on"];
 
 /// The index of the word after git's global flags.
 pub(super) fn skip_global_flags(words: &[Word]) -> usize {
     let mut i = 1;
     while let Some(word) = words.get(i).filter(|word| word.text.starts_with('-')) {
-        i += if VALUED.contains(&word.text.as_str()) { 2 } else { 1 };
+        i += if GIT.valued.contains(&word.text) { 2 } else { 1 };
     }
     i
 }
@@ -258,15 +73,15 @@ pub(super) fn risks(words: &[Word]) -> Vec<RiskyWord> {
     let at = skip_global_flags(words).min(words.len());
     for (i, word) in words.iter().enumerate().take(at).skip(1) {
         let text = word.text.as_str();
-        let is_value = i > 1 && VALUED.contains(&words[i - 1].text.as_str()) && !text.starts_with('-');
-        if !is_value && !HARMLESS.contains(&text) {
+        let is_value = i > 1 && GIT.valued.contains(&words[i - 1].text) && !text.starts_with('-');
+        if !is_value && !GIT.harmless.contains(text) {
             risks.push(RiskyWord::runs(i, i + 1, format!("git's global flag `{text}`")));
         }
     }
     let Some((_, command)) = subcommand(words) else { return risks };
-    if RUNNERS.contains(&command) {
+    if GIT.runners.contains(command) {
         risks.push(RiskyWord::runs(at, usize::MAX, format!("`git {command}` runs other programs")));
-    } else if !COMMANDS.contains(&command) {
+    } else if !GIT.commands.contains(command) {
         risks.push(RiskyWord::runs(at, at, format!("`git {command}` may be an alias")));
     }
     let sub = words.get(at + 1).map_or("", |word| word.text.as_str());
@@ -297,12 +112,12 @@ pub(super) fn risks(words: &[Word]) -> Vec<RiskyWord> {
         }
         if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
             let name = long.split('=').next().unwrap_or(long);
-            if EXACT.contains(&name) {
+            if GIT.exact.contains(name) {
                 continue;
             }
-            if let Some((flag, runs)) = LONG.iter().find(|(flag, _)| flag.starts_with(name)) {
-                let why = format!("git's `--{flag}`");
-                risks.push(RiskyWord { index: i, through: i + 1, executes: *runs, why });
+            if let Some(flag) = GIT.long.starting_with(name) {
+                let (executes, why) = (!GIT.long_writes.contains(flag), format!("git's `--{flag}`"));
+                risks.push(RiskyWord { index: i, through: i + 1, executes, why });
             }
         } else if text.starts_with('-') && risky_short(command, text) {
             risks.push(RiskyWord::runs(i, i + 1, format!("`{text}` of `git {command}`")));

@@ -14,6 +14,7 @@ mod lexer;
 mod options;
 mod risk;
 mod script;
+mod tables;
 mod unwrap;
 mod walk;
 mod words;

@@ -4,12 +4,9 @@
 //! spells it out, so `Bash(sort -o out.txt *)` still works.
 
 use super::script::{awk, is_awk, sed};
-use super::unwrap::{self, SHELLS, is_assignment};
+use super::tables::{FLAGS, Interpreter, PROGRAMS, ProgramFlags, without_version};
+use super::unwrap::{self, is_assignment};
 use super::{Word, base_name, git};
-
-mod tables;
-
-use tables::{FLAGS, INTERPRETERS, PROGRAMMABLE, ProgramFlags, STATEFUL};
 
 /// A word that makes a command do more than its name says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,38 +39,26 @@ impl RiskyWord {
 
 /// True for programs whose words are understood: what they run is found, and nothing else in them is a program.
 pub fn is_explained(program: &str) -> bool {
-    const PLAIN: &[&str] = &[
-        ":", "[", "apt", "apt-get", "awk", "b3sum", "bg", "black", "brew", "bunzip2", "bzip2", "cal", "cd",
-        "chgrp", "chmod", "chown", "clear", "cp", "dd", "df", "exit", "expr", "false", "fg", "fd", "fdfind",
-        "find", "flake8", "free", "gawk", "gh", "git", "glab", "gofmt", "gsed", "gunzip", "gzip", "hostname",
-        "install", "jobs", "kill", "killall", "link", "ln", "look", "lsof", "md5", "mkdir", "mkfifo",
-        "mktemp", "mv", "mypy", "pgrep", "ping", "pip", "pip3", "pkill", "pylint", "return", "rm", "rmdir",
-        "ruff", "rustc", "rustfmt", "sed", "shasum", "shift", "sleep", "sync", "tee", "test", "touch",
-        "tput", "truncate", "tsort", "tty", "unlink", "unxz", "unzip", "unzstd", "uptime", "vmstat", "w",
-        "wait", "who", "xxd", "xz", "yes", "zip", "zstd",
-    ];
-    let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    PLAIN.contains(&program)
+    PROGRAMS.plain.contains(program)
         || only_reads(program)
-        || FLAGS.iter().any(|flags| flags.names.contains(&program))
-        || SHELLS.contains(&program)
-        || STATEFUL.contains(&program)
-        || INTERPRETERS.iter().any(|(name, _, _)| *name == interpreter || *name == program)
+        || FLAGS.of(program).is_some()
+        || PROGRAMS.shells.contains(program)
+        || PROGRAMS.stateful.contains(program)
+        || FLAGS.interpreter(program).is_some()
         || unwrap::is_explained(program)
 }
 
 /// Returns true for builtins that change the shell's state, so that it is no longer the one that was checked.
 pub fn is_stateful(program: &str) -> bool {
-    STATEFUL.contains(&program)
+    PROGRAMS.stateful.contains(program)
 }
 
 /// Programs whose arguments say what runs: a rule over any arguments of theirs would be a rule over anything.
 pub fn runs_others(program: &str) -> bool {
-    let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    SHELLS.contains(&program)
-        || STATEFUL.contains(&program)
-        || PROGRAMMABLE.contains(&program)
-        || INTERPRETERS.iter().any(|(name, _, _)| *name == interpreter || *name == program)
+    PROGRAMS.shells.contains(program)
+        || PROGRAMS.stateful.contains(program)
+        || PROGRAMS.programmable.contains(program)
+        || FLAGS.interpreter(program).is_some()
         || unwrap::is_wrapper(program)
         || matches!(program, "ssh" | "mosh" | "autossh" | "slogin" | "su" | "script")
 }
@@ -86,26 +71,23 @@ pub fn risks(words: &[Word]) -> Vec<RiskyWord> {
     if let Some(start) = unwrap::inner_start(words) {
         risks.push(RiskyWord::runs(start, start, format!("`{program}` runs another program")));
     }
-    if SHELLS.contains(&program) {
+    if PROGRAMS.shells.contains(program) {
         shell(program, words, &mut risks);
     }
-    if STATEFUL.contains(&program) {
+    if PROGRAMS.stateful.contains(program) {
         risks.push(RiskyWord::runs(
             0,
             usize::MAX,
             format!("`{program}` can change what other commands mean"),
         ));
     }
-    if PROGRAMMABLE.contains(&program) {
+    if PROGRAMS.programmable.contains(program) {
         risks.push(RiskyWord::runs(0, usize::MAX, format!("`{program}` can run other programs")));
     }
-    let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    if let Some((_, short, long)) =
-        INTERPRETERS.iter().find(|(name, _, _)| *name == interpreter || *name == program)
-    {
-        interpret(interpreter, short, long, words, &mut risks);
+    if let Some(interpreter) = FLAGS.interpreter(program) {
+        interpret(without_version(program), interpreter, words, &mut risks);
     }
-    if let Some(flags) = FLAGS.iter().find(|flags| flags.names.contains(&program)) {
+    if let Some(flags) = FLAGS.of(program) {
         scan(flags, program, words, &mut risks);
     }
     special(program, words, &mut risks);
@@ -128,7 +110,8 @@ fn shell(program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
     }
 }
 
-fn interpret(program: &str, short: &str, long: &[&str], words: &[Word], risks: &mut Vec<RiskyWord>) {
+fn interpret(program: &str, interpreter: &Interpreter, words: &[Word], risks: &mut Vec<RiskyWord>) {
+    let Interpreter { short, long, .. } = interpreter;
     let mut has_file = false;
     for (i, word) in words.iter().enumerate().skip(1) {
         let text = word.text.as_str();
@@ -138,7 +121,7 @@ fn interpret(program: &str, short: &str, long: &[&str], words: &[Word], risks: &
             let name = name.split('=').next().unwrap_or(name);
             if matches!(name, "version" | "help") {
                 has_file = true;
-            } else if long.contains(&name) {
+            } else if long.contains(name) {
                 risks.push(RiskyWord::runs(i, i + 1, format!("`{program} --{name}` takes code")));
                 has_file = true;
             }
@@ -170,25 +153,26 @@ fn scan(flags: &ProgramFlags, program: &str, words: &[Word], risks: &mut Vec<Ris
         let text = word.text.as_str();
         if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
             let name = long.split('=').next().unwrap_or(long);
-            if flags.harmless.contains(&name) {
+            if flags.harmless.contains(name) {
                 continue;
             }
             // GNU programs accept any unambiguous prefix of a long option.
-            if flags.runs.iter().any(|flag| flag.starts_with(name)) {
+            if flags.runs.starting_with(name).is_some() {
                 push(risks, i, true);
-            } else if flags.writes.iter().any(|flag| flag.starts_with(name)) {
+            } else if flags.writes.starting_with(name).is_some() {
                 push(risks, i, false);
             }
         } else if let Some(letters) = text.strip_prefix('-') {
-            cluster(flags, letters, i, &push, risks);
+            cluster(flags, &flags.valued_short, letters, i, &push, risks);
         } else if i == 1 && program.ends_with("tar") {
-            cluster(&ProgramFlags { valued_short: "", ..*flags }, text, i, &push, risks);
+            cluster(flags, "", text, i, &push, risks);
         }
     }
 }
 
 fn cluster(
     flags: &ProgramFlags,
+    valued: &str,
     letters: &str,
     i: usize,
     push: &dyn Fn(&mut Vec<RiskyWord>, usize, bool),
@@ -201,7 +185,7 @@ fn cluster(
         if flags.writes_short.contains(letter) {
             return push(risks, i, false);
         }
-        if flags.valued_short.contains(letter) {
+        if valued.contains(letter) {
             return;
         }
     }
@@ -376,68 +360,10 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
 
 /// Programs without flags that run or write: an unquoted glob may expand to anything for them.
 pub fn globs_are_harmless(program: &str) -> bool {
-    const SAFE: &[&str] = &[
-        "ls",
-        "cat",
-        "tac",
-        "head",
-        "tail",
-        "wc",
-        "stat",
-        "du",
-        "df",
-        "cksum",
-        "md5sum",
-        "sha1sum",
-        "sha224sum",
-        "sha256sum",
-        "sha384sum",
-        "sha512sum",
-        "b2sum",
-        "sum",
-        "grep",
-        "egrep",
-        "fgrep",
-        "diff",
-        "cmp",
-        "comm",
-        "basename",
-        "dirname",
-        "echo",
-        "nl",
-        "cut",
-        "paste",
-        "join",
-        "tr",
-        "od",
-        "hexdump",
-        "strings",
-        "realpath",
-        "readlink",
-        "rev",
-        "fold",
-        "fmt",
-        "expand",
-        "unexpand",
-        "column",
-        "which",
-        "true",
-        "false",
-        "base64",
-        "base32",
-        "zcat",
-        "size",
-        "nm",
-    ];
-    SAFE.contains(&program)
+    PROGRAMS.globs_are_harmless.contains(program)
 }
 
 /// Programs that do not write the files they are given.
 pub fn only_reads(program: &str) -> bool {
-    const READERS: &[&str] = &[
-        "rg", "git", "sed", "awk", "gawk", "mawk", "jq", "file", "find", "fd", "fdfind", "tree", "sort",
-        "uniq", "less", "more", "bat", "pwd", "printf", "test", "[", "date", "ps", "id", "whoami", "uname",
-        "env", "printenv", "type", "seq", "exa", "eza", "lsd", "xxd", "tokei", "cloc", "scc",
-    ];
-    globs_are_harmless(program) || READERS.contains(&program)
+    globs_are_harmless(program) || PROGRAMS.readers.contains(program)
 }

@@ -1,166 +1,8 @@
 //! Commands inside commands: wrappers, runners, and texts that another shell reads.
 
 use super::risk::risks;
+use super::tables::{PROGRAMS, WRAPPERS, Words, Wrapper};
 use super::{Analysis, MAX_DEPTH, Simple, Word, base_name, git, walk};
-
-/// A program whose first plain word (after its own options) is another program.
-struct Wrapper {
-    names: &'static [&'static str],
-    /// One-letter options that take a value.
-    short: &'static str,
-    /// Long options that take a value as the next word.
-    long: &'static [&'static str],
-    /// Plain words of its own in front of the inner program.
-    own_words: usize,
-}
-
-const fn wrapper(
-    names: &'static [&'static str],
-    short: &'static str,
-    long: &'static [&'static str],
-    own_words: usize,
-) -> Wrapper {
-    Wrapper { names, short, long, own_words }
-}
-
-const WRAPPERS: &[Wrapper] = &[
-    wrapper(&["env"], "uCSa", &["unset", "chdir", "split-string", "argv0"], 0),
-    wrapper(&["timeout", "gtimeout"], "ks", &["kill-after", "signal"], 1),
-    wrapper(&["nice"], "n", &["adjustment"], 0),
-    wrapper(
-        &["nohup", "setsid", "command", "builtin", "unbuffer", "fakeroot", "catchsegv", "linux32", "linux64"],
-        "",
-        &[],
-        0,
-    ),
-    wrapper(&["exec"], "a", &[], 0),
-    wrapper(&["stdbuf"], "ioe", &["input", "output", "error"], 0),
-    wrapper(&["ionice"], "cnpPu", &["class", "classdata"], 0),
-    wrapper(&["chrt"], "TPD", &["sched-runtime", "sched-period", "sched-deadline"], 1),
-    wrapper(&["taskset"], "", &[], 1),
-    wrapper(&["time", "gtime"], "fo", &["format", "output"], 0),
-    wrapper(
-        &["sudo"],
-        "ugCDRTUhprt",
-        &[
-            "user",
-            "group",
-            "chdir",
-            "chroot",
-            "host",
-            "prompt",
-            "role",
-            "type",
-            "other-user",
-            "close-from",
-            "command-timeout",
-        ],
-        0,
-    ),
-    wrapper(&["doas"], "uC", &[], 0),
-    wrapper(&["pkexec", "runuser", "sg"], "u", &["user"], 0),
-    wrapper(
-        &["xargs", "gxargs"],
-        "adEILnPsR",
-        &["arg-file", "delimiter", "max-args", "max-procs", "max-chars", "max-lines", "process-slot-var"],
-        0,
-    ),
-    wrapper(&["watch"], "nq", &["interval", "equexit"], 0),
-    wrapper(&["strace", "ltrace"], "eopsuPaIObXE", &["trace", "output", "attach", "string-limit"], 0),
-    wrapper(&["chroot", "faketime", "setarch", "direnv-exec"], "", &["userspec", "groups"], 1),
-    wrapper(&["proxychains", "proxychains4"], "f", &[], 0),
-    wrapper(
-        &[
-            "busybox",
-            "toybox",
-            "torsocks",
-            "rlwrap",
-            "caffeinate",
-            "winpty",
-            "dbus-run-session",
-            "entr",
-            "ts-node-dev",
-        ],
-        "",
-        &[],
-        0,
-    ),
-    wrapper(&["flock"], "wE", &["timeout", "wait", "conflict-exit-code"], 1),
-];
-
-/// Programs that run others in ways too rich to know: every later word may be the inner program.
-const LOOSE: &[(&str, &[&str])] = &[
-    ("coproc", &[]),
-    ("npx", &[]),
-    ("pnpx", &[]),
-    ("bunx", &[]),
-    ("uvx", &[]),
-    ("npm", &["exec", "x", "explore"]),
-    ("pnpm", &["exec", "dlx"]),
-    ("yarn", &["exec", "dlx"]),
-    ("bun", &["x"]),
-    ("uv", &["run"]),
-    ("poetry", &["run"]),
-    ("pipenv", &["run"]),
-    ("pipx", &["run"]),
-    ("pdm", &["run"]),
-    ("hatch", &["run"]),
-    ("conda", &["run"]),
-    ("bundle", &["exec"]),
-    ("rustup", &["run"]),
-    ("mise", &["exec", "x"]),
-    ("asdf", &["exec"]),
-    ("direnv", &["exec"]),
-    ("dotenv", &[]),
-    ("docker", &["exec", "run", "compose", "container", "create"]),
-    ("podman", &["exec", "run", "compose", "container", "create"]),
-    ("nerdctl", &["exec", "run", "compose"]),
-    ("kubectl", &["exec", "run", "debug"]),
-    ("oc", &["exec", "run", "debug", "rsh"]),
-    ("vagrant", &["ssh"]),
-    ("nix", &["develop", "shell", "run"]),
-    ("nix-shell", &[]),
-    ("unshare", &[]),
-    ("nsenter", &[]),
-    ("bwrap", &[]),
-    ("firejail", &[]),
-    ("proot", &[]),
-    ("systemd-run", &[]),
-    ("start-stop-daemon", &[]),
-    ("xvfb-run", &[]),
-    ("valgrind", &[]),
-    ("gdb", &[]),
-    ("lldb", &[]),
-    ("perf", &[]),
-    ("hyperfine", &[]),
-    ("parallel", &[]),
-    ("watchexec", &[]),
-    ("tmux", &[]),
-    ("screen", &[]),
-    ("expect", &[]),
-    ("setpriv", &[]),
-    ("capsh", &[]),
-    ("ssh-agent", &[]),
-    ("at", &[]),
-    ("batch", &[]),
-];
-
-/// Programs that read a shell language.
-pub(super) const SHELLS: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "mksh",
-    "ash",
-    "rbash",
-    "fish",
-    "csh",
-    "tcsh",
-    "pwsh",
-    "powershell",
-];
 
 /// The content of a command that is itself a command.
 #[derive(Debug, PartialEq)]
@@ -251,7 +93,7 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
         return Vec::new();
     };
     let program = program.strip_suffix(".exe").unwrap_or(program);
-    if SHELLS.contains(&program) {
+    if PROGRAMS.shells.contains(program) {
         return vec![shell(words)];
     }
     match program {
@@ -294,10 +136,10 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
         "tar" | "gtar" | "bsdtar" => return tar(words),
         _ => {}
     }
-    if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&program)) {
+    if let Some(wrapper) = WRAPPERS.of(program) {
         return wrapped(wrapper, program, words);
     }
-    if let Some((_, subcommands)) = LOOSE.iter().find(|(name, _)| *name == program) {
+    if let Some(subcommands) = WRAPPERS.loose(program) {
         return loose(subcommands, words);
     }
     Vec::new()
@@ -571,11 +413,11 @@ fn join_first(first: Word, rest: &[Word]) -> Word {
     join(&all)
 }
 
-fn loose(subcommands: &[&str], words: &[Word]) -> Vec<Inner> {
+fn loose(subcommands: &Words, words: &[Word]) -> Vec<Inner> {
     let start = if subcommands.is_empty() {
         1
     } else {
-        let at = words.iter().position(|word| subcommands.contains(&word.text.as_str()));
+        let at = words.iter().position(|word| subcommands.contains(&word.text));
         match at {
             Some(at) if at > 0 => at + 1,
             _ => return Vec::new(),
@@ -603,14 +445,13 @@ pub(super) fn is_assignment(text: &str) -> bool {
 
 /// Returns true for programs that run another one whatever their words are.
 pub(super) fn is_wrapper(program: &str) -> bool {
-    WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&program))
-        || LOOSE.iter().any(|(name, subcommands)| *name == program && subcommands.is_empty())
+    WRAPPERS.of(program).is_some() || WRAPPERS.loose(program).is_some_and(Words::is_empty)
 }
 
 /// True for wrappers whose inner program is found by their own options, and for runners that are some by a subcommand.
 pub(super) fn is_explained(program: &str) -> bool {
-    WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&program))
-        || LOOSE.iter().any(|(name, subcommands)| *name == program && !subcommands.is_empty())
+    WRAPPERS.of(program).is_some()
+        || WRAPPERS.loose(program).is_some_and(|subcommands| !subcommands.is_empty())
         || matches!(program, "eval" | "trap" | "ssh" | "su" | "script")
 }
 
@@ -619,11 +460,9 @@ pub(super) fn is_explained(program: &str) -> bool {
 pub(super) fn inner_start(words: &[Word]) -> Option<usize> {
     let simple = Simple { words: words.to_vec(), ..Simple::default() };
     let program = simple.program()?;
-    let is_wrapper = WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&program));
-    let is_loose = LOOSE.iter().any(|(name, subcommands)| {
-        *name == program
-            && (subcommands.is_empty()
-                || words.iter().skip(1).any(|w| subcommands.contains(&w.text.as_str())))
+    let is_wrapper = WRAPPERS.of(program).is_some();
+    let is_loose = WRAPPERS.loose(program).is_some_and(|subcommands| {
+        subcommands.is_empty() || words.iter().skip(1).any(|word| subcommands.contains(&word.text))
     });
     if !is_wrapper && !is_loose {
         return None;

@@ -1,0 +1,271 @@
+//! What is known of programs: the files in `tables/`, each read when a command first needs it.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A list of words, in the order of the file, which separates them by spaces.
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "String")]
+pub(super) struct Words(Vec<String>);
+
+impl From<String> for Words {
+    fn from(text: String) -> Words {
+        Words(text.split_whitespace().map(str::to_owned).collect())
+    }
+}
+
+impl Words {
+    pub(super) fn contains(&self, word: &str) -> bool {
+        self.0.iter().any(|known| known == word)
+    }
+
+    /// The first word that starts like that.
+    pub(super) fn starting_with(&self, start: &str) -> Option<&str> {
+        self.0.iter().map(String::as_str).find(|word| word.starts_with(start))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// `programs.toml`; the comments there say what each list means.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Programs {
+    pub(super) shells: Words,
+    pub(super) stateful: Words,
+    pub(super) programmable: Words,
+    pub(super) plain: Words,
+    pub(super) globs_are_harmless: Words,
+    pub(super) readers: Words,
+    pub(super) lookers: Words,
+    pub(super) network: Words,
+    pub(super) destroyers: Words,
+    pub(super) deleters: Words,
+    pub(super) destroying: BTreeMap<String, Words>,
+}
+
+/// `git.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Git {
+    pub(super) valued: Words,
+    pub(super) harmless: Words,
+    pub(super) commands: Words,
+    pub(super) runners: Words,
+    pub(super) long: Words,
+    pub(super) long_writes: Words,
+    pub(super) exact: Words,
+    pub(super) network: Words,
+    pub(super) reads: Words,
+}
+
+/// `flags.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Flags {
+    programs: Vec<ProgramFlags>,
+    interpreters: Vec<Interpreter>,
+}
+
+/// Flags of a program: which run something, which write, which short ones take a value.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ProgramFlags {
+    names: Words,
+    #[serde(default)]
+    pub(super) runs_short: String,
+    #[serde(default)]
+    pub(super) writes_short: String,
+    #[serde(default)]
+    pub(super) valued_short: String,
+    #[serde(default)]
+    pub(super) runs: Words,
+    #[serde(default)]
+    pub(super) writes: Words,
+    #[serde(default)]
+    pub(super) harmless: Words,
+}
+
+/// An interpreter, with the flags that take code instead of a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Interpreter {
+    name: String,
+    #[serde(default)]
+    pub(super) short: String,
+    #[serde(default)]
+    pub(super) long: Words,
+}
+
+impl Flags {
+    pub(super) fn of(&self, program: &str) -> Option<&ProgramFlags> {
+        self.programs.iter().find(|flags| flags.names.contains(program))
+    }
+
+    /// The interpreter of that name, with or without the number of its version.
+    pub(super) fn interpreter(&self, program: &str) -> Option<&Interpreter> {
+        let name = without_version(program);
+        self.interpreters.iter().find(|known| known.name == name || known.name == program)
+    }
+}
+
+/// `python3.12` is a `python`.
+pub(super) fn without_version(program: &str) -> &str {
+    program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+/// `options.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct AllOptions {
+    git_long: Words,
+    programs: Vec<Options>,
+}
+
+/// The harmless options of a program.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// The program, or the program and its subcommand.
+    names: Vec<String>,
+    /// Letters that take no value, and so can be followed by others.
+    #[serde(default)]
+    pub(super) flags: String,
+    /// Letters that take the rest of the word as their value, or the next word.
+    #[serde(default)]
+    pub(super) valued: String,
+    /// Letters that take the rest of the word, if any, as their value.
+    #[serde(default)]
+    pub(super) glued: String,
+    /// Complete names after `--` (`find`: after `-`), with or without `=value`; for git those of all its commands.
+    #[serde(default)]
+    long: Words,
+}
+
+impl AllOptions {
+    /// The options of a program, or of a program and its subcommand.
+    pub(super) fn of(&self, name: &str) -> Option<&Options> {
+        self.programs.iter().find(|options| options.names.iter().any(|known| known == name))
+    }
+
+    /// The complete names of long options.
+    pub(super) fn long<'a>(&'a self, program: &str, options: &'a Options) -> &'a Words {
+        if program == "git" { &self.git_long } else { &options.long }
+    }
+}
+
+/// `wrappers.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wrappers {
+    wrappers: Vec<Wrapper>,
+    loose: BTreeMap<String, Words>,
+}
+
+/// A program whose first plain word (after its own options) is another program.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Wrapper {
+    names: Words,
+    /// One-letter options that take a value.
+    #[serde(default)]
+    pub(super) short: String,
+    /// Long options that take a value as the next word.
+    #[serde(default)]
+    pub(super) long: Words,
+    /// Plain words of its own in front of the inner program.
+    #[serde(default)]
+    pub(super) own_words: usize,
+}
+
+impl Wrappers {
+    pub(super) fn of(&self, program: &str) -> Option<&Wrapper> {
+        self.wrappers.iter().find(|wrapper| wrapper.names.contains(program))
+    }
+
+    /// The subcommands after which every word may be a program; with an empty list it always may.
+    pub(super) fn loose(&self, program: &str) -> Option<&Words> {
+        self.loose.get(program)
+    }
+}
+
+pub(super) static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| read(include_str!("tables/programs.toml")));
+pub(super) static GIT: LazyLock<Git> = LazyLock::new(|| read(include_str!("tables/git.toml")));
+pub(super) static FLAGS: LazyLock<Flags> = LazyLock::new(|| read(include_str!("tables/flags.toml")));
+pub(super) static OPTIONS: LazyLock<AllOptions> = LazyLock::new(|| read(include_str!("tables/options.toml")));
+pub(super) static WRAPPERS: LazyLock<Wrappers> = LazyLock::new(|| read(include_str!("tables/wrappers.toml")));
+
+fn read<T: DeserializeOwned>(text: &str) -> T {
+    toml::from_str(text).expect("the embedded tables are read by a test")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Returns words of a list that has one twice.
+    fn repeated<'a>(words: impl IntoIterator<Item = &'a String>) -> Vec<&'a String> {
+        let mut seen = BTreeSet::new();
+        words.into_iter().filter(|word| !seen.insert(word.as_str())).collect()
+    }
+
+    #[test]
+    fn the_tables_are_read_and_name_nothing_twice() {
+        let lists = [
+            &PROGRAMS.shells,
+            &PROGRAMS.stateful,
+            &PROGRAMS.programmable,
+            &PROGRAMS.plain,
+            &PROGRAMS.globs_are_harmless,
+            &PROGRAMS.readers,
+            &PROGRAMS.lookers,
+            &PROGRAMS.network,
+            &PROGRAMS.destroyers,
+            &PROGRAMS.deleters,
+            &GIT.valued,
+            &GIT.harmless,
+            &GIT.commands,
+            &GIT.runners,
+            &GIT.long,
+            &GIT.exact,
+            &GIT.network,
+            &GIT.reads,
+            &OPTIONS.git_long,
+        ];
+        for list in lists {
+            assert!(!list.is_empty() && repeated(&list.0).is_empty(), "{list:?}");
+        }
+        // The first row that names a program counts: a second one would be dead.
+        let none: Vec<&String> = Vec::new();
+        assert_eq!(repeated(FLAGS.programs.iter().flat_map(|flags| &flags.names.0)), none);
+        assert_eq!(repeated(FLAGS.interpreters.iter().map(|known| &known.name)), none);
+        assert_eq!(repeated(OPTIONS.programs.iter().flat_map(|options| &options.names)), none);
+        assert_eq!(repeated(WRAPPERS.wrappers.iter().flat_map(|wrapper| &wrapper.names.0)), none);
+        assert!(GIT.long_writes.0.iter().all(|word| GIT.long.contains(word)));
+        assert!(GIT.commands.0.iter().all(|word| !GIT.runners.contains(word)));
+    }
+
+    #[test]
+    fn an_option_has_one_meaning() {
+        for ProgramFlags { names, runs_short, writes_short, valued_short, runs, writes, harmless } in
+            &FLAGS.programs
+        {
+            let letters = format!("{runs_short}{writes_short}{valued_short}");
+            let words: Vec<&String> = runs.0.iter().chain(&writes.0).chain(&harmless.0).collect();
+            assert_eq!(letters.chars().collect::<BTreeSet<_>>().len(), letters.len(), "{names:?}: {letters}");
+            assert!(repeated(words.iter().copied()).is_empty(), "{names:?}: {words:?}");
+            assert!(words.iter().all(|word| !word.starts_with('-')), "{names:?}: {words:?}");
+        }
+        for Options { names, flags, valued, glued, .. } in &OPTIONS.programs {
+            let letters = format!("{flags}{valued}{glued}");
+            assert_eq!(letters.chars().collect::<BTreeSet<_>>().len(), letters.len(), "{names:?}: {letters}");
+        }
+    }
+}
