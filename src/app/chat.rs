@@ -11,7 +11,6 @@ use super::{Failure, commands, moved, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::{Editing, Env, Images, ScreenMode};
 use crate::contract::display::visible_line;
-use crate::tui::image_cache::ImageMode as ShownImages;
 use crate::tui::keymap::Keymap;
 use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Clipboard, Desktop, reflows};
@@ -56,13 +55,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         progress: app.foundation.loaded.settings.tui.progress,
         reduced_motion: app.foundation.loaded.settings.tui.reduced_motion,
         screen_reader: app.foundation.loaded.settings.tui.screen_reader,
-        images: match app.foundation.loaded.settings.tui.images {
-            Images::Auto => ShownImages::Auto,
-            Images::Iterm2 => ShownImages::Iterm2,
-            Images::Sixel => ShownImages::Sixel,
-            Images::Blocks => ShownImages::Blocks,
-            Images::Off => ShownImages::Off,
-        },
+        images: app.foundation.loaded.settings.tui.images != Images::Off,
         first_start: first_start(&app.foundation, cli),
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),

@@ -10,7 +10,7 @@ use super::mcp::{self, ServerRow};
 use super::plugins::{self, PluginRow};
 use super::{Failure, keys, models, put};
 use crate::cli::Cli;
-use crate::config::{SandboxMissing, SandboxSettings};
+use crate::config::{Images, SandboxMissing, SandboxSettings};
 use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;
 use crate::plugins::permission::RuleSet;
@@ -127,7 +127,9 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     checks.push(sandbox(&foundation.loaded.settings.sandbox, path.as_ref()));
     checks.push(servers(&foundation));
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
-    for (name, state, text) in terminal::checks(&foundation.env, foundation.loaded.settings.tui.images) {
+    for (name, state, text) in
+        terminal::checks(&foundation.env, foundation.loaded.settings.tui.images != Images::Off)
+    {
         add(name, state, text);
     }
     let mut warnings = foundation.warnings.clone();
@@ -229,7 +231,10 @@ fn servers(foundation: &Foundation) -> Check {
 pub(super) fn page(app: &AppContext) -> TextPage {
     let mut rows = vec![("version", CheckStatus::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")))];
     rows.push(("settings", CheckStatus::Ok, app.foundation.paths.config_file().display().to_string()));
-    rows.extend(terminal::checks(&app.foundation.env, app.foundation.loaded.settings.tui.images));
+    rows.extend(terminal::checks(
+        &app.foundation.env,
+        app.foundation.loaded.settings.tui.images != Images::Off,
+    ));
     rows.extend(app.warnings.iter().map(|text| ("warning", CheckStatus::Warning, text.clone())));
     let text = rows.iter().map(|(name, state, text)| format!("{}  {name:<13} {text}\n", mark(*state)));
     let more = "`aye doctor` in a shell also checks the model, the store, the rules and the plugins\n";

@@ -49,6 +49,8 @@ pub(super) struct TerminalHost {
     /// The flags of this start.
     cli: Cli,
     watching: Vec<JoinHandle<()>>,
+    /// The folder of the images that were opened in another program; it is removed at the end.
+    opened: OnceLock<tempfile::TempDir>,
     /// The host that serves the terminal since the folder was trusted.
     next: OnceLock<Arc<TerminalHost>>,
 }
@@ -88,6 +90,7 @@ impl TerminalHost {
             searching: rewind::Searching::default(),
             cli,
             watching,
+            opened: OnceLock::new(),
             next: OnceLock::new(),
         }
     }

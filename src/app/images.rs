@@ -3,16 +3,17 @@
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::app_context::AppContext;
+use super::opener;
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
-use crate::contract::image::{Canvas, Drawn, ImageError, ImageRef, MAX_IMAGE_BYTES, Packed, Pixels};
+use crate::contract::image::{ImageError, ImageFormat, ImageRef, MAX_IMAGE_BYTES, Pixels};
 use crate::contract::path_policy::{PathAccess, PathPolicies as _};
 use crate::contract::spec::AgentSpec;
 use crate::tui::composer::dropped;
@@ -22,8 +23,6 @@ mod clipboard;
 
 /// The maximum pixels of an image in half blocks.
 const SHOWN: (u32, u32) = (160, 96);
-/// The maximum pixels of an image on a terminal that draws pixels.
-const SHARP: (u32, u32) = (960, 640);
 
 /// Why a file is not attached.
 #[derive(Debug, PartialEq, Eq)]
@@ -200,36 +199,47 @@ pub(super) async fn name(app: &AppContext, blocks: &mut [ContentBlock]) {
 
 /// Returns a stored image, scaled down to what a terminal shows.
 pub(super) async fn pixels(app: &AppContext, image: &ImageRef) -> Result<Pixels, AppError> {
-    made(app, image, |bytes| crate::picture::decode(bytes, SHOWN)).await
-}
-
-/// Returns a stored image for a terminal that draws pixels.
-pub(super) async fn packed(app: &AppContext, image: &ImageRef) -> Result<Packed, AppError> {
-    made(app, image, |bytes| crate::picture::pack(bytes, SHARP)).await
-}
-
-/// Returns a stored image for a terminal that draws pixels at its cursor.
-pub(super) async fn cursor_image(
-    app: &AppContext,
-    image: &ImageRef,
-    canvas: Canvas,
-) -> Result<Drawn, AppError> {
-    made(app, image, move |bytes| crate::picture::draw(bytes, canvas)).await
-}
-
-async fn made<T: Send + 'static>(
-    app: &AppContext,
-    image: &ImageRef,
-    make: impl FnOnce(&[u8]) -> Result<T, String> + Send + 'static,
-) -> Result<T, AppError> {
-    let found = app.store.image(&image.hash).await?;
-    let bytes = found.ok_or("its bytes are no longer stored")?;
+    let bytes = stored(app, image).await?;
     // One at a time: each may need much memory for a moment.
     let turn = Arc::clone(&app.decoding).acquire_owned().await;
     let made = tokio::task::spawn_blocking(move || {
-        let made = make(&bytes);
+        let made = crate::picture::decode(&bytes, SHOWN);
         drop(turn);
         made
     });
     Ok(made.await.map_err(|_| "it cannot be decoded")??)
+}
+
+async fn stored(app: &AppContext, image: &ImageRef) -> Result<Vec<u8>, AppError> {
+    Ok(app.store.image(&image.hash).await?.ok_or("its bytes are no longer stored")?)
+}
+
+/// Writes stored images to a folder that only the user can read, and opens them in the desktop's program.
+pub(super) async fn open(
+    app: &AppContext,
+    images: &[ImageRef],
+    opened: &OnceLock<tempfile::TempDir>,
+) -> Result<(), AppError> {
+    let wrong = |error: std::io::Error| format!("the image is not opened: {error}");
+    let folder = match opened.get() {
+        Some(folder) => folder,
+        None => {
+            let place = app.foundation.env.var("TMPDIR").filter(|place| !place.is_empty()).unwrap_or("/tmp");
+            // The default mode of these folders is 0700.
+            let new = tempfile::Builder::new().prefix("aye-images-").tempdir_in(place).map_err(wrong)?;
+            opened.get_or_init(|| new)
+        }
+    };
+    for image in images {
+        let bytes = stored(app, image).await?;
+        // Neither the sender's name of the file nor the one in the database becomes a path.
+        let is_hash = image.hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let format = ImageFormat::of(&bytes).filter(|_| is_hash).ok_or("it is not an image")?;
+        let file = folder.path().join(format!("{}.{}", image.hash, format.name().to_ascii_lowercase()));
+        std::fs::write(&file, bytes).map_err(wrong)?;
+        if !opener::open(&app.foundation.env, file.as_os_str()).map_err(wrong)? {
+            return Err("the image is not opened: this machine has no desktop (DISPLAY is not set)".into());
+        }
+    }
+    Ok(())
 }

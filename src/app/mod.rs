@@ -40,6 +40,7 @@ mod mentions;
 mod models;
 mod moved;
 mod notify;
+mod opener;
 mod pager;
 mod pages;
 mod panics;

@@ -1,22 +1,17 @@
 //! Pictures as pixels, small enough for a terminal. Bytes come from anywhere: nothing is decoded whose header promises too
 //! much, and what is not needed is skipped. It blocks for as long as 50 megapixels take: callers are on a thread that may.
 
-mod draw;
-mod palette;
 mod scale;
-mod sixel;
 #[cfg(test)]
 mod tests;
 
-use std::io::{Cursor, Write as _};
+use std::io::Cursor;
 
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-pub use draw::draw;
-
-use crate::contract::image::{ImageFormat, ImageRef, Packed, Pixels};
+use crate::contract::image::{ImageFormat, ImageRef, Pixels};
 use scale::Scaler;
 
 /// Interlaced pictures are not made smaller while they are read.
@@ -42,31 +37,6 @@ pub fn decode(bytes: &[u8], most: (u32, u32)) -> Result<Pixels, String> {
         ImageFormat::Webp => webp(bytes, scaler, (image.width, image.height)),
     }
     .map_err(|why| format!("it cannot be decoded: {why}"))
-}
-
-/// A picture made smaller once more.
-fn smaller(pixels: &Pixels, most: (u32, u32)) -> Pixels {
-    let size = (pixels.width, pixels.height);
-    let mut scaler = Scaler::new(size, fitting(size, most));
-    for row in pixels.rgba.chunks_exact(pixels.width.max(1) as usize * 4) {
-        scaler.row(row, 4);
-    }
-    scaler.finish()
-}
-
-/// The picture made small enough and compressed, for a terminal that draws pixels. Nothing of its file is in it.
-///
-/// # Errors
-/// As [`decode`].
-pub fn pack(bytes: &[u8], most: (u32, u32)) -> Result<Packed, String> {
-    let Pixels { width, height, mut rgba } = decode(bytes, most)?;
-    let has_alpha = rgba.iter().skip(3).step_by(4).any(|opacity| *opacity < u8::MAX);
-    if !has_alpha {
-        rgba = rgba.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
-    }
-    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-    let zlib = encoder.write_all(&rgba).and_then(|()| encoder.finish()).map_err(|error| error.to_string())?;
-    Ok(Packed { width, height, has_alpha, zlib })
 }
 
 /// The largest size of that shape that fits; never larger than the picture is.

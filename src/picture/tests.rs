@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Red left, blue right, the lower half see-through.
-pub(super) fn sample(width: u32, height: u32) -> Vec<u8> {
+fn sample(width: u32, height: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = png::Encoder::new(&mut out, width, height);
     encoder.set_color(png::ColorType::Rgba);
@@ -35,22 +35,6 @@ fn a_picture_becomes_small_and_keeps_its_colours() {
     assert_eq!((whole.width, whole.height), (4, 2));
     let gif = decode(GIF, (40, 40)).unwrap();
     assert_eq!(gif.rgba, [0, 0, 0, 255, 255, 255, 255, 255]);
-}
-
-#[test]
-fn a_packed_picture_is_made_of_pixels_not_of_its_file() {
-    let inflate = |packed: &Packed| {
-        let mut out = Vec::new();
-        std::io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(packed.zlib.as_slice()), &mut out)
-            .unwrap();
-        out
-    };
-    let half = pack(&sample(400, 200), (40, 40)).unwrap();
-    assert_eq!((half.width, half.height, half.has_alpha), (40, 20, true));
-    assert_eq!(inflate(&half).len(), 40 * 20 * 4);
-    let gif = pack(GIF, (40, 40)).unwrap();
-    assert_eq!((gif.has_alpha, inflate(&gif)), (false, vec![0, 0, 0, 255, 255, 255]));
-    assert!(pack(b"hello", (40, 40)).is_err());
 }
 
 #[test]

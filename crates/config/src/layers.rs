@@ -209,11 +209,22 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
     if !problems.is_empty() {
         return Err(ConfigError { problems });
     }
+    warnings.extend(retired(&joined));
     Ok(Loaded {
         settings: Settings::collect(&joined, &Key::default(), None),
         provenance: Provenance { entries: joined },
         warnings,
     })
+}
+
+/// Returns a warning for a value that has no meaning of its own any more.
+fn retired(joined: &Values) -> Option<Problem> {
+    let entry = joined.get(&Key::of("tui.images"))?;
+    let word = entry.value.as_str().filter(|word| matches!(*word, "iterm2" | "sixel"))?;
+    let message = format!(
+        "`tui.images = \"{word}\"` means \"auto\": images are drawn in half blocks, and `o` in the viewer opens them"
+    );
+    Some(Problem { origin: entry.origin.clone(), message })
 }
 
 /// Why an entry does not count that would change a server which another file describes: its command would run with

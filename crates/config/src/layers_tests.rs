@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::{Adapter, PermissionMode, SandboxMissing};
+use crate::settings::{Adapter, Images, PermissionMode, SandboxMissing};
 use proptest::prelude::*;
 use std::fs;
 use std::time::Duration;
@@ -466,6 +466,22 @@ fn a_flag_gives_a_section_and_replaces_that_of_the_file() {
             "--config sections=1: `sections` is not one of [sections]; write sections.NAME = VALUE",
         ]
     );
+}
+
+#[test]
+fn a_protocol_for_images_that_aye_no_longer_speaks_is_a_warning() {
+    for (word, are_drawn, warnings) in
+        [("iterm2", true, 1), ("sixel", true, 1), ("blocks", true, 0), ("off", false, 0)]
+    {
+        let user = format!("[tui]\nimages = \"{word}\"\n");
+        let case = Case { user: &user, ..Case::default() };
+        let shown = case.ok().settings.tui.images;
+        assert_eq!((shown != Images::Off, case.warnings().len()), (are_drawn, warnings), "{word}");
+        if warnings > 0 {
+            let start = format!("config.toml:2:10: `tui.images = \"{word}\"` means \"auto\"");
+            assert!(case.warnings()[0].starts_with(&start), "{:?}", case.warnings());
+        }
+    }
 }
 
 #[test]

@@ -426,7 +426,7 @@ table! {
         /// Screen reader mode: plain lines, no redrawing, questions in words.
         #[project(Set)]
         pub screen_reader: bool = false,
-        /// How images are shown: in pixels where supported, in half blocks, or by name.
+        /// How images are shown: in half blocks (auto and blocks) or by name (off); the others mean auto.
         #[project(Set)]
         pub images: Images = "auto",
         /// Editing keys of the composer.
@@ -461,11 +461,11 @@ words! {
 words! {
     /// The way images of a conversation are shown.
     pub enum Images {
-        /// In pixels where the terminal draws them, else in half blocks.
+        /// In half blocks.
         Auto = "auto",
-        /// As files in iTerm2 sequences, whatever the terminal reports.
+        /// As `auto`, with a warning.
         Iterm2 = "iterm2",
-        /// As sixels, whatever the terminal reports.
+        /// As `auto`, with a warning.
         Sixel = "sixel",
         /// In half blocks.
         Blocks = "blocks",

@@ -609,7 +609,8 @@ impl AgentRuntime {
     /// # Errors
     /// [`StoreError`].
     pub async fn driven_elsewhere(&self, thread_id: &ThreadId) -> Result<Option<Duration>, StoreError> {
-        let lease = self.inner.shared.store.lease(thread_id).await?.filter(|lease| self.is_kept_out_by(lease));
+        let lease =
+            self.inner.shared.store.lease(thread_id).await?.filter(|lease| self.is_kept_out_by(lease));
         Ok(lease.map(|lease| self.time_left(&lease).unwrap_or(Duration::MAX)))
     }
 }

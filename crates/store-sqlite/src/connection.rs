@@ -10,8 +10,8 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use super::{
-    OpenError, SqlFailure, Store, StoreError, change_feed, failpoint, group_commit, log_mark,
-    no_sync, place, rows,
+    OpenError, SqlFailure, Store, StoreError, change_feed, failpoint, group_commit, log_mark, no_sync, place,
+    rows,
 };
 
 /// A log that is shorter is left as it is at the end. Reading it again takes less than a millisecond.

@@ -444,7 +444,6 @@ impl App {
             self.expiry_deadline(),
             self.kept.due,
             self.feed.deadline(),
-            self.image_cache.waiting_until(),
             self.renewal_deadline(),
         ]
         .into_iter()

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
-use super::graphics::TerminalReply;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent, ModelMsg, ProgramMsg, QuestionMsg, ThreadMsg, WritingMsg};
 use super::image_cache::ImageCache;
@@ -104,12 +103,8 @@ pub(super) async fn run(
         // A line longer than a row continues in the next row.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
-    app.image_cache = ImageCache::new(abilities.pictures().filter(|_| !app.is_linear))
-        .shown(options.images)
-        .on(abilities.multiplexer.is_none(), abilities.files);
-    if abilities.background {
-        app.image_cache = app.image_cache.waiting_since(app.now);
-    }
+    let draws_images = options.images && !app.is_linear;
+    app.image_cache = ImageCache::new(abilities.pictures().filter(|_| draws_images));
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.colours.theme = options.theme.clone();
     app.colours.background = options.background;
@@ -119,7 +114,6 @@ pub(super) async fn run(
     if options.full {
         app.toggle_screen();
     }
-    screen.ask(app.image_cache.questions());
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let performer = Performer::new(host, answers_in);
@@ -136,8 +130,7 @@ pub(super) async fn run(
     // The text that was not sent is of no use on the screen of the shell.
     let finished = screen.feed.finished(&app, &screen.look);
     let growing = screen.feed.growing(&app, &screen.look);
-    let ended = ended.and(screen.send_pictures(&app, &[&finished, &growing]));
-    screen.append_pictured(&app, finished);
+    screen.append(finished);
     screen.append(growing);
     screen.end_linear();
     let ended = ended.and(screen.finish());
@@ -289,10 +282,6 @@ fn of_terminal(event: TerminalEvent) -> Msg {
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
         TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
         TerminalEvent::Background(background) => Msg::Background(background),
-        TerminalEvent::Reply(TerminalReply::Attributes { sixel, .. }) => {
-            Msg::Reply(TerminalReply::Attributes { sixel, cell: terminal::cell() })
-        }
-        TerminalEvent::Reply(reply) => Msg::Reply(reply),
         TerminalEvent::Hangup => Msg::Hangup,
     }
 }

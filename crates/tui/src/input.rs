@@ -15,7 +15,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::graphics::TerminalReply;
 use super::theme::Background;
 
 mod decode;
@@ -45,8 +44,6 @@ pub enum TerminalEvent {
     Focus(bool),
     /// The terminal reports its background colour.
     Background(Background),
-    /// The terminal says something about itself.
-    Reply(TerminalReply),
     /// The terminal is gone; no event follows.
     Hangup,
 }

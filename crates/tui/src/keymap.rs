@@ -181,6 +181,7 @@ actions! {
     CodeBlock = "code-block", "copy a code block by its number";
     View = "view", "open the selected entry in your editor";
     ViewAll = "view-all", "open the conversation in your editor";
+    OpenImage = "open-image", "open the images of the selected entry in the desktop's program";
     Choose = "choose", "select the entry and start a text selection";
     Mark = "mark", "mark";
     CopyMark = "copy-mark", "copy the selection";
@@ -290,7 +291,9 @@ impl Action {
             A::ToggleSides => matches!(place, KeyContext::Card | KeyContext::Viewer),
             A::Search => matches!(place, KeyContext::Viewer | KeyContext::Composer),
             A::SearchNext | A::SearchPrevious | A::CopySource | A::CodeBlock => place == KeyContext::Viewer,
-            A::View | A::ViewAll | A::Choose | A::Mark | A::CopyMark => place == KeyContext::Viewer,
+            A::View | A::ViewAll | A::OpenImage | A::Choose | A::Mark | A::CopyMark => {
+                place == KeyContext::Viewer
+            }
         }
     }
 }

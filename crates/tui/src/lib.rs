@@ -18,7 +18,6 @@ pub mod approval;
 pub mod composer;
 pub mod diff;
 mod event_loop;
-pub mod graphics;
 pub mod highlight;
 pub mod host;
 pub mod image_cache;
@@ -84,8 +83,8 @@ pub struct TuiOptions {
     pub reduced_motion: bool,
     /// Lines one after another, nothing drawn again.
     pub screen_reader: bool,
-    /// Whether images are shown, and whether in pixels where the terminal draws them.
-    pub images: image_cache::ImageMode,
+    /// Whether images are drawn, not only named.
+    pub images: bool,
     /// Whether this is the first start; the model that answers is shown then.
     pub first_start: bool,
     /// The links in text, where the terminal shows them.

@@ -3,7 +3,6 @@
 use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::approval::edit::EditorDocument as CallDraft;
-use super::graphics::{TerminalQuery, TerminalReply};
 use super::host::{
     ImageCmd, ImageMsg, ModelCmd, ModelMsg, ProgramCmd, ProgramMsg, QuestionCmd, QuestionMsg, ThreadCmd,
     ThreadMsg, WritingCmd, WritingMsg,
@@ -28,8 +27,6 @@ pub enum Msg {
     Focus(bool),
     /// The terminal reported its background colour.
     Background(Background),
-    /// The terminal says something about itself.
-    Reply(TerminalReply),
     /// The screen shows the model as it is now.
     Drawn,
     /// The time that [`super::app::App::deadline`] asked for has come.
@@ -93,8 +90,6 @@ pub enum Cmd {
     Renew,
     /// Request the background colour from the terminal.
     AskBackground,
-    /// Ask the terminal something else about itself.
-    AskTerminal(TerminalQuery),
     /// Notify the user that a question is pending: sound the bell, and show a desktop notification with this
     /// text.
     Notify {

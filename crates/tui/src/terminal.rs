@@ -17,13 +17,11 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::graphics;
 use super::links::Links;
 use super::wrap::{Wrap, clean};
 
 mod abilities;
 mod clipboard;
-mod cursor_image;
 mod full;
 mod guard;
 mod linear;
@@ -37,10 +35,8 @@ mod tests;
 
 pub use abilities::{Abilities, Multiplexer};
 pub use clipboard::Clipboard;
-pub use cursor_image::CursorImage;
-use cursor_image::Pending;
 pub use full::FullScreen;
-pub use guard::{Restore, TerminalGuard, TtyOut, cell, reflows, resize_report_delay, size, stop_process};
+pub use guard::{Restore, TerminalGuard, TtyOut, reflows, resize_report_delay, size, stop_process};
 pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
@@ -98,7 +94,7 @@ pub struct LiveTerminal<W: Write> {
     late: Duration,
     /// When the terminal last reported a different size.
     resize_reported: Option<Instant>,
-    pending: Vec<Pending>,
+    pending: Vec<Line<'static>>,
     /// Queries the terminal's size right before and right after a frame.
     probe: Option<Probe>,
     /// The last frame was thrown away, because it was made for a size that the terminal had no more.
@@ -199,12 +195,7 @@ impl<W: Write> LiveTerminal<W> {
     /// Appends finished lines above the live region with the next frame. A line wider than the terminal is broken.
     /// Alignment is ignored; the style of a line fills its row.
     pub fn append(&mut self, lines: impl IntoIterator<Item = Line<'static>>) {
-        self.pending.extend(lines.into_iter().map(Pending::Line));
-    }
-
-    /// Appends a picture in the same way.
-    pub fn append_cursor_image(&mut self, cursor_image: CursorImage) {
-        self.pending.push(Pending::CursorImage(cursor_image));
+        self.pending.extend(lines);
     }
 
     /// Sets the terminal's new size. Nothing is written until the next frame.
@@ -366,39 +357,23 @@ impl<W: Write> LiveTerminal<W> {
         if !pending.is_empty() {
             painter.raw(WRAP);
         }
-        let is_sure = !self.unsure;
-        for pending in &pending {
-            let lines = match pending {
-                Pending::CursorImage(cursor_image)
-                    if is_sure && cursor_image.fits((self.width, self.height)) =>
-                {
-                    painter.cursor_image(cursor_image);
-                    printed += usize::from(cursor_image.drawn.rows);
-                    continue;
-                }
-                Pending::Line(line) => std::slice::from_ref(line),
-                Pending::CursorImage(cursor_image) => cursor_image.instead.as_slice(),
+        for line in &pending {
+            let broken;
+            let fits = line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work);
+            let rows = if fits {
+                std::slice::from_ref(line)
+            } else {
+                broken = wrap.line(line);
+                &broken
             };
-            for line in lines {
-                let broken;
-                let is_picture = line.spans.iter().any(|span| graphics::is_row(&span.content));
-                let fits = line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work);
-                // A row of a picture is cut where the terminal ends.
-                let rows = if fits || is_picture {
-                    std::slice::from_ref(line)
-                } else {
-                    broken = wrap.line(line);
-                    &broken
-                };
-                for line in rows {
-                    self.scratch.resize(Rect::new(0, 0, self.width, 1));
-                    self.scratch.reset();
-                    self.scratch.set_style(self.scratch.area, line.style);
-                    self.scratch.set_line(0, 0, line, self.width);
-                    painter.row(self.scratch.content(), filled(printed));
-                    painter.raw(b"\r\n");
-                    printed += 1;
-                }
+            for line in rows {
+                self.scratch.resize(Rect::new(0, 0, self.width, 1));
+                self.scratch.reset();
+                self.scratch.set_style(self.scratch.area, line.style);
+                self.scratch.set_line(0, 0, line, self.width);
+                painter.row(self.scratch.content(), filled(printed));
+                painter.raw(b"\r\n");
+                printed += 1;
             }
         }
         if !pending.is_empty() {

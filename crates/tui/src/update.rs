@@ -49,10 +49,6 @@ impl App {
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Mouse(event) => self.mouse(event, &mut cmds),
             Msg::Resize(width, height) => {
-                // A size change may be reported twice: by the signal, and by the check before a frame.
-                if (width, height) != self.size {
-                    self.image_cache.resized(&mut cmds);
-                }
                 self.resize(width, height);
             }
             Msg::Focus(is_in_front) => {
@@ -63,7 +59,6 @@ impl App {
                 }
             }
             Msg::Background(background) => self.background_is(background),
-            Msg::Reply(reply) => self.image_cache.receive_reply(reply, &mut cmds),
             Msg::Drawn => {
                 self.drawn();
                 self.ask_first(&mut cmds);

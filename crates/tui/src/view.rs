@@ -36,7 +36,6 @@ mod tests;
 pub mod viewer;
 
 use entry::Colours;
-pub(super) use entry::half_blocks;
 use scrollback::ScrollbackWriter;
 pub(super) use target::Hint;
 pub use target::{ClickTarget, Press};

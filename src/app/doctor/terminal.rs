@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 
 use super::CheckStatus;
-use crate::config::{Env, Images};
+use crate::config::Env;
 use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Multiplexer};
 use crate::tui::theme::{Background, Depth};
 
 /// Returns a row for each feature of terminals.
-pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, CheckStatus, String)> {
+pub(super) fn checks(env: &Env, are_drawn: bool) -> Vec<(&'static str, CheckStatus, String)> {
     let var = |name: &str| env.var(name).map(str::to_owned);
     let can = Abilities::of(var);
     let term = var("TERM").unwrap_or_else(|| "not set".to_owned());
@@ -70,7 +70,7 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, CheckStatus
             "frames",
             yes_no(can.synchronized, "frames appear at once (mode 2026)", "aye writes only what changed"),
         ),
-        ("images", images(&can, shown)),
+        ("images", images(&can, are_drawn)),
         ("links", yes_no(Links::of(var).are_on(), "clickable (OSC 8)", "URLs are written out")),
         (
             "clipboard",
@@ -104,27 +104,12 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, CheckStatus
 }
 
 /// Describes how images of a conversation are shown.
-fn images(can: &Abilities, shown: Images) -> String {
-    let is_direct = can.multiplexer.is_none() && can.background;
-    let why = match (can.pictures(), shown) {
-        (Some(_), Images::Off) => "as tui.images says,",
-        (Some(depth), Images::Auto) if is_direct => {
-            return format!(
-                "in pixels if the terminal reports support (kitty, iTerm2, sixel), else in half blocks, {}",
-                depth.name()
-            );
-        }
-        (Some(_), Images::Iterm2) if is_direct => {
-            return "as iTerm2 files (tui.images); half blocks where redrawn".to_owned();
-        }
-        (Some(_), Images::Sixel) if can.background => {
-            return "as sixels (tui.images), if the terminal reports its cell size".to_owned();
-        }
-        (Some(depth), Images::Auto | Images::Iterm2 | Images::Sixel | Images::Blocks) => {
-            return format!("in half blocks, {}", depth.name());
-        }
-        (None, _) if !can.utf8 => "without UTF-8",
-        (None, _) => "with too few colours",
+fn images(can: &Abilities, are_drawn: bool) -> String {
+    let why = match can.pictures() {
+        Some(depth) if are_drawn => return format!("in half blocks, {}", depth.name()),
+        Some(_) => "as tui.images says,",
+        None if !can.utf8 => "without UTF-8",
+        None => "with too few colours",
     };
     format!("{why} only their names and sizes are shown; models still see them")
 }
@@ -134,7 +119,7 @@ mod tests {
     use super::*;
 
     fn rows(variables: &[(&str, &str)]) -> String {
-        let rows = checks(&Env::of(variables, "/h", "/w"), Images::Auto);
+        let rows = checks(&Env::of(variables, "/h", "/w"), true);
         let line = |(name, state, text): (&str, CheckStatus, String)| {
             let mark = if state == CheckStatus::Ok { "" } else { "! " };
             format!("{mark}{name}: {text}\n")

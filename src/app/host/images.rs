@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::TerminalHost;
 use crate::app::images;
 use crate::contract::foreign::ForeignError;
-use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
+use crate::contract::image::{ImageRef, Pixels};
 use crate::tui::host::{Attach, Attached, ImageHost};
 
 #[async_trait]
@@ -18,11 +18,7 @@ impl ImageHost for TerminalHost {
         Ok(images::pixels(&self.app, image).await?)
     }
 
-    async fn packed(&self, image: &ImageRef) -> Result<Packed, ForeignError> {
-        Ok(images::packed(&self.app, image).await?)
-    }
-
-    async fn cursor_image(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, ForeignError> {
-        Ok(images::cursor_image(&self.app, image, canvas).await?)
+    async fn open(&self, images: &[ImageRef]) -> Result<(), ForeignError> {
+        Ok(images::open(&self.app, images, &self.opened).await?)
     }
 }

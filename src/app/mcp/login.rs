@@ -1,7 +1,6 @@
 //! `aye mcp login` and `aye mcp logout`.
 
 use std::io::{BufRead as _, IsTerminal as _};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +10,9 @@ use super::commands::find;
 use super::logins::FileLogins;
 use super::servers;
 use crate::app::foundation::Foundation;
-use crate::app::{Failure, put, say};
+use crate::app::{Failure, opener, put, say};
 use crate::cli::McpLoginArgs;
+use crate::config::Env;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
 use crate::mcp::{CallbackServer, LoggedOut, Login, LoginError, LoginStore as _, NotLoggedIn, log_out};
@@ -37,7 +37,7 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
     let scopes: Vec<String> =
         args.scopes.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
     let login = Login::begin(&server, &landing.address(), &scopes).await.map_err(failed)?;
-    invite(&shown, &login, &landing, args.no_browser)?;
+    invite(&foundation.env, &shown, &login, &landing, args.no_browser)?;
     let wait_for_redirect = wait_for_redirect(&login, &landing);
     let Ok(wait_for_redirect) = tokio::time::timeout(Duration::from_secs(args.wait), wait_for_redirect).await
     else {
@@ -53,7 +53,13 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
 }
 
 /// Prints the URL to open, and opens it if the user has a screen on this machine.
-fn invite(shown: &str, login: &Login, landing: &CallbackServer, no_browser: bool) -> Result<(), Failure> {
+fn invite(
+    env: &Env,
+    shown: &str,
+    login: &Login,
+    landing: &CallbackServer,
+    no_browser: bool,
+) -> Result<(), Failure> {
     let host = visible_line(login.authorization_url.host_str().unwrap_or_default()).into_owned();
     put(&format!(
         "To log in to {shown}, open this URL in a browser; it is at {host}, the login belongs to {}:\n\n  \
@@ -63,25 +69,10 @@ fn invite(shown: &str, login: &Login, landing: &CallbackServer, no_browser: bool
         landing.address()
     ))?;
     if !no_browser && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
-        open(login.authorization_url.as_str());
+        // If that fails, the user opens the URL.
+        let _ = opener::open(env, login.authorization_url.as_str().as_ref());
     }
     Ok(())
-}
-
-/// Passes a URL to the platform's opener. If that fails, the user opens the URL.
-fn open(address: &str) {
-    let program = if cfg!(target_os = "macos") {
-        "open"
-    } else if std::env::var_os("DISPLAY").is_some() || std::env::var_os("WAYLAND_DISPLAY").is_some() {
-        "xdg-open"
-    } else {
-        return;
-    };
-    let mut command = Command::new(program);
-    command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Ok(mut child) = command.spawn() {
-        std::thread::spawn(move || child.wait());
-    }
 }
 
 /// Waits for the URL that ends this login, from the browser or pasted, whichever comes first.

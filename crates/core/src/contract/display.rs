@@ -19,9 +19,8 @@ pub fn is_unsafe(c: char) -> bool {
     }
 }
 
-/// The placeholder for a part of an image in terminals that place images by characters. Text from other
-/// sources contains none.
-pub const PLACEHOLDER: char = '\u{10eeee}';
+/// The character over which a terminal with the graphics protocol of kitty draws an image that it has.
+const PLACEHOLDER: char = '\u{10eeee}';
 
 /// Returns whether a character is invisible, or changes how its neighbours are displayed: bidirectional
 /// controls, zero-width and filler characters, tags, variation selectors beyond the emoji one, interlinear

@@ -210,26 +210,6 @@ impl ImageRef {
     }
 }
 
-/// A picture as a terminal takes it that draws pixels: from the upper left, three bytes a pixel or four with opacity,
-/// compressed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Packed {
-    /// Columns of pixels.
-    pub width: u32,
-    /// Rows of pixels.
-    pub height: u32,
-    /// Whether the pixels have an alpha channel.
-    pub has_alpha: bool,
-    /// The bytes, in the format of zlib.
-    pub zlib: Vec<u8>,
-}
-
-impl fmt::Debug for Packed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packed({}×{})", self.width, self.height)
-    }
-}
-
 /// A picture as it is drawn: from the upper left, four bytes a pixel, red, green, blue and opacity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pixels {
@@ -244,49 +224,6 @@ pub struct Pixels {
 impl fmt::Debug for Pixels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pixels({}×{})", self.width, self.height)
-    }
-}
-
-/// The way a terminal receives an image that it draws at its cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drawing {
-    /// As a file in a sequence of iTerm2.
-    Iterm2,
-    /// As sixels.
-    Sixel,
-}
-
-/// The target that an image is drawn for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Canvas {
-    /// The way the terminal receives the image.
-    pub drawing: Drawing,
-    /// Columns and rows of cells that it may take.
-    pub most: (u16, u16),
-    /// Columns and rows of pixels that a cell has.
-    pub cell: (u16, u16),
-    /// The number of colours that the terminal can distinguish in one image.
-    pub colours: u16,
-}
-
-/// An image encoded for a terminal that draws it at its cursor.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Drawn {
-    /// The target that the image was encoded for.
-    pub canvas: Canvas,
-    /// Columns of cells that it takes.
-    pub columns: u16,
-    /// Rows of cells that it takes.
-    pub rows: u16,
-    /// The sequence.
-    pub bytes: Vec<u8>,
-    /// The same picture small, for where it cannot be drawn so.
-    pub small: Pixels,
-}
-
-impl fmt::Debug for Drawn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Drawn({}×{})", self.columns, self.rows)
     }
 }
 

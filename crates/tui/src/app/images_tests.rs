@@ -4,16 +4,15 @@ use ratatui::style::Color;
 use serde_json::json;
 
 use super::tests::{TestApp, opened};
-use crate::graphics::{TerminalKind, TerminalReply};
 use crate::host::{
     Attach, Attached, ImageCmd, ImageMsg, OpenedThread, QueuedRow, ThreadCmd, ThreadMsg, UserInput,
 };
-use crate::image_cache::{ImageCache, ImageMode};
+use crate::image_cache::ImageCache;
 use crate::msg::{Cmd, Msg};
 use crate::theme::Depth;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::event::AgentEvent as E;
-use aye_core::contract::image::{Drawing, Drawn, ImageRef, Packed, Pixels};
+use aye_core::contract::image::{ImageRef, Pixels};
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::{Message, ToolCall};
 use aye_core::contract::record::StoredMessage;
@@ -176,89 +175,22 @@ fn the_viewer_shows_them_too() {
     test.send(Msg::Image(ImageMsg::Picture(image("").hash, Ok(pixels()))));
     assert!(test.screen().contains("a.gif: GIF"), "{}", test.screen());
     assert_eq!(Depth::Indexed.map(Color::Rgb(250, 0, 0)), Color::Indexed(196));
-}
-
-fn asked(cmds: &[Cmd]) -> (usize, usize) {
-    let count = |is: fn(&Cmd) -> bool| cmds.iter().filter(|cmd| is(cmd)).count();
-    (
-        count(|cmd| matches!(cmd, Cmd::Image(ImageCmd::Picture(_)))),
-        count(|cmd| matches!(cmd, Cmd::Image(ImageCmd::Pack(_)))),
-    )
-}
-
-#[test]
-fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
-    let packed = Packed { width: 640, height: 480, has_alpha: false, zlib: vec![1, 2, 3] };
-    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
-    let mut test = TestApp::new(80, 24);
-    test.app.image_cache = ImageCache::new(Some(Depth::True)).on(true, false);
-    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
-    assert_eq!(asked(&test.cmds), (1, 0));
-    // The answer comes while the small one is on its way, which is of no use any more then.
-    test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Places)));
-    test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Places)));
-    assert_eq!(asked(&test.cmds), (1, 1));
-    test.send(Msg::Image(ImageMsg::Picture(image("").hash, Ok(pixels()))));
-    assert!(!test.screen().contains('▀') && test.scrollback.iter().all(|line| !line.contains("a.gif")));
-    test.send(Msg::Image(ImageMsg::Packed(image("").hash, Ok(packed))));
-    let rows = test.scrollback.iter().filter(|line| line.contains("\u{10eeee}"));
-    assert_eq!(rows.map(|row| row.matches('\u{10eeee}').count()).collect::<Vec<_>>(), [33; 12]);
-    test.keys("<ctrl-o>");
-    assert_eq!(test.screen().matches('\u{10eeee}').count() % 64, 0, "larger: {}", test.screen());
-}
-
-#[test]
-fn a_person_may_want_half_blocks_or_none() {
-    for (images, want) in [(ImageMode::Blocks, (1, 0)), (ImageMode::Off, (0, 0))] {
-        let said =
-            Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
-        let mut test = TestApp::new(80, 24);
-        test.app.image_cache = ImageCache::new(Some(Depth::True)).shown(images);
-        test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
-        test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Places)));
-        assert_eq!(asked(&test.cmds), want, "{images:?}");
-    }
-}
-
-#[test]
-fn cells_are_asked_about_once_for_each_size() {
-    let mut test = TestApp::new(80, 24);
-    test.app.image_cache = ImageCache::new(Some(Depth::True)).on(true, false);
-    test.send(Msg::Reply(TerminalReply::Cell(9, 18)));
-    test.send(Msg::Reply(TerminalReply::Attributes { sixel: true, cell: None }));
-    test.send(Msg::Reply(TerminalReply::Attributes { sixel: true, cell: None }));
     test.cmds.clear();
-    for (width, times) in [(80, 0), (90, 1), (90, 1), (91, 2)] {
-        test.send(Msg::Resize(width, 24));
-        let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::AskTerminal(_))).count();
-        assert_eq!(asked, 2 * times, "{width}");
-    }
+    test.keys("o");
+    assert_eq!(test.cmds, [Cmd::Image(ImageCmd::Open(vec![image("a.gif")]))]);
+    test.send(Msg::Image(ImageMsg::Opened(Err("no desktop".into()))));
+    assert!(test.screen().contains("no desktop"), "{}", test.screen());
 }
 
 #[test]
-fn pictures_that_are_drawn_once_are_in_half_blocks_where_they_are_drawn_again() {
-    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
-    for (columns, rows, is_drawn) in [(32, 12, true), (48, 13, false), (49, 12, false)] {
-        let mut test = TestApp::new(80, 24);
-        test.app.image_cache = ImageCache::new(Some(Depth::True)).on(true, false);
-        test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said.clone()]))))));
-        test.send(Msg::Reply(TerminalReply::Cell(9, 18)));
-        test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Files)));
-        let canvas = test.cmds.iter().find_map(|cmd| match cmd {
-            Cmd::Image(ImageCmd::CursorImage(_, canvas)) => Some(*canvas),
-            _ => None,
-        });
-        let canvas = canvas.expect("asked for");
-        assert_eq!((canvas.drawing, canvas.most, canvas.cell), (Drawing::Iterm2, (48, 12), (9, 18)));
-        let drawn = Drawn { canvas, columns, rows, bytes: b"here".to_vec(), small: pixels() };
-        test.send(Msg::Image(ImageMsg::CursorImage(image("").hash, Ok(drawn))));
-        let places = test.scrollback.iter().filter(|line| line.contains('\u{10eeee}')).count();
-        let blocks = test.scrollback.iter().filter(|line| line.contains('▀')).count();
-        assert_eq!((places > 0, blocks > 0), (is_drawn, !is_drawn), "{:?}", test.scrollback);
-        assert!(!is_drawn || places == usize::from(rows));
-        test.keys("<ctrl-o>");
-        assert!(test.screen().contains('▀') && !test.screen().contains('\u{10eeee}'), "{}", test.screen());
-    }
+fn an_entry_without_an_image_opens_nothing() {
+    let mut test = TestApp::new(80, 24);
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![Message::user("see")]))))));
+    test.keys("<ctrl-o>");
+    test.cmds.clear();
+    test.keys("o");
+    assert_eq!(test.cmds, []);
+    assert!(test.screen().contains("this entry has no image"), "{}", test.screen());
 }
 
 /// What a tool says with so many pictures, one of which is broken.
@@ -283,7 +215,8 @@ fn pictures_that_a_tool_returns_stand_below_it() {
         test.app.image_cache = ImageCache::new(Some(Depth::True));
         test.start("go");
         returned(&mut test, "a", "mcp__shots__take", 4);
-        assert_eq!(asked(&test.cmds), (4, 0));
+        let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Image(ImageCmd::Picture(_)))).count();
+        assert_eq!(asked, 4);
         assert!(test.scrollback.iter().all(|line| !line.contains("shots")), "{:?}", test.scrollback);
         for (n, hash) in ["h0", "h2", "h3"].into_iter().enumerate() {
             let mut pixels = pixels();

@@ -117,7 +117,6 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
                     }
                 }
                 Cmd::AskBackground => self.screen.ask_background(),
-                Cmd::AskTerminal(question) => self.screen.ask(&[question]),
                 Cmd::Copy(text) => self.screen.copy(&text),
                 Cmd::Notify { bell, desktop } => self.screen.alert(bell, desktop.as_deref()),
                 other => self.performer.perform(other),

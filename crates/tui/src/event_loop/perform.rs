@@ -114,7 +114,6 @@ impl Performer {
             Cmd::Back(cmd) => cmd.perform(self),
             // The loop does these itself.
             Cmd::AskBackground
-            | Cmd::AskTerminal(_)
             | Cmd::Copy(_)
             | Cmd::Notify { .. }
             | Cmd::ShowWhole(_)

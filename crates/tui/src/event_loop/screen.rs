@@ -1,6 +1,5 @@
 //! The screen: the inline screen with its scrollback, or the terminal's alternate screen while one of ours is open.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +8,9 @@ use ratatui::text::Line;
 
 use super::super::TuiOptions;
 use super::super::app::App;
-use super::super::graphics::{self, TerminalQuery};
-use super::super::image_cache::{INDENT, ImageProtocol};
 use super::super::links::Links;
 use super::super::status::{Chrome, TitleProgress, chrome};
-use super::super::terminal::{Abilities, Clipboard, CursorImage, Desktop, FullScreen, Linear, LiveTerminal};
+use super::super::terminal::{Abilities, Clipboard, Desktop, FullScreen, Linear, LiveTerminal};
 use super::super::view::layout_cache::Sheets;
 use super::super::view::scrollback::ScrollbackWriter;
 use super::super::view::{self, RenderStyle, Rendered, linear};
@@ -38,10 +35,6 @@ pub(super) struct Screen<W: io::Write> {
     linear: Option<(Linear, Vec<String>)>,
     /// The current title and progress display of the terminal.
     chrome: Option<Chrome>,
-    /// Numbers of pictures that the terminal has, on its screen with the scrollback.
-    sent: HashSet<u32>,
-    /// And on its other screen, since it was switched to.
-    sent_other: HashSet<u32>,
 }
 
 /// Returns the abilities of the terminal that the options permit.
@@ -73,8 +66,6 @@ impl<W: io::Write> Screen<W> {
             links: options.links.clone(),
             linear: options.screen_reader.then(Default::default),
             chrome: None,
-            sent: HashSet::new(),
-            sent_other: HashSet::new(),
         }
     }
 
@@ -93,15 +84,13 @@ impl<W: io::Write> Screen<W> {
         }
         self.leave_other()?;
         let finished = self.feed.finished(app, &self.look);
-        self.send_pictures(app, &[&finished])?;
-        self.append_pictured(app, finished);
+        self.append(finished);
         if let Some((linear, lines)) = &mut self.linear {
             let bytes = linear.frame(&std::mem::take(lines), linear::topics(app), &linear::prompt(app));
             self.terminal.out_mut().write_all(&bytes)?;
             return self.show_outside(app);
         }
         let picture = view::live(app, &mut self.feed, &self.look);
-        self.send_pictures(app, &[&picture.lines])?;
         let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
         self.terminal.park(app.parks_caret());
         self.terminal.draw(rows, |area, buf| paint(&picture, area, buf))?;
@@ -158,31 +147,6 @@ impl<W: io::Write> Screen<W> {
         if let Some((other, _)) = &mut self.other {
             other.draw(self.terminal.out_mut(), app.size, |area, buf| paint(&picture, area, buf))?;
         }
-        // Sent after the frame: a frame that starts by erasing the screen might erase an image with it.
-        self.send_pictures(app, &[&picture.lines])
-    }
-
-    /// Sends queries to the terminal, if the answers are understood. The call does not wait for them.
-    pub(super) fn ask(&mut self, questions: &[TerminalQuery]) {
-        if self.abilities.background && !questions.is_empty() {
-            let bytes: Vec<u8> = questions.iter().flat_map(|question| question.bytes()).copied().collect();
-            let _ = self.terminal.out_mut().write_all(&bytes);
-        }
-    }
-
-    /// Sends the images in `lines` that the terminal does not have yet.
-    pub(super) fn send_pictures(&mut self, app: &App, lines: &[&[Line<'static>]]) -> io::Result<()> {
-        if app.image_cache.way() != ImageProtocol::Placed {
-            return Ok(());
-        }
-        let sent = if self.other.is_some() { &mut self.sent_other } else { &mut self.sent };
-        for id in lines.iter().flat_map(|lines| graphics::ids(lines)) {
-            if sent.insert(id)
-                && let Some((place, packed)) = app.image_cache.place(id)
-            {
-                self.terminal.out_mut().write_all(&place.bytes(packed))?;
-            }
-        }
         Ok(())
     }
 
@@ -193,7 +157,6 @@ impl<W: io::Write> Screen<W> {
         // The live region is removed completely: the terminal may rewrap its rows in the meantime.
         self.terminal.finish(false)?;
         self.is_other.store(true, Ordering::SeqCst);
-        self.sent_other.clear();
         let links = self.look.theme.links().clone();
         self.other = Some((FullScreen::default().with_links(links), size));
         FullScreen::enter(self.terminal.out_mut(), self.mouse)
@@ -217,37 +180,10 @@ impl<W: io::Write> Screen<W> {
     /// Paints everything with the next frame.
     pub(super) fn redraw(&mut self) {
         self.chrome = None;
-        self.sent.clear();
-        self.sent_other.clear();
         self.terminal.redraw();
         if let Some((other, _)) = &mut self.other {
             other.redraw();
         }
-    }
-
-    /// Appends lines, and the pictures for which there are places in them.
-    pub(super) fn append_pictured(&mut self, app: &App, lines: Vec<Line<'static>>) {
-        let depth = app.image_cache.depth().unwrap_or_default();
-        let mut lines = lines.into_iter().peekable();
-        let mut plain = Vec::new();
-        while let Some(line) = lines.next() {
-            let id = graphics::ids(std::slice::from_ref(&line)).next();
-            let drawn = id.filter(|_| matches!(app.image_cache.way(), ImageProtocol::Drawn(_)));
-            let Some((id, drawn)) = drawn.and_then(|id| Some((id, app.image_cache.cursor_image(id)?))) else {
-                plain.push(line);
-                continue;
-            };
-            for _ in 1..drawn.rows {
-                lines.next_if(|line| graphics::ids(std::slice::from_ref(line)).next() == Some(id));
-            }
-            self.append(std::mem::take(&mut plain));
-            self.terminal.append_cursor_image(CursorImage {
-                indent: INDENT,
-                drawn: Arc::clone(drawn),
-                instead: view::half_blocks(&drawn.small, (drawn.columns, drawn.rows), depth),
-            });
-        }
-        self.append(plain);
     }
 
     pub(super) fn append(&mut self, lines: Vec<Line<'static>>) {

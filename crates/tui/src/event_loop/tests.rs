@@ -22,7 +22,7 @@ use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
+use aye_core::contract::image::{ImageRef, Pixels};
 use aye_core::contract::record::{
     DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
@@ -165,10 +165,7 @@ impl ImageHost for FakeHost {
     async fn picture(&self, _: &ImageRef) -> Result<Pixels, ForeignError> {
         Err("there is none".into())
     }
-    async fn packed(&self, _: &ImageRef) -> Result<Packed, ForeignError> {
-        Err("there is none".into())
-    }
-    async fn cursor_image(&self, _: &ImageRef, _: Canvas) -> Result<Drawn, ForeignError> {
+    async fn open(&self, _: &[ImageRef]) -> Result<(), ForeignError> {
         Err("there is none".into())
     }
 }

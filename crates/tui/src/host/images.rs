@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::super::event_loop::Performer;
 use super::words;
 use aye_core::contract::foreign::ForeignError;
-use aye_core::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
+use aye_core::contract::image::{ImageRef, Pixels};
 
 /// The source of an image to attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,11 +36,8 @@ pub trait ImageHost: Send + Sync {
     /// A kept picture, small enough for a terminal.
     async fn picture(&self, image: &ImageRef) -> Result<Pixels, ForeignError>;
 
-    /// A kept picture for a terminal that places pixels.
-    async fn packed(&self, image: &ImageRef) -> Result<Packed, ForeignError>;
-
-    /// Returns the same for a terminal that draws images at its cursor.
-    async fn cursor_image(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, ForeignError>;
+    /// Shows kept images, whole, in the program that the user's desktop has for them.
+    async fn open(&self, images: &[ImageRef]) -> Result<(), ForeignError>;
 }
 
 /// An image is wanted.
@@ -50,10 +47,8 @@ pub enum ImageCmd {
     Attach(String, Attach),
     /// Ask for a picture.
     Picture(ImageRef),
-    /// Ask for a picture for a terminal that places pixels.
-    Pack(ImageRef),
-    /// Request an image for a terminal that draws images at its cursor.
-    CursorImage(ImageRef, Canvas),
+    /// Show images in a program of the desktop.
+    Open(Vec<ImageRef>),
 }
 
 /// An image is there, or is not. Errors are sentences for the person.
@@ -63,10 +58,8 @@ pub enum ImageMsg {
     Attached(String, Result<Attached, String>),
     /// The picture of that hash, or why it cannot be shown.
     Picture(String, Result<Pixels, String>),
-    /// The picture of that hash for a terminal that places pixels, or why it cannot be shown.
-    Packed(String, Result<Packed, String>),
-    /// The same for a terminal that draws images at its cursor.
-    CursorImage(String, Result<Drawn, String>),
+    /// The program for images was started, or why not.
+    Opened(Result<(), String>),
 }
 
 impl ImageCmd {
@@ -79,14 +72,7 @@ impl ImageCmd {
                     let pixels = words(host.picture(&image).await);
                     ImageMsg::Picture(image.hash, pixels)
                 }
-                Self::Pack(image) => {
-                    let packed = words(host.packed(&image).await);
-                    ImageMsg::Packed(image.hash, packed)
-                }
-                Self::CursorImage(image, canvas) => {
-                    let drawn = words(host.cursor_image(&image, canvas).await);
-                    ImageMsg::CursorImage(image.hash, drawn)
-                }
+                Self::Open(images) => ImageMsg::Opened(words(host.open(&images).await)),
             });
         });
     }

@@ -5,7 +5,6 @@ use crossterm::event::{
 };
 
 use super::TerminalEvent;
-use crate::graphics::{TerminalKind, TerminalReply};
 use crate::theme::Background;
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
@@ -166,9 +165,6 @@ fn step(bytes: &[u8]) -> DecodeStep {
 /// Decodes an answer of the terminal to our queries.
 fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
-    if let Some(name) = text.strip_prefix(">|") {
-        return Some(TerminalEvent::Reply(TerminalReply::Name(TerminalKind::of(name))));
-    }
     Background::of_answer(text).map(TerminalEvent::Background)
 }
 
@@ -238,36 +234,10 @@ fn csi(rest: &[u8]) -> DecodeStep {
     DecodeStep::Took(length, meaning(&rest[..end], rest[end]))
 }
 
-/// Decodes a terminal's report about itself.
-fn of_itself(parameters: &[u8], last: u8) -> Option<TerminalReply> {
-    let (parameters, is_private) =
-        parameters.strip_prefix(b"?").map_or((parameters, false), |rest| (rest, true));
-    let mut numbers = std::str::from_utf8(parameters).ok()?.split(';').map(|n| n.parse::<u16>().ok());
-    match (is_private, last) {
-        // The first one is its kind.
-        (true, b'c') => Some(TerminalReply::Attributes {
-            sixel: numbers.skip(1).any(|number| number == Some(4)),
-            cell: None,
-        }),
-        (true, b'S') => {
-            let (what, how) = (numbers.next()??, numbers.next()??);
-            (what == 1 && how == 0).then_some(TerminalReply::Colours(numbers.next()??))
-        }
-        (false, b't') if numbers.next() == Some(Some(6)) => {
-            let height = numbers.next()??;
-            Some(TerminalReply::Cell(numbers.next()??, height))
-        }
-        _ => None,
-    }
-}
-
 /// Decodes a complete `ESC [ parameters last`. Answers that were not requested are ignored.
 fn meaning(parameters: &[u8], last: u8) -> Option<TerminalEvent> {
     if let (Some((b'<', report)), b'M' | b'm') = (parameters.split_first(), last) {
         return mouse(report, last == b'M');
-    }
-    if let Some(reply) = of_itself(parameters, last) {
-        return Some(TerminalEvent::Reply(reply));
     }
     if matches!(parameters.first(), Some(b'<' | b'=' | b'>' | b'?')) {
         return None;

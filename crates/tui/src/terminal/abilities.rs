@@ -38,7 +38,7 @@ pub struct Abilities {
     pub synchronized: bool,
     /// It lets us write the clipboard (OSC 52).
     pub clipboard: bool,
-    /// Whether the terminal answers queries for its background colour (OSC 11) and its abilities.
+    /// Whether the terminal answers queries for its background colour (OSC 11).
     pub background: bool,
     /// Whether the terminal reports when it gets the focus.
     pub focus: bool,
@@ -46,8 +46,6 @@ pub struct Abilities {
     pub title: bool,
     /// It shows progress beside its name (OSC 9;4).
     pub progress: bool,
-    /// It is one that draws files in sequences of iTerm2, unless another one was started from it.
-    pub files: bool,
     /// The multiplexer between the program and the terminal.
     pub multiplexer: Option<Multiplexer>,
     /// It is on another machine.
@@ -110,9 +108,6 @@ impl Abilities {
                 || (is_direct && get("ConEmuANSI") == "ON")
                 || named(&["xterm-ghostty"], &["ghostty", "WezTerm"])
                 || (program == "iTerm.app" && at_least(&get("TERM_PROGRAM_VERSION"), (3, 6))),
-            files: (get("LC_TERMINAL") == "iTerm2" || named(&[], &["iTerm.app", "WezTerm", "mintty"]))
-                && is_direct
-                && !["tmux", "screen"].iter().any(|name| term.starts_with(name)),
             multiplexer,
             remote: set("SSH_CONNECTION") || set("SSH_TTY"),
             utf8,
@@ -145,8 +140,6 @@ mod tests {
         assert!(!inside.progress && inside.clipboard && inside.multiplexer == Some(Multiplexer::Tmux));
         assert!(of(&[("TERM_PROGRAM", "iTerm.app"), ("TERM_PROGRAM_VERSION", "3.6.6")]).progress);
         assert!(!of(&[("TERM_PROGRAM", "iTerm.app"), ("TERM_PROGRAM_VERSION", "3.4.16")]).progress);
-        assert!(of(&[("TERM_PROGRAM", "WezTerm")]).files && of(&[("LC_TERMINAL", "iTerm2")]).files);
-        assert!(!of(&[("TERM_PROGRAM", "WezTerm"), ("TMUX", "/tmp/t")]).files && !of(&ghostty).files);
         assert!(!of(&[("LANG", "C")]).utf8 && of(&[("LANG", "de_DE.UTF-8")]).utf8);
     }
 }

@@ -169,14 +169,6 @@ pub fn size() -> Option<(u16, u16)> {
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
-/// Columns and rows of pixels that a cell of the same terminal has, when the system knows it: not more than these.
-pub fn cell() -> Option<(u16, u16)> {
-    let size = termios::tcgetwinsize(stdio::stdout()).ok()?;
-    let (width, height) =
-        (size.ws_xpixel.checked_div(size.ws_col)?, size.ws_ypixel.checked_div(size.ws_row)?);
-    (width > 0 && height > 0).then_some((width, height))
-}
-
 /// Stops this process group as Ctrl-Z does, and returns when it is continued. Pause the guard and the input first.
 pub fn stop_process() -> io::Result<()> {
     Ok(rustix::process::kill_current_process_group(Signal::TSTP)?)

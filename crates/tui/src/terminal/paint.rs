@@ -6,7 +6,6 @@ use ratatui::buffer::{Cell, CellDiffOption, CellWidth};
 use ratatui::style::{Color, Modifier};
 use ratatui::text::Line;
 
-use crate::graphics;
 use crate::links::{self, Links};
 use crate::wrap::clean;
 use aye_core::contract::display::is_unsafe;
@@ -85,25 +84,6 @@ impl Painter {
             1 => self.bytes.extend_from_slice(b"\x1b[A"),
             _ => self.number(b"\x1b[", rows, b'A'),
         }
-    }
-
-    pub(super) fn down(&mut self, rows: u16) {
-        match rows {
-            0 => {}
-            1 => self.bytes.extend_from_slice(b"\x1b[B"),
-            _ => self.number(b"\x1b[", rows, b'B'),
-        }
-    }
-
-    /// Moves the cursor right by this many columns from the first one, where it must be.
-    pub(super) fn right(&mut self, columns: u16) {
-        self.column_to(columns);
-    }
-
-    /// Erases from the cursor to the end of its row.
-    pub(super) fn erase(&mut self) {
-        self.style(&Cell::EMPTY);
-        self.bytes.extend_from_slice(b"\x1b[K");
     }
 
     /// Moves the cursor from `at` to a cell of the region, `(row, column)`.
@@ -355,7 +335,7 @@ fn is_foreign(c: char) -> bool {
 }
 
 fn is_foreign_text(symbol: &str) -> bool {
-    symbol.chars().any(is_foreign) && !graphics::is_row(symbol)
+    symbol.chars().any(is_foreign)
 }
 
 /// Columns a cell's text takes on the screen.
@@ -370,9 +350,6 @@ fn width_of(cell: &Cell) -> usize {
 /// Returns whether all terminals agree on the width; they do not for emoji and for joined or combined
 /// characters.
 fn is_certain(symbol: &str) -> bool {
-    if graphics::is_row(symbol) {
-        return true;
-    }
     let mut chars = symbol.chars();
     let first = chars.next();
     chars.next().is_none() && first.is_some_and(|c| !matches!(c, '\u{2600}'..='\u{27bf}' | '\u{1f000}'..))

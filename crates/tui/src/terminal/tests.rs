@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use ratatui::style::{Color, Style, Stylize};
 
 use super::*;
-use aye_core::contract::image::{Canvas, Drawing, Drawn, Pixels};
 
 /// A terminal emulator that keeps its scrollback.
 struct Screen {
@@ -224,84 +223,6 @@ fn hostile_output_is_only_ever_text() {
             !rest.chars().any(|c| c.is_control() || aye_core::contract::display::is_unsafe(c)),
             "{name}: {rest:?}"
         );
-    }
-}
-
-#[test]
-fn rows_of_a_picture_go_out_as_they_are_and_are_cut_at_the_edge() {
-    use crate::graphics::ImagePlacement;
-    let lines = ImagePlacement { id: 0x01_02_03, columns: 6, rows: 2 }.lines(2);
-    for (width, shown) in [(40, 6), (5, 3)] {
-        let mut term = terminal(width, 8);
-        term.append(lines.clone());
-        term.draw(1, |_, _| None).expect("memory");
-        let written = String::from_utf8(term.out_mut().last.clone()).expect("text");
-        let cells = |row: &str| row.matches('\u{10eeee}').count();
-        let rows: Vec<&str> = written.split("\r\n").collect();
-        assert_eq!((cells(rows[0]), cells(rows[1])), (shown, shown), "{written:?}");
-        assert!(
-            rows[1].contains("\x1b[38;2;1;2;3m\u{10eeee}\u{30d}\u{305}\u{10eeee}\u{30d}\u{30d}"),
-            "{written:?}"
-        );
-    }
-}
-
-/// A picture of so many rows that is drawn with these bytes.
-fn cursor_image(rows: u16, bytes: &[u8]) -> CursorImage {
-    let canvas = Canvas { drawing: Drawing::Sixel, most: (9, 9), cell: (9, 18), colours: 16 };
-    let small = Pixels { width: 1, height: 1, rgba: vec![0; 4] };
-    let drawn = Drawn { canvas, columns: 4, rows, bytes: bytes.to_vec(), small };
-    CursorImage {
-        indent: 2, drawn: Arc::new(drawn), instead: vec![Line::from("  ▀▀"), Line::from("  ▀▀")]
-    }
-}
-
-#[test]
-fn a_picture_is_drawn_over_rows_of_its_own_wherever_it_leaves_the_cursor() {
-    let sixel: &[u8] = b"\x1bP0;1;0q\"1;1;4;6#0;2;9;9;9#0!4~\x1b\\";
-    let iterm = b"\x1b]1337;File=inline=1;width=4;height=3:AAAA\x07";
-    // Some terminals leave the cursor below the picture, some behind it, some where it was.
-    for (bytes, moved) in [(sixel, &b"\n\n"[..]), (sixel, b"\x1b[9;9H"), (iterm, b"")] {
-        for before in [1, 9] {
-            let mut term = terminal(20, 8);
-            term.append((0..before).map(|n| Line::from(format!("above {n}"))));
-            term.draw(3, text(&["live a", "live b", "live c"])).expect("memory");
-            term.append([Line::from("❯ see")]);
-            term.append_cursor_image(cursor_image(3, &[bytes, moved].concat()));
-            term.append([Line::from("its name")]);
-            term.draw(2, text(&["live d", "live e"])).expect("memory");
-            let mut want: Vec<String> = (0..before).map(|n| format!("above {n}")).collect();
-            want.extend(["❯ see", "", "", "", "its name", "live d", "live e"].map(String::from));
-            assert_eq!(filled(term.out_mut().rows()), want, "{moved:?}");
-            let last = String::from_utf8(term.out_mut().last.clone()).expect("text");
-            let drawn = String::from_utf8([b"\x1b[3A\x1b[3G\x1b7", bytes, moved, b"\x1b8\x1b[3B\r"].concat());
-            assert!(last.contains(&drawn.expect("text")), "{last:?}");
-            term.draw(2, text(&["live d", "live f"])).expect("memory");
-            assert!(!term.out_mut().last.windows(2).any(|two| two == b"\x1b7"), "it is drawn once");
-            let len = want.len();
-            want[len - 1] = "live f".to_owned();
-            assert_eq!(filled(term.out_mut().rows()), want);
-        }
-    }
-}
-
-#[test]
-fn a_picture_without_room_or_in_a_size_that_nobody_knows_is_text() {
-    let marked = b"\x1b]1337;mark\x07";
-    for (width, height, is_drawn) in [(20, 8, true), (6, 6, true), (5, 8, false), (20, 5, false)] {
-        let mut term = terminal(width, height);
-        term.append_cursor_image(cursor_image(3, marked));
-        term.draw(1, text(&["live"])).expect("memory");
-        let has = |term: &mut LiveTerminal<Screen>| {
-            String::from_utf8_lossy(&term.out_mut().last).contains("1337;mark")
-        };
-        assert_eq!(has(&mut term), is_drawn, "{width}×{height}");
-        let rows: &[&str] = if is_drawn { &["", "", "", "live"] } else { &["  ▀▀", "  ▀▀", "live"] };
-        assert_eq!(filled(term.out_mut().rows()), rows);
-        term.unsure = true;
-        term.append_cursor_image(cursor_image(3, marked));
-        term.draw(1, text(&["live"])).expect("memory");
-        assert!(!has(&mut term));
     }
 }
 

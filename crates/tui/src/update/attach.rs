@@ -10,8 +10,8 @@ impl App {
         match msg {
             ImageMsg::Attached(words, found) => self.attached(&words, found, cmds),
             ImageMsg::Picture(hash, pixels) => self.image_cache.take(&hash, pixels),
-            ImageMsg::Packed(hash, packed) => self.image_cache.take_packed(&hash, packed),
-            ImageMsg::CursorImage(hash, drawn) => self.image_cache.take_cursor_image(&hash, drawn),
+            ImageMsg::Opened(Ok(())) => {}
+            ImageMsg::Opened(Err(why)) => self.show_hint(why),
         }
     }
 

@@ -10,7 +10,7 @@ use super::super::transcript::{self, Entry, EntryKind};
 use super::super::view;
 use super::super::viewer::source::{self, Code};
 use super::super::viewer::{Document, InputPurpose, Landmark, Scene, Search, SearchStep, Viewer};
-use crate::host::ThreadCmd;
+use crate::host::{ImageCmd, ThreadCmd};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::StoredMessage;
 
@@ -258,6 +258,12 @@ impl App {
                     None => Cmd::View("conversation.md".to_owned(), source::conversation(&self.transcript)),
                 });
             }
+            Action::OpenImage => match self.chosen().map(Entry::images) {
+                Some(images) if !images.is_empty() => {
+                    cmds.push(Cmd::Image(ImageCmd::Open(images.to_vec())));
+                }
+                _ => self.show_hint("this entry has no image"),
+            },
             Action::Close => {
                 let mark = self.viewer.as_mut().and_then(|viewer| viewer.mark.take());
                 if mark.is_none() {
@@ -286,9 +292,13 @@ impl App {
     }
 
     fn chosen_kind(&self) -> Option<&EntryKind> {
+        self.chosen().map(|entry| &entry.kind)
+    }
+
+    fn chosen(&self) -> Option<&Entry> {
         let reader = self.viewer.as_ref().or(self.pane.as_ref())?;
         let scene = view::viewer::scene(self, reader.whole, reader.book.as_deref());
-        scene.transcript.entries().get(reader.chosen(&scene)).map(|entry| &entry.kind)
+        scene.transcript.entries().get(reader.chosen(&scene))
     }
 
     /// The blocks of code of the chosen answer, or the one nearest to what is chosen.

@@ -31,7 +31,7 @@ mod thought;
 
 use change::change;
 pub(super) use change::{Colours, colours, colours_before, colours_of};
-pub(crate) use picture::half_blocks;
+
 pub(super) use plan::pinned;
 pub(super) use quiet::{group, is_quiet, may_be_quiet};
 pub(crate) use thought::is_long_thought;
@@ -62,8 +62,6 @@ pub(super) struct EntryLayout<'a> {
     pub(super) info: &'a HostInfo,
     pub(super) now: Moment,
     pub(super) expanded: bool,
-    /// They are printed once, and not drawn again.
-    pub(super) is_final: bool,
     /// Pictures that are here.
     pub(super) image_cache: &'a ImageCache,
     /// The colours of the code that is changed.

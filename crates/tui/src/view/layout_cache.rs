@@ -52,7 +52,7 @@ type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 type Key = (u32, u16, bool, bool, usize, DiffLayout);
 
 fn key_of(entry: &Entry, folded: bool, layout_context: &LayoutContext<'_>) -> Key {
-    let pictures = layout_context.image_cache.stage(entry.images());
+    let pictures = layout_context.image_cache.ready(entry.images());
     (entry.version, layout_context.width, layout_context.whole, folded, pictures, layout_context.layout)
 }
 
@@ -196,7 +196,6 @@ impl Sheets {
             info: layout_context.info,
             now: layout_context.now,
             expanded: layout_context.whole,
-            is_final: false,
             image_cache: layout_context.image_cache,
             colours,
             layout: layout_context.layout,

@@ -99,7 +99,7 @@ impl ScrollbackWriter {
                         lines.push(Line::default());
                     }
                     let colours = self.colours.get(&entry.id);
-                    lines.extend(draw(entry, EntryLayout { colours, is_final: true, ..page(app, look) }));
+                    lines.extend(draw(entry, EntryLayout { colours, ..page(app, look) }));
                     true
                 }
                 _ => false,
@@ -202,7 +202,7 @@ impl ScrollbackWriter {
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
             let colours = self.colours.get(&entry.id);
             let colourful = usize::from(colours.is_some_and(Colours::are_ready));
-            let stage = app.image_cache.stage(entry.images()) * 2 + colourful;
+            let stage = app.image_cache.ready(entry.images()) * 2 + colourful;
             let kept = self.kept.get(&entry.id);
             if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
                 && kept.stage == stage
@@ -348,7 +348,6 @@ fn page_of<'a>(app: &'a App, theme: &'a Theme) -> EntryLayout<'a> {
         info: &app.info,
         now: app.now,
         expanded: app.expanded,
-        is_final: false,
         image_cache: &app.image_cache,
         colours: None,
         layout: app.layout,

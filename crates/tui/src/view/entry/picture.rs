@@ -1,11 +1,8 @@
-//! An image of the conversation: in pixels where the terminal draws them, else in half blocks, two pixels a
-//! cell; with a caption below. Where the image is redrawn, half blocks are used unless the terminal places
-//! pixels by characters.
+//! An image of the conversation in half blocks, two pixels a cell, with a caption below.
 
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
-use super::super::super::graphics::ImagePlacement;
 use super::super::super::image_cache::{ImageState, SMALL};
 use super::super::super::theme::{Depth, Role};
 use super::super::super::wrap::Wrap;
@@ -26,17 +23,6 @@ pub(super) fn picture(image: &ImageRef, page: EntryLayout<'_>) -> Vec<Line<'stat
         (Some(ImageState::Here(pixels)), Some(depth)) => {
             lines = half_blocks(pixels, (columns, rows), depth);
         }
-        (Some(ImageState::CursorImage(drawn)), Some(depth)) => {
-            lines = if page.is_final && page.image_cache.can_draw(drawn, (columns, rows)) {
-                ImagePlacement::of_cursor_image(image, drawn).lines(INDENT)
-            } else {
-                half_blocks(&drawn.small, (columns, rows), depth)
-            };
-        }
-        (Some(ImageState::Packed(_)), _) => {
-            let place = ImagePlacement::within(image, (columns, rows));
-            lines = place.map(|place| place.lines(INDENT)).unwrap_or_default();
-        }
         (Some(ImageState::Broken(why)), _) => caption = format!("{caption} ({why})"),
         _ => {}
     }
@@ -46,7 +32,7 @@ pub(super) fn picture(image: &ImageRef, page: EntryLayout<'_>) -> Vec<Line<'stat
 }
 
 /// Renders the image in at most `most` cells.
-pub(crate) fn half_blocks(pixels: &Pixels, most: (u16, u16), depth: Depth) -> Vec<Line<'static>> {
+fn half_blocks(pixels: &Pixels, most: (u16, u16), depth: Depth) -> Vec<Line<'static>> {
     let (columns, rows) = (usize::from(most.0), usize::from(most.1));
     let (wide, high) = (pixels.width as usize, pixels.height as usize);
     if columns == 0 || wide == 0 || high == 0 {
