@@ -107,6 +107,35 @@ fn very_many_denied_files_hide_their_folder() {
     assert!(!result.contains("as a whole: keys"), "nothing else is in it: {result}");
 }
 
+/// With more files to hide in the project's folder itself than can be masked, a command sees and changes the other entries.
+#[test]
+fn very_many_denied_files_in_the_root_leave_the_rest() {
+    if !has_all_layers() {
+        return;
+    }
+    for (more, line) in [("", "sh look.sh"), (", sandbox: read", "cat look.sh; sh look.sh")] {
+        let llm = MockLlm::answers([Answer::new().bash("c1", line), Answer::say("Done.")]);
+        let home = Home::with(&llm);
+        for n in 0..600 {
+            home.write(&format!("{n}.pem"), "canary\n");
+        }
+        home.write("plain.txt", "plain words\n");
+        home.write("src/.env", "canary\n");
+        home.write("look.sh", "cat 5.pem *.pem src/.env link; echo x > src/new; touch made; ls; exit 0\n");
+        std::os::unix::fs::symlink("plain.txt", home.work().join("link")).expect("written");
+        home.rules(&format!(
+            "rules:\n  - {{tool: 'Read(**/*.pem)', behavior: deny}}\n  - {{tool: Bash, behavior: allow{more}}}\n"
+        ));
+        home.ok(&["-p", "go"]);
+        let result = llm.last().result("c1");
+        assert!(result.contains("plain words") && !result.contains("canary\n"), "{result}");
+        assert!(result.contains("saw only the other entries of the project's folder"), "{result}");
+        assert!(result.contains("'made': Read-only file system"), "{result}");
+        assert_eq!(home.work().join("src/new").exists(), more.is_empty(), "{result}");
+        assert!(!home.work().join("made").exists());
+    }
+}
+
 /// Mode auto asks nothing about a command that stays in the sandbox, and asks when it wants out.
 #[test]
 fn auto_asks_only_about_the_way_out() {

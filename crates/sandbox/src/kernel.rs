@@ -15,6 +15,7 @@ use seccompiler::{
 
 use crate::launch::LaunchPolicy;
 use crate::namespaces::SYSTEM;
+use crate::policy::PartialFolder;
 use aye_core::contract::judgement::Profile;
 
 /// The requested Landlock version; an older kernel enforces what it supports.
@@ -92,7 +93,7 @@ fn landlock(orders: &LaunchPolicy) -> io::Result<()> {
         let masks = policy.masks();
         let system = SYSTEM.iter().chain(&["/etc"]).map(Path::new);
         for root in system.chain(policy.visible()).chain([policy.workspace.as_path()]) {
-            let (whole, split) = beneath(root, &masks);
+            let (whole, split) = beneath(root, &masks, &policy.partial);
             for path in whole {
                 rules = rules.allow(&path, read)?;
             }
@@ -140,14 +141,20 @@ impl Rules {
 
 /// Returns the paths below `root` except the masked ones: whole folders and files, and the folders that had
 /// to be split for this. Links are left out: a rule for a link applies to its target.
-fn beneath(root: &Path, masks: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+fn beneath(root: &Path, masks: &[PathBuf], partial: &[PartialFolder]) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut whole, mut split) = (Vec::new(), Vec::new());
     let mut open = vec![root.to_owned()];
     while let Some(path) = open.pop() {
         if masks.iter().any(|mask| path.starts_with(mask)) {
             continue;
         }
-        if !masks.iter().any(|mask| mask.starts_with(&path)) {
+        if let Some(folder) = partial.iter().find(|folder| folder.path == path) {
+            open.extend(folder.shown.iter().filter(|path| !path.is_symlink()).cloned());
+            split.push(path);
+            continue;
+        }
+        let contains_hidden = masks.iter().chain(partial.iter().map(|folder| &folder.path));
+        if !contains_hidden.into_iter().any(|hidden| hidden.starts_with(&path)) {
             whole.push(path);
             continue;
         }
@@ -382,11 +389,16 @@ mod tests {
             std::fs::write(root.join(name), "").expect("written");
         }
         std::os::unix::fs::symlink("/", root.join("link")).expect("written");
-        let (mut whole, split) = beneath(root, &[root.join("a/b/.env")]);
+        let (mut whole, split) = beneath(root, &[root.join("a/b/.env")], &[]);
         whole.sort();
         assert_eq!(whole, ["a/b/main.rs", "a/x", "y"].map(|name| root.join(name)));
         assert_eq!(split, [root.to_owned(), root.join("a"), root.join("a/b")]);
-        assert_eq!(beneath(root, &[]), (vec![root.to_owned()], Vec::new()));
+        assert_eq!(beneath(root, &[], &[]), (vec![root.to_owned()], Vec::new()));
+        let partial = PartialFolder { path: root.join("a"), shown: vec![root.join("a/b")] };
+        let (mut whole, split) = beneath(root, &[], &[partial]);
+        whole.sort();
+        assert_eq!(whole, ["a/b", "y"].map(|name| root.join(name)));
+        assert_eq!(split, [root.to_owned(), root.join("a")]);
     }
 
     #[test]

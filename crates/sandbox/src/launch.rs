@@ -99,6 +99,7 @@ impl Launch {
         Launch { program: own.as_os_str().to_owned(), args, env: Vec::new() }
     }
 }
+                    partial: Vec::new(),
 
 /// Runs the launcher: `args` follow [`LAUNCH_ARG`]. Restricts this process and becomes the program. Returns only if
 /// that fails, or with the program's exit status if a relay for its network runs beside it.

@@ -34,7 +34,7 @@ pub use launch::ThreadLaunch;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
 pub use layers::{Layers, MIN_LANDLOCK};
 pub use net::{Dialler, NetHub, NetSession, Relay, SystemDialler};
-pub use policy::{MAX_MASKS, Policy, Unusable};
+pub use policy::{MAX_MASKS, PartialFolder, Policy, Unusable};
 pub use refusal::SandboxRefusal;
 pub use toolchains::toolchains;
 pub use watched::{ProtectedBefore, ProtectedFiles, SetAside};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::net::SOCKET;
-use crate::policy::Policy;
+use crate::policy::{PartialFolder, Policy};
 use crate::protected;
 use aye_core::contract::judgement::Profile;
 
@@ -36,6 +36,19 @@ impl Arguments {
 
     fn bind(&mut self, how: &str, path: &Path) {
         self.0.extend([how.into(), path.into(), path.into()]);
+    }
+
+    /// An empty, read-only folder in place of this one, with the entries to show.
+    fn show_part(&mut self, folder: &PartialFolder, how: &str) {
+        self.0.extend(["--tmpfs".into(), (&folder.path).into()]);
+        for path in &folder.shown {
+            match path.read_link() {
+                Ok(target) => self.0.extend(["--symlink".into(), target.into(), path.into()]),
+                Err(_) if path.exists() => self.bind(how, path),
+                Err(_) => {}
+            }
+        }
+        self.0.extend(["--remount-ro".into(), (&folder.path).into()]);
     }
 }
 
@@ -76,8 +89,25 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
     for path in &writable {
         all.bind("--bind", path);
     }
-    for path in writable.iter().flat_map(|root| fixed_parts(root)) {
-        match path {
+    // What a partial folder does not show has no place in it.
+    let is_left_out = |path: &Path| {
+        policy.partial.iter().any(|folder| {
+            path != folder.path
+                && path.starts_with(&folder.path)
+                && !folder.shown.iter().any(|shown| path.starts_with(shown))
+        })
+    };
+    for folder in &policy.partial {
+        let is_writable = writable.iter().any(|root| folder.path.starts_with(root));
+        all.show_part(folder, if is_writable { "--bind" } else { "--ro-bind" });
+        let inside = writable.iter().filter(|path| **path != folder.path && path.starts_with(&folder.path));
+        for path in inside.filter(|path| !is_left_out(path)) {
+            all.bind("--bind", path);
+        }
+    }
+    for part in writable.iter().flat_map(|root| fixed_parts(root)) {
+        match part {
+            FixedPart::Between(path) | FixedPart::Protected(path) if is_left_out(&path) => {}
             FixedPart::Between(path) => all.bind("--bind", &path),
             FixedPart::Protected(path) => all.bind("--ro-bind", &path),
         }
@@ -89,7 +119,7 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
             || SYSTEM.iter().any(|system| path.starts_with(system))
             || shown.iter().any(|root| path.starts_with(root))
     };
-    for path in policy.masks().into_iter().filter(|path| is_shown(path)) {
+    for path in policy.masks().into_iter().filter(|path| is_shown(path) && !is_left_out(path)) {
         if path.is_dir() {
             all.add(["--perms", "0000", "--tmpfs"]);
             all.0.push(path.into());
@@ -195,6 +225,25 @@ mod tests {
         ];
         assert!(order.is_sorted(), "{order:?} in {line}");
         at("--ro-bind ROOT/.git/hooks ROOT/.git/hooks ");
+    }
+
+    #[test]
+    fn a_partial_folder_has_its_shown_entries_and_no_others() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it exists");
+        std::fs::create_dir(root.join("src")).expect("written");
+        // Both are protected, and one is hidden.
+        for name in ["key.pem", ".envrc", ".mcp.json"] {
+            std::fs::write(root.join(name), "").expect("written");
+        }
+        let shown = vec![root.join("src"), root.join(".mcp.json")];
+        let partial = vec![PartialFolder { path: root.clone(), shown }];
+        let line = line(&Policy { partial, ..Policy::new(Profile::Workspace, &root) });
+        let line = line.replace(&root.display().to_string(), "ROOT");
+        let part = "--bind ROOT ROOT --tmpfs ROOT --bind ROOT/src ROOT/src --bind ROOT/.mcp.json ROOT/.mcp.json \
+                    --remount-ro ROOT --ro-bind ROOT/.mcp.json ROOT/.mcp.json ";
+        assert!(line.contains(part), "{line}");
+        assert!(!line.contains(".envrc") && !line.contains("key.pem"), "{line}");
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub struct Policy {
     pub toolchains: Vec<PathBuf>,
     /// Files and folders that cannot be read wherever they are. At most [`MAX_MASKS`].
     pub masked: Vec<PathBuf>,
+    /// Folders with more files to hide than to show. Nothing can be created in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partial: Vec<PartialFolder>,
     /// The folder that is `/tmp` for the command; without one, `/tmp` is empty and ends with the command.
     pub tmp: Option<PathBuf>,
     /// Whether the command may use the network, in [`Profile::Workspace`] only.
@@ -40,6 +43,16 @@ pub struct Policy {
     /// The way out of a network namespace of its own, in [`Profile::Workspace`] only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<Relay>,
+}
+
+/// A folder of which only some entries are visible.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartialFolder {
+    /// The folder: the workspace, or one of the readable and writable folders.
+    pub path: PathBuf,
+    /// Its visible entries.
+    pub shown: Vec<PathBuf>,
 }
 
 /// Why no sandbox can be made for a workspace.
@@ -97,6 +110,7 @@ impl Policy {
             writable: Vec::new(),
             toolchains: Vec::new(),
             masked: Vec::new(),
+            partial: Vec::new(),
             tmp: None,
             network: false,
             terminal: false,
@@ -118,7 +132,8 @@ impl Policy {
     /// The reason why not: the workspace is not a project's folder, or too many files are masked.
     pub fn check(&self) -> Result<(), Unusable> {
         let lists = [&self.readable, &self.writable, &self.toolchains, &self.masked];
-        for path in lists.into_iter().flatten().chain(&self.tmp).chain([&self.workspace]) {
+        let partial = self.partial.iter().flat_map(|folder| folder.shown.iter().chain([&folder.path]));
+        for path in lists.into_iter().flatten().chain(partial).chain(&self.tmp).chain([&self.workspace]) {
             if !path.is_absolute() {
                 return Err(Unusable::Relative(path.clone()));
             }
@@ -135,8 +150,10 @@ impl Policy {
         if let Some(path) = REPLACED.iter().find(|path| Path::new(path).starts_with(&self.workspace)) {
             return Err(Unusable::System(PathBuf::from(path)));
         }
-        if self.masked.len() > MAX_MASKS {
-            return Err(Unusable::TooManyMasks(self.masked.len()));
+        // Each entry of a partial folder is a mount, too.
+        let mounts = self.masked.len() + self.partial.iter().map(|folder| folder.shown.len()).sum::<usize>();
+        if mounts > MAX_MASKS {
+            return Err(Unusable::TooManyMasks(mounts));
         }
         Ok(())
     }

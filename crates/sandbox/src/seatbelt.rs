@@ -68,6 +68,12 @@ pub(crate) fn profile(policy: &Policy) -> String {
     // The folder itself cannot be moved away, and what is in it stays writable.
     rule(&mut text, "deny", "file-write*", "literal", of(FixedPart::between));
     rule(&mut text, "deny", "file-write*", "subpath", of(FixedPart::protected));
+    for folder in &policy.partial {
+        let mut except = vec![format!("(require-not (literal {}))", quoted(&folder.path))];
+        except.extend(folder.shown.iter().map(|path| format!("(require-not (subpath {}))", quoted(path))));
+        let (path, except) = (quoted(&folder.path), except.join("\n  "));
+        let _ = writeln!(text, "(deny file-read* file-write* (require-all (subpath {path})\n  {except}))");
+    }
     let masks = policy.masks();
     rule(&mut text, "deny", "file-read* file-write*", "subpath", masks.iter().map(PathBuf::as_path));
     text
@@ -102,6 +108,7 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::PartialFolder;
 
     /// The part of a profile after the rules that all have, with `ROOT` for the folder.
     fn rest(policy: &Policy, root: &Path) -> String {
@@ -187,6 +194,17 @@ mod tests {
         );
         assert!(text.contains("(literal \"/\")") && text.contains("(literal \"ROOT\")"), "{text}");
         assert!(!text.contains("network"), "{text}");
+    }
+
+    #[test]
+    fn of_a_partial_folder_only_some_entries_are_reached() {
+        let folder = PartialFolder { path: "/srv/w".into(), shown: vec!["/srv/w/src".into()] };
+        let policy = Policy { partial: vec![folder], ..Policy::new(Profile::Read, "/srv/w") };
+        let expected = r#"(deny file-read* file-write* (require-all (subpath "/srv/w")
+  (require-not (literal "/srv/w"))
+  (require-not (subpath "/srv/w/src"))))
+"#;
+        assert!(profile(&policy).contains(expected), "{}", profile(&policy));
     }
 
     #[test]

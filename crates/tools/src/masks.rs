@@ -1,6 +1,6 @@
 //! [`Masks`]: the files of the workspace that rules keep from being read, found again quickly before each command.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -119,41 +119,54 @@ fn read(path: &Path, metadata: &Metadata, check: &PathCheck) -> Folder {
 /// separately, so that others can be created beside them.
 const MIN_FOLDED: usize = 16;
 
+/// How masked files are hidden.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Folded {
+    /// The files and folders to hide.
+    pub(super) masks: Vec<PathBuf>,
+    /// Those of them that hide other files, too.
+    pub(super) hidden: Vec<PathBuf>,
+    /// Roots of which only the other entries are shown, with their masked ones.
+    pub(super) partial: Vec<(PathBuf, HashSet<PathBuf>)>,
+}
+
 /// Makes few masks of many, because the time for a mount grows with their number. A folder with nothing but masked entries
-/// is one mask; and while there are more than `most`, the folder with most of them is hidden with all that is in it. Gives
-/// the masks, and the folders that are hidden with other files. None of the `roots` is.
-pub(super) fn fold(masked: Vec<Masked>, roots: &[&Path], most: usize) -> (Vec<PathBuf>, Vec<PathBuf>) {
+/// is one mask; and while there are more than `most`, the folder with most of them is hidden with all that is in it. None
+/// of the `roots` is: one with more masked entries than others is shown in part.
+pub(super) fn fold(masked: Vec<Masked>, roots: &[&Path], most: usize) -> Folded {
     let mut folders: HashMap<PathBuf, Vec<Masked>> = HashMap::new();
     for one in masked {
         let folder = one.path.parent().unwrap_or(&one.path).to_owned();
         folders.entry(folder).or_default().push(one);
     }
-    let mut masks = Vec::new();
+    let mut folded = Folded::default();
     let mut split: Vec<(PathBuf, Vec<Masked>)> = Vec::new();
     for (folder, masked) in folders {
         let is_root = roots.contains(&folder.as_path());
-        if is_root {
-            masks.extend(masked.into_iter().map(|one| one.path));
-        } else if masked.len() >= MIN_FOLDED && masked.len() == masked[0].beside {
-            masks.push(folder);
+        if !is_root && masked.len() >= MIN_FOLDED && masked.len() == masked[0].beside {
+            folded.masks.push(folder);
         } else {
             split.push((folder, masked));
         }
     }
     split.sort_by(|(a, these), (b, those)| those.len().cmp(&these.len()).then_with(|| a.cmp(b)));
-    let mut left: usize = masks.len() + split.iter().map(|(_, masked)| masked.len()).sum::<usize>();
-    let mut hidden = Vec::new();
+    let mut left: usize = folded.masks.len() + split.iter().map(|(_, masked)| masked.len()).sum::<usize>();
     for (folder, masked) in split {
+        let is_root = roots.contains(&folder.as_path());
         let contains_root = roots.iter().any(|root| root.starts_with(&folder));
-        if left > most && masked.len() > 1 && !contains_root {
+        let others = masked[0].beside - masked.len();
+        if left > most && is_root && others < masked.len() {
+            left -= masked.len() - others;
+            folded.partial.push((folder, masked.into_iter().map(|one| one.path).collect()));
+        } else if left > most && masked.len() > 1 && !contains_root {
             left -= masked.len() - 1;
-            hidden.push(folder.clone());
-            masks.push(folder);
+            folded.hidden.push(folder.clone());
+            folded.masks.push(folder);
         } else {
-            masks.extend(masked.into_iter().map(|one| one.path));
+            folded.masks.extend(masked.into_iter().map(|one| one.path));
         }
     }
-    (masks, hidden)
+    folded
 }
 
 /// The objects of a git repository: files that are named by their content, in hundreds of folders.
@@ -207,26 +220,36 @@ mod tests {
     #[test]
     fn many_masks_become_few() {
         let root = Path::new("/w");
-        let of = |names: &[(&str, usize, usize)], most| {
-            let (mut masks, hidden) = fold(masked(names), &[root], most);
-            masks.sort();
-            let text =
-                |paths: Vec<PathBuf>| paths.iter().map(|it| it.display().to_string()).collect::<Vec<_>>();
-            (text(masks), text(hidden))
-        };
+        let of =
+            |names: &[(&str, usize, usize)], most| -> (Vec<String>, Vec<String>, Vec<(PathBuf, usize)>) {
+                let Folded { mut masks, hidden, partial } = fold(masked(names), &[root], most);
+                masks.sort();
+                let text =
+                    |paths: Vec<PathBuf>| paths.iter().map(|it| it.display().to_string()).collect::<Vec<_>>();
+                (
+                    text(masks),
+                    text(hidden),
+                    partial.into_iter().map(|(path, hides)| (path, hides.len())).collect(),
+                )
+            };
         // Nothing else is in the folder.
-        assert_eq!(of(&[("/w/all", 700, 700)], 500), (vec!["/w/all".into()], vec![]));
+        assert_eq!(of(&[("/w/all", 700, 700)], 500), (vec!["/w/all".into()], vec![], vec![]));
         // A few stay what they are: something may be created beside them.
         assert_eq!(of(&[("/w/all", 2, 2)], 500).0, ["/w/all/0.pem", "/w/all/1.pem"]);
         // Too many of them: the fullest folders go first, and the root never does.
-        let (masks, hidden) = of(&[("/w", 3, 9), ("/w/a", 30, 40), ("/w/b", 300, 400), ("/w/c", 1, 9)], 40);
+        let (masks, hidden, _) =
+            of(&[("/w", 3, 9), ("/w/a", 30, 40), ("/w/b", 300, 400), ("/w/c", 1, 9)], 40);
         assert_eq!(hidden, ["/w/b"]);
         assert_eq!(masks.len(), 3 + 30 + 1 + 1);
-        let (masks, hidden) = of(&[("/w", 3, 9), ("/w/a", 30, 40)], 2);
+        let (masks, hidden, _) = of(&[("/w", 3, 9), ("/w/a", 30, 40)], 2);
         assert_eq!((masks.len(), hidden.len()), (4, 1));
+        // A root is shown in part, if that takes fewer mounts.
+        let (masks, hidden, partial) = of(&[("/w", 700, 720), ("/w/a", 30, 40)], 500);
+        assert_eq!((masks.len(), hidden.len(), partial), (30, 0, vec![(root.to_owned(), 700)]));
+        assert_eq!(of(&[("/w", 700, 1500)], 500).0.len(), 700);
         // Neither is what contains another root.
-        let (masks, hidden) = fold(masked(&[("/w/a", 30, 40)]), &[root, Path::new("/w/a/b")], 2);
-        assert_eq!((masks.len(), hidden.len()), (30, 0));
+        let folded = fold(masked(&[("/w/a", 30, 40)]), &[root, Path::new("/w/a/b")], 2);
+        assert_eq!((folded.masks.len(), folded.hidden.len()), (30, 0));
     }
 
     fn age(path: &Path) {

@@ -1,5 +1,6 @@
 //! [`Sandbox`]: starts a command so that the kernel keeps it to a profile.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,13 +14,13 @@ use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::PathPolicy;
 use aye_core::contract::spec::AgentSpec;
 use aye_sandbox::{
-    Dialler, Launch, Layers, MAX_MASKS, NetHub, NetSession, Policy, Profile, ProtectedBefore, ProtectedFiles,
-    SetAside, SystemDialler, Unusable, toolchains,
+    Dialler, Launch, Layers, MAX_MASKS, NetHub, NetSession, PartialFolder, Policy, Profile, ProtectedBefore,
+    ProtectedFiles, SetAside, SystemDialler, Unusable, toolchains,
 };
 
 use super::ToolEnv;
 use super::exec::ExecRequest;
-use super::masks::{Masks, fold};
+use super::masks::{Folded, Masks, fold};
 
 /// Git's own settings in the home folder: without them git does not know whose repositories the user trusts.
 const GIT_SETTINGS: [&str; 2] = [".gitconfig", ".config/git"];
@@ -323,9 +324,13 @@ impl Sandbox {
         policy.tmp = Some(self.tmp(&what.thread)?);
         let mut notes = Vec::new();
         if let Some(rules) = rules {
-            let (masked, hidden) = self.masked(what, workspace, rules);
-            policy.masked = masked;
+            let Folded { masks, hidden, partial } = self.masked(what, workspace, rules);
+            policy.masked = masks;
             notes.extend(hidden_folders(&hidden, workspace));
+            for (path, masked) in partial {
+                notes.push(shown_in_part(&path, workspace));
+                policy.partial.push(part_of(path, &masked));
+            }
         }
         let mut unchanged = None;
         if what.profile == Profile::Workspace {
@@ -382,15 +387,9 @@ impl Sandbox {
         policy
     }
 
-    /// Returns the paths that rules keep from being read, and the folders that are hidden with other files
-    /// because there are too many of these paths. For a rule that asks, a path that the user made readable is
-    /// allowed once and for all.
-    fn masked(
-        &self,
-        what: &Confined,
-        workspace: &Path,
-        rules: &dyn PathPolicy,
-    ) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    /// Returns the paths that rules keep from being read, and how to hide them. For a rule that asks, a path that
+    /// the user made readable is allowed once and for all.
+    fn masked(&self, what: &Confined, workspace: &Path, rules: &dyn PathPolicy) -> Folded {
         let is_readable = |path: &Path| {
             what.profile == Profile::Workspace
                 && self.folders.readable.iter().any(|readable| path.starts_with(readable))
@@ -447,6 +446,22 @@ fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
     let shown = |path: &PathBuf| {
         let path = path.strip_prefix(workspace).unwrap_or(path);
         visible_line(&path.to_string_lossy()).into_owned()
+/// A folder without its masked entries.
+fn part_of(path: PathBuf, masked: &HashSet<PathBuf>) -> PartialFolder {
+    let entries = std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
+    PartialFolder { shown: entries.filter(|entry| !masked.contains(entry)).collect(), path }
+}
+
+/// Says that nothing can be created in a folder.
+fn shown_in_part(path: &Path, workspace: &Path) -> String {
+    let name = if path == workspace { "the project's folder" } else { &*path.to_string_lossy() };
+    format!(
+        "the rules hide more than {MAX_MASKS} files, so the command saw only the other entries of {}, and could \
+         create none in it",
+        visible_line(name)
+    )
+}
+
     };
     let named: Vec<String> = hidden.iter().take(MAX_NAMED).map(shown).collect();
     let more = if hidden.len() > MAX_NAMED { ", …" } else { "" };
