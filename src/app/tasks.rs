@@ -14,6 +14,7 @@ use crate::contract::child::{ChildStatus, TaskRecord};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::command::{CommandEnd, CommandRecord};
 use crate::contract::display::visible_line;
+use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::runtime::is_alive;
@@ -139,6 +140,24 @@ async fn stop_command(app: &AppContext, command: &CommandRecord) -> Result<Strin
 async fn command_of(store: &Store, id: &str) -> Result<Option<CommandRecord>, Failure> {
     let commands = as_they_stand(store.all_commands(false).await.map_err(Failure::failed)?);
     Ok(commands.into_iter().find(|command| command.id() == id))
+}
+
+/// Why the terminal of a command cannot be opened, if another process keeps the command.
+pub(super) async fn kept_elsewhere(
+    app: &AppContext,
+    thread: &ThreadId,
+    id: &str,
+) -> Result<Option<ForeignError>, ForeignError> {
+    let command = match CommandRecord::number_of(id) {
+        Some(number) => app.store.command(number).await?,
+        None => None,
+    };
+    let (own, kept) = (super::app_context::owner(), command.filter(|it| it.thread_id.is_at_or_below(thread)));
+    let kept = kept.filter(|it| it.end.is_none() && it.owner != own && is_alive(&own, &it.owner));
+    Ok(kept.map(|it| {
+        let pid = it.owner.pid;
+        format!("{id} runs in process {pid}, which has its terminal: open it in that aye").into()
+    }))
 }
 
 /// A command whose process is dead has ended with it.

@@ -338,6 +338,12 @@ mod terminal {
         tty.ready();
         tty.say("start");
         tty.shows("It asks.");
+        // Another aye that shows the conversation says where the terminal is.
+        let mut other = Pty::start(&home, &["-c"], 90, 20);
+        other.shows("It asks.");
+        other.say("/tasks open b1");
+        other.shows("which has its terminal: open it in that aye");
+        other.quit();
         tty.say("/tasks open b1");
         tty.shows("b1 · Ctrl-] returns to aye");
         tty.shows("Name?");

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::TerminalHost;
 use crate::app::AppError;
 use crate::app::follow::{row_of, running_of};
-use crate::app::{compose, images, mentions, symbols, take_over};
+use crate::app::{compose, images, mentions, symbols, take_over, tasks};
 use crate::contract::content::ContentBlock;
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::{CallId, ThreadId};
@@ -222,7 +222,14 @@ impl ThreadHost for TerminalHost {
     }
 
     async fn take_over(&self, thread: &ThreadId, id: &str) -> Result<(), ForeignError> {
-        let terminal = self.app.runtime.terminal(thread, id)?;
+        let terminal = match self.app.runtime.terminal(thread, id) {
+            Ok(terminal) => terminal,
+            Err(error) => {
+                return Err(tasks::kept_elsewhere(&self.app, thread, id)
+                    .await?
+                    .unwrap_or_else(|| error.into()));
+            }
+        };
         Ok(take_over::take_over(terminal.as_ref(), id).await?)
     }
 
