@@ -576,6 +576,7 @@ impl ScriptRunner for Scripts {
             max_output: request.max_output,
             output_dir: None,
             on_behalf: ctx.on_behalf(),
+            launcher: None,
         };
         let mut confinement = tools::Confinement::default();
         if let Some(profile) = ctx.sandbox {
@@ -585,7 +586,7 @@ impl ScriptRunner for Scripts {
                 opened: ctx.opened.clone(),
                 // The skill's own files may be in the home folder.
                 readable: vec![exec.cwd.clone()],
-                serves: false,
+                serving: tools::Serving::Never,
                 terminal: false,
             };
             let confined = self.env.confine(exec, what, &ctx.agent_spec).await;

@@ -103,6 +103,7 @@ impl HookRunner for Commands {
             max_output: MAX_STDERR,
             output_dir: None,
             on_behalf: request.on_behalf,
+            launcher: None,
         };
         let confined = self.programs.confine(exec, request.profile, &request.domains).await;
         let (exec, confinement) = confined.map_err(|why| HookNotRun::NotConfined(why.into()))?;

@@ -222,6 +222,7 @@ fn spawn(
                 max_output: 0,
                 output_dir: None,
                 on_behalf: SpawnContext::default(),
+                launcher: None,
             };
             let (request, kept) = programs.confine(request, launch.profile, &launch.domains).await?;
             let name = launch.name;

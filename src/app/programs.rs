@@ -15,7 +15,7 @@ use crate::contract::judgement::{Profile, SandboxOpening};
 use crate::contract::spec::AgentSpec;
 use crate::plugins::permission::Permissions;
 use crate::tools::exec::ExecRequest;
-use crate::tools::{Confined, Confinement, Sandbox, ToolEnv};
+use crate::tools::{Confined, Confinement, Sandbox, Serving, ToolEnv};
 
 /// Starts programs of the user's with the user's rights, and those of a project in the sandbox.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl ProjectPrograms {
             thread: ThreadId::from(format!("programs of {}", root.display())),
             opened,
             readable: Vec::new(),
-            serves: false,
+            serving: Serving::Never,
             terminal: false,
         };
         Ok(self.env.confine(request, what, &AgentSpec::new("")).await?)

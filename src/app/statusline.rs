@@ -43,6 +43,7 @@ pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String,
         max_output: MAX_WORDS,
         output_dir: None,
         on_behalf: SpawnContext::default(),
+        launcher: None,
     };
     let (result, said) = exec::converse(&env.exec, request, json.as_bytes(), &CancellationToken::new())
         .await

@@ -32,6 +32,7 @@ fn request(dir: &Path, command: &str) -> ExecRequest {
         max_output: 1000,
         output_dir: None,
         on_behalf: SpawnContext::default(),
+        launcher: None,
     }
 }
 

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use crate::sandbox::has_all_layers;
 use crate::support::home::Home;
-use crate::support::llm::{Answer, MockLlm};
+use crate::support::llm::{Answer, Chat, MockLlm, until};
+use crate::support::pty::Pty;
 
 const DOMAINS: &str = "sandbox.domains=[\"docs.example.org\", \"inside.example.org\"]";
 
@@ -22,9 +23,10 @@ fn without_domains_there_is_no_proxy() {
     home.rules("rules:\n  - {tool: Bash, behavior: allow}\n");
     home.ok(&["-p", "go"]);
     let result = llm.last().result("c1");
-    assert!(!result.contains("127.0.0.1") && result.contains("\nlaunch\n"), "{result}");
+    // The socket is for other commands, in case this one is moved to the background.
+    assert!(!result.contains("127.0.0.1") && result.contains("\nnet\n"), "{result}");
     assert!(result.contains("; docs.example.org is not listed in sandbox.domains; "), "{result}");
-    assert!(!home.root().join("aye/cache/net").exists());
+    assert_eq!(std::fs::read_dir(home.root().join("aye/cache/net")).expect("readable").count(), 0);
 }
 
 /// Cards, doctor and the check of permissions say that listed domains can be reached.
@@ -84,6 +86,39 @@ fn a_background_server_is_reached_by_the_next_command() {
     assert!(last.result("c4").contains("exit status 7"), "{}", last.result("c4"));
     assert!(last.result("c5").contains("Address already in use"), "{}", last.result("c5"));
     assert!(last.result("c7").contains("exit status 7"), "{}", last.result("c7"));
+}
+
+/// So is a server that was started in the foreground, once a key moved it to the background.
+#[test]
+fn a_server_that_a_key_moved_is_reached_by_the_next_command() {
+    if !has_all_layers() {
+        return;
+    }
+    let ask = "until curl -sf http://localhost:3000/page.txt; do sleep 0.05; done";
+    let llm = MockLlm::by(move |chat: &Chat| match chat.results().len() {
+        0 => Answer::new().bash("c1", "sh serve.sh"),
+        1 => Answer::new().bash("c2", ask),
+        _ => Answer::say("Done."),
+    });
+    let home = Home::with(&llm);
+    home.rules("rules:\n  - {tool: Bash, behavior: allow}\n");
+    home.write("page.txt", "the page\n");
+    home.write("serve.sh", "echo up > up; exec python3 -m http.server 3000\n");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("start");
+    tty.shows("running Bash");
+    until("the server", || home.work().join("up").exists());
+    tty.send("\x02");
+    tty.shows("Done.");
+    let last = llm.last();
+    assert!(
+        last.result("c1").starts_with("The user moved it to the background as b1."),
+        "{}",
+        last.result("c1")
+    );
+    assert_eq!(last.result("c2"), "the page");
+    tty.quit();
 }
 
 /// With names whose addresses are made up.

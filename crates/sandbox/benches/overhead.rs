@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use aye_sandbox::{
-    LAUNCH_ARG, Launch, Layers, NetHub, NetSession, Policy, Profile, SystemDialler, launch_main,
+    LAUNCH_ARG, Launch, Layers, NetHub, NetSession, Policy, Profile, Serving, SystemDialler, launch_main,
 };
 
 const RUNS: usize = 300;
@@ -53,7 +53,8 @@ fn main() -> ExitCode {
         for ((_, profile, layers, has_relay), times) in cases.iter().zip(&mut times) {
             let toolchains = aye_sandbox::toolchains(&path, home.as_deref());
             let start = Instant::now();
-            let session = has_relay.then(|| hub.open("t", false, &[]).expect("it listens")).flatten();
+            let session =
+                has_relay.then(|| hub.open("t", Serving::Never, &[]).expect("it listens")).flatten();
             let policy = Policy {
                 relay: session.as_ref().map(NetSession::relay),
                 home: home.clone(),

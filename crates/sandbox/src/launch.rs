@@ -1,13 +1,19 @@
 //! From a policy to the program that is started, and the launcher that becomes it.
 
 use std::ffi::{OsStr, OsString};
+#[cfg(target_os = "linux")]
+use std::io;
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::process::Command;
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
 use crate::layers::Layers;
 use crate::namespaces;
+#[cfg(target_os = "linux")]
+use crate::net::Relay;
 use crate::policy::Policy;
 use crate::seatbelt;
 use aye_core::contract::judgement::Profile;
@@ -31,6 +37,14 @@ pub(crate) struct LaunchPolicy {
     pub(crate) inside: bool,
 }
 
+#[cfg(target_os = "linux")]
+impl LaunchPolicy {
+    /// The relay to run beside the program.
+    fn relay(&self) -> Option<&Relay> {
+        self.policy.way_out().filter(|_| self.inside)
+    }
+}
+
 /// The program to start in place of another one, so that the kernel enforces a policy on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -40,6 +54,8 @@ pub struct Launch {
     pub args: Vec<OsString>,
     /// Variables to set in its environment.
     pub env: Vec<(OsString, OsString)>,
+    /// The position in `args` of the launcher, if it runs inside namespaces.
+    pub launcher: Option<usize>,
 }
 
 impl Launch {
@@ -59,24 +75,31 @@ impl Launch {
             return Launch::in_terminal(own, program, args);
         }
         if policy.profile == Profile::Outside {
-            return Launch { program: program.to_owned(), args: args.to_vec(), env: Vec::new() };
+            return Launch {
+                program: program.to_owned(),
+                args: args.to_vec(),
+                env: Vec::new(),
+                launcher: None,
+            };
         }
         let tmp = policy.tmp.iter().map(|tmp| ("TMPDIR".into(), tmp.clone().into_os_string())).collect();
         if layers.seatbelt {
             let words = ["-p".into(), seatbelt::profile(policy).into(), program.to_owned()];
             let args = words.into_iter().chain(args.iter().cloned()).collect();
-            return Launch { program: seatbelt::PROGRAM.into(), args, env: tmp };
+            return Launch { program: seatbelt::PROGRAM.into(), args, env: tmp, launcher: None };
         }
-        let mut all = Vec::new();
+        let (mut all, mut launcher) = (Vec::new(), None);
         let (first, policy_to_enforce) = match &layers.bwrap {
             Some(bwrap) => {
                 all.extend(namespaces::arguments(policy, own, cwd));
+                launcher = Some(all.len());
                 all.push(namespaces::LAUNCHER.into());
                 // The mounts already determine what is hidden or visible.
                 let policy = Policy {
                     readable: Vec::new(),
                     toolchains: Vec::new(),
                     masked: Vec::new(),
+                    partial: Vec::new(),
                     tmp: None,
                     ..policy.clone()
                 };
@@ -89,17 +112,26 @@ impl Launch {
         all.push(program.to_owned());
         all.extend(args.iter().cloned());
         let env = if layers.bwrap.is_none() { tmp } else { Vec::new() };
-        Launch { program: first, args: all, env }
+        Launch { program: first, args: all, env, launcher }
+    }
+
+    /// Returns the arguments with a supervisor inside the namespaces, if there are any: `words` make aye the supervisor of
+    /// what its further arguments start. It is the first process there, so that the command can neither signal it nor
+    /// outlive it.
+    pub fn supervised(args: &[OsString], launcher: usize, words: [OsString; 2]) -> Vec<OsString> {
+        let (outside, launch) = args.split_at(launcher);
+        let first = [OsString::from("--as-pid-1")].into_iter().chain(outside.iter().cloned());
+        let inside = [OsString::from(namespaces::LAUNCHER)].into_iter().chain(words);
+        first.chain(inside).chain(launch.iter().cloned()).collect()
     }
 
     /// The program that starts `program` with all rights, and gives it the terminal on its standard input as its own.
     pub fn in_terminal(own: &Path, program: &OsStr, args: &[OsString]) -> Launch {
         let words = [LAUNCH_ARG.into(), TERMINAL_WORD.into(), program.to_owned()];
         let args = words.into_iter().chain(args.iter().cloned()).collect();
-        Launch { program: own.as_os_str().to_owned(), args, env: Vec::new() }
+        Launch { program: own.as_os_str().to_owned(), args, env: Vec::new(), launcher: None }
     }
 }
-                    partial: Vec::new(),
 
 /// Runs the launcher: `args` follow [`LAUNCH_ARG`]. Restricts this process and becomes the program. Returns only if
 /// that fails, or with the program's exit status if a relay for its network runs beside it.
@@ -116,9 +148,7 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         let _ = writeln!(stderr, "aye: only aye starts a launcher");
         return ExitCode::from(2);
     };
-    let relay = policy_to_enforce.as_ref().and_then(|policy_to_enforce| {
-        policy_to_enforce.policy.way_out().filter(|_| policy_to_enforce.inside)
-    });
+    let relay = policy_to_enforce.as_ref().and_then(LaunchPolicy::relay);
     let has_terminal = policy_to_enforce
         .as_ref()
         .map_or(only_terminal, |policy_to_enforce| policy_to_enforce.policy.terminal);
@@ -136,48 +166,103 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         let _ = writeln!(stderr, "aye: the sandbox cannot be enforced, and nothing was started: {error}");
         return ExitCode::from(NOT_STARTED);
     }
-    let error = match relay {
-        None => std::process::Command::new(&program).args(args).exec(),
-        Some(relay) => match crate::net::relay::run(relay, (&program, has_terminal), args) {
-            Ok(code) => return code,
-            Err(error) => error,
-        },
+    let named = program.to_string_lossy().into_owned();
+    let error = match relay.cloned() {
+        None => Command::new(&program).args(args).exec(),
+        Some(relay) => {
+            let mut command = command(has_terminal, program, args);
+            // The thread inherits the restrictions.
+            let started = in_thread(move |started| {
+                let spawn = |variables| command.envs::<Vec<_>, _, _>(variables).spawn();
+                crate::net::relay::run(&relay, spawn, started);
+            });
+            match started.and_then(|mut child| child.wait()) {
+                Ok(status) => return exit_code(status),
+                Err(error) => error,
+            }
+        }
     };
-    let _ = writeln!(stderr, "aye: cannot start {}: {error}", program.to_string_lossy());
+    let _ = writeln!(stderr, "aye: cannot start {named}: {error}");
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { NOT_STARTED })
+}
+
+#[cfg(target_os = "linux")]
+fn exit_code(status: std::process::ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt as _;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Returns the command that starts a program inside the namespaces. A session for a terminal is made by a process of its
+/// own.
+#[cfg(target_os = "linux")]
+fn command(has_terminal: bool, program: OsString, args: impl Iterator<Item = OsString>) -> Command {
+    let mut command;
+    if has_terminal {
+        command = Command::new(namespaces::LAUNCHER);
+        command.args([LAUNCH_ARG, TERMINAL_WORD]).arg(program);
+    } else {
+        command = Command::new(program);
+    }
+    command.args(args);
+    command
+}
+
+/// Runs `work` in a thread, and returns what it reports as started. The thread may continue after that.
+#[cfg(target_os = "linux")]
+fn in_thread<T: Send + 'static>(work: impl FnOnce(&dyn Fn(io::Result<T>)) + Send + 'static) -> io::Result<T> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    std::thread::Builder::new().spawn(move || {
+        work(&|started| {
+            let _ = sender.send(started);
+        });
+    })?;
+    receiver.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))
 }
 
 /// A launch in a thread of the process that would otherwise start the launcher.
 #[cfg(target_os = "linux")]
 pub struct ThreadLaunch {
     policy_to_enforce: LaunchPolicy,
+    command: Command,
 }
 
 #[cfg(target_os = "linux")]
 impl ThreadLaunch {
-    /// Parses `args` of a launcher, with [`LAUNCH_ARG`] as the first one, and also returns the program and
-    /// its arguments. Returns `None` if they are not those of a launcher, or if only a separate process can
-    /// launch: for a terminal, and inside namespaces.
-    pub fn of(args: &[OsString]) -> Option<(ThreadLaunch, &OsStr, &[OsString])> {
+    /// Parses `args` of a launcher, with [`LAUNCH_ARG`] as the first one. Returns `None` if they are not those of a
+    /// launcher, or if only a separate process can launch: for a terminal outside of namespaces. A process inside of
+    /// them must have been started there.
+    pub fn of(args: &[OsString]) -> Option<ThreadLaunch> {
         let [first, policy_to_enforce, program, args @ ..] = args else { return None };
         let policy_to_enforce = (first == LAUNCH_ARG)
             .then(|| serde_json::from_str::<LaunchPolicy>(policy_to_enforce.to_str()?).ok())??;
-        let is_enough = !policy_to_enforce.inside && !policy_to_enforce.policy.terminal;
-        is_enough.then_some((ThreadLaunch { policy_to_enforce }, program.as_os_str(), args))
+        let has_terminal = policy_to_enforce.policy.terminal;
+        let command = command(has_terminal, program.clone(), args.iter().cloned());
+        (policy_to_enforce.inside || !has_terminal).then_some(ThreadLaunch { policy_to_enforce, command })
     }
 
-    /// Calls `spawn` in a thread that is restricted first and ends afterwards. A process started by the
-    /// thread inherits its restrictions; other threads do not have them.
+    /// Calls `spawn` with the program's command in a thread that is restricted first. A process started by the
+    /// thread inherits its restrictions; other threads do not have them. The thread then ends, or relays the program's
+    /// network for as long as this process lives.
     ///
     /// # Errors
     /// The restrictions cannot be enforced, or `spawn` fails. Nothing was started then.
-    pub fn spawn<T: Send>(&self, spawn: impl FnOnce() -> std::io::Result<T> + Send) -> std::io::Result<T> {
-        std::thread::scope(|scope| {
-            let restricted = scope.spawn(|| {
-                crate::kernel::restrict(&self.policy_to_enforce)?;
-                spawn()
-            });
-            restricted.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread ended")))
+    pub fn spawn<T: Send + 'static>(
+        self,
+        spawn: impl FnOnce(&mut Command) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let ThreadLaunch { policy_to_enforce, mut command } = self;
+        in_thread(move |started| {
+            if let Err(error) = crate::kernel::restrict(&policy_to_enforce) {
+                return started(Err(error));
+            }
+            match policy_to_enforce.relay() {
+                None => started(spawn(&mut command)),
+                Some(relay) => {
+                    let spawn = |variables| spawn(command.envs::<Vec<_>, _, _>(variables));
+                    crate::net::relay::run(relay, spawn, started);
+                }
+            }
         })
     }
 }
@@ -240,10 +325,17 @@ mod tests {
         assert_eq!(with.program, "/usr/bin/bwrap");
         let at = with.args.iter().position(|word| word == "--").expect("it ends its arguments");
         assert_eq!(with.args[at + 1..at + 3], [namespaces::LAUNCHER, LAUNCH_ARG]);
+        let supervised =
+            Launch::supervised(&with.args, with.launcher.expect("there is one"), ["x", "y"].map(Into::into));
+        assert_eq!(
+            supervised[at + 2..at + 7],
+            [namespaces::LAUNCHER, "x", "y", namespaces::LAUNCHER, LAUNCH_ARG]
+        );
         let without = launch(Profile::Read, false);
         assert_eq!(without.program, "/opt/aye");
         assert_eq!(without.args[0], LAUNCH_ARG);
         assert_eq!(without.args[2..], ["bash", "-c", "ls"]);
         assert_eq!(without.env, [("TMPDIR".into(), "/var/x".into())]);
+        assert_eq!(without.launcher, None);
     }
 }

@@ -4,11 +4,11 @@
 //! into the program that is started instead: bubblewrap where the machine has it ([`Layers`]), and inside it,
 //! or alone, the launcher, which is aye started again with the hidden first argument [`LAUNCH_ARG`]. The
 //! launcher restricts its own process and becomes the program. Nothing happens between `fork` and `exec` of a
-//! process with threads. Where the launcher would be started alone, a thread of the parent process can do the
-//! same: [`ThreadLaunch`].
+//! process with threads. A thread of the parent process can do the same where a launcher would be started alone, or
+//! where the parent is itself inside the namespaces ([`Launch::supervised`]): [`ThreadLaunch`].
 //!
 //! A command in namespaces has only its own network unless its policy allows the network. With a [`Relay`],
-//! its launcher stays and passes connections on to aye's [`NetHub`], which reaches listed domains, and ports
+//! a thread beside it passes connections on to aye's [`NetHub`], which reaches listed domains, and ports
 //! of other commands of the conversation.
 //!
 //! On macOS, `sandbox-exec` enforces the same policy instead of all this.
@@ -33,7 +33,7 @@ pub use aye_core::contract::judgement::Profile;
 pub use launch::ThreadLaunch;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
 pub use layers::{Layers, MIN_LANDLOCK};
-pub use net::{Dialler, NetHub, NetSession, Relay, SystemDialler};
+pub use net::{Dialler, NetHub, NetSession, Relay, Serving, SystemDialler};
 pub use policy::{MAX_MASKS, PartialFolder, Policy, Unusable};
 pub use refusal::SandboxRefusal;
 pub use toolchains::toolchains;

@@ -68,7 +68,8 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
         }
     }
     all.bind("--ro-bind", Path::new("/etc"));
-    all.add(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--dir", "/var"]);
+    // Folders of the root, which is read-only in the end: each mount costs time.
+    all.add(["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var/tmp"]);
     // The addresses of name servers are in a file that is often a link to one below /run.
     if has_network && let Ok(names) = Path::new("/etc/resolv.conf").canonicalize() {
         all.bind("--ro-bind", &names);
@@ -77,7 +78,6 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
         Some(tmp) => all.0.extend(["--bind".into(), tmp.into(), "/tmp".into()]),
         None => all.add(["--tmpfs", "/tmp"]),
     }
-    all.add(["--tmpfs", "/var/tmp"]);
     let visible = once(policy.visible().filter(|path| path.exists()).collect());
     for path in &visible {
         all.bind("--ro-bind", path);
@@ -131,7 +131,7 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
     if let Some(relay) = policy.way_out() {
         all.0.extend(["--ro-bind".into(), (&relay.socket).into(), SOCKET.into()]);
     }
-    all.add(["--remount-ro", "/run", "--remount-ro", "/", "--setenv", "TMPDIR", "/tmp", "--chdir"]);
+    all.add(["--remount-ro", "/", "--setenv", "TMPDIR", "/tmp", "--chdir"]);
     all.0.push(cwd.into());
     all.add(["--"]);
     all.0

@@ -23,7 +23,7 @@ use aye_core::contract::judgement::Profile;
 use aye_core::contract::tool::{
     SpawnContext, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
-use aye_sandbox::{NetSession, SandboxRefusal};
+use aye_sandbox::{NetSession, SandboxRefusal, Serving};
 
 const NAME: &str = "Bash";
 
@@ -82,6 +82,7 @@ impl Bash {
             // A command in the background has its output stored as it arrives.
             output_dir: (!call.in_background).then(|| self.env.output_dir.clone()),
             on_behalf,
+            launcher: None,
         }
     }
 }
@@ -193,7 +194,7 @@ impl Tool for Bash {
                 thread: ctx.run_identity.thread_id.clone(),
                 opened: ctx.opened.clone(),
                 readable: Vec::new(),
-                serves: call.in_background,
+                serving: if call.in_background { Serving::Now } else { Serving::Later },
             };
             let confined = self.env.confine(request, what, &ctx.agent_spec).await;
             (request, kept) =

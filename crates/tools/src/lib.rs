@@ -51,7 +51,7 @@ use aye_core::contract::path_policy::{PathAccess, PathPolicies};
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
-pub use aye_sandbox::Dialler;
+pub use aye_sandbox::{Dialler, Serving};
 pub use bash::refused_line;
 use exec::{EnvVars, ExecConfig};
 pub use sandbox::{Confined, Confinement, NotConfined, ReportedChanges, Sandbox, SandboxFolders};

@@ -15,7 +15,7 @@ use aye_core::contract::path_policy::PathPolicy;
 use aye_core::contract::spec::AgentSpec;
 use aye_sandbox::{
     Dialler, Launch, Layers, MAX_MASKS, NetHub, NetSession, PartialFolder, Policy, Profile, ProtectedBefore,
-    ProtectedFiles, SetAside, SystemDialler, Unusable, toolchains,
+    ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
 };
 
 use super::ToolEnv;
@@ -119,7 +119,7 @@ pub struct Confined {
     /// Files and folders it can read besides, such as the folder of its script.
     pub readable: Vec<PathBuf>,
     /// Whether other commands of the conversation may reach its ports.
-    pub serves: bool,
+    pub serving: Serving,
     /// Whether it gets its own terminal.
     pub terminal: bool,
 }
@@ -344,9 +344,9 @@ impl Sandbox {
         policy.check()?;
         let network = self.way_out(what)?.map(Arc::new);
         policy.relay = network.as_ref().map(|network| network.relay());
-        let Launch { program, args, env } =
+        let Launch { program, args, env, launcher } =
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
-        (request.program, request.args) = (program, args);
+        (request.program, request.args, request.launcher) = (program, args, launcher);
         request.env.extend(env);
         Ok(Confinement { network, unchanged, notes })
     }
@@ -359,7 +359,12 @@ impl Sandbox {
         let granted: Vec<_> = what.opened.domains.iter().filter_map(|name| name.parse().ok()).collect();
         let hub = match self.hub.get() {
             Some(hub) => hub,
-            None if self.folders.domains.is_empty() && granted.is_empty() && !what.serves => return Ok(None),
+            None if self.folders.domains.is_empty()
+                && granted.is_empty()
+                && what.serving == Serving::Never =>
+            {
+                return Ok(None);
+            }
             None => {
                 let folder = private_folder(&self.folders.sockets)?;
                 self.hub.get_or_init(|| {
@@ -368,7 +373,7 @@ impl Sandbox {
                 })
             }
         };
-        hub.open(what.thread.as_str(), what.serves, &granted).map_err(NotConfined::Network)
+        hub.open(what.thread.as_str(), what.serving, &granted).map_err(NotConfined::Network)
     }
 
     fn policy(&self, profile: Profile, workspace: &Path) -> Policy {
@@ -441,11 +446,6 @@ impl Sandbox {
 /// Folders that are named in a note.
 const MAX_NAMED: usize = 3;
 
-/// Says that folders are hidden with more than what rules keep from being read.
-fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
-    let shown = |path: &PathBuf| {
-        let path = path.strip_prefix(workspace).unwrap_or(path);
-        visible_line(&path.to_string_lossy()).into_owned()
 /// A folder without its masked entries.
 fn part_of(path: PathBuf, masked: &HashSet<PathBuf>) -> PartialFolder {
     let entries = std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -462,6 +462,11 @@ fn shown_in_part(path: &Path, workspace: &Path) -> String {
     )
 }
 
+/// Says that folders are hidden with more than what rules keep from being read.
+fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
+    let shown = |path: &PathBuf| {
+        let path = path.strip_prefix(workspace).unwrap_or(path);
+        visible_line(&path.to_string_lossy()).into_owned()
     };
     let named: Vec<String> = hidden.iter().take(MAX_NAMED).map(shown).collect();
     let more = if hidden.len() > MAX_NAMED { ", …" } else { "" };

@@ -53,6 +53,17 @@ pub struct NetHub {
     ids: AtomicU64,
 }
 
+/// Whether other commands of the conversation may reach the ports that a command listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// Never.
+    Never,
+    /// After [`NetSession::serve`].
+    Later,
+    /// At once.
+    Now,
+}
+
 /// One command's way out. It ends when this is dropped.
 #[derive(Debug)]
 pub struct NetSession {
@@ -66,6 +77,8 @@ struct SessionState {
     conversation: String,
     /// The proxy; `None` without domains.
     proxy: Option<DomainProxy>,
+    /// Whether other commands had ports to reach when it started.
+    joins: bool,
     /// Whether others may reach the ports that the command listens on.
     serves: AtomicBool,
     /// The sender of lines to the relay, once that is connected.
@@ -105,7 +118,7 @@ impl NetHub {
     }
 
     /// Opens a way out for a command of a conversation, if there is anything to reach: a domain, also one
-    /// `granted` to this command, or the port of a command that `serves`. Must be called inside a tokio
+    /// `granted` to this command, or a port, its own or that of another command. Must be called inside a tokio
     /// runtime.
     ///
     /// # Errors
@@ -113,18 +126,20 @@ impl NetHub {
     pub fn open(
         self: &Arc<Self>,
         conversation: &str,
-        serves: bool,
+        serving: Serving,
         granted: &[DomainPattern],
     ) -> io::Result<Option<NetSession>> {
         let domains = [self.domains.as_slice(), granted].concat();
-        if domains.is_empty() && !serves && self.servers(conversation, None).is_empty() {
+        let joins = !self.servers(conversation, None).is_empty();
+        if domains.is_empty() && serving == Serving::Never && !joins {
             return Ok(None);
         }
         let (socket, listener) = self.bind()?;
         let state = Arc::new(SessionState {
             conversation: conversation.to_owned(),
             proxy: (!domains.is_empty()).then(|| DomainProxy { domains, dialler: Arc::clone(&self.dialler) }),
-            serves: AtomicBool::new(serves),
+            joins,
+            serves: AtomicBool::new(serving == Serving::Now),
             relay: Mutex::default(),
             listening: watch::Sender::new(Vec::new()),
             opening: Mutex::default(),
@@ -134,7 +149,7 @@ impl NetHub {
         sessions.entry(conversation.to_owned()).or_default().push(Arc::downgrade(&state));
         drop(sessions);
         let task = tokio::spawn(listen(Arc::clone(self), Arc::clone(&state), listener)).abort_handle();
-        if serves {
+        if serving == Serving::Now {
             self.changed.send_replace(());
         }
         Ok(Some(NetSession { hub: Arc::clone(self), state, socket, task }))
@@ -206,7 +221,7 @@ impl NetHub {
 impl NetSession {
     /// Returns the relay for the command's policy.
     pub fn relay(&self) -> Relay {
-        Relay { socket: self.socket.clone(), proxies: self.state.proxy.is_some() }
+        Relay { socket: self.socket.clone(), proxies: self.state.proxy.is_some(), joins: self.state.joins }
     }
 
     /// Lets others reach what the command listens on from now on.
@@ -437,16 +452,16 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_opened_where_there_is_nothing_to_reach() {
         let (folder, hub) = hub(&[]);
-        assert!(hub.open("a", false, &[]).expect("possible").is_none());
-        let server = hub.open("a", true, &[]).expect("possible").expect("it serves");
+        assert!(hub.open("a", Serving::Never, &[]).expect("possible").is_none());
+        let server = hub.open("a", Serving::Now, &[]).expect("possible").expect("it serves");
         assert!(!server.relay().proxies);
-        assert!(hub.open("b", false, &[]).expect("possible").is_none(), "another conversation");
-        let granted = hub.open("b", false, &["docs.example.org".parse().expect("valid")]);
+        assert!(hub.open("b", Serving::Never, &[]).expect("possible").is_none(), "another conversation");
+        let granted = hub.open("b", Serving::Never, &["docs.example.org".parse().expect("valid")]);
         assert!(granted.expect("possible").is_some_and(|session| session.relay().proxies));
-        assert!(hub.open("a", false, &[]).expect("possible").is_some());
+        assert!(hub.open("a", Serving::Never, &[]).expect("possible").is_some());
         assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
         drop(server);
-        assert!(hub.open("a", false, &[]).expect("possible").is_none());
+        assert!(hub.open("a", Serving::Never, &[]).expect("possible").is_none());
         assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
         assert!(lock(&hub.sessions).is_empty());
     }
@@ -454,7 +469,7 @@ mod tests {
     #[tokio::test]
     async fn what_goes_on_in_the_background_is_reached_from_then_on() {
         let (_folder, hub) = hub(&["docs.example.org"]);
-        let open = || hub.open("a", false, &[]).expect("possible").expect("there is a domain");
+        let open = || hub.open("a", Serving::Never, &[]).expect("possible").expect("there is a domain");
         let (moved, other) = (open(), open());
         let test = async {
             let mut control = connect(&other, "control\n").await;
@@ -475,9 +490,10 @@ mod tests {
     #[tokio::test]
     async fn a_port_is_reached_from_its_own_conversation_only() {
         let (_folder, hub) = hub(&["docs.example.org"]);
-        let open = |name, serves| hub.open(name, serves, &[]).expect("possible").expect("there is something");
-        let server = open("a", true);
-        let (near, far) = (open("a", false), open("b", false));
+        let open =
+            |name, serving| hub.open(name, serving, &[]).expect("possible").expect("there is something");
+        let server = open("a", Serving::Now);
+        let (near, far) = (open("a", Serving::Never), open("b", Serving::Never));
         let test = async {
             let mut control = connect(&near, "control\n").await;
             // Its relay may come a moment later.
@@ -500,7 +516,7 @@ mod tests {
     #[tokio::test]
     async fn a_command_is_not_taken_for_its_relay() {
         let (_folder, hub) = hub(&["docs.example.org"]);
-        let session = hub.open("a", true, &[]).expect("possible").expect("it serves");
+        let session = hub.open("a", Serving::Now, &[]).expect("possible").expect("it serves");
         let mut first = connect(&session, "control\n").await;
         assert_eq!(line(&mut first).await, "ports\n");
         for words in ["control\n", "nonsense\n", "accept 7\n", "port 99999\n", &"x".repeat(100)] {
@@ -514,7 +530,7 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_is_kept_once_and_reported() {
         let (_folder, hub) = hub(&["docs.example.org"]);
-        let session = hub.open("a", false, &[]).expect("possible").expect("there is a domain");
+        let session = hub.open("a", Serving::Never, &[]).expect("possible").expect("there is a domain");
         for _ in 0..2 {
             let mut stream = connect(&session, "proxy\nCONNECT evil.example.net:443 HTTP/1.1\r\n\r\n").await;
             let mut text = String::new();

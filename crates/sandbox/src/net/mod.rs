@@ -1,7 +1,6 @@
 //! The way out of a network namespace, for a command that has one of its own.
 //!
-//! Inside, the launcher stays as a relay ([`relay`]) and the command is its child. For each connection the relay opens
-//! one to aye over the one socket that is mounted there, so that nothing else of the machine can be reached. Outside,
+//! Inside, a thread of the command's parent is the relay ([`relay`]). For each connection the relay opens one to aye over the one socket that is mounted there, so that nothing else of the machine can be reached. Outside,
 //! aye has a [`NetSession`] for each such command: it checks and dials what the command asks for ([`proxy`]), and
 //! joins connections between commands of the same conversation ([`hub`]).
 //!
@@ -23,7 +22,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use hub::{NetHub, NetSession};
+pub use hub::{NetHub, NetSession, Serving};
 pub use proxy::{Dialler, SystemDialler};
 
 /// The path of the socket to aye inside the namespaces.
@@ -37,4 +36,6 @@ pub struct Relay {
     pub socket: PathBuf,
     /// Whether the command's programs are configured to use a proxy.
     pub proxies: bool,
+    /// Whether other commands may have ports to reach when the command starts.
+    pub joins: bool,
 }

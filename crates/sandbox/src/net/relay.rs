@@ -1,22 +1,16 @@
-//! The relay: the launcher, which stays and waits for the command.
+//! The relay: a thread beside the command, in a process inside the command's namespaces and as restricted as the command.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, copy_bidirectional};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use super::{Relay, SOCKET};
-use crate::launch::{LAUNCH_ARG, TERMINAL_WORD};
-use crate::namespaces::LAUNCHER;
 
 /// Time limit for aye to report the ports of other commands, before the command starts without them.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,45 +22,45 @@ const PROXIES: [&str; 6] =
 /// Loopback is the sandbox's own.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 
-/// Starts the program and relays until it ends. Returns its exit status, or 128 and the signal.
-pub(crate) fn run(
+/// The variables that lead a command to the proxy.
+pub(crate) type ProxyVariables = Vec<(&'static str, String)>;
+
+/// Calls `spawn` with the command's variables and passes its result to `started`; then relays for as long as the process
+/// lives. Returns only if nothing was started.
+pub(crate) fn run<T>(
     relay: &Relay,
-    (program, has_terminal): (&OsStr, bool),
-    args: impl Iterator<Item = OsString>,
-) -> io::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    spawn: impl FnOnce(ProxyVariables) -> io::Result<T>,
+    started: impl Fn(io::Result<T>),
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return started(Err(error)),
+    };
     runtime.block_on(async {
-        let mut control = Control::connect().await;
         let mut mirrors = Mirrors::default();
-        if let Some(control) = &mut control
-            && let Ok(Ok(Some(line))) = tokio::time::timeout(PATIENCE, control.lines.next_line()).await
-        {
-            control.obey(&line, &mut mirrors).await;
+        let mut control = None;
+        let mut variables = Ok(Vec::new());
+        // With nothing to reach, the command need not wait for aye.
+        if relay.proxies || relay.joins {
+            control = Control::connect().await;
+            if let Some(control) = &mut control {
+                if let Ok(Ok(Some(line))) = tokio::time::timeout(PATIENCE, control.lines.next_line()).await {
+                    control.obey(&line, &mut mirrors).await;
+                }
+                if relay.proxies {
+                    variables = mirrors.proxy().await;
+                }
+            }
         }
-        let mut command = if has_terminal {
-            // It makes a session, which only a process of its own can.
-            let mut launcher = Command::new(LAUNCHER);
-            launcher.args([LAUNCH_ARG, TERMINAL_WORD]).arg(program);
-            launcher
-        } else {
-            Command::new(program)
-        };
-        command.args(args);
-        if relay.proxies && control.is_some() {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-            let port = listener.local_addr()?.port();
-            let url = format!("http://127.0.0.1:{port}");
-            command.envs(PROXIES.map(|name| (name, url.as_str())));
-            command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, NO_PROXY)));
-            // Node's own client reads the variables only if this one is set.
-            command.env("NODE_USE_ENV_PROXY", "1");
-            mirrors.own = Some(port);
-            mirrors.tasks.spawn(forward(listener, "proxy\n".to_owned()));
+        match variables.and_then(spawn) {
+            Ok(child) => started(Ok(child)),
+            Err(error) => return started(Err(error)),
         }
-        let mut child = command.spawn()?;
+        if !(relay.proxies || relay.joins) {
+            control = Control::connect().await;
+        }
         loop {
             tokio::select! {
-                status = child.wait() => return Ok(exit_code(status?)),
                 line = next_line(&mut control) => match (line, &mut control) {
                     (Some(line), Some(control)) => control.obey(&line, &mut mirrors).await,
                     // aye is gone, and its supervisor ends the command.
@@ -76,12 +70,7 @@ pub(crate) fn run(
                 Some(_) = mirrors.tasks.join_next() => {}
             }
         }
-    })
-}
-
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    });
 }
 
 /// The lines between aye and the relay.
@@ -134,6 +123,19 @@ struct Mirrors {
 }
 
 impl Mirrors {
+    /// Listens for connections to the proxy.
+    async fn proxy(&mut self) -> io::Result<ProxyVariables> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        self.own = Some(port);
+        self.tasks.spawn(forward(listener, "proxy\n".to_owned()));
+        let proxies = PROXIES.map(|name| (name, format!("http://127.0.0.1:{port}")));
+        let others = ["NO_PROXY", "no_proxy"].map(|name| (name, NO_PROXY.to_owned()));
+        // Node's own client reads the variables only if this one is set.
+        let node = [("NODE_USE_ENV_PROXY", "1".to_owned())];
+        Ok(proxies.into_iter().chain(others).chain(node).collect())
+    }
+
     fn has(&self, port: u16) -> bool {
         self.own == Some(port) || self.ports.contains_key(&port)
     }

@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use aye_sandbox::{
-    LAUNCH_ARG, Launch, Layers, NetHub, NetSession, Policy, Profile, ProtectedFiles, SystemDialler,
+    LAUNCH_ARG, Launch, Layers, NetHub, NetSession, Policy, Profile, ProtectedFiles, Serving, SystemDialler,
     ThreadLaunch, launch_main,
 };
 
@@ -20,6 +20,8 @@ use aye_sandbox::{
 const COUNT: usize = 33;
 /// The first argument of a run of the attempts, as one user.
 const DRIVE_ARG: &str = "drive";
+/// The first argument of a supervisor inside the namespaces.
+const INSIDE_ARG: &str = "inside";
 const NOBODY: &str = "65534";
 
 /// Attempts that succeed for everybody who is not in a sandbox: if they do not, they test nothing.
@@ -48,6 +50,7 @@ pub(super) fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         Some(word) if word == LAUNCH_ARG => return launch_main(args),
+        Some(word) if word == INSIDE_ARG => return inside(&args.skip(2).collect::<Vec<_>>()),
         Some(word) if word == DRIVE_ARG => {
             let words: Vec<String> = args.filter_map(|word| word.into_string().ok()).collect();
             drive(&words);
@@ -110,16 +113,13 @@ pub(super) fn main() -> ExitCode {
         }
         for profile in [Profile::Read, Profile::Workspace] {
             if layers.bwrap.is_some() {
-                let escaped = run(profile, "bwrap");
-                println!("{profile}, bwrap, {user:?}: {} of {COUNT} escape {escaped:?}", escaped.len());
-                if !escaped.is_empty() {
-                    failures.push(format!("{profile} with bwrap, as {user:?}: {escaped:?}"));
-                }
-                if profile == Profile::Workspace {
-                    let escaped = run(profile, "relay");
-                    println!("{profile}, relay, {user:?}: {} of {COUNT} escape {escaped:?}", escaped.len());
+                let kinds = ["bwrap", "inside", "relay"];
+                let has_relay = profile == Profile::Workspace;
+                for kind in kinds.into_iter().filter(|kind| *kind != "relay" || has_relay) {
+                    let escaped = run(profile, kind);
+                    println!("{profile}, {kind}, {user:?}: {} of {COUNT} escape {escaped:?}", escaped.len());
                     if !escaped.is_empty() {
-                        failures.push(format!("{profile} with a relay, as {user:?}: {escaped:?}"));
+                        failures.push(format!("{profile}, {kind}, as {user:?}: {escaped:?}"));
                     }
                 }
             } else {
@@ -153,6 +153,13 @@ pub(super) fn main() -> ExitCode {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     ExitCode::SUCCESS
+}
+
+/// A supervisor inside the namespaces: it stays unrestricted beside the command.
+fn inside(args: &[OsString]) -> ExitCode {
+    let launch = ThreadLaunch::of(args).expect("it is a launcher");
+    let status = launch.spawn(|command| command.spawn()).and_then(|mut child| child.wait()).expect("it runs");
+    ExitCode::from(u8::try_from(status.code().expect("it exits")).expect("a status"))
 }
 
 /// Runs the attempts in a folder of their own. Returns which succeeded.
@@ -226,7 +233,7 @@ fn drive(words: &[String]) {
 
     let profile: Profile = serde_json::from_str(&format!("\"{profile}\"")).expect("a profile");
     let layers = match kind.as_str() {
-        "bwrap" | "relay" => Layers::detect(&std::env::var_os("PATH").unwrap_or_default()),
+        "bwrap" | "inside" | "relay" => Layers::detect(&std::env::var_os("PATH").unwrap_or_default()),
         _ => Layers::of_kernel(),
     };
     // aye's side of the way to the network, for as long as the command runs.
@@ -236,7 +243,7 @@ fn drive(words: &[String]) {
     fs::create_dir(&net).expect("written");
     let domains = vec!["docs.example.org".parse().expect("a name")];
     let hub = Arc::new(NetHub::new(net, domains, Arc::new(SystemDialler)));
-    let session = (kind == "relay").then(|| hub.open("t", true, &[]).expect("it listens")).flatten();
+    let session = (kind == "relay").then(|| hub.open("t", Serving::Now, &[]).expect("it listens")).flatten();
     let policy = Policy {
         relay: session.as_ref().map(NetSession::relay),
         masked: vec![workspace.join(".env")],
@@ -248,6 +255,9 @@ fn drive(words: &[String]) {
     let own = std::env::current_exe().expect("it has a path");
     if profile != Profile::Outside {
         works(&policy, &layers, &own);
+    }
+    if ["inside", "relay"].contains(&kind.as_str()) {
+        spares_its_supervisor(&policy, &layers, &own);
     }
     let args = [
         outside.clone().into_os_string(),
@@ -265,8 +275,14 @@ fn drive(words: &[String]) {
         command.args(args).envs(launch.env.clone()).current_dir(&workspace).spawn()
     };
     let child = if kind == "thread" {
-        let (launch, program, args) = ThreadLaunch::of(&launch.args).expect("it is a launcher");
-        launch.spawn(|| start(program, args))
+        let thread = ThreadLaunch::of(&launch.args).expect("it is a launcher");
+        let cwd = workspace.clone();
+        thread.spawn(move |command| command.current_dir(cwd).spawn())
+    } else if let Some(at) = launch.launcher.filter(|_| kind != "bwrap") {
+        start(
+            &launch.program,
+            &Launch::supervised(&launch.args, at, [INSIDE_ARG, "supervisor"].map(Into::into)),
+        )
     } else {
         start(&launch.program, &launch.args)
     };
@@ -279,6 +295,24 @@ fn drive(words: &[String]) {
     let _ = target.kill();
     let _ = target.wait();
     assert!(status.success(), "{status}");
+}
+
+/// The supervisor inside the namespaces can be neither read nor ended by the command.
+fn spares_its_supervisor(policy: &Policy, layers: &Layers, own: &Path) {
+    let line = "cat /proc/1/environ /proc/1/maps; ls /proc/1/fd/; kill -9 1; kill -STOP 1; echo alive";
+    let args = ["-c".into(), line.into()];
+    let launch = Launch::new(policy, layers, own, &policy.workspace, OsStr::new("sh"), &args);
+    let at = launch.launcher.expect("it is inside");
+    let words = [INSIDE_ARG, "supervisor"].map(OsString::from);
+    let mut command = Command::new(&launch.program);
+    command
+        .args(Launch::supervised(&launch.args, at, words))
+        .env("CANARY", "x")
+        .current_dir(&policy.workspace);
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "alive", "{errors}");
+    assert!(output.status.success(), "{errors}");
 }
 
 /// What a profile is for works in it, and a refusal is one that the command sees.

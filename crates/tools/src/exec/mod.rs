@@ -83,6 +83,8 @@ pub struct ExecRequest {
     pub output_dir: Option<PathBuf>,
     /// For whom it runs.
     pub on_behalf: SpawnContext,
+    /// Where `args` start aye again, if the program makes namespaces for it: see [`aye_sandbox::Launch::launcher`].
+    pub launcher: Option<usize>,
 }
 
 /// The result of a program.

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::capture::{Capture, OutputDecoder, Spill};
 use super::live::LiveOutput;
 use super::plain::Plain;
-use super::proc_tree::{self, in_session, signal, signal_group};
+use super::proc_tree::{self, descendants, in_session, signal, signal_group};
 use super::spec::SupervisorSpec;
 use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
+use aye_sandbox::Launch;
 
 /// How long output may continue after the awaited process has ended.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -32,6 +33,8 @@ struct Running {
     child: Child,
     pid: i32,
     supervised: bool,
+    /// The supervisor is below the process, inside namespaces.
+    inside: bool,
     done: bool,
     /// Kept open while the command may run; dropping the lifeline makes the supervisor stop the command.
     lifeline: Option<tokio::process::ChildStdin>,
@@ -41,7 +44,8 @@ impl Running {
     fn kill(&self) {
         if self.supervised {
             // The supervisor leads the session; what is in it is the command's.
-            for process in in_session(self.pid) {
+            let below = if self.inside { descendants(self.pid) } else { in_session(self.pid) };
+            for process in below {
                 signal(process.pid, Signal::KILL);
             }
             signal(self.pid, Signal::KILL);
@@ -77,32 +81,38 @@ impl Drop for Running {
     }
 }
 
-type Output = Box<dyn AsyncRead + Send + Unpin>;
-
 fn start(
     config: &ExecConfig,
     request: &ExecRequest,
     input: Option<&[u8]>,
     terminal: Option<(pipe::Receiver, OwnedFd)>,
-) -> Result<(Running, Output), ExecError> {
+) -> Result<(Running, pipe::Receiver), ExecError> {
     let in_terminal = terminal.is_some();
-    let (output, writer): (Output, OwnedFd) = if let Some((end, program)) = terminal {
-        (Box::new(end), program)
+    let (output, writer) = if let Some(terminal) = terminal {
+        terminal
     } else {
         let (reader, writer) = std::io::pipe()?;
-        (Box::new(pipe::Receiver::from_owned_fd(reader.into())?), writer.into())
+        (pipe::Receiver::from_owned_fd(reader.into())?, writer.into())
     };
     let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
-    let mut command = Command::new(supervisor.map_or(request.program.as_os_str(), |path| path.as_os_str()));
-    if supervisor.is_some() {
+    let inside = request.launcher.filter(|_| supervisor.is_some());
+    let mut command;
+    if let Some(supervisor) = supervisor {
         let spec = SupervisorSpec::of(config.grace, input.map(<[u8]>::len), &request.on_behalf);
-        command
-            .arg(super::SUPERVISE_ARG)
-            .arg(SupervisorSpec { terminal: in_terminal, ..spec }.to_string())
-            .arg(&request.program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        let spec = SupervisorSpec { terminal: in_terminal, ..spec }.to_string();
+        let words = [super::SUPERVISE_ARG.into(), spec.into()];
+        if let Some(at) = inside {
+            command = Command::new(&request.program);
+            // The supervisor cannot leave the group of the process above it: keys that interrupt aye are not for that one.
+            command.args(Launch::supervised(&request.args, at, words)).process_group(0);
+        } else {
+            command = Command::new(supervisor);
+            command.args(words).arg(&request.program).args(&request.args);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
     } else {
+        command = Command::new(&request.program);
+        command.args(&request.args);
         if input.is_some() {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
         } else {
@@ -110,12 +120,7 @@ fn start(
         }
         command.process_group(0).kill_on_drop(true);
     }
-    command
-        .args(&request.args)
-        .current_dir(&request.cwd)
-        .env_clear()
-        .envs(&request.env)
-        .stderr(Stdio::from(writer));
+    command.current_dir(&request.cwd).env_clear().envs(&request.env).stderr(Stdio::from(writer));
     let mut child = command.spawn().map_err(|error| ExecError::Start {
         program: request.program.to_string_lossy().into_owned(),
         reason: match error.kind() {
@@ -127,7 +132,8 @@ fn start(
     })?;
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or(0);
     let lifeline = child.stdin.take();
-    let running = Running { child, pid, supervised: supervisor.is_some(), done: false, lifeline };
+    let (supervised, inside) = (supervisor.is_some(), inside.is_some());
+    let running = Running { child, pid, supervised, inside, done: false, lifeline };
     Ok((running, output))
 }
 
@@ -272,6 +278,8 @@ async fn run_supervised(
     (cancel, timeless): (&CancellationToken, &CancellationToken),
 ) -> Result<(ExecResult, ProgramOutput), ExecError> {
     let began = Instant::now();
+    // What is written to a terminal reaches its reader a moment later.
+    let is_pipe = terminal.is_none();
     let (mut running, output) = start(config, &request, input, terminal)?;
     let mut unwritten = input.unwrap_or_default();
     if input.is_some() && unwritten.is_empty() && !running.supervised {
@@ -279,7 +287,7 @@ async fn run_supervised(
     }
     // Reports, or the stdout of a program that has one of its own and no supervisor.
     let mut reports = Vec::new();
-    let mut piece = vec![0_u8; if input.is_some() { 8 << 10 } else { 0 }];
+    let mut piece = vec![0_u8; 8 << 10];
     let mut status_pipe = running.child.stdout.take();
     let spill = request
         .output_dir
@@ -340,11 +348,16 @@ async fn run_supervised(
                     running.lifeline = None;
                 }
             }
-            told = read_some(&mut status_pipe, &mut piece), if input.is_some() => match told {
+            told = read_some(&mut status_pipe, &mut piece), if input.is_some() || running.supervised => match told {
                 Ok(0) | Err(_) => status_pipe = None,
                 // A supervisor limits its reports.
                 Ok(n) if running.supervised || reports.len() <= MAX_SAID => {
                     reports.extend_from_slice(&piece[..n]);
+                    if running.inside && is_pipe && has_ended(&reports) {
+                        // Everything of the command is gone, and what it printed is in the pipe. That its namespaces are
+                        // still being removed concerns nobody.
+                        break;
+                    }
                 }
                 Ok(_) => {}
             },
@@ -377,6 +390,14 @@ async fn run_supervised(
         }
     }
     running.done = true;
+    while let Some(output) = &output
+        && let Ok(n @ 1..) = rustix::io::read(output, &mut buf)
+    {
+        text.clear();
+        decoder.push(&buf[..n], &mut text);
+        keep(&mut capture, &mut plain, &text);
+        live.push(&text);
+    }
     text.clear();
     decoder.finish(&mut text);
     keep(&mut capture, &mut plain, &text);
@@ -385,15 +406,27 @@ async fn run_supervised(
         on_output(&live.take());
     }
     result.duration = began.elapsed();
-    if let Some(pipe) = &mut status_pipe {
-        // Only the supervisor had the other end open, and it is gone.
+    if let Some(pipe) = &mut status_pipe
+        && exit.is_some()
+    {
+        // The supervisor has the other end open. It is gone, unless the process that made its namespaces was killed: then
+        // this ends it.
+        running.stop();
         let _ = pipe.read_to_end(&mut reports).await;
     }
     let mut said = ProgramOutput::default();
     if running.supervised {
         let started = read_reports(&request, &reports, &mut result, &mut said)?;
-        // A command in a terminal has its own session, which was not ended when the supervisor was lost.
-        for process in started.filter(|_| result.supervisor_lost).map(in_session).unwrap_or_default() {
+        if running.inside && started.is_none() && exit.and_then(|status| status.code()).is_some() {
+            // The program that makes the namespaces says why it could not.
+            let program = request.program.to_string_lossy().into_owned();
+            return Err(ExecError::Start { program, reason: capture.finish().text.trim().to_owned() });
+        }
+        // A command in a terminal has its own session, which was not ended when the supervisor was lost. Namespaces end
+        // with their first process, and have their own process ids.
+        for process in
+            started.filter(|_| result.supervisor_lost && !running.inside).map(in_session).unwrap_or_default()
+        {
             signal(process.pid, Signal::KILL);
         }
     } else if let Some(status) = exit {
@@ -426,6 +459,20 @@ fn slack(running: &Running) -> Duration {
 fn status_is_signal(status: Option<std::process::ExitStatus>) -> bool {
     use std::os::unix::process::ExitStatusExt as _;
     status.and_then(|s| s.signal()).is_some()
+}
+
+/// Whether a supervisor reported the end of its command.
+#[cfg(target_os = "linux")]
+fn has_ended(reports: &[u8]) -> bool {
+    let mut lines = reports.split(|b| *b == b'\n');
+    // What follows the last line's end is not a report yet.
+    lines.next_back();
+    lines.any(|line| matches!(serde_json::from_slice(line), Ok(super::SupervisorReport::Ended { .. })))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_ended(_: &[u8]) -> bool {
+    false
 }
 
 /// Gives the process that was started.

@@ -11,6 +11,9 @@
 //! - 1 takes the reports, one JSON object a line: [`SupervisorReport`].
 //! - 2 is the stdout and stderr of the command.
 //!
+//! With bubblewrap, it is the first process in the command's namespaces: the command can neither signal nor inspect
+//! it, and the kernel ends everything else in there when it ends.
+//!
 //! If 2 is a terminal (`SupervisorSpec::terminal`), it is the command's stdin, too. A command with an input
 //! (`SupervisorSpec::input`) gets it from the first bytes of 0, and its stdout is not 2: it is sent in a
 //! report.
@@ -19,17 +22,17 @@
     reason = "its stdin, stdout and stderr are pipes to the tool that started it"
 )]
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{PidfdFlags, Signal, WaitOptions, WaitStatus};
+use rustix::process::{DumpableBehavior, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
 use super::proc_tree::{command_line, descendants, signal, signal_group};
@@ -237,35 +240,50 @@ fn start(
         return Err(std::io::Error::other("too late: another process may have resumed the run"));
     }
     drop_ptrace();
-    let converses = input.is_some();
-    let spawn = |program: &OsStr, args: &[OsString]| {
-        let mut command = Command::new(program);
-        command.args(args);
-        if duty.terminal {
-            // A group leader cannot create a session, which is what the command does first.
-            command.stdin(Stdio::from(output.try_clone()?)).stdout(Stdio::from(output.try_clone()?));
-        } else if converses {
-            command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        } else {
-            command.process_group(0).stdin(Stdio::null()).stdout(Stdio::from(output.try_clone()?));
-        }
-        command.stderr(Stdio::from(output.try_clone()?)).spawn()
-    };
+    // Inside namespaces, the command sees this process.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let streams = Streams { output: Arc::new(output), terminal: duty.terminal, converses: input.is_some() };
     let args: Vec<OsString> = args.collect();
     // A launcher costs a start of the program; if its thread fails, it says why.
-    let in_thread = ThreadLaunch::of(&args)
-        .and_then(|(launch, program, args)| launch.spawn(|| spawn(program, args)).ok());
+    let in_thread = ThreadLaunch::of(&args).and_then(|launch| {
+        let streams = streams.clone();
+        launch.spawn(move |command| streams.spawn(command)).ok()
+    });
     let mut child = match in_thread {
         Some(child) => child,
-        None => spawn(&program, &args)?,
+        None => streams.clone().spawn(Command::new(&program).args(&args))?,
     };
-    drop(output);
+    drop(streams);
     let said = input.map(|input| converse(&mut child, input));
     // From here on only the command's own processes hold the output, so its end means that they are gone.
     rustix::stdio::dup2_stderr(File::options().write(true).open("/dev/null")?)?;
     let pid = i32::try_from(child.id()).map_err(std::io::Error::other)?;
     report(&SupervisorReport::Started { pid, pgid: pid });
     Ok((pid, said))
+}
+
+/// The standard streams of the command.
+#[derive(Clone)]
+struct Streams {
+    output: Arc<OwnedFd>,
+    terminal: bool,
+    converses: bool,
+}
+
+impl Streams {
+    /// Consumes them, so that this process does not keep the command's output open.
+    fn spawn(self, command: &mut Command) -> std::io::Result<Child> {
+        let output = || self.output.try_clone().map(Stdio::from);
+        if self.terminal {
+            // A group leader cannot create a session, which is what the command does first.
+            command.stdin(output()?).stdout(output()?);
+        } else if self.converses {
+            command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        } else {
+            command.process_group(0).stdin(Stdio::null()).stdout(output()?);
+        }
+        command.stderr(output()?).spawn()
+    }
 }
 
 struct Supervisor {
