@@ -58,10 +58,26 @@ impl RuleSet {
     /// for tools that do not come with aye.
     pub fn unknown_tools(&self, knows: impl Fn(&str) -> bool) -> Vec<String> {
         let warning = |rule: &Rule| {
-            let name = rule.pattern.exact_tool().filter(|name| !BUILT_IN.contains(name) && !knows(name))?;
+            let Some(name) = rule.pattern.exact_tool() else { return misspelt_case(rule) };
+            if BUILT_IN.contains(&name) || knows(name) {
+                return None;
+            }
             let near = meant(name).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
             Some(format!("{}: rule `{}` names an unknown tool{near}", rule.origin, rule.pattern))
         };
         self.rules().iter().filter_map(|rule| warning(rule)).collect()
     }
+}
+
+/// Returns a warning for a glob or regular expression that matches a tool only in lower case: `b*sh`.
+fn misspelt_case(rule: &Rule) -> Option<String> {
+    let matches = |name: &str| rule.pattern.matches_tool(name);
+    if BUILT_IN.iter().any(|name| matches(name)) {
+        return None;
+    }
+    let meant = BUILT_IN.iter().find(|name| matches(&name.to_lowercase()))?;
+    Some(format!(
+        "{}: rule `{}` matches no tool; did you mean `{meant}`? Tool names are case-sensitive",
+        rule.origin, rule.pattern
+    ))
 }

@@ -53,7 +53,8 @@ fn a_deny_or_ask_under_a_misspelt_tool_is_refused_with_its_place() {
 fn rules_about_tools_that_nobody_has_are_named() {
     let rules = read(
         "rules:\n  - {tool: Deploy, behavior: deny}\n  - {tool: bash(ls *), behavior: allow}\n  - {tool: mcp__here__x, behavior: ask}\n  \
-         - {tool: mcp__gone__x, behavior: ask}\n  - {tool: Bash(ls), behavior: allow}\n  - {tool: \"mcp__*\", behavior: ask}\n",
+         - {tool: mcp__gone__x, behavior: ask}\n  - {tool: Bash(ls), behavior: allow}\n  - {tool: \"mcp__*\", behavior: ask}\n  \
+         - {tool: \"b*sh(rm *)\", behavior: deny}\n  - {tool: /read/, behavior: ask}\n",
     )
     .unwrap();
     let warnings = rules.unknown_tools(|name| name == "mcp__here__x");
@@ -63,6 +64,8 @@ fn rules_about_tools_that_nobody_has_are_named() {
             "permissions.yaml:2: rule `Deploy` names an unknown tool",
             "permissions.yaml:3: rule `bash(ls *)` names an unknown tool; did you mean `Bash`?",
             "permissions.yaml:5: rule `mcp__gone__x` names an unknown tool",
+            "permissions.yaml:8: rule `b*sh(rm *)` matches no tool; did you mean `Bash`? Tool names are case-sensitive",
+            "permissions.yaml:9: rule `/read/` matches no tool; did you mean `Read`? Tool names are case-sensitive",
         ]
     );
 }
