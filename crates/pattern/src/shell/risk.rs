@@ -37,8 +37,13 @@ impl RiskyWord {
     }
 }
 
-/// True for programs whose words are understood: what they run is found, and nothing else in them is a program.
-pub fn is_explained(program: &str) -> bool {
+/// True for commands whose words are understood: what they run is found, and nothing else in them is a program.
+pub fn is_explained(words: &[Word]) -> bool {
+    let program = words.first().map(|word| base_name(&word.text)).unwrap_or_default();
+    if program == "cargo" {
+        let mut plain = words.iter().skip(1).filter(|word| !word.text.starts_with(['-', '+']));
+        return plain.next().is_none_or(|word| PROGRAMS.cargo.contains(&word.text));
+    }
     PROGRAMS.plain.contains(program)
         || only_reads(program)
         || FLAGS.of(program).is_some()
@@ -65,12 +70,19 @@ pub fn runs_others(program: &str) -> bool {
 
 /// The risky words of a command.
 pub fn risks(words: &[Word]) -> Vec<RiskyWord> {
+    let mut risks = own_risks(words);
+    if let Some(start) = unwrap::inner_start(words) {
+        let program = base_name(&words[0].text);
+        risks.insert(0, RiskyWord::runs(start, start, format!("`{program}` runs another program")));
+    }
+    risks
+}
+
+/// The same, without what a wrapper or runner is there to run.
+pub(super) fn own_risks(words: &[Word]) -> Vec<RiskyWord> {
     let Some(first) = words.first() else { return Vec::new() };
     let program = base_name(&first.text);
     let mut risks = Vec::new();
-    if let Some(start) = unwrap::inner_start(words) {
-        risks.push(RiskyWord::runs(start, start, format!("`{program}` runs another program")));
-    }
     if PROGRAMS.shells.contains(program) {
         shell(program, words, &mut risks);
     }

@@ -1,6 +1,6 @@
 //! Commands inside commands: wrappers, runners, and texts that another shell reads.
 
-use super::risk::risks;
+use super::risk::{own_risks, risks};
 use super::tables::{PROGRAMS, WRAPPERS, Words, Wrapper};
 use super::{Analysis, MAX_DEPTH, Simple, Word, base_name, git, walk};
 
@@ -55,7 +55,15 @@ pub(super) fn unwrap_all(out: &mut Analysis, from: usize, depth: usize) {
                 Inner::Text(word) => read_text(&word, depth, out),
             }
         }
-        if !explained && let Some(risk) = risks(&simple.words).into_iter().find(|risk| risk.executes) {
+        // What a runner starts was found; that its own options can run something is a second thing.
+        let risks = if !explained {
+            risks(&simple.words)
+        } else if simple.program().is_some_and(is_loose) {
+            own_risks(&simple.words)
+        } else {
+            Vec::new()
+        };
+        if let Some(risk) = risks.into_iter().find(|risk| risk.executes) {
             out.undecide(risk.why);
         }
     }
@@ -132,7 +140,11 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
         "fd" | "fdfind" => return fd(words),
         "git" => return git::inner(words),
         "ssh" | "mosh" | "autossh" | "slogin" => return vec![ssh(words)],
-        "su" | "script" => return after_c(words),
+        "su" | "script" => {
+            let texts = after_c(words);
+            let shell = || vec![Inner::Unsure("a shell reads commands from elsewhere".into())];
+            return if texts.is_empty() { shell() } else { texts };
+        }
         "tar" | "gtar" | "bsdtar" => return tar(words),
         _ => {}
     }
@@ -266,22 +278,29 @@ fn ssh(words: &[Word]) -> Inner {
     }
     match words.get(i + 1..) {
         Some(rest) if !rest.is_empty() => Inner::Text(join(rest)),
-        _ => Inner::None,
+        Some(_) => Inner::Unsure("a shell reads commands from elsewhere".into()),
+        None => Inner::None,
     }
 }
 
+/// The texts after each `-c`, which a shell reads; the last one counts.
 fn after_c(words: &[Word]) -> Vec<Inner> {
+    const LONG: &[&str] = &["--command", "--session-command"];
+    let mut found = Vec::new();
     for (i, word) in words.iter().enumerate().skip(1) {
-        if let Some(text) = word.text.strip_prefix("--command=") {
-            return vec![Inner::Text(Word { text: text.to_owned(), ..word.clone() })];
-        }
-        let is_c = word.text == "--command"
-            || (word.text.starts_with('-') && !word.text.starts_with("--") && word.text.ends_with('c'));
-        if is_c {
-            return words.get(i + 1).map(|text| Inner::Text(text.clone())).into_iter().collect();
+        let text = word.text.as_str();
+        let glued = match text.split_once('=') {
+            Some((name, text)) if LONG.contains(&name) => Some(text),
+            _ if text.starts_with("--") => None,
+            _ => text.strip_prefix('-').and_then(|letters| letters.split_once('c')).map(|(_, text)| text),
+        };
+        if LONG.contains(&text) || glued == Some("") {
+            found.extend(words.get(i + 1).map(|text| Inner::Text(text.clone())));
+        } else if let Some(text) = glued {
+            found.push(Inner::Text(Word { text: text.to_owned(), ..word.clone() }));
         }
     }
-    vec![Inner::Unsure("a shell reads commands from elsewhere".into())]
+    found
 }
 
 fn tar(words: &[Word]) -> Vec<Inner> {
@@ -361,9 +380,6 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
                 } else if program.ends_with("xargs") && letter == 'I' {
                     replaced.push(value);
                 }
-            } else if program == "flock" && text == "-c" {
-                found.extend(words.get(i + 1).map(|text| Inner::Text(text.clone())));
-                i += 1;
             } else if program.ends_with("xargs") && text.starts_with("-i") {
                 replaced.push(if text.len() > 2 { text[2..].to_owned() } else { "{}".to_owned() });
             } else if matches!(program, "command") && text.contains(['v', 'V']) {
@@ -379,24 +395,38 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
         }
         i += 1;
     }
-    // `flock FILE -c TEXT`: the option follows the wrapper's own word.
-    if program == "flock" && words.get(i).is_some_and(|word| word.text == "-c") {
-        found.extend(words.get(i + 1).map(|text| Inner::Text(text.clone())));
-        return found;
+    if program == "runuser" {
+        found.extend(after_c(words));
     }
     let rest = words.get(i..).unwrap_or_default();
     if rest.is_empty() {
-        found.push(Inner::None);
+        let is_shell = PROGRAMS.shell_by_default.contains(program) || asks_for_shell(program, words);
+        found.push(if is_shell {
+            Inner::Unsure("a shell reads commands from elsewhere".into())
+        } else {
+            Inner::None
+        });
     } else if program.ends_with("xargs") {
         let blanks: Vec<&str> = replaced.iter().map(String::as_str).collect();
         found.extend(with_blanks(rest, &blanks, replaced.is_empty()));
     } else {
-        if program == "watch" {
+        // A program's name has no blanks and no quotes: this is a line for a shell.
+        if program == "watch" || rest[0].text.contains([' ', '\t', '\n', '\'', '"', '\\']) {
             found.push(Inner::Text(join(rest)));
         }
         found.push(Inner::Words(rest.to_vec()));
     }
     found
+}
+
+/// Returns whether `sudo` and its like are to start a shell.
+fn asks_for_shell(program: &str, words: &[Word]) -> bool {
+    matches!(program, "sudo" | "doas")
+        && words.iter().skip(1).any(|word| {
+            let text = word.text.as_str();
+            let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+            matches!(text, "--shell" | "--login") || letters.is_some_and(|text| text.contains(['s', 'i']))
+        })
 }
 
 /// Returns the command that starts where a wrapper's own word is expected: some wrappers work without that
@@ -425,14 +455,27 @@ fn loose(subcommands: &Words, words: &[Word]) -> Vec<Inner> {
     };
     let mut found = vec![Inner::None];
     for i in start..words.len().min(start + 24) {
-        if !is_option(&words[i]) {
+        let text = words[i].text.as_str();
+        let text = if is_option(&words[i]) {
+            text.split_once('=').map_or("", |(_, value)| value)
+        } else {
             found.push(Inner::Words(words[i..].to_vec()));
-            if words[i].text.contains(' ') {
-                found.push(Inner::Text(words[i].clone()));
-            }
+            text
+        };
+        if text.contains(' ') {
+            found.push(Inner::Text(Word { text: text.to_owned(), ..words[i].clone() }));
         }
     }
+    let is_program = |word: &Word| !is_option(word) && word.text.parse::<u64>().is_err();
+    if !words[start..].iter().any(is_program) && PROGRAMS.shell_by_default.contains(base_name(&words[0].text))
+    {
+        found.push(Inner::Unsure("a shell reads commands from elsewhere".into()));
+    }
     found
+}
+
+fn is_loose(program: &str) -> bool {
+    WRAPPERS.loose(program).is_some()
 }
 
 /// True for `NAME=value`.

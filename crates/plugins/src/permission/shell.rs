@@ -115,9 +115,8 @@ pub(super) fn matchers(rule: &Rule) -> Vec<&Matcher> {
 
 /// Returns whether a command's program is unknown here, so that it may run what its words name.
 pub(super) fn may_run_others(command: &Simple) -> bool {
-    command.program().is_some_and(|program| {
-        command.words.len() > 1 && !is_explained(program) || variables(command).next().is_some()
-    })
+    command.program().is_some()
+        && (command.words.len() > 1 && !is_explained(&command.words) || variables(command).next().is_some())
 }
 
 /// The values of variables that are set for a command. Some name programs: `LESSOPEN`, `MAKEFLAGS`.
@@ -147,13 +146,23 @@ pub(super) fn mentions(matcher: &Matcher, command: &Simple) -> bool {
     }) || variables(command).any(|text| matcher.is_match(text))
 }
 
+/// A command as a reason shows it. What a wrapper adds is only known when it runs.
+pub(super) fn shown(command: &Simple) -> String {
+    command.source.replace('\u{fffc}', "…").replace("'…'", "…")
+}
+
 /// Returns whether a word is the name of a program and nothing more.
 fn is_name(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+'))
 }
 
-/// Returns whether a text contains a program's name as a word, or attached to a letter that takes it: `-crm`.
+/// Returns whether a text contains a program's name as a word, or attached to a letter that takes it: `-crm`. The text
+/// may be a line for another shell, which removes quotes: `r''m`.
 fn holds_program(text: &str, program: &str) -> bool {
+    const QUOTES: [char; 3] = ['\'', '"', '\\'];
+    if text.contains(QUOTES) && holds_program(&text.replace(QUOTES, ""), program) {
+        return true;
+    }
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '/');
     text.split(|c: char| !is_part(c)).any(|token| {
         let name = token.rsplit('/').next().unwrap_or(token);

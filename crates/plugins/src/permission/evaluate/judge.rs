@@ -150,7 +150,7 @@ impl<'a> Judge<'a> {
                     let part =
                         self.part(|command, matcher| shell::against(matcher, command) == Hit::Maybe, rule);
                     let why = format!(
-                        "the shell expands arguments of `{}`, so {} may match; write them out",
+                        "the arguments of `{}` are only known when it runs, so {} may match; write them out",
                         part.unwrap_or_default(),
                         named(rule)
                     );
@@ -212,7 +212,7 @@ impl<'a> Judge<'a> {
         let matchers = shell::matchers(rule);
         let mut commands = analysis.commands.iter();
         let found = commands.find(|command| matchers.iter().any(|matcher| is(command, matcher)))?;
-        Some(excerpt(&found.source))
+        Some(excerpt(&shell::shown(found)))
     }
 
     /// A rule that denies or asks about a program, and a command of an unknown program that has it among its words.
@@ -228,7 +228,7 @@ impl<'a> Judge<'a> {
             let found = unknown
                 .iter()
                 .find(|command| matchers.iter().any(|matcher| shell::mentions(matcher, command)))?;
-            Some((rule, excerpt(&found.source)))
+            Some((rule, excerpt(&shell::shown(found))))
         })
     }
 

@@ -131,6 +131,37 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
         "LESSOPEN='|rm x' less f",
         "MAKEFLAGS='--eval=$(shell rm x)' make",
         "BASH_ENV=/tmp/rm bash f",
+        // Another shell reads these texts, and removes quotes.
+        "sg users -c \"r''m x\"",
+        "sg users \"r''m x\"",
+        "sg - users -c \"r''m x\"",
+        "runuser -c \"r''m x\"",
+        "runuser -c\"r''m x\"",
+        "runuser root -c \"r''m x\"",
+        "runuser --session-command=\"r''m x\"",
+        "su -c true -c \"r''m x\"",
+        "script -c true -c \"r''m x\"",
+        "flock f --command \"r''m x\"",
+        "entr -s \"r''m x\"",
+        "npx --call=\"r''m x\"",
+        "npm --script-shell rm run x",
+        "concurrently 'r\\m x'",
+        "GIT_EDITOR=\"r''m x\" git commit",
+        // A program of the project, or of anyone.
+        "cargo run -- rm x",
+        "cargo watch -s \"r''m x\"",
+        // What reads commands from its input.
+        "at now <<< 'rm x'",
+        "echo 'rm x' | batch",
+        "gdb <<< 'shell rm x'",
+        "sftp h <<< '!rm x'",
+        "ssh h <<< 'rm x'",
+        "sudo -u root -s <<< 'rm x'",
+        "sudo --login <<< 'rm x'",
+        "chroot / <<< 'rm x'",
+        "unshare -r <<< 'rm x'",
+        "nsenter -t 1 -a <<< 'rm x'",
+        "parallel <<< 'rm x'",
     ] {
         let verdict = judge(&rules, command, Mode::Yolo);
         if !matches!(verdict.decision, VerdictKind::Ask(AskKind::Undecided) | VerdictKind::Deny) {
@@ -147,6 +178,14 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
         "foo --format alarm",
         "foo rm.c",
         "cargo test rm",
+        "cargo --locked add rm",
+        "cargo run -- --format alarm",
+        "foo \"it's a rm.c\"",
+        "sudo ls -si",
+        "sudo -v",
+        "flock f gcc -c x.c",
+        "runuser -u www ls",
+        "ssh -V",
         "make rm",
         "timeout 5 ls",
         "RUST_LOG=rm cargo test",
@@ -217,7 +256,12 @@ fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expressio
         ),
         (
             "git $X",
-            "the shell expands arguments of `git $X`, so rule `Bash(git push *)` (given for this run) \
+            "the arguments of `git $X` are only known when it runs, so rule `Bash(git push *)` (given for this run) \
+             may match; write them out",
+        ),
+        (
+            "ls | xargs git",
+            "the arguments of `git …` are only known when it runs, so rule `Bash(git push *)` (given for this run) \
              may match; write them out",
         ),
         (
