@@ -146,11 +146,31 @@ impl<'a> FrontMatterReader<'a> {
         // The location may be that of the end, one line after the last.
         let lines = yaml.lines().count().max(1);
         let line = strict.location().map_or(1, |place| place.line() as usize).clamp(1, lines);
-        let message = strict.without_snippet().to_string();
-        let message = visible_line(message.lines().next().unwrap_or_default()).into_owned();
+        let message = yaml_error(&strict);
         self.say(Severity::Error, line + 1, format!("invalid YAML in the front matter: {message}"));
         None
     }
+}
+
+/// What is wrong with YAML, in words for users: without the parser's advice for its callers, and without its place,
+/// which callers show in their own way.
+pub fn yaml_error(error: &serde_saphyr::Error) -> String {
+    const PLAIN: &[(&str, &str)] = &[
+        (", set DuplicateKeyPolicy in Options if acceptable", ""),
+        ("; use from_str_multiple or from_str_multiple_with_options", "; one is allowed"),
+        ("duplicate mapping key", "duplicate key"),
+        ("expected sequence start", "expected a list"),
+        ("expected mapping start", "expected keys with values"),
+        ("unknown variant", "unknown value"),
+        ("recursive references require weak recursion types", "a reference (`*`) to what contains it"),
+        ("tabs disallowed within this context (block indentation)", "a tab indents the line; use spaces"),
+    ];
+    let text = error.without_snippet().to_string();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it cannot be read");
+    let line = line.trim_start_matches("error: ");
+    let line = line.rsplit_once(" at line ").map_or(line, |(words, _)| words);
+    let plain = PLAIN.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
+    visible_line(&plain).into_owned()
 }
 
 /// Returns the line of a file that contains a key of its front matter, or that of the first `---` if the key

@@ -5,6 +5,7 @@ use super::names::check_name;
 use super::rules::{Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::terms::{Expiry, Notify};
+use aye_files::front_matter::yaml_error;
 use aye_pattern::Pattern;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
@@ -292,16 +293,8 @@ fn read(text: &str, format: RuleFormat, file: &str) -> Result<RawFile, RulesFile
     let options = serde_saphyr::options! { reject_unsupported_tags: true };
     serde_saphyr::from_str_with_options::<RawFile>(text, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
-        invalid(line, first_line(&error.without_snippet().to_string()))
+        invalid(line, yaml_error(&error))
     })
-}
-
-fn first_line(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("not a file of rules");
-    let line = line.trim_start_matches("error: ");
-    // The parser's advice for its callers is of no use to the user.
-    line.replace(", set DuplicateKeyPolicy in Options if acceptable", "")
-        .replace("; use from_str_multiple or from_str_multiple_with_options", "; one is allowed")
 }
 
 fn build(

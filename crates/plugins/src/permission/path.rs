@@ -41,6 +41,9 @@ impl ResolvedPath {
     }
 }
 
+/// The longest path that a system call accepts, in bytes. Looking up a longer one takes time and finds nothing.
+const MAX_PATH: usize = 4095;
+
 /// Maximum links that are followed before the path counts as a loop.
 const MAX_LINKS: usize = 40;
 
@@ -53,18 +56,24 @@ pub enum NotAPath {
     /// It contains a NUL byte.
     #[error("the path contains a NUL byte")]
     Nul,
+    /// It is longer than any that the system opens.
+    #[error("the path is longer than {MAX_PATH} bytes")]
+    TooLong,
 }
 
 /// Resolves a path in every way that matters.
 ///
 /// # Errors
-/// The text cannot be a path: it is empty, or contains a NUL.
+/// The text cannot be a path: it is empty, too long, or contains a NUL.
 pub(super) fn look(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, NotAPath> {
     if text.is_empty() {
         return Err(NotAPath::Empty);
     }
     if text.contains('\0') {
         return Err(NotAPath::Nul);
+    }
+    if text.len() > MAX_PATH {
+        return Err(NotAPath::TooLong);
     }
     let mut written = vec![places.cwd.join(text)];
     // A tool may or may not read `~` as the home folder: both places count.

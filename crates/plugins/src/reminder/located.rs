@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use aye_files::front_matter::yaml_error;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
@@ -39,8 +40,7 @@ impl LocatedValue {
         })?;
         serde_saphyr::from_str::<Spanned<Shape>>(text).map(Self::from).map_err(|error| {
             let line = error.location().map_or(1, |location| location.line());
-            let words = error.without_snippet().to_string();
-            (line, words.lines().next().unwrap_or("not JSON").trim_start_matches("error: ").to_owned())
+            (line, yaml_error(&error))
         })
     }
 

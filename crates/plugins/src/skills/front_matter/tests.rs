@@ -48,7 +48,10 @@ fn what_is_broken_is_refused_with_its_line() {
         ("---\nname: a\n---\n", "1 error has no description"),
         ("---\nname: a\ndescription: '  '\n---\n", "3 error has no description"),
         ("---\n---\n", "1 error has no name"),
-        ("---\nname: a\nname: b\ndescription: d\n---\n", "3 error invalid YAML in the front matter"),
+        (
+            "---\nname: a\nname: b\ndescription: d\n---\n",
+            "3 error invalid YAML in the front matter: duplicate key: name",
+        ),
         ("---\nname: a\ndescription: [d\n---\n", "error invalid YAML in the front matter"),
         ("---\n- a\n---\n", "2 error invalid YAML in the front matter"),
         ("---\nname: a<b\ndescription: d\n---\n", "2 error the name `a<b` has an invalid character"),
