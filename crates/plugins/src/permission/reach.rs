@@ -469,13 +469,14 @@ fn by_git(
     let Some(printed) = printed else { return Reached::Nothing };
     let below: Vec<PathBuf> = printed.paths.iter().map(|text| path::resolve(&cwd.join(text)).0).collect();
     let inside = rules.inside(&repository.root);
+    let condition = if name_of(words) == "git" { "" } else { " if its code starts git" };
     let find = |names: &[Vec<u8>], whence: &str| {
         names.iter().find_map(|name| {
             let file = repository.root.join(OsStr::from_bytes(name));
             let is_meant = below.is_empty() || below.iter().any(|folder| file.starts_with(folder));
             let rule = inside.rule(&file, false).filter(|_| is_meant)?;
             let shown = visible_line(&String::from_utf8_lossy(name)).into_owned();
-            Some(Reached::File(format!("{shown} from {whence}"), Arc::clone(rule)))
+            Some(Reached::File(format!("{shown} from {whence}{condition}"), Arc::clone(rule)))
         })
     };
     if printed.is_by_hash {

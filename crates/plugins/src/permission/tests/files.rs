@@ -440,7 +440,8 @@ fn code_that_may_start_git_prints_no_tracked_secret_either() {
     let rules = rules(&[], &[], &[]);
     for line in ["awk 'BEGIN{system(\"git show HEAD:conf/.env\")}'", "awk '{print | \"sh\"}' src/a.rs"] {
         let (word, why) = secret.held(&rules, line);
-        assert_eq!((word, why.contains("conf/.env from the repository")), ("ask", true), "{line}: {why}");
+        let part = "conf/.env from the repository if its code starts git";
+        assert_eq!((word, why.contains(part)), ("ask", true), "{line}: {why}");
         assert_eq!(plain.held(&rules, line).0, "allow", "{line}");
     }
     assert_eq!(secret.held(&rules, "awk '{print $1}' src/a.rs").0, "allow", "that starts nothing");
