@@ -37,10 +37,17 @@ const SECRET_WORDS: &[&str] = &[
     "PASSWORD",
     "PASSWD",
     "PASS",
+    "PASSPHRASE",
     "CREDENTIAL",
     "CREDENTIALS",
+    "CREDS",
+    "JWT",
     "PAT",
 ];
+/// The same at the end of a longer name: `MYSQL_PWD`, `NPM_AUTH`. `PWD` alone is the working directory.
+const SECRET_ENDS: &[&str] = &["_PWD", "_AUTH", "_COOKIE"];
+/// Parameters of a URL or of a connection string that are secrets.
+const SECRET_PARAMETERS: &[&str] = &["password", "passwd", "pwd", "token", "secret", "apikey", "sig"];
 /// The same, inside of a word.
 const SECRET_PARTS: &[&str] = &["PASSWORD", "CREDENTIAL", "APIKEY", "AUTHTOKEN", "ACCESSKEY", "SECRETKEY"];
 
@@ -59,18 +66,36 @@ pub fn is_secret(name: &OsStr, secret: &[String]) -> bool {
         || PROVIDERS.iter().any(|p| upper.starts_with(p))
         || upper.split(|c: char| !c.is_alphanumeric()).any(|word| SECRET_WORDS.contains(&word))
         || SECRET_PARTS.iter().any(|part| upper.contains(part))
+        || SECRET_ENDS.iter().any(|end| upper.ends_with(end))
 }
 
-/// Whether a value contains a password in a URL, as in `postgres://user:password@host/name`.
+/// Whether a value contains a password: in a URL, as in `postgres://user:password@host/name`, as a parameter of a URL
+/// or a connection string, or as a private key.
 pub fn holds_password(value: &OsStr) -> bool {
     let value = value.to_string_lossy();
     value.match_indices("://").any(|(at, _)| {
         let rest = &value[at + 3..];
-        let end =
-            rest.find(|c: char| matches!(c, '/' | '?' | '#') || c.is_whitespace()).unwrap_or(rest.len());
-        // A password may contain an `@` itself: user and password are all that precedes the last one.
-        let Some((user, _)) = rest[..end].rsplit_once('@') else { return false };
-        user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
+        let rest = &rest[..rest.find(char::is_whitespace).unwrap_or(rest.len())];
+        // A password may contain any of these characters itself, but the host and the port of a URL without one do not.
+        let Some((before, _)) = rest.rsplit_once('@') else { return false };
+        let Some((user, password)) = before.split_once(':') else { return false };
+        let is_port = password
+            .find(['/', '?', '#'])
+            .is_some_and(|end| password[..end].chars().all(|c| c.is_ascii_digit()));
+        !user.contains(['/', '?', '#', '@']) && !password.is_empty() && !password.starts_with('@') && !is_port
+    }) || has_secret_parameter(&value)
+        || value.contains("-----BEGIN") && value.contains("PRIVATE KEY-----")
+}
+
+/// Whether a value has a parameter such as `?password=x`, `&access_token=x` or `;Pwd=x`.
+fn has_secret_parameter(value: &str) -> bool {
+    value.split(['?', '&', ';', ' ', '\n']).any(|part| {
+        let Some((name, value)) = part.split_once('=') else { return false };
+        let name = name.to_lowercase().replace(['_', '-'], "");
+        // The value of a variable is no secret itself: a shell function may be exported.
+        !value.is_empty()
+            && !value.starts_with(['$', '"', '\''])
+            && SECRET_PARAMETERS.iter().any(|secret| name.ends_with(secret))
     })
 }
 
@@ -114,6 +139,21 @@ mod tests {
             ("https://user@host/", false),
             ("https://user:@host/", false),
             ("https://host/a:b@c", false),
+            ("https://host:8080/a@b", false),
+            ("https://host:8080/a:b@c", false),
+            ("postgres://me:s3/cr?e#t@db/x", true),
+            ("https://a/,https://u:p@b", true),
+            ("jdbc:mysql://h/db?user=me&password=s3cret", true),
+            ("https://h/x?access_token=s3cret", true),
+            ("https://h/x?api-key=s3cret&y=1", true),
+            ("Server=db;User Id=me;Password=s3cret;", true),
+            ("Server=db;Pwd=;", false),
+            ("host=db user=me password=s3cret", true),
+            ("() {  local token=$1; echo \"$token\"\n}", false),
+            ("https://h/x?page_token=&y=1", false),
+            ("a=b", false),
+            ("-----BEGIN EC PRIVATE KEY-----\nx", true),
+            ("-----BEGIN CERTIFICATE-----\nx", false),
             ("ssh://git@host:22/x", false),
             ("a:b@c", false),
             ("", false),
@@ -141,6 +181,11 @@ mod tests {
             "AYE_FAILPOINT",
             "GOOGLE_APPLICATION_CREDENTIALS",
             "MYPASSWORD1",
+            "MYSQL_PWD",
+            "NPM_AUTH",
+            "GPG_PASSPHRASE",
+            "OLDPWD",
+            "PWD",
             "CORP_LLM",
             "PATH",
             "HOME",
@@ -170,7 +215,9 @@ mod tests {
                 "GNOME_KEYRING_CONTROL",
                 "HOME",
                 "LANG",
+                "OLDPWD",
                 "PATH",
+                "PWD",
                 "SSH_AUTH_SOCK",
                 "XDG_RUNTIME_DIR"
             ]
