@@ -288,13 +288,16 @@ impl SettingsLayer {
     fn entry(key: Key, raw: &str, origin: &Origin) -> Result<LayerEntry, String> {
         let (field, leaf) = schema::lookup(&key)?;
         let raw = raw.trim();
+        if raw.is_empty() {
+            return Err(format!("`{key}` has no value; it must be {}", (leaf.expected)()));
+        }
         let check = |value: Value| (leaf.check)(&value).map(|()| value);
         let is_quoted = raw.starts_with(['"', '\'']);
         let value = match raw.parse::<Value>() {
             // `--config model=4` means the text.
             Ok(value) if !is_quoted => check(value).or_else(|found| check(raw.into()).map_err(|_| found)),
             Ok(value) => check(value),
-            Err(_) if is_quoted || raw.is_empty() => Err("an invalid TOML value".to_owned()),
+            Err(_) if is_quoted => Err("an invalid TOML value".to_owned()),
             Err(_) => check(raw.into()),
         };
         let value = value.map_err(|found| format!("`{key}` must be {}, not {found}", (leaf.expected)()))?;

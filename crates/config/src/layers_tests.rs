@@ -278,7 +278,9 @@ fn a_wrong_config_flag_is_named() {
             "--config max_turns=many: `max_turns` must be a whole number, not the string \"many\"",
         ),
         ("=1", "--config =1: invalid key ``; write it as a.b, with quotes around a part that contains a dot"),
-        ("model=", "--config model=: `model` must be a quoted string, not an invalid TOML value"),
+        ("model=", "--config model=: `model` has no value; it must be a quoted string"),
+        ("max_turns= ", "--config max_turns= : `max_turns` has no value; it must be a whole number"),
+        ("model='x", "--config model='x: `model` must be a quoted string, not `'x`"),
     ] {
         let text: &'static [&'static str] = Box::leak(Box::new([text]));
         assert_eq!(Case { config: text, ..Case::default() }.problems(), [expected]);

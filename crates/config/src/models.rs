@@ -10,6 +10,7 @@ use super::env::Env;
 use super::layer::Origin;
 use super::layers::Provenance;
 use super::providers::{self, PROVIDERS, UNKNOWN_CONTEXT_WINDOW, UNKNOWN_MAX_OUTPUT};
+use super::redact::without_password;
 use super::settings::{Adapter, Settings};
 use super::table::{self, can_chat, is_version_of, known_model, successor};
 use aye_core::contract::display::visible_line;
@@ -182,6 +183,10 @@ pub fn select_model(
         Some(name) => chooser.named(name),
         None => Ok(chooser.unnamed()),
     }
+}
+
+fn sent_to(base_url: &str) -> String {
+    format!("sent to {}", without_password(base_url))
 }
 
 fn demo(why: String) -> ModelSelection {
@@ -361,7 +366,7 @@ impl Chooser<'_> {
             return Ok(self.selection(asked, provider, model, why(how)));
         }
         if let Some(hit) = self.hits.first() {
-            return Ok(self.at_hit(asked, hit, model, why(format!("sent to {}", hit.candidate.base_url))));
+            return Ok(self.at_hit(asked, hit, model, why(sent_to(&hit.candidate.base_url))));
         }
         let key_envs = PROVIDERS.iter().filter_map(|provider| provider.key_envs.first().copied());
         Err(SelectError::NoProvider {
@@ -380,10 +385,10 @@ impl Chooser<'_> {
             let model = self.default_model(provider);
             if let Some(model) = model {
                 let why = match &provider.key_env {
-                    _ if provider.is_elsewhere() => format!("sent to {}", provider.base_url),
+                    _ if provider.is_elsewhere() => sent_to(&provider.base_url),
                     _ if provider.is_key_stored => format!("`aye login {}` stored a key", provider.name),
                     Some(key_env) if provider.has_key => format!("{key_env} is set"),
-                    _ => format!("sent to {}", provider.base_url),
+                    _ => sent_to(&provider.base_url),
                 };
                 return self.selection(&model, provider, &model, why);
             }
@@ -401,7 +406,7 @@ impl Chooser<'_> {
         }
         demo(silent.map_or_else(
             || "no key is set and no local server responds".to_owned(),
-            |url| format!("{url} did not list its models; name one with --model"),
+            |url| format!("{} did not list its models; name one with --model", without_password(&url)),
         ))
     }
 

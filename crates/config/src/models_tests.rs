@@ -269,7 +269,10 @@ fn the_list_says_what_is_usable_and_why_the_rest_is_not() {
         .insert("mine".into(), ModelSettings { provider: Some("openai".into()), ..ModelSettings::default() });
     own.providers.insert(
         "box".into(),
-        ProviderSettings { base_url: Some("http://127.0.0.1:9/v1".into()), ..ProviderSettings::default() },
+        ProviderSettings {
+            base_url: Some("http://127.0.0.1:9/v1?key=canary".into()),
+            ..ProviderSettings::default()
+        },
     );
     let env = Env::of(&[("ANTHROPIC_API_KEY", "canary")], "/h", "/w");
     let current = select_model(&own, &Provenance::default(), &env, &[]).expect("set up");
@@ -295,6 +298,11 @@ fn the_list_says_what_is_usable_and_why_the_rest_is_not() {
     let rows = list_models(&own, &env, &[ollama(&["qwen3"])], None);
     assert!(rows.iter().any(|row| row.name == "ollama/qwen3" && row.usable));
     assert!(!format!("{rows:?}").contains("canary"));
+    // Nor does the reason for what is chosen.
+    let url = "http://127.0.0.1:9/v1?key=canary";
+    let env = Env::of(&[("OPENAI_BASE_URL", url), ("OPENAI_API_KEY", "k")], "/h", "/w");
+    let why = select_model(&settings(None), &Provenance::default(), &env, &[]).expect("a demo").why;
+    assert!(why.contains("127.0.0.1:9/v1?(redacted)") && !why.contains("canary"), "{why}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) fn arguments(args: &[String]) -> Vec<String> {
 }
 
 /// A URL without the user, the password and the query in it; any other text as it is.
-pub(super) fn without_password(text: &str) -> String {
+pub(crate) fn without_password(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let host = match host.rsplit_once('@') {

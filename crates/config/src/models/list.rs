@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::super::endpoints::{ProbeHit, ResolvedProvider, resolve_providers};
 use super::super::env::Env;
 use super::super::providers::UNKNOWN_CONTEXT_WINDOW;
+use super::super::redact::without_password;
 use super::super::settings::Settings;
 use super::super::table::{self, can_chat};
 use super::{Chooser, ModelSelection, demo, gone};
@@ -102,7 +103,7 @@ pub fn list_models(
             rows.push(usable(&selection, reason.clone()));
         }
         if names.is_empty() {
-            let url = visible_line(&provider.base_url).into_owned();
+            let url = visible_line(&without_password(&provider.base_url)).into_owned();
             let why = format!("{url} did not list its models; write {}/NAME for one of them", provider.name);
             rows.push(ListedModel {
                 usable: true,
