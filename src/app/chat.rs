@@ -129,7 +129,7 @@ fn keymap_of(foundation: &Foundation) -> Result<Keymap, Failure> {
 /// Asks whether to start with an empty store: a missing store is not replaced unless the user agrees.
 fn ask_for_empty_store(foundation: &Foundation) -> Result<bool, Failure> {
     ask(&format!(
-        "The store {} is missing, although aye used it before.\nTo restore a backup, answer no and run: aye \
+        "The store {} is missing or empty, although aye used it before.\nTo restore a backup, answer no and run: aye \
          store restore FILE\n\nStart with an empty store? [y/N] ",
         visible_line(&foundation.paths.display(&foundation.paths.database()))
     ))

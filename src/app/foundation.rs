@@ -204,7 +204,7 @@ impl Foundation {
         let path = self.paths.database();
         if self.store_is_gone() {
             let failure = Failure::failed(format!(
-                "the store {} is missing, although aye used it before; put it back, restore a backup with \
+                "the store {} is missing or empty, although aye used it before; put it back, restore a backup with \
                  `aye store restore FILE`, or remove {} to start with an empty one",
                 self.paths.display(&path),
                 self.paths.display(&self.paths.store_marker()),
@@ -216,12 +216,14 @@ impl Foundation {
         Ok(store)
     }
 
-    /// Returns whether a store existed that is now missing.
+    /// Returns whether a store existed that is now missing, or a file without a byte.
     pub(super) fn store_is_gone(&self) -> bool {
         let path = self.paths.database();
-        !self.is_ephemeral
-            && path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-            && self.stores().iter().any(|known| *known == path.to_string_lossy())
+        let is_gone = match path.symlink_metadata() {
+            Ok(file) => file.is_file() && file.len() == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        !self.is_ephemeral && is_gone && self.stores().iter().any(|known| *known == path.to_string_lossy())
     }
 
     /// Returns the stores that were used with these settings, one per line.

@@ -81,11 +81,22 @@ fn a_store_that_vanished_is_not_replaced_silently() {
     for suffix in ["", "-wal", "-shm", "-mark"] {
         let _ = std::fs::remove_file(format!("{}{suffix}", file(&home).display()));
     }
-    for args in [&["-p", "help"][..], &["inbox"], &["threads", "list"]] {
-        let out = home.aye(args).run().exits(1);
-        assert!(out.stderr.contains("is missing") && out.stderr.contains("store restore"), "{}", out.stderr);
-    }
+    let refuses = || {
+        for args in [&["-p", "help"][..], &["inbox"], &["threads", "list"]] {
+            let out = home.aye(args).run().exits(1);
+            assert!(
+                out.stderr.contains("is missing or empty") && out.stderr.contains("store restore"),
+                "{}",
+                out.stderr
+            );
+        }
+    };
+    refuses();
     assert!(!file(&home).exists(), "nothing was made in its place");
+    // A full disk or a stray `>` leaves a file without a byte.
+    std::fs::write(file(&home), "").expect("written");
+    refuses();
+    assert_eq!(std::fs::metadata(file(&home)).map(|file| file.len()).ok(), Some(0));
     home.ok(&["store", "restore", "copy.db"]);
     assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(1));
     // Whoever wants an empty one says so.
