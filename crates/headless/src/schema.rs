@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 use super::ask::{HeadlessSession, SessionResult};
@@ -40,6 +41,10 @@ impl fmt::Display for AnswerSchemaError {
         match self {
             Self::Json(error) => write!(f, "invalid JSON: {error}"),
             Self::NoObject => f.write_str("a JSON Schema must be an object"),
+            // The library's own text is about its features.
+            Self::Schema(error) if matches!(error.kind(), ValidationErrorKind::Referencing(_)) => f.write_str(
+                "invalid JSON Schema: a `$ref` leads nowhere; refer to a part of the same file, such as `#/$defs/name`",
+            ),
             Self::Schema(error) => write!(f, "invalid JSON Schema: {error}"),
         }
     }
@@ -215,7 +220,9 @@ mod tests {
             ("{", "invalid JSON"),
             ("[]", "must be an object"),
             (r#"{"type": "nonsense"}"#, "invalid JSON Schema"),
-            (r#"{"$ref": "https://example.com/schema.json"}"#, "invalid JSON Schema"),
+            (r#"{"$ref": "https://example.com/schema.json"}"#, "a `$ref` leads nowhere"),
+            (r#"{"$ref": "file:///etc/passwd"}"#, "a `$ref` leads nowhere"),
+            (r##"{"$ref": "#/$defs/none"}"##, "a `$ref` leads nowhere"),
         ] {
             let error = AnswerSchema::parse(text).expect_err(text);
             assert!(error.to_string().contains(why), "{text}: {error}");
