@@ -721,3 +721,96 @@ fn unsaved_text_is_read_from_the_editor_and_never_overwritten() {
     assert_eq!(home.read("a.txt"), "on the disk\n");
     editor.leave();
 }
+
+/// The editor makes the edits, where it can; what is on disk afterwards is what counts.
+#[test]
+fn edits_are_saved_by_the_editor() {
+    let edit =
+        |file: &str, old: &str, new: &str| json!({"file_path": file, "old_string": old, "new_string": new});
+    let write = |file: &str| json!({"file_path": file, "content": "made\n"});
+    let llm = MockLlm::answers([
+        Answer::new().call("c0", "Read", json!({"file_path": "a.txt"})),
+        Answer::new().call("c1", "Edit", edit("a.txt", "one", "two")),
+        Answer::new().call("c2", "Edit", edit("formatted.txt", "one", "two")),
+        Answer::new().call("c3", "Edit", edit("refused.txt", "one", "two")),
+        Answer::new().call("c4", "Edit", edit("kept.txt", "one", "two")),
+        Answer::new().call("c5", "Write", write("link.txt")),
+        Answer::new().call("c6", "Write", write(".env")),
+        Answer::new().call("c7", "Write", write("draft.txt")),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    for name in ["a", "formatted", "refused", "kept", "target"] {
+        home.write(&format!("{name}.txt"), "one\n");
+    }
+    std::os::unix::fs::symlink("target.txt", home.work().join("link.txt")).expect("a link");
+    home.rules(
+        "rules:\n  - {tool: \"Write(**/.env)\", behavior: deny}\n  - {tool: Edit, behavior: allow}\n  \
+         - {tool: Write, behavior: allow}\n",
+    );
+    let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
+    let mut editor = Editor::start_with(&home, &capabilities, &[]);
+    let session = editor.new_session(&home);
+    let prompt = editor.prompt(&session, "change them");
+    let mut saved = Vec::new();
+    loop {
+        let message = editor.wait("a request", |message| {
+            message["method"].as_str().is_some_and(|method| method.starts_with("fs/"))
+                || (message["id"] == prompt && message.get("method").is_none())
+        });
+        let Some(method) = message["method"].as_str() else {
+            assert_eq!(message["result"]["stopReason"], "end_turn", "{message}");
+            break;
+        };
+        let path = message["params"]["path"].as_str().expect("a path").to_owned();
+        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+        let failed = json!({"error": {"code": -32000, "message": "no such file"}});
+        let mut reply = match method {
+            // A file that was never saved.
+            "fs/read_text_file" if name == "draft.txt" => json!({"result": {"content": "unsaved"}}),
+            "fs/read_text_file" => match std::fs::read_to_string(&path) {
+                Ok(content) => json!({"result": {"content": content}}),
+                Err(_) => failed,
+            },
+            _ => {
+                let content = message["params"]["content"].as_str().expect("a text").to_owned();
+                assert_eq!(content, "two\n", "{name}");
+                saved.push(name.clone());
+                match name.as_str() {
+                    "a.txt" => std::fs::write(&path, content).expect("written"),
+                    "formatted.txt" => std::fs::write(&path, "two;\n").expect("written"),
+                    // Changed in the editor only.
+                    "kept.txt" => {}
+                    _ => assert_eq!(name, "refused.txt"),
+                }
+                if name == "refused.txt" { failed } else { json!({"result": {}}) }
+            }
+        };
+        reply["jsonrpc"] = json!("2.0");
+        reply["id"] = message["id"].clone();
+        editor.write(&reply);
+    }
+    assert_eq!(saved, ["a.txt", "formatted.txt", "refused.txt", "kept.txt"]);
+    for (name, content) in [
+        ("a.txt", "two\n"),
+        ("formatted.txt", "two;\n"),
+        ("refused.txt", "two\n"),
+        ("kept.txt", "two\n"),
+        ("target.txt", "made\n"),
+    ] {
+        assert_eq!(home.read(name), content, "{name}");
+    }
+    assert!(!home.work().join(".env").exists() && !home.work().join("draft.txt").exists());
+    let last = llm.last();
+    for (call, text) in [
+        ("c1", "changed a.txt (+1 -1)"),
+        ("c2", "changed formatted.txt (+1 -1); the editor made changes of its own"),
+        ("c3", "changed refused.txt (+1 -1)"),
+        ("c4", "changed kept.txt (+1 -1)"),
+        ("c6", "denied"),
+        ("c7", "unsaved changes in the editor"),
+    ] {
+        assert!(last.result(call).contains(text), "{call}: {}", last.result(call));
+    }
+    editor.leave();
+}

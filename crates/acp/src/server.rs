@@ -223,6 +223,7 @@ impl AcpServer {
             has_notices: capabilities.session.as_ref().is_some_and(|session| session.notices.is_some()),
             has_forms: capabilities.elicitation.as_ref().is_some_and(|asking| asking.form.is_some()),
             reads_files: capabilities.fs.read_text_file,
+            writes_files: capabilities.fs.write_text_file,
         };
         *self.abilities.lock().unwrap_or_else(PoisonError::into_inner) = abilities;
         let prompts = acp::PromptCapabilities::new().image(true).embedded_context(true);

@@ -34,7 +34,7 @@ use super::updates::UpdateEncoder;
 const UNKNOWN: UnknownPolicy = UnknownPolicy::Ask;
 /// The time that a run with a pending question may take to settle after the client is gone.
 const LAST_WAIT: Duration = Duration::from_secs(2);
-/// The time that a client may take to read a file.
+/// The time that a client may take to read or write a file.
 const FILE_WAIT: Duration = Duration::from_secs(2);
 
 /// The features of a client beside messages and permission requests.
@@ -43,32 +43,52 @@ pub(crate) struct ClientAbilities {
     pub(crate) has_notices: bool,
     pub(crate) has_forms: bool,
     pub(crate) reads_files: bool,
+    pub(crate) writes_files: bool,
 }
 
 /// The files of a session as the client has them open.
 struct OpenFiles {
     session: acp::SessionId,
     client: ConnectionTo<Client>,
+    writes: bool,
+}
+
+impl OpenFiles {
+    /// Returns the client's response about a file, unless it fails or takes too long.
+    async fn ask<R: JsonRpcRequest>(&self, request: R, path: &Path) -> Option<R::Response>
+    where
+        R::Response: Send,
+    {
+        let sent = self.client.send_request(request);
+        let handle = sent.cancellation_handle();
+        match tokio::time::timeout(FILE_WAIT, sent.block_task()).await {
+            Ok(Ok(response)) => Some(response),
+            Ok(Err(error)) => {
+                tracing::debug!(?error, path = %path.display(), "the client refused a request about the file");
+                None
+            }
+            Err(_) => {
+                tracing::warn!(path = %path.display(), "the client took too long for the file");
+                let _ = handle.cancel();
+                None
+            }
+        }
+    }
 }
 
 #[async_trait]
 impl EditorFiles for OpenFiles {
     async fn text(&self, path: &Path) -> Option<String> {
         let request = acp::ReadTextFileRequest::new(self.session.clone(), path);
-        let sent = self.client.send_request(request);
-        let handle = sent.cancellation_handle();
-        match tokio::time::timeout(FILE_WAIT, sent.block_task()).await {
-            Ok(Ok(response)) => Some(response.content),
-            Ok(Err(error)) => {
-                tracing::debug!(?error, path = %path.display(), "the client did not read the file");
-                None
-            }
-            Err(_) => {
-                tracing::warn!(path = %path.display(), "the client took too long to read the file");
-                let _ = handle.cancel();
-                None
-            }
-        }
+        Some(self.ask(request, path).await?.content)
+    }
+
+    async fn save(&self, path: &Path, text: String) -> bool {
+        self.writes
+            && self
+                .ask(acp::WriteTextFileRequest::new(self.session.clone(), path, text), path)
+                .await
+                .is_some()
     }
 }
 
@@ -107,8 +127,13 @@ impl AcpSession {
     ) -> Arc<Self> {
         let encoder = UpdateEncoder::new(host.cwd()).with_notices(abilities.has_notices);
         let id = acp::SessionId::new(thread.as_str());
+        // An editor that only writes would overwrite unsaved changes that nobody can see.
         if abilities.reads_files {
-            host.attach_editor(Arc::new(OpenFiles { session: id.clone(), client: client.clone() }));
+            host.attach_editor(Arc::new(OpenFiles {
+                session: id.clone(),
+                client: client.clone(),
+                writes: abilities.writes_files,
+            }));
         }
         Arc::new(Self {
             id,

@@ -27,6 +27,8 @@ impl From<FileError> for ToolError {
 
 /// The state of a file to change.
 pub(super) struct PlannedFile {
+    /// As the call names it.
+    path: PathBuf,
     pub(super) real: PathBuf,
     /// As the model knows it.
     pub(super) name: String,
@@ -52,11 +54,11 @@ impl PlannedFile {
         }
         // Folders are created when the change is made, not when it is only previewed.
         if real.parent().is_some_and(|parent| parent.symlink_metadata().is_err()) {
-            return Ok(Self { real, name, before: None, target: None });
+            return Ok(Self { path, real, name, before: None, target: None });
         }
         let mut target = WriteTarget::open(&real, false)?;
         let before = target.read()?;
-        Ok(Self { real, name, before, target: Some(target) })
+        Ok(Self { path, real, name, before, target: Some(target) })
     }
 
     /// Returns what the thread knows about the file's content.
@@ -114,7 +116,7 @@ fn planned(
 ) -> Result<PlannedChange, ToolError> {
     if let (Some(text), Some(file_path)) = (open_text, args.get("file_path").and_then(Value::as_str)) {
         let PlannedFile { name, before, .. } = PlannedFile::look(env, file_path)?;
-        if before.is_some_and(|bytes| is_unsaved(text, &bytes)) {
+        if before.map_or(!text.is_empty(), |bytes| is_unsaved(text, &bytes)) {
             return Err(ToolError::ExecutionFailed(format!(
                 "{name} has unsaved changes in the editor; ask the user to save it, then try again"
             )));
@@ -185,25 +187,79 @@ impl PlannedChange {
         ctx: &ToolCallContext,
         cancelled: impl Fn() -> bool,
     ) -> Result<ToolResult, ToolError> {
-        let name = &self.subject.name;
-        let diff = Diff::of(name, self.subject.before.as_deref(), &self.after);
-        if self.subject.before.as_deref() != Some(&self.after) {
+        let name = self.subject.name.clone();
+        let diff = Diff::of(&name, self.subject.before.as_deref(), &self.after);
+        let saved = match self.subject.before.as_deref() {
+            Some(before) if before == self.after => Saved::AsAgreed,
+            _ => save_in_editor(&mut self, env, ctx, &cancelled)?,
+        };
+        if saved == Saved::No {
             let target = match self.subject.target.take() {
                 Some(target) => target,
                 None => WriteTarget::open(&self.subject.real, true)?,
             };
             target.replace(&self.after, cancelled)?;
         }
+        // If the editor saved something else, the ledger finds the file changed.
         note(env, ctx, &self.subject.real, &self.after);
         let verb = match &self.subject.before {
             None => "created",
             Some(before) if *before == self.after => "already has this content:",
             Some(_) => "changed",
         };
-        let message = format!("{verb} {name} (+{} -{})", diff.added, diff.removed);
+        let formatted = match saved {
+            Saved::Otherwise => "; the editor made changes of its own when it saved the file: Read it again",
+            Saved::No | Saved::AsAgreed => "",
+        };
+        let message = format!("{verb} {name} (+{} -{}){formatted}", diff.added, diff.removed);
         let details = json!({"path": self.subject.real, "added": diff.added, "removed": diff.removed, "diff": diff.text});
         Ok(ToolResult::text(tool, message).with_details(details))
     }
+}
+
+/// What an editor made of a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Saved {
+    /// Nothing on disk.
+    No,
+    AsAgreed,
+    /// It changed the text when it saved it, such as by a formatter.
+    Otherwise,
+}
+
+/// Makes a change through the editor, so that an open file and its undo history follow, and compares the file on
+/// disk. Called where the change would be written, under the ledger's lock.
+fn save_in_editor(
+    change: &mut PlannedChange,
+    env: &ToolEnv,
+    ctx: &ToolCallContext,
+    cancelled: impl Fn() -> bool,
+) -> Result<Saved, ToolError> {
+    let real = change.subject.real.clone();
+    let Some(editor) = env.editor.get() else { return Ok(Saved::No) };
+    // A path through a link can lead elsewhere for the editor, and a byte order mark would be lost or doubled.
+    let is_direct = change.subject.path == real && !change.after.starts_with("\u{feff}".as_bytes());
+    let Some(text) = std::str::from_utf8(&change.after).ok().filter(|_| is_direct) else {
+        return Ok(Saved::No);
+    };
+    if cancelled() || env.must_not_be_denied(ctx, &real, PathAccess::Read).is_err() {
+        return Ok(Saved::No);
+    }
+    // On a thread for work that blocks, so no task waits for this one.
+    let save = editor.save(&real, text.to_owned());
+    if !tokio::runtime::Handle::current().block_on(save) {
+        return Ok(Saved::No);
+    }
+    let now = PlannedFile::look(env, &real.to_string_lossy())?;
+    Ok(match &now.before {
+        Some(bytes) if *bytes == change.after => Saved::AsAgreed,
+        bytes if *bytes == change.subject.before => {
+            change.subject.target = now.target;
+            Saved::No
+        }
+        Some(_) => Saved::Otherwise,
+        None => return Err(ToolError::Moved(format!("{} is gone", change.subject.name))),
+    })
 }
 
 fn showable(bytes: &[u8]) -> Option<String> {
