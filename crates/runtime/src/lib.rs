@@ -145,6 +145,7 @@ pub(crate) struct RuntimeCore {
     pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
     tasks: tasks::Tasks,
     commands: background::Commands,
+    remotes: remote::RemoteWatches,
 }
 
 impl RuntimeCore {

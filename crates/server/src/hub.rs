@@ -131,6 +131,11 @@ impl Hub {
         });
     }
 
+                } else if let Ok(record) = hub.thread(&run.thread_id).await
+                    && let Ok(workshop) = hub.workshop(&record.cwd).await
+                    && let Err(error) = workshop.runtime().watch_remotes(&run.thread_id).await
+                {
+                    tracing::warn!(%error, "questions of remote agents are not watched");
     /// Notifies other agents of what happened to their tasks in the meantime, and from now on.
     fn resume_pushes(self: &Arc<Self>) {
         let hub = Arc::clone(self);
