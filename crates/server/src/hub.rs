@@ -67,6 +67,8 @@ pub struct Hub {
     push_threads: Mutex<HashSet<ThreadId>>,
     /// The address under which others reach the server, without a slash at its end.
     pub(super) url: Option<String>,
+    /// Held while a message that other agents may repeat is received.
+    pub(super) sending: tokio::sync::Mutex<()>,
     /// Set when the server shuts down: nothing new starts.
     pub(super) closing: CancellationToken,
 }
@@ -92,6 +94,7 @@ impl Hub {
             push_threads: Mutex::default(),
             url,
             closing,
+            sending: tokio::sync::Mutex::default(),
         });
         hub.resume_leftover_runs();
         hub.resume_pushes();
@@ -276,6 +279,11 @@ impl Hub {
 
     fn drive(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: Arc<dyn AgentFolder>) {
         {
+    /// Whether a run is the newest one that was accepted in a conversation that is driven here.
+    pub(super) fn is_accepted(&self, thread: &ThreadId, run: &RunId) -> bool {
+        self.work().driven.get(thread).is_some_and(|drive| drive.accepted.as_ref() == Some(run))
+    }
+
             let mut work = self.work();
             let is_driven = work.driven.contains_key(thread);
             let drive = work.driven.entry(thread.clone()).or_default();

@@ -37,6 +37,11 @@ impl RunReader {
         Self { run: Some(run), ..self }
     }
 
+    /// The same for a run that has started. Only an active one has frames to come.
+    pub(super) fn joining(self, is_active: bool) -> Self {
+        Self { began: true, is_over: !is_active, ..self }
+    }
+
     /// Returns the next frame; `None` after the end of the run. Messages that users send meanwhile are left
     /// out.
     pub(super) async fn next(&mut self) -> Option<Frame> {

@@ -120,9 +120,16 @@ fn an_agent_sends_a_task_and_answers_what_it_asks() {
         |reply: &Reply| reply.json()["error"]["details"][0]["reason"].as_str().unwrap_or_default().to_owned();
     let said = |text: &str, task: &str| json!({ "message": { "messageId": "m1", "role": "ROLE_USER", "taskId": task, "parts": [{ "text": text }] } });
     assert_eq!(reason(&ask("POST", "message:send", "", &said("do it", ""))), "VERSION_NOT_SUPPORTED");
-    let task = a2a("POST", "message:send", &said("do it", "")).json()["task"].clone();
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    let mut first = said("do it", "");
+    first["configuration"] = json!({ "returnImmediately": true });
+    let task = a2a("POST", "message:send", &first).json()["task"].clone();
     let id = task["id"].as_str().expect("an id");
+    // Whoever does not wait finds the task at once.
+    assert_eq!(a2a("GET", &format!("tasks/{id}"), &Value::Null).status, 200, "{task}");
+    until("the question", || {
+        let now = a2a("GET", &format!("tasks/{id}"), &Value::Null).json();
+        now["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    });
     let done = a2a("POST", "message:stream", &said("approve", id));
     assert!(done.body.contains("TASK_STATE_COMPLETED"), "{}", done.body);
     assert!(done.body.contains("It is done."), "{}", done.body);
@@ -133,6 +140,62 @@ fn an_agent_sends_a_task_and_answers_what_it_asks() {
     assert_eq!(reason(&a2a("POST", &format!("tasks/{id}:cancel"), &Value::Null)), "TASK_NOT_CANCELABLE");
     assert_eq!(reason(&a2a("GET", "tasks/unknown", &Value::Null)), "TASK_NOT_FOUND");
     assert_eq!(reason(&a2a("POST", &format!("tasks/{id}:subscribe"), &Value::Null)), "UNSUPPORTED_OPERATION");
+    server.stop();
+}
+
+/// A message that is sent again, because its answer was lost, starts nothing and answers nothing twice; whoever died
+/// in between.
+#[test]
+fn an_agent_that_repeats_a_message_gets_the_same_task() {
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", RUN),
+        Answer::new().bash("c2", "echo more >> log.txt"),
+        Answer::say("It is done."),
+    ]);
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let send = |server: &Far, how: &str, id: &str, text: &str, task: &str| {
+        let message =
+            json!({ "messageId": id, "role": "ROLE_USER", "taskId": task, "parts": [{ "text": text }] });
+        let head = format!(
+            "POST /v1/a2a/message:{how} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+             A2A-Version: 1.0\r\nContent-Type: application/json\r\n",
+            server.address, server.token
+        );
+        server.raw(&head, &json!({ "message": message }).to_string())
+    };
+    let task = |reply: &Reply| {
+        let task = reply.json()["task"].clone();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&task["id"]), text(&task["status"]["state"]))
+    };
+    // At the same time and one after the other.
+    let far: &Far = &server;
+    let found: Vec<_> = std::thread::scope(|scope| {
+        let senders: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| task(&send(far, "send", "m1", "do it", "")))).collect();
+        senders.into_iter().map(|sender| sender.join().expect("an answer")).collect()
+    });
+    let asks = "TASK_STATE_INPUT_REQUIRED".to_owned();
+    let id = found[0].0.clone();
+    assert!(found.iter().all(|found| *found == (id.clone(), asks.clone())), "{found:?}");
+    server.running.signal(rustix::process::Signal::KILL);
+    drop(server);
+    let server = Server::start(&home, &[]);
+    assert_eq!(task(&send(&server, "send", "m1", "do it", "")), (id.clone(), asks.clone()));
+    let streamed = send(&server, "stream", "m1", "do it", "");
+    assert!(streamed.body.contains(&id) && streamed.body.contains(&asks), "{}", streamed.body);
+    assert_eq!(llm.asked().len(), 1);
+    // The same yes once more is none to the next question.
+    assert_eq!(task(&send(&server, "send", "m2", "approve", &id)), (id.clone(), asks.clone()));
+    assert_eq!(task(&send(&server, "send", "m2", "approve", &id)), (id.clone(), asks));
+    assert_eq!((home.read("log.txt"), llm.asked().len()), ("ran\n".to_owned(), 2));
+    let done = (id.clone(), "TASK_STATE_COMPLETED".to_owned());
+    assert_eq!(task(&send(&server, "send", "m3", "approve", &id)), done);
+    assert_eq!(task(&send(&server, "send", "m3", "approve", &id)), done);
+    assert_eq!(task(&send(&server, "send", "m1", "do it", "")), done);
+    assert_eq!((home.read("log.txt"), llm.asked().len()), ("ran\nmore\n".to_owned(), 3));
+    assert_eq!(server.get("/v1/runs").json()["items"].as_array().map(Vec::len), Some(1));
     server.stop();
 }
 

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
@@ -18,8 +19,8 @@ use aye_core::contract::message::Message;
 use aye_core::contract::record::{RunRecord, SuspensionRecord};
 use aye_core::contract::storage::SuspensionFilter;
 use aye_encode::a2a::{
-    A2A_BINDING, A2A_CARD_PATH, A2A_VERSION, A2A_VERSION_HEADER, A2aCapabilities, A2aEncoder, A2aIntent,
-    A2aInterface, A2aResponse, A2aSendRequest, A2aTask, task,
+    A2A_BINDING, A2A_CARD_PATH, A2A_VERSION, A2A_VERSION_HEADER, A2aCapabilities, A2aConfiguration,
+    A2aEncoder, A2aIntent, A2aInterface, A2aMessage, A2aResponse, A2aSendRequest, A2aTask, task,
 };
 use aye_runtime::RunRequest;
 use serde::Deserialize;
@@ -248,12 +249,11 @@ async fn serve(
     match operation {
         Operation::Send => {
             let turn = send(&hub, &caller, tenant, &body).await?;
-            let task = if turn.returns_at_once { turn.task(&hub).await? } else { turn.wait(&hub).await? };
-            Ok(Json(json!({ "task": task })).into_response())
+            Ok(Json(json!({ "task": turn.wait(&hub).await? })).into_response())
         }
         Operation::Stream => {
             let turn = send(&hub, &caller, tenant, &body).await?;
-            Ok(stream(&hub, turn))
+            stream(&hub, turn).await
         }
         Operation::List => list(&hub, &caller, &uri).await,
         Operation::Show(id) => {
@@ -307,9 +307,23 @@ struct Turn {
     run: RunId,
     returns_at_once: bool,
     history: Option<usize>,
+    /// The task as it was when a message came that had come before.
+    known: Option<RunRecord>,
 }
 
 impl Turn {
+    fn new(reader: RunReader, thread: ThreadId, run: RunId, request: &A2aSendRequest) -> Self {
+        let A2aConfiguration { return_immediately, history_length, .. } = request.configuration;
+        Self {
+            reader,
+            thread,
+            run,
+            returns_at_once: return_immediately,
+            history: history_length,
+            known: None,
+        }
+    }
+
     async fn task(&self, hub: &Hub) -> Result<A2aTask, ApiError> {
         if let Some(run) = hub.store().load_run(&self.run).await? {
             return shown(hub, &run, self.history).await;
@@ -318,14 +332,20 @@ impl Turn {
         Ok(task(&RunRecord::new(self.run.clone(), self.thread.clone(), "", "", now_ms()), &[], &[], None))
     }
 
-    /// Waits until the run is over or needs input.
+    /// Waits until the run is over or needs input, or, if the caller does not wait, until the task can be found.
     async fn wait(mut self, hub: &Hub) -> Result<A2aTask, A2aError> {
         let mut failed = None;
-        while let Some(frame) = self.reader.next().await {
+        let is_stored = hub.store().load_run(&self.run).await.map_err(ApiError::from)?.is_some();
+        while !(self.returns_at_once && is_stored)
+            && let Some(frame) = self.reader.next().await
+        {
             if let Frame::Event { event, .. } = frame
                 && let AgentEvent::RunFinish { termination: TerminationReason::Error(why), .. } = &*event
             {
                 failed = Some(why.clone());
+            }
+            if self.returns_at_once {
+                break;
             }
         }
         if let (Some(why), None) = (failed, hub.store().load_run(&self.run).await.map_err(ApiError::from)?) {
@@ -349,18 +369,101 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
     if let Some(push) = &push {
         hub.program.checked_push(&push.url)?;
     }
+    let key = message_key(caller, tenant, &request);
+    // One message at a time, so that a message and its repetition do not both start something.
+    let _turn = hub.sending.lock().await;
+    let turn = match repeated(hub, &request, &key).await? {
+        Some(turn) => turn,
+        None => started(hub, caller, tenant, request, &key).await?,
+    };
+    if let Some(mut push) = push {
+        if push.id.is_empty() {
+            push.id = key;
+        }
+        if hub.program.pushes_of_run(&turn.run).await?.iter().all(|known| known.id != push.id) {
+            a2a_push::add(hub, &turn.thread, &turn.run, push).await?;
+        }
+    }
+    Ok(turn)
+}
+
+/// Identifies a message: the same for each repetition by the same caller, whichever process receives it. The
+/// content counts as well, so that a client that uses an id twice is not answered with another task.
+fn message_key(caller: &Caller, tenant: Option<&str>, request: &A2aSendRequest) -> String {
+    let A2aMessage { message_id, context_id, task_id, parts, .. } = &request.message;
+    let tenant = tenant.unwrap_or(&request.tenant);
+    let content = json!([caller.token, tenant, context_id, task_id, message_id, parts]).to_string();
+    format!("a2a-{}", &sha256_hex(content)[..32])
+}
+
+/// Returns the task of a message that was received before, also by an earlier process.
+async fn repeated(hub: &Arc<Hub>, request: &A2aSendRequest, key: &str) -> Result<Option<Turn>, A2aError> {
+    let message = &request.message;
+    let run = match message.task_id.as_str() {
+        "" => RunId::from(key),
+        task if was_answered_by(hub, &run_of(hub, task).await?, key).await? => RunId::from(task),
+        _ => return Ok(None),
+    };
+    let thread = match hub.store().load_run(&run).await.map_err(ApiError::from)? {
+        Some(known) => known.thread_id,
+        None => {
+            let thread =
+                ThreadId::from(if message.context_id.is_empty() { key } else { &message.context_id });
+            if !hub.is_accepted(&thread, &run) {
+                return Ok(None);
+            }
+            thread
+        }
+    };
+    // The reader comes first, so that it sees the end of a run that is still active.
+    let mut reader = RunReader::new(hub, &thread).await?.of(run.clone());
+    let known = hub.store().load_run(&run).await.map_err(ApiError::from)?;
+    if let Some(known) = &known {
+        reader = reader.joining(known.status == RunStatus::Running);
+    }
+    Ok(Some(Turn { known, ..Turn::new(reader, thread, run, request) }))
+}
+
+/// Whether a message answered a question of the task, or of one of its subagents.
+async fn was_answered_by(hub: &Hub, run: &RunRecord, key: &str) -> Result<bool, ApiError> {
+    let mut filters = vec![SuspensionFilter { run: Some(run.id.clone()), ..SuspensionFilter::default() }];
+    let children = hub.store().children(&run.thread_id).await?;
+    filters.extend(
+        children
+            .into_iter()
+            .map(|child| SuspensionFilter { thread: Some(child.thread_id), ..SuspensionFilter::default() }),
+    );
+    for filter in filters {
+        let asked = hub.store().suspensions(filter).await?;
+        let mut decisions = asked.into_iter().filter_map(|question| question.decision);
+        if decisions.any(|decision| decision.decision_id.as_str().starts_with(key)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Starts a run or answers the questions of one.
+async fn started(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    tenant: Option<&str>,
+    request: A2aSendRequest,
+    key: &str,
+) -> Result<Turn, A2aError> {
     let named = Some(request.message.task_id.as_str()).filter(|id| !id.is_empty());
     let known = match named {
         Some(id) => Some(run_of(hub, id).await?),
         None => None,
     };
     let context = Some(request.message.context_id.as_str()).filter(|id| !id.is_empty());
+    // The ids of a conversation and a run that the message starts follow from it, so that its repetition finds them.
     let thread = match &known {
         Some(run) if context.is_some_and(|context| context != run.thread_id.as_str()) => {
             return Err(ApiError::field("contextId", "the task belongs to another context").into());
         }
         Some(run) => hub.thread(&run.thread_id).await?,
-        None => thread_of(hub, context).await?,
+        None => thread_of(hub, context.or(Some(key))).await?,
     };
     let questions: Vec<SuspensionRecord> = match &known {
         Some(run) if run.status == RunStatus::Done => {
@@ -379,7 +482,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
     let reader = RunReader::new(hub, &thread.id).await?;
     let run = match (intent, known) {
         (A2aIntent::Answer(answers), Some(run)) => {
-            approvals::decide_all(hub, caller, answers).await?;
+            approvals::decide_all_as(hub, caller, answers, key).await?;
             run.id
         }
         (A2aIntent::Say(_), Some(_)) => {
@@ -397,32 +500,30 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
                 ));
             }
             let mut begin = RunRequest::new(thread.id.clone(), vec![Message::user_with(content)]);
+            begin.run_id = Some(RunId::from(key));
             let tenant = tenant.or(Some(request.tenant.as_str())).filter(|tenant| !tenant.is_empty());
             begin.agent_id = tenant.map(str::to_owned);
             begin.correlation_id.clone_from(&caller.correlation_id);
             hub.begin(&thread, begin).await?
         }
     };
-    if let Some(push) = push {
-        a2a_push::add(hub, &thread.id, &run, push).await?;
-    }
-    Ok(Turn {
-        reader: reader.of(run.clone()),
-        thread: thread.id,
-        run,
-        returns_at_once: request.configuration.return_immediately,
-        history: request.configuration.history_length,
-    })
+    Ok(Turn::new(reader.of(run.clone()), thread.id, run, &request))
 }
 
-fn stream(hub: &Arc<Hub>, turn: Turn) -> Response {
-    let encoder = A2aEncoder::new(turn.thread.as_str(), turn.run.as_str());
-    let state = (turn.reader, encoder, Arc::clone(hub), turn.thread);
-    sse::respond(sse::chunks(None, state, |(mut reader, mut encoder, hub, thread)| async move {
-        let frame = reader.next().await?;
-        let events = encoded(frame, &mut encoder, &hub, &thread).await;
-        Some((events, (reader, encoder, hub, thread)))
-    }))
+async fn stream(hub: &Arc<Hub>, turn: Turn) -> Result<Response, A2aError> {
+    let mut encoder = A2aEncoder::new(turn.thread.as_str(), turn.run.as_str());
+    let first = match &turn.known {
+        Some(run) => Some(encoder.begin(shown(hub, run, turn.history).await?)),
+        None => None,
+    };
+    let state = (turn.reader, encoder, Arc::clone(hub), turn.thread, first);
+    Ok(sse::respond(sse::chunks(None, state, |(mut reader, mut encoder, hub, thread, first)| async move {
+        let events = match first {
+            Some(first) => first,
+            None => encoded(reader.next().await?, &mut encoder, &hub, &thread).await,
+        };
+        Some((events, (reader, encoder, hub, thread, None)))
+    })))
 }
 
 async fn encoded(frame: Frame, encoder: &mut A2aEncoder, hub: &Hub, thread: &ThreadId) -> Vec<A2aResponse> {

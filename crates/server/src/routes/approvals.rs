@@ -460,6 +460,22 @@ pub(super) async fn decide_all(
     Ok(())
 }
 
+/// The same for a message of a client that may be repeated: `key` names it in the decisions.
+pub(super) async fn decide_all_as(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    answers: Vec<ClientAnswer>,
+    key: &str,
+) -> Result<(), ApiError> {
+    demand(caller, TokenScope::Decide)?;
+    for (nth, answer) in answers.into_iter().enumerate() {
+        let (id, resume) = answer.into_decision(now_ms());
+        let decision_id = DecisionId::from(format!("{key}-{nth}"));
+        let _accepted = decide(hub, caller, &id, ToolCallResume { decision_id, ..resume }).await?;
+    }
+    Ok(())
+}
+
 /// The same, and the run that they are for.
 pub(super) async fn answered(
     hub: &Arc<Hub>,
