@@ -12,9 +12,9 @@ use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::suspension::{ACTION_PERMISSION, Answer};
 use aye_runtime::RunRequest;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
-    Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverRequestMethod,
+    DiscoverResult, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{ElicitationError, RequestContext, RoleServer, ServerInitializeError};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -261,6 +261,12 @@ impl ServerHandler for AgentTools {
         info.server_info = Implementation::new("aye", env!("CARGO_PKG_VERSION"));
         info.instructions = Some(INSTRUCTIONS.to_owned());
         info
+    }
+
+    /// Refuses the stateless revision 2026-07-28, which clients offer first: it has no way to ask the client's user. They
+    /// fall back to a session.
+    async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        Err(ErrorData::method_not_found::<DiscoverRequestMethod>())
     }
 
     async fn list_tools(
