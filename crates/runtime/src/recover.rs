@@ -61,8 +61,13 @@ impl Driver {
             .filter(|call| call.status() == ToolCallStatus::Running)
             .map(|call| (call.id.clone(), call.attempt))
             .collect();
-        let open = self.shared.store.open_intents(&self.record.id).await?;
-        let known = self.shared.store.intents(&self.record.id).await?;
+        // A run that only waited has nothing to recover.
+        let (open, known) = if running.is_empty() {
+            Default::default()
+        } else {
+            let store = &self.shared.store;
+            tokio::try_join!(store.open_intents(&self.record.id), store.intents(&self.record.id))?
+        };
         let mut lost = Vec::new();
         for (id, attempt) in running {
             // No intent, no start: the process died between the two.

@@ -53,6 +53,8 @@ enum Begin {
     Run(Box<RunRequest>),
     /// Whatever is pending there: answers first, then the queue.
     Look,
+    /// The queue, after a run that is done.
+    Queue,
 }
 
 /// The conversations of a server.
@@ -65,10 +67,10 @@ pub struct Hub {
     tasks: TaskTracker,
     /// Conversations with tasks that other agents follow.
     push_threads: Mutex<HashSet<ThreadId>>,
-    /// The address under which others reach the server, without a slash at its end.
-    pub(super) url: Option<String>,
     /// Held while a message that other agents may repeat is received.
     pub(super) sending: tokio::sync::Mutex<()>,
+    /// The address under which others reach the server, without a slash at its end.
+    pub(super) url: Option<String>,
     /// Set when the server shuts down: nothing new starts.
     pub(super) closing: CancellationToken,
 }
@@ -92,9 +94,9 @@ impl Hub {
             work: Mutex::default(),
             tasks: TaskTracker::new(),
             push_threads: Mutex::default(),
+            sending: tokio::sync::Mutex::default(),
             url,
             closing,
-            sending: tokio::sync::Mutex::default(),
         });
         hub.resume_leftover_runs();
         hub.resume_pushes();
@@ -129,16 +131,16 @@ impl Hub {
                 if is_ready {
                     // One that a live process drives is left to it.
                     hub.wake(&run.thread_id);
-                }
-            }
-        });
-    }
-
                 } else if let Ok(record) = hub.thread(&run.thread_id).await
                     && let Ok(workshop) = hub.workshop(&record.cwd).await
                     && let Err(error) = workshop.runtime().watch_remotes(&run.thread_id).await
                 {
                     tracing::warn!(%error, "questions of remote agents are not watched");
+                }
+            }
+        });
+    }
+
     /// Notifies other agents of what happened to their tasks in the meantime, and from now on.
     fn resume_pushes(self: &Arc<Self>) {
         let hub = Arc::clone(self);
@@ -277,13 +279,13 @@ impl Hub {
         Ok(run.is_some_and(|run| run.status != RunStatus::Done))
     }
 
-    fn drive(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: Arc<dyn AgentFolder>) {
-        {
     /// Whether a run is the newest one that was accepted in a conversation that is driven here.
     pub(super) fn is_accepted(&self, thread: &ThreadId, run: &RunId) -> bool {
         self.work().driven.get(thread).is_some_and(|drive| drive.accepted.as_ref() == Some(run))
     }
 
+    fn drive(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: Arc<dyn AgentFolder>) {
+        {
             let mut work = self.work();
             let is_driven = work.driven.contains_key(thread);
             let drive = work.driven.entry(thread.clone()).or_default();
@@ -292,7 +294,7 @@ impl Hub {
                     drive.accepted.clone_from(&request.run_id);
                     drive.next.push_back(*request);
                 }
-                Begin::Look => drive.is_wanted = true,
+                Begin::Look | Begin::Queue => drive.is_wanted = true,
             }
             if is_driven {
                 return;
@@ -300,10 +302,10 @@ impl Hub {
         }
         let (hub, thread) = (Arc::clone(self), thread.clone());
         self.tasks.spawn(async move {
-            let mut goes_on = false;
-            while let Some(begin) = hub.next_of(&thread, goes_on) {
+            let mut next = None;
+            while let Some(begin) = hub.next_of(&thread, next) {
                 workshop.prepare().await;
-                goes_on = hub.step(&thread, begin, &workshop).await;
+                next = hub.step(&thread, begin, &workshop).await;
             }
         });
     }
@@ -311,26 +313,29 @@ impl Hub {
     /// Returns the next step in a conversation that is driven here. Returns `None` if there is none, and
     /// stops driving the conversation; both happen under one lock, so that nothing that arrives meanwhile is
     /// missed.
-    fn next_of(&self, thread: &ThreadId, goes_on: bool) -> Option<Begin> {
+    fn next_of(&self, thread: &ThreadId, next: Option<Begin>) -> Option<Begin> {
         let mut work = self.work();
         let drive = work.driven.get_mut(thread)?;
         if let Some(request) = drive.next.pop_front() {
             return Some(Begin::Run(Box::new(request)));
         }
-        if std::mem::take(&mut drive.is_wanted) || goes_on {
+        if std::mem::take(&mut drive.is_wanted) {
             return Some(Begin::Look);
+        }
+        if next.is_some() {
+            return next;
         }
         work.driven.remove(thread);
         None
     }
 
-    /// Performs one step in a conversation. Returns whether to check for another one.
+    /// Performs one step in a conversation. Returns what to check after it.
     async fn step(
         self: &Arc<Self>,
         thread: &ThreadId,
         begin: Begin,
         workshop: &Arc<dyn AgentFolder>,
-    ) -> bool {
+    ) -> Option<Begin> {
         let runtime = workshop.runtime();
         let sink = self.channels.sink(thread, self.store());
         let _active = self.metrics.run_begins();
@@ -351,15 +356,16 @@ impl Hub {
                 result
             }
             Begin::Look => match runtime.resume(thread, sink.clone(), UnknownPolicy::Ask).await {
-                Err(RuntimeError::NothingToResume { .. }) => {
-                    let start = |next| runtime.run_queued(next, sink.clone());
-                    match runtime.start_next(thread, false, start).await.transpose() {
-                        Some(result) => result,
-                        None => return false,
-                    }
-                }
+                Err(RuntimeError::NothingToResume { .. }) => return Some(Begin::Queue),
                 other => other,
             },
+            Begin::Queue => {
+                let start = |next| runtime.run_queued(next, sink.clone());
+                match runtime.start_next(thread, false, start).await.transpose() {
+                    Some(result) => result,
+                    None => return None,
+                }
+            }
         };
         drop(sink);
         self.work().waiting.remove(thread);
@@ -368,19 +374,19 @@ impl Hub {
                 self.work().waiting.insert(thread.clone());
                 self.wait_for_expiry(thread, workshop).await;
                 // An answer that came while the run was being put down.
-                matches!(self.store().has_answers(thread).await, Ok(true))
+                matches!(self.store().has_answers(thread).await, Ok(true)).then_some(Begin::Look)
             }
-            Ok(_) => !self.closing.is_cancelled(),
+            Ok(_) => (!self.closing.is_cancelled()).then_some(Begin::Queue),
             // Another process drives the run, or was faster; the run continues there.
             Err(
                 RuntimeError::ThreadAlreadyRunning { .. }
                 | RuntimeError::NotFree { .. }
                 | RuntimeError::NotQueued { .. }
                 | RuntimeError::Fenced { .. },
-            ) => false,
+            ) => None,
             Err(error) => {
                 tracing::error!(%thread, %error, "a run failed");
-                false
+                None
             }
         }
     }

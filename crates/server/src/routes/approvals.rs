@@ -551,5 +551,5 @@ async fn decide_granting(
         DecideOutcome::NotFound => return Err(ApiError::not_found("question", id.as_str())),
     };
     hub.wake(&record.thread_id);
-    Ok(Json(DecisionReceipt { outcome, card: card(hub, &record).await? }))
+    Ok(Json(DecisionReceipt { outcome, card: QuestionCard::of(&record, Some(&thread)) }))
 }
