@@ -486,6 +486,29 @@ fn what_no_endpoint_takes_is_refused() {
     );
     assert_eq!(server.only_head(&head), 413);
     assert_eq!(ask("DELETE", "/v1/me", address, &bearer, ""), refused(405, "method_not_allowed"));
+    // Whatever the token allows.
+    let document = server.get("/v1/openapi.json").json();
+    let mut endpoints = 0;
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        let path = path.split(['{', '}']).enumerate().map(|(at, part)| if at % 2 == 0 { part } else { "x" });
+        let path = path.collect::<String>();
+        for method in operations.as_object().expect("operations").keys().map(|method| method.to_uppercase()) {
+            let rebound = ask(&method, &path, "localhost.evil.example", &bearer, "");
+            assert_eq!(rebound, refused(403, "unknown_host"), "{method} {path}");
+            let foreign =
+                ask(&method, &path, address, &format!("{bearer}Origin: http://evil.example\r\n"), "");
+            assert_eq!(foreign, refused(403, "unknown_origin"), "{method} {path}");
+            let in_url = ask(&method, &format!("{path}?token={token}"), address, &bearer, "");
+            assert_eq!(in_url, refused(400, "token_in_url"), "{method} {path}");
+            if method != "GET" {
+                let form =
+                    ask(&method, &path, address, &format!("{bearer}Content-Type: text/plain\r\n"), "{}");
+                assert_eq!(form, refused(415, "not_json"), "{method} {path}");
+            }
+            endpoints += 1;
+        }
+    }
+    assert!(endpoints > 60, "{endpoints}");
     // Health and the page hold nothing, and need no token.
     for path in ["/health", "/health/live", "/health/ready"] {
         let reply =
