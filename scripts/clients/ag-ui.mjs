@@ -1,11 +1,12 @@
 // Drives `aye serve` with AG-UI's HttpAgent, which checks every event: an interrupt, its answer, and the end.
-//   npm install @ag-ui/client@1.0.0        (in a folder of your own; run the script from there)
-//   node ag-ui.mjs http://127.0.0.1:7400 TOKEN "run the tests"
+// Writes the events of both runs, one a line, for a validator.
+//   node ag-ui.mjs http://127.0.0.1:7400 TOKEN "run the tests" [FILE]
 import { randomUUID } from 'node:crypto';
-import { createRequire } from 'node:module';
+import { appendFileSync, rmSync } from 'node:fs';
+import { HttpAgent } from '@ag-ui/client';
 
-const { HttpAgent } = createRequire(`${process.cwd()}/`)('@ag-ui/client');
-const [base, token, text = 'run git status'] = process.argv.slice(2);
+const [base, token, text, file] = process.argv.slice(2);
+if (file) rmSync(file, { force: true });
 const problems = [];
 const agent = new HttpAgent({
   url: `${base}/v1/ag-ui/run`,
@@ -21,6 +22,7 @@ async function run(input) {
     await agent.runAgent(input, {
       onEvent: ({ event }) => {
         kinds.push(event.type);
+        if (file) appendFileSync(file, `${JSON.stringify(event)}\n`);
         last = event;
       },
     });

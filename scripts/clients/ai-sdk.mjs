@@ -1,11 +1,11 @@
 // Drives `aye serve` with the AI SDK, as useChat does: a message whose command asks, its approval, and the end.
-//   npm install ai@6.0.326        (in a folder of your own; run the script from there)
-//   node ai-sdk.mjs http://127.0.0.1:7400 TOKEN "run the tests"
-import { createRequire } from 'node:module';
-
-const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } =
-  createRequire(`${process.cwd()}/`)('ai');
-const [base, token, text = 'run git status'] = process.argv.slice(2);
+//   node ai-sdk.mjs http://127.0.0.1:7400 TOKEN "run the tests" [PACKAGE]
+const [base, token, text, version = 'ai'] = process.argv.slice(2);
+const { AbstractChat, DefaultChatTransport, ...ai } = await import(version);
+// The first v6 has no such helper: the approvals are sent when all are answered, as it does.
+const isAnswered = ({ messages }) =>
+  messages.at(-1).parts.some((part) => part.state === 'approval-responded') &&
+  !messages.at(-1).parts.some((part) => part.state === 'approval-requested');
 
 /** The messages of a chat, as a front end without a screen keeps them. */
 class State {
@@ -28,7 +28,7 @@ const chat = new Chat({
     api: `${base}/v1/ai-sdk/chat`,
     headers: { Authorization: `Bearer ${token}` },
   }),
-  sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+  sendAutomaticallyWhen: ai.lastAssistantMessageIsCompleteWithApprovalResponses ?? isAnswered,
   onError: (error) => problems.push(String(error)),
 });
 const states = () => chat.messages.flatMap((message) => message.parts).map((part) => part.state ?? part.type);

@@ -3,10 +3,9 @@
 //
 //   node scripts/clients/browser.mjs http://127.0.0.1:7400 (--token T | --code C) [--shots FOLDER]
 //
-// Needs Debian's chromium (or CHROMIUM=/path), `npm i playwright-core` here or in the current folder, and a server whose
-// model follows the markers [[sh:COMMAND]] and [[stream:N:R]] in what the user says, and that asks before a command runs.
+// Needs Debian's chromium (or CHROMIUM=/path), playwright-core, and a server whose model follows the markers [[sh:COMMAND]] and [[stream:N:R]] in what the user says, and that asks before a command runs.
 
-import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
 
 const args = process.argv.slice(2);
 const option = (name) => (args.includes(name) ? args[args.indexOf(name) + 1] : null);
@@ -17,15 +16,6 @@ if (!/^https?:/.test(base ?? "") || !(token || code)) {
   process.exit(2);
 }
 
-async function playwright() {
-  try {
-    return await import("playwright-core");
-  } catch {
-    return createRequire(`${process.cwd()}/`)("playwright-core");
-  }
-}
-
-const { chromium } = await playwright();
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
 let passed = 0;
 let failed = 0;
@@ -158,6 +148,8 @@ for (const [width, height, scheme] of [
     await other.waitForSelector(".card.closed");
     expect(Date.now() - from < 300, "the other browser to learn of it within 300 ms");
     expect(/Approved by/.test(await other.textContent(".card.closed")), "the other browser to say who answered");
+    // Between the answer and the run that it resumes nothing is busy.
+    await page.waitForSelector(".call-row[data-state=succeeded]", { timeout: 20_000 });
     await page.waitForFunction(isIdle, null, { timeout: 20_000 });
     expect((await page.locator(".call-row[data-state=succeeded]").count()) === 1, "the call to be done");
     await page.locator(".call-row summary").click();
