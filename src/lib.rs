@@ -66,13 +66,28 @@ pub mod llm {
 }
 
 #[cfg(feature = "cli")]
-pub mod app;
-#[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+mod commands;
+#[cfg(feature = "cli")]
+mod compose;
+#[cfg(feature = "cli")]
+mod failure;
 #[cfg(feature = "cli")]
 pub mod logging;
 #[cfg(feature = "cli")]
 pub mod picture;
+#[cfg(feature = "cli")]
+mod program;
+#[cfg(feature = "cli")]
+mod terminal;
+
+/// The whole program, and its context.
+#[cfg(feature = "cli")]
+pub mod app {
+    pub use crate::failure::Failure;
+    pub use crate::program::{AppContext, main};
+}
 
 // The book's names, so that a reader of it finds things where it says they are.
 

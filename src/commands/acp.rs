@@ -1,0 +1,292 @@
+//! `aye acp`: serves an editor.
+
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use aye_acp::{ClientServer, EditorHost, FolderHost, ModelOption, PromptCommand, PromptPart, Refusal};
+use reqwest::Url;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::mpsc;
+
+use crate::cli::Cli;
+use crate::commands::work::Signals;
+use crate::compose;
+use crate::compose::images;
+use crate::config::{Env, TrustAssessment};
+use crate::contract::content::ContentBlock;
+use crate::contract::digest::sha256_hex;
+use crate::contract::display::visible_line;
+use crate::contract::editor::EditorFiles;
+use crate::contract::ids::SuspensionId;
+use crate::contract::message::Message;
+use crate::contract::mode::Mode;
+use crate::contract::record::{DecideOutcome, ThreadRecord};
+use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
+use crate::contract::suspension::Answer;
+use crate::failure::{AppError, Failure};
+use crate::plugins::skills::list_rows;
+use crate::program::app_context::AppContext;
+use crate::program::foundation::Foundation;
+use crate::program::models;
+use crate::runtime::{AgentRuntime, DecideError};
+
+/// The maximum size of a client's message, in bytes: images are the largest.
+const MAX_LINE: u64 = 64 << 20;
+/// The maximum number of unread messages from the client.
+const WAITING: usize = 16;
+
+pub(crate) async fn run(foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    if std::io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "`aye acp` is started by an editor and speaks JSON-RPC on stdin and stdout; `aye docs editors` says how to \
+             set it up",
+        ));
+    }
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let host = Arc::new(Host { env: foundation.env.clone(), cli: cli.clone() });
+    let mut signals = Signals::new();
+    let outgoing = futures::sink::unfold(tokio::io::stdout(), |mut out, line: String| async move {
+        out.write_all(line.as_bytes()).await?;
+        out.write_all(b"\n").await?;
+        out.flush().await?;
+        Ok(out)
+    });
+    let incoming = futures::stream::unfold(lines(), |mut lines| async move {
+        let line = lines.recv().await?;
+        Some((line, lines))
+    });
+    let version = env!("CARGO_PKG_VERSION");
+    let served = aye_acp::serve(host, version, incoming, Box::pin(outgoing), signals.next()).await;
+    served.map_err(|why| Failure::failed(format!("the connection to the editor broke: {why}")))?;
+    Ok(signals.first().unwrap_or(0))
+}
+
+/// Returns the lines of stdin, read by a separate thread: nothing waits for it when the program ends.
+fn lines() -> mpsc::Receiver<std::io::Result<String>> {
+    let (sender, lines) = mpsc::channel(WAITING);
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+            let line = match read {
+                Ok(0) => return,
+                Ok(_) if line.ends_with(b"\n") || (line.len() as u64) < MAX_LINE => {
+                    String::from_utf8(line).map_err(std::io::Error::other)
+                }
+                Ok(_) => {
+                    Err(std::io::Error::other(format!("a message has more than {} MiB", MAX_LINE >> 20)))
+                }
+                Err(error) => Err(error),
+            };
+            let line = line.map(|line| line.trim_end_matches(['\r', '\n']).to_owned());
+            let is_over = line.is_err();
+            if sender.blocking_send(line).is_err() || is_over {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// The program before its folder is known.
+struct Host {
+    env: Env,
+    /// The flags of this start.
+    cli: Cli,
+}
+
+impl Host {
+    fn foundation(&self, cwd: Option<&Path>) -> Result<(Foundation, Cli), Refusal> {
+        let mut cli = self.cli.clone();
+        if let Some(cwd) = cwd {
+            cli.global.cd = Some(cwd.to_path_buf());
+        }
+        let foundation = Foundation::load(&cli, self.env.clone()).map_err(|e| Refusal::Invalid(e.message))?;
+        Ok((foundation, cli))
+    }
+}
+
+#[async_trait]
+impl EditorHost for Host {
+    async fn open(&self, cwd: &Path, servers: Vec<ClientServer>) -> Result<Arc<dyn FolderHost>, Refusal> {
+        let (mut foundation, cli) = self.foundation(Some(cwd))?;
+        let settings = &foundation.loaded.settings.mcp;
+        let (timeout, start_timeout) = (settings.timeout, settings.start_timeout);
+        foundation.client_servers = servers
+            .into_iter()
+            .map(|ClientServer { name, transport }| {
+                let shown = match &transport {
+                    ServerTransport::Stdio { command, .. } => command.clone(),
+                    ServerTransport::Http { .. } => "a URL given by the editor".to_owned(),
+                };
+                ServerConfig {
+                    scope: ServerScope::Client,
+                    place: "the editor".to_owned(),
+                    digest: sha256_hex(&shown),
+                    name,
+                    transport,
+                    shown,
+                    timeout,
+                    start_timeout,
+                }
+            })
+            .collect();
+        let mut warnings = Vec::new();
+        warnings.extend(TrustAssessment::ignored_notice(&foundation.untrusted));
+        if let Some(why) = models::needs_login(&foundation).await {
+            return Err(Refusal::NoModel(why));
+        }
+        let app = AppContext::build(foundation, &cli).await.map_err(|e| Refusal::Failed(e.message))?;
+        warnings.extend(app.warnings.iter().cloned());
+        let news: News = Arc::default();
+        let told = Arc::clone(&news);
+        app.mcp.start(move |text| told.lock().unwrap_or_else(PoisonError::into_inner).push(text));
+        Ok(Arc::new(Folder { app, warnings, news }))
+    }
+
+    async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadRecord>, Refusal> {
+        let (foundation, _) = self.foundation(None)?;
+        let store = foundation.open_store_to_read().map_err(|e| Refusal::Failed(e.message))?;
+        let threads = store.threads(cwd).await;
+        store.close().await;
+        let threads = threads.map_err(|error| Refusal::Failed(error.to_string()))?;
+        Ok(threads.into_iter().filter(|row| row.messages > 0).map(|row| row.thread).collect())
+    }
+}
+
+/// The program in one folder.
+struct Folder {
+    app: AppContext,
+    warnings: Vec<String>,
+    news: News,
+}
+
+/// Messages of MCP servers, stored until a client reads them.
+type News = Arc<Mutex<Vec<String>>>;
+
+impl Folder {
+    fn resource(&self, uri: &str, text: &str) -> Result<ContentBlock, AppError> {
+        let path = file_of(uri);
+        let name = path.as_ref().map_or_else(|| uri.into(), |path| path.to_string_lossy());
+        if let Some(path) = &path {
+            images::may_be_read(&self.app, path, &name)?;
+        }
+        Ok(ContentBlock::text(format!("[{}]\n\n{text}", visible_line(&name))))
+    }
+}
+
+fn invalid(error: AppError) -> Refusal {
+    Refusal::Invalid(error.to_string())
+}
+
+/// The path of a `file:` address.
+fn file_of(uri: &str) -> Option<PathBuf> {
+    Url::parse(uri).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
+}
+
+#[async_trait]
+impl FolderHost for Folder {
+    fn runtime(&self) -> &AgentRuntime {
+        &self.app.runtime
+    }
+
+    fn attach_editor(&self, files: Arc<dyn EditorFiles>) {
+        // A session has one editor.
+        let _ = self.app.foundation.editor.set(files);
+    }
+
+    fn cwd(&self) -> PathBuf {
+        self.app.foundation.workspace.cwd.clone()
+    }
+
+    fn project(&self) -> PathBuf {
+        self.app.permission.workspace().root.clone()
+    }
+
+    fn mode(&self) -> Mode {
+        self.app.permission.mode()
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<(), Refusal> {
+        self.app.permission.set_mode(mode).map_err(|why| Refusal::Invalid(why.to_string()))
+    }
+
+    fn commands(&self) -> Vec<PromptCommand> {
+        let skills = list_rows(&self.app.skills).into_iter().filter(|row| row.user_invocable);
+        skills
+            .map(|row| PromptCommand { description: row.summary(), name: row.name, hint: row.argument_hint })
+            .collect()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    fn models(&self) -> Vec<ModelOption> {
+        let rows = self.app.model_rows(&models::kept_offers(&self.app.foundation)).into_iter();
+        let mut models: Vec<ModelOption> = rows
+            .filter(|row| row.unusable.is_none() && !row.name.is_empty())
+            .map(|row| ModelOption { name: row.name, is_current: row.is_current })
+            .collect();
+        if !models.iter().any(|model| model.is_current) {
+            models.insert(0, ModelOption { name: self.app.selection().full_name(), is_current: true });
+        }
+        models
+    }
+
+    async fn set_model(&self, name: &str) -> Result<(), Refusal> {
+        self.app.set_model(name).await.map_err(invalid)
+    }
+
+    async fn prepare(&self) -> Vec<String> {
+        self.app.mcp.settled().await;
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, Refusal> {
+        let mut text = String::new();
+        let mut goes_with = Vec::new();
+        for part in parts {
+            match part {
+                PromptPart::Text(words) => text.push_str(&words),
+                // A mention, as the user types it in the terminal.
+                PromptPart::Link { name, uri } => match file_of(&uri) {
+                    Some(path) => text.extend(["@", &path.to_string_lossy()]),
+                    None => text.extend(["[", &name, "](", &uri, ")"]),
+                },
+                PromptPart::Resource { uri, text } => {
+                    goes_with.push(self.resource(&uri, &text).map_err(invalid)?);
+                }
+                PromptPart::Image(data) => {
+                    goes_with.push(images::given(&self.app, &data).await.map_err(invalid)?);
+                }
+            }
+        }
+        compose::message(&self.app, &text, &text, goes_with).await.map_err(invalid)
+    }
+
+    async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, DecideError> {
+        let actor = self.app.actor("acp");
+        let mut grant = None;
+        if let Some(request) = answer.grant.take() {
+            match self.app.checked_grant(request, actor.clone()).await {
+                Ok(checked) => grant = Some(checked),
+                Err(error) => {
+                    tracing::warn!(question = %id, %error, "the rule is not granted; the call is allowed once");
+                }
+            }
+        }
+        let resume = answer.resume(self.app.clock.now_ms());
+        self.app.runtime.decide_granting(id, resume, actor, grant).await
+    }
+
+    async fn close(&self) {
+        self.app.mcp.manager.close().await;
+        self.app.notifier.finish().await;
+        self.app.telemetry.end().await;
+        self.app.store.leave().await;
+    }
+}

@@ -1,0 +1,155 @@
+//! `aye agents` and `/agent`: the agents and their resulting settings.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::agents::ParsedAgent;
+use crate::cli::{AgentsCommand, Cli, JsonFlag};
+use crate::commands::put_json;
+use crate::contract::display::visible_line;
+use crate::failure::{AppError, Failure};
+use crate::program::agents::AYE_IS_FOR;
+use crate::program::app_context::{AGENT, AppContext};
+use crate::program::foundation::Foundation;
+use crate::program::{put, say};
+use crate::tui::host::TextPage;
+
+/// Carries out the command.
+pub(crate) async fn run(command: AgentsCommand, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    let app = AppContext::build(foundation, cli).await?;
+    let result = match command {
+        AgentsCommand::List(JsonFlag { json: true }) => put_json(&json!({
+            "agents": rows(&app),
+            "issues": app.agents.written.issues,
+        })),
+        AgentsCommand::List(JsonFlag { json: false }) => {
+            let written = put(&list(&app));
+            for issue in &app.agents.written.issues {
+                say(&issue.to_string());
+            }
+            written
+        }
+        AgentsCommand::Show { name, json } => match show(&app, &name) {
+            Err(why) => Err(Failure::usage(why)),
+            Ok(shown) if json => put_json(&shown),
+            Ok(shown) => put(&text_of(&shown)),
+        },
+    };
+    app.store.leave().await;
+    result.map(|()| 0)
+}
+
+fn row(app: &AppContext, agent: Option<&ParsedAgent>) -> Value {
+    let id = agent.map_or(AGENT, |agent| agent.spec.id.as_str());
+    let current = app.agents.current() == id && agent.is_none_or(|agent| agent.hidden_by.is_none());
+    let mut row = json!({
+        "name": id,
+        "description": agent.map_or(Some(AYE_IS_FOR), |agent| agent.spec.description.as_deref()),
+        "model": app.agents.model(id).full_name(),
+        "scope": agent.map_or_else(|| "built in".to_owned(), |agent| agent.scope.to_string()),
+        "location": agent.map(|agent| agent.place("")),
+        "current": current,
+    });
+    if let Some(by) = agent.and_then(|agent| agent.hidden_by.as_ref()) {
+        row["hidden_by"] = by.as_str().into();
+    }
+    row
+}
+
+pub(crate) fn rows(app: &AppContext) -> Vec<Value> {
+    let written = app.agents.written.found.iter().map(|agent| row(app, Some(agent)));
+    let published = app.agents.published();
+    let published = published.used().map(|agent| row(app, Some(agent)));
+    std::iter::once(row(app, None)).chain(written).chain(published).collect()
+}
+
+/// Renders one line for each agent; the current one is marked.
+fn list(app: &AppContext) -> String {
+    let text = |row: &Value, key: &str| visible_line(row[key].as_str().unwrap_or_default()).into_owned();
+    rows(app).iter().fold(String::new(), |mut out, row| {
+        let mark = if row["current"] == true { "*" } else { " " };
+        let hidden = match text(row, "hidden_by") {
+            by if by.is_empty() => String::new(),
+            by => format!("  (hidden by {by})"),
+        };
+        let (name, scope, model) = (text(row, "name"), text(row, "scope"), text(row, "model"));
+        let _ =
+            writeln!(out, "{mark} {name:<20} {scope:<8} {model:<24} {}{hidden}", text(row, "description"));
+        out
+    })
+}
+
+/// Returns the definition of an agent and the agent as it resolves here.
+fn show(app: &AppContext, name: &str) -> Result<Value, AppError> {
+    if !app.agents.names().iter().any(|known| known == name) {
+        return Err(app.agents.no_such(name).into());
+    }
+    let catalog = app.runtime.catalog();
+    let written = app.agents.get(name);
+    let spec = catalog.agents.get(name).ok_or_else(|| app.agents.no_such(name))?;
+    let mut shown = row(app, written.as_ref());
+    // A remote agent has no tools here.
+    if let Ok(resolved) = app.runtime.try_resolve(name) {
+        shown["tools"] = json!(resolved.tools.keys().collect::<Vec<_>>());
+        let active = resolved.env.active_plugins(&resolved.spec);
+        shown["plugins"] = json!(active.map(|plugin| plugin.descriptor().name).collect::<Vec<_>>());
+    }
+    shown["spec"] = json!(spec);
+    // A key in the file is for its endpoint alone.
+    if let Some(auth) = shown["spec"]["endpoint"].get_mut("auth") {
+        *auth = json!({ "type": auth["type"].as_str().unwrap_or_default() });
+    }
+    Ok(shown)
+}
+
+fn text_of(shown: &Value) -> String {
+    let mut out = String::new();
+    let word = |value: &Value| match value {
+        Value::String(text) => visible_line(text).into_owned(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| visible_line(item.as_str().unwrap_or_default()).into_owned())
+            .collect::<Vec<_>>()
+            .join(", "),
+        other => visible_line(&other.to_string()).into_owned(),
+    };
+    for key in ["name", "description", "model", "scope", "location", "tools", "plugins"] {
+        if !shown[key].is_null() {
+            let _ = writeln!(out, "{key:<14} {}", word(&shown[key]));
+        }
+    }
+    let spec = &shown["spec"];
+    for key in [
+        "max_rounds",
+        "tool_execution",
+        "delegates",
+        "allowed_tools",
+        "excluded_tools",
+        "endpoint",
+        "sections",
+    ] {
+        let value = &spec[key];
+        let is_empty = value.is_null()
+            || value.as_array().is_some_and(Vec::is_empty) && key == "delegates"
+            || value.as_object().is_some_and(serde_json::Map::is_empty);
+        if !is_empty {
+            let _ = writeln!(out, "{key:<14} {}", word(value));
+        }
+    }
+    let prompt = spec["system_prompt"].as_str().unwrap_or_default();
+    let _ = writeln!(out, "\n{}", crate::contract::display::visible(prompt));
+    out
+}
+
+/// `/agent` lists the agents; `/agent NAME` selects one for the next messages.
+pub(crate) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
+    let name = words.trim();
+    if name.is_empty() {
+        let text = format!("{}\n/agent NAME chooses the agent for your next messages.\n", list(app));
+        return Ok(TextPage { title: "agents".to_owned(), text });
+    }
+    app.set_agent(name)?;
+    let text = format!("now using {name}, with {}.\n", app.selection().full_name());
+    Ok(TextPage { title: format!("agent {name}"), text })
+}

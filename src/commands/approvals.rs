@@ -1,0 +1,316 @@
+//! Pending questions and decisions: `aye inbox`, `aye approvals` and their short forms.
+//!
+//! All of them use three functions: [`waiting`] lists, [`find`] finds one by the first characters of its id, [`decide`]
+//! decides it.
+
+mod errors;
+mod grant;
+mod list;
+mod resume;
+mod show;
+pub(crate) mod user_edit;
+mod watch;
+
+use serde_json::Value;
+
+use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
+use crate::commands::put_json;
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::{call_summary, is_unsafe, visible_line};
+use crate::contract::judgement::Profile;
+use crate::contract::record::{DecideOutcome, Decision, GrantRecord, InboxRow, SuspensionRecord};
+use crate::contract::suspension::{Actor, Answer, ToolCallResumeMode};
+use crate::failure::Failure;
+use crate::program::foundation::Foundation;
+use crate::program::{put, say};
+use crate::runtime::check_payload;
+use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
+
+/// The hint on how to list the pending questions.
+const LIST: &str = "`aye inbox` lists pending questions";
+
+/// An answer of a command.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandAnswer {
+    pub(crate) answer: Answer,
+    /// The action taken, for the user.
+    pub(crate) done: &'static str,
+    /// The rule granted with the decision, and the line that reports it.
+    pub(crate) grant: Option<(GrantRecord, String)>,
+}
+
+impl CommandAnswer {
+    fn new(answer: Answer, done: &'static str) -> Self {
+        Self { answer, done, grant: None }
+    }
+}
+
+pub(crate) async fn run(
+    command: ApprovalsCommand,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
+    match command {
+        ApprovalsCommand::List(args) => inbox(&args, foundation).await,
+        ApprovalsCommand::Show { id, json } => {
+            let store = foundation.open_store_to_read()?;
+            let suspension = find(&store, &id).await?;
+            if json {
+                put_json(&serde_json::json!(suspension))?;
+            } else {
+                put(&show::shown(&suspension))?;
+            }
+            store.close().await;
+            Ok(0)
+        }
+        ApprovalsCommand::Approve(args) => Box::pin(approve(args, cli, foundation)).await,
+        ApprovalsCommand::Deny(args) => Box::pin(deny(args, cli, foundation)).await,
+        ApprovalsCommand::Modify(ModifyArgs { id, feedback, then }) => {
+            let answer = CommandAnswer::new(Answer::modify(feedback), "changes requested");
+            let store = foundation.open_store_to_answer()?;
+            answer_all(&store, &[id], &answer, then, cli, foundation).await
+        }
+        ApprovalsCommand::Answer(args) => Box::pin(answer(args, cli, foundation)).await,
+    }
+}
+
+pub(crate) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u8, Failure> {
+    let store = foundation.open_store_to_read()?;
+    let code =
+        if args.watch { watch::run(args, &store).await } else { list::run(args, &store, foundation).await };
+    store.close().await;
+    code
+}
+
+pub(crate) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+    let ApproveArgs { ids, edit, args, comment, outside, all_reads, thread, granting, then } = args;
+    let profile = outside.then_some(Profile::Outside);
+    let yes = Answer { profile, reason: comment, ..Answer::yes(Value::Null) };
+    let mut yes = CommandAnswer::new(yes, "approved");
+    let store = foundation.open_store_to_answer()?;
+    if all_reads {
+        let found = user_edit::open_permissions(&store, thread.as_deref(), true).await?;
+        return answer_each(&store, found, &yes, "that only read", then, cli, foundation).await;
+    }
+    if granting.grant.is_some() {
+        let [id] = ids.as_slice() else {
+            return Err(Failure::usage(
+                "a rule can be granted with one question at a time; nothing was decided",
+            ));
+        };
+        let suspension = find(&store, id).await?;
+        errors::all(errors::look(&store, &suspension).await?.into_iter().collect())?;
+        yes.grant = grant::give(granting, &suspension, &store, foundation, cli).await?;
+    }
+    if !edit && args.is_none() {
+        return answer_all(&store, &ids, &yes, then, cli, foundation).await;
+    }
+    let [id] = ids.as_slice() else {
+        return Err(Failure::usage("only one call at a time can be edited; nothing was decided"));
+    };
+    let suspension = find(&store, id).await?;
+    errors::all(errors::look(&store, &suspension).await?.into_iter().collect())?;
+    let answer = user_edit::edited(&suspension, args, yes, &store, foundation, cli).await?;
+    answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
+}
+
+pub(crate) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+    let DenyArgs { ids, reason, rest, thread, then } = args;
+    let no = CommandAnswer::new(Answer::no(reason), "denied");
+    let store = foundation.open_store_to_answer()?;
+    if rest {
+        let found = user_edit::open_permissions(&store, thread.as_deref(), false).await?;
+        return answer_each(&store, found, &no, "that do more than read", then, cli, foundation).await;
+    }
+    answer_all(&store, &ids, &no, then, cli, foundation).await
+}
+
+pub(crate) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+    let result = match args.answer.as_deref().map(str::trim) {
+        None | Some("") => {
+            let store = foundation.open_store_to_read()?;
+            return Err(errors::no_answer(&find(&store, &args.id).await?));
+        }
+        Some(text) => {
+            serde_json::from_str(text).map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?
+        }
+    };
+    let data = Answer { reason: args.comment, ..Answer::yes(result) };
+    let data = CommandAnswer::new(data, "answered");
+    let store = foundation.open_store_to_answer()?;
+    answer_all(&store, std::slice::from_ref(&args.id), &data, args.then, cli, foundation).await
+}
+
+/// Returns the pending questions that match the filter, oldest first. Expired ones are not pending.
+pub(crate) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Result<Vec<InboxRow>, Failure> {
+    store.inbox(InboxFilter { valid_at: Some(now), ..filter }).await.map_err(Failure::failed)
+}
+
+/// Returns the question whose id starts with this prefix.
+pub(crate) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
+    if id.is_empty() {
+        return Err(Failure::usage(format!("the id of a question is empty; {LIST}")));
+    }
+    if id.chars().any(is_unsafe) {
+        return Err(Failure::usage(format!(
+            "`{id}` contains control characters and is not the id of a question; {LIST}"
+        )));
+    }
+    match store.find_suspension(id).await.map_err(Failure::failed)? {
+        SuspensionLookup::One(suspension) => Ok(*suspension),
+        SuspensionLookup::None => Err(Failure::usage(format!("unknown question `{id}`; {LIST}"))),
+        SuspensionLookup::Many(found) => Err(errors::ambiguous(id, &found)),
+    }
+}
+
+/// Stores an answer that fits its question.
+pub(crate) async fn decide(
+    store: &Store,
+    suspension: &SuspensionRecord,
+    answer: &CommandAnswer,
+    actor: Actor,
+    now: u64,
+) -> Result<DecideOutcome, Failure> {
+    let grant = answer.grant.as_ref().map(|(grant, _)| grant.clone());
+    let decision = Decision { resume: answer.answer.clone().resume(now), actor, grant };
+    store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
+        StoreError::ReadOnly => {
+            Failure::failed("the store is read-only; the decision cannot be stored; nothing changed")
+        }
+        other => Failure::failed(other),
+    })
+}
+
+/// Checks that the answer is of the kind that the question expects.
+fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Result<(), Failure> {
+    let ticket = &suspension.ticket;
+    // Data for a question that only needs approval would be an approval that nobody intended.
+    let wants_a_word = ticket.suspension.response_schema.is_none()
+        && ticket.resume_mode == ToolCallResumeMode::ReplayToolCall;
+    if wants_a_word && answer.done == "answered" && !answer.answer.result.is_null() {
+        return Err(errors::wants_a_word(suspension));
+    }
+    check_payload(suspension, &answer.answer.clone().resume(now))
+        .map_err(|error| errors::unfit(suspension, answer, &error))
+}
+
+/// Gives one answer to all of these questions, or to none if one of them cannot take it.
+async fn answer_all(
+    store: &Store,
+    ids: &[String],
+    answer: &CommandAnswer,
+    then: ThenArgs,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
+    let now = SystemClock.now_ms();
+    let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
+    let mut found: Vec<SuspensionRecord> = Vec::new();
+    let mut refused = Vec::new();
+    for id in ids {
+        match find(store, id).await {
+            Ok(suspension) if found.iter().all(|known| known.id != suspension.id) => found.push(suspension),
+            Ok(_) => {}
+            Err(failure) => refused.push(failure),
+        }
+    }
+    for suspension in &found {
+        let is_over = errors::look(store, suspension).await?;
+        refused.extend(is_over.or_else(|| check(suspension, answer, now).err()));
+    }
+    refused.extend(several_conversations(&found, then).err());
+    errors::all(refused)?;
+    let (code, lost) = settle(store, found, answer, then, cli, foundation).await?;
+    errors::all(lost)?;
+    Ok(code)
+}
+
+/// Answers each of these questions separately: decisions that others make in the meantime stay.
+async fn answer_each(
+    store: &Store,
+    found: Vec<SuspensionRecord>,
+    answer: &CommandAnswer,
+    which: &str,
+    then: ThenArgs,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
+    several_conversations(&found, then)?;
+    let count = found.len();
+    let now = SystemClock.now_ms();
+    let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
+    let (fits, unfit): (Vec<_>, Vec<_>) =
+        found.into_iter().map(|one| (check(&one, answer, now), one)).partition(|(check, _)| check.is_ok());
+    let fits: Vec<_> = fits.into_iter().map(|(_, one)| one).collect();
+    let could = fits.len();
+    let (code, lost) = settle(store, fits, answer, then, cli, foundation).await?;
+    let done = could - lost.len();
+    let unfit = unfit.into_iter().filter_map(|(check, _)| check.err());
+    for failure in unfit.chain(lost) {
+        say(&failure.message);
+    }
+    put(&format!("{} {done} of {count} pending calls {which}\n", answer.done))?;
+    if done == count { Ok(code) } else { Err(Failure { message: String::new(), exit: 1 }) }
+}
+
+fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(), Failure> {
+    if then.resume && found.iter().any(|other| other.thread_id != found[0].thread_id) {
+        return Err(Failure::usage(
+            "--resume resumes one conversation, but these questions belong to several; answer those of one at \
+             a time",
+        ));
+    }
+    Ok(())
+}
+
+/// Stores the answers and resumes their runs. Returns the exit status, and why some answers were not accepted.
+async fn settle(
+    store: &Store,
+    found: Vec<SuspensionRecord>,
+    answer: &CommandAnswer,
+    then: ThenArgs,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<(u8, Vec<Failure>), Failure> {
+    let now = SystemClock.now_ms();
+    let mut follow = resume::Follow::new(store);
+    let mut lost = Vec::new();
+    let mut answered = Vec::new();
+    for suspension in found {
+        let actor = crate::program::app_context::actor(foundation, "cli");
+        match decide(store, &suspension, answer, actor, now).await? {
+            DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
+                if let Some((_, granted)) = &answer.grant {
+                    say(granted);
+                }
+                say(&format!("{}: {}", answer.done, summary(&record)));
+                answered.push(*record);
+            }
+            // Another user or process decided first.
+            DecideOutcome::AlreadyDecided(record)
+            | DecideOutcome::Closed(record)
+            | DecideOutcome::Expired(record) => lost.extend(errors::look(store, &record).await?),
+            DecideOutcome::NotFound => {
+                lost.push(Failure::failed(format!("question {} was just deleted", suspension.id)));
+            }
+        }
+    }
+    let code = Box::pin(follow.on(store, answered, then, cli, foundation)).await;
+    store.close().await;
+    Ok((code?, lost))
+}
+
+/// Summarizes the call on one line.
+fn summary(suspension: &SuspensionRecord) -> String {
+    let pending = &suspension.ticket.pending;
+    about(&pending.name, &call_summary(&pending.name, &pending.arguments))
+}
+
+/// Returns a tool and its summary; the tool alone if the summary adds nothing.
+fn about(tool: &str, summary: &str) -> String {
+    if tool == summary {
+        visible_line(tool).into_owned()
+    } else {
+        format!("{} {summary}", visible_line(tool))
+    }
+}

@@ -1,0 +1,198 @@
+//! `aye audit`: proposals, verdicts, questions, decisions and outcomes, and whether the record was tampered with.
+
+mod block;
+mod object;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+
+use crate::cli::AuditArgs;
+use crate::commands::since::since;
+use crate::commands::{put_json, when};
+use crate::contract::audit::{AuditFault, AuditReport, AuditRow};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::{escape_json, visible_line};
+use crate::contract::ids::ThreadId;
+use crate::contract::judgement::TriedRule;
+use crate::contract::record::GrantRecord;
+use crate::failure::Failure;
+use crate::program::foundation::Foundation;
+use crate::program::{put, say};
+use crate::store::{AuditFilter, Store};
+
+/// The records that audit rows refer to but do not contain.
+struct Names {
+    /// Lists of rules by their hash.
+    rules: HashMap<String, Vec<TriedRule>>,
+    grants: Vec<GrantRecord>,
+    /// Whether every rule that was tried is shown, not only those that matched.
+    all_rules: bool,
+}
+
+impl Names {
+    fn grant(&self, id: &str) -> Option<&GrantRecord> {
+        self.grants.iter().find(|grant| grant.id == id)
+    }
+}
+
+pub(crate) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, Failure> {
+    let since = since(args.since.as_deref(), SystemClock.now_ms())?;
+    let store = foundation.open_store_to_read()?;
+    if args.verify {
+        let report = store.verify_audit().await.map_err(Failure::failed)?;
+        store.close().await;
+        return verified(&report, args.json);
+    }
+    let thread = match &args.thread {
+        Some(prefix) => Some(thread_by_prefix(&store, prefix).await?),
+        None => None,
+    };
+    let filter = AuditFilter { since, thread, kinds: Vec::new() };
+    let told = if args.rows { rows(&store, filter, args).await } else { calls(&store, filter, args).await };
+    store.close().await;
+    if told? == 0 {
+        say("the audit has no matching calls");
+    }
+    Ok(0)
+}
+
+/// Returns the conversation whose id starts with this prefix, even if it is deleted.
+async fn thread_by_prefix(store: &Store, prefix: &str) -> Result<ThreadId, Failure> {
+    let mut found = store.audit_threads(prefix).await.map_err(Failure::failed)?;
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Failure::usage(format!("the audit has no thread `{prefix}`; `aye audit` shows all"))),
+        _ => {
+            let ids: Vec<_> = found.iter().map(ThreadId::as_str).collect();
+            Err(Failure::usage(format!("`{prefix}` is not unique: {}", ids.join(", "))))
+        }
+    }
+}
+
+/// Writes rows while the store reads them, so that none are buffered; stores the number of rows written, or
+/// why writing failed.
+struct Out {
+    told: Mutex<Result<u64, Failure>>,
+}
+
+impl Out {
+    fn new() -> Arc<Out> {
+        Arc::new(Out { told: Mutex::new(Ok(0)) })
+    }
+
+    /// Writes a text. Returns `false` if nobody reads the output any more.
+    fn write(&self, text: &str) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&mut *told, crate::program::put_or_stop(text)) {
+            (Ok(count), Ok(goes_on)) => {
+                *count += 1;
+                goes_on
+            }
+            (_, Err(failure)) => {
+                *told = Err(failure);
+                false
+            }
+            (Err(_), Ok(_)) => false,
+        }
+    }
+
+    fn end(&self) -> Result<u64, Failure> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *told, Ok(0))
+    }
+}
+
+/// The name of the tool that rows are about.
+fn tool_of(rows: &[AuditRow]) -> Option<&str> {
+    rows.iter().find_map(|row| row.body.get("tool")?.as_str())
+}
+
+async fn rows(store: &Store, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
+    let out = Out::new();
+    let writer = Arc::clone(&out);
+    let each = move |row: AuditRow| {
+        let row = [row];
+        let is_wanted = args.tool.is_none() || args.tool.as_deref() == tool_of(&row);
+        !is_wanted || writer.write(&line(&json!(row[0])))
+    };
+    store.audit_each(filter, each).await.map_err(Failure::failed)?;
+    out.end()
+}
+
+async fn calls(store: &Store, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
+    let rules = store.audit_rules().await.map_err(Failure::failed)?;
+    let grants = store.all_grants().await.map_err(Failure::failed)?;
+    let known = Names { rules: rules.into_iter().collect(), grants, all_rules: args.rules };
+    let out = Out::new();
+    let writer = Arc::clone(&out);
+    let each = move |rows: Vec<AuditRow>| {
+        if args.tool.is_some() && args.tool.as_deref() != tool_of(&rows) {
+            return true;
+        }
+        let text = if args.json { line(&object::of(&rows, &known)) } else { block::of(&rows, &known) };
+        writer.write(&text)
+    };
+    store.audit_calls(filter, each).await.map_err(Failure::failed)?;
+    out.end()
+}
+
+fn line(value: &serde_json::Value) -> String {
+    format!("{}\n", escape_json(&value.to_string()))
+}
+
+fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
+    let code = u8::from(!report.is_whole());
+    if json {
+        let mut value = json!(report);
+        value["whole"] = json!(report.is_whole());
+        put_json(&value)?;
+        return Ok(code);
+    }
+    let mut out = String::new();
+    for fault in &report.faults {
+        out.push_str(&told(fault));
+        out.push('\n');
+    }
+    let count = |n: u64, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+    let rows = count(report.rows, "row", "rows");
+    let times = match (report.first_at, report.last_at) {
+        (Some(first), Some(last)) => format!(", {} to {}", when(first), when(last)),
+        _ => String::new(),
+    };
+    if report.is_whole() {
+        let lists = count(report.rules, "list of rules", "lists of rules");
+        let _ = writeln!(out, "intact: {rows}{times}; {lists}; the tables match");
+    } else {
+        let wrong = report.faults.len() as u64 + report.unlisted;
+        let listed = match report.unlisted {
+            0 => String::new(),
+            more => format!(", {more} of them not listed"),
+        };
+        let things = count(wrong, "fault", "faults");
+        let _ = writeln!(out, "broken: {things}{listed}; {rows}{times}");
+    }
+    put(&out)?;
+    Ok(code)
+}
+
+/// Describes one fault on one line.
+fn told(fault: &AuditFault) -> String {
+    let rows = match (fault.n, fault.last) {
+        (Some(first), Some(last)) => format!("rows {first} to {last}"),
+        (Some(n), None) => format!("row {n}"),
+        (None, _) => "audit".to_owned(),
+    };
+    let is_missing = fault.kind == crate::contract::audit::AuditFaultKind::Missing;
+    let at = match fault.at {
+        Some(at) if is_missing => format!(" (after {})", when(at)),
+        Some(at) => format!(" (of {})", when(at)),
+        None => String::new(),
+    };
+    format!("{rows}{at}: {}", visible_line(&fault.what))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! `aye queue`: adds, lists, cancels and retries jobs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::cli::{Cli, QueueAddArgs, QueueCommand, QueueListArgs, QueueOutboxArgs};
+use crate::commands::work::Consumer;
+use crate::commands::{print, since};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::{escape_json, visible_line};
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
+use crate::contract::message::Message;
+use crate::contract::record::{SuspensionStatus, ThreadRecord};
+use crate::failure::{AppError, Failure};
+use crate::plugins::skills::invocation;
+use crate::program::app_context::AppContext;
+use crate::program::foundation::Foundation;
+use crate::program::webhook::Webhooks;
+use crate::program::{app_context, put};
+use crate::runtime::{RunRequest, RuntimeError};
+use crate::store::{JobFilter, JobLookup, OutboxRow, OutboxStatus, Store, StoreError, SuspensionFilter};
+use crate::tui::host::TextPage;
+use crate::{commands, compose};
+
+/// From this size in bytes on, a message may be larger than a model's context window.
+const LARGE: usize = 16 << 10;
+
+pub(crate) async fn run(command: QueueCommand, foundation: &Foundation, cli: &Cli) -> Result<u8, Failure> {
+    refuse_ephemeral(foundation)?;
+    let only_reads =
+        matches!(command, QueueCommand::List(_) | QueueCommand::Outbox(QueueOutboxArgs { retry: None, .. }));
+    let store = if only_reads { foundation.open_store_to_read()? } else { foundation.open_store()? };
+    match command {
+        QueueCommand::Add(args) => add(args, &store, foundation, cli).await?,
+        QueueCommand::List(args) => list(&args, &store).await?,
+        QueueCommand::Cancel { ids } => cancel(&ids, &store).await?,
+        QueueCommand::Retry { ids } => retry(&ids, &store).await?,
+        QueueCommand::Outbox(args) => outbox(&args, &store, foundation).await?,
+    }
+    store.leave().await;
+    Ok(0)
+}
+
+/// Refuses a start without a store, which contains the queue.
+pub(crate) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
+    if foundation.is_ephemeral {
+        return Err(Failure::usage(
+            "the queue needs the store, which --ephemeral does not have; leave it out",
+        ));
+    }
+    Ok(())
+}
+
+async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation, cli: &Cli) -> Result<(), Failure> {
+    let now = SystemClock.now_ms();
+    let (text, typed) = text(args.text.as_deref(), foundation)?;
+    let message = typed.iter().fold(Message::user(text.as_str()), |message, typed| message.written_as(typed));
+    if text.len() > LARGE {
+        check_size(&message, args.agent.clone(), foundation, cli).await?;
+    }
+    let at = args.at.as_deref().map(|at| since::at(at, now)).transpose()?;
+    let thread = match &args.thread {
+        Some(id) => commands::thread_by_prefix(store, id).await?.id,
+        None => new_thread(store, foundation, &text, now).await?,
+    };
+    let mut job = MailboxJob::new(thread, vec![message], now)
+        .with_priority(args.priority)
+        .with_available_at(at.unwrap_or(now))
+        .with_max_attempts(foundation.loaded.settings.mailbox.default_max_attempts);
+    job.agent_id = args.agent.unwrap_or_default();
+    job.dedupe_key = args.key;
+    job.sender_id = Some(app_context::actor(foundation, "cli").user);
+    let job = match store.mailbox().enqueue(job).await {
+        Ok(job) => job,
+        Err(error @ StoreError::Duplicate { .. }) => {
+            return Err(Failure::failed(format!("{error}; nothing was queued")));
+        }
+        Err(error) => return Err(Failure::failed(error)),
+    };
+    if args.json {
+        return commands::put_json(&object(&job, &JobState::of(store, &job).await?));
+    }
+    let when = at.map(|at| format!(", not before {}", commands::when(at))).unwrap_or_default();
+    put(&format!("{}  queued in conversation {}{when}\n", job.sequence, job.mailbox_id))
+}
+
+/// Refuses a message that the worker would refuse, with the same error. Without a usable model, the worker decides.
+async fn check_size(
+    message: &Message,
+    agent_id: Option<String>,
+    foundation: &Foundation,
+    cli: &Cli,
+) -> Result<(), Failure> {
+    let again = Foundation::load(cli, foundation.env.clone())?;
+    let Ok(app) = AppContext::build(again, cli).await else { return Ok(()) };
+    let request = RunRequest { agent_id, ..RunRequest::new(ThreadId::fresh(), vec![message.clone()]) };
+    let fits = app.runtime.fits(&request);
+    app.mcp.manager.close().await;
+    app.telemetry.end().await;
+    app.store.leave().await;
+    match fits {
+        Err(error @ RuntimeError::TooLarge { .. }) => Err(Failure::usage(error.to_string())),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Returns the message: the prompt, with piped input as its context; and the text as typed, if the model
+/// reads something else.
+fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<(String, Option<String>), Failure> {
+    let piped = print::piped()?;
+    let is_alone = piped.is_none();
+    let text = compose::with_piped(prompt, piped)
+        .ok_or_else(|| Failure::usage("no prompt; use aye queue add \"...\" or pipe one in"))?;
+    if is_alone && text.starts_with('/') {
+        let registry = app_context::skills_of(foundation).registry();
+        if let Some(invoked) = invocation(&registry, &text).map_err(Failure::usage)? {
+            return Ok((invoked, Some(text)));
+        }
+    }
+    Ok((text, None))
+}
+
+async fn new_thread(
+    store: &Store,
+    foundation: &Foundation,
+    text: &str,
+    now: u64,
+) -> Result<ThreadId, Failure> {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let thread = ThreadRecord {
+        id: ThreadId::fresh(),
+        title: line.chars().take(80).collect(),
+        cwd: foundation.workspace.cwd.clone(),
+        created_at: now,
+        updated_at: now,
+    };
+    store.create_thread(thread.clone()).await.map_err(Failure::failed)?;
+    Ok(thread.id)
+}
+
+/// The state of a job as shown to the user, in addition to the job's own text.
+pub(crate) struct JobState {
+    word: &'static str,
+    note: String,
+    /// Questions of its run that wait.
+    waiting: Vec<String>,
+}
+
+impl JobState {
+    pub(crate) async fn of(store: &Store, job: &MailboxJob) -> Result<JobState, Failure> {
+        let mut waiting = Vec::new();
+        let mut has_begun = false;
+        if let (MailboxJobStatus::Queued, Some(run)) = (job.status, &job.run_id)
+            && let Some(run) = store.run(run).await.map_err(Failure::failed)?
+        {
+            has_begun = run.status != RunStatus::Done;
+            let filter = SuspensionFilter {
+                run: Some(run.id),
+                status: Some(SuspensionStatus::Open),
+                ..SuspensionFilter::default()
+            };
+            let open = store.suspensions(filter).await.map_err(Failure::failed)?;
+            waiting = open.into_iter().map(|question| question.id.to_string()).collect();
+        }
+        let (word, note) = Self::words(job, has_begun, &waiting);
+        Ok(JobState { word, note, waiting })
+    }
+
+    fn words(job: &MailboxJob, has_begun: bool, waiting: &[String]) -> (&'static str, String) {
+        let error = job.last_error.as_deref().unwrap_or_default();
+        let tries = || format!("attempt {} of {} failed: {error}", job.attempt_count, job.max_attempts);
+        match job.status {
+            MailboxJobStatus::Queued if !waiting.is_empty() => {
+                ("waiting", format!("for an answer: aye approve {}", waiting.join(" ")))
+            }
+            MailboxJobStatus::Queued if has_begun => ("begun", "resumed by the next worker".to_owned()),
+            MailboxJobStatus::Queued if job.attempt_count > 0 => {
+                ("retry", format!("{}; again at {}", tries(), commands::when(job.available_at)))
+            }
+            MailboxJobStatus::Queued if job.available_at > job.created_at => {
+                ("queued", format!("not before {}", commands::when(job.available_at)))
+            }
+            MailboxJobStatus::Queued => ("queued", String::new()),
+            MailboxJobStatus::Claimed => {
+                let pid = job.claimed_by.as_deref().and_then(Consumer::pid_of);
+                ("working", pid.map(|pid| format!("process {pid}")).unwrap_or_default())
+            }
+            MailboxJobStatus::Accepted => ("done", String::new()),
+            MailboxJobStatus::Cancelled => ("cancelled", String::new()),
+            MailboxJobStatus::Superseded => ("superseded", error.to_owned()),
+            // A retry would not have helped.
+            MailboxJobStatus::DeadLetter if job.attempt_count < job.max_attempts => {
+                ("dead", error.to_owned())
+            }
+            MailboxJobStatus::DeadLetter => ("dead", tries()),
+        }
+    }
+}
+
+/// Returns a job for programs: as it is stored, without the secret of its claim.
+fn object(job: &MailboxJob, standing: &JobState) -> Value {
+    let mut object = json!(job);
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("claim_token");
+        fields.insert("state".to_owned(), json!(standing.word));
+        fields.insert("waiting".to_owned(), json!(standing.waiting));
+    }
+    object
+}
+
+/// The jobs that are not done, and the dead ones.
+const OPEN: [MailboxJobStatus; 3] =
+    [MailboxJobStatus::Queued, MailboxJobStatus::Claimed, MailboxJobStatus::DeadLetter];
+
+async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
+    let mailbox = match &args.thread {
+        Some(id) => Some(commands::thread_by_prefix(store, id).await?.id),
+        None => None,
+    };
+    let statuses = if args.all { Vec::new() } else { OPEN.to_vec() };
+    let filter = JobFilter { mailbox, statuses, limit: None };
+    let jobs = store.mailbox().list_jobs(filter).await.map_err(Failure::failed)?;
+    if !args.json {
+        return put(&lines(&jobs, store).await?);
+    }
+    let mut rows = Vec::new();
+    for job in &jobs {
+        rows.push(object(job, &JobState::of(store, job).await?));
+    }
+    put(&format!("{}\n", escape_json(&json!(rows).to_string())))
+}
+
+/// The page `/queue`.
+pub(crate) async fn page(store: &Store) -> Result<TextPage, AppError> {
+    let filter = JobFilter { statuses: OPEN.to_vec(), ..JobFilter::default() };
+    let jobs = store.mailbox().list_jobs(filter).await?;
+    let mut text = match jobs.as_slice() {
+        [] => "the queue is empty; `aye queue add` queues a message".to_owned(),
+        [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
+    };
+    let waiting = store.outbox(false).await?.len();
+    if waiting > 0 {
+        let _ = write!(text, "\n{waiting} messages to webhooks are not delivered yet: aye queue outbox");
+    }
+    Ok(TextPage { title: "queue".to_owned(), text })
+}
+
+/// A line for each job.
+async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
+    let mut out = String::new();
+    for job in jobs {
+        let JobState { word, note, .. } = JobState::of(store, job).await?;
+        let said = job.messages.first().map(Message::text).unwrap_or_default();
+        let said = said.trim().lines().next().unwrap_or_default();
+        let said: String = said.chars().take(60).collect();
+        let note = if note.is_empty() { String::new() } else { format!("  ({note})") };
+        let (thread, said, note) =
+            (visible_line(job.mailbox_id.as_str()), visible_line(&said), visible_line(&note));
+        let _ = writeln!(out, "{:>4}  {word:<9}  {thread}  {said}{note}", job.sequence);
+    }
+    Ok(out)
+}
+
+/// Returns the named jobs. All are looked up before anything is done, so that a typing error changes nothing.
+async fn named(ids: &[String], store: &Store) -> Result<Vec<MailboxJob>, Failure> {
+    let mut found = Vec::new();
+    for id in ids {
+        match store.mailbox().find_job(id).await.map_err(Failure::failed)? {
+            JobLookup::One(job) => found.push(*job),
+            JobLookup::None => {
+                return Err(Failure::usage(format!(
+                    "unknown job `{id}`; `aye queue list --all` shows all; nothing changed"
+                )));
+            }
+            JobLookup::Many(ids) => {
+                let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+                return Err(Failure::usage(format!(
+                    "`{id}` is not unique: {}; nothing changed",
+                    ids.join(", ")
+                )));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Messages to webhooks.
+async fn outbox(args: &QueueOutboxArgs, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
+    if let Some(number) = args.retry {
+        if !store.retry_in_outbox(number, SystemClock.now_ms()).await.map_err(Failure::failed)? {
+            return Err(Failure::usage(format!(
+                "no dead message has the number {number}; `aye queue outbox` lists messages"
+            )));
+        }
+        Webhooks::new(foundation, store.clone()).send_due().await;
+    }
+    let rows = store.outbox(args.all || args.retry.is_some()).await.map_err(Failure::failed)?;
+    let rows = rows.iter().filter(|row| args.retry.is_none_or(|number| row.number == number));
+    if args.json {
+        let object = |row: &OutboxRow| {
+            json!({
+                "number": row.number,
+                "thread_id": row.thread_id,
+                "target": row.target,
+                "status": row.status.as_str(),
+                "attempt_count": row.attempt_count,
+                "available_at": row.available_at,
+                "last_error": row.last_error,
+                "created_at": row.created_at,
+            })
+        };
+        return commands::put_json(&json!(rows.map(object).collect::<Vec<_>>()));
+    }
+    for row in rows {
+        let word = match row.status {
+            OutboxStatus::Queued => "queued",
+            OutboxStatus::Accepted => "sent",
+            OutboxStatus::Cancelled => "cancelled",
+            OutboxStatus::DeadLetter => "dead",
+        };
+        let tries = row.last_error.as_ref().map_or_else(String::new, |error| {
+            format!(
+                "  ({} failed: {error})",
+                if row.attempt_count == 1 {
+                    "1 attempt".to_owned()
+                } else {
+                    format!("{} attempts", row.attempt_count)
+                }
+            )
+        });
+        put(&format!(
+            "{:>4}  {word:<9}  {}  {}{}\n",
+            row.number,
+            visible_line(row.thread_id.as_str()),
+            visible_line(&row.target),
+            visible_line(&tries)
+        ))?;
+    }
+    Ok(())
+}
+
+async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
+    let jobs = named(ids, store).await?;
+    for job in &jobs {
+        let why = match job.status {
+            MailboxJobStatus::Queued => continue,
+            MailboxJobStatus::Claimed => {
+                let pid = job.claimed_by.as_deref().and_then(Consumer::pid_of);
+                let who = pid.map_or_else(|| "a worker".to_owned(), |pid| format!("process {pid}"));
+                format!("{who} is running it")
+            }
+            MailboxJobStatus::Accepted
+            | MailboxJobStatus::Cancelled
+            | MailboxJobStatus::Superseded
+            | MailboxJobStatus::DeadLetter => {
+                format!("it is already {}", JobState::words(job, false, &[]).0)
+            }
+        };
+        return Err(Failure::failed(format!(
+            "job {} cannot be cancelled: {why}; nothing changed",
+            job.sequence
+        )));
+    }
+    for job in jobs {
+        match store.mailbox().cancel(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)? {
+            Some(job) => put(&format!("{}  cancelled\n", job.sequence))?,
+            None => {
+                return Err(Failure::failed(format!("job {} has just started", job.sequence)));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn retry(ids: &[String], store: &Store) -> Result<(), Failure> {
+    let jobs = named(ids, store).await?;
+    if let Some(job) = jobs.iter().find(|job| job.status != MailboxJobStatus::DeadLetter) {
+        return Err(Failure::failed(format!(
+            "job {} is not dead but {}; nothing changed",
+            job.sequence,
+            JobState::words(job, false, &[]).0
+        )));
+    }
+    for job in jobs {
+        let again =
+            store.mailbox().requeue_dead(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)?;
+        match again {
+            Some(again) => put(&format!("{}  queued again as {}\n", job.sequence, again.sequence))?,
+            None => {
+                return Err(Failure::failed(format!("job {} was queued again elsewhere", job.sequence)));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! `aye serve`: conversations and questions over HTTP.
+
+mod config;
+mod inside;
+mod program;
+mod tokens;
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::{Cli, ServeArgs, ServeCommand};
+use crate::commands::print;
+use crate::failure::Failure;
+use crate::program::app_context::AppContext;
+use crate::program::foundation::Foundation;
+use crate::program::say;
+use crate::server::{Access, Address, Hub, Names, ServerHost as _, Tls, bind, serve_mcp};
+use crate::terminal::background::for_other_folders;
+pub(crate) use inside::ServerInside;
+use program::Served;
+use tokens::TokenFiles;
+
+/// The prefix of `--bind` for a socket.
+const UNIX: &str = "unix:";
+
+/// The callback for problems outside a request.
+type FailureReporter = Arc<dyn Fn(String) + Send + Sync>;
+
+/// `aye serve`.
+pub(crate) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    if let Some(ServeCommand::Token(command)) = args.command {
+        return tokens::run(command, &TokenFiles::of(&foundation.paths, args.token_file));
+    }
+    print::notice_untrusted(&foundation);
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let signals = signals();
+    let mut server = RunningServer::start(args, foundation, cli, Arc::new(|text| say(&text))).await?;
+    for warning in &server.warnings {
+        say(&format!("aye: {warning}"));
+    }
+    // Signals are handled before the server is announced: it may be stopped from then on.
+    let status = tokio::spawn(stopped(signals, server.closing.clone()));
+    say(&server.told(std::io::stderr().is_terminal()));
+    server.ended().await.map_err(Failure::failed)?;
+    status.await.map_err(Failure::failed)
+}
+
+/// A server in this process.
+struct RunningServer {
+    place: String,
+    url: Option<String>,
+    folders: Vec<String>,
+    token_file: String,
+    is_read_aloud: bool,
+    warnings: Vec<String>,
+    served: Arc<Served>,
+    closing: CancellationToken,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl RunningServer {
+    /// Starts to serve; requests are accepted when this returns.
+    async fn start(
+        args: ServeArgs,
+        foundation: Foundation,
+        cli: &Cli,
+        report_failure: FailureReporter,
+    ) -> Result<Self, Failure> {
+        if foundation.is_ephemeral {
+            return Err(Failure::usage(
+                "aye serve needs a store: questions must outlive it; leave out --ephemeral",
+            ));
+        }
+        let files = TokenFiles::of(&foundation.paths, args.token_file.clone());
+        let address = address(&args.bind)?;
+        let tls = match (&args.tls_cert, &args.tls_key) {
+            (Some(cert), Some(key)) => Some(Tls::from_files(cert, key).map_err(Failure::usage)?),
+            _ => None,
+        };
+        if let Address::Tcp(address) = &address
+            && !address.ip().is_loopback()
+            && tls.is_none()
+            && !args.insecure_bind
+        {
+            return Err(Failure::usage(format!(
+                "{address} can be reached from other machines, and without TLS anyone who sees the traffic can use \
+                 its token; pass --tls-cert and --tls-key, bind to 127.0.0.1 behind a proxy with TLS, or pass \
+                 --insecure-bind"
+            )));
+        }
+        let folders = folders(&foundation)?;
+        let token_file = files.ensure(args.token_file.is_some())?.to_path_buf();
+        let with_tls = tls.is_some();
+        let listening = bind(&address, tls).await.map_err(Failure::failed)?;
+        let names = names(&foundation, &listening.address);
+        let url = own_url(&foundation, &listening.address, with_tls);
+        let paths = &foundation.paths;
+        let place = match &listening.address {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(path) => paths.display(path),
+        };
+        let token_file = paths.display(&token_file);
+        let shown_folders = folders.iter().map(|folder| paths.display(folder)).collect();
+        let is_read_aloud = foundation.loaded.settings.tui.screen_reader;
+        let env = foundation.env.clone();
+        let store = foundation.open_store()?;
+        let here = Arc::new(AppContext::build(foundation, cli).await?);
+        let warnings = here.warnings.clone();
+        let others = for_other_folders(cli);
+        let access = Access::new(Box::new(files));
+        let served =
+            Arc::new(Served::new(here, others, env, store, access, folders, (report_failure, url.clone())));
+        let closing = CancellationToken::new();
+        let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
+            .map_err(|_| Failure::failed("cannot follow changes of the store; see the log"))?;
+        let task = tokio::spawn(listening.serve(hub, names));
+        Ok(Self {
+            place,
+            url,
+            folders: shown_folders,
+            token_file,
+            is_read_aloud,
+            warnings,
+            served,
+            closing,
+            task,
+        })
+    }
+
+    /// Returns where the server serves, and how to sign in: with a new code each time.
+    fn told(&self, has_picture: bool) -> String {
+        // Writing into a string cannot fail.
+        let mut text = format!("serving on {}\n", self.place);
+        for folder in &self.folders {
+            let _ = writeln!(text, "  folder  {folder}");
+        }
+        let _ = write!(text, "  token   {}", self.token_file);
+        if let Some(url) = &self.url {
+            let link = format!("{url}/#code={}", self.served.access().new_code());
+            let _ = write!(text, "\n  sign in {link}\n          works once, within five minutes");
+            if has_picture
+                && !self.is_read_aloud
+                && let Ok(picture) = qrcode::QrCode::new(&link)
+            {
+                text.push('\n');
+                text.push_str(&picture.render::<qrcode::render::unicode::Dense1x2>().build());
+            }
+        }
+        text
+    }
+
+    /// Waits for the end of its requests and runs, after something cancelled `closing`.
+    async fn ended(&mut self) -> std::io::Result<()> {
+        let done = (&mut self.task).await;
+        self.closing.cancel();
+        self.served.leave().await;
+        done.map_err(std::io::Error::other)?
+    }
+}
+
+/// `aye mcp serve`: the same conversations as tools of an MCP server.
+pub(crate) async fn mcp(foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    print::notice_untrusted(&foundation);
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let folders = folders(&foundation)?;
+    let access = Access::new(Box::new(TokenFiles::of(&foundation.paths, None)));
+    let env = foundation.env.clone();
+    let store = foundation.open_store()?;
+    let here = Arc::new(AppContext::build(foundation, cli).await?);
+    let served = Arc::new(Served::new(
+        here,
+        for_other_folders(cli),
+        env,
+        store,
+        access,
+        folders,
+        (Arc::new(|text: String| say(&text)), None),
+    ));
+    let closing = CancellationToken::new();
+    let hub = Hub::start(Arc::<Served>::clone(&served), None, closing.clone())
+        .map_err(|_| Failure::failed("cannot follow changes of the store; see the log"))?;
+    let status = tokio::spawn(stopped(signals(), closing.clone()));
+    let done = serve_mcp(Arc::clone(&hub)).await;
+    closing.cancel();
+    hub.close().await;
+    served.leave().await;
+    done.map_err(Failure::failed)?;
+    status.await.map_err(Failure::failed)
+}
+
+fn signals() -> Vec<Signal> {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    // Without a handler the signal ends the program, which loses nothing already reported.
+    kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
+}
+
+/// Waits for a signal and returns the exit status: 0, because a server is meant to be stopped.
+async fn stopped(mut signals: Vec<Signal>, closing: CancellationToken) -> u8 {
+    if signals.is_empty() {
+        closing.cancelled().await;
+        return 0;
+    }
+    let waits = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
+    tokio::select! {
+        _ = futures::future::select_all(waits) => {
+            say("stopping; pending questions stay in the inbox");
+            closing.cancel();
+        }
+        () = closing.cancelled() => {}
+    }
+    0
+}
+
+fn address(text: &str) -> Result<Address, Failure> {
+    if let Some(path) = text.strip_prefix(UNIX) {
+        if path.is_empty() {
+            return Err(Failure::usage("--bind unix: needs a path, such as unix:/run/user/1000/aye.sock"));
+        }
+        return Ok(Address::Unix(PathBuf::from(path)));
+    }
+    let text =
+        text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.parse().map(Address::Tcp).map_err(|_| {
+        Failure::usage(format!("invalid address `{text}`; expected for example 127.0.0.1:7400 or unix:PATH"))
+    })
+}
+
+/// Returns the served folders: those of the settings, or this one.
+fn folders(foundation: &Foundation) -> Result<Vec<PathBuf>, Failure> {
+    let wanted = &foundation.loaded.settings.serve.folders;
+    let own = foundation.workspace.cwd.clone();
+    if wanted.is_empty() {
+        return Ok(vec![own]);
+    }
+    let mut found = Vec::new();
+    for folder in wanted {
+        let path = match folder.strip_prefix("~/") {
+            Some(rest) => foundation.workspace.home.join(rest),
+            None => PathBuf::from(folder),
+        };
+        if !path.is_absolute() {
+            return Err(Failure::usage(format!(
+                "[serve] folders: {folder} must be absolute or begin with ~/"
+            )));
+        }
+        let path = path
+            .canonicalize()
+            .map_err(|error| Failure::usage(format!("[serve] folders: cannot use {folder}: {error}")))?;
+        found.push(path);
+    }
+    // The folder in which it was started comes first when it is one of them.
+    found.sort_by_key(|folder| !own.starts_with(folder));
+    Ok(found)
+}
+
+/// Returns the host names that requests may use.
+fn names(foundation: &Foundation, address: &Address) -> Names {
+    let settings = &foundation.loaded.settings.serve;
+    let mut hosts: Vec<String> = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    hosts.extend(settings.public_url.as_deref().and_then(host_of));
+    match address {
+        Address::Tcp(address) => {
+            let port = address.port();
+            if address.ip().is_loopback() || address.ip().is_unspecified() {
+                hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{port}")));
+            }
+            if !address.ip().is_unspecified() {
+                hosts.push(address.to_string());
+            }
+            let with_port: Vec<_> =
+                settings.hosts.iter().map(|host| format!("{}:{port}", host.to_ascii_lowercase())).collect();
+            hosts.extend(with_port);
+        }
+        Address::Unix(_) => hosts.push("localhost".to_owned()),
+    }
+    let origins = settings.origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect();
+    Names { hosts, origins }
+}
+
+/// Returns the host and port of a URL, as in a Host header.
+fn host_of(url: &str) -> Option<String> {
+    let url = reqwest::Url::parse(url).ok()?;
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
+/// Returns the URL to open in a browser; `None` for a socket without a public URL.
+fn own_url(foundation: &Foundation, address: &Address, with_tls: bool) -> Option<String> {
+    if let Some(url) = &foundation.loaded.settings.serve.public_url {
+        return Some(url.trim_end_matches('/').to_owned());
+    }
+    let Address::Tcp(address) = address else { return None };
+    let scheme = if with_tls { "https" } else { "http" };
+    let ip = address.ip();
+    let host = match ip {
+        _ if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), address.port()),
+        _ => *address,
+    };
+    Some(format!("{scheme}://{host}"))
+}

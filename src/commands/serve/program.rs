@@ -1,0 +1,313 @@
+//! The program as the server sees it: one store, and an app for each folder that is served.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::FailureReporter;
+use crate::cli::Cli;
+use crate::commands::{agents, approvals};
+use crate::config::Env;
+use crate::contract::audit::AuditRow;
+use crate::contract::grant::GrantRequest;
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
+use crate::contract::record::{
+    GrantRecord, InboxRow, NamedBy, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary,
+};
+use crate::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
+use crate::contract::suspension::Actor;
+use crate::program::app_context;
+use crate::program::app_context::AppContext;
+use crate::runtime::AgentRuntime;
+use crate::server::{
+    A2aPushConfig, Access, AgentFolder, ApiError, ConfigHost, ConfigNamespace, ServerHost, Slice, WaitingPush,
+};
+use crate::store::{InboxFilter, JobFilter, Page, PushTarget, PushTargetsOf, Store};
+use crate::terminal::background::app_in;
+use crate::tools::public_client;
+
+/// The channel of a decision made over HTTP.
+const CHANNEL: &str = "http";
+
+/// The program that the server serves.
+pub(super) struct Served {
+    pub(super) here: Arc<AppContext>,
+    cli: Cli,
+    env: Env,
+    /// A separate handle: its change feed reports what the apps commit.
+    pub(super) store: Store,
+    shared: Arc<dyn ThreadRunStore>,
+    access: Access,
+    folders: Vec<PathBuf>,
+    report_failure: FailureReporter,
+    /// The URL of the page.
+    url: Option<String>,
+    /// The apps of other folders, built when first requested.
+    pub(super) apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
+    /// Held while the configuration changes.
+    pub(super) publishing: tokio::sync::Mutex<()>,
+}
+
+impl Served {
+    pub(super) fn new(
+        here: Arc<AppContext>,
+        cli: Cli,
+        env: Env,
+        store: Store,
+        access: Access,
+        folders: Vec<PathBuf>,
+        (report_failure, url): (FailureReporter, Option<String>),
+    ) -> Self {
+        let shared = Arc::new(store.clone());
+        let apps = tokio::sync::Mutex::default();
+        let publishing = tokio::sync::Mutex::default();
+        let served =
+            Self { here, cli, env, store, shared, access, folders, report_failure, url, apps, publishing };
+        served.listen_to(&served.here);
+        served.here.notifier.send_leftover();
+        served
+    }
+
+    /// Reports problems outside a run where this server was started.
+    fn listen_to(&self, app: &AppContext) {
+        let report_failure = Arc::clone(&self.report_failure);
+        app.notifier.complain_to(move |text| report_failure(text));
+        if let Some(url) = &self.url {
+            app.notifier.webhooks().show_at(url);
+        }
+    }
+
+    /// Closes what was opened.
+    pub(super) async fn leave(&self) {
+        for app in self.apps.lock().await.values().chain([&self.here]) {
+            app.telemetry.end().await;
+            app.mcp.manager.close().await;
+            app.notifier.finish().await;
+            app.store.leave().await;
+        }
+        self.store.leave().await;
+    }
+}
+
+#[async_trait]
+impl ServerHost for Served {
+    fn store(&self) -> &Arc<dyn ThreadRunStore> {
+        &self.shared
+    }
+
+    fn access(&self) -> &Access {
+        &self.access
+    }
+
+    fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError> {
+        if folder == self.here.foundation.workspace.cwd {
+            return Ok(Arc::new(FolderApp(Arc::clone(&self.here))));
+        }
+        let mut apps = self.apps.lock().await;
+        if let Some(app) = apps.get(folder) {
+            return Ok(Arc::new(FolderApp(Arc::clone(app))));
+        }
+        let app =
+            app_in(&self.cli, self.env.clone(), folder.to_path_buf()).await.map_err(ApiError::internal)?;
+        let app = Arc::new(app);
+        self.listen_to(&app);
+        apps.insert(folder.to_path_buf(), Arc::clone(&app));
+        Ok(Arc::new(FolderApp(app)))
+    }
+
+    fn webhook_key(&self, name: &str) -> Option<Vec<u8>> {
+        self.here.notifier.webhooks().key(name)
+    }
+
+    fn actor(&self, token: &str) -> Actor {
+        let actor = self.here.actor(CHANNEL);
+        Actor { user: format!("{} ({token})", actor.user), tty: None, ..actor }
+    }
+
+    async fn threads(&self, slice: Slice) -> Result<Vec<ThreadSummary>, ApiError> {
+        Ok(self.store.threads_page(None, slice.offset, Some(slice.limit)).await?)
+    }
+
+    async fn runs(
+        &self,
+        thread: Option<&ThreadId>,
+        status: Option<RunStatus>,
+        slice: Slice,
+    ) -> Result<Vec<RunRecord>, ApiError> {
+        Ok(self.store.latest_runs(thread, status, (slice.offset, slice.limit)).await?)
+    }
+
+    async fn inbox(&self) -> Result<Vec<InboxRow>, ApiError> {
+        let now = self.here.clock.now_ms();
+        approvals::waiting(&self.store, InboxFilter::default(), now)
+            .await
+            .map_err(|e| ApiError::internal(e.message))
+    }
+
+    async fn messages(&self, thread: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, ApiError> {
+        // Positions in the store start at 1.
+        let end = slice.offset.saturating_add(slice.limit).saturating_add(1);
+        Ok(self.store.messages_before(thread, end as u64, slice.limit).await?)
+    }
+
+    async fn questions(
+        &self,
+        filter: SuspensionFilter,
+        slice: Slice,
+    ) -> Result<Vec<SuspensionRecord>, ApiError> {
+        // A page of the store has at most 200, so one more than that is a second page.
+        let mut found =
+            self.store.list_suspensions(filter.clone(), Page::new(slice.offset, slice.limit)).await?;
+        let missing = slice.limit.saturating_sub(Page::MAX_LIMIT);
+        if missing > 0 && found.len() == Page::MAX_LIMIT {
+            let rest = Page::new(slice.offset.saturating_add(Page::MAX_LIMIT), missing);
+            found.extend(self.store.list_suspensions(filter, rest).await?);
+        }
+        Ok(found)
+    }
+
+    async fn audit(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, ApiError> {
+        let (told, rows) = std::sync::mpsc::channel();
+        let mut seen = 0;
+        let each = move |row| {
+            seen += 1;
+            // The reader waits for this to end, so the channel is open.
+            seen <= slice.offset || (told.send(row).is_ok() && seen < slice.offset + slice.limit)
+        };
+        self.store.audit_each(filter, each).await?;
+        Ok(rows.try_iter().collect())
+    }
+
+    async fn jobs(&self, thread: Option<&ThreadId>, slice: Slice) -> Result<Vec<MailboxJob>, ApiError> {
+        let open = MailboxJobStatus::ALL.into_iter().filter(|status| !status.is_terminal());
+        let filter = JobFilter {
+            mailbox: thread.cloned(),
+            statuses: open.collect(),
+            limit: Some(slice.offset.saturating_add(slice.limit)),
+        };
+        let jobs = self.store.mailbox().list_jobs(filter).await?;
+        Ok(jobs.into_iter().skip(slice.offset).collect())
+    }
+
+    async fn rename(&self, thread: &ThreadId, title: &str) -> Result<(), ApiError> {
+        self.store.rename_thread(thread, title, NamedBy::Person).await?;
+        Ok(())
+    }
+
+    async fn delete(&self, thread: &ThreadId, actor: Actor) -> Result<bool, ApiError> {
+        let own = app_context::owner();
+        let is_alive = {
+            let own = own.clone();
+            move |other: &_| crate::runtime::is_alive(&own, other)
+        };
+        let now = self.here.clock.now_ms();
+        Ok(self.store.delete_thread(thread, &own, is_alive, (actor, now)).await?)
+    }
+
+    fn checked_push(&self, url: &str) -> Result<(), ApiError> {
+        let given = public_client(url, &self.here.foundation.loaded.settings.serve.push_hosts);
+        given.map(drop).map_err(|refused| ApiError::field("url", refused.to_string()))
+    }
+
+    async fn keep_push(
+        &self,
+        thread: &ThreadId,
+        run: &RunId,
+        config: &A2aPushConfig,
+    ) -> Result<(), ApiError> {
+        let target = PushTarget {
+            run_id: run.clone(),
+            id: config.id.clone(),
+            thread_id: thread.clone(),
+            config: serde_json::to_string(config).map_err(|error| ApiError::internal(error.to_string()))?,
+        };
+        let is_kept = self.store.put_push_target(target, self.here.clock.now_ms()).await?;
+        if is_kept { Ok(()) } else { Err(ApiError::not_found("conversation", thread.as_str())) }
+    }
+
+    async fn pushes_of_run(&self, run: &RunId) -> Result<Vec<A2aPushConfig>, ApiError> {
+        let found = self.store.push_targets(PushTargetsOf::Run(run.clone())).await?;
+        Ok(found.into_iter().filter_map(waiting_push).map(|push| push.config).collect())
+    }
+
+    async fn pushes_that_wait(&self, thread: Option<&ThreadId>) -> Result<Vec<WaitingPush>, ApiError> {
+        let of = thread.map_or(PushTargetsOf::AllWaiting, |thread| PushTargetsOf::Waiting(thread.clone()));
+        Ok(self.store.push_targets(of).await?.into_iter().filter_map(waiting_push).collect())
+    }
+
+    async fn remove_push(&self, run: &RunId, id: &str) -> Result<(), ApiError> {
+        self.store.delete_push_target(run, id.to_owned()).await?;
+        Ok(())
+    }
+
+    async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError> {
+        self.here.notifier.webhooks().push(to, stop, &body).await?;
+        Ok(())
+    }
+
+    fn config(&self) -> Option<&dyn ConfigHost> {
+        Some(self)
+    }
+
+    async fn capabilities(&self) -> Result<Value, ApiError> {
+        let mut agents = agents::rows(&self.here);
+        for agent in &mut agents {
+            agent["id"] = agent["name"].clone();
+        }
+        let catalog = self.here.runtime.catalog();
+        let tools: Vec<_> = catalog
+            .tool_ids()
+            .filter_map(|id| {
+                let about = catalog.tool(id)?.descriptor();
+                Some(json!({ "id": id, "description": about.description, "parameters": about.parameters }))
+            })
+            .collect();
+        Ok(json!({
+            "agents": agents,
+            "tools": tools,
+            "models": [self.here.selection().full_name()],
+            "mode": self.here.permission.mode().as_str(),
+            "namespaces": ConfigNamespace::ALL.map(ConfigNamespace::as_str),
+        }))
+    }
+}
+
+/// Returns a push target; one that another version wrote is left out.
+fn waiting_push(target: PushTarget) -> Option<WaitingPush> {
+    let config = serde_json::from_str(&target.config).ok()?;
+    Some(WaitingPush { thread: target.thread_id, run: target.run_id, config })
+}
+
+struct FolderApp(Arc<AppContext>);
+
+#[async_trait]
+impl AgentFolder for FolderApp {
+    fn runtime(&self) -> &AgentRuntime {
+        &self.0.runtime
+    }
+
+    async fn prepare(&self) {
+        self.0.mcp.ready_quietly().await;
+    }
+
+    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, ApiError> {
+        self.0.checked_grant(request, actor).await.map_err(|why| ApiError::field("grant", why.to_string()))
+    }
+
+    fn root(&self) -> &Path {
+        &self.0.foundation.workspace.root
+    }
+
+    fn model(&self) -> String {
+        self.0.selection().full_name()
+    }
+}

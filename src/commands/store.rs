@@ -1,0 +1,235 @@
+//! `aye store`: the database of all conversations.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::cli::{JsonFlag, PruneArgs, StoreCommand};
+use crate::commands::{put_json, when};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::visible_line;
+use crate::contract::record::Owner;
+use crate::contract::terms::Expiry;
+use crate::failure::Failure;
+use crate::program::foundation::Foundation;
+use crate::program::{put, say};
+use crate::runtime::{is_alive, mark_unknown};
+use crate::store::{PrunePlace, Store};
+
+pub(crate) async fn run(command: StoreCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    if foundation.is_ephemeral {
+        return Err(Failure::usage("--ephemeral has no store; leave it out"));
+    }
+    match command {
+        StoreCommand::Backup { file } => backup(&file, foundation).await.map(|()| 0),
+        StoreCommand::Restore { file } => restore(&file, foundation).await.map(|()| 0),
+        StoreCommand::Check(JsonFlag { json }) => check(json, foundation).await,
+        StoreCommand::Prune(args) => prune(args, foundation).await.map(|()| 0),
+    }
+}
+
+async fn backup(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
+    let store = foundation.open_store_to_read()?;
+    let file = foundation.workspace.cwd.join(file);
+    store.backup(&file).await.map_err(Failure::failed)?;
+    store.close().await;
+    put(&format!("{}\n", visible_line(&file.to_string_lossy())))
+}
+
+/// Returns the faults of a store, one line each.
+async fn faults(store: &Store) -> Result<Vec<String>, Failure> {
+    let mut found = store.check().await.map_err(Failure::failed)?;
+    for row in store.threads(None).await.map_err(Failure::failed)? {
+        if let Some(why) = row.damaged {
+            found.push(format!("conversation {}: {why}", row.thread.id));
+        }
+    }
+    let audit = store.verify_audit().await.map_err(Failure::failed)?;
+    let wrong = audit.faults.len() as u64 + audit.unlisted;
+    if wrong > 0 {
+        found.push(format!("the audit is damaged ({wrong} faults); `aye audit --verify` lists them"));
+    }
+    Ok(found)
+}
+
+async fn check(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let store = foundation.open_store_to_read()?;
+    let found = faults(&store).await?;
+    let bytes = store.used_bytes().await.map_err(Failure::failed)?;
+    store.close().await;
+    let path = foundation.paths.database();
+    let code = u8::from(!found.is_empty());
+    if json {
+        put_json(&json!({"path": path.to_string_lossy(), "bytes": bytes, "faults": found}))?;
+    } else if found.is_empty() {
+        put(&format!("{}: whole; {}\n", foundation.paths.display(&path), size(bytes)))?;
+    } else {
+        for fault in &found {
+            put(&format!("{}\n", visible_line(fault)))?;
+        }
+    }
+    Ok(code)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> {
+    let store = foundation.open_store()?;
+    let now = SystemClock.now_ms();
+    let span = args.older_than.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+    let before = span.map(|span| now.saturating_sub(span));
+    let bytes = store.used_bytes().await.map_err(Failure::failed)?;
+    let gone = prune_store(&store, before, args.keep, foundation).await?;
+    // Even if nothing was deleted now: earlier deletions free space in the file.
+    if !store.shrink(true).await.map_err(Failure::failed)? {
+        say("another process has the store open; its log contains the deleted data until that process ends");
+    }
+    let left = store.used_bytes().await.map_err(Failure::failed)?;
+    store.close().await;
+    let conversations = if gone == 1 { "1 conversation".to_owned() } else { format!("{gone} conversations") };
+    put(&format!("deleted {conversations}; the store shrank from {} to {}\n", size(bytes), size(left)))?;
+    if let Some(keep) = args.keep.filter(|keep| left > *keep) {
+        say(&format!(
+            "the store is still larger than {}; pinned, waiting, queued and running conversations stay, and \
+             so does the audit",
+            size(keep)
+        ));
+    }
+    Ok(())
+}
+
+/// Deletes conversations that were changed before a time, oldest first, as long as the store is larger than `keep`.
+pub(crate) async fn prune_store(
+    store: &Store,
+    before: Option<u64>,
+    keep: Option<u64>,
+    foundation: &Foundation,
+) -> Result<u64, Failure> {
+    let own = crate::program::app_context::owner();
+    let (mut gone, mut place) = (0, PrunePlace::default());
+    loop {
+        if let Some(keep) = keep
+            && store.used_bytes().await.map_err(Failure::failed)? <= keep
+        {
+            return Ok(gone);
+        }
+        let told = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
+        let alive = alive(own.clone());
+        let pruned = store.prune(before, place, &own, alive, told).await.map_err(Failure::failed)?;
+        gone += pruned.threads.len() as u64;
+        match pruned.next {
+            Some(next) => place = next,
+            None => return Ok(gone),
+        }
+    }
+}
+
+fn alive(own: Owner) -> impl Fn(&Owner) -> bool + Send + 'static {
+    move |other| is_alive(&own, other)
+}
+
+async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
+    let backup = foundation.workspace.cwd.join(file);
+    let name = visible_line(&backup.to_string_lossy()).into_owned();
+    let own = crate::program::app_context::owner();
+    let now = SystemClock.now_ms();
+    foundation.make_folders()?;
+    let target = foundation.paths.database();
+    let folder = target.parent().unwrap_or(Path::new(".")).to_owned();
+    let io = |error: std::io::Error| Failure::failed(format!("cannot restore {name}: {error}"));
+    let made = tempfile::Builder::new().prefix(".aye-restore-").tempdir_in(&folder).map_err(io)?;
+    let copy = made.path().join("aye.db");
+    {
+        let source = Store::open_to_read(&backup).map_err(Failure::failed)?;
+        let found = faults(&source).await?;
+        if let Some(first) = found.first() {
+            return Err(Failure::failed(format!("{name} is damaged ({first}); nothing changed")));
+        }
+        source.backup(&copy).await.map_err(Failure::failed)?;
+        source.close().await;
+    }
+    let restored = Store::open(&copy).map_err(Failure::failed)?;
+    let unknown = mark_unknown(&restored, &own, now).await.map_err(Failure::failed)?;
+    let threads = restored.threads(None).await.map_err(Failure::failed)?.len();
+    restored.close().await;
+    let kept = move_aside(&target, &own, now).await?;
+    std::fs::rename(&copy, &target).map_err(io)?;
+    std::fs::File::open(&folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+    foundation.remember_store();
+    put(&format!("restored {threads} conversations from {name}\n"))?;
+    if let Some(kept) = kept {
+        say(&format!("the previous store is {}", foundation.paths.display(&kept)));
+    }
+    if unknown > 0 {
+        say(&may_have_run(unknown, "backup"));
+    }
+    Ok(())
+}
+
+/// Returns the note that calls of a copy may have run since the copy was made.
+pub(crate) fn may_have_run(calls: u64, copy: &str) -> String {
+    let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+    format!("{calls} may have run since the {copy}; each outcome is unknown and needs your decision")
+}
+
+/// Moves the current store and its log out of the way. A process that has it open can no longer write to it.
+async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathBuf>, Failure> {
+    if target.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    // A store that cannot be opened is moved too: that may be why a backup is restored.
+    if let Ok(store) = Store::open(target) {
+        for run in store.unfinished_runs().await.unwrap_or_default() {
+            if let Ok(Some(owner)) = store.owner(&run.thread_id).await
+                && is_alive(own, &owner)
+            {
+                let (pid, thread) = (owner.pid, run.thread_id);
+                store.close().await;
+                return Err(Failure::failed(format!(
+                    "process {pid} runs conversation {thread}; stop it first; nothing changed"
+                )));
+            }
+        }
+        store.close().await;
+    }
+    let with = |suffix: &str, end: &str| {
+        let mut name: OsString = target.as_os_str().to_owned();
+        name.push(suffix);
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let aside = format!(".before-restore-{now}");
+    for end in ["", "-wal", "-shm", "-mark"] {
+        match std::fs::rename(with("", end), with(&aside, end)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::failed(format!("cannot move the current store: {error}")));
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(with(&aside, "")))
+}
+
+/// Deletes what is older than the setting `threads.keep` allows.
+pub(crate) async fn prune_by_setting(store: &Store, foundation: &Foundation) {
+    let Expiry::After(keep) = foundation.loaded.settings.threads.keep else { return };
+    let now = SystemClock.now_ms();
+    let before = now.saturating_sub(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
+    match prune_store(store, Some(before), None, foundation).await {
+        Ok(0) => {}
+        Ok(gone) => {
+            tracing::info!(gone, before = when(before), "old conversations were deleted (threads.keep)");
+            if let Err(error) = store.shrink(false).await {
+                tracing::warn!(%error, "the store could not shrink");
+            }
+        }
+        Err(failure) => tracing::warn!("old conversations could not be deleted: {}", failure.message),
+    }
+}

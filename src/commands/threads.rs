@@ -1,0 +1,275 @@
+//! `aye threads`: stored conversations.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::cli::{ExportFormatArg, ListArgs, PageArgs, ThreadsCommand};
+use crate::commands::export::{ExportEncoder, write};
+use crate::commands::pager::Pager;
+use crate::commands::{put_json, thread_by_prefix, when};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::visible_line;
+use crate::contract::ids::{CallId, RunId};
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::record::{NamedBy, ThreadSummary};
+use crate::failure::Failure;
+use crate::program::foundation::Foundation;
+use crate::program::{put, put_or_stop, say};
+use crate::runtime::adopt;
+use crate::store::{Match, Store, StoreError, ThreadCopy};
+
+/// The number of rows read at a time.
+const PAGE: usize = 200;
+/// The number of messages from which indexing them is announced.
+const MANY: u64 = 5_000;
+
+pub(crate) async fn run(command: ThreadsCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    let only_reads = matches!(
+        command,
+        ThreadsCommand::List(_)
+            | ThreadsCommand::Show { .. }
+            | ThreadsCommand::Search { .. }
+            | ThreadsCommand::Export { .. }
+    );
+    let store = if only_reads { foundation.open_store_to_read()? } else { foundation.open_store()? };
+    match command {
+        ThreadsCommand::List(ListArgs { json, page }) => list(&store, json, page, foundation).await?,
+        ThreadsCommand::Search { words, json, page } => {
+            search(&store, &words, json, page, foundation).await?;
+        }
+        ThreadsCommand::Show { id, json } => {
+            export(&store, &id, if json { ExportEncoder::Json } else { ExportEncoder::Markdown }, false)
+                .await?;
+        }
+        ThreadsCommand::Export { id, format } => {
+            let form = match format {
+                ExportFormatArg::Md => ExportEncoder::Markdown,
+                ExportFormatArg::Json => ExportEncoder::Json,
+                ExportFormatArg::Html => ExportEncoder::Html,
+            };
+            export(&store, &id, form, format == ExportFormatArg::Json).await?;
+        }
+        ThreadsCommand::Import { file } => import(&store, &file).await?,
+        ThreadsCommand::Rename { id, title } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            store.rename_thread(&thread.id, &title, NamedBy::Person).await.map_err(Failure::failed)?;
+        }
+        ThreadsCommand::Pin { id, off } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            let pin = (!off).then(|| SystemClock.now_ms());
+            store.pin_thread(&thread.id, pin).await.map_err(Failure::failed)?;
+        }
+        ThreadsCommand::Fork { id, messages } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            let copy =
+                crate::terminal::rewind::fork_stored(&store, &thread.id, messages, SystemClock.now_ms())
+                    .await?;
+            put(&format!("{copy}\n"))?;
+        }
+        ThreadsCommand::Delete { ids } => delete(&store, ids, foundation).await?,
+    }
+    store.close().await;
+    Ok(0)
+}
+
+/// A page as it was asked for, in pieces of at most [`PAGE`] rows.
+struct Pieces {
+    at: usize,
+    left: Option<usize>,
+}
+
+impl Pieces {
+    fn of(page: PageArgs) -> Pieces {
+        Pieces { at: page.offset, left: page.limit }
+    }
+
+    /// Returns the number of rows to request next.
+    fn next(&self) -> usize {
+        self.left.map_or(PAGE, |left| left.min(PAGE))
+    }
+
+    /// Counts the rows received. Returns `false` if there are no more.
+    fn count_rows(&mut self, rows: usize) -> bool {
+        let wanted = self.next();
+        self.at += rows;
+        self.left = self.left.map(|left| left - rows);
+        rows == wanted && self.left != Some(0)
+    }
+}
+
+async fn list(store: &Store, json: bool, page: PageArgs, foundation: &Foundation) -> Result<(), Failure> {
+    if json {
+        let threads = store.threads_page(None, page.offset, page.limit).await.map_err(Failure::failed)?;
+        return put_json(&json!(threads));
+    }
+    let mut pager = Pager::new(&foundation.env);
+    let mut pieces = Pieces::of(page);
+    loop {
+        let rows = store.threads_page(None, pieces.at, Some(pieces.next())).await.map_err(Failure::failed)?;
+        let text: String = rows.iter().map(line).collect();
+        if !pager.write(&text)? || !pieces.count_rows(rows.len()) {
+            return pager.finish();
+        }
+    }
+}
+
+fn line(row: &ThreadSummary) -> String {
+    let note = match (&row.damaged, row.waiting) {
+        (Some(why), _) => format!("  damaged: {}", visible_line(why)),
+        (None, 0) => String::new(),
+        (None, n) => format!("  {n} waiting"),
+    };
+    let (id, when) = (&row.thread.id, when(row.thread.updated_at));
+    format!("{id}  {when}  {:>4}  {}{note}\n", row.messages, visible_line(&row.thread.title))
+}
+
+async fn search(
+    store: &Store,
+    words: &str,
+    json: bool,
+    page: PageArgs,
+    foundation: &Foundation,
+) -> Result<(), Failure> {
+    update_index(store).await?;
+    if json {
+        let found = store.search(words, page.offset, page.limit).await.map_err(Failure::failed)?;
+        let row = |found: &Match| json!({"thread": found.thread, "around": found.around});
+        return put_json(&json!(found.iter().map(row).collect::<Vec<_>>()));
+    }
+    let mut pager = Pager::new(&foundation.env);
+    if !pager.is_paged() {
+        let found = store.search(words, page.offset, page.limit).await.map_err(Failure::failed)?;
+        return put(&matches(&found));
+    }
+    let mut pieces = Pieces::of(page);
+    loop {
+        let found = store.search(words, pieces.at, Some(pieces.next())).await.map_err(Failure::failed)?;
+        if !pager.write(&matches(&found))? || !pieces.count_rows(found.len()) {
+            return pager.finish();
+        }
+    }
+}
+
+fn matches(found: &[Match]) -> String {
+    let mut out = String::new();
+    for Match { thread, around } in found {
+        let (title, around) = (visible_line(&thread.title), visible_line(around));
+        let _ = writeln!(out, "{}  {}  {title}\n    {around}", thread.id, when(thread.updated_at));
+    }
+    out
+}
+
+/// Adds messages written since the last search to the index. If the index cannot be written, the search reads
+/// these messages instead.
+async fn update_index(store: &Store) -> Result<(), Failure> {
+    let missing = store.unindexed_messages().await.map_err(Failure::failed)?;
+    if missing > MANY {
+        say(&format!("indexing {missing} messages for search, once"));
+    }
+    loop {
+        match store.index_messages().await {
+            Ok(true) => {}
+            Ok(false) | Err(StoreError::ReadOnly | StoreError::Busy { .. } | StoreError::Full) => {
+                return Ok(());
+            }
+            Err(error) => return Err(Failure::failed(error)),
+        }
+    }
+}
+
+async fn export(store: &Store, id: &str, form: ExportEncoder, with_rest: bool) -> Result<(), Failure> {
+    let thread = thread_by_prefix(store, id).await?;
+    let put = |text: &str| put_or_stop(text).map_err(|failure| std::io::Error::other(failure.message));
+    write(store, &thread, form, with_rest, put).await.map_err(Failure::failed)
+}
+
+/// Imports the output of `export --format json`.
+async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
+    let name = visible_line(&file.to_string_lossy()).into_owned();
+    let text = if file.as_os_str() == "-" {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
+    let text = text.map_err(|error| Failure::failed(format!("cannot read {name}: {error}")))?;
+    let mut copy: ThreadCopy = serde_json::from_str(&text)
+        .map_err(|error| Failure::failed(format!("{name} is not an exported conversation: {error}")))?;
+    let id = copy.thread.id.clone();
+    let (questions, unknown) = adopt_all(&mut copy);
+    store.import_thread(copy).await.map_err(|error| {
+        Failure::failed(format!("{name} cannot be imported: {error}; nothing was imported"))
+    })?;
+    put(&format!("{id}\n"))?;
+    match questions {
+        0 => {}
+        1 => say("1 question is pending; see aye inbox"),
+        count => say(&format!("{count} questions are pending; see aye inbox")),
+    }
+    if unknown > 0 {
+        say(&crate::commands::store::may_have_run(unknown, "export"));
+    }
+    Ok(())
+}
+
+/// Prepares the unfinished runs of a copy to continue here, with those of its subagents. Returns the number of pending
+/// questions, and of calls that may have run since the export.
+fn adopt_all(copy: &mut ThreadCopy) -> (usize, u64) {
+    let mut below = std::mem::take(&mut copy.children);
+    let served: Vec<_> = below
+        .iter()
+        .filter_map(|copy| copy.child.as_ref())
+        .map(|child| (child.parent_run.clone(), child.parent_call.clone()))
+        .collect();
+    let (mut open, mut unknown) = (0, 0);
+    for copy in std::iter::once(&mut *copy).chain(&mut below) {
+        let (questions, marked) = adopt_runs(copy, &served);
+        (open, unknown) = (open + questions, unknown + marked);
+    }
+    copy.children = below;
+    (open, unknown)
+}
+
+/// Does the same for one conversation. `served`: the calls that subagents work on whose conversations are in the copy.
+fn adopt_runs(copy: &mut ThreadCopy, served: &[(RunId, CallId)]) -> (usize, u64) {
+    let (own, now) = (crate::program::app_context::owner(), SystemClock.now_ms());
+    let (mut open, mut unknown) = (0, 0);
+    let rest = &mut copy.rest;
+    for run in rest.runs.iter_mut().filter(|run| run.status != RunStatus::Done) {
+        run.thread_id = copy.thread.id.clone();
+        let asked: Vec<_> = rest.suspensions.iter().filter(|asked| asked.run_id == run.id).cloned().collect();
+        let started: Vec<_> =
+            rest.intents.iter().filter(|started| started.intent.id.run_id == run.id).cloned().collect();
+        let id = run.id.clone();
+        let is_served = |call: &CallId| served.iter().any(|(run, known)| *run == id && known == call);
+        let Some(marked) = adopt(run, &asked, &started, is_served, &own, now) else { continue };
+        open += asked.iter().filter(|asked| asked.decision.is_none() && !asked.ticket.is_served()).count();
+        unknown += marked.len() as u64;
+        copy.adopted.insert(run.id.clone(), marked);
+    }
+    (open, unknown)
+}
+
+async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Result<(), Failure> {
+    let own = crate::program::app_context::owner();
+    // All are looked up first, so that a typing error deletes nothing.
+    let mut found = Vec::new();
+    for id in ids {
+        found.push(thread_by_prefix(store, &id).await?);
+    }
+    for thread in found {
+        let own = own.clone();
+        let told = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
+        let is_alive = {
+            let own = own.clone();
+            move |other: &_| crate::runtime::is_alive(&own, other)
+        };
+        store.delete_thread(&thread.id, &own, is_alive, told).await.map_err(Failure::failed)?;
+        say(&format!("deleted {}", thread.id));
+    }
+    if !store.shrink(false).await.map_err(Failure::failed)? {
+        say("another process has the store open; its log contains the deleted data until that process ends");
+    }
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! `aye work`: serves the mailbox without a terminal.
+//!
+//! A worker claims a job and drives its run until the run is done or waits for the user. Then it returns the job to
+//! the queue, where any worker can claim it again once the question is answered. The result of the run is in its
+//! conversation.
+//!
+//! Nothing here polls often. A worker without a job waits for the change feed of the store, for the next time at
+//! which something becomes due, and for the end of the drivers of other jobs; every 30 seconds it checks anyway,
+//! because a message of another process may have been lost.
+
+mod consumer;
+mod report;
+mod signals;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+
+use crate::cli::{Cli, WorkArgs};
+use crate::commands::{print, queue};
+use crate::config::Env;
+use crate::contract::event_sink::NullEventSink;
+use crate::contract::lifecycle::TerminationReason;
+use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
+use crate::failure::{AppError, Failure};
+use crate::headless::{end_commands, exit, exit_code};
+use crate::program::app_context::AppContext;
+use crate::program::foundation::Foundation;
+use crate::program::{app_context, say};
+use crate::runtime::{AgentRunResult, OwnerWatch, RuntimeError, UnknownPolicy};
+use crate::store::{ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreChange, StoreError};
+use crate::terminal::background::{app_in, for_other_folders};
+
+pub(crate) use consumer::Consumer;
+use report::WorkReport;
+pub(crate) use signals::Signals;
+
+/// The maximum changes combined into one read of the store.
+const BULK: usize = 64;
+/// The maximum jobs of dead workers taken over at a time.
+const SWEEP: usize = 100;
+/// How long to wait before retrying a job that another process was faster to take.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(args: WorkArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    queue::refuse_ephemeral(&foundation)?;
+    print::notice_untrusted(&foundation);
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let env = foundation.env.clone();
+    let here = Arc::new(AppContext::build(foundation, cli).await?);
+    for warning in &here.warnings {
+        say(&format!("aye: {warning}"));
+    }
+    let mut worker = Worker::new(here, cli, env, &args)?;
+    let done = worker.work().await;
+    worker.leave().await;
+    done?;
+    Ok(worker.signals.status().unwrap_or_else(|| worker.report.exit()))
+}
+
+/// The result of working on a job.
+enum Served {
+    /// The worker did all it could.
+    Done,
+    /// Another process was faster: the job is unchanged.
+    Busy,
+    /// A second signal arrived.
+    BrokenOff,
+}
+
+struct Worker {
+    here: Arc<AppContext>,
+    cli: Cli,
+    env: Env,
+    /// The apps of other folders.
+    apps: HashMap<PathBuf, Arc<AppContext>>,
+    mailbox: Mailbox,
+    config: MailboxConfig,
+    me: Consumer,
+    changes: ChangeSubscription,
+    signals: Signals,
+    report: WorkReport,
+    args: WorkArgs,
+    served: u64,
+    /// When old closed jobs were last removed.
+    cleaned: Option<u64>,
+}
+
+impl Worker {
+    fn new(here: Arc<AppContext>, cli: &Cli, env: Env, args: &WorkArgs) -> Result<Worker, Failure> {
+        Ok(Worker {
+            cli: for_other_folders(cli),
+            env,
+            apps: HashMap::new(),
+            mailbox: here.store.mailbox(),
+            config: here.foundation.loaded.settings.mailbox.clone(),
+            me: Consumer::new(app_context::owner()),
+            // Before the first read, so that nothing is missed.
+            changes: here.store.watch().map_err(Failure::failed)?,
+            signals: Signals::new(),
+            report: WorkReport::new(args.json),
+            args: args.clone(),
+            served: 0,
+            cleaned: None,
+            here,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.here.clock.now_ms()
+    }
+
+    async fn work(&mut self) -> Result<(), Failure> {
+        let mut is_busy = false;
+        while !self.signals.has_come() && self.args.max.is_none_or(|max| self.served < max) {
+            let next_work = self.look().await.map_err(Failure::failed)?;
+            match next_work.next.clone() {
+                Some(job) if !is_busy => {
+                    let (me, lease) = (self.me.to_string(), self.config.lease_ms);
+                    let claimed = self.mailbox.claim_job(&job.job_id, &me, self.now(), lease).await;
+                    let Some(job) = claimed.map_err(Failure::failed)? else { continue };
+                    match self.serve(job).await? {
+                        Served::Done => self.served += 1,
+                        Served::Busy => is_busy = true,
+                        Served::BrokenOff => return Ok(()),
+                    }
+                    if self.args.once && !is_busy {
+                        return Ok(());
+                    }
+                }
+                _ => {
+                    let is_over = next_work.next.is_none() && next_work.held.is_empty();
+                    let is_empty = is_over && next_work.claimed.is_empty() && next_work.retrying == 0;
+                    if self.args.once || (self.args.until_empty && is_empty) {
+                        return Ok(());
+                    }
+                    self.wait(&next_work, is_busy).await;
+                    is_busy = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the jobs of dead workers, and returns the next work.
+    async fn look(&mut self) -> Result<NextWork, StoreError> {
+        let now = self.now();
+        let me = self.me.clone();
+        self.mailbox.reclaim(now, SWEEP, move |other| me.knows_dead(other)).await?;
+        let is_time =
+            |cleaned: u64| u128::from(now.saturating_sub(cleaned)) >= self.config.gc_interval.as_millis();
+        if self.cleaned.is_none_or(is_time) {
+            let ttl = u64::try_from(self.config.gc_ttl.as_millis()).unwrap_or(u64::MAX);
+            self.mailbox.purge_terminal(now.saturating_sub(ttl)).await?;
+            crate::commands::store::prune_by_setting(&self.here.store, &self.here.foundation).await;
+            self.cleaned = Some(now);
+        }
+        let runtime = self.here.runtime.clone();
+        self.mailbox.next_work(now, move |lease| runtime.is_kept_out_by(lease)).await
+    }
+
+    /// Waits until there is a reason to check for work.
+    async fn wait(&mut self, next_work: &NextWork, briefly: bool) {
+        let runtime = &self.here.runtime;
+        let leases = next_work.held.iter().cloned();
+        let claims = next_work.claimed.iter().filter_map(|who| self.me.lease_of(who));
+        let typed = next_work.typed.iter().cloned();
+        let mut guards: Vec<Option<OwnerWatch>> = leases
+            .chain(claims)
+            .chain(typed)
+            .map(|lease| Some(OwnerWatch::of(None, &lease, runtime)))
+            .collect();
+        let someone_ends = async {
+            if guards.is_empty() {
+                return std::future::pending().await;
+            }
+            futures::future::select_all(
+                guards.iter_mut().map(|guard| Box::pin(OwnerWatch::ends_or_due(guard))),
+            )
+            .await;
+        };
+        let now = self.here.clock.now_ms();
+        let until = next_work.wake_at.map(|at| Duration::from_millis(at.saturating_sub(now).max(1)));
+        let until = if briefly { Some(until.map_or(PAUSE, |until| until.min(PAUSE))) } else { until };
+        let time_comes = async {
+            match until {
+                Some(time) => tokio::time::sleep(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = wait_for_change(&mut self.changes) => {}
+            () = time_comes => {}
+            () = someone_ends => {}
+            () = self.signals.next() => {}
+        }
+    }
+
+    /// The app of the folder that a conversation works in.
+    async fn app_of(&mut self, job: &MailboxJob) -> Result<Arc<AppContext>, AppError> {
+        let thread = self.here.store.thread(&job.mailbox_id).await?;
+        let thread = thread.ok_or_else(|| format!("unknown conversation {}", job.mailbox_id))?;
+        if thread.cwd == self.here.foundation.workspace.cwd {
+            return Ok(Arc::clone(&self.here));
+        }
+        if let Some(app) = self.apps.get(&thread.cwd) {
+            return Ok(Arc::clone(app));
+        }
+        let app = Arc::new(app_in(&self.cli, self.env.clone(), thread.cwd.clone()).await?);
+        self.apps.insert(thread.cwd, Arc::clone(&app));
+        Ok(app)
+    }
+
+    /// Runs a claimed job.
+    async fn serve(&mut self, job: MailboxJob) -> Result<Served, Failure> {
+        report::begins(&job);
+        let result = match self.app_of(&job).await {
+            Err(why) => Err(RuntimeError::Store(why.to_string())),
+            Ok(app) => {
+                let run = async {
+                    app.mcp.ready().await;
+                    app.runtime.run_job(&job, Arc::new(NullEventSink), UnknownPolicy::Report).await
+                };
+                let result = self.attend(&job, Box::pin(run)).await;
+                end_commands(&app.runtime, &job.mailbox_id).await;
+                let Some(result) = result else {
+                    self.give_back(&job).await?;
+                    report::broken_off(&job);
+                    return Ok(Served::BrokenOff);
+                };
+                result
+            }
+        };
+        self.settle(&job, result).await
+    }
+
+    /// Follows a run and renews the claim of its job. Returns `None` after a second signal.
+    async fn attend<T>(&mut self, job: &MailboxJob, run: impl Future<Output = T> + Unpin) -> Option<T> {
+        let mut run = run;
+        let token = job.claim_token.clone().unwrap_or_default();
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut run => return Some(result),
+                () = self.signals.next() => {
+                    if self.signals.is_urgent() {
+                        return None;
+                    }
+                    report::ends_behind(job);
+                }
+                () = tokio::time::sleep(self.config.lease_renewal_interval) => {
+                    let now = self.here.clock.now_ms();
+                    let kept = self.mailbox.extend_lease(&job.job_id, &token, now, self.config.lease_ms).await;
+                    // A lost claim is no reason to stop: the lease of the thread determines who may continue,
+                    // and the job ends with the run, whoever claims it.
+                    if !matches!(kept, Ok(true)) {
+                        tracing::warn!(job = %job.job_id, ?kept, "the claim of a job was not renewed");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Records and reports the result of a job.
+    async fn settle(
+        &mut self,
+        job: &MailboxJob,
+        result: Result<AgentRunResult, RuntimeError>,
+    ) -> Result<Served, Failure> {
+        let (id, token) = (&job.job_id, job.claim_token.as_deref().unwrap_or_default());
+        let now = self.now();
+        let failed = match &result {
+            Ok(result) => match &result.termination {
+                TerminationReason::Suspended => {
+                    self.give_back(job).await?;
+                    self.report.ended(job, result, None);
+                    return Ok(Served::Done);
+                }
+                TerminationReason::Error(why) => {
+                    Some((why.clone(), exit_code(result).0 == exit::UNAVAILABLE))
+                }
+                TerminationReason::NaturalEnd
+                | TerminationReason::BehaviorRequested
+                | TerminationReason::Stopped(_)
+                | TerminationReason::Blocked(_)
+                | TerminationReason::Cancelled => None,
+            },
+            // Nothing was started. The store will report the process that is in the way or was faster.
+            Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) => {
+                self.give_back(job).await?;
+                return Ok(Served::Busy);
+            }
+            Err(RuntimeError::NothingToResume { .. }) => {
+                self.give_back(job).await?;
+                return Ok(Served::Done);
+            }
+            // Another worker has claimed it.
+            Err(RuntimeError::NotQueued { .. } | RuntimeError::Fenced { .. }) => {
+                report::lost(job);
+                return Ok(Served::Done);
+            }
+            // A retry would fail the same way.
+            Err(
+                error @ (RuntimeError::AgentNotFound { .. }
+                | RuntimeError::ResolveFailed { .. }
+                | RuntimeError::NoMessage { .. }
+                | RuntimeError::TooLarge { .. }
+                | RuntimeError::Damaged { .. }),
+            ) => Some((error.to_string(), false)),
+            Err(error @ (RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_))) => {
+                Some((error.to_string(), true))
+            }
+        };
+        let left = match &failed {
+            // The run's last transaction has already done it.
+            None => self.mailbox.ack(id, token, now).await,
+            Some((why, true)) => {
+                let pause = self.config.retry_delay_ms(job.attempt_count.saturating_add(1));
+                self.mailbox.nack(id, token, now.saturating_add(pause), why, now).await
+            }
+            Some((why, false)) => self.mailbox.dead_letter(id, token, why, now).await,
+        };
+        let left = match left {
+            Ok(left) => Some(left),
+            Err(StoreError::NotClaimed(_) | StoreError::NoJob(_)) => None,
+            Err(error) => return Err(Failure::failed(error)),
+        };
+        match (&result, failed) {
+            (Ok(result), _) => self.report.ended(job, result, left.as_ref()),
+            (Err(_), Some((why, _))) => self.report.failed(job, &why, left.as_ref()),
+            (Err(_), None) => {}
+        }
+        Ok(Served::Done)
+    }
+
+    /// Returns a job to the queue unchanged. A job that ended with its run, or that another worker claimed, is left alone.
+    async fn give_back(&self, job: &MailboxJob) -> Result<(), Failure> {
+        let token = job.claim_token.as_deref().unwrap_or_default();
+        match self.mailbox.give_back(&job.job_id, token, self.now()).await {
+            Ok(_) | Err(StoreError::NotClaimed(_) | StoreError::NoJob(_)) => Ok(()),
+            Err(error) => Err(Failure::failed(error)),
+        }
+    }
+
+    async fn leave(&mut self) {
+        for app in self.apps.values() {
+            app.mcp.manager.close().await;
+            app.notifier.finish().await;
+            app.store.leave().await;
+        }
+        self.here.mcp.manager.close().await;
+        self.here.notifier.finish().await;
+        self.here.store.leave().await;
+    }
+}
+
+/// Waits for a commit that may concern jobs.
+async fn wait_for_change(changes: &mut ChangeSubscription) {
+    let matters = |change: &StoreChange| change.kind != ChangeKind::Grant;
+    loop {
+        let mut is_new = matters(&changes.next_or_check().await);
+        for _ in 0..BULK {
+            let Some(change) = changes.next().now_or_never() else { break };
+            is_new |= matters(&change);
+        }
+        if is_new {
+            return;
+        }
+    }
+}
+
+/// Returns whether a job is dead.
+fn is_dead(left: Option<&MailboxJob>) -> bool {
+    left.is_some_and(|job| job.status == MailboxJobStatus::DeadLetter)
+}

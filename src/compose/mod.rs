@@ -1,0 +1,65 @@
+//! From written text to a message, the same way for the terminal, `aye -p`, the queue and editors: the skill or the
+//! prompt of a server that it names, else the text with what it mentions.
+
+pub(crate) mod images;
+pub(crate) mod mentions;
+pub(crate) mod symbols;
+
+use crate::contract::content::ContentBlock;
+use crate::contract::message::Message;
+use crate::failure::AppError;
+use crate::plugins::skills::invocation;
+use crate::program::app_context::AppContext;
+use crate::program::mcp;
+
+/// Returns a prompt with piped input as its context.
+pub(crate) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<String> {
+    match (prompt.filter(|prompt| !prompt.trim().is_empty()), piped) {
+        (Some(prompt), Some(piped)) => Some(format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>")),
+        (Some(prompt), None) => Some(prompt.to_owned()),
+        (None, piped) => piped,
+    }
+}
+
+/// Expands `/name words`; returns `None` if the name is neither a prompt of a server nor a skill.
+pub(crate) async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<ContentBlock>>, AppError> {
+    let Some(named) = line.strip_prefix('/') else { return Ok(None) };
+    let (name, words) = named.split_once(char::is_whitespace).unwrap_or((named, ""));
+    if let Some(blocks) = mcp::prompt(app, name, words.trim()).await {
+        return blocks.map(Some);
+    }
+    let skill = invocation(&app.skills.registry(), line.trim_end())?;
+    Ok(skill.map(|text| vec![ContentBlock::text(text)]))
+}
+
+/// Returns the message for a text and its attachments. Only typed text can mention something: piped input may contain
+/// anything.
+pub(crate) async fn message(
+    app: &AppContext,
+    text: &str,
+    typed: &str,
+    mut goes_with: Vec<ContentBlock>,
+) -> Result<Message, AppError> {
+    let command = command(app, text).await?;
+    goes_with.extend(images::mentioned(app, typed).await?);
+    goes_with.extend(mentions::attached(app, typed).await?);
+    if let Some(content) = command {
+        return Ok(joined(content, goes_with, Some(text)));
+    }
+    let is_more = goes_with.iter().any(|block| matches!(block, ContentBlock::Text { .. }));
+    Ok(joined(mcp::with_resources(app, text).await?, goes_with, is_more.then_some(text)))
+}
+
+/// Joins everything for the model into one message; `written` is the user's text if it differs.
+pub(crate) fn joined(
+    mut content: Vec<ContentBlock>,
+    goes_with: Vec<ContentBlock>,
+    written: Option<&str>,
+) -> Message {
+    content.extend(goes_with);
+    let message = Message::user_with(content);
+    match written {
+        Some(written) => message.written_as(written),
+        None => message,
+    }
+}

@@ -1,0 +1,633 @@
+//! Assembles the parts: store, tools, plugins, model, runtime.
+
+use std::sync::{Arc, RwLock};
+
+use async_trait::async_trait;
+
+use crate::a2a::{A2aBackend, EndpointError};
+use crate::cli::Cli;
+use crate::config::{Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
+use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::ids::ThreadId;
+use crate::contract::record::Owner;
+use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::suspension::Actor;
+use crate::contract::tool::ToolCallContext;
+use crate::failure::{AppError, Failure};
+use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::mcp::{Guidance, Questions};
+use crate::plugins::context::CompactionPlugin;
+use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
+use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
+use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
+use crate::plugins::observe::OBSERVABILITY_PLUGIN;
+use crate::plugins::permission::{Enforcement, Mode, PermissionPlugin, Permissions};
+use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
+use crate::plugins::skills::{
+    Discovery, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets,
+    SkillSubsystem, SkillTargets, bundled, discover, granted_patterns, project_roots, user_roots,
+};
+use crate::plugins::stop::{StopConditionSpec, StopPlugin};
+use crate::program::agents::Agents;
+use crate::program::budget::PriceList;
+use crate::program::context::policy_of;
+use crate::program::foundation::Foundation;
+use crate::program::grants::GrantWatch;
+use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN};
+use crate::program::notify::Notifier;
+use crate::program::programs::ProjectPrograms;
+use crate::program::telemetry::Telemetry;
+use crate::program::webhook::Webhooks;
+use crate::program::{agents, context, deferred, grants, models, prompt, reminders, sections};
+use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
+use crate::snapshots::FolderSnapshots;
+use crate::store::{Store, StoreError};
+use crate::tools::{self, ToolEnv};
+
+/// The name of the agent that users talk to.
+pub(crate) const AGENT: &str = "aye";
+
+/// The assembled program, ready for a front end.
+pub struct AppContext {
+    pub(crate) foundation: Foundation,
+    pub(crate) store: Store,
+    pub(crate) runtime: AgentRuntime,
+    pub(crate) permission: Permissions,
+    pub(crate) skills: Discovery,
+    pub(crate) instructions: Instructions,
+    pub(crate) agents: Agents,
+    pub(crate) selection: RwLock<ModelSelection>,
+    /// Agent and model of the settings and flags.
+    initial_selection: (String, String),
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) notifier: Notifier,
+    pub(crate) telemetry: Telemetry,
+    /// Snapshots of the folder; `None` if they are off.
+    pub(crate) snapshots: Option<FolderSnapshots>,
+    /// The sandbox that restricts commands to their profile; `None` if it is turned off.
+    pub(crate) sandbox: Option<Arc<tools::Sandbox>>,
+    /// The permit to decode an image.
+    pub(crate) decoding: Arc<tokio::sync::Semaphore>,
+    price_list: PriceList,
+    pub(crate) mcp: crate::program::mcp::Mcp,
+    /// Problems at the start that do not prevent it.
+    pub(crate) warnings: Vec<String>,
+    _grants: GrantWatch,
+}
+
+impl AppContext {
+    /// Puts the parts together.
+    pub(crate) async fn build(foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
+        let store = foundation.open_store()?;
+        // On the heap: this future is part of those of most commands.
+        Box::pin(Self::build_on(store, foundation, cli)).await
+    }
+
+    /// Builds the program again with what the folder grants now. Choices the user made in the meantime are
+    /// preserved.
+    pub(crate) async fn renewed(&self, cli: &Cli) -> Result<Self, Failure> {
+        let foundation = self.foundation.renewed(cli)?;
+        let mut next = Self::build_on(self.store.clone(), foundation, cli).await?;
+        if self.permission.mode() != mode_of(&self.foundation) {
+            next.permission.set_mode(self.permission.mode()).map_err(Failure::failed)?;
+        }
+        if self.foundation.effort.get() != self.foundation.loaded.settings.effort {
+            next.foundation.effort.set(self.foundation.effort.get());
+        }
+        let (agent, model) = (self.agents.current(), self.selection().full_name());
+        let lost = [
+            if agent == self.initial_selection.0 { None } else { next.set_agent(&agent).err() },
+            if model == self.initial_selection.1 { None } else { next.set_model(&model).await.err() },
+        ];
+        next.warnings.extend(lost.into_iter().flatten().map(|why| why.to_string()));
+        Ok(next)
+    }
+
+    async fn build_on(store: Store, mut foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
+        let rules = foundation.rules(cli)?;
+        let instructions = foundation.instructions();
+        let reminders = reminders::in_force(&mut foundation);
+        let skills = find_skills(&foundation);
+        let selection = models::choose(&foundation).await?;
+        let mode = mode_of(&foundation);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
+        permission.set_terms(foundation.loaded.settings.questions.clone());
+        let webhooks = Webhooks::new(&foundation, store.clone());
+        let webhook_problems = webhooks.problems();
+        let notifier = Notifier::new(&foundation, webhooks);
+        let telemetry = Telemetry::start(&mut foundation);
+        let price_list = PriceList::new(&foundation);
+        let (questions, guidance) = (Questions::default(), Guidance::default());
+        let snapshots = crate::terminal::rewind::snapshots_of(&foundation, &clock);
+        let targets = SharedTargets::default();
+        let parts = Parts {
+            store: &store,
+            permission: &permission,
+            clock: &clock,
+            notifier: &notifier,
+            telemetry: &telemetry,
+            price_list: &price_list,
+            questions: &questions,
+            guidance: &guidance,
+            targets: &targets,
+            snapshots: snapshots.as_ref(),
+            // Without a user at the terminal, surfaces and forms are not offered.
+            draws: cli.command.is_none() && !cli.is_print(),
+        };
+        let date = jiff::Timestamp::now().to_zoned(crate::program::zone()).date().to_string();
+        let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
+        let known = agents::AgentDescriptions::default();
+        let (runtime, programs) =
+            runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
+        let unclaimed = sections::check(&runtime, &foundation)?;
+        let agents = Agents::register(&runtime, &foundation, (&common, &known), &selection).await?;
+        let selection = agents.model(&agents.current());
+        let catalog = runtime.catalog();
+        permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
+        let mut warnings = std::mem::take(&mut foundation.warnings);
+        warnings.extend(unclaimed);
+        warnings.extend(webhook_problems);
+        warnings.extend(agents.written.issues.iter().map(ToString::to_string));
+        // Under a budget, a model without a known price ends its run.
+        warnings
+            .extend(agents.choices().filter_map(|model| price_list.admit(&model.full_name(), model).err()));
+        let worth = skills.issues.iter().filter(|issue| issue.severity > Severity::Note);
+        warnings.extend(worth.map(ToString::to_string));
+        let models = agents::skill_models(&runtime, &foundation, &skills, &price_list).await;
+        *targets.write().expect("no panic while the targets are held") =
+            SkillTargets { agents: agents::names(&known), models };
+        let mcp = crate::program::mcp::Mcp::new(
+            &foundation,
+            cli,
+            &runtime,
+            &permission,
+            (&questions, &guidance),
+            &programs,
+            &mut warnings,
+        );
+        let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
+        let mut app = Self {
+            _grants: grants,
+            foundation,
+            store,
+            runtime,
+            permission,
+            skills,
+            instructions,
+            initial_selection: (agents.current(), selection.full_name()),
+            agents,
+            selection: RwLock::new(selection),
+            clock,
+            notifier,
+            mcp,
+            snapshots,
+            sandbox: programs.env.sandbox,
+            decoding: Arc::new(tokio::sync::Semaphore::new(1)),
+            price_list,
+            telemetry,
+            warnings,
+        };
+        app.load_grants().await;
+        let problems = app.load_published().await.map_err(Failure::failed)?;
+        app.warnings.extend(problems);
+        // One of the server's API is only known now.
+        let wanted = app.foundation.loaded.settings.agent.as_ref();
+        if wanted.is_some_and(|name| *name != app.agents.current()) {
+            app.agents.choose_first(&app.runtime, &app.foundation)?;
+            let selection = app.agents.model(&app.agents.current());
+            app.initial_selection = (app.agents.current(), selection.full_name());
+            app.selection = RwLock::new(selection);
+        }
+        Ok(app)
+    }
+
+    /// Says whether the budget knows a model's price.
+    pub(crate) fn admit(&self, selection: &ModelSelection) -> Result<(), String> {
+        self.price_list.admit(&selection.full_name(), selection)
+    }
+
+    /// Returns the current model.
+    pub(crate) fn selection(&self) -> ModelSelection {
+        self.selection.read().expect("no panic while the choice is held").clone()
+    }
+
+    /// Selects the model of later runs.
+    pub(crate) async fn set_model(&self, name: &str) -> Result<(), AppError> {
+        let selection = models::choose_named(&self.foundation, name).await?;
+        let executor = models::executor(&selection, &self.foundation);
+        let entry = entry_of(&selection);
+        let id = selection.full_name();
+        self.price_list.admit(&id, &selection)?;
+        self.runtime.set_model(&id, entry, executor);
+        self.agents.use_model(&self.runtime, &self.foundation, &selection);
+        *self.selection.write().expect("no panic while the choice is held") = selection;
+        Ok(())
+    }
+
+    /// Selects the agent of later runs, and with it its model.
+    pub(crate) fn set_agent(&self, name: &str) -> Result<(), AppError> {
+        let selection = self.agents.choose(&self.runtime, name)?;
+        *self.selection.write().expect("no panic while the choice is held") = selection;
+        Ok(())
+    }
+
+    /// Switches to the agent of a conversation's last run, unless the user named one for this process.
+    /// Returns a notice if that agent no longer exists.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(crate) async fn continue_with_its_agent(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Option<String>, StoreError> {
+        if matches!(self.foundation.loaded.provenance.origin("agent"), Some(Origin::Flag(_))) {
+            return Ok(None);
+        }
+        let run = self.store.latest_run(thread).await?;
+        let Some(run) = run.filter(|run| run.agent_id != self.agents.current()) else { return Ok(None) };
+        let lost = self.set_agent(&run.agent_id).err();
+        Ok(lost.map(|why| format!("{why}; {} continues this conversation", self.agents.current())))
+    }
+
+    /// Returns the user of this process, as recorded in a decision.
+    pub(crate) fn actor(&self, channel: &str) -> Actor {
+        actor(&self.foundation, channel)
+    }
+}
+
+/// Returns the user of this process, as recorded in a decision.
+pub(crate) fn actor(foundation: &Foundation, channel: &str) -> Actor {
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| foundation.env.var(name));
+    let user = named.filter(|name| !name.is_empty()).map(str::to_owned).next();
+    let uid = rustix::process::getuid().as_raw();
+    // Any of the three that is still a terminal: stdin or stdout may be a pipe.
+    let stdio = [rustix::stdio::stdin(), rustix::stdio::stderr(), rustix::stdio::stdout()];
+    let tty = stdio.into_iter().find_map(|fd| rustix::termios::ttyname(fd, Vec::new()).ok());
+    Actor {
+        user: user
+            .unwrap_or_else(|| user_of(uid, &std::fs::read_to_string("/etc/passwd").unwrap_or_default())),
+        channel: channel.to_owned(),
+        pid: std::process::id(),
+        uid: Some(uid),
+        tty: tty.map(|name| name.to_string_lossy().into_owned()),
+    }
+}
+
+/// The name of a user where the environment has none, as in a service or a container: from `/etc/passwd`, else the number.
+fn user_of(uid: u32, passwd: &str) -> String {
+    let number = uid.to_string();
+    let name = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1) == Some(&number)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("uid {uid}"))
+}
+
+fn find_skills(foundation: &Foundation) -> Discovery {
+    let mut roots = Vec::new();
+    if foundation.is_trusted {
+        roots.extend(project_roots(&foundation.workspace.cwd, &foundation.workspace.root));
+    }
+    roots.extend(user_roots(&foundation.paths.config_dir, foundation.env.home()));
+    discover(&roots, bundled())
+}
+
+/// The skills that can be used here, for commands that need nothing else.
+pub(crate) fn skills_of(foundation: &Foundation) -> Discovery {
+    find_skills(foundation)
+}
+
+pub(crate) fn mode_of(foundation: &Foundation) -> Mode {
+    foundation.loaded.settings.permission_mode
+}
+
+pub(crate) fn entry_of(selection: &ModelSelection) -> ModelEntry {
+    ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
+}
+
+struct Parts<'a> {
+    store: &'a Store,
+    permission: &'a Permissions,
+    clock: &'a Arc<dyn Clock>,
+    notifier: &'a Notifier,
+    telemetry: &'a Telemetry,
+    price_list: &'a PriceList,
+    /// The questions that MCP servers ask the user.
+    questions: &'a Questions,
+    guidance: &'a Guidance,
+    /// The targets that skills can name.
+    targets: &'a SharedTargets,
+    snapshots: Option<&'a FolderSnapshots>,
+    /// Whether surfaces can be shown to a user.
+    draws: bool,
+}
+
+fn runtime(
+    foundation: &Foundation,
+    Parts {
+        store,
+        permission,
+        clock,
+        notifier,
+        telemetry,
+        price_list,
+        questions,
+        guidance,
+        targets,
+        snapshots,
+        draws,
+    }: Parts<'_>,
+    skills: &Discovery,
+    reminders: Vec<ReminderRule>,
+    (common, known): (&prompt::Common, &agents::AgentDescriptions),
+    selection: &ModelSelection,
+) -> Result<(AgentRuntime, ProjectPrograms), Failure> {
+    let settings = &foundation.loaded.settings;
+    let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let mut spec = AgentSpec::new(AGENT)
+        .with_model(selection.full_name())
+        .with_system_prompt(common.prompt(""))
+        .with_max_rounds(max_turns)
+        .with_tool_execution(settings.tool_execution)
+        .with_config::<RetryConfigKey>(LlmRetryPolicy {
+            max_retries: settings.retry.max_retries,
+            fallback_models: settings.retry.fallback_models.clone(),
+            backoff_base_ms: settings.retry.backoff_base_ms,
+        })
+        .map_err(Failure::failed)?;
+    spec.context_policy = Some(policy_of(selection, settings));
+    let spec = sections::with_sections(spec, foundation);
+    let mut tool_env = tool_env(foundation);
+    tool_env.policies = Some(Arc::new(permission.clone()));
+    permission.set_enforcement(enforcement(foundation, tool_env.sandbox.as_ref()));
+    permission.set_mode(permission.mode()).map_err(Failure::usage)?;
+    let output_dir = output_dir(foundation);
+    let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
+        .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone())
+        .with_targets(Arc::clone(targets));
+    let mut builder = AgentRuntimeBuilder::new()
+        .with_store(store.clone())
+        .with_clock(Arc::clone(clock))
+        .with_owner(owner())
+        .with_lease(settings.lease)
+        .with_leftover_handler(Arc::new(|left| {
+            Box::pin(tools::exec::end_of_run(left.pid, left.run.to_string()))
+        }))
+        .with_cwd(foundation.workspace.cwd.clone())
+        .with_grant_loader({
+            let (store, permission, clock) = (store.clone(), permission.clone(), Arc::clone(clock));
+            Arc::new(move || {
+                let (store, permission, now) = (store.clone(), permission.clone(), clock.now_ms());
+                Box::pin(async move { grants::load(&store, &permission, now).await })
+            })
+        })
+        .with_renderer(Arc::new(notifier.clone()))
+        .with_question_terms(settings.questions.clone())
+        .with_artifacts(context::artifacts(&output_dir))
+        .with_agent_spec(spec)
+        .with_agent_backend(agents::A2A, Arc::new(remote_agents(foundation)))
+        .with_model(selection.full_name(), entry_of(selection))
+        .with_provider(selection.full_name(), models::executor(selection, foundation));
+    if let Some(snapshots) = snapshots {
+        builder = builder.with_snapshots(Arc::new(snapshots.clone()));
+    }
+    price_list.admit(&selection.full_name(), selection).map_err(Failure::usage)?;
+    for id in &settings.retry.fallback_models {
+        let mut named = settings.clone();
+        named.model = Some(id.clone());
+        let choice = crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
+            .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
+        price_list.admit(id, &choice).map_err(Failure::usage)?;
+        let provider = format!("fallback {}", choice.full_name());
+        let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
+        builder =
+            builder.with_model(id, entry).with_provider(provider, models::executor(&choice, foundation));
+    }
+    for key in tools::state_keys() {
+        builder = builder.with_state_key(key);
+    }
+    let programs = ProjectPrograms::new(foundation, tool_env.clone());
+    for tool in tools::builtin(tool_env) {
+        builder = builder.with_tool(tool.descriptor().id, tool);
+    }
+    if let Some(plugin) = telemetry.plugin() {
+        builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
+    }
+    let stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
+    if draws {
+        builder = builder.with_plugin(A2UI_PLUGIN, Arc::new(A2uiPlugin::new()));
+    }
+    // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
+    let readable = context::readable(&output_dir);
+    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(move |snapshot| {
+        granted_patterns(snapshot).into_iter().chain(readable.iter().cloned()).collect()
+    }));
+    builder
+        .with_plugin("permission", Arc::new(gatekeeper))
+        .with_plugin("hooks", Arc::new(crate::program::hooks::plugin(foundation, programs.clone(), clock)?))
+        .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
+        .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin("memory", crate::program::memory::plugin(foundation, clock))
+        .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))
+        .with_plugin("compaction", Arc::new(CompactionPlugin))
+        .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
+        .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
+        .with_plugin(MCP_PLUGIN, Arc::new(ElicitationPlugin(questions.clone(), guidance.clone())))
+        .with_plugin(
+            "stop",
+            Arc::new(price_list.over(stop, foundation.loaded.settings.stop.on_limit == OnLimit::Ask)),
+        )
+        .build_unchecked()
+        .map(|runtime| (runtime, programs))
+        .map_err(Failure::usage)
+}
+
+fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
+    let stop = &foundation.loaded.settings.stop;
+    let count = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut conditions = Vec::new();
+    if let Some(max_total) = stop.max_tokens_total {
+        conditions.push(StopConditionSpec::TokenBudget { max_total: count(max_total) });
+    }
+    if let Some(seconds) = stop.timeout_s {
+        conditions.push(StopConditionSpec::Timeout { seconds });
+    }
+    if let Some(max) = stop.consecutive_errors {
+        conditions.push(StopConditionSpec::ConsecutiveErrors { max: count(max) });
+    }
+    if stop.loop_detection > 1 {
+        conditions.push(StopConditionSpec::LoopDetection { window: count(stop.loop_detection) });
+    }
+    conditions.extend(
+        stop.stop_on_tool.iter().map(|name| StopConditionSpec::StopOnTool { tool_name: name.clone() }),
+    );
+    if let Some(pattern) = &stop.content_match {
+        conditions.push(StopConditionSpec::ContentMatch { pattern: pattern.clone() });
+    }
+    conditions
+}
+
+/// Returns the folder for long output by its real path: rules resolve symbolic links.
+fn output_dir(foundation: &Foundation) -> std::path::PathBuf {
+    let dir = foundation.paths.output_dir();
+    let real = dir.parent().and_then(|parent| parent.canonicalize().ok());
+    real.and_then(|parent| Some(parent.join(dir.file_name()?))).unwrap_or(dir)
+}
+
+pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
+    let settings = &foundation.loaded.settings;
+    let secret_variables =
+        settings.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect();
+    let mut env = ToolEnv::new(foundation.workspace.clone(), foundation.paths.output_dir());
+    // The link of the running program: an upgrade of the file on disk does not take it away.
+    let own =
+        if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { std::env::current_exe().ok() };
+    env.exec.supervisor = own;
+    env.exec.max_timeout = env.exec.max_timeout.max(settings.bash.timeout);
+    env.exec.default_timeout = settings.bash.timeout;
+    env.exec.max_output = usize::try_from(settings.bash.max_output).unwrap_or(usize::MAX);
+    env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
+    env.secret_variables = secret_variables;
+    env.editor = Arc::clone(&foundation.editor);
+    // The launcher is found inside of other namespaces, where /proc/self is another process.
+    if settings.sandbox.enabled
+        && let Ok(own) = std::env::current_exe()
+    {
+        let path = foundation.env.var("PATH").unwrap_or_default().into();
+        let home = foundation.env.home().map(std::path::Path::to_path_buf);
+        let sandbox = tools::Sandbox::new(own, home, path, sandbox_folders(foundation));
+        env.sandbox = Some(Arc::new(crate::program::dialler::of(sandbox, &foundation.env)));
+    }
+    env
+}
+
+/// Returns the folders that sandboxed commands get in addition to the workspace. A folder that does not exist
+/// is left out.
+fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
+    let settings = &foundation.loaded.settings.sandbox;
+    let root = &foundation.workspace.root;
+    let all = |written: &[String]| -> Vec<std::path::PathBuf> {
+        let path = |text: &String| match (text.strip_prefix("~/"), foundation.env.home()) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => root.join(text),
+        };
+        written.iter().filter_map(|text| path(text).canonicalize().ok()).collect()
+    };
+    tools::SandboxFolders {
+        readable: [all(&settings.readable), vec![output_dir(foundation)]].concat(),
+        writable: all(&settings.writable),
+        tmp: foundation.paths.cache_dir.join("tmp"),
+        caches: foundation.paths.cache_dir.join("packages"),
+        domains: settings.domains.clone(),
+        sockets: foundation.paths.cache_dir.join("net"),
+    }
+}
+
+/// Returns how the profiles of verdicts are enforced.
+pub(crate) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::Sandbox>>) -> Enforcement {
+    let Some(sandbox) = sandbox.cloned() else { return Enforcement::off() };
+    let workspace = foundation.workspace.root.clone();
+    let allows_missing = foundation.loaded.settings.sandbox.missing == SandboxMissing::Allow;
+    let enforcement = Enforcement::by_kernel(
+        move |need| sandbox.problem(need.profile, need.namespaces, &workspace),
+        allows_missing,
+    )
+    .with_domains(!foundation.loaded.settings.sandbox.domains.is_empty());
+    match crate::program::git::GitQuestions::of(foundation) {
+        Some(git) => enforcement.with_git(Arc::new(git)),
+        None => enforcement,
+    }
+}
+
+/// Returns the identity of this process.
+pub(crate) fn owner() -> Owner {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let stat = read("/proc/self/stat");
+    // Field 22 of stat(5); the name in field 2 may contain spaces and brackets.
+    let started = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(19))
+        .and_then(|field| field.parse().ok())
+        .unwrap_or(0);
+    Owner {
+        token: uuid::Uuid::now_v7().to_string(),
+        boot_id: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
+        pid: std::process::id(),
+        pid_started: started,
+    }
+}
+
+/// Runs scripts of skills as the Bash tool runs commands.
+struct Scripts {
+    env: ToolEnv,
+}
+
+#[async_trait]
+impl ScriptRunner for Scripts {
+    async fn run(&self, request: ScriptRequest, ctx: &ToolCallContext) -> Result<ScriptOutput, ScriptNotRun> {
+        let mut exec = tools::exec::ExecRequest {
+            program: request.program.into(),
+            args: request.args.into_iter().map(Into::into).collect(),
+            cwd: request.cwd,
+            env: self.env.child_env(request.env),
+            timeout: request.timeout,
+            max_output: request.max_output,
+            output_dir: None,
+            on_behalf: ctx.on_behalf(),
+            launcher: None,
+        };
+        let mut confinement = tools::Confinement::default();
+        if let Some(profile) = ctx.sandbox {
+            let what = tools::Confined {
+                profile,
+                thread: ctx.run_identity.thread_id.clone(),
+                opened: ctx.opened.clone(),
+                // The skill's own files may be in the home folder.
+                readable: vec![exec.cwd.clone()],
+                serving: tools::Serving::Never,
+                terminal: false,
+            };
+            let confined = self.env.confine(exec, what, &ctx.agent_spec).await;
+            (exec, confinement) = confined.map_err(|why| ScriptNotRun::NotConfined(why.into()))?;
+        }
+        let result = tools::exec::run(&self.env.exec, exec, |_| {}, &ctx.cancellation).await;
+        let result = result.map_err(|error| ScriptNotRun::NotStarted(error.into()))?;
+        let mut notes = confinement.settle().await;
+        if let Some(profile) = ctx.sandbox
+            && notes.is_empty()
+            && !result.is_success()
+        {
+            notes.extend(tools::refused_line(profile, &result.output, &self.env.workspace.root));
+        }
+        let ended = if result.timed_out {
+            Some(format!("killed after {} s", result.duration.as_secs()))
+        } else if result.cancelled {
+            Some("cancelled".to_owned())
+        } else {
+            result.signal.map(|signal| format!("signal {}", tools::exec::signal_name(signal)))
+        };
+        Ok(ScriptOutput { output: result.output, exit_code: result.exit_code, ended, notes })
+    }
+}
+
+/// Connects to remote agents; as with MCP servers, variables can provide their keys.
+fn remote_agents(foundation: &Foundation) -> A2aBackend {
+    let env = foundation.env.clone();
+    A2aBackend::new().with_variables(Arc::new(move |text| {
+        fill_variables(text, &env).map_err(|error| EndpointError::NoVariable(error.to_string()))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user_of;
+
+    #[test]
+    fn a_user_without_a_name_in_the_environment_is_named() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\n:x:7::/:\nme:x:1000:100::/home/me:/bin/sh\n";
+        assert_eq!([0, 1000, 7, 100].map(|uid| user_of(uid, passwd)), ["root", "me", "uid 7", "uid 100"]);
+        assert_eq!(user_of(0, ""), "uid 0");
+    }
+}

@@ -1,0 +1,345 @@
+//! The context window: its size, what fills it, and `/compact`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config::{ModelSelection, Settings};
+use crate::contract::ids::ThreadId;
+use crate::contract::spec::ContextWindowPolicy;
+use crate::contract::summary::short_number;
+use crate::failure::AppError;
+use crate::plugins::deferred_tools::{DeferralStateValue, Savings};
+use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
+use crate::program::app_context::AppContext;
+use crate::runtime::{Artifact, Artifacts, CompactError, ContextReport};
+use crate::state::StateKey as _;
+use crate::tools::{RESULT_FILES, keep_result};
+use crate::tui::host::TextPage;
+
+/// The width in cells of the bar for the whole window.
+const BAR: usize = 40;
+/// The width in cells of the bar in a row.
+const SMALL_BAR: usize = 20;
+
+/// Returns the limits of a conversation's context, from what is known of the model.
+pub(crate) fn policy_of(selection: &ModelSelection, settings: &Settings) -> ContextWindowPolicy {
+    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let window = count(selection.context_window);
+    // A model that may answer with as much as it reads still has to read something.
+    let answer = count(selection.max_output).min(window / 4);
+    // Nothing would be left for the summary above this.
+    let percent = count(settings.context.compact_at.min(95));
+    ContextWindowPolicy {
+        max_context_tokens: window,
+        max_output_tokens: answer,
+        autocompact_threshold: (percent > 0).then(|| (window - answer) / 100 * percent),
+        ..ContextWindowPolicy::default()
+    }
+}
+
+/// Stores large results in the folder for long output.
+pub(crate) fn artifacts(dir: &Path) -> Artifacts {
+    let dir = dir.to_owned();
+    Arc::new(move |artifact: &Artifact| {
+        match keep_result(&dir, artifact.thread_id.as_str(), artifact.call_id.as_str(), &artifact.text) {
+            Ok(path) => Some(format!(
+                "The full result is in {}: use Read with offset and limit, or Grep.",
+                path.display()
+            )),
+            Err(error) => {
+                tracing::warn!(%error, "a large result was not written to a file");
+                None
+            }
+        }
+    })
+}
+
+/// Returns rules that let the model read results it already received, without a question; none if the folder's name
+/// has a special meaning in a pattern.
+pub(crate) fn readable(dir: &Path) -> Vec<String> {
+    let dir = dir.to_string_lossy();
+    if dir.contains(['*', '?', '[', ']', '{', '}', '\\', '"', '!']) || dir.chars().any(char::is_control) {
+        return Vec::new();
+    }
+    vec![
+        format!(r#"Read(file_path ~ "{dir}/{RESULT_FILES}*.txt")"#),
+        format!(r#"Grep(path ~ "{dir}/{RESULT_FILES}*.txt")"#),
+    ]
+}
+
+/// `/compact [HINT]`.
+pub(crate) async fn compact(
+    app: &AppContext,
+    thread: Option<&ThreadId>,
+    hint: &str,
+) -> Result<TextPage, AppError> {
+    let thread = thread.ok_or("nothing to summarise yet")?;
+    let hint = (!hint.is_empty()).then(|| hint.to_owned());
+    let made = app.runtime.compact(thread, &app.agents.current(), hint).await;
+    let over = too_large(app, thread).await?;
+    let summary = match made {
+        Ok(summary) => summary,
+        Err(CompactError::NoGain(_)) if over.is_some() => return Err(over.unwrap_or_default().into()),
+        Err(error) => return Err(error.to_string().into()),
+    };
+    let saved = summary.before_tokens.saturating_sub(summary.after_tokens);
+    let mut text = format!("It saves {} tokens. ", short_number(saved));
+    text.push_str("The messages stay in the conversation; the model reads this summary instead:\n\n");
+    text.push_str(&summary.text);
+    if let Some(over) = over {
+        let _ = write!(text, "\n\nEven so, the next message would not fit: {over}");
+    }
+    Ok(TextPage { title: summary.words(), text })
+}
+
+/// Why the next request of a conversation cannot fit, and the ways out, when no summary helps.
+async fn too_large(app: &AppContext, thread: &ThreadId) -> Result<Option<String>, AppError> {
+    let report = app.runtime.context_report(Some(thread), &app.agents.current(), 0, &|_| false).await;
+    let report = report?;
+    let room = report.window.map_or(usize::MAX, |window| window.saturating_sub(report.answer));
+    let newest = report.messages + report.results;
+    if report.system + report.summary_tokens + newest <= room {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "the newest messages alone are about {} tokens, {} accepts {} at once, and a summary cannot replace them; go \
+         back with /rewind or /fork, or choose a model with a larger window with /model",
+        short_number(newest as u64),
+        app.selection().full_name(),
+        short_number(room as u64)
+    )))
+}
+
+/// A category of content in the context window.
+struct ContextRow {
+    name: String,
+    tokens: usize,
+    mark: char,
+}
+
+/// `/context`.
+pub(crate) async fn page(app: &AppContext, thread: Option<&ThreadId>) -> Result<TextPage, AppError> {
+    let mut beside = 0;
+    let mut skills = 0;
+    let mut deferral = DeferralStateValue::default();
+    if let Some(text) = catalogue(&app.skills.registry()) {
+        skills += text.len() / 4 + 4;
+    }
+    if let Some(thread) = thread {
+        let state = app.store.thread_state(thread).await?;
+        deferral = crate::program::deferred::state_in(&state);
+        let active = state.get(ActiveSkills::KEY).cloned().unwrap_or_default();
+        let active: BTreeMap<String, ActiveSkill> = serde_json::from_value(active).unwrap_or_default();
+        skills += active.values().map(|skill| skill.instructions.len() / 4 + 20).sum::<usize>();
+    }
+    beside += skills;
+    let saved = crate::program::deferred::saved(app, &deferral)?;
+    beside += saved.map_or(0, |saved| saved.names);
+    let hidden = |tool: &str| crate::program::deferred::is_hidden(&deferral, tool);
+    let agent = app.agents.current();
+    let report = app.runtime.context_report(thread, &agent, beside, &hidden).await?;
+    let real = |tokens: usize| (tokens as f64 * report.factor).round() as usize;
+    let prompt = app.instructions.prompt();
+    let instructions = if prompt.trim().is_empty() { 0 } else { real(prompt.trim().len() / 4 + 12) };
+    let selection = app.selection();
+    let saved = saved.map(|saved| Savings {
+        kept_out: real(saved.kept_out),
+        names: real(saved.names),
+        overhead: real(saved.overhead),
+        ..saved
+    });
+    Ok(draw(&selection.full_name(), &report, instructions, real(skills), saved))
+}
+
+fn draw(
+    model: &str,
+    report: &ContextReport,
+    instructions: usize,
+    skills: usize,
+    saved: Option<Savings>,
+) -> TextPage {
+    let (mcp, own): (Vec<_>, Vec<_>) = report.tools.iter().partition(|(id, _)| id.starts_with("mcp__"));
+    let sum = |tools: &[&(String, usize)]| tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
+    let row = |name: &str, tokens, mark| ContextRow { name: name.to_owned(), tokens, mark };
+    let mut rows = vec![
+        row("system prompt", report.system.saturating_sub(instructions), '█'),
+        row("instructions", instructions, '█'),
+        row(&format!("tools ({})", own.len()), sum(&own), '▓'),
+        row(&format!("MCP tools ({})", mcp.len()), sum(&mcp), '▓'),
+        row(
+            &format!("deferred ({})", saved.map_or(0, |saved| saved.deferred)),
+            saved.map_or(0, |saved| saved.names),
+            '▓',
+        ),
+        row("skills", skills, '▓'),
+        row("summary", report.summary_tokens, '▒'),
+        row("messages", report.messages, '▒'),
+        row("tool results", report.results, '▒'),
+    ];
+    let used: usize = rows.iter().map(|row| row.tokens).sum();
+    rows.retain(|row| row.tokens > 0);
+    let mut text = String::new();
+    let window = report.window.unwrap_or(0);
+    if window > 0 {
+        text.push_str(&bar(&rows, window, report.answer));
+        text.push('\n');
+        rows.push(row("kept for the answer", report.answer, '·'));
+        rows.push(row("free", window.saturating_sub(used + report.answer), ' '));
+    }
+    let whole = if window > 0 { window } else { used };
+    for ContextRow { name, tokens, mark } in &rows {
+        let share = percent(*tokens, whole);
+        let small = small_bar(*tokens, whole, *mark);
+        let _ = writeln!(text, "{:<20} {:>6} {share:>5}  {small}", name, short_number(*tokens as u64));
+    }
+    notes(&mut text, report);
+    if let Some(saved) = saved {
+        let _ = writeln!(text, "{}", crate::program::deferred::note(&saved));
+    }
+    let title = match report.window {
+        Some(window) => format!(
+            "context of {model}: {} of {} tokens ({})",
+            short_number(used as u64),
+            short_number(window as u64),
+            percent(used, window)
+        ),
+        None => format!("context of {model}: {} tokens", short_number(used as u64)),
+    };
+    TextPage { title, text: text.trim_end().to_owned() }
+}
+
+fn percent(part: usize, whole: usize) -> String {
+    match (part, part.saturating_mul(100) / whole.max(1)) {
+        (0, _) => "0 %".into(),
+        (_, 0) => "<1 %".into(),
+        (_, share) => format!("{share} %"),
+    }
+}
+
+fn cells(tokens: usize, whole: usize, width: usize) -> usize {
+    (tokens.saturating_mul(width) + whole / 2) / whole.max(1)
+}
+
+fn small_bar(tokens: usize, whole: usize, mark: char) -> String {
+    mark.to_string().repeat(cells(tokens, whole, SMALL_BAR).min(SMALL_BAR)).trim_end().to_owned()
+}
+
+/// Draws all rows in one bar, in their order.
+fn bar(rows: &[ContextRow], window: usize, answer: usize) -> String {
+    let (mut text, mut sum, mut drawn) = (String::from("▕"), 0, 0);
+    for row in rows {
+        sum += row.tokens;
+        let upto = cells(sum, window, BAR).min(BAR);
+        text.extend(std::iter::repeat_n(row.mark, upto - drawn));
+        drawn = upto;
+    }
+    let kept = cells(answer, window, BAR).min(BAR - drawn);
+    text.extend(std::iter::repeat_n(' ', BAR - drawn - kept));
+    text.extend(std::iter::repeat_n('·', kept));
+    text.push_str("▏\n");
+    text
+}
+
+fn notes(text: &mut String, report: &ContextReport) {
+    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    text.push('\n');
+    let _ = writeln!(text, "{} message{} in the conversation.", report.count, plural(report.count));
+    if let Some(summary) = &report.summary {
+        let n = usize::try_from(summary.upto_seq).unwrap_or(usize::MAX);
+        let _ = writeln!(text, "A summary replaces the first {n}; /compact writes a new one.");
+    }
+    if report.left_out > 0 {
+        let n = report.left_out;
+        let are = if n == 1 { "is" } else { "are" };
+        let _ = writeln!(text, "{n} older one{} {are} left out to fit the window.", plural(n));
+    }
+    if report.previews > 0 {
+        let n = report.previews;
+        let are = if n == 1 { "is" } else { "are" };
+        let _ = writeln!(text, "{n} large tool result{} {are} shown as a preview.", plural(n));
+    }
+    match (report.window, report.threshold) {
+        (Some(_), Some(threshold)) => {
+            let at = short_number(threshold as u64);
+            let _ = writeln!(
+                text,
+                "Older messages are summarised at {at} tokens of messages (context.compact_at)."
+            );
+        }
+        (Some(_), None) => text.push_str("Automatic summaries are off (context.compact_at is 0).\n"),
+        (None, _) => {}
+    }
+    if (report.factor - 1.0).abs() >= 0.01 {
+        let _ =
+            writeln!(text, "Estimates, multiplied by {:.2} to match the provider's counts.", report.factor);
+    } else {
+        text.push_str("Estimates: about four bytes per token.\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> ContextReport {
+        ContextReport {
+            window: Some(100_000),
+            answer: 20_000,
+            threshold: Some(64_000),
+            system: 5000,
+            tools: vec![("Read".into(), 900), ("mcp__a__b".into(), 9100)],
+            messages: 20_000,
+            results: 15_000,
+            count: 80,
+            left_out: 12,
+            previews: 1,
+            factor: 1.25,
+            ..ContextReport::default()
+        }
+    }
+
+    #[test]
+    fn a_page_shows_each_category_and_what_was_cut() {
+        let page = draw("mock/m1", &report(), 2000, 300, None);
+        assert_eq!(page.title, "context of mock/m1: 50k of 100k tokens (50 %)");
+        let lines: Vec<&str> = page.text.lines().collect();
+        assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
+        assert_eq!(lines[0].matches('·').count(), 8);
+        for line in [
+            "system prompt            3k   3 %  █",
+            "instructions             2k   2 %",
+            "tools (1)               900  <1 %",
+            "MCP tools (1)          9.1k   9 %  ▓▓",
+            "skills                  300  <1 %",
+            "messages                20k  20 %  ▒▒▒▒",
+            "tool results            15k  15 %  ▒▒▒",
+            "kept for the answer     20k  20 %  ····",
+            "free                    30k  29 %",
+            "12 older ones are left out to fit the window.",
+            "1 large tool result is shown as a preview.",
+            "Older messages are summarised at 64k tokens of messages (context.compact_at).",
+            "Estimates, multiplied by 1.25 to match the provider's counts.",
+        ] {
+            assert!(lines.iter().any(|l| l.trim_end() == line), "{line:?} is not in\n{}", page.text);
+        }
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{}", page.text);
+    }
+
+    #[test]
+    fn a_window_that_is_too_full_is_drawn() {
+        let full = ContextReport { messages: 900_000, ..report() };
+        let saved = Savings { deferred: 500, promoted: 2, kept_out: 52_000, names: 1600, overhead: 1900 };
+        let text = draw("m", &full, 0, 0, Some(saved)).text;
+        assert!(text.contains("\ndeferred (500) "), "{text}");
+        assert!(
+            text.contains("500 tools are deferred: 50k tokens less in each request. 2 more were loaded"),
+            "{text}"
+        );
+        let page = draw("m", &full, 0, 0, None);
+        assert_eq!(page.text.lines().next().unwrap().chars().count(), BAR + 2, "{}", page.text);
+        let none = ContextReport { window: None, threshold: None, ..report() };
+        assert!(!draw("m", &none, 0, 0, None).text.contains("free"));
+    }
+}

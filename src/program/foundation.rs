@@ -1,0 +1,297 @@
+//! The base of every start: paths, settings, trust.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::cli::Cli;
+use crate::config::{
+    Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
+    load_instructions, project_config_files, read_private, repository_root, write_private,
+};
+use crate::contract::editor::EditorSlot;
+use crate::contract::inference::ReasoningEffort;
+use crate::contract::server::ServerConfig;
+use crate::contract::workspace::Workspace;
+use crate::failure::{AppError, Failure};
+use crate::plugins::permission::{Layer, RuleSet, shipped_rules};
+use crate::program::keyring::Keyring;
+use crate::store::{OpenError, OpenErrorKind, Store};
+
+/// The effort level of models, as the user set it. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Effort(Arc<RwLock<Option<ReasoningEffort>>>);
+
+impl Effort {
+    pub(crate) fn get(&self) -> Option<ReasoningEffort> {
+        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, effort: Option<ReasoningEffort>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = effort;
+    }
+}
+
+pub(crate) struct Foundation {
+    pub(crate) env: Env,
+    pub(crate) paths: Paths,
+    pub(crate) loaded: Loaded,
+    pub(crate) workspace: Workspace,
+    pub(crate) is_trusted: bool,
+    /// The items that need trust and are not trusted.
+    pub(crate) untrusted: Vec<TrustItem>,
+    pub(crate) assessment: TrustAssessment,
+    pub(crate) warnings: Vec<String>,
+    /// Whether nothing is stored.
+    pub(crate) is_ephemeral: bool,
+    pub(crate) effort: Effort,
+    pub(crate) keyring: Keyring,
+    /// MCP servers that the client of a session brings along.
+    pub(crate) client_servers: Vec<ServerConfig>,
+    /// The editor that the program serves.
+    pub(crate) editor: EditorSlot,
+}
+
+impl Foundation {
+    pub(crate) fn load(cli: &Cli, env: Env) -> Result<Self, Failure> {
+        let env = match &cli.global.cd {
+            None => env,
+            Some(dir) => env.with_cwd(dir),
+        };
+        let cwd = env
+            .cwd()
+            .canonicalize()
+            .map_err(|e| Failure::usage(format!("cannot work in {}: {e}", env.cwd().display())))?;
+        if !cwd.is_dir() {
+            return Err(Failure::usage(format!("{} is not a folder", cwd.display())));
+        }
+        let env = env.with_cwd(&cwd);
+        let paths = Paths::from_env(&env).map_err(Failure::usage)?;
+        let root = repository_root(&cwd);
+        let home = env.home().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
+        let workspace = Workspace { cwd: cwd.clone(), root: root.clone(), home };
+        let assessment = TrustAssessment::of(&cwd, &root)
+            .map_err(|e| Failure::failed(format!("cannot read {}: {e}", cwd.display())))?;
+        let mut warnings = Vec::new();
+        let untrusted = if cli.global.trust || assessment.is_empty() {
+            Vec::new()
+        } else {
+            match TrustStore::at(paths.trust_file()).missing(&assessment) {
+                Ok(items) => items,
+                Err(error) => {
+                    warnings.push(error.to_string());
+                    assessment.items.clone()
+                }
+            }
+        };
+        let mut foundation = Self {
+            loaded: settings(&paths, &root, &cwd, untrusted.is_empty(), &env, cli)?,
+            env,
+            paths,
+            workspace,
+            is_trusted: untrusted.is_empty(),
+            untrusted,
+            assessment,
+            warnings,
+            is_ephemeral: cli.global.ephemeral,
+            effort: Effort::default(),
+            keyring: Keyring::system(),
+            client_servers: Vec::new(),
+            editor: EditorSlot::default(),
+        };
+        foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
+        foundation.effort.set(foundation.loaded.settings.effort);
+        crate::program::keys::look(&foundation);
+        Ok(foundation)
+    }
+
+    /// Remembers that the user trusts what the folder would grant or run.
+    pub(crate) fn trust(&self) -> Result<(), AppError> {
+        Ok(TrustStore::at(self.paths.trust_file()).trust(&self.assessment)?)
+    }
+
+    /// Loads everything again after the user trusted the folder. Items changed since then are not trusted.
+    pub(crate) fn renewed(&self, cli: &Cli) -> Result<Self, Failure> {
+        let mut next = Self::load(cli, self.env.clone())?;
+        // Items without a hash are trusted for this session only.
+        if !next.is_trusted && next.untrusted.iter().all(|item| self.untrusted.contains(item)) {
+            next.is_trusted = true;
+            next.untrusted.clear();
+            next.loaded =
+                settings(&next.paths, &next.workspace.root, &next.workspace.cwd, true, &next.env, cli)?;
+            next.warnings.extend(next.loaded.warnings.iter().map(ToString::to_string));
+            next.effort.set(next.loaded.settings.effort);
+        }
+        Ok(next)
+    }
+
+    /// The rules in force: shipped, user's, project's, this start's. A file that cannot be read makes everything ask.
+    pub(crate) fn rules(&mut self, cli: &Cli) -> Result<RuleSet, Failure> {
+        let mut rules = shipped_rules();
+        let mut files = vec![(self.paths.permissions_file(), Layer::User)];
+        if self.is_trusted {
+            let mut levels: Vec<_> = self
+                .workspace
+                .cwd
+                .ancestors()
+                .take_while(|level| level.starts_with(&self.workspace.root))
+                .map(|level| level.join(".aye/permissions.yaml"))
+                .collect();
+            levels.reverse();
+            files.extend(levels.into_iter().map(|file| (file, Layer::Project)));
+        }
+        for (file, layer) in files {
+            if file.symlink_metadata().is_err() {
+                continue;
+            }
+            match RuleSet::load(&file, layer) {
+                Ok(set) => rules.join(set),
+                Err(error) => {
+                    self.warnings.push(format!("{error}; until this is fixed, every call asks"));
+                    rules.refuse(error.to_string());
+                }
+            }
+        }
+        let run = RuleSet::from_flags(&cli.global.allowed_patterns(), &cli.global.disallowed_patterns())
+            .map_err(|e| Failure::usage(format!("--allowed-tools/--disallowed-tools: {e}")))?;
+        rules.join(run);
+        Ok(rules)
+    }
+
+    pub(crate) fn instructions(&mut self) -> Instructions {
+        let instructions =
+            load_instructions(&self.paths.config_dir, &self.workspace.root, &self.workspace.cwd);
+        self.warnings.extend(instructions.warnings.iter().cloned());
+        instructions
+    }
+
+    pub(crate) fn open_store(&self) -> Result<Store, Failure> {
+        self.open_writable().map_err(|closed| closed.failure)
+    }
+
+    /// Opens the store for a command that answers questions; names a read-only one as the reason.
+    pub(crate) fn open_store_to_answer(&self) -> Result<Store, Failure> {
+        self.open_writable().map_err(|closed| {
+            if !closed.is_read_only {
+                return closed.failure;
+            }
+            let path = self.paths.display(&self.paths.database());
+            Failure::failed(format!("{path} is read-only; the decision cannot be stored; nothing changed"))
+        })
+    }
+
+    /// Opens the store for a command that only reads: a read-only one will do.
+    pub(crate) fn open_store_to_read(&self) -> Result<Store, Failure> {
+        let path = self.paths.database();
+        let closed = match self.open_writable() {
+            Ok(store) => return Ok(store),
+            Err(closed) => closed,
+        };
+        if !closed.is_read_only || !path.is_file() {
+            return Err(closed.failure);
+        }
+        let store = Store::open_to_read(&path).map_err(|error| Closed::from(&error).failure)?;
+        crate::program::say(&format!(
+            "{} is read-only; nothing can be changed here",
+            self.paths.display(&path)
+        ));
+        Ok(store)
+    }
+
+    fn open_writable(&self) -> Result<Store, Closed> {
+        if self.is_ephemeral {
+            return Store::in_memory().map_err(|error| Closed::from(&error));
+        }
+        // If folders cannot be created and files cannot be written, the home is read-only.
+        self.make_folders().map_err(|failure| Closed { failure, is_read_only: true })?;
+        let path = self.paths.database();
+        if self.store_is_gone() {
+            let failure = Failure::failed(format!(
+                "the store {} is missing or empty, although aye used it before; put it back, restore a backup with \
+                 `aye store restore FILE`, or remove {} to start with an empty one",
+                self.paths.display(&path),
+                self.paths.display(&self.paths.store_marker()),
+            ));
+            return Err(Closed { failure, is_read_only: false });
+        }
+        let store = Store::open(&path).map_err(|error| Closed::from(&error))?;
+        self.remember_store();
+        Ok(store)
+    }
+
+    /// Returns whether a store existed that is now missing, or a file without a byte.
+    pub(crate) fn store_is_gone(&self) -> bool {
+        let path = self.paths.database();
+        let is_gone = match path.symlink_metadata() {
+            Ok(file) => file.is_file() && file.len() == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        !self.is_ephemeral && is_gone && self.stores().iter().any(|known| *known == path.to_string_lossy())
+    }
+
+    /// Returns the stores that were used with these settings, one per line.
+    fn stores(&self) -> Vec<String> {
+        let text = read_private(&self.paths.store_marker(), MAX_MARKER).ok().flatten().unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Records that a store exists, so that it is not replaced by an empty one if it goes missing.
+    pub(crate) fn remember_store(&self) {
+        let path = self.paths.database().to_string_lossy().into_owned();
+        let mut known = self.stores();
+        if known.contains(&path) || path.contains('\n') {
+            return;
+        }
+        known.push(path);
+        if let Err(error) =
+            write_private(&self.paths.store_marker(), format!("{}\n", known.join("\n")).as_bytes())
+        {
+            tracing::debug!(%error, "a store that vanishes will not be noticed");
+        }
+    }
+
+    /// Removes a missing store from the list: the next one starts empty.
+    pub(crate) fn forget_store(&self) -> Result<(), Failure> {
+        let path = self.paths.database().to_string_lossy().into_owned();
+        let mut known = self.stores();
+        known.retain(|known| *known != path);
+        let text: String = known.iter().flat_map(|path| [path.as_str(), "\n"]).collect();
+        write_private(&self.paths.store_marker(), text.as_bytes()).map_err(Failure::failed)
+    }
+
+    pub(crate) fn make_folders(&self) -> Result<(), Failure> {
+        self.paths.create().map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
+            Failure::failed(format!("{error}{cause} (--ephemeral keeps nothing and needs no folder)"))
+        })
+    }
+}
+
+/// The maximum bytes read of the list of stores.
+const MAX_MARKER: u64 = 64 << 10;
+
+/// Why the store could not be opened.
+struct Closed {
+    failure: Failure,
+    /// It may still be readable.
+    is_read_only: bool,
+}
+
+impl From<&OpenError> for Closed {
+    fn from(error: &OpenError) -> Self {
+        Closed { failure: Failure::failed(error), is_read_only: error.kind() == OpenErrorKind::ReadOnly }
+    }
+}
+
+fn settings(
+    paths: &Paths,
+    root: &Path,
+    cwd: &Path,
+    is_trusted: bool,
+    env: &Env,
+    cli: &Cli,
+) -> Result<Loaded, Failure> {
+    let project = project_config_files(root, cwd);
+    let sources =
+        Sources { user: &paths.config_file(), project: &project, is_trusted, env, flags: &cli.flags() };
+    load(&sources).map_err(Failure::usage)
+}

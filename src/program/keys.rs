@@ -1,0 +1,484 @@
+//! Stored keys of providers: `aye login`, `aye logout`, `/login`, `/logout`.
+//!
+//! One file for each provider, mode 0600, with the key or a note that the system keyring has it. A start only lists the
+//! files; a key is read when its model is used. A key belongs to the URL at which it was checked and is sent to no
+//! other. Variables override stored keys.
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{Paths, ResolvedProvider, key_sources, read_private, resolve_providers, write_private};
+use crate::contract::display::visible_line;
+use crate::contract::near::or_these;
+use crate::failure::Failure;
+use crate::llm::OffersError;
+use crate::program::foundation::Foundation;
+use crate::program::keyring::Keyring;
+use crate::program::models::try_key;
+use crate::program::{put, say};
+
+/// The maximum length of a key.
+const MAX_KEY: usize = 8 << 10;
+
+/// The content of a key's file.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct StoredKey {
+    /// The URL at which the key was checked.
+    base_url: String,
+    /// The key, unless the keyring has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    keyring: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl StoredKey {
+    /// Reads a key's file; returns `None` if it does not exist.
+    fn read(file: &Path) -> Result<Option<Self>, String> {
+        let Ok(about) = std::fs::metadata(file) else { return Ok(None) };
+        if about.mode() & 0o077 != 0 {
+            return Err(format!(
+                "others can read {}; run chmod 600 on it, or `aye login` again",
+                file.display()
+            ));
+        }
+        let Some(text) = read_private(file, 2 * MAX_KEY as u64).map_err(|error| error.to_string())? else {
+            return Ok(None);
+        };
+        // The parser's error would quote the file's content.
+        let stored: Option<Self> = serde_json::from_str(&text).ok();
+        stored
+            .filter(|stored| stored.key.is_some() != stored.keyring)
+            .map(Some)
+            .ok_or_else(|| format!("{} cannot be read; run `aye login` again", file.display()))
+    }
+
+    fn write(&self, file: &Path) -> Result<(), String> {
+        let text = serde_json::to_string(self).map_err(|_| "the key cannot be written".to_owned())?;
+        write_private(file, text.as_bytes()).map_err(|error| {
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("{error}{cause}")
+        })
+    }
+
+    /// The name of the key in the keyring. It contains the URL: installations with different settings may share one.
+    fn name(&self, file: &Path) -> String {
+        let provider = file.file_name().unwrap_or_default().to_string_lossy();
+        format!("{provider} {}", self.base_url)
+    }
+}
+
+/// The file of a provider's key.
+pub(crate) fn file(paths: &Paths, provider: &str) -> PathBuf {
+    paths.keys_dir().join(provider)
+}
+
+/// Lists the providers with a stored key. No key is read.
+pub(crate) fn look(foundation: &Foundation) {
+    let rows = std::fs::read_dir(foundation.paths.keys_dir()).into_iter().flatten().flatten();
+    let names =
+        rows.filter_map(|row| row.file_name().into_string().ok()).filter(|name| !name.starts_with('.'));
+    foundation.env.set_stored_keys(names.collect::<BTreeSet<_>>());
+}
+
+/// Returns the stored key of a provider, if it belongs to that URL.
+pub(crate) async fn read(
+    foundation: &Foundation,
+    provider: &str,
+    base_url: &str,
+) -> Result<Option<String>, String> {
+    read_file(&file(&foundation.paths, provider), base_url, &foundation.keyring).await
+}
+
+/// Does the same, given the file.
+pub(crate) async fn read_file(
+    file: &Path,
+    base_url: &str,
+    keyring: &Keyring,
+) -> Result<Option<String>, String> {
+    match StoredKey::read(file)?.filter(|stored| stored.base_url == base_url) {
+        Some(stored) if stored.keyring => match keyring.read(&stored.name(file), file).await? {
+            Some(key) => Ok(Some(key)),
+            None => Err("its key is no longer in the system keyring; run `aye login` again".to_owned()),
+        },
+        Some(stored) => Ok(stored.key),
+        None => Ok(None),
+    }
+}
+
+/// Stores a key in the keyring when `keyring` is given, else in the file. A key that the keyring has for another
+/// address is removed. The keyring comes first: a file never names a key that is not there.
+async fn keep(file: &Path, base_url: &str, key: &str, keyring: Option<&Keyring>) -> Result<(), String> {
+    let base_url = base_url.to_owned();
+    let Some(keyring) = keyring else {
+        return StoredKey { base_url, key: Some(key.to_owned()), keyring: false }.write(file);
+    };
+    let stored = StoredKey { base_url, key: None, keyring: true };
+    let name = stored.name(file);
+    keyring.store(&name, key).await?;
+    if let Ok(Some(before)) = StoredKey::read(file)
+        && before.keyring
+        && before.base_url != stored.base_url
+    {
+        keyring.remove(&before.name(file)).await?;
+    }
+    stored.write(file)
+}
+
+/// Removes a key's file, and the key from the keyring if it is there. The file is removed even if no keyring
+/// responds: aye does not use the key any more.
+async fn forget(file: &Path, keyring: &Keyring) -> Result<(), String> {
+    let stored = StoredKey::read(file).ok().flatten().filter(|stored| stored.keyring);
+    std::fs::remove_file(file).map_err(|error| format!("cannot remove {}: {error}", file.display()))?;
+    let Some(name) = stored.map(|stored| stored.name(file)) else { return Ok(()) };
+    keyring.remove(&name).await.map_err(|why| {
+        format!(
+            "{why}; aye no longer uses the key, but the keyring may still contain it as `{name}` of `aye`"
+        )
+    })
+}
+
+/// The providers that a key can be stored for, and that one of them.
+pub(crate) fn provider(foundation: &Foundation, name: &str) -> Result<ResolvedProvider, String> {
+    let name = if name == "google" { "gemini" } else { name };
+    let all = takers(foundation);
+    match all.iter().find(|provider| provider.name == name) {
+        Some(provider) => Ok(provider.clone()),
+        None => Err(format!(
+            "no provider `{}` uses a key{}",
+            visible_line(name),
+            or_these(name, all.iter().map(|provider| provider.name.as_str()))
+        )),
+    }
+}
+
+/// The providers that a key can be stored for.
+pub(crate) fn takers(foundation: &Foundation) -> Vec<ResolvedProvider> {
+    let all = resolve_providers(&foundation.loaded.settings, &foundation.env);
+    let is_file_name = |name: &str| {
+        !name.starts_with('.') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    all.into_iter()
+        .filter(|provider| {
+            provider.name != "ollama" && !provider.base_url.is_empty() && is_file_name(&provider.name)
+        })
+        .collect()
+}
+
+/// Returns the source of each key, for `aye doctor`, and `false` if a stored key cannot be used. The keyring
+/// is not unlocked.
+pub(crate) async fn report(foundation: &Foundation) -> (bool, String) {
+    let (mut is_well, mut rows) = (true, Vec::new());
+    for source in key_sources(&foundation.loaded.settings, &foundation.env) {
+        let file = file(&foundation.paths, &source.provider);
+        let stored = match StoredKey::read(&file) {
+            Ok(Some(stored)) if stored.keyring => match foundation.keyring.reach().await {
+                Ok(()) => Ok("`aye login` (system keyring)".to_owned()),
+                Err(why) => Err(format!("`aye login` (system keyring; {why})")),
+            },
+            Ok(_) => Ok(format!("`aye login` ({})", foundation.paths.display(&file))),
+            Err(why) => Err(why),
+        };
+        is_well &= stored.is_ok() || !source.is_stored;
+        let stored = stored.unwrap_or_else(|why| why);
+        let from = match (source.variable.filter(|_| source.is_set), source.is_stored) {
+            (Some(variable), true) => format!("{variable}, which wins over {stored}"),
+            (Some(variable), false) => variable,
+            (None, _) => stored,
+        };
+        rows.push(format!("{}: {from}", source.provider));
+    }
+    let words = if rows.is_empty() { "none; `aye login` stores one".to_owned() } else { rows.join("; ") };
+    (is_well, words)
+}
+
+/// Checks a key and stores it: in the keyring if `in_keyring`, or if the last login of the provider stored it
+/// there. The returned sentence describes the result.
+pub(crate) async fn log_in(
+    foundation: &Foundation,
+    name: &str,
+    key: &str,
+    in_keyring: bool,
+) -> Result<String, String> {
+    let provider = provider(foundation, name)?;
+    let key = key.trim();
+    if key.is_empty() {
+        return Err("the key is empty; nothing is stored".to_owned());
+    }
+    if key.len() > MAX_KEY || key.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("invalid key: it contains spaces or is too long; nothing is stored".to_owned());
+    }
+    let tried = match try_key(&provider, key).await {
+        Ok(models) => match models.len() {
+            1 => "1 model".to_owned(),
+            count => format!("{count} models"),
+        },
+        Err(OffersError::Refused(why)) => return Err(format!("{why}; nothing is stored")),
+        Err(OffersError::Failed(why)) => format!("the key could not be checked: {why}"),
+    };
+    let file = file(&foundation.paths, &provider.name);
+    let was_in_keyring = matches!(StoredKey::read(&file), Ok(Some(before)) if before.keyring);
+    let place = if in_keyring || was_in_keyring {
+        let advice = if in_keyring {
+            "without --keyring, a file that only you can read keeps the key".to_owned()
+        } else {
+            format!("after `aye logout {}`, a file that only you can read keeps the key", provider.name)
+        };
+        keep(&file, &provider.base_url, key, Some(&foundation.keyring))
+            .await
+            .map_err(|why| format!("{why}; nothing is stored; {advice}"))?;
+        "the system keyring".to_owned()
+    } else {
+        keep(&file, &provider.base_url, key, None).await?;
+        foundation.paths.display(&file)
+    };
+    look(foundation);
+    Ok(format!(
+        "logged in to {} ({tried}); the key is in {place}{}",
+        provider.name,
+        wins(foundation, &provider)
+    ))
+}
+
+/// Returns the note that a variable takes precedence over the stored key, if one does.
+fn wins(foundation: &Foundation, provider: &ResolvedProvider) -> String {
+    let set = provider.key_env.as_deref().filter(|name| foundation.env.has(name));
+    set.map(|name| format!("; {name} is set and wins over it")).unwrap_or_default()
+}
+
+/// Removes a stored key; without a name, the only one.
+pub(crate) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<String, String> {
+    look(foundation);
+    let stored: Vec<String> = takers(foundation)
+        .into_iter()
+        .map(|provider| provider.name)
+        .filter(|name| foundation.env.has_stored_key(name))
+        .collect();
+    let name = match (name, stored.as_slice()) {
+        (Some("google"), _) => "gemini",
+        (Some(name), _) => name,
+        (None, []) => return Err("no key is stored".to_owned()),
+        (None, [only]) => only,
+        (None, several) => {
+            return Err(format!("name the provider; keys are stored for {}", several.join(", ")));
+        }
+    };
+    let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    if !is_plain || !foundation.env.has_stored_key(name) {
+        return Err(format!("no key is stored for `{}`", visible_line(name)));
+    }
+    let file = file(&foundation.paths, name);
+    let forgotten = forget(&file, &foundation.keyring).await;
+    look(foundation);
+    forgotten?;
+    let also = takers(foundation).into_iter().find(|provider| provider.name == name);
+    let set = also.and_then(|provider| provider.key_env).filter(|name| foundation.env.has(name));
+    let still = set.map(|name| format!("; {name} is still set")).unwrap_or_default();
+    Ok(format!("the stored key of {name} is removed{still}"))
+}
+
+/// `aye login [PROVIDER]`.
+pub(crate) async fn login_command(
+    name: Option<String>,
+    in_keyring: bool,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
+    look(foundation);
+    let is_terminal = std::io::stdin().is_terminal();
+    let name = match name {
+        Some(name) => name,
+        None if is_terminal => {
+            let all = takers(foundation);
+            let names: Vec<&str> = all.iter().map(|provider| provider.name.as_str()).collect();
+            say(&format!("Providers: {}", names.join(", ")));
+            let Some(name) = ask("Provider: ", Echo::Plain).await? else { return Ok(130) };
+            name.trim().to_owned()
+        }
+        None => return Err(Failure::usage("name the provider: aye login PROVIDER < FILE_WITH_THE_KEY")),
+    };
+    let provider = provider(foundation, &name).map_err(Failure::usage)?;
+    let key = if is_terminal {
+        let prompt = format!("Key of {} (paste it, then Enter): ", provider.name);
+        match ask(&prompt, Echo::Masked).await? {
+            Some(key) => key,
+            None => return Ok(130),
+        }
+    } else {
+        ask("", Echo::Plain).await?.unwrap_or_default()
+    };
+    say("checking the key ...");
+    let told = log_in(foundation, &provider.name, &key, in_keyring).await.map_err(Failure::failed)?;
+    put(&format!("{told}\n"))?;
+    Ok(0)
+}
+
+/// `aye logout [PROVIDER]`.
+pub(crate) async fn logout_command(name: Option<&str>, foundation: &Foundation) -> Result<u8, Failure> {
+    let told = log_out(foundation, name).await.map_err(Failure::failed)?;
+    put(&format!("{told}\n"))?;
+    Ok(0)
+}
+
+/// How typed characters are displayed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Echo {
+    Plain,
+    /// A star for each character.
+    Masked,
+}
+
+/// Restores the terminal's mode, however the reading ends.
+struct Restored(Option<Termios>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, before);
+        }
+    }
+}
+
+/// Reads one line of standard input; returns `None` on Ctrl-C or the end of the input.
+async fn ask(prompt: &str, echo: Echo) -> Result<Option<String>, Failure> {
+    let _ = write!(std::io::stderr(), "{prompt}");
+    let before = tcgetattr(rustix::stdio::stdin()).ok();
+    let mut ends = signal(SignalKind::terminate()).map_err(Failure::failed)?;
+    let restored = Restored(before.clone().filter(|_| echo == Echo::Masked));
+    if let Some(mut raw) = restored.0.clone() {
+        raw.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &raw).map_err(Failure::failed)?;
+    }
+    // The thread is not waited for: a read from a terminal cannot be cancelled.
+    let (send, line) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || send.send(read_line(echo)));
+    tokio::select! {
+        line = line => {
+            drop(restored);
+            Ok(line.ok().flatten())
+        }
+        _ = ends.recv() => {
+            drop(restored);
+            Err(Failure { message: String::new(), exit: 143 })
+        }
+    }
+}
+
+fn read_line(echo: Echo) -> Option<String> {
+    let (mut line, mut input) = (Vec::new(), std::io::stdin().lock());
+    let show = |text: &str| {
+        if echo == Echo::Masked {
+            let _ = write!(std::io::stderr(), "{text}");
+        }
+    };
+    let mut byte = [0];
+    loop {
+        match input.read(&mut byte) {
+            Ok(1) => {}
+            _ if line.is_empty() => return None,
+            _ => break,
+        }
+        match (byte[0], echo) {
+            (b'\n' | b'\r', _) => break,
+            (3 | 4, Echo::Masked) => {
+                show("\n");
+                return None;
+            }
+            (8 | 127, Echo::Masked) => show(if line.pop().is_some() { "\u{8} \u{8}" } else { "" }),
+            // Marks of a bracketed paste and other control characters are not part of a key.
+            (0..=31, Echo::Masked) => {}
+            (other, _) if line.len() < 2 * MAX_KEY => {
+                line.push(other);
+                show("*");
+            }
+            _ => {}
+        }
+    }
+    show("\n");
+    Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::keyring::tests::{mocked, without_service};
+
+    const OPENAI: &str = "https://api.openai.com/v1/";
+
+    #[tokio::test]
+    async fn a_key_is_read_from_a_private_file_for_its_own_address_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("openai");
+        let keyring = without_service();
+        write_private(&file, br#"{"base_url": "https://api.openai.com/v1/", "key": "sk-canary"}"#)
+            .expect("written");
+        assert_eq!(read_file(&file, OPENAI, &keyring).await, Ok(Some("sk-canary".to_owned())));
+        let other = read_file(&file, "http://127.0.0.1:9/v1/", &keyring).await;
+        assert_eq!(other, Ok(None), "no other server gets it");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("mode");
+        let why = read_file(&file, OPENAI, &keyring).await.expect_err("others can read it");
+        assert!(why.contains("chmod 600") && !why.contains("canary"), "{why}");
+        for broken in
+            ["sk-canary", r#"{"base_url": "x"}"#, r#"{"base_url": "x", "key": "sk-canary", "keyring": true}"#]
+        {
+            write_private(&file, broken.as_bytes()).expect("written");
+            let why = read_file(&file, OPENAI, &keyring).await.expect_err(broken);
+            assert!(!why.contains("canary"), "{why}");
+        }
+        assert_eq!(read_file(&dir.path().join("nothing"), "x", &keyring).await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn a_key_of_the_keyring_is_in_no_file_and_goes_to_its_own_address_only() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("openai");
+        let (keyring, _, opened) = mocked();
+        keep(&file, OPENAI, "sk-canary", Some(&keyring)).await.expect("kept");
+        let text = std::fs::read_to_string(&file).expect("a file");
+        assert_eq!(text, r#"{"base_url":"https://api.openai.com/v1/","keyring":true}"#);
+        assert_eq!(read_file(&file, OPENAI, &keyring).await, Ok(Some("sk-canary".to_owned())));
+        let before = *opened.lock().expect("the count");
+        assert_eq!(read_file(&file, "http://127.0.0.1:9/v1/", &keyring).await, Ok(None));
+        assert_eq!(*opened.lock().expect("the count"), before, "it is not even asked");
+        // A login at another address removes the key of the first.
+        keep(&file, "http://127.0.0.1:9/v1/", "sk-next", Some(&keyring)).await.expect("kept");
+        assert_eq!(keyring.read(&format!("openai {OPENAI}"), Path::new("/none")).await, Ok(None));
+        forget(&file, &keyring).await.expect("forgotten");
+        assert!(!file.exists());
+        assert_eq!(keyring.read("openai http://127.0.0.1:9/v1/", Path::new("/none")).await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn without_a_keyring_nothing_is_kept_elsewhere_and_a_logout_says_what_stays() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("openai");
+        let why = keep(&file, OPENAI, "sk-canary", Some(&without_service())).await.expect_err("no keyring");
+        assert_eq!(why, "no system keyring responds: no session bus");
+        assert!(!file.exists());
+        let (keyring, ..) = mocked();
+        keep(&file, OPENAI, "sk-canary", Some(&keyring)).await.expect("kept");
+        let why = read_file(&file, OPENAI, &without_service()).await.expect_err("no keyring");
+        assert_eq!(why, "no system keyring responds: no session bus");
+        let why = forget(&file, &without_service()).await.expect_err("no keyring");
+        assert!(
+            why.contains("may still contain it as `openai https://api.openai.com/v1/` of `aye`"),
+            "{why}"
+        );
+        assert!(!file.exists(), "aye does not use it any more");
+    }
+}

@@ -1,0 +1,293 @@
+//! `aye mcp ...`
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::AgreedTools;
+use super::edit;
+use super::login;
+use super::servers;
+use super::show;
+use super::spawn;
+use crate::cli::{Cli, JsonFlag, McpCommand};
+use crate::commands::put_json;
+use crate::contract::display::visible_line;
+use crate::contract::server::{ServerConfig, ServerScope};
+use crate::failure::Failure;
+use crate::mcp::{
+    KeepError, LoginState, Manager, PinStore, Pinned, ServerState, ServerView, Surroundings, login_command,
+    login_state,
+};
+use crate::program::foundation::Foundation;
+use crate::program::programs::ProjectPrograms;
+use crate::program::{put, say};
+
+pub(crate) async fn run(command: McpCommand, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
+    match command {
+        // It needs more than the settings, so it is handled earlier.
+        McpCommand::Serve => Ok(0),
+        McpCommand::List(JsonFlag { json }) => list(json, foundation),
+        McpCommand::Add(args) => edit::add(args, foundation),
+        McpCommand::Remove { name, scope } => edit::remove(&name, scope, foundation),
+        McpCommand::Login(args) => login::login(args, foundation).await,
+        McpCommand::Logout { name } => login::logout(&name, foundation).await,
+        McpCommand::Test { name, json } => {
+            let programs = ProjectPrograms::alone(foundation, cli)?;
+            test(&name, json, foundation, &programs).await
+        }
+        McpCommand::Trust { name, yes } => {
+            let programs = ProjectPrograms::alone(foundation, cli)?;
+            trust(&name, yes, foundation, &programs).await
+        }
+    }
+}
+
+pub(super) fn agreed(foundation: &Foundation) -> AgreedTools {
+    AgreedTools { path: foundation.paths.agreed_tools_file(), is_kept: true }
+}
+
+/// Describes the state of a login, if there is anything to report.
+pub(super) fn login_words(login: Result<&Option<LoginState>, &String>) -> String {
+    match login {
+        Ok(Some(LoginState::LoggedIn)) => "logged in".to_owned(),
+        Ok(Some(LoginState::OtherAddress)) => "the stored login is for another URL".to_owned(),
+        Ok(Some(LoginState::None | LoginState::Needed) | None) => String::new(),
+        Err(why) => why.clone(),
+    }
+}
+
+/// Returns the same for programs.
+pub(super) fn login_name(login: LoginState) -> &'static str {
+    match login {
+        LoginState::None => "none",
+        LoginState::Needed => "needed",
+        LoginState::OtherAddress => "other_address",
+        LoginState::LoggedIn => "logged_in",
+    }
+}
+
+/// Lists the configured servers. Nothing is started, whatever the files contain.
+fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let found = servers(foundation, true);
+    let pins = agreed(foundation);
+    let logins = login::logins(foundation);
+    let mut rows = Vec::new();
+    let mut out = String::new();
+    for server in &found.usable {
+        let is_project = matches!(server.scope, ServerScope::Project(_));
+        let pinned = pins.load(&server.scope.key(), &server.name).ok().flatten();
+        let tools = pinned.as_ref().map_or(0, |pinned| pinned.tools.len());
+        let login = login_state(server, &logins).map_err(|error| error.to_string());
+        let state = if is_project && !foundation.is_trusted {
+            "not started: this folder is not trusted".to_owned()
+        } else if matches!(login, Ok(Some(login)) if login.needs_login()) {
+            format!("needs login: {}", login_command(&server.name))
+        } else if tools > 0 {
+            format!("{tools} tools trusted")
+        } else if is_project {
+            "no tool trusted yet".to_owned()
+        } else {
+            "not used yet".to_owned()
+        };
+        let login_words = login_words(login.as_ref());
+        let _ = writeln!(
+            out,
+            "{}  {}  {state}{}{}\n  {}",
+            visible_line(&server.name),
+            server.scope,
+            if login_words.is_empty() { "" } else { "; " },
+            visible_line(&login_words),
+            server.shown
+        );
+        rows.push(json!({
+            "name": server.name,
+            "scope": server.scope.to_string(),
+            "place": server.place,
+            "runs": server.shown,
+            "profile": server.profile(),
+            "trusted": !is_project || foundation.is_trusted,
+            "agreed_tools": tools,
+            "login": login.ok().flatten().map(login_name),
+        }));
+    }
+    if is_json {
+        put_json(&json!({"servers": rows, "problems": found.problems}))?;
+    } else {
+        put(&out)?;
+        for problem in &found.problems {
+            say(&format!("aye: {problem}"));
+        }
+    }
+    Ok(0)
+}
+
+/// Returns the server with this name that may be started here.
+pub(super) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, Failure> {
+    let all = servers(foundation, true);
+    let named = |problem: &&String| problem.contains(&format!("`{}`", visible_line(name)));
+    let Some(server) = all.usable.into_iter().find(|server| server.name == name) else {
+        return Err(match all.problems.iter().find(named) {
+            Some(problem) => Failure::usage(problem),
+            None => {
+                Failure::usage(format!("unknown server `{}`; `aye mcp list` shows all", visible_line(name)))
+            }
+        });
+    };
+    if matches!(server.scope, ServerScope::Project(_)) && !foundation.is_trusted {
+        return Err(Failure::usage(format!(
+            "the server `{}` belongs to the project, and this folder is not trusted; it would run {}; start \
+             aye here to review it, or use --trust",
+            visible_line(name),
+            server.shown
+        )));
+    }
+    Ok(server)
+}
+
+/// The trusted tools, read-only: results do not change them.
+struct OnlyRead(AgreedTools);
+
+impl PinStore for OnlyRead {
+    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, KeepError> {
+        self.0.load(scope, server)
+    }
+
+    fn save(&self, _: &str, _: &str, _: &Pinned) -> Result<(), KeepError> {
+        Ok(())
+    }
+}
+
+/// A connection to one server, and nothing else.
+async fn connected(
+    server: ServerConfig,
+    foundation: &Foundation,
+    programs: &ProjectPrograms,
+    pins: Arc<dyn PinStore>,
+) -> Result<(Manager, ServerView), Failure> {
+    let name = server.name.clone();
+    let limit = server.start_timeout + Duration::from_secs(1);
+    let around = Surroundings {
+        spawn: spawn(programs, |note| say(&format!("aye: {note}"))),
+        offer: Arc::new(|_, _| {}),
+        tell: Arc::new(|_| {}),
+        pins,
+        logins: Arc::new(login::logins(foundation)),
+        agrees_to_all: false,
+        prompts_changed: Arc::new(|| {}),
+        root: foundation.workspace.root.clone(),
+        questions: crate::mcp::Questions::default(),
+        guidance: crate::mcp::Guidance::default(),
+        clock: Arc::new(crate::contract::clock::SystemClock),
+    };
+    let (manager, _) = Manager::new(vec![server], around);
+    manager.start();
+    manager.ready(limit).await;
+    let view = manager.look(&name).map_err(Failure::failed)?;
+    if view.phase == ServerState::Connected {
+        return Ok((manager, view));
+    }
+    manager.close().await;
+    let hint = if view.phase == ServerState::NeedsLogin {
+        format!(": {}", login_command(&name))
+    } else {
+        String::new()
+    };
+    Err(Failure::failed(format!("{}: {}{hint}", visible_line(&name), show::phase_words(&view.phase))))
+}
+
+async fn test(
+    name: &str,
+    is_json: bool,
+    foundation: &Foundation,
+    programs: &ProjectPrograms,
+) -> Result<u8, Failure> {
+    let server = find(name, foundation)?;
+    let (manager, _) =
+        connected(server, foundation, programs, Arc::new(OnlyRead(agreed(foundation)))).await?;
+    let began = Instant::now();
+    let resources = manager.resources(Some(name)).await;
+    let latency = began.elapsed();
+    let view = manager.look(name).map_err(Failure::failed)?;
+    manager.close().await;
+    if is_json {
+        let tools: Vec<_> = view
+            .tools
+            .iter()
+            .map(|tool| json!({"id": tool.id, "name": tool.name, "description": tool.description, "schema": tool.schema}))
+            .collect();
+        let prompts: Vec<_> =
+            view.prompts.iter().map(|p| json!({"name": p.name, "description": p.description})).collect();
+        let keys = ["server", "uri", "name", "description"];
+        let resources: Vec<BTreeMap<_, _>> = resources
+            .unwrap_or_default()
+            .into_iter()
+            .map(|row| keys.into_iter().zip(row).collect())
+            .collect();
+        put_json(&json!({
+            "name": view.name,
+            "about": view.about,
+            "connected_after_ms": view.took.map(|took| took.as_millis() as u64),
+            "tools": tools,
+            "prompts": prompts,
+            "resources": resources,
+        }))?;
+        return Ok(0);
+    }
+    let mut out = show::details(&view);
+    match resources {
+        Ok(rows) => {
+            for [_, uri, name, description] in rows {
+                let short: String = description.chars().take(100).collect();
+                let _ = writeln!(
+                    out,
+                    "\nresource {}  {}  {}",
+                    visible_line(&uri),
+                    visible_line(&name),
+                    visible_line(&short)
+                );
+            }
+        }
+        Err(why) => {
+            let _ = writeln!(out, "\nits resources cannot be listed: {why}");
+        }
+    }
+    if view.has_resources {
+        let _ = writeln!(out, "\nit answered after {} ms", latency.as_millis());
+    }
+    put(&out)?;
+    Ok(0)
+}
+
+async fn trust(
+    name: &str,
+    yes: bool,
+    foundation: &Foundation,
+    programs: &ProjectPrograms,
+) -> Result<u8, Failure> {
+    let is_terminal = std::io::stdin().is_terminal();
+    if !yes && !is_terminal {
+        return Err(Failure::usage("stdin is not a terminal; use --yes to trust without a question"));
+    }
+    let server = find(name, foundation)?;
+    let (manager, view) = connected(server, foundation, programs, Arc::new(agreed(foundation))).await?;
+    put(&show::details(&view))?;
+    if !yes {
+        put("\nTrust these tools? Your rules still apply to each call. [y/N] ")?;
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
+        if !matches!(line.trim().to_lowercase().as_str(), "y" | "yes") {
+            manager.close().await;
+            say("nothing was trusted");
+            return Ok(1);
+        }
+    }
+    let said = manager.agree(name);
+    manager.close().await;
+    put(&format!("{}\n", said.map_err(Failure::failed)?))?;
+    Ok(0)
+}

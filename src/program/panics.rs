@@ -1,0 +1,81 @@
+//! Handling of panics: a caught one goes to the log only, one that ends the program is printed at its end.
+//!
+//! A hook cannot know whether a panic will be caught, and the terminal may show a conversation. So it prints nothing;
+//! resources are released while the stack unwinds, and only then the message is printed.
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+
+/// The exit status of a program that panicked, as the standard library has it.
+const PANICKED: u8 = 101;
+
+/// The newest panic of the thread that may end the program.
+type Last = Arc<Mutex<Option<String>>>;
+
+/// Runs the program.
+pub(crate) fn contained(program: impl FnOnce() -> ExitCode) -> ExitCode {
+    let last = Last::default();
+    let (owner, noted) = (thread::current().id(), Arc::clone(&last));
+    std::panic::set_hook(Box::new(move |panic| note(panic, owner, &noted)));
+    catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|_| {
+        let text = last.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        let text = crate::contract::display::visible(&text).into_owned();
+        let _ = writeln!(std::io::stderr(), "aye {text}\nThis is a bug in aye.");
+        ExitCode::from(PANICKED)
+    })
+}
+
+fn note(panic: &PanicHookInfo<'_>, owner: ThreadId, last: &Last) {
+    let here = thread::current();
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    tracing::error!(thread = here.name().unwrap_or("unnamed"), place, "a thread panicked");
+    if here.id() == owner {
+        // Empty unless the environment asks for it.
+        let backtrace = std::backtrace::Backtrace::capture();
+        let trace = match backtrace.status() {
+            std::backtrace::BacktraceStatus::Captured => format!("\n{backtrace}"),
+            _ => String::new(),
+        };
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{panic}{trace}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs in a process of its own: the hook is the whole process's.
+    #[test]
+    #[ignore = "started by the test below"]
+    fn panicking_program() {
+        let code = contained(|| {
+            assert!(catch_unwind(|| panic!("caught here")).is_err());
+            assert!(thread::spawn(|| panic!("on another thread")).join().is_err());
+            assert!(std::env::var_os("AYE_TEST_END").is_none(), "the end of the program");
+            ExitCode::SUCCESS
+        });
+        std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 101 });
+    }
+
+    #[test]
+    fn only_a_panic_that_ends_the_program_is_printed() {
+        let run = |ends: bool| {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "app::panics::tests::panicking_program", "--ignored", "--nocapture"]);
+            command.env_remove("RUST_BACKTRACE");
+            if ends {
+                command.env("AYE_TEST_END", "1");
+            }
+            let output = command.output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        assert_eq!(run(false), (Some(0), String::new()));
+        let (code, text) = run(true);
+        assert_eq!(code, Some(101));
+        assert!(text.starts_with("aye panicked at src/app/panics.rs:"), "{text}");
+        assert!(text.contains("the end of the program") && !text.contains("caught here"), "{text}");
+    }
+}

@@ -1,0 +1,46 @@
+//! The system prompt. Short, because each request pays for it, and constant through a conversation, so that prompt
+//! caches hit.
+//!
+//! It has three parts: who the agent is (aye, or the text of an agent's file), how to work with tools and permissions
+//! here, and the environment with its instructions. Only the first one is an agent's own.
+
+use crate::contract::workspace::Workspace;
+
+const AYE: &str = include_str!("prompt.md");
+const RULES: &str = include_str!("prompt_rules.md");
+
+/// The part of the prompt shared by all agents of a workspace, after the agent's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    text: String,
+}
+
+impl Common {
+    /// Creates the prompt for a workspace with these instructions.
+    pub(crate) fn new(workspace: &Workspace, instructions: &str, date: &str) -> Self {
+        let repository = if workspace.root.join(".git").symlink_metadata().is_ok() {
+            format!("git repository at {}", workspace.root.display())
+        } else {
+            "not a git repository".to_owned()
+        };
+        let mut text = format!(
+            "{}\n\nWorking directory: {} ({repository}). Platform: {}. Date: {date}.",
+            RULES.trim_end(),
+            workspace.cwd.display(),
+            std::env::consts::OS,
+        );
+        if !instructions.trim().is_empty() {
+            text.push_str("\n\n# Instructions of the user and the project\n\n");
+            text.push_str(instructions.trim());
+        }
+        Self { text }
+    }
+
+    /// Returns the system prompt of an agent with its own text, or with aye's if it has none.
+    pub(crate) fn prompt(&self, own: &str) -> String {
+        match own.trim() {
+            "" => format!("{}\n{}", AYE.trim_end(), self.text),
+            own => format!("{own}\n\n# How to work here\n\n{}", self.text),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Background runs of conversations in other folders, each in its own folder under the rules of that folder. The
+//! screen treats them like runs of another process.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use crate::cli::Cli;
+use crate::commands::serve::ServerInside;
+use crate::config::Env;
+use crate::contract::event_sink::NullEventSink;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::TerminationReason;
+use crate::contract::record::SuspensionRecord;
+use crate::failure::AppError;
+use crate::program::app_context::AppContext;
+use crate::program::foundation::Foundation;
+use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
+use crate::terminal::host::Events;
+use crate::tui::host::{HostEvent, TextPage};
+
+/// How long background runs may take to store their state when the program ends.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// The folder that a question was asked in; that of its conversation when it does not say.
+pub(crate) fn folder_of(question: &SuspensionRecord, of_thread: &Path) -> PathBuf {
+    let asked = question.ticket.suspension.parameters.get("cwd").and_then(serde_json::Value::as_str);
+    asked.map_or_else(|| of_thread.to_path_buf(), PathBuf::from)
+}
+
+/// The flags of this start, for apps of other folders.
+pub(crate) fn for_other_folders(cli: &Cli) -> Cli {
+    let mut cli = cli.clone();
+    // Permissions given at this start are for this folder; tools denied are denied there too.
+    cli.global.allowed_tools.clear();
+    cli.global.permission_mode = None;
+    // Runs there have agents of their own.
+    cli.global.agent = None;
+    cli.global.trust = false;
+    cli
+}
+
+/// Assembles the program for that folder.
+pub(crate) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<AppContext, AppError> {
+    let mut cli = cli.clone();
+    cli.global.cd = Some(folder);
+    let foundation = Foundation::load(&cli, env).map_err(|e| e.message)?;
+    Ok(AppContext::build(foundation, &cli).await?)
+}
+
+/// A run that continues in the background, with the app that drives it.
+type Running = (ThreadId, Arc<AppContext>, JoinHandle<()>);
+
+pub(crate) struct BackgroundRuns {
+    cli: Cli,
+    env: Env,
+    events: Events,
+    /// The apps of other folders, each built when its first question is answered here.
+    apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
+    running: Mutex<Vec<Running>>,
+    server: ServerInside,
+}
+
+impl BackgroundRuns {
+    pub(crate) fn new(cli: &Cli, env: Env, events: Events) -> BackgroundRuns {
+        let cli = for_other_folders(cli);
+        BackgroundRuns {
+            cli,
+            env,
+            events,
+            apps: tokio::sync::Mutex::default(),
+            running: Mutex::default(),
+            server: ServerInside::default(),
+        }
+    }
+
+    /// `/serve`.
+    pub(crate) async fn serve(&self, words: &str) -> Result<TextPage, AppError> {
+        self.server.page(&self.cli, &self.env, &self.events, words).await
+    }
+
+    /// The app that a question's run belongs to: this one, or that of its folder.
+    pub(crate) async fn app_of(
+        &self,
+        here: &Arc<AppContext>,
+        question: &SuspensionRecord,
+    ) -> Result<Arc<AppContext>, AppError> {
+        let thread = here.store.thread(&question.thread_id).await?;
+        let own = &here.foundation.workspace.cwd;
+        let folder = folder_of(question, thread.as_ref().map_or(own, |thread| &thread.cwd));
+        if folder == *own {
+            return Ok(Arc::clone(here));
+        }
+        let mut apps = self.apps.lock().await;
+        if let Some(app) = apps.get(&folder) {
+            return Ok(Arc::clone(app));
+        }
+        let app = Arc::new(app_in(&self.cli, self.env.clone(), folder.clone()).await?);
+        apps.insert(folder, Arc::clone(&app));
+        Ok(app)
+    }
+
+    /// Resumes the run of a conversation, unless another process drives it.
+    pub(crate) fn resume_thread(&self, app: Arc<AppContext>, thread: ThreadId) {
+        let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
+        let task = tokio::spawn(async move {
+            app.mcp.ready_quietly().await;
+            let result = app.runtime.resume(&id, Arc::new(NullEventSink), UnknownPolicy::Ask).await;
+            tell(&app, &events, &id, &result).await;
+        });
+        let mut running = self.running.lock().expect("no panic while it is held");
+        running.retain(|(_, _, task)| !task.is_finished());
+        running.push((thread, of, task));
+    }
+
+    /// Stops the background runs and closes the apps opened for them.
+    pub(crate) async fn leave(&self) {
+        self.server.leave().await;
+        let running = std::mem::take(&mut *self.running.lock().expect("no panic while it is held"));
+        for (thread, app, _) in &running {
+            app.runtime.cancel(thread);
+        }
+        let all = futures::future::join_all(running.into_iter().map(|(_, _, task)| task));
+        let _ = tokio::time::timeout(LAST_WAIT, all).await;
+        for app in self.apps.lock().await.values() {
+            app.telemetry.end().await;
+            app.mcp.manager.close().await;
+            app.store.close().await;
+        }
+    }
+}
+
+/// Reports the end of a run that is not on the screen. Its questions are counted anyway.
+pub(crate) async fn tell(
+    app: &AppContext,
+    events: &Events,
+    thread: &ThreadId,
+    result: &Result<AgentRunResult, RuntimeError>,
+) {
+    let Some(text) = told(result) else { return };
+    let title = app.store.thread(thread).await.ok().flatten().map_or_else(String::new, |thread| thread.title);
+    // When the program ends, nobody is left to receive the event.
+    let _ = events.send(HostEvent::Note(format!("“{title}” {text}")));
+}
+
+fn told(result: &Result<AgentRunResult, RuntimeError>) -> Option<String> {
+    match result {
+        Ok(result) => match &result.termination {
+            TerminationReason::Suspended => None,
+            TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => {
+                Some("resumed and done".to_owned())
+            }
+            TerminationReason::Cancelled => Some("was cancelled".to_owned()),
+            TerminationReason::Blocked(why) => Some(format!("was blocked: {why}")),
+            TerminationReason::Stopped(why) => {
+                Some(format!("stopped: {}", why.detail.as_deref().unwrap_or(&why.code)))
+            }
+            TerminationReason::Error(why) => Some(format!("failed: {why}")),
+        },
+        // Another process drives it, or was faster.
+        Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NothingToResume { .. }) => None,
+        Err(error) => Some(format!("cannot resume: {error}")),
+    }
+}

@@ -1,0 +1,65 @@
+//! The files that `@` completes.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::walk::WalkFilter;
+
+/// How long a list of files may be reused.
+const FRESH: Duration = Duration::from_secs(5);
+/// The maximum number of files listed.
+const MAX_FILES: usize = 50_000;
+/// The maximum number of completions.
+const OFFERED: usize = 50;
+
+/// The files of one folder, walked when first asked for.
+#[derive(Default)]
+pub(crate) struct Files {
+    list: Mutex<Option<(Instant, Vec<String>)>>,
+}
+
+impl Files {
+    /// Returns all files. Blocks: it may walk the folder.
+    pub(crate) fn all(&self, cwd: &Path) -> Vec<String> {
+        self.complete(cwd, "");
+        let list = self.list.lock().expect("no panic while files are held");
+        list.as_ref().map(|(_, files)| files.clone()).unwrap_or_default()
+    }
+
+    /// Returns the matching paths, best first. Blocks: it may walk the folder.
+    pub(crate) fn complete(&self, cwd: &Path, query: &str) -> Vec<String> {
+        let mut list = self.list.lock().expect("no panic while files are held");
+        let stale = list.as_ref().is_none_or(|(read, _)| read.elapsed() > FRESH);
+        if stale {
+            *list = Some((Instant::now(), walk(cwd)));
+        }
+        let files = list.as_ref().map(|(_, files)| files.as_slice()).unwrap_or_default();
+        if query.is_empty() {
+            return files.iter().take(OFFERED).cloned().collect();
+        }
+        let config = frizbee::Config::default();
+        frizbee::Matcher::new(query, &config)
+            .match_list(files)
+            .into_iter()
+            .take(OFFERED)
+            .filter_map(|hit| files.get(usize::try_from(hit.index).ok()?).cloned())
+            .collect()
+    }
+}
+
+fn walk(cwd: &Path) -> Vec<String> {
+    let mut files: Vec<String> = crate::walk::builder(cwd, WalkFilter::default(), |_| true)
+        .build()
+        .filter_map(Result::ok)
+        .filter(|entry| entry.depth() > 0)
+        .filter_map(|entry| {
+            let path = entry.path().strip_prefix(cwd).ok()?.to_str()?;
+            let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+            Some(if is_dir { format!("{path}/") } else { path.to_owned() })
+        })
+        .take(MAX_FILES)
+        .collect();
+    files.sort();
+    files
+}

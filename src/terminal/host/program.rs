@@ -1,0 +1,147 @@
+//! The program itself: status, settings, pages, and trust in the folder.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::TerminalHost;
+use super::writing::skill_rows;
+use crate::config::TrustItem;
+use crate::contract::foreign::ForeignError;
+use crate::contract::ids::ThreadId;
+use crate::contract::judgement::Profile;
+use crate::contract::path_policy::PathPolicies as _;
+use crate::contract::spec::AgentSpec;
+use crate::terminal::{statusline, themes};
+use crate::tui::host::{Choice, Host, HostEvent, HostInfo, Mode, ProgramHost, TextPage, UntrustedRow};
+use crate::tui::theme::ThemeRow;
+
+#[async_trait]
+impl ProgramHost for TerminalHost {
+    fn info(&self) -> HostInfo {
+        let selection = self.app.selection();
+        HostInfo {
+            model: selection.model.clone(),
+            provider: selection.provider.clone(),
+            is_demo: selection.is_demo(),
+            context_window: (!selection.is_demo()).then_some(selection.context_window),
+            price: selection.price,
+            model_why: selection.why.clone(),
+            effort: self.app.foundation.effort.get(),
+            agent: self.app.agents.named(),
+            mode: self.app.permission.mode(),
+            cwd: self.app.foundation.workspace.cwd.clone(),
+            project: self.app.foundation.workspace.root.clone(),
+            home: self.app.foundation.env.home().map(PathBuf::from),
+            branch: statusline::branch(&self.app.foundation.workspace.root),
+            instructions: self.app.instructions.status(),
+            unsandboxed: match &self.app.sandbox {
+                Some(sandbox) => sandbox.known_lack(&self.app.foundation.workspace.root),
+                None => Some("no sandbox".to_owned()),
+            },
+            warnings: self.app.warnings.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    async fn shown(&self) {
+        // The first frame is shown and the user has not typed anything yet.
+        let events = self.events.clone();
+        let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
+        self.app.mcp.on_prompts(move || {
+            if let Some(app) = app.upgrade() {
+                let _ = of_prompts.send(HostEvent::Skills(skill_rows(&app)));
+            }
+        });
+        self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
+        let store = self.app.store.clone();
+        tokio::spawn(async move { store.warm().await });
+        // Looking what the machine can enforce starts a process, and a first command would wait for that and for a walk
+        // through the folder.
+        if let Some(sandbox) = self.app.sandbox.clone() {
+            let root = self.app.foundation.workspace.root.clone();
+            let events = self.events.clone();
+            let rules = self.app.permission.policy(&AgentSpec::new(""));
+            tokio::task::spawn_blocking(move || {
+                if let Some(lack) = sandbox.lack(&root) {
+                    let _ = events.send(HostEvent::Unsandboxed(lack));
+                }
+                if sandbox.problem(Profile::Workspace, false, &root).is_none() {
+                    sandbox.prepare(&root, rules.as_ref());
+                }
+            });
+        }
+        // Reading a large folder takes long, and a first command would wait for it.
+        if let Some(snapshots) = &self.app.snapshots {
+            crate::contract::snapshot::Snapshots::prepare(snapshots);
+        }
+    }
+
+    fn untrusted(&self) -> Vec<UntrustedRow> {
+        let reach = crate::program::programs::reach(&self.app.foundation);
+        let row = |item: &TrustItem| {
+            let reach = if item.starts { format!("\n{reach}") } else { String::new() };
+            UntrustedRow { path: item.path.clone(), does: format!("{}{reach}", item.summary) }
+        };
+        self.app.foundation.untrusted.iter().map(row).collect()
+    }
+
+    async fn trust(&self) -> Result<(), ForeignError> {
+        Ok(self.app.foundation.trust()?)
+    }
+
+    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, ForeignError> {
+        if !self.viewer.rests().await {
+            return Ok(None);
+        }
+        let app = Arc::new(self.app.renewed(&self.cli).await.map_err(|failure| failure.message)?);
+        let elsewhere = Arc::clone(&self.elsewhere);
+        let next = Arc::new(TerminalHost::new(app, self.events.clone(), elsewhere, self.cli.clone()));
+        for watching in &self.watching {
+            watching.abort();
+        }
+        self.viewer.transfer_to(&next.viewer);
+        self.app.mcp.manager.close().await;
+        let next = self.next.get_or_init(|| next);
+        Ok(Some(Arc::<TerminalHost>::clone(next)))
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<(), ForeignError> {
+        Ok(self.app.permission.set_mode(mode)?)
+    }
+
+    fn themes(&self) -> Vec<ThemeRow> {
+        themes::list(&self.app.foundation)
+    }
+
+    async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, ForeignError> {
+        let (app, value) = (Arc::clone(&self.app), value.to_owned());
+        let kept =
+            tokio::task::spawn_blocking(move || themes::keep(&app.foundation, choice.key(), Some(&value)))
+                .await;
+        Ok(kept??)
+    }
+
+    async fn status_line(&self, json: String) -> Result<String, ForeignError> {
+        Ok(statusline::run(&self.app.foundation, json).await?)
+    }
+
+    async fn page(
+        &self,
+        thread: Option<&ThreadId>,
+        name: &str,
+        words: &str,
+    ) -> Result<TextPage, ForeignError> {
+        if name == "compact" {
+            let _ = self.events.send(HostEvent::Note("summarising older messages …".to_owned()));
+        }
+        if name == "serve" {
+            return Ok(self.elsewhere.serve(words.trim()).await?);
+        }
+        let page = crate::terminal::pages::page(&self.app, thread, name, words).await;
+        // What a page changed in the conversation is reported like changes by others.
+        self.viewer.request_read();
+        Ok(page?)
+    }
+}

@@ -1,0 +1,190 @@
+//! Questions of any conversation, rules and grants.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::TerminalHost;
+use crate::commands::approvals::user_edit;
+use crate::commands::grants;
+use crate::config::repository_root;
+use crate::contract::foreign::ForeignError;
+use crate::contract::grant::GrantPreview;
+use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::record::{DecideOutcome, GrantScope, InboxRow, SuspensionRecord};
+use crate::contract::suspension::Answer;
+use crate::failure::AppError;
+use crate::program::app_context::AppContext;
+use crate::runtime::{DecideError, UnknownPolicy};
+use crate::store::InboxFilter;
+use crate::terminal::background::{folder_of, tell};
+use crate::tui::host::{GrantRow, HostEvent, OpenedQuestion, QuestionHost, Review, RuleRow};
+
+impl TerminalHost {
+    /// The app that a question's run belongs to: the one on the screen, or that of its folder.
+    async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<AppContext>, AppError> {
+        if self.viewer.shows_above(&question.thread_id) {
+            return Ok(Arc::clone(&self.app));
+        }
+        self.elsewhere.app_of(&self.app, question).await
+    }
+
+    /// Resumes the run of a conversation that is not on the screen.
+    async fn resume_elsewhere(&self, question: &SuspensionRecord, thread: &ThreadId) {
+        let events = self.events.clone();
+        match self.elsewhere.app_of(&self.app, question).await {
+            Ok(app) if Arc::ptr_eq(&app, &self.app) => {
+                let (own, sink) = (thread.clone(), self.viewer.sink(thread));
+                self.viewer.drive(thread, async move {
+                    let result = app.runtime.resume(&own, sink, UnknownPolicy::Ask).await;
+                    tell(&app, &events, &own, &result).await;
+                    result.map(Some)
+                });
+            }
+            Ok(app) => self.elsewhere.resume_thread(app, thread.clone()),
+            Err(why) => {
+                let _ = events.send(HostEvent::Note(format!("stored, but it cannot resume here: {why}")));
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl QuestionHost for TerminalHost {
+    async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, ForeignError> {
+        Ok(self.app.store.suspension(id).await?)
+    }
+
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, ForeignError> {
+        let Some(record) = self.app.store.suspension(id).await? else { return Ok(None) };
+        let Some(thread) = self.app.store.thread(&record.thread_id).await? else {
+            return Ok(None);
+        };
+        let project = repository_root(&folder_of(&record, &thread.cwd));
+        let child = self.app.store.child(&record.thread_id).await?;
+        let title = match &child {
+            Some(child) => {
+                let root = self.app.store.thread(&child.root_thread).await?;
+                root.map_or(thread.title, |root| root.title)
+            }
+            None => thread.title,
+        };
+        Ok(Some(OpenedQuestion { record, title, project, child: child.map(|child| child.agent) }))
+    }
+
+    async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, ForeignError> {
+        let actor = self.app.actor("tui");
+        let grant = match answer.grant.take() {
+            Some(request) => {
+                let grant = self.app.checked_grant(request, actor.clone()).await;
+                Some(grant.map_err(|error| format!("the rule was not stored: {error}"))?)
+            }
+            None => None,
+        };
+        let resume = answer.resume(self.app.clock.now_ms());
+        let decided = self.app.runtime.decide_granting(id, resume, actor, grant);
+        let outcome = decided.await.map_err(on_card)?;
+        match &outcome {
+            DecideOutcome::Accepted(record)
+            | DecideOutcome::Repeated(record)
+            | DecideOutcome::AlreadyDecided(record) => {
+                // A question of a child run resumes the parent run that waits for the child.
+                let store = &self.app.store;
+                let thread = store.driven_with(&record.thread_id).await?;
+                if self.viewer.shows(&thread) {
+                    self.viewer.wake(&thread);
+                } else {
+                    self.resume_elsewhere(record, &thread).await;
+                }
+            }
+            DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
+        }
+        Ok(outcome)
+    }
+
+    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, ForeignError> {
+        let found = self.app.store.suspension(suspension).await?;
+        let found = found.ok_or("the question no longer exists")?;
+        let app = self.app_of(&found).await?;
+        app.load_grants().await;
+        let tool = app.runtime.catalog().tool(&found.ticket.pending.name).cloned();
+        Ok(user_edit::review(&app.permission, tool, &found, arguments).await?)
+    }
+
+    fn expired(&self, thread: &ThreadId) {
+        self.viewer.wake(thread);
+    }
+
+    async fn inbox(&self) -> Result<Vec<InboxRow>, ForeignError> {
+        let now = self.app.clock.now_ms();
+        let waiting = crate::commands::approvals::waiting(&self.app.store, InboxFilter::default(), now);
+        waiting.await.map_err(|failure| failure.message.into())
+    }
+
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, ForeignError> {
+        Ok(self.app.store.waiting_count(here, self.app.clock.now_ms()).await?)
+    }
+
+    async fn preview_grant(
+        &self,
+        suspension: &SuspensionId,
+        pattern: &str,
+    ) -> Result<GrantPreview, ForeignError> {
+        Ok(self.app.preview_grant(&self.pasts, suspension, pattern).await?)
+    }
+
+    async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError> {
+        let rows = grants::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
+        Ok(rows.iter().map(grants::GrantStatus::to_grant_row).collect())
+    }
+
+    async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError> {
+        let now = self.app.clock.now_ms();
+        let revoked = self.app.store.revoke_grant(id, now).await?;
+        self.app.load_grants().await;
+        Ok(revoked)
+    }
+
+    fn permissions(&self) -> Vec<RuleRow> {
+        self.app.permission_rows()
+    }
+}
+
+/// Describes why an answer was not accepted; the card already names the question.
+fn on_card(error: DecideError) -> String {
+    match error {
+        DecideError::Schema { message, .. } | DecideError::Unfit { message, .. } => {
+            format!("rejected: {message}")
+        }
+        DecideError::Arguments { message, .. } => format!("the edited arguments cannot be used: {message}"),
+        error @ DecideError::Store(_) => error.to_string(),
+    }
+}
+
+impl AppContext {
+    /// The rules and grants in force.
+    pub(crate) fn permission_rows(&self) -> Vec<RuleRow> {
+        let rules = self.permission.rules();
+        let mut rows: Vec<RuleRow> = rules
+            .rules()
+            .iter()
+            .map(|rule| RuleRow {
+                pattern: rule.pattern.to_string(),
+                behavior: rule.behavior.to_string(),
+                origin: rule.origin.to_string(),
+            })
+            .collect();
+        rows.extend(self.permission.grants().into_iter().map(|grant| RuleRow {
+            pattern: grant.pattern,
+            behavior: "allow".to_owned(),
+            origin: match grant.scope {
+                GrantScope::Run(_) => "granted for a run".to_owned(),
+                GrantScope::Thread(_) => "granted for a thread".to_owned(),
+                GrantScope::Project(path) => format!("granted for {}", path.display()),
+                GrantScope::Everywhere => "granted everywhere".to_owned(),
+            },
+        }));
+        rows
+    }
+}

@@ -1,0 +1,255 @@
+//! Opening and reading conversations, saying something in one, and what runs in it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::json;
+
+use super::TerminalHost;
+use crate::commands::tasks;
+use crate::compose;
+use crate::compose::{images, mentions, symbols};
+use crate::contract::content::ContentBlock;
+use crate::contract::foreign::ForeignError;
+use crate::contract::ids::{CallId, ThreadId};
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::{Message, Role, ToolCall, Visibility};
+use crate::contract::record::{QueueId, RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
+use crate::failure::AppError;
+use crate::runtime::{RunDocument, RunRequest, RuntimeError};
+use crate::store::{MessageSelection, ThreadView};
+use crate::terminal::follow::{row_of, running_of};
+use crate::terminal::take_over;
+use crate::tui::host::{
+    Earlier, HostEvent, OpenedThread, QueuedRow, Shell, ThreadHost, ThreadOwner, UserInput,
+};
+
+/// The number of messages loaded when a conversation is opened, and fetched at a time when the user reads
+/// older ones.
+const OPENED: usize = 2000;
+
+/// The tool that runs a shell command of the user.
+const BASH: &str = "Bash";
+
+impl TerminalHost {
+    /// Returns the user's input as messages for the model; a shell command includes its call.
+    async fn messages_of(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
+        let mut messages = self.said(input).await?;
+        if let (Some(shown), Some(first)) = (input.shown(), messages.first_mut()) {
+            *first = first.clone().shown_as(shown);
+        }
+        Ok(messages)
+    }
+
+    async fn said(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
+        let Some(shell) = input.shell else {
+            let message = self.message_of(input).await?;
+            return Ok(vec![if input.steers { message.steering() } else { message }]);
+        };
+        let visibility = match shell {
+            Shell::Shown => Visibility::All,
+            Shell::Hidden => Visibility::Person,
+        };
+        let id = CallId::fresh().to_string();
+        // The end of an id is what differs most.
+        let id = format!("cmd_{}", id.get(id.len().saturating_sub(12)..).unwrap_or(&id));
+        let call = ToolCall::new(id, BASH, json!({"command": input.text}));
+        Ok(Message::command(&input.written(), call, visibility).into())
+    }
+
+    /// Returns the user's input as a message for the model.
+    async fn message_of(&self, input: &UserInput) -> Result<Message, AppError> {
+        let (app, written) = (&self.app, input.written());
+        let command = compose::command(app, &written).await?;
+        let is_command = command.is_some();
+        let mut goes_with = Vec::new();
+        let mut content = match (command, &input.skill) {
+            (Some(content), _) => content,
+            (None, Some(name)) => return Err(format!("unknown skill `{name}`").into()),
+            (None, None) => {
+                goes_with = mentions::attached(app, &input.text).await?;
+                goes_with.extend(symbols::attached(app, &self.symbols, &input.text).await?);
+                crate::program::mcp::with_resources(app, &input.text).await?
+            }
+        };
+        content.extend(input.images.iter().cloned().map(ContentBlock::StoredImage));
+        let is_more = is_command || !goes_with.is_empty();
+        Ok(compose::joined(content, goes_with, is_more.then_some(written.as_str())))
+    }
+}
+
+#[async_trait]
+impl ThreadHost for TerminalHost {
+    async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, ForeignError> {
+        let now = self.app.clock.now_ms();
+        let Some(id) = id else {
+            let thread = ThreadRecord {
+                id: ThreadId::fresh(),
+                title: String::new(),
+                cwd: self.app.foundation.workspace.cwd.clone(),
+                created_at: now,
+                updated_at: now,
+            };
+            self.viewer.show(&thread.id, 0);
+            return Ok(OpenedThread {
+                thread,
+                messages: Vec::new(),
+                earlier: None,
+                run: None,
+                waiting: Vec::new(),
+                interrupted: Vec::new(),
+                driver: ThreadOwner::Nobody,
+                queued: Vec::new(),
+                children: Vec::new(),
+                commands: Vec::new(),
+                summaries: Vec::new(),
+            });
+        };
+        let thread_view = self
+            .app
+            .store
+            .thread_view_at(&id, MessageSelection::Last(OPENED))
+            .await?
+            .ok_or_else(|| format!("unknown thread {id}"))?;
+        if !self.viewer.shows(&id)
+            && let Some(notice) = self.app.continue_with_its_agent(&id).await?
+        {
+            drop(self.events.send(HostEvent::Warned(notice)));
+        }
+        let driver = self.viewer.driver_of(&thread_view);
+        self.viewer.show(&id, thread_view.messages.last().map_or(0, |stored| stored.seq));
+        let before = thread_view.total.saturating_sub(thread_view.messages.len() as u64);
+        let earlier = match before {
+            0 => None,
+            messages => {
+                let usage = self.app.store.usage_of_thread(&id).await?;
+                Some(Earlier { messages, usage })
+            }
+        };
+        let ThreadView {
+            thread,
+            messages,
+            run,
+            waiting,
+            running,
+            queued,
+            summaries,
+            lease: _,
+            decided: _,
+            total: _,
+            children,
+            commands,
+        } = thread_view;
+        let mut messages = with_open_results(messages, run.as_ref());
+        for stored in messages.iter_mut().filter(|stored| stored.message.role == Role::Tool) {
+            images::name(&self.app, &mut stored.message.content).await;
+        }
+        // While a driver is active its calls run; otherwise their outcome is unknown.
+        let interrupted = if driver == ThreadOwner::Nobody { running } else { Vec::new() };
+        if driver == ThreadOwner::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
+            self.viewer.wake(&id);
+        }
+        let queued = queued.iter().map(row_of).collect();
+        self.viewer.mind(&id);
+        Ok(OpenedThread {
+            thread,
+            messages,
+            earlier,
+            run,
+            waiting,
+            interrupted,
+            driver,
+            queued,
+            children,
+            commands: running_of(&self.app.runtime, &commands),
+            summaries,
+        })
+    }
+
+    async fn earlier(&self, thread: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, ForeignError> {
+        Ok(self.app.store.messages_before(thread, seq, OPENED).await?)
+    }
+
+    async fn place(&self, thread: &ThreadId, message: &str) -> Result<Option<u64>, ForeignError> {
+        Ok(self.app.store.place_of_message(thread, message).await?)
+    }
+
+    async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), ForeignError> {
+        let messages = self.messages_of(&input).await?;
+        let request = RunRequest::new(thread.clone(), messages.clone());
+        // Checked before the run starts, so that the draft is restored if the message does not fit.
+        self.app.runtime.fits(&request)?;
+        let events = self.events.clone();
+        let (app, viewer, own, sink) =
+            (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
+        self.viewer.drive(thread, async move {
+            let result = app.runtime.run(request, sink).await;
+            if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
+                // Another process became active at the same moment. The message must not be lost.
+                viewer.defer(&own, messages, input).await?;
+            }
+            if result.is_ok() {
+                crate::terminal::titles::begin(&app, &own, move |event| drop(events.send(event)));
+            }
+            result.map(Some)
+        });
+        Ok(())
+    }
+
+    async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, ForeignError> {
+        let messages = self.messages_of(&input).await?;
+        let queued = self.app.runtime.enqueue(thread, messages).await?;
+        // The process that was active when the message was sent may already have read the queue for the last
+        // time.
+        let run = self.app.store.latest_run(thread).await?;
+        if run.is_none_or(|run| run.status == RunStatus::Done) {
+            self.viewer.begin_queued(thread);
+        }
+        Ok(row_of(&queued))
+    }
+
+    async fn unqueue(&self, id: QueueId) -> Result<bool, ForeignError> {
+        Ok(self.app.runtime.unqueue(id).await?)
+    }
+
+    fn cancel(&self, thread: &ThreadId) {
+        if self.app.runtime.cancel(thread) {
+            return;
+        }
+        let (app, own, sink) = (Arc::clone(&self.app), thread.clone(), self.viewer.sink(thread));
+        self.viewer.drive(thread, async move { app.runtime.cancel_waiting(&own, sink).await.map(|_| None) });
+    }
+
+    fn to_background(&self, thread: &ThreadId) -> bool {
+        self.app.runtime.move_to_background(thread)
+    }
+
+    async fn take_over(&self, thread: &ThreadId, id: &str) -> Result<(), ForeignError> {
+        let terminal = match self.app.runtime.terminal(thread, id) {
+            Ok(terminal) => terminal,
+            Err(error) => {
+                return Err(tasks::kept_elsewhere(&self.app, thread, id)
+                    .await?
+                    .unwrap_or_else(|| error.into()));
+            }
+        };
+        Ok(take_over::take_over(terminal.as_ref(), id).await?)
+    }
+
+    async fn threads(&self) -> Result<Vec<ThreadSummary>, ForeignError> {
+        Ok(self.app.store.threads(None).await?)
+    }
+}
+
+/// Returns the stored messages, followed by the results of an open step that are not in the conversation yet.
+pub(crate) fn with_open_results(
+    mut messages: Vec<StoredMessage>,
+    run: Option<&RunRecord>,
+) -> Vec<StoredMessage> {
+    let Some(run) = run else { return messages };
+    let next = messages.last().map_or(0, |m| m.seq) + 1;
+    for (seq, message) in (next..).zip(RunDocument::unrecorded_results(run)) {
+        messages.push(StoredMessage { seq, run_id: run.id.clone(), created_at: run.updated_at, message });
+    }
+    messages
+}
