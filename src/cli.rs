@@ -1,55 +1,38 @@
-//! The command line: what can be typed, and nothing about what it does.
+//! The command line. The arguments of each subcommand are beside its code, in `commands/`.
 
-mod agents;
-mod approvals;
-mod audit;
-mod config;
-mod docs;
 mod global;
-mod grants;
-mod hooks;
-mod mcp;
-mod memory;
-mod permissions;
-mod queue;
-mod reminders;
-mod serve;
-mod skills;
-mod stats;
-mod store;
-mod tasks;
 #[cfg(test)]
 mod tests;
-mod threads;
-mod time;
+pub(crate) mod time;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-pub use agents::AgentsCommand;
-use approvals::{ANSWER_EXAMPLE, APPROVE_EXAMPLES};
-pub use approvals::{
+pub use crate::commands::agents::AgentsCommand;
+use crate::commands::approvals::{ANSWER_EXAMPLE, APPROVE_EXAMPLES};
+pub use crate::commands::approvals::{
     AnswerArgs, ApprovalsCommand, ApproveArgs, DenyArgs, GrantFlags, InboxArgs, ModifyArgs, ThenArgs,
 };
-pub use audit::AuditArgs;
-pub use config::ConfigCommand;
-pub use docs::{DocsArgs, PAGES as DOCS_PAGES};
+pub use crate::commands::audit::AuditArgs;
+pub use crate::commands::config::ConfigCommand;
+pub use crate::commands::docs::{DocsArgs, PAGES as DOCS_PAGES};
+pub use crate::commands::grants::GrantsCommand;
+pub use crate::commands::hooks::HooksCommand;
+pub use crate::commands::mcp::{McpAddArgs, McpCommand, McpLoginArgs, McpScope};
+pub use crate::commands::memory::{MemoryCommand, MemoryForm};
+pub use crate::commands::permissions::PermissionsCommand;
+pub use crate::commands::queue::{QueueAddArgs, QueueCommand, QueueListArgs, QueueOutboxArgs};
+pub use crate::commands::reminders::RemindersCommand;
+pub use crate::commands::serve::{ScopeArg, ServeArgs, ServeCommand, TokenCommand};
+pub use crate::commands::skills::SkillsCommand;
+pub use crate::commands::stats::{StatsArgs, StatsBy};
+pub use crate::commands::store::{PruneArgs, StoreCommand};
+pub use crate::commands::tasks::TasksCommand;
+pub use crate::commands::threads::{ExportFormatArg, ThreadsCommand};
+pub use crate::commands::work::WorkArgs;
 pub use global::Global;
-pub use grants::GrantsCommand;
-pub use hooks::HooksCommand;
-pub use mcp::{McpAddArgs, McpCommand, McpLoginArgs, McpScope};
-pub use memory::{MemoryCommand, MemoryForm};
-pub use permissions::PermissionsCommand;
-pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, QueueOutboxArgs, WorkArgs};
-pub use reminders::RemindersCommand;
-pub use serve::{ScopeArg, ServeArgs, ServeCommand, TokenCommand};
-pub use skills::SkillsCommand;
-pub use stats::{StatsArgs, StatsBy};
-pub use store::{PruneArgs, StoreCommand};
-pub use tasks::TasksCommand;
-pub use threads::{ExportFormatArg, ThreadsCommand};
 
 use crate::config::Flags;
 

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::agents::ParsedAgent;
-use crate::cli::{AgentsCommand, Cli, JsonFlag};
+use crate::cli::{Cli, JsonFlag};
 use crate::commands::put_json;
 use crate::contract::display::visible_line;
 use crate::failure::{AppError, Failure};
@@ -14,6 +15,24 @@ use crate::program::app_context::{AGENT, AppContext};
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
 use crate::tui::host::TextPage;
+
+/// `aye agents ...`
+#[derive(Clone, Debug, Subcommand)]
+#[command(
+    after_help = "Example:\n  aye agents show reviewer\n  aye --agent reviewer -p \"look at the last commit\""
+)]
+pub enum AgentsCommand {
+    /// List agents, those in use first
+    List(JsonFlag),
+    /// Show one agent: its file and the resulting settings
+    Show {
+        /// Name of the agent
+        name: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
 
 /// Carries out the command.
 pub(crate) async fn run(command: AgentsCommand, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::{Map, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::{StatsArgs, StatsBy};
 use crate::commands::put_json;
 use crate::commands::since::since;
 use crate::config::{ModelSettings, known_price};
@@ -20,6 +20,37 @@ use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::put;
 use crate::tui::host::TextPage;
+
+/// `aye stats`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  aye stats --since 1w --by day")]
+pub struct StatsArgs {
+    /// Only activity since then: 2h, 3d, 1w, a day such as 2026-11-21, or an RFC 3339 time
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Show only this table; all three by default
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub by: Option<StatsBy>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The grouping of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StatsBy {
+    /// Models
+    Model,
+    /// Tools
+    Tool,
+    /// Days
+    Day,
+}
+
+impl StatsBy {
+    /// All groupings, in display order.
+    pub const ALL: [Self; 3] = [Self::Model, Self::Tool, Self::Day];
+}
 
 /// The statistics of one model, one tool, or one day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -2,10 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::cli::{JsonFlag, PruneArgs, StoreCommand};
+use crate::cli::JsonFlag;
+use crate::cli::time::span;
 use crate::commands::{put_json, when};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
@@ -16,6 +19,68 @@ use crate::program::foundation::Foundation;
 use crate::program::{put, say};
 use crate::runtime::{is_alive, mark_unknown};
 use crate::store::{PrunePlace, Store};
+
+/// `aye store ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Write a copy of the store to a new file; safe while aye runs
+    ///
+    /// The copy contains conversations, questions, grants, the queue and the audit; not settings, and not the
+    /// files of snapshots.
+    Backup {
+        /// The file, which must not exist yet
+        file: PathBuf,
+    },
+    /// Replace the store with a backup; the old store is kept beside it
+    ///
+    /// Calls that were approved or running when the backup was made may have run since: each has an unknown outcome,
+    /// and needs your decision before it runs again.
+    Restore {
+        /// The backup
+        file: PathBuf,
+    },
+    /// Check the file, each conversation and the audit; exit 1 on errors
+    Check(JsonFlag),
+    /// Delete old conversations permanently, oldest first, and free their space
+    ///
+    /// Conversations stay if they are pinned or have a pending question, a queued job or an active run. The audit
+    /// stays, with the arguments of calls.
+    #[command(after_help = "Examples:\n  aye store prune --older-than 90d\n  aye store prune --keep 5GiB")]
+    Prune(PruneArgs),
+}
+
+/// `aye store prune`
+#[derive(Args, Clone, Copy, Debug)]
+#[group(required = true, multiple = true)]
+pub struct PruneArgs {
+    /// Conversations last changed longer ago, for example 90d
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub older_than: Option<Duration>,
+    /// Delete until the store is at most this large, for example 5GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub keep: Option<u64>,
+}
+
+/// Reads a number of bytes such as `500MiB`, `5GiB` or `2GB`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("invalid size `{text}`; expected 500MiB or 5GiB");
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(wrong()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
+}
 
 pub(crate) async fn run(command: StoreCommand, foundation: &Foundation) -> Result<u8, Failure> {
     if foundation.is_ephemeral {
@@ -231,5 +296,23 @@ pub(crate) async fn prune_by_setting(store: &Store, foundation: &Foundation) {
             }
         }
         Err(failure) => tracing::warn!("old conversations could not be deleted: {}", failure.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+
+    #[test]
+    fn sizes_are_read_as_they_are_written() {
+        assert_eq!(parse_size("5GiB"), Ok(5 << 30));
+        assert_eq!(parse_size(" 500 mib"), Ok(500 << 20));
+        assert_eq!(
+            (parse_size("2GB"), parse_size("0"), parse_size("10")),
+            (Ok(2_000_000_000), Ok(0), Ok(10))
+        );
+        for wrong in ["", "GiB", "1.5G", "-1G", "5 apples", "99999999999999999999"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
     }
 }

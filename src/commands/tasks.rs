@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::cli::{Cli, TasksCommand};
+use crate::cli::Cli;
 use crate::commands::{put_json, when};
 use crate::contract::child::{ChildStatus, TaskRecord};
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -21,6 +22,34 @@ use crate::runtime::is_alive;
 use crate::store::Store;
 use crate::tools::exec::as_read;
 use crate::tui::host::TextPage;
+
+/// `aye tasks ...`
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = "Example:\n  aye tasks list && aye tasks stop 3f0c")]
+pub enum TasksCommand {
+    /// List subagents and background commands that are not done
+    List {
+        /// Include those that are done
+        #[arg(long)]
+        all: bool,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one: what it belongs to, its task, and its result or output
+    Show {
+        /// Id of the task, or its first characters
+        id: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop one; its conversation is notified, and questions of a subagent are closed
+    Stop {
+        /// Id of the task, or its first characters
+        id: String,
+    },
+}
 
 /// `aye tasks`.
 pub(crate) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation) -> Result<u8, Failure> {

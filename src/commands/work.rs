@@ -17,9 +17,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use futures::FutureExt as _;
 
-use crate::cli::{Cli, WorkArgs};
+use crate::cli::Cli;
 use crate::commands::{print, queue};
 use crate::config::Env;
 use crate::contract::event_sink::NullEventSink;
@@ -34,14 +35,38 @@ use crate::runtime::{AgentRunResult, OwnerWatch, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreChange, StoreError};
 use crate::terminal::background::{app_in, for_other_folders};
 
+/// `aye work`
+#[derive(Args, Clone, Debug)]
+pub struct WorkArgs {
+    /// Run one job, if one is due, and exit
+    #[arg(long, conflicts_with_all = ["until_empty", "max"])]
+    pub once: bool,
+
+    /// Exit when no job is due; jobs waiting for an answer or a time stay queued
+    #[arg(long)]
+    pub until_empty: bool,
+
+    /// Exit after this many jobs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max: Option<u64>,
+
+    /// Write one line of JSON per job
+    #[arg(long)]
+    pub json: bool,
+}
+
 pub(crate) use consumer::Consumer;
+
 use report::WorkReport;
+
 pub(crate) use signals::Signals;
 
 /// The maximum changes combined into one read of the store.
 const BULK: usize = 64;
+
 /// The maximum jobs of dead workers taken over at a time.
 const SWEEP: usize = 100;
+
 /// How long to wait before retrying a job that another process was faster to take.
 const PAUSE: Duration = Duration::from_secs(1);
 

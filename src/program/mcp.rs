@@ -1,14 +1,14 @@
 //! MCP servers in the program: from configuration to connections, trust, and the page of `/mcp`.
 
 mod attach;
-mod commands;
+mod describe;
 mod doctor;
-mod edit;
+pub(crate) mod edit;
 mod inside;
-mod login;
+pub(crate) mod login;
 mod logins;
 mod plugin;
-mod show;
+pub(crate) mod show;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use attach::{commands, complete, prompt, with_resources};
-pub(crate) use commands::run;
+pub(crate) use describe::{agreed, find, login_name, login_words};
 pub(crate) use doctor::{ServerRow, lines, rows};
 pub(crate) use plugin::{ElicitationPlugin, MCP_PLUGIN};
 pub(crate) use show::page;
@@ -188,7 +188,7 @@ impl Mcp {
 
 /// Returns all configured servers; those of the project only if the folder is trusted or the servers are only
 /// listed.
-fn servers(foundation: &Foundation, with_project: bool) -> Servers {
+pub(crate) fn servers(foundation: &Foundation, with_project: bool) -> Servers {
     let workspace = &foundation.workspace;
     let files = if with_project { server_files(&workspace.cwd, &workspace.root) } else { Vec::new() };
     load_servers(
@@ -204,7 +204,7 @@ fn servers(foundation: &Foundation, with_project: bool) -> Servers {
 
 /// Starts servers as commands are started: below a supervisor, without the keys of models, those of a project in the
 /// sandbox. `tell` receives their changes to protected files when they end.
-fn spawn(
+pub(crate) fn spawn(
     programs: &ProjectPrograms,
     tell: impl Fn(String) + Clone + Send + Sync + 'static,
 ) -> crate::mcp::Spawn {
@@ -241,7 +241,7 @@ const FORMAT: u32 = 1;
 const MAX_FILE: u64 = 16 << 20;
 
 /// The agreed tools: one private file next to the list of trusted folders.
-struct AgreedTools {
+pub(crate) struct AgreedTools {
     path: PathBuf,
     is_kept: bool,
 }

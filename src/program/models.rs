@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::config::{
-    Adapter as Wire, Env, ListedModel, ModelSelection, OfferedModel, ProbeCandidate, ProbeHit,
-    ResolvedProvider, SelectError, Settings, can_chat, needs_probe, probe_candidates, read_private,
-    resolve_providers, select_model, successor, wants_list, write_private,
+    Adapter as Wire, Env, ModelSelection, OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider,
+    SelectError, Settings, can_chat, needs_probe, probe_candidates, read_private, resolve_providers,
+    select_model, successor, wants_list, write_private,
 };
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::digest::sha256_hex;
@@ -29,16 +29,22 @@ use crate::program::keys;
 
 /// How long a local server may take to answer.
 const PROBE: Duration = Duration::from_millis(200);
+
 /// How long a start waits for a server's list if no model was named.
 const START: Duration = Duration::from_secs(3);
+
 /// How long a list may take in the background.
 pub(crate) const PATIENT: Duration = Duration::from_secs(8);
+
 /// The maximum bytes read of a local server's answer.
 const MAX_LIST: usize = 1 << 20;
+
 /// The age up to which a list is not fetched again in the background.
 const FRESH_MS: u64 = 10 * 60_000;
+
 /// The age up to which a start uses a cached list.
 const START_FRESH_MS: u64 = 24 * 3_600_000;
+
 /// The maximum size of the file of cached lists.
 const MAX_KEPT: u64 = 16 << 20;
 
@@ -425,16 +431,6 @@ impl LlmExecutor for ModelExecutor {
     fn name(&self) -> &str {
         &self.config.name
     }
-}
-
-/// Renders the lines of `aye models`: models that need a key are below the others.
-pub(crate) fn listing(rows: &[ListedModel]) -> String {
-    let (usable, rest): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.usable);
-    let lines = |rows: &[&ListedModel]| {
-        rows.iter().flat_map(|row| [row.to_string(), "\n".into()]).collect::<String>()
-    };
-    let gap = if rest.is_empty() { "" } else { "\nNeeds a key or a server:\n" };
-    format!("{}{gap}{}", lines(&usable), lines(&rest))
 }
 
 /// Tries a key at a provider's URL. Returns the list of models, or why there is none.

@@ -15,7 +15,7 @@ pub(crate) async fn page(
 ) -> Result<TextPage, AppError> {
     match name {
         "doctor" => Ok(crate::commands::doctor::page(app)),
-        "memory" => crate::program::memory::page(app, words).await,
+        "memory" => crate::commands::memory::page(app, words).await,
         "stats" => crate::commands::stats::page(app, words).await,
         "queue" => crate::commands::queue::page(&app.store).await,
         "agent" => crate::commands::agents::page(app, words),

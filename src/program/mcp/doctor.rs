@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::commands::agreed;
-use super::commands::login_name;
-use super::commands::login_words;
+use super::agreed;
 use super::login;
+use super::login_name;
+use super::login_words;
 use super::servers;
 use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;

@@ -25,7 +25,7 @@ fn pairs(texts: &[String], flag: &str) -> Result<Map<String, Value>, Failure> {
     texts.iter().map(pair).collect()
 }
 
-pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failure> {
+pub(crate) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failure> {
     let name = args.name.trim();
     if name.is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
         return Err(Failure::usage(
@@ -84,7 +84,7 @@ pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failu
     Ok(0)
 }
 
-pub(super) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Result<u8, Failure> {
+pub(crate) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Result<u8, Failure> {
     let not_there =
         |file: &Path| Failure::usage(format!("no server `{}` in {}", visible_line(name), file.display()));
     let file = match scope {

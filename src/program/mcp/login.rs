@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::commands::find;
+use super::find;
 use super::logins::FileLogins;
 use super::servers;
 use crate::cli::McpLoginArgs;
@@ -21,11 +21,11 @@ use crate::program::{opener, put, say};
 /// The maximum length of a typed or pasted line.
 const MAX_LINE: usize = 16 << 10;
 
-pub(super) fn logins(foundation: &Foundation) -> FileLogins {
+pub(crate) fn logins(foundation: &Foundation) -> FileLogins {
     FileLogins::at(foundation.paths.logins_dir())
 }
 
-pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result<u8, Failure> {
+pub(crate) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result<u8, Failure> {
     let server = find(&args.name, foundation)?;
     let shown = visible_line(&args.name).into_owned();
     let fail = |why: String| Failure::failed(format!("{shown}: {why}"));
@@ -120,7 +120,7 @@ fn lines() -> mpsc::Receiver<String> {
 }
 
 /// Ends a login, even at a server that is no longer configured.
-pub(super) async fn logout(name: &str, foundation: &Foundation) -> Result<u8, Failure> {
+pub(crate) async fn logout(name: &str, foundation: &Foundation) -> Result<u8, Failure> {
     let all = servers(foundation, true).usable;
     let server: Option<&ServerConfig> = all.iter().find(|server| server.name == name);
     let scope = server.map_or(ServerScope::User, |server| server.scope.clone());
@@ -130,7 +130,7 @@ pub(super) async fn logout(name: &str, foundation: &Foundation) -> Result<u8, Fa
 }
 
 /// Describes the result of a logout on one line.
-pub(super) fn ended(shown: &str, out: &LoggedOut) -> String {
+pub(crate) fn ended(shown: &str, out: &LoggedOut) -> String {
     match out {
         LoggedOut::Nobody => format!("not logged in to {shown}\n"),
         LoggedOut::TakenBack => {
@@ -142,7 +142,7 @@ pub(super) fn ended(shown: &str, out: &LoggedOut) -> String {
     }
 }
 
-pub(super) fn forget_of(scope: &ServerScope, name: &str, foundation: &Foundation) -> Result<bool, Failure> {
+pub(crate) fn forget_of(scope: &ServerScope, name: &str, foundation: &Foundation) -> Result<bool, Failure> {
     let logins = Arc::new(logins(foundation));
     let _held = logins.lock(&scope.key(), name).map_err(Failure::failed)?;
     logins.forget(&scope.key(), name).map_err(Failure::failed)

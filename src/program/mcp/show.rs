@@ -42,7 +42,7 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
 }
 
 /// Describes the state of a server in a word or a sentence.
-pub(super) fn phase_words(phase: &ServerState) -> String {
+pub(crate) fn phase_words(phase: &ServerState) -> String {
     match phase {
         ServerState::Idle => "not started".to_owned(),
         ServerState::Connecting => "connecting".to_owned(),
@@ -112,7 +112,7 @@ fn overview(views: &[ServerView]) -> String {
 }
 
 /// Renders everything about a server: its command, its own claims, and each tool with its whole description.
-pub(super) fn details(view: &ServerView) -> String {
+pub(crate) fn details(view: &ServerView) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{} server, from {}", view.scope, view.place);
     let _ = writeln!(out, "{}", view.shown);

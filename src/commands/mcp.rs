@@ -1,4 +1,4 @@
-//! `aye mcp ...`
+//! `aye mcp`: MCP servers on the command line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,26 +6,118 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
-use super::AgreedTools;
-use super::edit;
-use super::login;
-use super::servers;
-use super::show;
-use super::spawn;
-use crate::cli::{Cli, JsonFlag, McpCommand};
+use crate::cli::{Cli, JsonFlag};
 use crate::commands::put_json;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope};
 use crate::failure::Failure;
 use crate::mcp::{
-    KeepError, LoginState, Manager, PinStore, Pinned, ServerState, ServerView, Surroundings, login_command,
-    login_state,
+    KeepError, Manager, PinStore, Pinned, ServerState, ServerView, Surroundings, login_command, login_state,
 };
 use crate::program::foundation::Foundation;
+use crate::program::mcp::{
+    AgreedTools, agreed, edit, find, login, login_name, login_words, servers, show, spawn,
+};
 use crate::program::programs::ProjectPrograms;
 use crate::program::{put, say};
+
+/// `aye mcp ...`
+#[derive(Clone, Debug, Subcommand)]
+#[command(
+    after_help = "Examples:\n  aye mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  aye mcp add remote --url https://example.org/mcp --header 'Authorization=Bearer ${TOKEN}'\n  aye mcp test files\n  aye mcp login remote"
+)]
+pub enum McpCommand {
+    /// Serve the agents of this folder as tools over stdin and stdout
+    ///
+    /// Questions go to the client's user if the client supports that; otherwise the call fails, and the error says how
+    /// to answer. `aye serve` offers the same at /v1/mcp.
+    Serve,
+    /// List the configured servers without starting them
+    List(JsonFlag),
+    /// Add a server: a program after `--`, or --url
+    Add(McpAddArgs),
+    /// Remove a server from its settings file
+    Remove {
+        /// Name of the server
+        name: String,
+        /// The settings file to remove it from
+        #[arg(long, value_enum, default_value_t = McpScope::User)]
+        scope: McpScope,
+    },
+    /// Start one server, show its tools and response time, and stop it
+    Test {
+        /// Name of the server
+        name: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Log in to a server (OAuth) in a browser
+    Login(McpLoginArgs),
+    /// Log out of a server
+    Logout {
+        /// Name of the server
+        name: String,
+    },
+    /// Start one server, show its tools in full, and trust them
+    Trust {
+        /// Name of the server
+        name: String,
+        /// Trust without asking
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// `aye mcp add ...`
+#[derive(Args, Clone, Debug)]
+pub struct McpAddArgs {
+    /// Name of the server; becomes part of its tools' names
+    pub name: String,
+    /// The URL of a running server
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    pub url: Option<String>,
+    /// A header of each request; ${NAME} inserts an environment variable
+    #[arg(long = "header", value_name = "NAME=TEXT", requires = "url")]
+    pub headers: Vec<String>,
+    /// An environment variable for the program; ${NAME} inserts one of yours
+    #[arg(long = "env", value_name = "NAME=TEXT", requires = "command")]
+    pub env: Vec<String>,
+    /// The file to write: your settings, or the project's .mcp.json
+    #[arg(long, value_enum, default_value_t = McpScope::User)]
+    pub scope: McpScope,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    pub command: Vec<String>,
+}
+
+/// `aye mcp login ...`
+#[derive(Args, Clone, Debug)]
+pub struct McpLoginArgs {
+    /// Name of the server
+    pub name: String,
+    /// Request this scope instead of the server's proposal; repeatable
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub scopes: Vec<String>,
+    /// Show the URL without opening a browser
+    #[arg(long)]
+    pub no_browser: bool,
+    /// Give up after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub wait: u64,
+}
+
+/// The file of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum McpScope {
+    /// The user's settings.
+    User,
+    /// The project's `.mcp.json`.
+    Project,
+}
 
 pub(crate) async fn run(command: McpCommand, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
     match command {
@@ -44,30 +136,6 @@ pub(crate) async fn run(command: McpCommand, foundation: &mut Foundation, cli: &
             let programs = ProjectPrograms::alone(foundation, cli)?;
             trust(&name, yes, foundation, &programs).await
         }
-    }
-}
-
-pub(super) fn agreed(foundation: &Foundation) -> AgreedTools {
-    AgreedTools { path: foundation.paths.agreed_tools_file(), is_kept: true }
-}
-
-/// Describes the state of a login, if there is anything to report.
-pub(super) fn login_words(login: Result<&Option<LoginState>, &String>) -> String {
-    match login {
-        Ok(Some(LoginState::LoggedIn)) => "logged in".to_owned(),
-        Ok(Some(LoginState::OtherAddress)) => "the stored login is for another URL".to_owned(),
-        Ok(Some(LoginState::None | LoginState::Needed) | None) => String::new(),
-        Err(why) => why.clone(),
-    }
-}
-
-/// Returns the same for programs.
-pub(super) fn login_name(login: LoginState) -> &'static str {
-    match login {
-        LoginState::None => "none",
-        LoginState::Needed => "needed",
-        LoginState::OtherAddress => "other_address",
-        LoginState::LoggedIn => "logged_in",
     }
 }
 
@@ -124,29 +192,6 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         }
     }
     Ok(0)
-}
-
-/// Returns the server with this name that may be started here.
-pub(super) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, Failure> {
-    let all = servers(foundation, true);
-    let named = |problem: &&String| problem.contains(&format!("`{}`", visible_line(name)));
-    let Some(server) = all.usable.into_iter().find(|server| server.name == name) else {
-        return Err(match all.problems.iter().find(named) {
-            Some(problem) => Failure::usage(problem),
-            None => {
-                Failure::usage(format!("unknown server `{}`; `aye mcp list` shows all", visible_line(name)))
-            }
-        });
-    };
-    if matches!(server.scope, ServerScope::Project(_)) && !foundation.is_trusted {
-        return Err(Failure::usage(format!(
-            "the server `{}` belongs to the project, and this folder is not trusted; it would run {}; start \
-             aye here to review it, or use --trust",
-            visible_line(name),
-            server.shown
-        )));
-    }
-    Ok(server)
 }
 
 /// The trusted tools, read-only: results do not change them.

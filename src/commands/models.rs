@@ -1,0 +1,34 @@
+//! `aye models`.
+
+use serde_json::json;
+
+use crate::commands::put_json;
+use crate::config::{ListedModel, list_models};
+use crate::failure::Failure;
+use crate::program::foundation::Foundation;
+use crate::program::{models, put, say};
+
+pub(crate) async fn run(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let current = models::choose(foundation).await.ok();
+    let all = models::all_offers(foundation, false).await;
+    for why in &all.refused {
+        say(&format!("aye: {why}"));
+    }
+    let rows = list_models(&foundation.loaded.settings, &foundation.env, &all.hits, current.as_ref());
+    if json {
+        put_json(&json!(rows))?;
+    } else {
+        put(&listing(&rows))?;
+    }
+    Ok(0)
+}
+
+/// Renders the lines of `aye models`: models that need a key are below the others.
+fn listing(rows: &[ListedModel]) -> String {
+    let (usable, rest): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.usable);
+    let lines = |rows: &[&ListedModel]| {
+        rows.iter().flat_map(|row| [row.to_string(), "\n".into()]).collect::<String>()
+    };
+    let gap = if rest.is_empty() { "" } else { "\nNeeds a key or a server:\n" };
+    format!("{}{gap}{}", lines(&usable), lines(&rest))
+}
