@@ -370,6 +370,12 @@ impl<'a> PreparedCall<'a> {
                 let why = format!("the repository's settings make git read {folder}, outside the workspace");
                 Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
+            Reached::Settings(file) => {
+                let why = format!(
+                    "the repository's settings make git read {file}, which is not checked against the rules"
+                );
+                Verdict::new(VerdictKind::Ask(AskKind::Default), why)
+            }
             Reached::Index => {
                 let why = "git's index cannot be read to check its files against the rules";
                 Verdict::new(VerdictKind::Ask(AskKind::Default), why)

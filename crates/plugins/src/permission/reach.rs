@@ -214,6 +214,8 @@ pub(super) enum Reached {
     TooMuch(String),
     /// A repository whose settings name this folder, outside the workspace, as the one its files are in.
     WorkTree(String),
+    /// A repository whose settings make git read this file, which the rules do not cover or restrict.
+    Settings(String),
     /// A repository whose index cannot be read.
     Index,
     /// Git did not list the files of older commits in time.
@@ -465,6 +467,19 @@ fn by_git(
     let Some(repository) = Repository::of(&path::resolve(cwd).0) else { return Reached::Nothing };
     if let Some(folder) = repository.elsewhere(places.workspace) {
         return Reached::WorkTree(visible_line(&folder).into_owned());
+    }
+    if matches!(words.get(1).map(|sub| sub.text.as_str()), Some("blame" | "annotate")) {
+        let workspace = path::resolve(places.workspace).0;
+        let is_unchecked = |(folder, value): &(PathBuf, String)| {
+            let target = path::resolve(&folder.join(value)).0;
+            let is_plain = !value.starts_with('~') && !value.contains(['"', '\\', '#', ';']);
+            !is_plain
+                || !target.starts_with(&workspace)
+                || rules.against_reading(&target.to_string_lossy()).is_some()
+        };
+        if let Some((_, file)) = repository.ignored_revisions().into_iter().find(is_unchecked) {
+            return Reached::Settings(visible_line(&file).into_owned());
+        }
     }
     let Some(printed) = printed else { return Reached::Nothing };
     let below: Vec<PathBuf> = printed.paths.iter().map(|text| path::resolve(&cwd.join(text)).0).collect();

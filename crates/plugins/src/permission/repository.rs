@@ -286,6 +286,17 @@ impl Repository {
         })
     }
 
+    /// The files of which `git blame` would print lines as errors, as the settings spell them, with the folder that they
+    /// are relative to. No later setting takes such a file away. Included settings may name more.
+    pub(super) fn ignored_revisions(&self) -> Vec<(PathBuf, String)> {
+        let files = values(&self.config, "blame", "ignorerevsfile").into_iter();
+        let files = files.filter(|value| !value.is_empty()).map(|value| (self.root.clone(), value));
+        let sections = self.config.lines().filter_map(|line| line.trim().strip_prefix('['));
+        let has_more =
+            sections.into_iter().any(|head| head.trim_start().to_ascii_lowercase().starts_with("include"));
+        files.chain(has_more.then(|| (PathBuf::new(), "included settings".to_owned()))).collect()
+    }
+
     /// The names in its index. `None`: it cannot be read.
     pub(super) fn tracked(&self) -> Option<Vec<Vec<u8>>> {
         let format = values(&self.config, "extensions", "objectformat");

@@ -36,8 +36,6 @@ pub const GIT_SETTINGS: &[(&str, &str)] = &[
     ("diff.ignoreSubmodules", "dirty"),
     ("diff.submodule", "short"),
     ("status.submoduleSummary", "false"),
-    // Not a program, but lines of any file would be shown as errors.
-    ("blame.ignoreRevsFile", ""),
 ];
 
 /// Variables that keep git from fetching, and from writing the index by the way.

@@ -545,6 +545,30 @@ fn git_whose_settings_name_another_folder_asks() {
     assert_eq!(place.bash(&rules, "git status", Mode::Ask).0, "allow");
 }
 
+/// Git prints the lines of that file that name no commit.
+#[test]
+fn git_blame_asks_when_the_settings_name_a_file_that_is_not_checked() {
+    let place = place();
+    repository(&place, &["src/a.rs", "conf/.env"]);
+    let rules = rules(&[], &[], &[]);
+    for (config, file) in [
+        ("[blame]\n\tignoreRevsFile = ../outside/secret\n", "../outside/secret"),
+        ("[blame]\n\tignoreRevsFile = ~/.netrc\n", "~/.netrc"),
+        ("[blame]\n\tignoreRevsFile = conf/.env\n\tignoreRevsFile =\n", "conf/.env"),
+        ("[includeIf \"gitdir:.\"]\n\tpath = ../x\n", "included settings"),
+    ] {
+        std::fs::write(place.root.join(".git/config"), config).unwrap();
+        for line in ["git blame src/a.rs", "timeout 9 git blame src/a.rs"] {
+            let (word, why) = place.bash(&rules, line, Mode::Ask);
+            assert_eq!((word, why.contains(file)), ("ask", true), "{line}: {why}");
+        }
+        assert_eq!(place.bash(&rules, "git log", Mode::Ask).0, "allow");
+    }
+    std::fs::write(place.root.join(".git/config"), "[blame]\n\tignoreRevsFile = .ignored-revisions\n")
+        .unwrap();
+    assert_eq!(place.bash(&rules, "git blame src/a.rs", Mode::Ask).0, "allow");
+}
+
 #[test]
 fn a_path_after_a_revision_starts_at_the_root_of_the_repository() {
     let place = place();
