@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::fold::{CallKey, Fold};
-use super::scripted::{used_ids, whole};
+use super::scripted::whole;
 use super::{estimate, repair};
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream};
 use aye_core::contract::inference::{StopReason, StreamResult, TokenUsage};
@@ -250,7 +250,7 @@ fn pieces(text: &str) -> Vec<&str> {
 }
 
 fn stream(request: &InferenceRequest) -> Result<Fold, InferenceExecutionError> {
-    let mut fold = Fold::new(request.model.clone(), used_ids(request));
+    let mut fold = Fold::new(request.model.clone(), Arc::clone(&request.messages));
     let reply = reply(request);
     let (text, call) = match &reply {
         Reply::Text(text) => (text, None),

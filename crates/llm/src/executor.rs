@@ -21,7 +21,7 @@ use super::decode::Decoder;
 use super::fold::Fold;
 use super::http::{Frames, LazyClient};
 use super::provider::{ProviderConfig, WireFormat, normalise_base_url};
-use super::scripted::{used_ids, whole};
+use super::scripted::whole;
 use super::{convert, gemini_body, http};
 use aye_core::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
@@ -117,7 +117,7 @@ impl GenaiExecutor {
     async fn start(&self, mut request: InferenceRequest) -> Result<Answering, InferenceExecutionError> {
         let (target, name) = self.target(request.wire_model()).await?;
         let answered_by = std::mem::take(&mut request.model);
-        let fold = Fold::new(answered_by.clone(), used_ids(&request));
+        let fold = Fold::new(answered_by.clone(), Arc::clone(&request.messages));
         request.model = answered_by;
         request.upstream_model = name;
         let Destination { origin, base, timeouts, answer_timeout } = target;

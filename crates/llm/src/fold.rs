@@ -5,6 +5,7 @@
 //! why not.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::{InferenceExecutionError, LlmStreamEvent};
 use aye_core::contract::inference::{StopReason, StreamResult, TokenUsage};
 use aye_core::contract::json::depth_of;
-use aye_core::contract::message::ToolCall;
+use aye_core::contract::message::{Message, ToolCall};
 
 /// The most text, thoughts included, that one answer may have, in bytes.
 pub const MAX_TEXT: usize = 8 << 20;
@@ -59,7 +60,7 @@ pub struct Fold {
     content: Vec<ContentBlock>,
     calls: Vec<CallDraft>,
     by_index: HashMap<u64, usize>,
-    used_ids: HashSet<String>,
+    ids: CallIds,
     text_bytes: usize,
     usage: Option<TokenUsage>,
     stop_reason: Option<StopReason>,
@@ -67,16 +68,16 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Creates an empty answer of `model`. `used_ids` are the call ids of the thread so far: with a provider
+    /// Creates an empty answer of `model` to these messages. Their call ids are not given again: with a provider
     /// that restarts its numbering in each answer, a call must not be bound to an old decision or result.
-    pub fn new(model: impl Into<String>, used_ids: impl IntoIterator<Item = String>) -> Self {
+    pub fn new(model: impl Into<String>, messages: Arc<Vec<Arc<Message>>>) -> Self {
         Self {
             model: model.into(),
             out: VecDeque::new(),
             content: Vec::new(),
             calls: Vec::new(),
             by_index: HashMap::new(),
-            used_ids: used_ids.into_iter().collect(),
+            ids: CallIds { unread: Some(messages), used: HashSet::new() },
             text_bytes: 0,
             usage: None,
             stop_reason: None,
@@ -220,7 +221,7 @@ impl Fold {
         {
             // The id arrived after the first piece; the placeholder id has not been emitted yet.
             id.clone_into(&mut draft.raw_id);
-            draft.id = take_id(&mut self.used_ids, id);
+            draft.id = self.ids.take(id);
         }
         if draft.name.is_empty()
             && let Some(name) = name
@@ -280,7 +281,7 @@ impl Fold {
             self.by_index.insert(*index, at);
         }
         let raw_id = id.unwrap_or_default().to_owned();
-        let id = if raw_id.is_empty() { fresh_id() } else { take_id(&mut self.used_ids, &raw_id) };
+        let id = if raw_id.is_empty() { fresh_id() } else { self.ids.take(&raw_id) };
         self.calls.push(CallDraft { raw_id, id, ..CallDraft::default() });
         Ok(at)
     }
@@ -369,6 +370,8 @@ impl Fold {
             return;
         }
         self.finished = true;
+        // The conversation can grow without copying its list only while nobody else has that.
+        self.ids.unread = None;
         let cut = self.stop_reason == Some(StopReason::MaxTokens);
         let mut has_incomplete_tool_calls = false;
         let mut tool_calls = Vec::with_capacity(self.calls.len());
@@ -428,14 +431,29 @@ pub fn fresh_id() -> String {
     format!("call_{}", uuid::Uuid::new_v4().simple())
 }
 
-fn take_id(used: &mut HashSet<String>, raw: &str) -> String {
-    let usable = raw.len() <= MAX_ID && !raw.chars().any(|c| c.is_control() || c.is_whitespace());
-    if usable && used.insert(raw.to_owned()) {
-        return raw.to_owned();
+/// The call ids that are taken.
+#[derive(Debug)]
+struct CallIds {
+    /// The messages before the answer, until its first call: reading all of them costs more with each turn.
+    unread: Option<Arc<Vec<Arc<Message>>>>,
+    used: HashSet<String>,
+}
+
+impl CallIds {
+    /// Returns the id of a call: the given one, if it is usable and free.
+    fn take(&mut self, raw: &str) -> String {
+        if let Some(messages) = self.unread.take() {
+            self.used
+                .extend(messages.iter().flat_map(|message| &message.tool_calls).map(|call| call.id.clone()));
+        }
+        let usable = raw.len() <= MAX_ID && !raw.chars().any(|c| c.is_control() || c.is_whitespace());
+        if usable && self.used.insert(raw.to_owned()) {
+            return raw.to_owned();
+        }
+        let id = fresh_id();
+        self.used.insert(id.clone());
+        id
     }
-    let id = fresh_id();
-    used.insert(id.clone());
-    id
 }
 
 /// A name that can be shown, stored and sent back, and what was wrong with the one that came.

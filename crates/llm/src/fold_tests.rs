@@ -4,7 +4,13 @@ use serde_json::json;
 use super::*;
 
 fn fold() -> Fold {
-    Fold::new("m", [])
+    Fold::new("m", Arc::default())
+}
+
+/// A conversation in which a call has this id.
+fn asked(id: &str) -> Arc<Vec<Arc<Message>>> {
+    let call = ToolCall::new(id, "List", json!({}));
+    Arc::new(vec![Arc::new(Message::assistant_with(Vec::new(), vec![call]))])
 }
 
 fn finish(mut fold: Fold) -> StreamResult {
@@ -15,6 +21,20 @@ fn finish(mut fold: Fold) -> StreamResult {
     }
     let Some(LlmStreamEvent::Finish { result, .. }) = last else { panic!("{last:?}") };
     result
+}
+
+#[test]
+fn only_a_call_reads_the_ids_of_the_conversation() {
+    let earlier = asked("a");
+    let mut says = Fold::new("m", Arc::clone(&earlier));
+    says.text("hello").expect("short");
+    assert_eq!(Arc::strong_count(&earlier), 2, "it was not read");
+    says.finish();
+    assert_eq!(Arc::strong_count(&earlier), 1, "the conversation can grow without a copy of its list");
+    let mut calls = Fold::new("m", Arc::clone(&earlier));
+    calls.call(CallKey::Last, Some("a"), Some("List"), None).expect("short");
+    assert_eq!(Arc::strong_count(&earlier), 1);
+    assert_ne!(finish(calls).tool_calls[0].id, "a");
 }
 
 #[test]
@@ -174,7 +194,7 @@ proptest! {
 
     #[test]
     fn ids_are_unique_and_names_are_clean(ids in prop::collection::vec("[ab\n]{0,2}", 0..8), name in "[a-z\u{0}\u{202e}]{0,4}") {
-        let mut fold = Fold::new("m", ["a".to_owned()]);
+        let mut fold = Fold::new("m", asked("a"));
         for (n, id) in ids.iter().enumerate() {
             fold.call(CallKey::Index(n as u64), Some(id), Some(&name), Some("{}")).expect("short");
         }

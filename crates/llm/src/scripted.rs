@@ -181,11 +181,6 @@ impl ScriptedExecutor {
     }
 }
 
-/// The call ids of a conversation, which no new call may take.
-pub(super) fn used_ids(request: &InferenceRequest) -> Vec<String> {
-    request.messages.iter().flat_map(|message| &message.tool_calls).map(|call| call.id.clone()).collect()
-}
-
 struct Playing {
     steps: std::vec::IntoIter<ScriptStep>,
     fold: Fold,
@@ -250,7 +245,7 @@ impl LlmExecutor for ScriptedExecutor {
 
     async fn execute_stream(&self, request: InferenceRequest) -> Result<LlmStream, InferenceExecutionError> {
         let answer = self.answer(&request)?;
-        let fold = Fold::new(request.model.clone(), used_ids(&request));
+        let fold = Fold::new(request.model.clone(), Arc::clone(&request.messages));
         let playing = Playing { steps: answer.steps.into_iter(), fold, over: false, calls: 0 };
         Ok(futures::stream::unfold(playing, |mut playing| async move {
             let event = playing.next().await?;
