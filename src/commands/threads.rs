@@ -106,9 +106,10 @@ pub enum ExportFormatArg {
     Html,
 }
 
-/// The number of rows read at a time.
+/// The number of rows that are read first.
 const PAGE: usize = 200;
-
+/// Maximum number of rows read at a time.
+const MAX_PAGE: usize = 12_800;
 /// The number of messages from which indexing them is announced.
 const MANY: u64 = 5_000;
 
@@ -161,20 +162,22 @@ pub(crate) async fn run(command: ThreadsCommand, foundation: &Foundation) -> Res
     Ok(0)
 }
 
-/// A page as it was asked for, in pieces of at most [`PAGE`] rows.
+/// A page as it was asked for, in pieces. Each is twice as long as the one before: the store goes through all rows
+/// before a piece, so a long list must not have many.
 struct Pieces {
     at: usize,
     left: Option<usize>,
+    length: usize,
 }
 
 impl Pieces {
     fn of(page: PageArgs) -> Pieces {
-        Pieces { at: page.offset, left: page.limit }
+        Pieces { at: page.offset, left: page.limit, length: PAGE }
     }
 
     /// Returns the number of rows to request next.
     fn next(&self) -> usize {
-        self.left.map_or(PAGE, |left| left.min(PAGE))
+        self.left.map_or(self.length, |left| left.min(self.length))
     }
 
     /// Counts the rows received. Returns `false` if there are no more.
@@ -182,6 +185,7 @@ impl Pieces {
         let wanted = self.next();
         self.at += rows;
         self.left = self.left.map(|left| left - rows);
+        self.length = (2 * self.length).min(MAX_PAGE);
         rows == wanted && self.left != Some(0)
     }
 }
@@ -359,4 +363,25 @@ async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Res
         say("another process has the store open; its log contains the deleted data until that process ends");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_is_read_in_few_pieces() {
+        let mut pieces = Pieces::of(PageArgs { offset: 7, limit: None });
+        let (mut left, mut count) = (100_000, 0);
+        loop {
+            count += 1;
+            let rows = pieces.next().min(left);
+            left -= rows;
+            if !pieces.count_rows(rows) {
+                break;
+            }
+        }
+        assert_eq!((left, pieces.at), (0, 100_007));
+        assert!(count < 20, "{count}");
+    }
 }

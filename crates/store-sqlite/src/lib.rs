@@ -167,7 +167,7 @@ impl Store {
     }
 
     /// Checks the whole file for damage and returns one line for each problem found. It reads every page, so
-    /// it takes a while.
+    /// it takes a while. If the pages are whole, it also counts the messages of each thread.
     ///
     /// # Errors
     /// When SQLite cannot run the check.
@@ -187,6 +187,9 @@ impl Store {
             while let Some(row) = rows.next()? {
                 let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
                 found.push(format!("a row of {table} refers to a missing row of {parent}"));
+            }
+            if found.is_empty() {
+                found = threads::faults(conn)?;
             }
             Ok(found)
         })

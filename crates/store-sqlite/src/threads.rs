@@ -74,7 +74,8 @@ impl Store {
     }
 
     /// All threads, or those of one folder, pinned ones first, then newest change first, with what a list shows of each.
-    /// Those of children are left out: their questions count for the one at the top.
+    /// Those of children are left out: their questions count for the one at the top. Messages are not counted one by
+    /// one: [`Store::check`] finds one that is missing between others.
     pub async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadSummary>, StoreError> {
         self.threads_page(cwd, 0, None).await
     }
@@ -92,20 +93,15 @@ impl Store {
         self.read(move |conn| {
             let sql = list_sql(cwd.is_some());
             all(conn, &sql, (cwd, ACTION_CHILD_RUN, limit, offset), |row| {
-                let places = MessageRange {
-                    written: row.get(5)?,
-                    count: row.get(6)?,
-                    min: row.get(7)?,
-                    max: row.get(8)?,
-                };
-                let status: Option<String> = row.get(10)?;
+                let places = MessageRange::without_gaps(row.get(5)?, row.get(6)?, row.get(7)?);
+                let status: Option<String> = row.get(9)?;
                 Ok(ThreadSummary {
                     thread: thread_of(row)?,
                     messages: uint(places.count),
-                    waiting: uint(row.get(9)?),
+                    waiting: uint(row.get(8)?),
                     status: status.as_deref().and_then(run_status_from),
                     damaged: places.damage(),
-                    marks: rewind::marks_of(row, 11)?,
+                    marks: rewind::marks_of(row, 10)?,
                 })
             })
         })
@@ -272,7 +268,6 @@ pub(super) fn list_sql(of_folder: bool) -> String {
     let folder = if of_folder { "t.cwd = ?1" } else { "?1 IS NULL" };
     format!(
         "SELECT t.id, t.title, t.cwd, t.created_at, t.updated_at, t.messages, \
-         (SELECT count(*) FROM message m WHERE m.thread_id = t.id), \
          (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
          (SELECT max(seq) FROM message m WHERE m.thread_id = t.id), \
          (SELECT count(*) FROM suspension s \
@@ -355,6 +350,12 @@ pub(super) struct MessageRange {
 }
 
 impl MessageRange {
+    /// Returns the range of messages of which only the first and the last position were read.
+    fn without_gaps(written: i64, min: Option<i64>, max: Option<i64>) -> Self {
+        let count = max.zip(min).map_or(0, |(max, min)| max - min + 1);
+        Self { written, count, min, max }
+    }
+
     fn damage(&self) -> Option<String> {
         let Self { written, count, min, max } = *self;
         if count < written {
@@ -385,9 +386,7 @@ pub(super) fn places_of(conn: &Connection, id: &ThreadId) -> Result<Option<Messa
     let sql = "SELECT t.messages, (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
                (SELECT max(seq) FROM message m WHERE m.thread_id = t.id) FROM thread t WHERE t.id = ?1";
     let found = conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| {
-        let (min, max): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
-        let count = max.zip(min).map_or(0, |(max, min)| max - min + 1);
-        Ok(MessageRange { written: row.get(0)?, count, min, max })
+        Ok(MessageRange::without_gaps(row.get(0)?, row.get(1)?, row.get(2)?))
     });
     Ok(found.optional()?)
 }
@@ -399,6 +398,23 @@ fn counted(conn: &Connection, id: &ThreadId) -> Result<Option<MessageRange>, Sql
         .prepare_cached("SELECT count(*) FROM message WHERE thread_id = ?1")?
         .query_row((id.as_str(),), |row| row.get(0))?;
     Ok(Some(MessageRange { count, ..places }))
+}
+
+/// Counts the messages of every thread, and returns a line for each thread with missing ones or too many.
+pub(super) fn faults(conn: &Connection) -> Result<Vec<String>, SqlFailure> {
+    let sql = "SELECT t.id, t.messages, count(m.seq), min(m.seq), max(m.seq) \
+               FROM thread t LEFT JOIN message m ON m.thread_id = t.id GROUP BY t.n ORDER BY t.n";
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query(())?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let places =
+            MessageRange { written: row.get(1)?, count: row.get(2)?, min: row.get(3)?, max: row.get(4)? };
+        if let Some(why) = places.damage() {
+            found.push(format!("conversation {}: {why}", text(row, 0)?));
+        }
+    }
+    Ok(found)
 }
 
 /// Reads the last `n` messages, or all. With all of them each is counted.
