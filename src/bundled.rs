@@ -53,7 +53,7 @@ mod tests {
     use super::bundled;
 
     #[test]
-    fn the_bundled_skills_are_right() {
+    fn the_bundled_skills_are_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("skills");
         let report = check_dir(&folder).expect("readable");
         assert_eq!(report.exit_code(), 0);

@@ -1,4 +1,4 @@
-//! What is read from command lines, and what is refused.
+//! Accepted and refused command lines.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ fn ok(args: &[&str]) -> Cli {
 }
 
 #[test]
-fn the_tree_is_consistent() {
+fn the_command_tree_is_consistent() {
     Cli::command().debug_assert();
 }
 
 #[test]
-fn a_prompt_comes_by_itself_or_after_print() {
+fn a_prompt_is_positional_or_follows_print() {
     assert_eq!(ok(&["hello there"]).prompt.as_deref(), Some("hello there"));
     for args in [
         &["-p", "hello"][..],
@@ -41,7 +41,7 @@ fn a_prompt_comes_by_itself_or_after_print() {
 }
 
 #[test]
-fn a_thread_is_chosen() {
+fn thread_flags_select_the_thread() {
     assert_eq!(ok(&[]).thread(), ThreadChoice::New);
     assert_eq!(ok(&["-c"]).thread(), ThreadChoice::Last);
     assert_eq!(ok(&["--continue", "go on"]).thread(), ThreadChoice::Last);
@@ -51,7 +51,7 @@ fn a_thread_is_chosen() {
     assert!(parse(&["-p", "-r"]).is_err());
 }
 
-/// Row HL005: what begins with a `-` inside a value stays a value.
+/// Row HL005: a leading `-` inside a value stays part of the value.
 #[test]
 fn no_flag_is_read_from_inside_a_value() {
     let cli = ok(&["--print=--config=model=evil"]);
@@ -105,7 +105,7 @@ fn patterns_and_settings_are_collected() {
 }
 
 #[test]
-fn a_list_of_tools_leaves_the_prompt_alone() {
+fn a_tool_list_does_not_swallow_the_prompt() {
     for flag in ["--allowed-tools", "--disallowed-tools"] {
         let cli = ok(&[flag, "Bash(git *), Read", flag, "Edit", "-p", "review this"]);
         assert_eq!(cli.prompt.as_deref(), Some("review this"));
@@ -117,7 +117,7 @@ fn a_list_of_tools_leaves_the_prompt_alone() {
 }
 
 #[test]
-fn a_value_may_hold_several_patterns() {
+fn a_value_may_contain_several_patterns() {
     for (value, expected) in [
         ("Read,Bash(git add *), Edit", &["Read", "Bash(git add *)", "Edit"][..]),
         ("Read Bash(echo, x)  Edit ", &["Read", "Bash(echo, x)", "Edit"]),
@@ -132,7 +132,7 @@ fn a_value_may_hold_several_patterns() {
 }
 
 #[test]
-fn every_command_is_there() {
+fn every_command_exists() {
     for args in [
         "threads list --json",
         "threads show a",
@@ -191,7 +191,7 @@ fn every_command_is_there() {
 }
 
 #[test]
-fn usage_errors_end_with_status_two() {
+fn usage_errors_exit_with_status_two() {
     for args in [
         &["--nope"][..],
         &["--permission-mode", "always", "x"],
@@ -224,7 +224,7 @@ fn usage_errors_end_with_status_two() {
 }
 
 #[test]
-fn spans_of_time_are_read() {
+fn durations_are_parsed() {
     for (text, seconds) in [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1h 30min", 5400)] {
         assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
     }
@@ -236,7 +236,7 @@ fn spans_of_time_are_read() {
 #[test]
 fn version_needs_no_parser() {
     let args = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
-    let version = version_only(&args(&["aye", "--version"])).expect("version");
+    let version = version_only(&args(&["aye", "--version"])).expect("a version");
     assert!(version.starts_with("aye ") && version.ends_with(env!("CARGO_PKG_VERSION")));
     assert!(version_only(&args(&["aye", "--version", "x"])).is_none());
     assert!(version_only(&args(&["aye"])).is_none());

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pager_is_what_the_environment_names() {
+    fn the_pager_comes_from_the_environment() {
         let of = |vars: &[(&str, &str)]| program(&Env::of(vars, "/", "/"));
         assert_eq!(of(&[("PAGER", "more -d")]).as_deref(), Some("more -d"));
         assert_eq!(of(&[("PAGER", " cat ")]), None);

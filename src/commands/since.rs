@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_to_come_are_read_as_people_write_them() {
+    fn human_future_times_are_parsed() {
         let now = 1_800_000_000_000;
         let when = |text| at(text, now).map_err(|failure| (failure.exit, failure.message));
         assert_eq!(when("2h"), Ok(now + 7_200_000));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_people_write_them() {
+    fn human_times_are_parsed() {
         let now = 1_800_000_000_000;
         let at = |text| since(Some(text), now).map_err(|failure| (failure.exit, failure.message));
         assert_eq!(since(None, now).ok(), Some(None));

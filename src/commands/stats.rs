@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_cost_what_the_settings_say_and_what_has_no_price_is_told() {
+    fn tokens_are_priced_by_the_settings_and_unpriced_ones_reported() {
         let tallies = [
             tally(0, TallyKind::Inference, "srv/up/m1", 3),
             tally(0, TallyKind::Inference, "nobody-knows", 1),
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_the_persons() {
+    fn a_day_follows_the_users_time_zone() {
         let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(2));
         let evening = 1_763_762_400_000; // 2025-11-21 22:00 UTC
         let stats = Stats::of(&[tally(evening, TallyKind::Call, "List", 1)], &models(), &zone);

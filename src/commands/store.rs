@@ -299,7 +299,7 @@ mod tests {
     use super::parse_size;
 
     #[test]
-    fn sizes_are_read_as_they_are_written() {
+    fn sizes_round_trip() {
         assert_eq!(parse_size("5GiB"), Ok(5 << 30));
         assert_eq!(parse_size(" 500 mib"), Ok(500 << 20));
         assert_eq!(

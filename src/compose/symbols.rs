@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_are_offered_by_file_and_over_the_project() {
+    fn definitions_are_completed_by_file_and_across_the_project() {
         let dir = tempfile::tempdir().expect("a folder");
         let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("written");
         put("a.rs", "fn start() {}\nfn restart() {\n    start();\n}\n");

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Red left, blue right, the lower half see-through.
+/// Red on the left, blue on the right, the lower half transparent.
 fn sample(width: u32, height: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = png::Encoder::new(&mut out, width, height);
@@ -24,7 +24,7 @@ fn sample(width: u32, height: u32) -> Vec<u8> {
 const GIF: &[u8] = b"GIF89a\x02\0\x01\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\x02\0\x01\0\0\x02\x02\x44\x0a\0;";
 
 #[test]
-fn a_picture_becomes_small_and_keeps_its_colours() {
+fn an_image_is_reduced_and_keeps_its_colours() {
     let small = decode(&sample(400, 200), (40, 40)).unwrap();
     assert_eq!((small.width, small.height), (40, 20));
     let at = |x: usize, y: usize| small.rgba[(y * 40 + x) * 4..][..4].to_vec();
@@ -38,7 +38,7 @@ fn a_picture_becomes_small_and_keeps_its_colours() {
 }
 
 #[test]
-fn shapes_fit() {
+fn images_fit_and_keep_their_aspect_ratio() {
     assert_eq!(fitting((400, 200), (40, 40)), (40, 20));
     assert_eq!(fitting((1, 8000), (40, 40)), (1, 40));
     assert_eq!(fitting((10, 10), (40, 40)), (10, 10));
@@ -46,11 +46,11 @@ fn shapes_fit() {
 }
 
 #[test]
-fn what_is_broken_says_so() {
+fn a_broken_image_is_reported() {
     let whole = sample(400, 200);
     let why = decode(&whole[..60], (40, 40)).unwrap_err();
     assert!(why.starts_with("it cannot be decoded: "), "{why}");
-    // A header of 7000×7000 pixels with nothing behind it.
+    // A header of 7000×7000 pixels with no data after it.
     let mut bomb = whole.clone();
     bomb[16..24].copy_from_slice(&[0, 0, 0x1b, 0x58, 0, 0, 0x1b, 0x58]);
     assert!(decode(&bomb, (40, 40)).is_err());
@@ -61,7 +61,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn no_bytes_make_it_panic(at in 8usize..400, bytes in prop::collection::vec(any::<u8>(), 1..40), kind in 0..4) {
+    fn arbitrary_bytes_never_panic(at in 8usize..400, bytes in prop::collection::vec(any::<u8>(), 1..40), kind in 0..4) {
         let mut all = match kind {
             0 => sample(40, 20),
             1 => GIF.to_vec(),

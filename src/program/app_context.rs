@@ -625,7 +625,7 @@ mod tests {
     use super::user_of;
 
     #[test]
-    fn a_user_without_a_name_in_the_environment_is_named() {
+    fn the_user_name_is_looked_up_by_uid() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\n:x:7::/:\nme:x:1000:100::/home/me:/bin/sh\n";
         assert_eq!([0, 1000, 7, 100].map(|uid| user_of(uid, passwd)), ["root", "me", "uid 7", "uid 100"]);
         assert_eq!(user_of(0, ""), "uid 0");

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_models_that_cost_less_are_offered() {
+    fn only_cheaper_models_are_offered() {
         let price = |input| Price { input, ..Price::default() };
         let known: HashMap<_, _> = [("big", 5.0), ("mid", 2.0), ("small", 1.0), ("tiny", 0.5), ("free", 0.0)]
             .map(|(id, input)| (id.to_owned(), price(input)))

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_shows_each_category_and_what_was_cut() {
+    fn a_page_shows_each_category_and_what_was_trimmed() {
         let page = draw("mock/m1", &report(), 2000, 300, None);
         assert_eq!(page.title, "context of mock/m1: 50k of 100k tokens (50 %)");
         let lines: Vec<&str> = page.text.lines().collect();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_too_full_is_drawn() {
+    fn an_overfull_window_is_drawn() {
         let full = ContextReport { messages: 900_000, ..report() };
         let saved = Savings { deferred: 500, promoted: 2, kept_out: 52_000, names: 1600, overhead: 1900 };
         let text = draw("m", &full, 0, 0, Some(saved)).text;

@@ -556,7 +556,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_raw_form_is_read_whatever_the_names_are() {
+    fn the_raw_format_is_parsed_with_any_names() {
         let mut files = Candidates::new();
         let raw = b":100644 100644 1111 0000 M\0a\nb \xff.txt\0:000000 100644 0000 0000 A\0new\0\
                     :100644 000000 2222 0000 U\0c\0:100644 100644 3333 0000 M\0c\0:bad\0";
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_of_older_commits_are_known_and_only_new_commits_are_listed_again() {
+    async fn files_of_older_commits_are_cached_and_only_new_commits_are_listed() {
         let dir = tempfile::tempdir().unwrap();
         let env = BTreeMap::from([
             ("PATH".into(), std::env::var_os("PATH").unwrap()),
@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_of_the_folder_is_read_and_nothing_blocks() {
+    fn nothing_outside_the_folder_is_read_and_nothing_blocks() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         std::fs::create_dir_all(root.join("sub")).unwrap();

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_where_the_person_is() {
+    fn expiries_use_the_users_time_zone() {
         let now = ms("2026-11-21T22:30:00Z"); // 00:30 on the 22nd, there
         let at = |end: &str| {
             ends_at(&GrantEnd::parse(end).unwrap(), now, &zone()).map_err(|error| error.to_string())

@@ -159,7 +159,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_is_asked_for_once_for_each_login() {
+    async fn a_key_is_requested_once_per_login() {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, next) = (dir.path().join("box"), dir.path().join("next"));
         let (keyring, store, opened) = mocked();
@@ -181,7 +181,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_keyring_that_fails_says_why_and_never_the_key() {
+    async fn a_failing_keyring_says_why_without_the_key() {
         let (keyring, store, _) = mocked();
         let entry =
             keyring_core::api::CredentialStoreApi::build(&*store, SERVICE, "box", None).expect("an entry");

@@ -293,7 +293,7 @@ mod tests {
     const OPENAI: &str = "https://api.openai.com/v1/";
 
     #[tokio::test]
-    async fn a_key_is_read_from_a_private_file_for_its_own_address_only() {
+    async fn a_key_is_read_from_a_private_file_only_for_its_own_url() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("openai");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_of_the_keyring_is_in_no_file_and_goes_to_its_own_address_only() {
+    async fn a_keyring_key_is_in_no_file_and_used_only_for_its_own_url() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("openai");
         let (keyring, _, opened) = mocked();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_keyring_nothing_is_kept_elsewhere_and_a_logout_says_what_stays() {
+    async fn without_a_keyring_nothing_is_stored_elsewhere_and_a_logout_reports_leftovers() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("openai");
         let why = keep(&file, OPENAI, "sk-canary", Some(&without_service())).await.expect_err("no keyring");

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_panic_that_ends_the_program_is_printed() {
+    fn only_a_fatal_panic_is_printed() {
         let run = |ends: bool| {
             let mut command = std::process::Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "app::panics::tests::panicking_program", "--ignored", "--nocapture"]);

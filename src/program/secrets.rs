@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden() {
+    fn secret_variables_are_hidden() {
         for (name, value) in [
             ("OPENAI_API_KEY", "x"),
             ("GH_TOKEN", "x"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_survive_the_way() {
+    fn variables_round_trip() {
         let odd: Variables =
             [("A".into(), OsString::from_vec(b"\xff=\n x".to_vec())), ("EMPTY".into(), OsString::new())]
                 .into();

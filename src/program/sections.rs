@@ -73,7 +73,7 @@ mod tests {
     use super::pointer_of;
 
     #[test]
-    fn a_complaint_begins_with_the_part_that_it_is_about() {
+    fn an_error_starts_with_the_part_it_is_about() {
         assert_eq!(pointer_of("/rules/0/tool: 5 is not a text"), "/rules/0/tool");
         assert_eq!(pointer_of("conditions[2]: unknown variant"), "/conditions/2");
         assert_eq!(pointer_of("a.b[1].c: no"), "/a/b/1/c");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_text_goes_through_the_editor_and_leaves_nothing_behind() {
+    async fn a_text_round_trips_through_the_editor_without_leftovers() {
         let tmp = tempfile::tempdir().unwrap();
         let show = "f() { stat -c '%a %n' \"$1\" > \"$2\"; sed -i s/old/new/ \"$1\"; }; f";
         let note = tmp.path().join("note");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_an_editor_is_a_sentence() {
+    async fn editor_errors_are_clear_messages() {
         let tmp = tempfile::tempdir().unwrap();
         for (vars, why) in [
             (&[][..], "no editor is set"),

@@ -89,7 +89,7 @@ mod tests {
     use crate::config::STATUS_SEGMENTS;
 
     #[test]
-    fn the_settings_and_the_terminal_know_the_same_parts() {
+    fn the_settings_and_the_terminal_know_the_same_segments() {
         assert_eq!(Segment::ALL.map(Segment::name).to_vec(), STATUS_SEGMENTS);
     }
 

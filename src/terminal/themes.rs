@@ -156,7 +156,7 @@ mod tests {
     use crate::tui::theme::{Role, Theme};
 
     #[test]
-    fn every_theme_of_the_folder_is_embedded_and_can_be_read() {
+    fn every_theme_of_the_folder_is_embedded_and_valid() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/themes");
         let files =
             std::fs::read_dir(folder).expect("the folder").map(|file| file.expect("a file").file_name());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_theme_without_colours_is_what_its_file_says() {
+    fn the_colourless_theme_matches_its_file() {
         let (file, text) = embedded("plain").expect("known");
         let theme = Theme::parse("plain", &file, &text, embedded).expect("right");
         for role in Role::ALL {

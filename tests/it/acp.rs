@@ -18,12 +18,12 @@ struct Editor {
     stdin: Option<ChildStdin>,
     lines: mpsc::Receiver<Value>,
     next: u64,
-    /// What came and was not waited for.
+    /// Messages that arrived but were not waited for.
     seen: Vec<Value>,
 }
 
 impl Editor {
-    /// Starts the program, and says hello.
+    /// Starts the program and initialises the connection.
     fn start(home: &Home) -> Editor {
         let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
         Editor::start_with(home, &capabilities, &[])
@@ -45,9 +45,9 @@ impl Editor {
         let (send, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // Anything else on stdout would break a client.
+                // Any other output on stdout would break a client.
                 let message: Value =
-                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
                 assert_eq!(message["jsonrpc"], "2.0", "{line}");
                 if send.send(message).is_err() {
                     return;
@@ -63,7 +63,7 @@ impl Editor {
         editor
     }
 
-    /// The same, with a new session in the workspace.
+    /// Starts the program with a new session in the workspace.
     fn open(home: &Home) -> (Editor, String) {
         let mut editor = Editor::start(home);
         let session = editor.new_session(home);
@@ -76,7 +76,7 @@ impl Editor {
     }
 
     fn write(&mut self, message: &Value) {
-        let stdin = self.stdin.as_mut().expect("it is open");
+        let stdin = self.stdin.as_mut().expect("open");
         stdin.write_all(format!("{message}\n").as_bytes()).expect("written");
     }
 
@@ -91,7 +91,7 @@ impl Editor {
         self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    /// Reads messages until one is wanted; the others are kept.
+    /// Reads messages until one matches; the others are kept.
     #[track_caller]
     fn wait(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.seen.iter().position(&is) {
@@ -119,12 +119,12 @@ impl Editor {
         answer["result"].clone()
     }
 
-    /// The error of a request that is refused.
+    /// Returns the error of a refused request.
     #[track_caller]
     fn refused(&mut self, method: &str, params: Value) -> (i64, String) {
         let id = self.send(method, params);
         let answer = self.answer(id);
-        let error = answer.get("error").unwrap_or_else(|| panic!("{method} was taken: {answer:#}"));
+        let error = answer.get("error").unwrap_or_else(|| panic!("{method} was accepted: {answer:#}"));
         (error["code"].as_i64().expect("a code"), error["message"].as_str().expect("words").to_owned())
     }
 
@@ -139,13 +139,13 @@ impl Editor {
         answer["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{answer:#}")).to_owned()
     }
 
-    /// The next question.
+    /// Waits for the next question.
     #[track_caller]
     fn question(&mut self) -> Value {
         self.wait("a question", |message| message["method"] == "session/request_permission")
     }
 
-    /// Chooses the first option of a kind.
+    /// Selects the first option of a kind.
     fn choose(&mut self, question: &Value, kind: &str) {
         let options = question["params"]["options"].as_array().expect("options");
         let option = options.iter().find(|option| option["kind"] == kind);
@@ -172,7 +172,7 @@ impl Editor {
         self.updates(kind).iter().filter_map(|update| update["content"]["text"].as_str()).collect()
     }
 
-    /// Closes its side, and waits for the program's end.
+    /// Closes the editor's side, and waits for the program's end.
     fn leave(mut self) {
         self.stdin = None;
         until("the end of the program", || self.child.try_wait().expect("a child").is_some());
@@ -181,7 +181,7 @@ impl Editor {
     }
 
     fn kill(mut self) {
-        self.child.kill().expect("it lives");
+        self.child.kill().expect("is alive");
         self.child.wait().expect("a child");
     }
 }
@@ -198,7 +198,7 @@ fn a_prompt_streams_its_answer() {
     let (mut editor, session) = Editor::open(&home);
     let prompt = editor.prompt(&session, "hi");
     let is_chunk = |message: &Value| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk";
-    let first = editor.wait("the first words", is_chunk);
+    let first = editor.wait("the first text", is_chunk);
     assert_eq!(first["params"]["sessionId"], session.as_str());
     assert_eq!(first["params"]["update"]["content"], json!({"type": "text", "text": "Hello"}));
     gate.open();
@@ -210,7 +210,7 @@ fn a_prompt_streams_its_answer() {
 }
 
 #[test]
-fn an_allowed_call_runs_once() {
+fn an_approved_call_runs_once() {
     let llm = asks_to_run();
     let home = Home::with(&llm);
     let (mut editor, session) = Editor::open(&home);
@@ -235,7 +235,7 @@ fn an_allowed_call_runs_once() {
 }
 
 #[test]
-fn rejecting_and_answers_that_were_not_offered_deny() {
+fn rejections_and_unknown_options_deny() {
     let outcomes: [fn(&mut Editor, &Value); 4] = [
         |editor, question| editor.choose(question, "reject_once"),
         |editor, question| editor.select(question, &json!("allow_everything")),
@@ -262,7 +262,7 @@ fn rejecting_and_answers_that_were_not_offered_deny() {
 }
 
 #[test]
-fn always_allowing_grants_the_rule_of_the_card() {
+fn always_allow_grants_the_rule_on_the_card() {
     let llm = MockLlm::answers([
         Answer::new().bash("c1", "touch made.txt"),
         Answer::new().bash("c2", "touch made.txt"),
@@ -281,7 +281,7 @@ fn always_allowing_grants_the_rule_of_the_card() {
 }
 
 #[test]
-fn an_answer_from_another_terminal_moves_the_prompt_on() {
+fn an_answer_from_another_terminal_resumes_the_prompt() {
     let llm = asks_to_run();
     let home = Home::with(&llm);
     let (mut editor, session) = Editor::open(&home);
@@ -291,7 +291,7 @@ fn an_answer_from_another_terminal_moves_the_prompt_on() {
     assert_eq!(editor.stops(prompt), "end_turn");
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(editor.text("agent_message_chunk"), "I will.It is done.");
-    // Too late: it was answered.
+    // Too late: already answered.
     editor.choose(&question, "reject_once");
     let taken_back =
         editor.wait("the end of the question", |message| message["method"] == "$/cancel_request");
@@ -300,7 +300,7 @@ fn an_answer_from_another_terminal_moves_the_prompt_on() {
 }
 
 #[test]
-fn a_run_that_another_process_resumed_is_followed_to_its_end() {
+fn a_run_resumed_by_another_process_is_followed_to_its_end() {
     let llm = asks_to_run();
     let home = Home::with(&llm);
     let (mut editor, session) = Editor::open(&home);
@@ -309,7 +309,7 @@ fn a_run_that_another_process_resumed_is_followed_to_its_end() {
     home.ok(&["approve", "perm_c1", "--resume"]);
     assert_eq!(editor.stops(prompt), "end_turn");
     assert_eq!(home.read("log.txt"), "ran\n");
-    assert_eq!(editor.text("agent_message_chunk"), "I will.It is done.", "whoever drove it");
+    assert_eq!(editor.text("agent_message_chunk"), "I will.It is done.", "whichever process drove it");
     let settled = editor.updates("tool_call_update");
     assert!(settled.iter().any(|update| update["status"] == "completed"), "{settled:#?}");
     editor.leave();
@@ -334,7 +334,7 @@ fn a_question_outlives_a_killed_process() {
         }
         let mut editor = Editor::start(&home);
         editor.call("session/load", json!({"sessionId": session, "cwd": home.work(), "mcpServers": []}));
-        assert_eq!(editor.text("user_message_chunk"), "do it", "the history came before the answer");
+        assert_eq!(editor.text("user_message_chunk"), "do it", "the history arrived before the answer");
         assert_eq!(editor.text("agent_message_chunk"), "I will.");
         let prompt = editor.prompt(&session, "thanks");
         if !is_answered_before {
@@ -364,14 +364,14 @@ fn closing_the_editor_leaves_the_question() {
 }
 
 #[test]
-fn cancelling_ends_the_turn_whatever_it_does() {
-    // While the model speaks.
+fn cancelling_ends_the_turn_at_any_point() {
+    // While the model is streaming.
     let llm = MockLlm::answers([Answer::say("Well").part(Part::Hang)]);
     let home = Home::with(&llm);
     let (mut editor, session) = Editor::open(&home);
     let prompt = editor.prompt(&session, "hi");
     let is_chunk = |message: &Value| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk";
-    editor.wait("the first words", is_chunk);
+    editor.wait("the first text", is_chunk);
     editor.notify("session/cancel", json!({"sessionId": session}));
     assert_eq!(editor.stops(prompt), "cancelled");
     editor.leave();
@@ -388,7 +388,7 @@ fn cancelling_ends_the_turn_whatever_it_does() {
     assert_eq!(editor.stops(prompt), "cancelled");
     assert!(home.open().is_empty(), "a cancelled turn asks nothing");
     assert_eq!(home.read("log.txt"), "");
-    // The session goes on.
+    // The session continues.
     let prompt = editor.prompt(&session, "and now?");
     assert_eq!(editor.stops(prompt), "end_turn");
     editor.leave();
@@ -420,7 +420,7 @@ fn no_client_enters_yolo_or_auto() {
 }
 
 #[test]
-fn wrong_requests_are_errors_that_say_why() {
+fn invalid_requests_are_errors_with_reasons() {
     let llm = asks_to_run();
     let home = Home::with(&llm);
     let (mut editor, session) = Editor::open(&home);
@@ -458,7 +458,7 @@ fn without_a_key_the_error_names_the_login() {
 }
 
 #[test]
-fn a_failed_run_is_an_error_and_the_session_goes_on() {
+fn a_failed_run_is_an_error_and_the_session_continues() {
     let llm = MockLlm::answers([Answer::error(400, "no such luck"), Answer::say("Better.")]);
     let home = Home::with(&llm);
     let (mut editor, session) = Editor::open(&home);
@@ -496,14 +496,14 @@ fn a_signal_ends_the_program_and_leaves_the_question() {
     let (mut editor, session) = Editor::open(&home);
     editor.prompt(&session, "do it");
     editor.question();
-    kill_process(Pid::from_child(&editor.child), Signal::TERM).expect("it lives");
+    kill_process(Pid::from_child(&editor.child), Signal::TERM).expect("is alive");
     until("the end of the program", || editor.child.try_wait().expect("a child").is_some());
     assert_eq!(editor.child.wait().expect("a child").code(), Some(143));
     assert_eq!(home.question(), "perm_c1");
 }
 
 #[test]
-fn a_server_of_the_editor_serves_its_session() {
+fn an_editors_server_serves_its_session() {
     let llm = MockLlm::answers([
         Answer::new().call("c1", "mcp__my_shed__echo", json!({"a": 1})),
         Answer::say("It is done."),
@@ -532,7 +532,7 @@ fn a_server_of_the_editor_serves_its_session() {
 }
 
 #[test]
-fn a_form_is_asked_as_a_form_where_the_editor_has_them() {
+fn a_form_is_shown_as_a_form_if_the_editor_supports_it() {
     let question = json!({"question": "Which colour?"});
     let answers = || [Answer::new().call("q1", "AskUser", question.clone()), Answer::say("Noted.")];
     let llm = MockLlm::answers(answers());
@@ -553,7 +553,7 @@ fn a_form_is_asked_as_a_form_where_the_editor_has_them() {
     assert!(llm.last().result("q1").contains("mauve"), "{}", llm.last().result("q1"));
     editor.leave();
 
-    // Without them the question says how it is answered.
+    // Without form support the question names the command that answers it.
     let llm = MockLlm::answers(answers());
     let home = Home::with(&llm);
     let (mut editor, session) = Editor::open(&home);
@@ -646,12 +646,12 @@ fn a_call_that_may_have_run_is_asked_about() {
     assert_eq!(names, ["Run again", "Mark as done", "Skip"]);
     editor.select(&question, &json!("whatever"));
     assert_eq!(editor.stops(prompt), "end_turn");
-    assert_eq!(home.read("log.txt"), "ran\n", "an opaque call never runs again by itself");
+    assert_eq!(home.read("log.txt"), "ran\n", "an opaque call never reruns unasked");
     editor.leave();
 }
 
 #[test]
-fn what_a_subagent_asks_is_asked_in_the_editor() {
+fn subagent_questions_are_asked_in_the_editor() {
     for background in [false, true] {
         let is_scout = |chat: &Chat| chat.system().contains("You scout.");
         let args = json!({"prompt": "look around", "background": background});
@@ -773,7 +773,7 @@ fn edits_are_saved_by_the_editor() {
                 Err(_) => failed,
             },
             _ => {
-                let content = message["params"]["content"].as_str().expect("a text").to_owned();
+                let content = message["params"]["content"].as_str().expect("a string").to_owned();
                 assert_eq!(content, "two\n", "{name}");
                 saved.push(name.clone());
                 match name.as_str() {

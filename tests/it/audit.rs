@@ -1,11 +1,11 @@
-//! The record of decisions through the real binary: told, verified, tampered with, and asked about other rules.
+//! The audit through the real binary: shown, verified, tampered with, and simulated under other rules.
 
 use serde_json::{Value, json};
 
 use crate::support::home::{Home, id_of};
 use crate::support::llm::{Answer, Chat, MockLlm};
 
-/// A model that makes these commands in one turn, and then ends.
+/// A model that runs these commands in one turn, and then ends.
 fn model(commands: &'static [&'static str]) -> MockLlm {
     MockLlm::by(move |chat: &Chat| {
         if !chat.results().is_empty() {
@@ -20,10 +20,10 @@ fn model(commands: &'static [&'static str]) -> MockLlm {
 fn about(home: &Home, command: &str) -> String {
     let open = home.open();
     let is_it = |row: &&Value| row.to_string().contains(command);
-    id_of(open.iter().find(is_it).unwrap_or_else(|| panic!("{command} is not asked about: {open:#?}")))
+    id_of(open.iter().find(is_it).unwrap_or_else(|| panic!("{command} has no pending question: {open:#?}")))
 }
 
-/// Says yes to those and no to the others, and lets the run go on to its end.
+/// Approves the first list, denies the second, and lets the run finish.
 fn story(home: &Home, yes: &[&str], no: &[&str]) {
     home.aye(&["-p", "go"]).run().exits(3);
     for command in yes {
@@ -35,7 +35,7 @@ fn story(home: &Home, yes: &[&str], no: &[&str]) {
     home.aye(&["-r", &home.thread(), "-p"]).run().exits(0);
 }
 
-/// The store's file, opened by somebody else.
+/// The store's file, opened by another program.
 pub fn database(home: &Home) -> rusqlite::Connection {
     let mut folders = vec![home.root().join("aye")];
     while let Some(folder) = folders.pop() {
@@ -48,11 +48,11 @@ pub fn database(home: &Home) -> rusqlite::Connection {
             }
         }
     }
-    panic!("there is no store")
+    panic!("no store exists")
 }
 
 #[test]
-fn a_story_is_told_and_verified() {
+fn calls_and_decisions_are_audited_and_verified() {
     let llm = model(&["touch one", "touch two"]);
     let home = Home::with(&llm);
     home.ok(&["audit", "--verify"]);
@@ -103,7 +103,7 @@ fn a_story_is_told_and_verified() {
     let whole = home.ok(&["audit", "--verify"]).stdout;
     assert!(whole.starts_with("intact: ") && whole.contains("the tables match"), "{whole}");
 
-    // A deleted conversation stays in the record.
+    // A deleted conversation stays in the audit.
     home.ok(&["threads", "delete", &thread]);
     home.ok(&["audit", "--verify"]);
     let told = home.ok(&["audit"]).stdout;
@@ -112,7 +112,7 @@ fn a_story_is_told_and_verified() {
 }
 
 #[test]
-fn what_somebody_did_to_the_file_is_named() {
+fn tampering_with_the_file_is_named() {
     let llm = model(&["touch one", "touch two"]);
     let home = Home::with(&llm);
     story(&home, &["touch one"], &["touch two"]);
@@ -120,13 +120,13 @@ fn what_somebody_did_to_the_file_is_named() {
     let of = |kind: &str| rows.iter().find(|row| row["kind"] == kind).expect("a row")["n"].to_string();
     let (decided, ended) = (of("decided"), of("ended"));
     let undone = |harm: &str, undo: &str, wanted: &str| {
-        database(&home).execute_batch(harm).expect("harm");
+        database(&home).execute_batch(harm).expect("the tampering succeeds");
         let out = home.aye(&["audit", "--verify"]).run().exits(1);
         assert!(out.stdout.contains(wanted), "{harm}: {wanted}: {}", out.stdout);
         assert!(out.stdout.contains("broken: "), "{}", out.stdout);
         let json = home.aye(&["audit", "--verify", "--json"]).run().exits(1).json();
         assert_eq!(json["whole"], false);
-        database(&home).execute_batch(undo).expect("undone");
+        database(&home).execute_batch(undo).expect("the undo succeeds");
         home.ok(&["audit", "--verify"]);
     };
     undone(
@@ -146,14 +146,16 @@ fn what_somebody_did_to_the_file_is_named() {
         "UPDATE suspension SET decided_by = replace(decided_by, 'nobody', 'tester')",
         "the answer to question ",
     );
-    // Work goes on beside the damage, and it stays to be seen.
-    database(&home).execute_batch(&format!("DELETE FROM audit WHERE n = {ended}")).expect("harm");
+    // Work continues alongside the damage, which stays visible.
+    database(&home)
+        .execute_batch(&format!("DELETE FROM audit WHERE n = {ended}"))
+        .expect("the tampering succeeds");
     home.aye(&["-c", "-p", "again"]).run().exits(0);
     home.aye(&["audit", "--verify"]).run().exits(1);
 }
 
 #[test]
-fn other_rules_are_held_against_the_past() {
+fn other_rules_are_simulated_on_past_calls() {
     let llm = model(&["touch a", "touch b", "git push"]);
     let home = Home::with(&llm);
     story(&home, &["touch a", "touch b"], &["git push"]);
@@ -187,7 +189,7 @@ fn other_rules_are_held_against_the_past() {
         yaml.contains("- {tool: \"Bash(touch *)\", behavior: allow, match: [\"touch a\", \"touch b\"]}"),
         "{yaml}"
     );
-    assert!(!yaml.contains("push"), "once is no habit: {yaml}");
+    assert!(!yaml.contains("push"), "once is not a pattern: {yaml}");
     home.write("new.yaml", &yaml);
     let out = home.ok(&["permissions", "simulate", "--rules", "new.yaml"]).stdout;
     assert!(out.contains("2 questions that you approved would not be asked"), "{out}");
@@ -198,11 +200,11 @@ fn other_rules_are_held_against_the_past() {
         (&json!(3), &json!(2), &json!(2))
     );
 
-    // What is in the rules already is no question any more.
+    // Existing rules no longer count as differences.
     home.rules(&yaml);
     assert!(home.ok(&["permissions", "suggest"]).stdout.contains("rules: []"));
 
-    // Nothing is read as rules that is none, and a folder that is gone is told.
+    // Invalid rules are not accepted, and a missing folder is reported.
     home.write("bad.yaml", "rules:\n- {tool: 'Bash(', behavior: allow}\n");
     home.aye(&["permissions", "simulate", "--rules", "bad.yaml"]).run().exits(2).says("bad.yaml:2");
     home.aye(&["permissions", "simulate", "--rules", "none.yaml"]).run().exits(2).says("none.yaml");

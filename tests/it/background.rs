@@ -1,4 +1,4 @@
-//! Commands in the background, with the real program: they outlive their turn, not aye.
+//! Background commands with the real program: they outlive their turn, not aye.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use crate::support::home::Home;
 use crate::support::llm::{Answer, Chat, MockLlm, until};
 use crate::support::pty::Pty;
 
-/// A server: it says that it is up, and stays.
+/// A server: prints that it is up, and stays.
 const SERVER: &str = "echo $$ > pid; echo up; sleep 1000";
 
 fn home(llm: &MockLlm) -> Home {
     let home = Home::with(llm);
-    // Outside, where the numbers of its processes are those that the test sees.
+    // Outside, where the pids are those that the test sees.
     home.rules("rules:\n  - {tool: Bash, behavior: allow, sandbox: outside}\n");
     home
 }
@@ -22,7 +22,7 @@ fn lives(pid: &str) -> bool {
     Path::new("/proc").join(pid.trim()).exists()
 }
 
-/// The process of the server, once it runs.
+/// The pid of the server, once it runs.
 fn pid(home: &Home) -> String {
     until("the server", || home.read("pid").ends_with('\n'));
     home.read("pid")
@@ -32,7 +32,7 @@ fn starts(command: &str) -> Answer {
     Answer::new().call("c1", "Bash", json!({"command": command, "run_in_background": true}))
 }
 
-/// Looks at the output until it holds this, and then says so.
+/// Reads the output until it contains this text, and then says so.
 fn looks(chat: &Chat, text: &str) -> Answer {
     let last = chat.results().last().map(|(_, text)| text.clone()).unwrap_or_default();
     if last.contains(text) && !last.starts_with("Runs") {
@@ -41,12 +41,12 @@ fn looks(chat: &Chat, text: &str) -> Answer {
     Answer::new().call(&format!("o{}", chat.results().len()), "BashOutput", json!({"bash_id": "b1"}))
 }
 
-/// What each message of the user leads to; whatever else is said is heard.
+/// The answer to each message of the user; any other message is acknowledged.
 fn agent(command: &'static str) -> MockLlm {
     MockLlm::by(move |chat: &Chat| {
         let last = chat.messages().last().map(|last| last["role"].clone());
         match (chat.user().as_str(), last == Some(json!("tool"))) {
-            // What is said before it reaches the model in the same message.
+            // Text sent before it reaches the model in the same message.
             (said, _) if said.contains("[task b1]") => Answer::say("I heard of its end."),
             ("start", false) => starts(command),
             ("start", true) => Answer::say("It runs."),
@@ -76,15 +76,15 @@ fn a_server_survives_its_turn_and_is_killed() {
     tty.say("kill");
     tty.shows("It is gone.");
     assert_eq!(llm.last().result("k1"), "b1 was stopped");
-    assert!(!lives(&pid), "it is gone when the call returns");
-    // Its end is known: nothing more is said about it.
+    assert!(!lives(&pid), "it has ended when the call returns");
+    // Its end is known: it is not mentioned again.
     assert!(!llm.asked().iter().any(|chat| chat.user().contains("[task")));
     tty.quit();
     home.ok(&["audit", "--verify"]);
 }
 
 #[test]
-fn a_killed_aye_leaves_nothing_and_the_next_run_hears_of_it() {
+fn a_killed_aye_leaves_nothing_and_the_next_run_reports_it() {
     let llm = agent(SERVER);
     let home = home(&llm);
     let tty = Pty::start(&home, &[], 100, 30);
@@ -105,7 +105,7 @@ fn a_killed_aye_leaves_nothing_and_the_next_run_hears_of_it() {
 }
 
 #[test]
-fn an_end_wakes_an_idle_conversation() {
+fn a_finished_command_wakes_an_idle_conversation() {
     let llm = agent("cat pipe");
     let home = home(&llm);
     let pipe = home.work().join("pipe");
@@ -121,7 +121,7 @@ fn an_end_wakes_an_idle_conversation() {
     tty.ready();
     tty.say("start");
     tty.shows("It runs.");
-    std::fs::write(&pipe, "the last words\n").expect("it is read");
+    std::fs::write(&pipe, "the last words\n").expect("is read");
     tty.shows("I heard of its end.");
     let said = llm.last().user();
     assert!(said.contains("ended with exit status 0") && said.contains("the last words"), "{said}");
@@ -129,7 +129,7 @@ fn an_end_wakes_an_idle_conversation() {
 }
 
 #[test]
-fn headless_ends_what_it_started_and_says_so() {
+fn headless_ends_its_background_commands_and_says_so() {
     let llm = agent(SERVER);
     let home = home(&llm);
     let out = home.ok(&["-p", "start"]);
@@ -145,9 +145,9 @@ fn headless_ends_what_it_started_and_says_so() {
     assert!(llm.last().user().contains("was stopped"), "{}", llm.last().user());
 }
 
-/// It ends while the run goes on, which hears of it before its next step, and not by a run of its own.
+/// It ends during the run, which is notified before its next step, without a run of its own.
 #[test]
-fn an_end_is_heard_by_the_run_that_goes_on() {
+fn an_active_run_is_notified_of_a_finished_command() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => starts("echo one; exit 4"),
         _ if chat.user().contains("[task") => Answer::say("I heard of its end."),
@@ -161,7 +161,7 @@ fn an_end_is_heard_by_the_run_that_goes_on() {
 }
 
 #[test]
-fn a_command_of_another_conversation_is_not_there() {
+fn a_command_of_another_conversation_is_not_visible() {
     let llm = agent(SERVER);
     let home = home(&llm);
     home.ok(&["-p", "start"]);
@@ -170,7 +170,7 @@ fn a_command_of_another_conversation_is_not_there() {
 }
 
 #[test]
-fn tasks_lists_commands_and_stops_them() {
+fn tasks_lists_and_stops_commands() {
     let llm = agent(SERVER);
     let home = home(&llm);
     let mut tty = Pty::start(&home, &[], 100, 30);
@@ -189,7 +189,7 @@ fn tasks_lists_commands_and_stops_them() {
     tty.send("\x1b");
     let shown = home.ok(&["tasks", "show", "b1"]).stdout;
     assert!(shown.contains("> echo $$ > pid; echo up; sleep 1000\n  up\n"), "{shown}");
-    // Another process asks the one that watches it, whose conversation hears of it.
+    // Another process asks the one that supervises it, whose conversation is notified.
     let stopped = home.ok(&["tasks", "stop", "b1"]).stdout;
     assert!(stopped.starts_with("stopped task b1 (echo $$ > pid;"), "{stopped}");
     assert!(!lives(&pid));
@@ -201,7 +201,7 @@ fn tasks_lists_commands_and_stops_them() {
     tty.quit();
 }
 
-/// The process is the same before and after, and its output is whole.
+/// The process is the same before and after, and its output is complete.
 #[test]
 fn a_key_moves_a_command_to_the_background() {
     let llm = MockLlm::by(|chat: &Chat| match (chat.user().as_str(), chat.results().len()) {
@@ -226,12 +226,12 @@ fn a_key_moves_a_command_to_the_background() {
     until("the end of the server", || !lives(&pid));
 }
 
-/// Programs that have a terminal of their own, which the model types into.
+/// Programs with their own terminal, into which the model types.
 mod terminal {
     use super::*;
     use crate::sandbox::has_all_layers;
 
-    /// Asks for a name, then waits until it is interrupted.
+    /// Asks for a name, then waits for an interrupt.
     const ASKS: &str = "sh asks.sh";
 
     const SCRIPT: &str = "echo $$ > pid\n\
@@ -239,7 +239,7 @@ mod terminal {
         printf 'Name? '; read -r name; echo \"hello $name\"\n\
         trap 'echo interrupted' INT; echo ready; sleep 1000; echo over; cat\n";
 
-    /// Types into the terminal, and each time looks until the answer is there.
+    /// Types into the terminal, and each time reads until the answer appears.
     fn typist(asks: &'static str, typed: &'static [(&'static str, &'static str)]) -> MockLlm {
         MockLlm::by(move |chat: &Chat| {
             let results = chat.results();
@@ -269,9 +269,10 @@ mod terminal {
         llm.last().results().into_iter().map(|(_, text)| text + "\n").collect()
     }
 
-    /// Outside, and inside with a way to the network: a key that interrupts the program leaves what surrounds it alone.
+    /// Outside, and inside with network access: a key that interrupts the program leaves its surroundings
+    /// alone.
     #[test]
-    fn a_program_asks_and_is_interrupted() {
+    fn a_program_asks_for_input_and_is_interrupted() {
         for profile in ["outside", "workspace"] {
             if profile == "workspace" && !has_all_layers() {
                 continue;
@@ -291,7 +292,7 @@ mod terminal {
     }
 
     #[test]
-    fn nobody_types_into_what_has_no_terminal_or_is_of_others() {
+    fn bash_input_needs_a_terminal_of_the_same_conversation() {
         let llm = MockLlm::answers([
             starts("sleep 1000"),
             Answer::new().call("c2", "BashInput", json!({"bash_id": "b1", "text": "x\n"})),
@@ -305,7 +306,7 @@ mod terminal {
         assert!(last.result("c3").contains("no background command `b9`"), "{}", last.result("c3"));
     }
 
-    /// What is typed is a call of its own; its card names the profile and shows keys that cannot be seen.
+    /// Typing is a call of its own; its card names the profile and shows invisible keys.
     #[test]
     fn typing_asks_and_a_kill_leaves_nothing() {
         let llm = typist(ASKS, &[("ann\u{7f}\n", "ready")]);
@@ -325,9 +326,9 @@ mod terminal {
         until("the end of the program", || !lives(&pid));
     }
 
-    /// The user answers instead of the model: the whole screen is the program's until Ctrl-].
+    /// The user answers instead of the model: the whole screen belongs to the program until Ctrl-].
     #[test]
-    fn the_user_takes_the_terminal_over() {
+    fn the_user_takes_over_the_terminal() {
         let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
             0 => Answer::new().call("c1", "Bash", json!({"command": ASKS, "tty": true})),
             _ => Answer::say("It asks."),
@@ -350,7 +351,7 @@ mod terminal {
         assert!(tty.look(|view| view.on_other_screen()));
         tty.send("ann\r");
         tty.shows("hello ann");
-        // It has the size of the terminal, without the line that is aye's.
+        // It has the size of the terminal, without aye's own line.
         tty.shows("ready");
         tty.send("\u{3}");
         tty.shows("over");
@@ -359,7 +360,7 @@ mod terminal {
         tty.say("/tasks open b1");
         tty.shows("Ctrl-] returns to aye");
         tty.shows("typed");
-        // The end of the program leaves, too.
+        // The program's end returns to aye too.
         tty.send("\u{4}");
         tty.wait("aye is back", |view| !view.on_other_screen() && view.screen().contains("❯"));
         tty.say("/tasks open b9");
@@ -367,9 +368,10 @@ mod terminal {
         tty.quit();
     }
 
-    /// In the sandbox nothing can be put into the terminal as if it were typed, and mode auto types without a question.
+    /// In the sandbox nothing can be injected into the terminal as if typed, and auto mode types without a
+    /// question.
     #[test]
-    fn a_program_in_the_sandbox_cannot_type() {
+    fn a_sandboxed_program_cannot_type() {
         if !has_all_layers() {
             return;
         }

@@ -1,5 +1,5 @@
-//! The book's first programs, as a reader would run them: `examples/`, each a process of its own against a server on
-//! loopback.
+//! The book's first programs, as a reader would run them: `examples/`, each a separate process against a
+//! server on loopback.
 
 mod agents;
 mod extensions;
@@ -31,13 +31,13 @@ fn example(name: &str) -> PathBuf {
             .expect("cargo runs");
         assert!(
             built.success() && program.exists(),
-            "the example {name} is not there: cargo build --examples"
+            "the example {name} does not exist: cargo build --examples"
         );
     }
     program
 }
 
-/// A chat completion that streams these pieces.
+/// A chat completion that streams these deltas.
 fn stream(deltas: &[Value], finish: &str) -> Reply {
     let chunk = |delta: &Value, finish: Option<&str>| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
@@ -61,7 +61,9 @@ async fn run(name: &str, server: &MockServer) -> Output {
         .env("OPENAI_API_KEY", "test-key")
         .env("OPENAI_BASE_URL", format!("{}/v1", server.url))
         .env("NO_PROXY", "127.0.0.1");
-    tokio::task::spawn_blocking(move || command.output().expect("the example runs")).await.expect("no panic")
+    tokio::task::spawn_blocking(move || command.output().expect("the example runs"))
+        .await
+        .expect("not poisoned")
 }
 
 fn results(server: &MockServer) -> Vec<Value> {
@@ -74,7 +76,7 @@ fn results(server: &MockServer) -> Vec<Value> {
         .iter()
         .filter(|message| message["role"] == "tool")
         .map(|message| {
-            let text = message["content"].as_str().expect("the text of a result");
+            let text = message["content"].as_str().expect("a result text");
             serde_json::from_str(text).unwrap_or_else(|_| json!(text))
         })
         .collect()
@@ -90,7 +92,7 @@ async fn first_agent() {
     let output = run("first_agent", &server).await;
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
-    let events = stdout.lines().find_map(|line| line.strip_prefix("events: ")).expect("a count of events");
+    let events = stdout.lines().find_map(|line| line.strip_prefix("events: ")).expect("an event count");
     assert!(events.parse::<usize>().expect("a number") > 0, "{stdout}");
     assert!(stdout.contains("run_finish_seen: true"), "{stdout}");
     assert_eq!(results(&server), [json!({"echoed": "hello"})]);

@@ -1,4 +1,4 @@
-//! Agents that set agents to work, with the real program: what they ask, where they die, how they are seen.
+//! Subagents with the real program: their questions, crashes and display.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::pty::Pty;
 
 const RUN: &str = "echo ran >> log.txt";
 
-/// A home with the agents `lead` and `scout`; `lead` may set `scout` to work.
+/// A home with the agents `lead` and `scout`; `lead` may delegate to `scout`.
 fn family(llm: &MockLlm) -> Home {
     let home = Home::with(llm);
     let agent = |name: &str, text: &str| {
@@ -25,7 +25,7 @@ fn is_scout(chat: &Chat) -> bool {
     chat.system().contains("You scout.")
 }
 
-/// `lead` sends `scout`, whose first answer is this; both end when they have their results.
+/// `lead` delegates to `scout`, whose first answer is this; both end once they have their results.
 fn sends(scout: impl Fn() -> Answer + Send + 'static, args: Value) -> MockLlm {
     MockLlm::by(move |chat: &Chat| match (is_scout(chat), chat.results().len()) {
         (false, _) if chat.user().contains("All clear") => Answer::say("I heard: all clear."),
@@ -46,12 +46,12 @@ fn tasks(home: &Home) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_child_asks_is_in_the_inbox_and_moves_both_on() {
+fn a_childs_question_is_in_the_inbox_and_resumes_both() {
     let llm = asks();
     let home = family(&llm);
     let out = home.aye(&["-p", "go", "--agent", "lead"]).run().exits(3);
     let open = home.open();
-    assert_eq!(open.len(), 1, "that the call waits for its child is no question: {open:#?}");
+    assert_eq!(open.len(), 1, "a call waiting for its child is not a question: {open:#?}");
     assert_eq!(open[0]["tool"], "Bash");
     assert_eq!(open[0]["child"]["agent"], "scout");
     assert_eq!(open[0]["thread_title"], "go");
@@ -75,14 +75,14 @@ fn what_a_child_asks_is_in_the_inbox_and_moves_both_on() {
     assert!(shown.contains("> look around\n  All clear."), "{shown}");
     assert_eq!(home.ok(&["tasks", "list"]).stdout, "none\n");
     home.ok(&["audit", "--verify"]);
-    // The conversation at the top is the only one, and the last one.
+    // The top conversation is the only one listed, and the last one.
     assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(1));
     assert_eq!(home.thread(), root);
 }
 
-/// Nobody answers for a child, and it can be stopped: the agent that sent it is told.
+/// Nobody can answer for a child, but it can be stopped: its parent is notified.
 #[test]
-fn a_run_that_waits_for_a_child_comes_back_with_it() {
+fn a_run_waiting_for_a_child_is_restored_with_it() {
     let llm = asks();
     let home = family(&llm);
     home.aye(&["-p", "go", "--agent", "lead"]).run().exits(3);
@@ -95,7 +95,7 @@ fn a_run_that_waits_for_a_child_comes_back_with_it() {
 
     // Without the child's conversation, nobody works on the call.
     let mut alone = exported.json();
-    alone.as_object_mut().expect("members").remove("children");
+    alone.as_object_mut().expect("has members").remove("children");
     home.write("alone.json", &alone.to_string());
     home.ok(&["threads", "delete", &root]);
     let out = home.ok(&["threads", "import", "alone.json"]);
@@ -123,7 +123,7 @@ fn a_run_that_waits_for_a_child_comes_back_with_it() {
 }
 
 #[test]
-fn a_child_is_stopped_and_not_answered_for() {
+fn a_child_is_stopped_but_cannot_be_answered_for() {
     let llm = asks();
     let home = family(&llm);
     home.aye(&["-p", "go", "--agent", "lead"]).run().exits(3);
@@ -141,7 +141,7 @@ fn a_child_is_stopped_and_not_answered_for() {
 }
 
 #[test]
-fn a_child_in_the_background_says_when_it_is_done() {
+fn a_background_child_reports_its_end() {
     let args = json!({"prompt": "look around", "background": true});
     let llm = sends(|| Answer::new().call("c1", "List", json!({"path": "."})), args);
     let home = family(&llm);
@@ -153,7 +153,7 @@ fn a_child_in_the_background_says_when_it_is_done() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn wherever_it_dies_a_child_is_begun_once_and_heard_once() {
+fn wherever_it_dies_a_child_starts_once_and_reports_once() {
     let places = [
         "store.child.before",
         "store.child.after",
@@ -168,7 +168,7 @@ fn wherever_it_dies_a_child_is_begun_once_and_heard_once() {
     ];
     for place in places {
         for count in 1.. {
-            assert!(count < 40, "{place} is reached for ever");
+            assert!(count < 40, "{place} is reached endlessly");
             let llm = sends(
                 || Answer::new().call("c1", "Read", json!({"file_path": "a.txt"})),
                 json!({"prompt": "look"}),
@@ -181,7 +181,7 @@ fn wherever_it_dies_a_child_is_begun_once_and_heard_once() {
             if died {
                 let again = home.aye(&["-c", "-p"]).run();
                 if again.status.code() == Some(2) && llm.asked().is_empty() {
-                    // It died before the message was written down.
+                    // It died before the message was stored.
                     home.ok(&args);
                 } else if again.status.code() == Some(2) {
                     assert!(again.stderr.contains("nothing to resume"), "{place}:{count} {again:?}");
@@ -207,7 +207,7 @@ fn wherever_it_dies_a_child_is_begun_once_and_heard_once() {
 }
 
 #[test]
-fn a_terminal_shows_a_child_beneath_its_call_and_asks_for_it() {
+fn a_terminal_shows_a_child_below_its_call_and_asks_for_it() {
     for (columns, rows) in [(120, 40), (60, 15)] {
         let llm = asks();
         let home = family(&llm);
@@ -222,7 +222,7 @@ fn a_terminal_shows_a_child_beneath_its_call_and_asks_for_it() {
         let all = tty.look(crate::support::pty::View::all);
         assert!(all.contains("└ scout · completed"), "{all}");
         tty.quit();
-        // And so does one that opens it again.
+        // So does a terminal that reopens it.
         let mut tty = Pty::start(&home, &["-c"], columns, rows);
         tty.shows("The lead is done.");
         let all = tty.look(crate::support::pty::View::all);
@@ -231,7 +231,8 @@ fn a_terminal_shows_a_child_beneath_its_call_and_asks_for_it() {
     }
 }
 
-/// The terminal is killed while a child asks; another one opens the conversation, and a third answers.
+/// The terminal is killed while a child asks; another one opens the conversation, and a third process
+/// answers.
 #[test]
 fn a_child_outlives_its_terminal() {
     let llm = asks();

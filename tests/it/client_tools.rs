@@ -1,4 +1,4 @@
-//! Tools that whoever calls aye carries out.
+//! Tools that the caller of aye carries out.
 
 use serde_json::json;
 
@@ -29,17 +29,17 @@ fn a_call_waits_for_the_client_and_its_answer_is_the_result() {
     assert!(llm.last().tools().contains(&"pick_file".to_owned()));
     let id = home.question();
     home.ok(&["approvals", "show", &id]).prints("pick_file runs in the client");
-    // Another process goes on: the tool is the run's, wherever it is driven.
+    // Another process resumes: the tool belongs to the run, wherever it is driven.
     home.ok(&["answer", &id, r#"{"path": "/tmp/x"}"#, "--resume"]).prints("End.");
     assert_eq!(llm.last().result("c1"), r#"{"path":"/tmp/x"}"#);
     assert!(llm.last().tools().contains(&"pick_file".to_owned()), "offered after the restart too");
-    // Another run has none.
+    // Another run has no such tool.
     home.ok(&["-c", "-p", "again"]);
     assert!(!llm.last().tools().contains(&"pick_file".to_owned()));
 }
 
 #[test]
-fn the_rules_judge_it_as_any_call() {
+fn the_rules_judge_it_like_any_call() {
     let llm = picks();
     let home = Home::with(&llm);
     let file = with_tools(&home, r#"[{"name": "pick_file"}]"#);
@@ -49,7 +49,7 @@ fn the_rules_judge_it_as_any_call() {
 }
 
 #[test]
-fn a_wrong_list_is_refused_with_a_sentence() {
+fn an_invalid_list_is_refused_with_a_message() {
     let llm = picks();
     let home = Home::with(&llm);
     for (tools, words) in [

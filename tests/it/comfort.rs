@@ -1,4 +1,4 @@
-//! Themes, keys, the status line, the first start and the mode for screen readers, in a terminal.
+//! Themes, keys, the status line, the first start and screen reader mode, in a terminal.
 
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm, until};
@@ -9,14 +9,14 @@ fn answers() -> MockLlm {
 }
 
 #[test]
-fn a_theme_is_looked_at_and_kept() {
+fn a_theme_is_previewed_and_kept() {
     let llm = answers();
     let home = Home::with(&llm);
     home.write("../aye/config/themes/mine.toml", "inherits = \"nord\"\n[roles]\nstatus = \"#010203\"\n");
     let mut tty =
         Pty::start_with(&home, &["--config", "theme=default"], 100, 30, &[("COLORTERM", "truecolor")]);
     tty.ready();
-    assert!(!tty.raw().windows(5).any(|w| w == b"]11;?"), "the theme `default` asks nothing");
+    assert!(!tty.raw().windows(5).any(|w| w == b"]11;?"), "the theme `default` sends no query");
     tty.say("/theme");
     tty.shows("the terminal's own colours");
     assert!(tty.raw().windows(5).any(|w| w == b"]11;?"));
@@ -25,15 +25,15 @@ fn a_theme_is_looked_at_and_kept() {
     tty.send("\x1b");
     tty.wait("the list is closed", |view| !view.has("Themes"));
     assert!(!home.read("../aye/config/config.toml").contains("theme"));
-    // By name; what stood in the settings stays.
+    // By name; the other settings stay.
     tty.say("/theme solarized");
-    until("it is kept", || {
+    until("the stored value", || {
         home.read("../aye/config/config.toml").contains("theme = \"solarized\"\n[providers.mock]")
     });
     tty.send("\x1b]11;rgb:ffff/ffff/ffff\x1b\\");
     tty.say("hello");
     tty.shows("Hello there.");
-    assert!(!tty.look(|view| view.all().contains("rgb:")), "an answer of the terminal is not typed");
+    assert!(!tty.look(|view| view.all().contains("rgb:")), "a terminal reply is not typed text");
     tty.quit();
     tty.is_restored();
     let out = home.aye(&["--config", "theme=nope", "config", "show"]).run();
@@ -54,7 +54,7 @@ fn sixteen_colours_are_enough() {
 }
 
 #[test]
-fn keys_one_after_another_and_a_key_file_that_is_wrong() {
+fn key_sequences_work_and_an_invalid_key_file_is_reported() {
     let llm = answers();
     let home = Home::with(&llm);
     home.write("../aye/config/keymap.toml", "[global]\n\"ctrl-x k\" = \"help\"\n");
@@ -100,10 +100,10 @@ fn a_command_writes_the_status_line_and_titles_come_and_go() {
     until("progress that ends", || told("\x1b]9;4;3;0\x1b\\") && told("\x1b]9;4;0;0\x1b\\"));
     tty.quit();
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
-    assert!(raw.contains("\x1b[23;2t"), "the title that was there comes back");
+    assert!(raw.contains("\x1b[23;2t"), "the previous title is restored");
     let times = home.read("times").lines().count();
     assert!((1..=4).contains(&times), "{times} starts");
-    // A project cannot name a command.
+    // A project cannot set a command.
     home.write(".aye/config.toml", "[tui]\nstatus_command = [\"touch\", \"pwned\"]\n");
     let out = home.aye(&["--trust", "config", "show"]).run();
     let all = format!("{}{}", out.stdout, out.stderr);
@@ -114,15 +114,15 @@ fn a_command_writes_the_status_line_and_titles_come_and_go() {
 #[test]
 fn the_first_start_asks_nothing_and_swallows_nothing() {
     let home = Home::new();
-    std::fs::remove_file(home.work().join("../aye/state/started")).expect("it was there");
+    std::fs::remove_file(home.work().join("../aye/state/started")).expect("existed");
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.send("typed at once");
     tty.shows("I am the demo model");
     tty.shows("type /login");
     tty.shows("typed at once");
-    assert!(!tty.look(|view| view.has("Enter use") || view.has("Models")), "no list is in the way");
+    assert!(!tty.look(|view| view.has("Enter use") || view.has("Models")), "no list is open");
     assert_eq!(tty.look(|view| view.all().matches("I am the demo model").count()), 1);
-    // Ctrl-U: a text that is not sent would be there again at the next start.
+    // Ctrl-U: an unsent draft would be restored at the next start.
     tty.send("\x15");
     tty.ready();
     tty.quit();
@@ -130,7 +130,7 @@ fn the_first_start_asks_nothing_and_swallows_nothing() {
     tty.ready();
     assert!(!tty.look(|view| view.has("I am the demo model")));
     tty.quit();
-    std::fs::remove_file(home.work().join("../aye/state/started")).expect("it was there");
+    std::fs::remove_file(home.work().join("../aye/state/started")).expect("existed");
     let mut tty = Pty::start_with(&home, &[], 100, 30, &[("ANTHROPIC_API_KEY", "k")]);
     tty.shows("Using anthropic/claude-sonnet-5 (ANTHROPIC_API_KEY is set)");
     tty.ready();
@@ -166,7 +166,7 @@ fn a_screen_reader_gets_lines_and_answers_in_words() {
 }
 
 #[test]
-fn a_screen_reader_hears_each_choice_once() {
+fn a_screen_reader_reads_each_choice_once() {
     let question = serde_json::json!({
         "question": "Which colour?",
         "choices": [{"label": "red"}, {"label": "blue", "description": "like the sky"}],
@@ -181,7 +181,7 @@ fn a_screen_reader_hears_each_choice_once() {
     tty.shows("Tab selects the question");
     tty.send("\t");
     tty.shows("question>");
-    // The question can be read for a while.
+    // The question must be readable for a while.
     std::thread::sleep(std::time::Duration::from_millis(700));
     tty.send("2");
     tty.shows("At choice 2 of 2: blue");
@@ -194,7 +194,7 @@ fn a_screen_reader_hears_each_choice_once() {
 }
 
 #[test]
-fn doctor_says_what_the_terminal_can_do() {
+fn doctor_reports_what_the_terminal_can_do() {
     let home = Home::new();
     let out = home.aye(&["doctor"]).env("TERM", "tmux-256color").env("TMUX", "/tmp/t,1,0").run();
     for text in ["256 colours", "in tmux", "extended-keys", "set-clipboard on", "focus-events on"] {

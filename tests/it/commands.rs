@@ -9,7 +9,7 @@ use crate::support::llm::{Answer, Chat, MockLlm, Part};
 
 const TOUCH: &str = "echo ran >> log.txt";
 
-/// A model that makes one call, and then says what the result was.
+/// A model that makes one call, and then reports its result.
 fn calls(name: &'static str, args: Value) -> MockLlm {
     MockLlm::by(move |chat: &Chat| {
         if chat.results().is_empty() {
@@ -21,7 +21,7 @@ fn calls(name: &'static str, args: Value) -> MockLlm {
 }
 
 #[test]
-fn a_limit_ends_with_5() {
+fn a_limit_exits_with_5() {
     let llm = MockLlm::by(|chat| Answer::new().call(&format!("c{}", chat.nth), "List", json!({"path": "."})));
     let home = Home::with(&llm);
     let out = home.aye(&["-p", "go", "--max-turns", "2", "--output-format", "json"]).run().exits(5);
@@ -29,13 +29,13 @@ fn a_limit_ends_with_5() {
     assert_eq!(out.json()["steps"], 2);
     assert!(out.stderr.contains("limit of 2"), "{}", out.stderr);
     assert_eq!(llm.asked().len(), 2);
-    // The calls of the last round were settled: the conversation can go on.
+    // The calls of the last round were settled: the conversation can continue.
     home.aye(&["-c", "-p", "more", "--max-turns", "1"]).run().exits(5);
     assert_eq!(llm.last().results().len(), 2);
 }
 
 #[test]
-fn a_provider_that_is_not_there_ends_with_75() {
+fn an_unreachable_provider_exits_with_75() {
     let llm = MockLlm::by(|_| Answer::error(503, "overloaded"));
     let home = Home::with(&llm);
     let out = home.aye(&["-p", "hi", "--output-format", "json"]).run().exits(75);
@@ -51,7 +51,7 @@ fn a_provider_that_is_not_there_ends_with_75() {
 }
 
 #[test]
-fn an_error_that_passes_is_tried_again() {
+fn a_transient_error_is_retried() {
     let llm = MockLlm::answers([
         Answer::error(500, "oops"),
         Answer::error(429, "slower").header("retry-after", "0"),
@@ -65,7 +65,7 @@ fn an_error_that_passes_is_tried_again() {
 }
 
 #[test]
-fn a_stream_that_is_cut_is_no_answer() {
+fn a_cut_stream_is_not_an_answer() {
     let llm = MockLlm::by(|chat| match chat.nth {
         0 => Answer::say("Half a sen").part(Part::Cut),
         1 => Answer::new().bash("c1", TOUCH).part(Part::Cut),
@@ -77,11 +77,11 @@ fn a_stream_that_is_cut_is_no_answer() {
         assert!(matches!(out.status.code(), Some(75 | 1)), "{prompt}: {out:?}");
         assert!(!out.stderr.trim().is_empty());
     }
-    assert!(home.open().is_empty(), "a call that did not arrive whole is none");
+    assert!(home.open().is_empty(), "an incomplete call does not count");
 }
 
 #[test]
-fn usage_ends_with_2() {
+fn usage_errors_exit_with_2() {
     let home = Home::new();
     home.aye(&["--nope"]).run().exits(2);
     home.aye(&["-p", "x", "--model", "no-such/model"]).run().exits(2);
@@ -149,11 +149,11 @@ fn permission_modes() {
 }
 
 #[test]
-fn a_change_of_the_file_asks_again() {
+fn a_changed_file_asks_again() {
     let llm = calls("Edit", json!({"file_path": "a.txt", "old_string": "one", "new_string": "two"}));
     let home = Home::with(&llm);
     home.write("a.txt", "one\n");
-    // Read first, as Edit wants it.
+    // Read first, as Edit requires.
     let llm2 = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().call("r1", "Read", json!({"file_path": "a.txt"})),
         1 => Answer::new().call(
@@ -195,14 +195,14 @@ fn conversations_are_listed_shown_exported_and_deleted() {
     assert_eq!(json["messages"].as_array().map(Vec::len), Some(4), "{json:#}");
     assert_eq!(home.ok(&["threads", "show", &id, "--json"]).json()["thread"]["id"], id.as_str());
     assert!(home.ok(&["threads", "export", &id]).stdout.starts_with("# first words"));
-    assert!(llm.asked()[1].messages().len() > llm.asked()[0].messages().len(), "-c goes on");
+    assert!(llm.asked()[1].messages().len() > llm.asked()[0].messages().len(), "-c continues");
     home.aye(&["threads", "delete", &id]).run().exits(0).says("deleted");
     home.aye(&["threads", "show", &id]).run().exits(2);
     assert_eq!(home.ok(&["threads", "list"]).stdout.lines().count(), 1);
 }
 
 #[test]
-fn threads_belong_to_folders_for_continue() {
+fn continue_uses_the_threads_of_its_folder() {
     let llm = MockLlm::by(|_| Answer::say("Yes."));
     let home = Home::with(&llm);
     home.ok(&["-p", "here"]);
@@ -238,7 +238,7 @@ fn settings_models_and_doctor() {
 }
 
 #[test]
-fn the_key_is_nowhere() {
+fn the_key_appears_nowhere() {
     let llm = MockLlm::by(|chat| match chat.results().len() {
         0 => Answer::new().bash("c1", "env; echo $MOCK_KEY"),
         _ => Answer::say("End."),
@@ -318,7 +318,7 @@ fn skills_rules_completions_and_the_manual() {
 }
 
 #[test]
-fn the_files_of_an_untrusted_folder_are_not_used() {
+fn files_of_an_untrusted_folder_are_not_used() {
     let llm = calls("Bash", json!({"command": "touch made.txt"}));
     let home = Home::with(&llm);
     home.write(".aye/permissions.yaml", "rules:\n  - {tool: Bash(touch *), behavior: allow}\n");
@@ -326,10 +326,10 @@ fn the_files_of_an_untrusted_folder_are_not_used() {
     assert!(!home.work().join("made.txt").exists());
     home.aye(&["-p", "x", "--trust"]).run().exits(0);
     assert!(home.work().join("made.txt").exists());
-    // For once: the next start is as before.
+    // One-time trust: the next start is unchanged.
     home.aye(&["-p", "x"]).run().exits(3).says("not trusted");
 
-    // A folder with nothing of the kind is not spoken about.
+    // A folder with nothing to trust is not mentioned.
     let plain = Home::with(&MockLlm::by(|_| Answer::say("Yes.")));
     plain.write("AGENTS.md", "Say yes.\n");
     assert_eq!(plain.ok(&["-p", "x"]).stderr, "");
@@ -348,9 +348,9 @@ fn the_demo_needs_nothing() {
     assert_eq!(home.read("out.txt"), "hi\n");
 }
 
-/// Nothing that a model or a tool says reaches a terminal raw, nor the lines of progress.
+/// No text from a model or tool reaches a terminal raw, nor do progress lines.
 #[test]
-fn progress_holds_no_foreign_control_characters() {
+fn progress_contains_no_foreign_control_characters() {
     let evil = "\u{1b}]0;owned\u{7}\u{1b}[31m\u{202e}\u{200b}";
     let llm = calls("Bash", json!({"command": format!("echo {evil}")}));
     let home = Home::with(&llm);

@@ -1,4 +1,4 @@
-//! What is written in the terminal: said into a run that works, run as a command, kept over the end of the program.
+//! The composer in a terminal: messages during a run, user commands, and drafts that outlive the program.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -14,13 +14,13 @@ fn open(llm: &MockLlm, env: &[(&str, &str)]) -> (Home, Pty) {
     (home, tty)
 }
 
-/// All that a request says, as one text.
+/// All text of a request, joined.
 fn all(chat: &Chat) -> String {
     Value::from(chat.messages().to_vec()).to_string()
 }
 
 #[test]
-fn a_long_paste_stays_a_mark_when_it_was_sent_and_is_opened_in_the_viewer() {
+fn a_long_paste_stays_a_mark_once_sent_and_opens_in_the_viewer() {
     let llm = MockLlm::answers([Answer::say("I see."), Answer::say("Still.")]);
     let (home, mut tty) = open(&llm, &[]);
     let pasted = (0..40).map(|n| format!("row {n} of it\n")).collect::<Vec<_>>().concat();
@@ -30,7 +30,7 @@ fn a_long_paste_stays_a_mark_when_it_was_sent_and_is_opened_in_the_viewer() {
     tty.shows("[paste 1: 40 lines]");
     tty.send("\r");
     tty.shows("I see.");
-    tty.wait("that it is done", |view| !view.is_active());
+    tty.wait("completion", |view| !view.is_active());
     let all = tty.look(crate::support::pty::View::all);
     assert!(all.contains(mark) && !all.contains("row 20 of it"), "{all}");
     tty.quit();
@@ -42,7 +42,7 @@ fn a_long_paste_stays_a_mark_when_it_was_sent_and_is_opened_in_the_viewer() {
     tty.say("and now");
     tty.shows("Still.");
     assert!(self::all(&llm.last()).contains("row 39 of it"));
-    tty.wait("that it is done", |view| !view.is_active());
+    tty.wait("completion", |view| !view.is_active());
     tty.send("\x0f");
     tty.shows("row 39 of it");
     tty.send("q");
@@ -50,7 +50,7 @@ fn a_long_paste_stays_a_mark_when_it_was_sent_and_is_opened_in_the_viewer() {
 }
 
 #[test]
-fn what_is_said_while_a_command_runs_is_read_after_it() {
+fn a_message_during_a_command_is_read_after_it() {
     let llm = MockLlm::answers([
         Answer::say("I will.").bash("c1", "echo begun >> log.txt; until [ -e go ]; do sleep 0.1; done"),
         Answer::say("So be it."),
@@ -73,14 +73,14 @@ fn what_is_said_while_a_command_runs_is_read_after_it() {
     assert!(asked[1].result("c1").len() < 1000 && !all(&asked[1]).contains("later"), "{}", all(&asked[1]));
     assert_eq!(asked[2].user(), "and later that");
     tty.quit();
-    // It is all there again.
+    // All of it is restored.
     let mut tty = Pty::start(&home, &["-c"], 100, 40);
     tty.shows("be quick about it");
     tty.quit();
 }
 
 #[test]
-fn what_is_said_while_a_command_runs_outlives_a_kill() {
+fn a_message_during_a_command_outlives_a_kill() {
     let llm = MockLlm::answers([
         Answer::new().bash("c1", "echo begun >> log.txt; sleep 1000"),
         Answer::say("Over."),
@@ -98,12 +98,12 @@ fn what_is_said_while_a_command_runs_outlives_a_kill() {
     tty.shows("queued be quick about it");
     tty.card("sleep 1000");
     tty.send("s");
-    until("that it was read", || llm.asked().iter().any(|chat| chat.user() == "be quick about it"));
+    until("the read", || llm.asked().iter().any(|chat| chat.user() == "be quick about it"));
     tty.quit();
 }
 
 #[test]
-fn a_command_of_the_person_goes_by_the_rules_and_its_output_to_the_model() {
+fn a_user_command_follows_the_rules_and_its_output_reaches_the_model() {
     let llm = MockLlm::answers([Answer::say("I see.")]);
     let (home, mut tty) = open(&llm, &[]);
     tty.say("!echo made-by-me > made.txt; cat made.txt");
@@ -129,11 +129,11 @@ fn a_command_of_the_person_goes_by_the_rules_and_its_output_to_the_model() {
 }
 
 #[test]
-fn what_was_not_sent_comes_back_after_a_kill_and_after_an_exit() {
+fn a_draft_is_restored_after_a_kill_and_after_an_exit() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     let (home, tty) = open(&llm, &[]);
     tty.send("half a thought");
-    until("that it is kept", || kept(&home).contains("half a thought"));
+    until("the stored draft", || kept(&home).contains("half a thought"));
     tty.kill();
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.shows("half a thought");
@@ -147,10 +147,10 @@ fn what_was_not_sent_comes_back_after_a_kill_and_after_an_exit() {
     tty.shows("Hello.");
     assert_eq!(llm.last().user(), "half a thought, and more");
     tty.quit();
-    assert_eq!(kept(&home), "", "what was sent is no draft");
+    assert_eq!(kept(&home), "", "a sent message is not a draft");
 }
 
-/// All drafts that are kept.
+/// All stored drafts.
 fn kept(home: &Home) -> String {
     fn walk(dir: &std::path::Path, out: &mut String) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -212,7 +212,7 @@ fn definitions_are_completed_and_their_lines_go_with_the_message() {
         assert!(user.contains(text), "{text} in {user}");
     }
     assert!(!user.contains("fn other"), "{user}");
-    // What a rule keeps from the model does not go with a message either, and what names nothing is words.
+    // A file hidden from the model by a rule is not attached either, and an unknown name stays text.
     tty.wait("the end of the turn", |view| !view.is_active());
     home.rules("rules:\n  - {tool: 'Read(b.py)', behavior: deny}\n");
     tty.quit();
@@ -220,7 +220,7 @@ fn definitions_are_completed_and_their_lines_go_with_the_message() {
     tty.ready();
     let say = |text: &str| {
         tty.send(&format!("{text} "));
-        tty.wait("what was typed", |view| view.has(text));
+        tty.wait("the typed text", |view| view.has(text));
         tty.send("\r");
     };
     say("see issue @org#7 and @b.py#nothing");

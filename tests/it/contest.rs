@@ -1,8 +1,10 @@
-//! Three processes at a time, again and again, answer the same questions and drive the same run, each as if it were
-//! alone. They are killed, and stopped for longer than a lease. What came of it is read from the store's history:
-//! one answer to each question, at most one execution for each answer, nothing written by an owner that lost the thread.
+//! Three concurrent processes repeatedly answer the same questions and drive the same run, each as if it were
+//! alone. They are killed, and stopped for longer than a lease. The result is read from the store's history:
+//! one answer per question, at most one execution per answer, nothing written by an owner that lost the
+//! thread.
 //!
-//! `AYE_CONTEST=1000 cargo test --features failpoints --test it contest` for more calls, `AYE_SEED` for the same dice.
+//! `AYE_CONTEST=1000 cargo test --features failpoints --test it contest` for more calls, `AYE_SEED` to repeat
+//! a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +22,7 @@ use crate::support::llm::{Answer, Chat, MockLlm};
 use crate::support::random::{number_of, seed};
 
 const CONTESTANTS: u64 = 3;
-/// Calls of one answer of the model.
+/// Calls per answer of the model.
 const TURN: usize = 20;
 const LEASE_MS: u64 = 500;
 
@@ -28,7 +30,7 @@ fn name(n: usize) -> String {
     format!("c{n:04}")
 }
 
-/// A model that wants all the calls, some at a time, and counts on the results it sees.
+/// A model that makes all the calls, some at a time, based on the results it sees.
 fn model(calls: usize) -> MockLlm {
     MockLlm::by(move |chat: &Chat| {
         let known = chat.results().len();
@@ -41,7 +43,7 @@ fn model(calls: usize) -> MockLlm {
     })
 }
 
-/// An answer that a process said was taken.
+/// An answer that a process reported as accepted.
 #[derive(Clone, Debug)]
 struct Taken {
     question: String,
@@ -49,7 +51,7 @@ struct Taken {
     pid: u32,
 }
 
-/// What happened, counted.
+/// Counts of events.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     taken: Vec<Taken>,
@@ -75,14 +77,14 @@ enum Trouble {
     Kill(Duration),
     Die(String),
     Pause(Duration, Duration),
-    /// It stops at this place, and goes on after this time.
+    /// Stops at this failpoint, and resumes after this time.
     Stop(String, Duration),
 }
 
 fn open(home: &Home) -> Connection {
     let path = home.root().join("aye/data/aye.db");
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).expect("the store");
-    connection.busy_timeout(Duration::from_secs(10)).expect("set");
+    connection.busy_timeout(Duration::from_secs(10)).expect("succeeds");
     connection
 }
 
@@ -114,7 +116,7 @@ impl Contest {
                 Trouble::Die(format!("store.{place}.{when}:{}", 1 + dice.u64(..6)))
             }
             4 | 5 => Trouble::Pause(after, pause),
-            // Not before a commit: that would only keep all others waiting for the same lock.
+            // Not before a commit: that would only block all others on the same lock.
             6..=8 if has_places && what == "wake" => {
                 Trouble::Stop(format!("store.{place}.after:{}", 1 + dice.u64(..6)), pause)
             }
@@ -122,7 +124,7 @@ impl Contest {
         }
     }
 
-    /// Runs the program with trouble. `None` when it was killed.
+    /// Runs the program with trouble. `None` if it was killed.
     fn run(&self, args: &[&str], trouble: &Trouble) -> (u32, Option<Out>) {
         let mut aye = self.home.aye(args);
         match trouble {
@@ -136,7 +138,7 @@ impl Contest {
             Trouble::Kill(after) => run.kill_after(*after),
             Trouble::Pause(after, length) => {
                 run.pause(*after, *length);
-                self.tally.lock().expect("no panic").pauses += 1;
+                self.tally.lock().expect("not poisoned").pauses += 1;
             }
             Trouble::Stop(_, length) => {
                 let stopped = run.until_stopped();
@@ -144,15 +146,15 @@ impl Contest {
                     std::thread::sleep(*length);
                     run.signal(Signal::CONT);
                 }
-                self.tally.lock().expect("no panic").pauses += usize::from(stopped);
+                self.tally.lock().expect("not poisoned").pauses += usize::from(stopped);
             }
             Trouble::None | Trouble::Die(_) => {}
         }
         let out = run.end();
         let line = format!("{pid}: aye {}: {} {}", args.join(" "), out.status, out.stderr.trim());
-        self.diary.lock().expect("no panic").push(line);
+        self.diary.lock().expect("not poisoned").push(line);
         if out.was_killed() {
-            self.tally.lock().expect("no panic").kills += 1;
+            self.tally.lock().expect("not poisoned").kills += 1;
             return (pid, None);
         }
         (pid, Some(out))
@@ -164,7 +166,7 @@ impl Contest {
         let word = if allows { "approve" } else { "deny" };
         let (pid, out) = self.run(&["approvals", word, &question], &trouble);
         let Some(out) = out else { return };
-        let mut tally = self.tally.lock().expect("no panic");
+        let mut tally = self.tally.lock().expect("not poisoned");
         if out.status.success() {
             tally.taken.push(Taken { question, allows, pid });
         } else {
@@ -177,7 +179,7 @@ impl Contest {
         let trouble = Self::trouble(dice, "wake", &["checkpoint", "begin"], 400);
         let (_, out) = self.run(&["-r", &self.thread, "-p", "--output-format", "json"], &trouble);
         let Some(out) = out else { return };
-        let mut tally = self.tally.lock().expect("no panic");
+        let mut tally = self.tally.lock().expect("not poisoned");
         match out.status.code() {
             Some(0) => {
                 assert_eq!(out.json()["response"], "Finished.");
@@ -193,7 +195,7 @@ impl Contest {
         }
     }
 
-    /// One who answers what it finds, and wakes the run now and then.
+    /// A contestant that answers pending questions, and sometimes resumes the run.
     fn contestant(&self, seed: u64, end: Instant) {
         let mut dice = Rng::with_seed(seed);
         let store = open(&self.home);
@@ -201,7 +203,7 @@ impl Contest {
             assert!(Instant::now() < end, "it never ends");
             let mut asked = Self::questions(&store, "= 'open'");
             if dice.u64(..8) == 0 {
-                // Somebody answers what was answered long ago.
+                // Sometimes answer a question that was answered long ago.
                 asked = Self::questions(&store, "IN ('decided', 'applied')");
             }
             match dice.choice(&asked) {
@@ -212,7 +214,7 @@ impl Contest {
     }
 }
 
-/// A question as the store has it at the end.
+/// A question as finally stored.
 #[derive(Debug)]
 struct Asked {
     id: String,
@@ -225,7 +227,7 @@ fn json(text: Option<String>) -> Value {
     text.map_or(Value::Null, |text| serde_json::from_str(&text).expect("JSON"))
 }
 
-/// Reads the history and says what is wrong with it.
+/// Checks the history and returns the violations.
 fn judge(store: &Connection, log: &str, calls: usize, tally: &Tally) -> (Vec<String>, String) {
     let mut wrong = Vec::new();
     let mut asked: BTreeMap<String, Vec<Asked>> = BTreeMap::new();
@@ -270,7 +272,7 @@ fn judge(store: &Connection, log: &str, calls: usize, tally: &Tally) -> (Vec<Str
         yes += usize::from(allows);
         let taken: Vec<_> = tally.taken.iter().filter(|taken| taken.question == question.id).collect();
         if taken.len() > 1 {
-            wrong.push(format!("several were told that they decided {call}: {taken:?}"));
+            wrong.push(format!("several decisions of {call} were accepted: {taken:?}"));
         }
         for taken in taken {
             if taken.allows != allows || question.by["pid"] != taken.pid {
@@ -284,12 +286,12 @@ fn judge(store: &Connection, log: &str, calls: usize, tally: &Tally) -> (Vec<Str
             wrong.push(format!("{call} (allowed: {allows}) was started {started:?}, by the audit {begun:?}"));
         }
         if begun.iter().any(|(_, _, body)| body["decision"] != *decision) {
-            wrong.push(format!("{call} began under another decision than {decision}: {begun:?}"));
+            wrong.push(format!("{call} started under another decision than {decision}: {begun:?}"));
         }
         let lines = log.lines().filter(|line| *line == call).count();
         let fits = match started.first() {
             None => lines == 0,
-            // It was too late for its start, and nothing was started.
+            // It was too late to start, and nothing was started.
             Some((_, _, Some(kind), outcome))
                 if kind == "returned" && outcome.contains("too late: another") =>
             {
@@ -303,7 +305,7 @@ fn judge(store: &Connection, log: &str, calls: usize, tally: &Tally) -> (Vec<Str
             wrong.push(format!("{call} ran {lines} times: {started:?}"));
         }
     }
-    // Whoever writes under a lease writes its epoch: it never goes back, and is one process's alone.
+    // Writers under a lease store its epoch: it never decreases, and belongs to one process.
     let mut last = 0;
     let mut owners: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for (kind, call, body) in audit.iter().filter(|(kind, ..)| kind == "began" || kind == "ended") {
@@ -352,7 +354,7 @@ fn three_processes_decide_the_same_calls_once() {
     let (done, tally, diary) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
     let contest = Contest { home, llm, thread, done, tally, diary };
     let began = Instant::now();
-    // Nothing but a contest that hangs takes so long.
+    // Only a hanging contest takes this long.
     let end = began + Duration::from_secs(120 + 5 * calls as u64);
     let played = std::thread::scope(|scope| {
         let players: Vec<_> = (1..=CONTESTANTS)
@@ -369,20 +371,20 @@ fn three_processes_decide_the_same_calls_once() {
             .collect();
         players.into_iter().map(|player| player.join().unwrap_or(false)).collect::<Vec<_>>()
     });
-    let diary = contest.diary.lock().expect("no panic").join("\n");
+    let diary = contest.diary.lock().expect("not poisoned").join("\n");
     let diary_file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("contest-{seed}.txt"));
     std::fs::write(&diary_file, &diary).expect("written");
-    let tally = contest.tally.lock().expect("no panic").clone();
+    let tally = contest.tally.lock().expect("not poisoned").clone();
     let (wrong, said) = judge(&open(&contest.home), &contest.home.read("log.txt"), calls, &tally);
     println!("{said} in {:?}", began.elapsed());
     assert!(played.iter().all(|fine| *fine), "a contestant failed; see {}", diary_file.display());
     assert!(wrong.is_empty(), "see {}: {wrong:#?}", diary_file.display());
     contest.home.ok(&["audit", "--verify"]);
-    // In a short contest on a quick machine all kills may come when their process is over.
+    // In a short contest on a fast machine all kills may come after their process has ended.
     assert!(calls < 500 || tally.pauses > 0 && tally.kills > 0, "{said}");
-    // What the model saw was whole all the time, and in the end it knows a result of each call. The last request need
-    // not be the fullest: an owner that was stopped just before it asks the model asks once it goes on, and loses the
-    // thread only with the answer.
+    // The model always saw complete conversations, and finally knows a result of each call. The last request
+    // need not be the fullest: an owner stopped just before its request sends it after resuming, and loses
+    // the thread only with the answer.
     let most = contest.llm.asked().iter().map(|chat| chat.results().len()).max();
     assert_eq!(most, Some(calls));
     std::fs::remove_file(diary_file).expect("removed");

@@ -1,4 +1,4 @@
-//! Long conversations in small windows: what leaves, what stays, summaries, and what a person sees of them.
+//! Long conversations in small windows: trimmed and kept messages, summaries, and what the user sees.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use crate::support::pty::Pty;
 
 const SUMMARY: &str = "They count sheep. The next step is to count on.";
 
-/// A home whose model has a window of so many tokens.
+/// A home whose model has a window of this number of tokens.
 fn home(llm: &MockLlm, window: u32, compact_at: u8) -> Home {
     let home = Home::new();
     home.config(&format!(
@@ -31,7 +31,7 @@ fn sheep(n: usize, tokens: usize) -> String {
     format!("sheep-{n} {}", "baa ".repeat(tokens))
 }
 
-/// Answers with about so many tokens, and writes summaries.
+/// Answers with about this number of tokens, and writes summaries.
 fn counts(tokens: usize) -> MockLlm {
     let mut n = 0;
     MockLlm::by(move |chat| {
@@ -47,7 +47,7 @@ fn texts(chat: &Chat) -> String {
     chat.messages().iter().map(|message| message["content"].to_string()).collect::<Vec<_>>().join("\n")
 }
 
-/// What every request pays for: about 2,500 tokens at four bytes each.
+/// The fixed cost of every request: about 2,500 tokens at four bytes each.
 #[test]
 fn the_first_request_with_all_built_in_tools_is_small() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
@@ -64,7 +64,7 @@ fn the_first_request_with_all_built_in_tools_is_small() {
 }
 
 #[test]
-fn old_messages_leave_and_what_is_pinned_stays() {
+fn old_messages_leave_and_pinned_ones_stay() {
     let llm = counts(700);
     let home = home(&llm, 16_000, 0);
     home.ok(&["-p", "remember the red barn"]);
@@ -89,7 +89,7 @@ fn old_messages_leave_and_what_is_pinned_stays() {
 }
 
 #[test]
-fn older_messages_are_summarised_beside_the_run() {
+fn older_messages_are_summarised_alongside_the_run() {
     let llm = counts(700);
     let home = home(&llm, 16_000, 30);
     home.ok(&["-p", "remember the red barn"]);
@@ -112,7 +112,7 @@ fn older_messages_are_summarised_beside_the_run() {
     let shown = home.ok(&["threads", "show", &thread]).stdout;
     assert!(
         shown.contains("red barn") && !shown.contains(SUMMARY),
-        "a summary is no part of the conversation"
+        "a summary is not part of the conversation"
     );
 }
 
@@ -144,7 +144,7 @@ fn a_kill_around_the_summary_loses_nothing() {
 }
 
 #[test]
-fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
+fn the_terminal_compacts_shows_it_and_restores_it_after_a_kill() {
     let llm = counts(700);
     let home = home(&llm, 32_000, 0);
     let tty = Pty::start(&home, &[], 100, 30);
@@ -154,7 +154,7 @@ fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
     for n in 1..7 {
         tty.say(&format!("count to {n}"));
         tty.shows(&format!("sheep-{n} "));
-        tty.wait("that it is done", |view| !view.is_active());
+        tty.wait("completion", |view| !view.is_active());
     }
     tty.say("/context");
     tty.shows("context of mock/m1: ");
@@ -174,9 +174,9 @@ fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
     tty.shows("sheep-7 ");
     let last = texts(&llm.last());
     assert!(last.contains(SUMMARY) && last.contains("sheep-6") && !last.contains("sheep-5"), "{last}");
-    tty.wait("that it is done", |view| !view.is_active());
+    tty.wait("completion", |view| !view.is_active());
     let told = tty.look(crate::support::pty::View::all).matches("compacted 10 messages").count();
-    assert_eq!(told, 1, "it is told once");
+    assert_eq!(told, 1, "it is reported once");
     tty.say("/context");
     tty.shows("A summary replaces the first 10; /compact writes a new one.");
     tty.quit();
@@ -191,7 +191,7 @@ fn another_terminal_sees_the_summary_and_uses_it() {
     for n in 1..5 {
         one.say(&format!("count to {n}"));
         one.shows(&format!("sheep-{n} "));
-        one.wait("that it is done", |view| !view.is_active());
+        one.wait("completion", |view| !view.is_active());
     }
     let mut two = Pty::start(&home, &["-c"], 100, 30);
     two.ready();
@@ -207,13 +207,13 @@ fn another_terminal_sees_the_summary_and_uses_it() {
 }
 
 #[test]
-fn the_run_goes_on_while_its_summary_is_written() {
+fn the_run_continues_while_its_summary_is_written() {
     let gate = Gate::default();
     let (held, log) = (gate.clone(), Arc::new(Mutex::new(Vec::new())));
     let (seen, mut n) = (Arc::clone(&log), 0);
     let llm = MockLlm::by(move |chat| {
         if is_summariser(chat) {
-            seen.lock().expect("no panic").push("summary asked");
+            seen.lock().expect("not poisoned").push("summary asked");
             return Answer::new().wait(&held).text(SUMMARY);
         }
         n += 1;
@@ -224,10 +224,10 @@ fn the_run_goes_on_while_its_summary_is_written() {
     });
     let home = home(&llm, 24_000, 20);
     let run = home.aye(&["-p", "count them all"]).spawn();
-    // The run comes to its end; the process only waits for what it paid for.
+    // The run finishes; the process only waits for the paid summary.
     until("the end of the run", || {
         llm.asked().iter().filter(|chat| !is_summariser(chat)).count() == 13
-            && !log.lock().expect("no panic").is_empty()
+            && !log.lock().expect("not poisoned").is_empty()
     });
     gate.open();
     let out = run.end().exits(0);
@@ -237,16 +237,16 @@ fn the_run_goes_on_while_its_summary_is_written() {
 }
 
 #[test]
-fn a_request_that_is_too_long_for_the_server_is_shortened_once() {
+fn a_request_too_long_for_the_server_is_shortened_once() {
     let refused = Arc::new(Mutex::new(0));
     let count = Arc::clone(&refused);
-    // The window in the settings is larger than the real one.
+    // The configured window is larger than the real one.
     let llm = MockLlm::by(move |chat| {
         if is_summariser(chat) {
             return Answer::say(SUMMARY);
         }
         if chat.messages().iter().map(|m| m.to_string().len()).sum::<usize>() > 20_000 {
-            *count.lock().expect("no panic") += 1;
+            *count.lock().expect("not poisoned") += 1;
             return Answer::error(400, "This model's maximum context length is 8192 tokens.");
         }
         Answer::say(&sheep(chat.nth, 900))
@@ -256,15 +256,15 @@ fn a_request_that_is_too_long_for_the_server_is_shortened_once() {
     for n in 1..8 {
         home.ok(&["-c", "-p", &format!("count to {n}")]);
     }
-    assert!((1..=4).contains(&*refused.lock().expect("no panic")));
+    assert!((1..=4).contains(&*refused.lock().expect("not poisoned")));
     assert!(texts(&llm.last()).contains(SUMMARY));
-    // One that cannot be made shorter is an error that says so.
+    // A request that cannot be shortened is an error that says so.
     let out = home.aye(&["-c", "-p", &"far too long ".repeat(4000)]).run().exits(1);
     assert!(out.stderr.contains("it is still too long"), "{out:?}");
 }
 
 #[test]
-fn the_rest_of_a_large_result_can_be_read_without_a_question() {
+fn the_rest_of_a_large_result_can_be_read_unasked() {
     let path = Arc::new(Mutex::new(String::new()));
     let found = Arc::clone(&path);
     let llm = MockLlm::by(move |chat| match (chat.user().as_str(), chat.results().len()) {
@@ -274,7 +274,7 @@ fn the_rest_of_a_large_result_can_be_read_without_a_question() {
             let start =
                 preview.find("The full result is in ").unwrap_or_else(|| panic!("no path in {preview}"));
             let path = preview[start + 22..].split(": use Read").next().expect("a path").to_owned();
-            found.lock().expect("no panic").clone_from(&path);
+            found.lock().expect("not poisoned").clone_from(&path);
             Answer::new().call("again", "Read", json!({"file_path": path, "offset": 2401, "limit": 2}))
         }
         _ => Answer::say("Well."),
@@ -282,7 +282,7 @@ fn the_rest_of_a_large_result_can_be_read_without_a_question() {
     let home = home(&llm, 32_000, 0);
     home.rules("rules:\n  - {tool: 'Bash(seq *)', behavior: allow}\n");
     home.ok(&["-p", "list the numbers"]);
-    assert!(llm.last().result("big").contains("102400"), "it is whole while it is new");
+    assert!(llm.last().result("big").contains("102400"), "it is complete while new");
     for _ in 0..5 {
         home.ok(&["-c", "-p", "and?"]);
     }
@@ -291,12 +291,12 @@ fn the_rest_of_a_large_result_can_be_read_without_a_question() {
     assert!(preview.len() < 2000 && preview.contains("100005") && !preview.contains("102400"), "{preview}");
     assert!(llm.last().result("again").contains("102400"), "{}", llm.last().result("again"));
     assert!(home.open().is_empty());
-    let other = path.lock().expect("no panic").replace("result-", "other-");
+    let other = path.lock().expect("not poisoned").replace("result-", "other-");
     assert!(other.contains("/output/other-"), "{other}");
 }
 
 #[test]
-fn a_message_that_is_larger_than_the_window_is_refused_with_its_size() {
+fn a_message_larger_than_the_window_is_refused_with_its_size() {
     let llm = counts(10);
     let home = home(&llm, 16_000, 0);
     let why = "and mock/m1 takes ";
@@ -326,7 +326,7 @@ fn a_message_that_is_larger_than_the_window_is_refused_with_its_size() {
 }
 
 #[test]
-fn what_no_summary_can_stand_for_is_named_with_the_ways_out() {
+fn messages_that_cannot_be_summarised_are_named_with_the_remedies() {
     let llm = counts(10);
     let home = home(&llm, 64_000, 0);
     home.ok(&["-p", "count"]);

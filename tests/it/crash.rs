@@ -1,4 +1,4 @@
-//! Every place where a write to the store can be cut, in every process of a story with questions.
+//! Every place where a write to the store can be interrupted, in every process of a scenario with questions.
 #![cfg(feature = "failpoints")]
 
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,20 +13,21 @@ use crate::support::pty::Pty;
 const FIRST: Plan = &[("c1", true), ("c2", false)];
 const SECOND: Plan = &[];
 
-/// Lets the n-th process of the story die at each occurrence of the place, and each time goes on to the end.
+/// Lets the n-th process of the scenario die at each occurrence of the failpoint, and each time continues to
+/// the end.
 fn at_each(place: &str, nth: usize) {
     for count in 1.. {
-        assert!(count < 40, "{place} is reached for ever");
+        assert!(count < 40, "{place} is reached endlessly");
         let mut story = Operator::new(FIRST, SECOND);
         for _ in 0..nth {
             let step = story.next();
-            assert_ne!(step, Step::Done, "the story is shorter");
+            assert_ne!(step, Step::Done, "the scenario is shorter");
             story.take(step, &Trouble::None);
         }
         let step = story.next();
         story.take(step, &Trouble::At(format!("{place}:{count}")));
         let died = story.deaths == 1;
-        // The second process to die, at the same place, is the one that cleans up.
+        // The second process to die, at the same failpoint, is the one that cleans up.
         if died {
             let step = story.next();
             story.take(step, &Trouble::At(format!("{place}:1")));
@@ -38,7 +39,7 @@ fn at_each(place: &str, nth: usize) {
     }
 }
 
-// Process 0 says something, 1 allows, 2 declines, 3 goes on.
+// Process 0 sends a message, 1 approves, 2 denies, 3 resumes.
 
 #[test]
 fn the_first_run_dies_at_a_checkpoint() {
@@ -53,7 +54,7 @@ fn the_first_run_dies_at_an_intent() {
 }
 
 #[test]
-fn a_decision_dies() {
+fn aye_dies_while_storing_a_decision() {
     for nth in [1, 2] {
         at_each("store.decide.before", nth);
         at_each("store.decide.after", nth);
@@ -61,20 +62,20 @@ fn a_decision_dies() {
 }
 
 #[test]
-fn the_run_that_goes_on_dies_at_a_checkpoint() {
+fn the_resumed_run_dies_at_a_checkpoint() {
     at_each("store.checkpoint.before", 3);
     at_each("store.checkpoint.after", 3);
 }
 
 #[test]
-fn the_run_that_goes_on_dies_at_an_intent() {
+fn the_resumed_run_dies_at_an_intent() {
     at_each("store.begin.before", 3);
     at_each("store.begin.after", 3);
 }
 
-/// A change of a file says by itself whether it happened: it is made once, and nobody is asked.
+/// A file change shows whether it happened: it is made once, and nobody is asked.
 #[test]
-fn a_change_of_a_file_is_made_once_wherever_it_was_cut() {
+fn a_file_change_is_made_once_wherever_it_was_interrupted() {
     for place in
         ["store.checkpoint.before", "store.checkpoint.after", "store.begin.before", "store.begin.after"]
     {
@@ -93,10 +94,10 @@ fn a_change_of_a_file_is_made_once_wherever_it_was_cut() {
             if out.was_killed() {
                 let again = home.aye(&[&["-c", "-p"], &mode[..]].concat()).run();
                 if again.status.code() == Some(2) && llm.asked().is_empty() {
-                    // It died before the message was written down.
+                    // It died before the message was stored.
                     home.ok(&args);
                 } else if again.status.code() == Some(2) {
-                    // It died when all was done.
+                    // The process died after everything was done.
                     assert!(again.stderr.contains("nothing to resume"), "{again:?}");
                 } else {
                     again.exits(0);
@@ -114,7 +115,7 @@ fn a_change_of_a_file_is_made_once_wherever_it_was_cut() {
     }
 }
 
-/// The key was pressed, and the process died around the moment in which the answer is written down.
+/// The key was pressed, and the process died around the write of the answer.
 #[test]
 fn an_answer_in_the_terminal_is_kept_or_asked_for_again() {
     for (place, is_kept) in [
@@ -140,7 +141,7 @@ fn an_answer_in_the_terminal_is_kept_or_asked_for_again() {
             tty.card("echo ran");
             tty.send("y");
         } else if !ran.is_empty() {
-            // It ran, and nobody wrote down how it ended.
+            // It ran, and its outcome was not recorded.
             tty.card("echo ran");
             tty.shows("its outcome is unknown");
             tty.send("d");

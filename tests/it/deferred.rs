@@ -1,4 +1,4 @@
-//! Deferred tools as a person and a model meet them: settings that defer tools of aye, a search, a call too early.
+//! Deferred tools for user and model: settings that defer aye's own tools, a search, a premature call.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn defer(home: &Home, more: &str) {
     std::fs::write(path, format!("{config}{section}{more}")).expect("written");
 }
 
-/// A model that makes these calls, one in each step, and then says that it is done.
+/// A model that makes these calls, one per step, and then reports that it is done.
 fn calls(calls: Vec<(&'static str, Value)>) -> MockLlm {
     MockLlm::by(move |chat: &Chat| match calls.get(chat.results().len()) {
         Some((name, args)) => Answer::new().call(&format!("c{}", chat.results().len()), name, args.clone()),
@@ -49,7 +49,7 @@ fn a_deferred_tool_is_searched_for_and_then_called() {
 }
 
 #[test]
-fn a_call_that_comes_too_early_is_not_run_and_loads_the_tool() {
+fn a_premature_call_does_not_run_and_loads_the_tool() {
     let grep = || ("Grep", json!({"pattern": "needle"}));
     let llm = calls(vec![grep(), grep(), ("Nothing", json!({}))]);
     let home = Home::with(&llm);
@@ -65,7 +65,7 @@ fn a_call_that_comes_too_early_is_not_run_and_loads_the_tool() {
 }
 
 #[test]
-fn without_tools_of_servers_nothing_changes() {
+fn without_server_tools_nothing_changes() {
     let llm = calls(vec![]);
     let home = Home::with(&llm);
     home.ok(&["-p", "hello"]);
@@ -75,7 +75,7 @@ fn without_tools_of_servers_nothing_changes() {
 }
 
 #[test]
-fn a_wrong_section_is_refused_with_its_place() {
+fn an_invalid_section_is_refused_with_its_place() {
     let llm = calls(vec![]);
     let home = Home::with(&llm);
     defer(&home, "disc_beta = {omega = 2.0}\n");

@@ -1,6 +1,6 @@
-//! The manual: `aye docs`, the tables that are generated, links and names that must exist.
+//! The manual: `aye docs`, generated tables, links and names that must exist.
 //!
-//! `AYE_WRITE_DOCS=1 cargo test --test it docs::generated` writes the tables again.
+//! `AYE_WRITE_DOCS=1 cargo test --test it docs::generated` rewrites the tables.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ use regex::Regex;
 use crate::support::home::Home;
 use crate::support::pty::Pty;
 
-/// The architecture is read in one sitting.
+/// The architecture must be readable in one sitting.
 const MAX_ARCHITECTURE: usize = 12_000;
 
 fn root() -> &'static Path {
@@ -26,7 +26,7 @@ fn text(file: impl AsRef<Path>) -> String {
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// A cell of a table of Markdown.
+/// A cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -107,7 +107,7 @@ fn generated_tables_are_current() {
     }
 }
 
-/// All pages of Markdown below a folder.
+/// All Markdown pages below a folder.
 fn pages(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(folder)).expect("a folder") {
@@ -166,7 +166,7 @@ fn every_page_of_the_manual_is_embedded() {
     let list = home.ok(&["docs"]).stdout;
     for page in pages("docs") {
         let name = page.file_stem().expect("a name").to_string_lossy().into_owned();
-        // Measurements for people who work on aye.
+        // Measurements for contributors to aye.
         if name != "speed" {
             assert!(
                 list.lines().any(|line| line.split(' ').next() == Some(&name)),
@@ -187,7 +187,7 @@ fn an_unknown_page_names_the_closest_one() {
 }
 
 #[test]
-fn the_manual_is_shown_although_the_settings_are_broken() {
+fn the_manual_is_shown_even_with_broken_settings() {
     let home = Home::new();
     home.config("model = ");
     let tty = Pty::start(&home, &["docs", "crash-safety"], 80, 60);

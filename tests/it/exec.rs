@@ -1,4 +1,4 @@
-//! Commands under aye's own binary as supervisor: whatever happens, nothing is left.
+//! Commands under aye's own binary as supervisor: whatever happens, no process is left.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,20 +38,20 @@ fn request(dir: &Path, command: &str) -> ExecRequest {
 
 async fn sh(command: &str) -> ExecResult {
     let dir = tempfile::tempdir().expect("a folder");
-    run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new()).await.expect("it starts")
+    run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new()).await.expect("starts")
 }
 
-/// Whether a process is there and not a zombie.
+/// Whether a process exists and is not a zombie.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
         .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
 }
 
-/// Waits for something that another process does.
+/// Waits for a condition that another process fulfils.
 async fn until(what: &str, mut is: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !is() {
-        assert!(Instant::now() < end, "{what} did not happen");
+        assert!(Instant::now() < end, "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -73,7 +73,7 @@ async fn stdin_is_empty_and_there_is_no_terminal() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_an_error() {
+async fn a_missing_program_is_an_error() {
     let dir = tempfile::tempdir().expect("a folder");
     let request = ExecRequest { program: "no-such-program".into(), ..request(dir.path(), "") };
     let error = run(&config(), request, |_| {}, &CancellationToken::new()).await.expect_err("refused");
@@ -81,7 +81,7 @@ async fn a_program_that_is_not_there_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_command_that_comes_too_late_is_not_started() {
+async fn a_late_command_is_not_started() {
     let dir = tempfile::tempdir().expect("a folder");
     let on_behalf = |start_before| SpawnContext { run: "r1".into(), start_before: Some(start_before) };
     let too_late = ExecRequest { on_behalf: on_behalf(uptime_ms()), ..request(dir.path(), "touch ran") };
@@ -90,15 +90,13 @@ async fn a_command_that_comes_too_late_is_not_started() {
     assert!(!dir.path().join("ran").exists());
     let in_time =
         ExecRequest { on_behalf: on_behalf(uptime_ms() + 60_000), ..request(dir.path(), "touch ran") };
-    assert!(
-        run(&config(), in_time, |_| {}, &CancellationToken::new()).await.expect("it starts").is_success()
-    );
+    assert!(run(&config(), in_time, |_| {}, &CancellationToken::new()).await.expect("starts").is_success());
     assert!(dir.path().join("ran").exists());
 }
 
-/// As for an owner that was stopped: its lifeline does not end.
+/// As for a stopped owner: its lifeline does not end.
 #[tokio::test]
-async fn what_runs_for_a_run_is_ended_from_elsewhere() {
+async fn processes_of_a_run_are_ended_from_elsewhere() {
     let dir = tempfile::tempdir().expect("a folder");
     let behalf = |run: &str| SpawnContext { run: run.into(), start_before: None };
     let stubborn = "trap '' TERM; touch begun; sleep 1000 & wait; sleep 1000";
@@ -106,15 +104,15 @@ async fn what_runs_for_a_run_is_ended_from_elsewhere() {
     let yours = ExecRequest { on_behalf: behalf("yours"), ..request(dir.path(), "touch other; sleep 1000") };
     let cancel = CancellationToken::new();
     let (config, spare) = (config(), config());
-    let mine = async { run(&config, mine, |_| {}, &cancel).await.expect("it starts") };
-    let yours = async { run(&spare, yours, |_| {}, &cancel).await.expect("it starts") };
+    let mine = async { run(&config, mine, |_| {}, &cancel).await.expect("starts") };
+    let yours = async { run(&spare, yours, |_| {}, &cancel).await.expect("starts") };
     let ender = async {
         until("both commands", || dir.path().join("begun").exists() && dir.path().join("other").exists())
             .await;
         let began = Instant::now();
         end_of_run(std::process::id(), "mine".into()).await;
         let took = began.elapsed();
-        // The other run is nobody's business; only this ends it.
+        // The other run is not affected; only this ends it.
         cancel.cancel();
         took
     };
@@ -130,10 +128,10 @@ async fn a_command_that_ignores_term_is_killed_with_its_children() {
     let pids = dir.path().join("pids");
     let command = "trap '' TERM; (trap '' TERM; sleep 1000) & echo $! $$ > pids; echo up; wait; sleep 1000";
     let request = ExecRequest { timeout: Duration::from_millis(300), ..request(dir.path(), command) };
-    let result = run(&config(), request, |_| {}, &CancellationToken::new()).await.expect("it starts");
+    let result = run(&config(), request, |_| {}, &CancellationToken::new()).await.expect("starts");
     assert!(result.timed_out, "{result:?}");
     assert_eq!((result.signal, result.output.as_str()), (Some(9), "up\n"));
-    for pid in std::fs::read_to_string(pids).expect("it ran").split_whitespace() {
+    for pid in std::fs::read_to_string(pids).expect("ran").split_whitespace() {
         assert!(!lives(pid), "{pid}");
     }
 }
@@ -145,14 +143,14 @@ async fn a_daemon_is_killed_when_its_command_ends_and_named() {
     let pid = result.output.trim();
     assert!(!lives(pid));
     assert_eq!(result.left_behind, [format!("sleep 1000 (pid {pid})")]);
-    // Twice forked, own session, own group, output closed: still found.
+    // Forked twice, own session, own group, output closed: still found.
     let result = sh("(setsid setsid sh -c 'echo $$; exec sleep 1001 >/dev/null 2>&1' &)").await;
     assert!(!lives(&result.output), "{result:?}");
     assert_eq!(result.left_behind.len(), 1, "{result:?}");
 }
 
 #[tokio::test]
-async fn what_ends_by_itself_soon_is_waited_for() {
+async fn processes_that_end_soon_are_waited_for() {
     let result = sh("echo late > >(sleep 0.02; cat)").await;
     assert_eq!((result.output.as_str(), result.left_behind.len()), ("late\n", 0));
 }
@@ -163,31 +161,31 @@ async fn a_command_that_kills_its_supervisor_gains_nothing() {
     let command = "echo $$ > pid; kill -9 $PPID; kill -STOP $PPID; sleep 1000";
     let result = run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new())
         .await
-        .expect("it starts");
+        .expect("starts");
     assert!(result.supervisor_lost && !result.is_success(), "{result:?}");
-    let pid = std::fs::read_to_string(dir.path().join("pid")).expect("it ran");
+    let pid = std::fs::read_to_string(dir.path().join("pid")).expect("ran");
     until("its end", || !lives(&pid)).await;
-    // Stopping it only costs a moment.
+    // Stopping it only causes a delay.
     let result = sh("kill -STOP $PPID; echo done").await;
     assert_eq!((result.output.as_str(), result.exit_code), ("done\n", Some(0)));
     assert!(result.duration < Duration::from_secs(10), "{result:?}");
 }
 
 #[tokio::test]
-async fn cancelling_stops_all_of_it() {
+async fn cancelling_stops_child_processes_too() {
     let dir = tempfile::tempdir().expect("a folder");
     let pid = dir.path().join("pid");
     let cancel = CancellationToken::new();
     let config = config();
     let job = run(&config, request(dir.path(), "sleep 1000 & echo $! > pid; wait"), |_| {}, &cancel);
     let stop = async {
-        until("its start", || std::fs::read_to_string(&pid).is_ok_and(|p| p.ends_with('\n'))).await;
+        until("the start", || std::fs::read_to_string(&pid).is_ok_and(|p| p.ends_with('\n'))).await;
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(job, stop);
-    let result = result.expect("it started");
+    let result = result.expect("started");
     assert!(result.cancelled && result.signal == Some(15), "{result:?}");
-    assert!(!lives(&std::fs::read_to_string(pid).expect("it ran")));
+    assert!(!lives(&std::fs::read_to_string(pid).expect("ran")));
 }
 
 #[tokio::test]
@@ -200,14 +198,14 @@ async fn a_dropped_future_leaves_nothing() {
         let job = run(&config, request(dir.path(), "sleep 1000 & echo $! > pid; wait"), |_| {}, &never);
         tokio::select! {
             _ = job => panic!("it does not end"),
-            () = until("its start", || std::fs::read_to_string(&pid).is_ok_and(|p| p.ends_with('\n'))) => {}
+            () = until("the start", || std::fs::read_to_string(&pid).is_ok_and(|p| p.ends_with('\n'))) => {}
         }
-        let pid = std::fs::read_to_string(pid).expect("it ran");
+        let pid = std::fs::read_to_string(pid).expect("ran");
         until("the end", || !lives(&pid)).await;
     }
 }
 
-/// The lifeline of a process that was killed ends as that of one whose descriptor was closed.
+/// The lifeline of a killed process ends like a closed descriptor.
 #[tokio::test]
 async fn the_end_of_the_lifeline_ends_the_command() {
     use std::io::BufRead as _;
@@ -221,23 +219,23 @@ async fn the_end_of_the_lifeline_ends_the_command() {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("starts");
     let mut lines = std::io::BufReader::new(supervisor.stdout.take().expect("piped")).lines();
     let started: Value = serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON");
     assert_eq!(started["pid"], started["pgid"]);
     let pid = started["pid"].to_string();
     let daemon = dir.path().join("pid");
-    until("its start", || std::fs::read_to_string(&daemon).is_ok_and(|p| p.ends_with('\n'))).await;
+    until("the start", || std::fs::read_to_string(&daemon).is_ok_and(|p| p.ends_with('\n'))).await;
     assert!(lives(&pid));
     drop(supervisor.stdin.take());
-    let status = supervisor.wait().expect("it ends");
+    let status = supervisor.wait().expect("ends");
     assert!(!lives(&pid) && !lives(&std::fs::read_to_string(daemon).expect("written")));
     assert_eq!(status.code(), Some(137));
 }
 
 async fn bash(args: Value, sink: Option<Arc<VecEventSink>>) -> (ToolResult, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");
-    let cwd = dir.path().canonicalize().expect("there");
+    let cwd = dir.path().canonicalize().expect("exists");
     let workspace = Workspace { cwd: cwd.clone(), root: cwd.clone(), home: cwd.clone() };
     let mut env = ToolEnv::new(workspace, cwd.join("out"));
     env.exec = config();
@@ -250,7 +248,7 @@ async fn bash(args: Value, sink: Option<Arc<VecEventSink>>) -> (ToolResult, temp
         ("EDITOR".into(), "vi".into()),
     ]
     .into();
-    let tool = builtin(env).into_iter().find(|t| t.descriptor().id == "Bash").expect("it is there");
+    let tool = builtin(env).into_iter().find(|t| t.descriptor().id == "Bash").expect("exists");
     let mut ctx = ToolCallContext::test_default();
     if let Some(sink) = sink {
         ctx.activity_sink = Some(sink);
@@ -283,12 +281,12 @@ async fn output_arrives_while_the_command_runs() {
         streamed(&sink)
     };
     let dir = tempfile::tempdir().expect("a folder");
-    let cwd = dir.path().canonicalize().expect("there");
+    let cwd = dir.path().canonicalize().expect("exists");
     let mut env =
         ToolEnv::new(Workspace { cwd: cwd.clone(), root: cwd.clone(), home: cwd.clone() }, cwd.join("out"));
     env.exec = config();
     env.variables = [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())].into();
-    let tool = builtin(env).into_iter().find(|t| t.descriptor().id == "Bash").expect("it is there");
+    let tool = builtin(env).into_iter().find(|t| t.descriptor().id == "Bash").expect("exists");
     let mut ctx = ToolCallContext::test_default();
     ctx.activity_sink = Some(sink.clone());
     let go = async {
@@ -311,14 +309,14 @@ async fn long_output_is_in_a_file() {
     let details = result.details.expect("details");
     assert_eq!(details["truncated"], true);
     let file = details["output_file"].as_str().expect("a file");
-    assert!(file.starts_with(dir.path().canonicalize().expect("there").to_str().expect("text")), "{file}");
+    assert!(file.starts_with(dir.path().canonicalize().expect("exists").to_str().expect("text")), "{file}");
     assert!(text.contains(file), "{text}");
     assert_eq!(std::fs::read_to_string(file).expect("readable").lines().count(), 20000);
 }
 
 #[tokio::test]
 async fn a_supervisor_costs_little() {
-    // Not a timed test: a bound that only something absurd exceeds.
+    // Not a timing test: only something absurd exceeds this bound.
     let began = Instant::now();
     for _ in 0..10 {
         assert_eq!(sh("exit 0").await.exit_code, Some(0));
@@ -326,7 +324,7 @@ async fn a_supervisor_costs_little() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
-/// The real thing: a process that holds the lifeline is killed without a word.
+/// The real case: a process that holds the lifeline is killed without notice.
 #[tokio::test]
 async fn kill_9_of_the_parent_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -339,20 +337,20 @@ async fn kill_9_of_the_parent_leaves_nothing() {
         .current_dir(dir.path())
         .stderr(std::process::Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("starts");
     let file = dir.path().join("pids");
-    until("its start", || std::fs::read_to_string(&file).is_ok_and(|p| p.ends_with('\n'))).await;
+    until("the start", || std::fs::read_to_string(&file).is_ok_and(|p| p.ends_with('\n'))).await;
     let pids = std::fs::read_to_string(file).expect("written");
     assert!(pids.split_whitespace().all(lives), "{pids}");
-    parent.kill().expect("killed");
-    parent.wait().expect("gone");
+    parent.kill().expect("is killed");
+    parent.wait().expect("ended");
     until("the end", || !pids.split_whitespace().any(lives)).await;
 }
 
 #[tokio::test]
 async fn a_crowd_that_ignores_term_is_killed() {
     let dir = tempfile::tempdir().expect("a folder");
-    // 30 processes in sessions of their own, each ignoring TERM, each writing its pid.
+    // 30 processes in separate sessions, each ignoring TERM, each writing its pid.
     let command = "for i in {1..30}; do setsid bash -c 'trap \"\" TERM HUP; echo $$ >> pids; while :; do sleep 1000; done' & done; \
                    until [ $(wc -l < pids) -ge 30 ]; do sleep 0.01; done; trap '' TERM; echo ready; kill -STOP $$";
     let request = ExecRequest { timeout: Duration::from_secs(5), ..request(dir.path(), command) };
@@ -363,9 +361,9 @@ async fn a_crowd_that_ignores_term_is_killed() {
             stop.cancel();
         }
     };
-    let result = run(&config(), request, ready, &cancel).await.expect("it starts");
+    let result = run(&config(), request, ready, &cancel).await.expect("starts");
     assert!(result.cancelled, "{result:?}");
-    let pids = std::fs::read_to_string(dir.path().join("pids")).expect("it ran");
+    let pids = std::fs::read_to_string(dir.path().join("pids")).expect("ran");
     assert_eq!(pids.lines().count(), 30);
     assert!(!pids.lines().any(lives));
 }
@@ -382,14 +380,14 @@ async fn a_flood_is_bounded() {
 }
 
 #[tokio::test]
-async fn odd_ends_are_told() {
+async fn odd_endings_are_reported() {
     // The output is closed long before the end.
     let result = sh("exec >&- 2>&-; sleep 0.1; exit 4").await;
     assert_eq!((result.exit_code, result.output.as_str()), (Some(4), ""));
-    // Bytes that are no text.
+    // Invalid UTF-8.
     let result = sh("printf 'a\\xff\\xe6b'").await;
     assert_eq!(result.output, "a\u{fffd}\u{fffd}b");
-    // A folder that is gone, a command that is too long.
+    // A missing folder, a command that is too long.
     let dir = tempfile::tempdir().expect("a folder");
     let gone = dir.path().join("gone");
     let never = CancellationToken::new();

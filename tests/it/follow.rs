@@ -1,5 +1,5 @@
-//! One conversation in several terminals and processes: who is awake on it works, the others look on, decide, and say
-//! things; and each goes on with it when the one that was awake is gone.
+//! One conversation in several terminals and processes: the active one works, the others follow, decide, and
+//! send messages; each takes over when the active one is gone.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::llm::{Answer, Chat, MockLlm, until};
 use crate::support::pty::Pty;
 
 const TOUCH: &str = "echo ran >> log.txt";
-/// What takes no time for a person, on a machine that does other things too.
+/// Immediate for a user, on a machine with other load.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 fn asks_to_run(command: &str) -> MockLlm {
@@ -31,7 +31,7 @@ fn terminal(home: &Home, args: &[&str]) -> Pty {
 
 fn fifo(home: &Home, name: &str) {
     let made = std::process::Command::new("mkfifo").arg(home.work().join(name)).status();
-    assert!(made.expect("mkfifo is there").success());
+    assert!(made.expect("mkfifo is installed").success());
 }
 
 fn let_go(home: &Home, name: &str) {
@@ -58,10 +58,10 @@ fn at_work(home: &Home, args: &[&str]) -> Pty {
 
 #[track_caller]
 fn has_no_card(tty: &Pty) {
-    tty.wait("that no card is shown", |view| !view.screen().lines().any(|l| l.starts_with(['┃', '│'])));
+    tty.wait("no card", |view| !view.screen().lines().any(|l| l.starts_with(['┃', '│'])));
 }
 
-/// How often a line of the conversation stands there.
+/// How often a line of the conversation appears.
 fn count(tty: &Pty, text: &str) -> usize {
     tty.look(super::support::pty::View::all).matches(text).count()
 }
@@ -97,9 +97,9 @@ fn two_cards_survive_a_kill_and_the_second_is_answered_first() {
     tty.quit();
 }
 
-/// Nobody is awake while a card waits: the terminal that shows it hears of the answer and goes on with the run.
+/// No run is active while a card waits: the terminal that shows it receives the answer and resumes the run.
 #[test]
-fn an_answer_from_a_script_goes_on_in_the_terminal() {
+fn an_answer_from_a_script_resumes_the_terminal() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let mut tty = terminal(&home, &[]);
@@ -116,9 +116,9 @@ fn an_answer_from_a_script_goes_on_in_the_terminal() {
     tty.quit();
 }
 
-/// What is being written on a card is not thrown away, and comes too late.
+/// Text being typed on a card is kept, but arrives too late.
 #[test]
-fn the_later_answer_is_told_who_was_first() {
+fn the_later_answer_learns_who_was_first() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let mut tty = terminal(&home, &[]);
@@ -135,9 +135,9 @@ fn the_later_answer_is_told_who_was_first() {
     tty.send("\r");
     has_no_card(&tty);
     tty.shows("It is done.");
-    tty.wait("the sentence", |view| view.all().contains("! Bash was already allowed by tester through cli"));
+    tty.wait("the message", |view| view.all().contains("! Bash was already allowed by tester through cli"));
     assert_eq!(home.read("log.txt"), "ran\n");
-    assert_eq!(llm.asked().len(), 2, "what was written on the card is no message");
+    assert_eq!(llm.asked().len(), 2, "text typed on the card is not a message");
     tty.quit();
 }
 
@@ -157,7 +157,7 @@ fn two_terminals_show_the_same_and_either_answers() {
     let mut two = terminal(&home, &["-c"]);
     two.card("echo n0");
     two.send("y");
-    // The second terminal drives now; the first looks on and shows the next card.
+    // The second terminal drives now; the first follows and shows the next card.
     one.card("echo n1");
     two.card("echo n1");
     assert_eq!(home.read("log.txt"), "n0\n");
@@ -167,7 +167,7 @@ fn two_terminals_show_the_same_and_either_answers() {
         has_no_card(tty);
     }
     assert_eq!(home.read("log.txt"), "n0\nn1\n");
-    // Either says something.
+    // Either sends a message.
     two.say("hello");
     for tty in [&one, &two] {
         tty.shows("You said hello.");
@@ -181,7 +181,7 @@ fn two_terminals_show_the_same_and_either_answers() {
     for text in ["do it", "Call 0.", "Call 1.", "Both are made.", "You said hello.", "You said goodbye."] {
         for (nth, tty) in [&one, &two, &three].into_iter().enumerate() {
             let all = tty.look(super::support::pty::View::all);
-            // The title of a conversation that was opened says it too.
+            // The title of an opened conversation contains it too.
             let shown = all.lines().filter(|line| line.contains(text) && !line.contains("──")).count();
             assert_eq!(shown, 1, "{text} in terminal {nth}:\n{all}");
         }
@@ -192,24 +192,26 @@ fn two_terminals_show_the_same_and_either_answers() {
 }
 
 #[test]
-fn who_looks_on_sees_who_drives_and_what_runs() {
+fn a_follower_sees_who_drives_and_what_runs() {
     let (_llm, home) = with_pipe();
     let mut one = at_work(&home, &[]);
     let mut two = terminal(&home, &["-c"]);
-    two.wait("who drives", |view| view.has(&format!("running in process {}", one.pid())));
+    two.wait("the driving process", |view| view.has(&format!("running in process {}", one.pid())));
     two.shows("I will.");
-    two.wait("that it runs", |view| view.screen().lines().any(|l| l.contains('●') && l.contains("cat pipe")));
-    // It cannot be stopped from here, nor does leaving stop it.
+    two.wait("the running command", |view| {
+        view.screen().lines().any(|l| l.contains('●') && l.contains("cat pipe"))
+    });
+    // It cannot be stopped from here, and leaving does not stop it.
     two.send("\x1b");
-    two.wait("where it is stopped", |view| view.has("interrupt it there"));
+    two.wait("the stop hint", |view| view.has("interrupt it there"));
     two.quit();
     assert!(home.works("cat pipe"));
     let mut two = terminal(&home, &["-c"]);
-    two.wait("who drives", |view| view.has("running in process"));
+    two.wait("the driving process", |view| view.has("running in process"));
     let_go(&home, "pipe");
     for tty in [&one, &two] {
         tty.shows("It is done.");
-        tty.wait("that it is free", |view| !view.has("running in") && !view.is_active());
+        tty.wait("the free thread", |view| !view.has("running in") && !view.is_active());
         assert_eq!(count(tty, "It is done."), 1);
         assert_eq!(count(tty, "I will."), 1);
     }
@@ -219,37 +221,37 @@ fn who_looks_on_sees_who_drives_and_what_runs() {
 }
 
 #[test]
-fn the_owner_is_killed_and_the_other_terminal_takes_over() {
+fn when_the_owner_is_killed_the_other_terminal_takes_over() {
     let (_llm, home) = with_pipe();
     let one = at_work(&home, &[]);
     let mut two = terminal(&home, &["-c"]);
-    two.wait("who drives", |view| view.has("running in process"));
+    two.wait("the driving process", |view| view.has("running in process"));
     one.kill();
     two.card("cat pipe");
     two.shows("its outcome is unknown");
-    assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
+    assert_eq!(home.read("log.txt"), "begun\n", "not repeated");
     two.send("d");
     two.shows("It is done.");
     assert_eq!(home.read("log.txt"), "begun\n");
     two.quit();
 }
 
-/// A process that is stopped keeps its terminal, but not its lease.
+/// A stopped process keeps its terminal, but not its lease.
 #[test]
-fn the_owner_is_stopped_and_the_other_terminal_takes_over_when_its_lease_is_over() {
+fn when_the_owner_is_stopped_the_other_terminal_takes_over_after_its_lease() {
     let (llm, home) = with_pipe();
     let lease = ["--config", "lease=1s"];
     let mut one = at_work(&home, &lease);
     let mut two = terminal(&home, &[&["-c"][..], &lease].concat());
-    two.wait("who drives", |view| view.has("running in process"));
-    // As long as it lives and renews its lease, it drives.
+    two.wait("the driving process", |view| view.has("running in process"));
+    // While it lives and renews its lease, it drives.
     std::thread::sleep(Duration::from_millis(2500));
     assert!(two.look(|view| view.has("running in process")));
     one.signal(Signal::STOP);
     two.card("cat pipe");
     two.shows("its outcome is unknown");
-    assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
-    // It goes on, sees that it lost the conversation, and looks on.
+    assert_eq!(home.read("log.txt"), "begun\n", "not repeated");
+    // It resumes, sees that it lost the conversation, and follows.
     one.signal(Signal::CONT);
     one.shows("another process took over this conversation");
     one.card("cat pipe");
@@ -265,11 +267,11 @@ fn the_owner_is_stopped_and_the_other_terminal_takes_over_when_its_lease_is_over
 }
 
 #[test]
-fn a_message_from_who_looks_on_is_said_once() {
+fn a_followers_message_is_sent_once() {
     let (llm, home) = with_pipe();
     let mut one = at_work(&home, &[]);
     let mut two = terminal(&home, &["-c"]);
-    two.wait("who drives", |view| view.has("running in process"));
+    two.wait("the driving process", |view| view.has("running in process"));
     two.queue("from the second");
     for tty in [&one, &two] {
         tty.wait("the queue", |view| view.has("queued from the second"));
@@ -293,9 +295,9 @@ fn a_message_from_who_looks_on_is_said_once() {
     two.quit();
 }
 
-/// The owner dies with messages in the queue: they begin when the run is over, in whoever drives then.
+/// The owner dies with queued messages: they start after the run, in the process that drives then.
 #[test]
-fn what_is_queued_outlives_its_terminal() {
+fn a_queued_message_outlives_its_terminal() {
     let (llm, home) = with_pipe();
     let tty = at_work(&home, &[]);
     tty.queue("and then this");
@@ -304,7 +306,7 @@ fn what_is_queued_outlives_its_terminal() {
     tty.wait("the queue", |view| view.has("queued not this"));
     tty.queue("never mind");
     tty.wait("the queue", |view| view.has("queued never mind"));
-    // One in the middle is dropped, the last one is taken back and thrown away.
+    // One in the middle is dropped, the last one is taken back and discarded.
     tty.send("\x1b[A\x1b[A");
     tty.wait("the choice", |view| view.has("▸ queued not this"));
     tty.send("\x1b[3~");
@@ -325,7 +327,7 @@ fn what_is_queued_outlives_its_terminal() {
 }
 
 #[test]
-fn a_message_waits_behind_questions_without_a_terminal() {
+fn a_headless_message_is_queued_after_questions() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     home.aye(&["-p", "do it"]).run().exits(3);
@@ -337,7 +339,7 @@ fn a_message_waits_behind_questions_without_a_terminal() {
     assert_eq!(out.json()["waiting"][0]["id"], Value::from(question.clone()));
     assert_eq!(home.question(), question, "it stays");
     assert_eq!(llm.asked().len(), 1);
-    // It still waits.
+    // It is still pending.
     home.aye(&["-c", "-p"]).run().exits(3);
     home.ok(&["approvals", "approve", &question]);
     let out = home.ok(&["-c", "-p"]);
@@ -345,7 +347,7 @@ fn a_message_waits_behind_questions_without_a_terminal() {
     let said: Vec<String> = llm.asked().iter().map(Chat::user).collect();
     assert_eq!(said, ["do it", "do it", "and then this", "and that"]);
     assert_eq!(home.read("log.txt"), "ran\n");
-    // Nothing is left: the last answer is printed once more. With nothing in the way a message is sent at once.
+    // Nothing is left: the last answer is printed again. With nothing pending a message is sent at once.
     assert_eq!(home.ok(&["-c", "-p"]).stdout, "And the last.\n");
     let out = home.ok(&["-c", "-p", "--keep-waiting", "once more"]);
     assert_eq!(out.stdout, "NO MORE ANSWERS\n");
@@ -353,7 +355,7 @@ fn a_message_waits_behind_questions_without_a_terminal() {
 }
 
 #[test]
-fn a_message_waits_behind_a_card_or_withdraws_it() {
+fn a_message_is_queued_after_a_card_or_supersedes_it() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let mut tty = terminal(&home, &[]);
@@ -364,7 +366,7 @@ fn a_message_waits_behind_a_card_or_withdraws_it() {
     tty.wait("the text", |view| view.has("❯ and then this"));
     tty.send("\x1bq");
     tty.wait("the queue", |view| view.has("queued and then this"));
-    assert_eq!(home.open().len(), 1, "the question stays");
+    assert_eq!(home.open().len(), 1, "the question stays pending");
     assert_eq!(llm.asked().len(), 1);
     tty.card(TOUCH);
     tty.send("y");
@@ -386,12 +388,12 @@ fn a_message_waits_behind_a_card_or_withdraws_it() {
     assert!(home.open().is_empty());
     assert_eq!(home.read("log.txt"), "");
     tty.quit();
-    // The run that was closed is the parent of the one that came instead.
+    // The closed run is the parent of the new one.
     let thread = home.thread();
     let export = home.ok(&["threads", "show", &thread, "--json"]).json();
     assert!(export.to_string().contains("leave it"));
 
-    // As a habit of a start: Enter queues.
+    // Configured at startup: Enter queues.
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     home.aye(&["-p", "do it"]).run().exits(3);
@@ -400,13 +402,13 @@ fn a_message_waits_behind_a_card_or_withdraws_it() {
     tty.send("\t");
     tty.say("and then this");
     tty.wait("the queue", |view| view.has("queued and then this"));
-    assert_eq!(home.open().len(), 1, "the question stays");
+    assert_eq!(home.open().len(), 1, "the question stays pending");
     tty.quit();
 }
 
-/// Looking on at nothing costs nothing: no timer, no polling.
+/// Following an idle conversation costs nothing: no timer, no polling.
 #[test]
-fn nothing_is_woken_while_nobody_is_awake() {
+fn nothing_is_woken_while_no_run_is_active() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let mut one = terminal(&home, &[]);
@@ -415,7 +417,7 @@ fn nothing_is_woken_while_nobody_is_awake() {
     let mut two = terminal(&home, &["-c"]);
     two.card(TOUCH);
     let wakes = || -> u64 { [one.pid(), two.pid()].into_iter().map(wake_ups).sum() };
-    // What was begun at the start may come to its end first.
+    // Work from startup may finish first.
     until("two seconds without a wake-up", || {
         let before = wakes();
         std::thread::sleep(Duration::from_secs(2));
@@ -427,9 +429,9 @@ fn nothing_is_woken_while_nobody_is_awake() {
     two.quit();
 }
 
-/// How often the threads of a process went to sleep by themselves, and so were woken.
+/// How often the threads of a process slept voluntarily, and so were woken.
 fn wake_ups(pid: u32) -> u64 {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("is alive").flatten();
     let of_one = |task: std::fs::DirEntry| -> u64 {
         let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));

@@ -1,4 +1,4 @@
-//! Rules that are granted at a question: how often, until when, which, and taken back.
+//! Rules granted at a question: number of uses, expiry, pattern, and revocation.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::support::pty::Pty;
 const DOWN: &str = "\x1b[B";
 const RIGHT: &str = "\x1b[C";
 
-/// A model that asks for these commands, so many in each of its answers, and then says "All done.".
+/// A model that runs these commands, one list per answer, and then says "All done.".
 fn runs(turns: &'static [&'static [&'static str]]) -> MockLlm {
     MockLlm::by(move |chat: &Chat| {
         let mut done = chat.results().len();
@@ -51,7 +51,7 @@ fn a_grant_for_one_call_allows_one_of_two() {
     tty.send("ttt");
     tty.shows("Enter grants: Bash(touch *) in this conversation, also after a restart, for the next call");
     tty.send("\r");
-    // The person's yes was for the first call; the grant's one use is for one of the next two.
+    // The user's approval was for the first call; the grant's one use is for one of the next two.
     tty.card("touch three");
     tty.shows("your grant `Bash(touch *)` for this conversation is used up: it was for 1 call");
     assert!(home.work().join("two").exists() && !home.work().join("three").exists());
@@ -64,13 +64,13 @@ fn a_grant_for_one_call_allows_one_of_two() {
     tty.shows("All done.");
     assert!(home.work().join("three").exists());
     assert_eq!(grants(&home)[0]["uses"], 1);
-    // What no longer holds is listed only when it is asked for.
+    // Ended grants are listed only on request.
     assert_eq!(home.ok(&["grants", "list"]).stdout, "");
     tty.quit();
 }
 
 #[test]
-fn a_pattern_is_edited_and_shows_what_was_declined() {
+fn a_pattern_is_edited_and_shows_past_denials() {
     let llm = runs(&[&["mkdir -p one"], &["mkdir two"], &["mkdir three"]]);
     let (home, mut tty) = open(&llm);
     tty.say("do it");
@@ -79,7 +79,7 @@ fn a_pattern_is_edited_and_shows_what_was_declined() {
     tty.card("mkdir two");
     tty.send("ae");
     tty.shows("pattern: Bash(");
-    // Too broad, and said so while it is typed.
+    // Too broad, which is shown while typing.
     tty.send("\x15Bash(*)");
     tty.shows("Bash(*) cannot be granted here: it would allow any call of Bash");
     tty.send("\r\r");
@@ -90,7 +90,7 @@ fn a_pattern_is_edited_and_shows_what_was_declined() {
     tty.send("\x15Bash(mkdir *)");
     tty.shows("Would have allowed 1 of 1 call in this project:");
     tty.shows("mkdir -p one, just now, denied by you");
-    // Narrower: what was declined is out.
+    // Narrower: the denied call is excluded.
     tty.send("\x15Bash(mkdir t*)");
     tty.shows("Matches none of the 1 other call in this project.");
     tty.send("\r");
@@ -104,7 +104,7 @@ fn a_pattern_is_edited_and_shows_what_was_declined() {
 }
 
 #[test]
-fn a_grant_that_was_revoked_elsewhere_asks_again() {
+fn a_grant_revoked_elsewhere_asks_again() {
     let llm = MockLlm::by(|chat: &Chat| {
         let words = chat.messages().iter().filter(|message| message["role"] == "user").count();
         if chat.results().len() < words {
@@ -144,7 +144,7 @@ fn a_grant_that_was_revoked_elsewhere_asks_again() {
 }
 
 #[test]
-fn a_grant_is_taken_back_in_the_list() {
+fn a_grant_is_revoked_in_the_list() {
     let llm = runs(&[&["touch one"]]);
     let (home, mut tty) = open(&llm);
     tty.say("do it");
@@ -168,7 +168,7 @@ fn a_grant_is_taken_back_in_the_list() {
 }
 
 #[test]
-fn wrong_ids_are_refused_with_how_to_list() {
+fn unknown_ids_are_refused_with_how_to_list() {
     let home = Home::new();
     for args in [&["grants", "show", "nope"][..], &["grants", "revoke", "nope"], &["grants", "show", ""]] {
         home.aye(args).run().exits(2).says("`aye grants list --all` shows all");

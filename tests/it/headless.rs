@@ -8,7 +8,7 @@ use crate::support::llm::{Answer, Gate, MockLlm, Part, until};
 
 const TOUCH: &str = "echo ran >> log.txt";
 
-/// A model that wants to run a command and then says what came of it.
+/// A model that runs a command and then reports its outcome.
 fn asks_to_run(command: &str) -> MockLlm {
     MockLlm::answers([Answer::say("I will.").bash("c1", command), Answer::say("It is done.")])
 }
@@ -19,7 +19,7 @@ fn stream(home: &Home, args: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_text_is_all_that_stdout_gets() {
+fn only_the_text_goes_to_stdout() {
     let llm = MockLlm::answers([Answer::say("Hello ").text("there.\n")]);
     let home = Home::with(&llm);
     let out = home.ok(&["-p", "hi"]);
@@ -115,7 +115,7 @@ const ASKED: [&str; 9] = [
 ];
 
 #[test]
-fn events_of_a_call_that_is_asked_about_and_allowed() {
+fn events_of_an_approved_call() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let first = stream(&home, &["-p", "do it"]);
@@ -141,7 +141,7 @@ fn events_of_a_call_that_is_asked_about_and_allowed() {
 }
 
 #[test]
-fn events_of_a_call_that_is_asked_about_and_declined() {
+fn events_of_a_denied_call() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let run = home.aye(&["-p", "do it", "--output-format", "stream-json"]).run().exits(3);
@@ -160,7 +160,7 @@ fn events_of_a_call_that_is_asked_about_and_declined() {
             "run_finish(natural_end)",
         ]
     );
-    assert_eq!(run.lines()[0]["run_id"], out.lines()[0]["run_id"], "the same run goes on");
+    assert_eq!(run.lines()[0]["run_id"], out.lines()[0]["run_id"], "the same run resumes");
     assert_eq!(home.read("log.txt"), "");
 }
 
@@ -176,7 +176,7 @@ fn events_of_a_provider_error() {
 }
 
 #[test]
-fn events_of_a_cancel_while_it_streams() {
+fn events_of_a_cancellation_during_a_stream() {
     let gate = Gate::default();
     let llm = MockLlm::answers([
         Answer::say("Half a sen").wait(&gate).text("tence.").bash("c1", TOUCH),
@@ -196,7 +196,7 @@ fn events_of_a_cancel_while_it_streams() {
 }
 
 #[test]
-fn sigterm_ends_with_143_in_json_too() {
+fn sigterm_exits_with_143_in_json_too() {
     let llm = MockLlm::by(|_| Answer::say("Half").part(Part::Hang));
     let home = Home::with(&llm);
     let mut run = home.aye(&["-p", "hi", "--output-format", "stream-json"]).spawn();
@@ -217,7 +217,7 @@ fn sigterm_ends_with_143_in_json_too() {
 }
 
 #[test]
-fn the_last_line_of_a_stream_says_how_it_came_out() {
+fn the_last_line_of_a_stream_reports_the_outcome() {
     let llm = MockLlm::by(|chat| match chat.user().as_str() {
         "run it" => Answer::say("I will.").bash("c1", TOUCH),
         "fail" => Answer::error(400, "that is no request"),
@@ -230,7 +230,7 @@ fn the_last_line_of_a_stream_says_how_it_came_out() {
         let last = lines.last().expect("a line");
         assert_eq!((&last["event_type"], &last["type"]), (&json!("result"), &json!("result")), "{last:#}");
         assert_eq!((&last["status"], &last["exit"]), (&json!(status), &json!(code)), "{last:#}");
-        assert_eq!(last["seq"], lines.len(), "it is one of the stream: {last:#}");
+        assert_eq!(last["seq"], lines.len(), "it is one of the stream's: {last:#}");
         assert_eq!(last["waiting"].as_array().map(Vec::len), Some(usize::from(code == 3)), "{last:#}");
         if code != 1 {
             assert_eq!(last["usage"]["completion_tokens"], 7, "{last:#}");
@@ -241,7 +241,7 @@ fn the_last_line_of_a_stream_says_how_it_came_out() {
 }
 
 #[test]
-fn a_run_ends_when_nobody_reads_its_output_any_more() {
+fn a_run_ends_when_nobody_reads_its_output() {
     for format in ["stream-json", "json", "text"] {
         let llm = MockLlm::by(|_| Answer::say("Half").part(Part::Hang));
         let home = Home::with(&llm);
@@ -249,7 +249,7 @@ fn a_run_ends_when_nobody_reads_its_output_any_more() {
         until("the request", || !llm.asked().is_empty());
         run.close_stdout();
         run.end().exits(1).says("stdout was closed");
-        // What was begun is written down, and nothing works on it.
+        // The started call is recorded, and no process works on it.
         home.ok(&["threads", "list"]);
         assert!(home.open().is_empty());
     }
@@ -284,7 +284,7 @@ fn an_answer_matches_the_schema_or_is_an_error() {
     assert!(asked[1].user().contains("not a single JSON value"), "{}", asked[1].user());
     assert!(asked[2].user().contains("/name: 7 is not of type"), "{}", asked[2].user());
 
-    // The answer that stays wrong, and its errors.
+    // An answer that stays invalid, and its errors.
     let out = home.aye(&["-p", "who?", "--json-schema", "schema.json"]).run().exits(1);
     assert_eq!(out.stdout, "");
     let out = out.says("does not match the schema of --json-schema").says("not a single JSON value");
@@ -301,7 +301,7 @@ fn an_answer_matches_the_schema_or_is_an_error() {
 }
 
 #[test]
-fn a_list_of_tools_does_not_swallow_the_prompt() {
+fn a_tool_list_does_not_swallow_the_prompt() {
     let llm = MockLlm::by(|_| Answer::say("Hello."));
     let home = Home::with(&llm);
     for args in [
@@ -315,7 +315,7 @@ fn a_list_of_tools_does_not_swallow_the_prompt() {
 }
 
 #[test]
-fn an_open_pipe_says_that_it_is_waited_for() {
+fn waiting_for_an_open_pipe_is_announced() {
     let llm = MockLlm::by(|_| Answer::say("Read."));
     let home = Home::with(&llm);
     let mut run = home.aye(&["-p", "review"]).open_stdin().spawn();
@@ -328,7 +328,7 @@ fn an_open_pipe_says_that_it_is_waited_for() {
 
 /// Whatever a command waits for, SIGTERM ends it.
 #[test]
-fn every_command_that_waits_ends_on_sigterm() {
+fn every_waiting_command_ends_on_sigterm() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let run = home.aye(&["-p", "review"]).open_stdin().spawn();
@@ -348,7 +348,7 @@ fn every_command_that_waits_ends_on_sigterm() {
 }
 
 #[test]
-fn what_is_piped_in_is_context() {
+fn piped_input_is_context() {
     let llm = MockLlm::by(|_| Answer::say("Read."));
     let home = Home::with(&llm);
     home.aye(&["-p", "review this"]).stdin("diff --git a b\n").run().exits(0);
@@ -380,7 +380,7 @@ fn a_question_ends_the_run_with_3_and_says_how_to_answer() {
     assert!(shown.contains(TOUCH) && shown.contains(&home.work().display().to_string()), "{shown}");
     assert_eq!(home.ok(&["approvals", "show", &id, "--json"]).json()["id"], id.as_str());
 
-    // Still open: nothing changes, and the status is the same.
+    // Still pending: nothing changes, and the status is the same.
     let thread = object["thread_id"].as_str().expect("a thread").to_owned();
     home.aye(&["-r", &thread, "-p"]).run().exits(3).says(&id);
     assert_eq!(llm.asked().len(), 1);
@@ -391,7 +391,7 @@ fn a_question_ends_the_run_with_3_and_says_how_to_answer() {
     assert_eq!(out.stdout, "It is done.\n");
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(llm.asked().len(), 2);
-    // What is over is only printed once more.
+    // A finished run is only printed again.
     assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "It is done.\n");
     assert_eq!(llm.asked().len(), 2);
     assert_eq!(home.read("log.txt"), "ran\n");
@@ -407,7 +407,7 @@ fn deciding_twice_says_who_was_first() {
     let second = home.aye(&["approvals", "approve", &id]).env("USER", "other").run().exits(1);
     second.says("already decided by tester (cli)");
     home.ok(&["-c", "-p"]);
-    assert_eq!(home.read("log.txt"), "", "the first answer holds");
+    assert_eq!(home.read("log.txt"), "", "the first answer counts");
     home.aye(&["approvals", "approve", &id]).run().exits(1).says("already decided by tester");
 }
 
@@ -427,9 +427,9 @@ fn an_unknown_question_is_a_usage_error() {
     }
 }
 
-/// What the model reads is different for each way in which a call did not run.
+/// The model reads a different result for each reason why a call did not run.
 #[test]
-fn the_model_is_told_what_became_of_a_call() {
+fn the_model_reads_the_outcome_of_a_call() {
     let llm = MockLlm::by(|chat| match chat.user().as_str() {
         "do it" if chat.results().is_empty() => Answer::new().bash("c1", TOUCH),
         _ => Answer::say("Fine."),

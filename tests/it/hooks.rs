@@ -1,4 +1,4 @@
-//! Commands of a file at the boundaries of a run: what they are told, what they can do, and what their failures mean.
+//! Hook commands at the boundaries of a run: their input, their effects, and their failures.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -16,19 +16,19 @@ fn hooks(home: &Home, text: &str) {
     std::fs::write(home.root().join("aye/config/hooks.toml"), text).expect("written");
 }
 
-/// A hook of a shell line.
+/// A hook with this shell line.
 fn hook(phase: &str, more: &str, line: &str) -> String {
     format!(
         "[[hooks]]\nname = \"h\"\nphase = \"{phase}\"\n{more}\ncommand = [\"sh\", \"-c\", '''{line}\n''']\n"
     )
 }
 
-/// At the gate of Bash calls.
+/// A hook at the gate of Bash calls.
 fn gate(line: &str) -> String {
     hook("before_tool_execute", "tool = \"Bash\"", line)
 }
 
-/// The rows of hooks in the audit; and the audit is whole.
+/// The audit rows of hooks; also verifies the audit.
 fn rows(home: &Home) -> Vec<Value> {
     assert!(home.ok(&["audit", "--verify"]).stdout.starts_with("intact: "));
     let rows = home.ok(&["audit", "--rows"]).lines();
@@ -36,7 +36,7 @@ fn rows(home: &Home) -> Vec<Value> {
 }
 
 #[test]
-fn a_command_that_says_no_keeps_the_call_from_running_and_the_run_goes_on() {
+fn a_denying_command_stops_the_call_and_the_run_continues() {
     let llm = runs(TOUCH);
     let home = Home::with(&llm);
     hooks(&home, &gate("cat > event.json; echo 'not on a Friday' >&2; exit 2"));
@@ -68,11 +68,11 @@ fn a_command_that_says_no_keeps_the_call_from_running_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_command_that_says_nothing_lets_the_rules_decide() {
+fn a_silent_command_lets_the_rules_decide() {
     for (args, exit, log) in [
         (&["-p", "go", "--allowed-tools", "Bash"][..], 0, "ran\n"),
         (&["-p", "go"], 3, ""),
-        // Nothing it could say lifts a deny, and it is not even asked.
+        // It cannot lift a deny, and is not even run.
         (&["-p", "go", "--disallowed-tools", "Bash(*)"], 0, ""),
     ] {
         let llm = runs(TOUCH);
@@ -85,7 +85,7 @@ fn a_command_that_says_nothing_lets_the_rules_decide() {
 }
 
 #[test]
-fn a_block_ends_the_run_with_a_status_of_its_own() {
+fn a_block_ends_the_run_with_its_own_status() {
     let llm = runs(TOUCH);
     let home = Home::with(&llm);
     hooks(&home, &gate("echo '{\"block\": \"hands off\"}'"));
@@ -96,7 +96,7 @@ fn a_block_ends_the_run_with_a_status_of_its_own() {
     assert_eq!(home.read("log.txt"), "");
     assert_eq!(llm.asked().len(), 1);
 
-    // Before anything is asked of the model.
+    // Before any request to the model.
     let llm = runs(TOUCH);
     let home = Home::with(&llm);
     hooks(&home, &hook("run_start", "", "cat > event.json; echo 'not today' >&2; exit 2"));
@@ -107,7 +107,7 @@ fn a_block_ends_the_run_with_a_status_of_its_own() {
 }
 
 #[test]
-fn a_command_that_fails_at_the_gate_closes_it() {
+fn a_command_failing_at_the_gate_closes_it() {
     for (line, why) in [
         ("echo broken pipe dream >&2; exit 3", "exit status 3: broken pipe dream"),
         ("echo not json", "an invalid answer"),
@@ -136,7 +136,7 @@ fn a_command_that_fails_at_the_gate_closes_it() {
 }
 
 #[test]
-fn a_command_that_fails_elsewhere_is_a_warning() {
+fn a_command_failing_elsewhere_is_a_warning() {
     for phase in [
         "run_start",
         "step_start",
@@ -157,7 +157,7 @@ fn a_command_that_fails_elsewhere_is_a_warning() {
 }
 
 #[test]
-fn a_question_of_a_hook_waits_like_any_other() {
+fn a_hooks_question_waits_like_any_other() {
     let llm = runs(TOUCH);
     let home = Home::with(&llm);
     hooks(
@@ -175,11 +175,7 @@ fn a_question_of_a_hook_waits_like_any_other() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["answered"] == true)
         .collect();
-    assert_eq!(
-        answered,
-        [false, true],
-        "it is asked once more with the answer in hand, and not a third time"
-    );
+    assert_eq!(answered, [false, true], "it is asked again with the answer, and not a third time");
     assert_eq!(rows(&home).len(), 2);
 }
 
@@ -198,7 +194,7 @@ fn rules_and_a_hook_that_both_ask_are_one_question() {
 }
 
 #[test]
-fn a_deny_of_a_hook_spares_the_person_the_question() {
+fn a_hooks_deny_spares_the_user_the_question() {
     let llm = runs(TOUCH);
     let home = Home::with(&llm);
     hooks(&home, &gate("echo '{\"deny\": \"never\"}'"));
@@ -208,7 +204,7 @@ fn a_deny_of_a_hook_spares_the_person_the_question() {
 }
 
 #[test]
-fn a_hook_gives_a_result_a_message_a_word_and_takes_a_tool_away() {
+fn a_hook_returns_a_result_adds_messages_and_removes_a_tool() {
     let llm = runs(TOUCH);
     let home = Home::with(&llm);
     hooks(
@@ -237,7 +233,7 @@ fn a_hook_gives_a_result_a_message_a_word_and_takes_a_tool_away() {
 }
 
 #[test]
-fn a_stop_of_a_hook_is_a_limit() {
+fn a_hooks_stop_is_a_limit() {
     let llm = runs(TOUCH);
     let home = Home::with(&llm);
     hooks(&home, &hook("step_end", "", "echo '{\"stop\": \"that is enough\"}'"));
@@ -270,7 +266,7 @@ fn a_pattern_finds_its_command_anywhere_in_a_line() {
 }
 
 #[test]
-fn the_hooks_of_a_project_need_trust() {
+fn project_hooks_need_trust() {
     let llm = MockLlm::by(|chat| match chat.results().len() {
         0 => Answer::say("").bash(&format!("c{}", chat.nth), TOUCH),
         _ => Answer::say("Done."),
@@ -293,7 +289,7 @@ fn the_hooks_of_a_project_need_trust() {
 }
 
 #[test]
-fn a_cancel_ends_a_command_that_hangs() {
+fn a_cancellation_ends_a_hanging_command() {
     let llm = runs(TOUCH);
     let home = Home::with(&llm);
     hooks(&home, &hook("before_tool_execute", "timeout = \"5m\"", "echo 'begun' > begun.txt; sleep 300"));
@@ -306,7 +302,7 @@ fn a_cancel_ends_a_command_that_hangs() {
 }
 
 #[test]
-fn a_file_with_a_mistake_is_refused_with_its_place() {
+fn an_invalid_file_is_refused_with_its_place() {
     let home = Home::new();
     for (text, says) in [
         (
@@ -334,7 +330,7 @@ fn a_file_with_a_mistake_is_refused_with_its_place() {
 }
 
 #[test]
-fn hooks_are_listed_and_tried() {
+fn hooks_are_listed_and_tested() {
     let home = Home::new();
     home.ok(&["hooks", "list"]).says("no hooks; add them");
     let line = "read event; case $event in *push*) echo '{\"deny\": \"no pushing\"}';; esac; echo looked >&2";

@@ -1,4 +1,4 @@
-//! Pictures, from a file of the person to the model and onto the screen, in the real program.
+//! Images, from a user's file to the model and the screen, in the real program.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::support::llm::{Answer, Chat, MockLlm, until};
 use crate::support::mock_server::{MockServer, Reply};
 use crate::support::pty::Pty;
 
-/// Another colour in each pixel.
+/// A different colour in each pixel.
 fn png(width: u32, height: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = png::Encoder::new(&mut out, width, height);
@@ -35,11 +35,11 @@ fn with_program(home: &Home, name: &str, script: &str) -> String {
     let program = bin.join(name);
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
     let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).expect("ours");
+    std::fs::set_permissions(&program, mode).expect("is our file");
     format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default())
 }
 
-/// How often the picture stands in a request.
+/// How often the image appears in a request.
 fn shown(chat: &Chat, bytes: &[u8]) -> usize {
     let url = format!("data:image/png;base64,{}", STANDARD.encode(bytes));
     let parts = chat.messages().iter().filter_map(|message| message["content"].as_array()).flatten();
@@ -47,7 +47,7 @@ fn shown(chat: &Chat, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn a_dropped_file_is_seen_by_the_model_and_the_person_and_outlives_a_kill() {
+fn a_dropped_file_reaches_model_and_user_and_outlives_a_kill() {
     let llm = MockLlm::by(|_| Answer::say("A gradient."));
     let home = Home::with(&llm);
     let shot = png(64, 40);
@@ -65,7 +65,7 @@ fn a_dropped_file_is_seen_by_the_model_and_the_person_and_outlives_a_kill() {
     let asked = llm.asked();
     assert_eq!(shown(&asked[0], &shot), 1, "{:#}", asked[0].body["messages"]);
     assert_eq!(asked[0].user(), "what is [image 1: My Shot.png 64×40] ?");
-    // What is not sent yet outlives a kill, as what was said does.
+    // A draft outlives a kill, like a sent message.
     tty.paste("My\\ Shot.png");
     tty.shows("[image 2: My Shot.png 64×40]");
     tty.wait("the draft", |_| {
@@ -124,7 +124,7 @@ fn an_image_is_opened_in_the_program_of_the_desktop() {
 }
 
 #[test]
-fn a_picture_of_a_tool_server_is_seen_by_the_model_and_the_person() {
+fn an_mcp_servers_image_reaches_model_and_user() {
     let tool = "mcp__shed__shot";
     let llm =
         MockLlm::by(move |chat| match chat.messages().iter().any(|message| message["role"] == "tool") {
@@ -165,7 +165,7 @@ fn a_picture_of_a_tool_server_is_seen_by_the_model_and_the_person() {
 }
 
 #[test]
-fn headless_takes_pictures_by_flag_and_by_name() {
+fn headless_takes_images_by_flag_and_name() {
     let llm = MockLlm::by(|_| Answer::say("Seen."));
     let home = Home::with(&llm);
     let (a, b) = (png(10, 10), png(20, 10));
@@ -185,7 +185,7 @@ fn headless_takes_pictures_by_flag_and_by_name() {
 }
 
 #[test]
-fn ctrl_v_reads_the_clipboard_and_a_screen_without_colours_says_what_it_is() {
+fn ctrl_v_reads_the_clipboard_and_a_colourless_screen_describes_the_image() {
     let llm = MockLlm::by(|_| Answer::say("Seen."));
     let home = Home::with(&llm);
     let shot = png(30, 20);
@@ -203,13 +203,13 @@ fn ctrl_v_reads_the_clipboard_and_a_screen_without_colours_says_what_it_is() {
     tty.send("\r");
     tty.shows("Seen.");
     tty.shows("clipboard: PNG, 30×20");
-    assert!(!tty.look(|view| view.all().contains('▀')), "no colours, no picture");
+    assert!(!tty.look(|view| view.all().contains('▀')), "no colours, no image");
     assert_eq!(shown(&llm.asked()[0], &shot), 1);
     tty.quit();
 }
 
-/// The pictures in a request, in order, as each wire form has them: the media type and the bytes in base64. Ollama names
-/// no type.
+/// The images in a request, in order, in each wire format: the media type and the bytes in base64. Ollama
+/// names no type.
 pub fn pictures(adapter: WireFormat, body: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     collect(adapter, body, &mut found);
@@ -251,7 +251,7 @@ fn collect(adapter: WireFormat, value: &Value, found: &mut Vec<(String, String)>
     }
 }
 
-/// An answer that says "Seen." in each wire form.
+/// An answer that says "Seen." in each wire format.
 fn seen(adapter: WireFormat) -> Reply {
     let events: &[&str] = match adapter {
         WireFormat::OpenAi => &[
@@ -292,11 +292,11 @@ fn seen(adapter: WireFormat) -> Reply {
     Reply::sse(events.iter().map(event).collect::<String>())
 }
 
-/// Through the whole program: from files of the person to the bytes on the wire, and again from the store.
+/// Through the whole program: from the user's files to the bytes on the wire, and again from the store.
 #[tokio::test(flavor = "multi_thread")]
-async fn pictures_arrive_in_the_form_of_each_provider() {
+async fn images_are_sent_in_each_providers_format() {
     let shot = png(10, 8);
-    // What a file is is seen from its bytes, not from its name.
+    // The type of a file is detected from its bytes, not its name.
     let moving = b"GIF89a\x05\x00\x04\x00\x00\x00\x00;".to_vec();
     for adapter in WireFormat::ALL {
         let server = MockServer::start([seen(adapter)]).await;
@@ -316,8 +316,8 @@ async fn pictures_arrive_in_the_form_of_each_provider() {
             })
         };
         let home =
-            run(home, &["-p", "compare 漢字", "--image", "a.png", "--image", "b.png"]).await.expect("it ran");
-        run(home, &["-c", "-p", "and again"]).await.expect("it ran");
+            run(home, &["-p", "compare 漢字", "--image", "a.png", "--image", "b.png"]).await.expect("ran");
+        run(home, &["-c", "-p", "and again"]).await.expect("ran");
         let kind = |kind: &str| if adapter == WireFormat::Ollama { String::new() } else { kind.to_owned() };
         let expected =
             vec![(kind("image/png"), STANDARD.encode(&shot)), (kind("image/gif"), STANDARD.encode(&moving))];

@@ -1,4 +1,4 @@
-//! What waits over all conversations, and its answers: lists, refusals, going on at once.
+//! Pending questions of all conversations, and their answers: lists, refusals, immediate resumption.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::support::pty::Pty;
 
 const RUN: &str = "echo ran >> log.txt";
 
-/// A model that runs the command that it was asked for, and then says that it ended.
+/// A model that runs the requested command, and then reports that it ended.
 fn obedient() -> MockLlm {
     MockLlm::by(|chat: &Chat| {
         let said = chat.user();
@@ -25,7 +25,7 @@ fn obedient() -> MockLlm {
     })
 }
 
-/// A home in which a command waits.
+/// A home in which a command waits for its decision.
 fn waiting() -> (MockLlm, Home, String) {
     let llm = MockLlm::answers([Answer::new().bash("c1", RUN), Answer::say("It is done.")]);
     let home = Home::with(&llm);
@@ -49,7 +49,7 @@ fn sql(home: &Home, text: &str) -> usize {
     conn.execute(text, ()).expect("changed")
 }
 
-/// Refused with this exit status and these words; the question stays as it was and nothing ran.
+/// Checks for this exit status and message; the question is unchanged and nothing ran.
 #[track_caller]
 fn refused(home: &Home, args: &[&str], code: i32, words: &[&str]) -> Out {
     let before = home.open();
@@ -65,7 +65,7 @@ fn refused(home: &Home, args: &[&str], code: i32, words: &[&str]) -> Out {
 }
 
 #[test]
-fn the_list_is_over_all_threads_oldest_first_and_filtered() {
+fn the_list_covers_all_threads_oldest_first_and_filtered() {
     let llm = obedient();
     let home = Home::with(&llm);
     let list = |args: &[&str]| {
@@ -108,7 +108,7 @@ fn the_list_is_over_all_threads_oldest_first_and_filtered() {
     home.aye(&["inbox", "--thread", "nope"]).run().exits(2).says("unknown thread `nope`");
     home.aye(&["inbox", "--older-than", "soon"]).run().exits(2).says("30m, 2h or 1d");
 
-    // For people: two lines each, with an id that is enough.
+    // For users: two lines each, with a sufficient id.
     let text = home.ok(&["inbox"]).stdout;
     assert_eq!(text, home.ok(&["approvals", "list"]).stdout);
     let lines: Vec<&str> = text.lines().collect();
@@ -137,7 +137,7 @@ fn the_list_fits_its_terminal() {
 }
 
 #[test]
-fn what_is_over_does_not_wait() {
+fn expired_questions_are_not_listed() {
     let (_llm, home, _id) = waiting();
     sql(&home, "UPDATE suspension SET expires_at = 1");
     assert_eq!(home.ok(&["inbox"]).stdout, "");
@@ -145,7 +145,7 @@ fn what_is_over_does_not_wait() {
 }
 
 #[test]
-fn short_forms_decide_and_say_how_to_go_on() {
+fn short_forms_decide_and_say_how_to_resume() {
     let (llm, home, id) = waiting();
     let out = home.ok(&["approve", &id]).says(&format!("approved: Bash {RUN}"));
     let thread = home.thread();
@@ -166,26 +166,27 @@ fn short_forms_decide_and_say_how_to_go_on() {
     assert!(llm.last().result("q1").contains("blue"));
 }
 
-/// How to go on names the folder when it is another one.
+/// The resume command names the folder if it is another one.
 #[test]
-fn going_on_belongs_to_the_folder_of_the_question() {
+fn a_run_resumes_in_the_folder_of_its_question() {
     let (_llm, home, id) = waiting();
     home.write("it's far/x", "");
     let out = home.ok(&["-C", "it's far", "approve", &id]);
     let work = home.work().canonicalize().expect("a folder");
-    let line = out.stderr.lines().find_map(|line| line.strip_prefix("resume with: ")).expect("how to go on");
+    let line =
+        out.stderr.lines().find_map(|line| line.strip_prefix("resume with: ")).expect("a resume command");
     assert_eq!(line, format!("aye -C {} -r {} -p", work.display(), home.thread()));
 
     let (_llm, home, id) = waiting();
     home.write("sub/x", "");
-    // Without -C the run goes on where it was asked, wherever the answer is given.
+    // Without -C the run resumes where it was asked, wherever the answer is given.
     let mut command = Command::new(env!("CARGO_BIN_EXE_aye"));
     command
         .args(["approve", &id, "--resume"])
         .env_clear()
         .envs(home.env())
         .current_dir(home.work().join("sub"));
-    let out = command.stdin(Stdio::null()).output().expect("it runs");
+    let out = command.stdin(Stdio::null()).output().expect("runs");
     assert!(out.status.success(), "{out:?}");
     assert_eq!((home.read("log.txt").as_str(), home.read("sub/log.txt").as_str()), ("ran\n", ""));
 }
@@ -208,7 +209,7 @@ fn several_are_answered_at_once_or_none() {
     log.sort();
     assert_eq!(log, ["a", "b"]);
 
-    // One that is answered already keeps the others from being answered: nothing is half done.
+    // One question that is already answered prevents answering the others: nothing is half done.
     let llm = MockLlm::answers([two("b"), Answer::say("done")]);
     let home = Home::with(&llm);
     home.aye(&[&["-p", "go"], &parallel[..]].concat()).run().exits(3);
@@ -218,7 +219,7 @@ fn several_are_answered_at_once_or_none() {
 }
 
 #[test]
-fn resume_goes_on_at_once_with_the_output_and_exit_status_of_a_headless_run() {
+fn resume_continues_at_once_like_a_headless_run() {
     let (llm, home, id) = waiting();
     let out = home.ok(&["approve", &id, "--resume"]).says("approved: Bash");
     assert_eq!(out.stdout, "It is done.\n");
@@ -245,14 +246,14 @@ fn resume_goes_on_at_once_with_the_output_and_exit_status_of_a_headless_run() {
     home.aye(&["approvals", "approve", &home.question(), "--resume"]).run().exits(0);
     assert_eq!(home.read("log.txt"), "a\nb\n");
 
-    // A provider that is gone: 75, and the answer is kept.
+    // An unreachable provider: 75, and the answer is kept.
     let llm = MockLlm::answers([Answer::new().bash("c1", RUN), Answer::error(503, "overloaded")]);
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
     home.aye(&["approve", &home.question(), "--resume"]).run().exits(75);
     assert_eq!(home.read("log.txt"), "ran\n");
 
-    // Two conversations are not gone on with at once.
+    // Two conversations are not resumed at once.
     let llm = obedient();
     let home = Home::with(&llm);
     home.aye(&["-p", "make one"]).run().exits(3);
@@ -261,9 +262,9 @@ fn resume_goes_on_at_once_with_the_output_and_exit_status_of_a_headless_run() {
     refused(&home, &["approve", &ids[0], &ids[1], "--resume"], 2, &["one at a time"]);
 }
 
-/// A process that is awake on the run keeps it: the answer is stored, and who goes on is said.
+/// An active process keeps the run: the answer is stored, and the output names who resumes.
 #[test]
-fn a_run_that_another_process_drives_is_left_to_it() {
+fn a_run_driven_by_another_process_is_left_to_it() {
     let llm = MockLlm::answers([
         Answer::new().bash("a", "echo a >> log.txt").bash("b", "cat gate"),
         Answer::say("End."),
@@ -271,7 +272,7 @@ fn a_run_that_another_process_drives_is_left_to_it() {
     ]);
     let home = Home::with(&llm);
     let made = Command::new("mkfifo").arg(home.work().join("gate")).status();
-    assert!(made.expect("mkfifo is there").success());
+    assert!(made.expect("mkfifo is installed").success());
     let parallel = ["--tool-execution", "parallel_streaming"];
     let running = home.aye(&[&["-p", "go"], &parallel[..]].concat()).spawn();
     until("a question, and the other command", || !home.open().is_empty() && home.works("cat gate"));
@@ -281,13 +282,13 @@ fn a_run_that_another_process_drives_is_left_to_it() {
     assert_eq!((out.stdout.as_str(), home.open().len()), ("", 0));
     home.write("gate", "");
     drop(running.end());
-    // Whether or not the other process heard of it, the call runs once.
+    // Whether or not the other process was notified, the call runs once.
     let _ = home.aye(&[&["-c", "-p"], &parallel[..]].concat()).run();
     assert_eq!(home.read("log.txt"), "a\n");
 }
 
 #[test]
-fn bad_ids_are_refused_one_by_one() {
+fn invalid_ids_are_refused_one_by_one() {
     let (_llm, home, id) = waiting();
     for command in ["approve", "deny"] {
         refused(&home, &[command, "nope"], 2, &["unknown question `nope`", "aye inbox"]);
@@ -301,7 +302,7 @@ fn bad_ids_are_refused_one_by_one() {
     refused(&home, &["approvals", "show", ""], 2, &["empty"]);
     refused(&home, &["approve"], 2, &["<ID>"]);
 
-    // Two that begin alike are both named, with what they are about.
+    // Two with a common prefix are both named, with their subjects.
     let llm = obedient();
     let home = Home::with(&llm);
     home.aye(&["-p", "make one"]).run().exits(3);
@@ -313,13 +314,13 @@ fn bad_ids_are_refused_one_by_one() {
         2,
         &["several ids", &ids[0], &ids[1], "make one", "make three"],
     );
-    // One that is answered still counts: what named it before names no other now.
+    // An answered one still counts: its earlier prefix names no other now.
     home.ok(&["approve", &ids[0]]);
     refused(&home, &["approve", "perm_call"], 2, &["several ids", &ids[1], "decided: Bash make one"]);
 }
 
 #[test]
-fn answers_that_do_not_fit_are_refused_with_what_would_be_right() {
+fn invalid_answers_are_refused_with_the_expected_form() {
     let (_llm, home, id) = asked();
     let right = format!(
         "expected: aye answer {id} '{{\"answer\":\"red\"}}' with {{\"answer\": \"red\" or \"blue\"}}"
@@ -333,7 +334,7 @@ fn answers_that_do_not_fit_are_refused_with_what_would_be_right() {
     refused(&home, &["approve", &id], 2, &["needs data, not just approval", &right]);
     home.ok(&["answer", &id, "{\"answer\": \"red\"}"]);
 
-    // A question that only wants a yes or a no takes no data: it would be a yes that nobody meant.
+    // A question that only needs approval takes no data: it would be an unintended approval.
     let (_llm, home, id) = waiting();
     for data in ["\"no\"", "false", "{\"approved\": false}", "0"] {
         refused(
@@ -370,12 +371,12 @@ fn late_answers_are_refused_each_with_its_reason() {
     let again = format!("to be asked again: aye -r {} -p", home.thread());
     refused(&home, &["approve", &id], 1, &["expired", &again]);
 
-    // A new message came.
+    // A new message arrived.
     let (_llm, home, id) = waiting();
     home.ok(&["-c", "-p", "something else"]);
     refused(&home, &["approve", &id], 1, &["closed", "a new message superseded it"]);
 
-    // The run was cancelled; here in the terminal.
+    // The run was cancelled, here in the terminal.
     let (_llm, home, id) = waiting();
     let mut tty = Pty::start(&home, &["-c"], 100, 30);
     tty.card(RUN);
@@ -386,7 +387,7 @@ fn late_answers_are_refused_each_with_its_reason() {
 }
 
 #[test]
-fn a_read_only_store_is_listed_and_not_answered() {
+fn a_read_only_store_is_listed_but_cannot_be_answered() {
     use std::os::unix::fs::PermissionsExt as _;
     let (_llm, home, id) = waiting();
     let data = home.root().join("aye/data");
@@ -428,13 +429,13 @@ impl Watching {
     fn start(home: &Home, args: &[&str]) -> Watching {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aye"));
         command.args(["inbox", "--watch"]).args(args).current_dir(home.work()).env_clear().envs(home.env());
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
         let lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
         Watching { child, lines }
     }
 
     fn next(&mut self) -> String {
-        let line = self.lines.next().expect("it goes on").expect("stdout");
+        let line = self.lines.next().expect("continues").expect("stdout");
         let row: Value = serde_json::from_str(&line).expect("one line of JSON");
         row["summary"].as_str().expect("a summary").to_owned()
     }
@@ -442,7 +443,7 @@ impl Watching {
     fn ends(mut self, signal: Option<Signal>) -> Option<i32> {
         if let Some(signal) = signal {
             let pid = rustix::process::Pid::from_child(&self.child);
-            rustix::process::kill_process(pid, signal).expect("it lives");
+            rustix::process::kill_process(pid, signal).expect("is alive");
             assert!(self.lines.next().is_none(), "nothing is written twice, or late");
         }
         drop(self.lines);
@@ -456,7 +457,7 @@ impl Watching {
 }
 
 #[test]
-fn the_watch_tells_each_question_once_as_it_comes() {
+fn watch_reports_each_question_once_as_it_arrives() {
     let llm = obedient();
     let home = Home::with(&llm);
     home.aye(&["-p", "make one"]).run().exits(3);
@@ -468,7 +469,7 @@ fn the_watch_tells_each_question_once_as_it_comes() {
         home.aye(&["-p", command]).run().exits(3);
         assert_eq!(watch.next(), command);
     }
-    // Answers, runs that go on and ends tell nothing.
+    // Answers, resumed runs and ends are not reported.
     home.ok(&["approve", &id_of(&home.open()[0]), "--resume"]);
     home.aye(&["-p", "make seventeen"]).run().exits(3);
     assert_eq!(watch.next(), "make seventeen");
@@ -477,14 +478,14 @@ fn the_watch_tells_each_question_once_as_it_comes() {
     assert!(["make one", "make three"].contains(&first.as_str()), "{first}");
     assert_eq!(watch.ends(Some(Signal::INT)), Some(130));
     assert_eq!(old.ends(None), Some(0), "nobody reads");
-    assert!(edits.child.try_wait().expect("a child").is_none(), "it waits on");
+    assert!(edits.child.try_wait().expect("a child").is_none(), "it keeps waiting");
     assert_eq!(edits.ends(Some(Signal::TERM)), Some(143));
     let bells = home.root().join("aye/data/bells");
     assert_eq!(std::fs::read_dir(bells).expect("a folder").count(), 0, "nothing is left behind");
 }
 
 #[test]
-fn show_has_everything_there_is() {
+fn show_contains_everything() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().call("r1", "Read", json!({"file_path": "a.txt"})),
         1 => Answer::new().call(
@@ -499,7 +500,7 @@ fn show_has_everything_there_is() {
     home.aye(&["-p", "x"]).run().exits(3);
     let id = home.question();
     let conn = Connection::open(home.root().join("aye/data/aye.db")).expect("a database");
-    // What a later part of the program adds is shown without this one knowing it.
+    // Kinds added by a later version are shown without this one knowing them.
     let changed = conn
         .execute(
             "UPDATE suspension SET ticket = json_set(ticket, '$.suspension.parameters.risk', 'edits', \
@@ -531,7 +532,7 @@ fn show_has_everything_there_is() {
     assert!(shown.contains("allowed at") && shown.contains("decided by tester (cli), uid "), "{shown}");
 }
 
-/// A model that runs the command it was asked for, and the commands that wait in conversations of their own.
+/// A model that runs the requested command, and the commands that wait in their own conversations.
 fn elsewhere(commands: &[&str]) -> (MockLlm, Home) {
     let llm = obedient();
     let home = Home::with(&llm);
@@ -581,20 +582,20 @@ fn the_badge_and_the_list_follow_other_processes() {
     tty.wait("the list", |view| view.has("Bash echo one"));
     home.aye(&["-p", "echo three >> log.txt"]).run().exits(3);
     tty.wait("the second one", |view| view.has("Bash echo three") && view.has("1/2"));
-    // A card that is shown here and answered there goes away, with a word about who it was.
+    // A card shown here and answered there disappears, with a notice of who answered.
     tty.send("\r");
     tty.card("echo one");
     home.ok(&["deny", &id_of(&home.open()[0])]);
-    tty.wait("who it was", |view| view.has("was declined by tester") && !view.has("runs a command"));
+    tty.wait("who answered", |view| view.has("was declined by tester") && !view.has("runs a command"));
     home.ok(&["deny", &home.question()]);
     tty.wait("no badge", |view| !view.has("elsewhere"));
     tty.quit();
     assert_eq!(home.read("log.txt"), "");
 }
 
-/// What runs in the background runs where it was asked, under the rules of that folder and of no flag given here.
+/// A background run works where it was asked, under that folder's rules and no flag given here.
 #[test]
-fn a_question_of_another_folder_goes_on_in_that_folder() {
+fn a_question_of_another_folder_resumes_there() {
     let llm = obedient();
     let home = Home::with(&llm);
     home.write("sub/x", "");
@@ -614,7 +615,7 @@ fn a_question_of_another_folder_goes_on_in_that_folder() {
 }
 
 #[test]
-fn right_goes_to_the_conversation_of_a_question() {
+fn right_opens_the_conversation_of_a_question() {
     let (_llm, home) = elsewhere(&["echo one >> log.txt"]);
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();

@@ -1,4 +1,4 @@
-//! Random deaths: `AYE_KILLS=1000 cargo test --features failpoints --test it kills` for more of them.
+//! Random kills: `AYE_KILLS=1000 cargo test --features failpoints --test it kills` for more of them.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
             if step == Step::Done || deaths + story.deaths >= kills {
                 break;
             }
-            // Going on before all is answered is fine too.
+            // Resuming before everything is answered is fine too.
             if step == Step::Decide && dice.u64(..5) == 0 {
                 step = Step::Resume;
             }

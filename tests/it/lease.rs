@@ -1,4 +1,5 @@
-//! A thread goes to the next process when its owner is silent for too long, and the owner does no harm when it wakes up.
+//! A thread goes to the next process when its owner is silent for too long, and the owner does no harm when
+//! it wakes up.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ fn home(llm: &MockLlm, lease: &str) -> Home {
     home
 }
 
-/// A model that wants one command and then is done.
+/// A model that runs one command and then is done.
 fn wants(command: &'static str) -> MockLlm {
     MockLlm::by(move |chat: &Chat| match chat.results().len() {
         0 => Answer::new().bash("c1", command),
@@ -23,7 +24,7 @@ fn wants(command: &'static str) -> MockLlm {
     })
 }
 
-/// Goes on with the thread as soon as it may.
+/// Resumes the thread as soon as it may.
 fn take_over(home: &Home, thread: &str) -> Out {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -42,7 +43,7 @@ fn is_fenced(old: Running) {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn an_owner_that_was_stopped_between_intent_and_start_starts_nothing() {
+fn an_owner_stopped_between_intent_and_start_starts_nothing() {
     let llm = wants("echo ran >> log.txt");
     let home = home(&llm, "500ms");
     home.aye(&["-p", "do it"]).run().exits(3);
@@ -55,11 +56,11 @@ fn an_owner_that_was_stopped_between_intent_and_start_starts_nothing() {
     assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
     is_fenced(old);
     assert_eq!(home.read("log.txt"), "", "nothing ran");
-    assert_eq!(llm.asked().len(), 2, "the old owner asked nothing any more");
+    assert_eq!(llm.asked().len(), 2, "the old owner asked nothing more");
 }
 
 #[test]
-fn a_command_of_a_stopped_owner_is_ended_before_the_next_one_goes_on() {
+fn a_stopped_owners_command_is_ended_before_the_next_one_resumes() {
     let llm = wants("echo begun >> log.txt; sleep 30; echo ended >> log.txt");
     let home = home(&llm, "500ms");
     let old = home.aye(&["-p", "do it", "--permission-mode", "yolo"]).spawn();
@@ -79,7 +80,7 @@ fn a_command_of_a_stopped_owner_is_ended_before_the_next_one_goes_on() {
 }
 
 #[test]
-fn an_answer_given_elsewhere_is_carried_out_by_the_run_that_is_awake() {
+fn an_answer_from_elsewhere_is_executed_by_the_active_run() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().bash("slow", "sleep 30").bash("c1", "echo ran >> log.txt"),
         _ => Answer::say("Finished."),
@@ -88,7 +89,7 @@ fn an_answer_given_elsewhere_is_carried_out_by_the_run_that_is_awake() {
     home.rules("rules:\n  - tool: \"Bash(sleep *)\"\n    behavior: allow\n");
     let mut run = home.aye(&["-p", "do it", "--output-format", "stream-json"]).spawn();
     let mut asked = Vec::new();
-    until("the question beside a command that runs", || {
+    until("the question beside a running command", || {
         asked = home.open();
         !asked.is_empty()
     });

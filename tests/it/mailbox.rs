@@ -1,4 +1,4 @@
-//! Messages that are queued, and workers that work on them: one, several, and some that die.
+//! Queued messages, and workers that run them: one, several, and some that die.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::llm::{Answer, Chat, Gate, MockLlm, Part, until};
 use crate::support::pty::Pty;
 use crate::support::random::{number_of, seed};
 
-/// Queues a message, and gives the number of its job and its conversation.
+/// Queues a message; returns the number of its job and its conversation.
 fn add(home: &Home, more: &[&str], said: &str) -> (String, String) {
     let args: Vec<&str> =
         ["queue", "add", "--json"].into_iter().chain(more.iter().copied()).chain([said]).collect();
@@ -20,7 +20,7 @@ fn add(home: &Home, more: &[&str], said: &str) -> (String, String) {
     (job["sequence"].to_string(), job["mailbox_id"].as_str().expect("a conversation").to_owned())
 }
 
-/// What is queued, as `aye queue list` says it.
+/// The queued jobs, as listed by `aye queue list`.
 fn listed(home: &Home, more: &[&str]) -> Vec<Value> {
     let args: Vec<&str> = ["queue", "list", "--json"].into_iter().chain(more.iter().copied()).collect();
     home.ok(&args).json().as_array().expect("a list").clone()
@@ -31,7 +31,7 @@ fn states(home: &Home) -> Vec<String> {
     listed(home, &["--all"]).iter().map(state).collect()
 }
 
-/// Works until nothing is left, and gives what was told of each job.
+/// Works until nothing is left; returns the report of each job.
 fn work(home: &Home, code: i32) -> Vec<Value> {
     home.aye(&["work", "--until-empty", "--json"]).run().exits(code).lines()
 }
@@ -44,7 +44,7 @@ fn echo() -> MockLlm {
     MockLlm::by(|chat| Answer::say(&format!("You said: {}", chat.user())))
 }
 
-/// What was said in a conversation, by whom.
+/// The messages of a conversation with their roles.
 fn said(home: &Home, thread: &str) -> Vec<(String, String)> {
     let shown = home.ok(&["threads", "show", thread, "--json"]).json();
     let messages = shown["messages"].as_array().expect("messages").clone();
@@ -65,7 +65,7 @@ fn by_user(home: &Home, thread: &str) -> Vec<String> {
 fn store(home: &Home) -> Connection {
     let path = home.root().join("aye/data/aye.db");
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).expect("the store");
-    connection.busy_timeout(Duration::from_secs(10)).expect("set");
+    connection.busy_timeout(Duration::from_secs(10)).expect("succeeds");
     connection
 }
 
@@ -80,7 +80,7 @@ fn settings(home: &Home, text: &str) {
     home.config(&format!("{known}{text}"));
 }
 
-/// A worker that stays.
+/// A worker that keeps waiting for jobs.
 fn worker(home: &Home) -> Running {
     home.aye(&["work", "--json"]).spawn()
 }
@@ -91,7 +91,7 @@ fn stop(run: Running) -> Out {
 }
 
 #[test]
-fn what_is_queued_is_listed_and_taken_back() {
+fn queued_jobs_are_listed_and_withdrawn() {
     let home = Home::new();
     let out = home.ok(&["queue", "add", "first thing\nand more"]);
     assert!(out.stdout.starts_with("1  queued in conversation "), "{}", out.stdout);
@@ -122,7 +122,7 @@ fn what_is_queued_is_listed_and_taken_back() {
 }
 
 #[test]
-fn a_worker_does_what_is_queued_in_order() {
+fn a_worker_runs_jobs_in_order() {
     let llm = echo();
     let home = Home::with(&llm);
     let (_, thread) = add(&home, &[], "one");
@@ -135,7 +135,7 @@ fn a_worker_does_what_is_queued_in_order() {
     assert_eq!(statuses(&told), ["done"; 4]);
     let answers: Vec<&Value> = told.iter().map(|job| &job["response"]).collect();
     assert_eq!(answers[..3], ["You said: urgent", "You said: one", "You said: two"]);
-    assert!(answers[3].as_str().expect("a text").contains("a text"));
+    assert!(answers[3].as_str().expect("a string").contains("a text"));
     assert_eq!(by_user(&home, &thread), ["one", "two"]);
     assert_eq!(states(&home), ["queued", "done", "done", "done", "done"]);
     // Nothing is due: it ends at once.
@@ -145,7 +145,7 @@ fn a_worker_does_what_is_queued_in_order() {
 }
 
 #[test]
-fn a_worker_ends_after_as_many_jobs_as_it_was_told() {
+fn a_worker_ends_after_its_number_of_jobs() {
     let llm = echo();
     let home = Home::with(&llm);
     for n in 0..4 {
@@ -160,7 +160,7 @@ fn a_worker_ends_after_as_many_jobs_as_it_was_told() {
 }
 
 #[test]
-fn a_question_waits_for_a_person_and_the_job_goes_on_behind_the_answer() {
+fn a_question_waits_for_a_user_and_the_job_resumes_after_the_answer() {
     let llm = MockLlm::by(|chat: &Chat| match (chat.user().as_str(), chat.results().len()) {
         ("do it", 0) => Answer::say("I will.").bash("c1", "echo ran >> log.txt"),
         ("do it", _) => Answer::say("It is done."),
@@ -169,13 +169,13 @@ fn a_question_waits_for_a_person_and_the_job_goes_on_behind_the_answer() {
     let home = Home::with(&llm);
     let (_, thread) = add(&home, &[], "do it");
     add(&home, &["--thread", &thread], "and then");
-    // It ends: nothing is left to do without a person. What is behind the question waits too.
+    // It ends: nothing can be done without a user. The jobs after the question wait too.
     assert_eq!(statuses(&work(&home, 3)), ["waiting"]);
     assert_eq!(home.read("log.txt"), "");
     let jobs = listed(&home, &[]);
     assert_eq!((&jobs[0]["state"], &jobs[0]["waiting"][0]), (&"waiting".into(), &"perm_c1".into()));
     assert!(home.ok(&["queue", "list"]).stdout.contains("aye approve perm_c1"));
-    // A worker that stays hears the answer.
+    // A worker that keeps waiting notices the answer.
     let mut run = worker(&home);
     home.ok(&["approvals", "approve", "perm_c1"]);
     run.until_line("It is done.");
@@ -188,7 +188,7 @@ fn a_question_waits_for_a_person_and_the_job_goes_on_behind_the_answer() {
 }
 
 #[test]
-fn a_job_whose_run_somebody_else_ends_is_over() {
+fn a_job_whose_run_is_ended_elsewhere_is_done() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::say("I will.").bash("c1", "echo ran >> log.txt"),
         _ => Answer::say("It is done."),
@@ -203,7 +203,7 @@ fn a_job_whose_run_somebody_else_ends_is_over() {
 }
 
 #[test]
-fn a_provider_that_is_away_is_tried_again_and_nothing_is_said_twice() {
+fn an_unavailable_provider_is_retried_without_duplicates() {
     let llm = MockLlm::answers([
         Answer::error(503, "away"),
         Answer::error(429, "too much"),
@@ -218,12 +218,12 @@ fn a_provider_that_is_away_is_tried_again_and_nothing_is_said_twice() {
     assert_eq!(statuses(&told), ["retry", "retry", "done", "done"]);
     assert!(told[0]["error"].as_str().expect("an error").contains("away"), "{told:#?}");
     assert_eq!((&told[1]["attempts"], &told[2]["response"]), (&2.into(), &"There I am.".into()));
-    assert_eq!(by_user(&home, &thread), ["hello", "behind it"], "in order, and once");
+    assert_eq!(by_user(&home, &thread), ["hello", "behind it"], "in order and once");
     assert_eq!(states(&home), ["done", "done"]);
 }
 
 #[test]
-fn an_answer_that_broke_off_is_gone_on_with() {
+fn an_interrupted_answer_is_continued() {
     let llm =
         MockLlm::answers([Answer::say("The first half").part(Part::Cut), Answer::say("and the second.")]);
     let home = Home::with(&llm);
@@ -237,7 +237,7 @@ fn an_answer_that_broke_off_is_gone_on_with() {
 }
 
 #[test]
-fn a_job_is_given_up_after_its_tries_and_can_be_tried_again() {
+fn a_job_is_dead_after_its_attempts_and_can_be_retried() {
     let home = Home::with(&MockLlm::by(|_| Answer::error(503, "it is away")));
     settings(&home, "[mailbox]\nmax_attempts = 2\nretry_delay = \"20ms\"\n");
     let (number, thread) = add(&home, &[], "hello");
@@ -246,7 +246,7 @@ fn a_job_is_given_up_after_its_tries_and_can_be_tried_again() {
     let listing = home.ok(&["queue", "list"]).stdout;
     assert!(listing.contains("dead") && listing.contains("attempt 2 of 2 failed"), "{listing}");
     assert!(listing.contains("it is away"), "{listing}");
-    assert!(work(&home, 0).is_empty(), "nobody tries it any more");
+    assert!(work(&home, 0).is_empty(), "it is not retried");
     // The provider is back.
     let llm = echo();
     home.config(&format!(
@@ -262,7 +262,7 @@ fn a_job_is_given_up_after_its_tries_and_can_be_tried_again() {
 }
 
 #[test]
-fn what_no_other_try_would_help_is_given_up_at_once() {
+fn a_permanent_failure_is_dead_at_once() {
     let llm = MockLlm::by(|_| Answer::error(401, "who are you?"));
     let home = Home::with(&llm);
     add(&home, &[], "hello");
@@ -274,7 +274,7 @@ fn what_no_other_try_would_help_is_given_up_at_once() {
 }
 
 #[test]
-fn a_job_of_another_folder_is_done_there() {
+fn a_job_of_another_folder_runs_there() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().call("c1", "List", serde_json::json!({"path": "."})),
         _ => Answer::say(&chat.result("c1")),
@@ -288,9 +288,9 @@ fn a_job_of_another_folder_is_done_there() {
     std::fs::remove_dir_all(sub).expect("removed");
 }
 
-/// How often the threads of a process were put to sleep and woken so far.
+/// How often the threads of a process were suspended and woken so far.
 fn switches(pid: u32) -> u64 {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("is alive");
     let count = |status: String| -> u64 {
         let lines = status.lines().filter(|line| line.contains("ctxt_switches:"));
         lines.filter_map(|line| line.rsplit(char::is_whitespace).next()?.parse::<u64>().ok()).sum()
@@ -303,15 +303,15 @@ fn switches(pid: u32) -> u64 {
 }
 
 #[test]
-fn an_idle_worker_costs_nothing_and_hears_of_work_at_once() {
+fn an_idle_worker_costs_nothing_and_notices_work_at_once() {
     let llm = echo();
     let home = Home::with(&llm);
     let mut run = worker(&home);
-    // It has come to rest behind its first job.
+    // It is idle after its first job.
     add(&home, &[], "wake up");
     run.until_line("wake up");
     let mut before = switches(run.pid());
-    until("that the worker rests", || {
+    until("the idle worker", || {
         std::thread::sleep(Duration::from_millis(50));
         let now = switches(run.pid());
         std::mem::replace(&mut before, now) == now
@@ -326,7 +326,7 @@ fn an_idle_worker_costs_nothing_and_hears_of_work_at_once() {
 }
 
 #[test]
-fn the_first_signal_ends_a_worker_behind_its_job_and_the_second_at_once() {
+fn the_first_signal_ends_a_worker_after_its_job_and_the_second_at_once() {
     let gate = Gate::default();
     let waits = gate.clone();
     let llm = MockLlm::by(move |chat: &Chat| match chat.user().as_str() {
@@ -337,7 +337,7 @@ fn the_first_signal_ends_a_worker_behind_its_job_and_the_second_at_once() {
     let (_, thread) = add(&home, &[], "slow");
     add(&home, &[], "next");
     let run = worker(&home);
-    until("that it is asked", || !llm.asked().is_empty());
+    until("its question", || !llm.asked().is_empty());
     run.signal(Signal::INT);
     run.until_told("stopping after job 1");
     gate.open();
@@ -357,7 +357,7 @@ fn the_first_signal_ends_a_worker_behind_its_job_and_the_second_at_once() {
         llm.url
     ));
     let run = worker(&home);
-    until("that it is asked", || !llm.asked().is_empty());
+    until("its question", || !llm.asked().is_empty());
     run.signal(Signal::INT);
     run.until_told("stopping after job");
     run.signal(Signal::TERM);
@@ -367,11 +367,11 @@ fn the_first_signal_ends_a_worker_behind_its_job_and_the_second_at_once() {
     assert_eq!(told[0]["response"], "Gone on with.");
     assert_eq!(by_user(&home, &other), ["slow"]);
     assert_eq!(by_user(&home, &thread), ["slow"]);
-    assert_eq!(count(&home, "SELECT count(*) FROM run"), 3, "it was not begun again");
+    assert_eq!(count(&home, "SELECT count(*) FROM run"), 3, "it was not started again");
 }
 
 #[test]
-fn the_job_of_a_worker_that_was_killed_is_gone_on_with_by_another() {
+fn a_killed_workers_job_is_resumed_by_another() {
     let llm = MockLlm::by(|chat: &Chat| match (chat.user().as_str(), chat.nth) {
         ("slow", 0) => Answer::say("Slowly").part(Part::Hang),
         (other, _) => Answer::say(&format!("You said: {other}")),
@@ -379,11 +379,11 @@ fn the_job_of_a_worker_that_was_killed_is_gone_on_with_by_another() {
     let home = Home::with(&llm);
     let (_, thread) = add(&home, &[], "slow");
     let one = worker(&home);
-    until("that it is asked", || !llm.asked().is_empty());
+    until("its question", || !llm.asked().is_empty());
     let listing = home.ok(&["queue", "list"]).stdout;
     assert!(listing.contains("working") && listing.contains(&format!("process {}", one.pid())), "{listing}");
     home.aye(&["queue", "cancel", "1"]).run().exits(1).says("is running it");
-    // The other one stands by while the first works, and wakes when that dies.
+    // The other one stands by while the first works, and wakes up when that dies.
     let mut two = worker(&home);
     add(&home, &[], "other");
     two.until_line("You said: other");
@@ -392,13 +392,13 @@ fn the_job_of_a_worker_that_was_killed_is_gone_on_with_by_another() {
     two.until_line("You said: slow");
     stop(two).exits(0);
     assert_eq!(by_user(&home, &thread), ["slow"]);
-    assert_eq!(count(&home, "SELECT count(*) FROM run"), 2, "no run was begun twice");
+    assert_eq!(count(&home, "SELECT count(*) FROM run"), 2, "no run started twice");
     assert_eq!(states(&home), ["done", "done"]);
 }
 
-/// A worker that is stopped for longer than its leases loses its job, and harms nothing when it wakes up.
+/// A worker stopped for longer than its leases loses its job, and harms nothing when it wakes up.
 #[test]
-fn a_worker_that_was_paused_for_too_long_writes_nothing_any_more() {
+fn a_worker_paused_for_too_long_writes_nothing() {
     let llm = MockLlm::by(|chat: &Chat| match chat.nth {
         0 => Answer::say("Slowly").part(Part::Hang),
         _ => Answer::say("Gone on with."),
@@ -408,7 +408,7 @@ fn a_worker_that_was_paused_for_too_long_writes_nothing_any_more() {
     home.config(&format!("lease = \"300ms\"\n{config}[mailbox]\nlease = \"400ms\"\n"));
     let (_, thread) = add(&home, &[], "hello");
     let one = worker(&home);
-    until("that it is asked", || !llm.asked().is_empty());
+    until("its question", || !llm.asked().is_empty());
     one.signal(Signal::STOP);
     let mut two = worker(&home);
     two.until_line("Gone on with.");
@@ -430,11 +430,12 @@ const PLACES: [&str; 6] = [
     "store.begin.before",
 ];
 
-/// Two workers at a time work on the same queue, and are killed again and again.
+/// Two workers at a time work on the same queue, and are killed repeatedly.
 ///
-/// `AYE_KILLS=200 cargo test --features failpoints --test it mailbox` for more of them, `AYE_SEED` for the same dice.
+/// `AYE_KILLS=200 cargo test --features failpoints --test it mailbox` for more kills, `AYE_SEED` to repeat a
+/// seed.
 #[test]
-fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
+fn two_killed_workers_lose_no_job_and_start_none_twice() {
     let kills = number_of("AYE_KILLS").unwrap_or(12);
     let jobs = 10 + kills as usize;
     let mut dice = Rng::with_seed(seed());
@@ -449,7 +450,7 @@ fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
     });
     let home = Home::with(&llm);
     settings(&home, "[mailbox]\nmax_attempts = 1000\n");
-    // Several jobs of one conversation, and conversations of their own.
+    // Several jobs of one conversation, and jobs in separate conversations.
     let (_, shared) = add(&home, &[], "j0");
     for n in 1..jobs {
         let said = format!("j{n}");
@@ -463,7 +464,7 @@ fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
     let (mut killed, mut rounds) = (0, 0);
     while killed < kills && count(&home, "SELECT count(*) FROM mailbox WHERE status = 'queued'") > 0 {
         rounds += 1;
-        assert!(rounds < 20 * kills, "nobody dies");
+        assert!(rounds < 20 * kills, "nothing was killed");
         let run = |dice: &mut Rng| {
             let mut aye = home.aye(&args);
             let has_place = cfg!(feature = "failpoints") && dice.u64(..2) == 0;
@@ -481,14 +482,14 @@ fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
             killed += u64::from(run.end().was_killed());
         }
     }
-    // Two that live do the rest.
+    // Two living workers do the rest.
     let rest = [home.aye(&args).spawn(), home.aye(&args).spawn()];
     for run in rest {
         run.end().exits(0);
     }
     println!("{killed} of them died in {rounds} rounds");
     assert_eq!(count(&home, "SELECT count(*) FROM mailbox WHERE status = 'accepted'"), jobs, "none is lost");
-    assert_eq!(count(&home, "SELECT count(*) FROM run"), jobs, "none was begun twice");
+    assert_eq!(count(&home, "SELECT count(*) FROM run"), jobs, "none started twice");
     assert_eq!(count(&home, "SELECT count(*) FROM run WHERE status = 'done'"), jobs);
     assert_eq!(count(&home, "SELECT count(DISTINCT run_id) FROM mailbox"), jobs);
     let log = home.read("log.txt");
@@ -505,7 +506,7 @@ fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
 }
 
 #[test]
-fn tab_queues_what_is_written_while_the_agent_works() {
+fn tab_queues_a_message_while_the_agent_works() {
     let gate = Gate::default();
     let waits = gate.clone();
     let llm = MockLlm::by(move |chat: &Chat| match chat.user().as_str() {
@@ -521,19 +522,19 @@ fn tab_queues_what_is_written_while_the_agent_works() {
     tty.shows("queued and then");
     let jobs = listed(&home, &[]);
     assert_eq!((jobs.len(), &jobs[0]["state"]), (1, &"queued".into()));
-    // Somebody else queues for the same conversation, not before some time.
+    // Another process queues for the same conversation, for later.
     let thread = jobs[0]["mailbox_id"].as_str().expect("a conversation").to_owned();
     add(&home, &["--thread", &thread, "--at", "2h"], "much later");
     tty.shows("(not before 20");
     gate.open();
     tty.shows("You said: and then");
-    tty.wait("that the first is no longer queued", |view| !view.has("queued and then"));
+    tty.wait("the first leaving the queue", |view| !view.has("queued and then"));
     assert!(tty.look(|view| view.has("much later")));
     assert_eq!(states(&home), ["queued", "done"]);
 }
 
 #[test]
-fn a_scheduled_message_begins_in_the_terminal_that_shows_its_conversation() {
+fn a_scheduled_message_starts_in_the_terminal_showing_its_conversation() {
     let llm = echo();
     let home = Home::with(&llm);
     let tty = Pty::start(&home, &[], 100, 30);

@@ -1,4 +1,4 @@
-//! Tool servers, with a script that speaks the protocol in raw lines.
+//! MCP servers, with a script that speaks the protocol in raw lines.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn tool(name: &str) -> Value {
     json!({"name": name, "description": format!("does {name}"), "inputSchema": {"type": "object"}})
 }
 
-/// A model that calls one tool and then says that it is done.
+/// A model that calls one tool and then reports that it is done.
 fn calls(tool: &'static str) -> MockLlm {
     MockLlm::answers([Answer::say("I will.").call("c1", tool, json!({"a": 1})), Answer::say("It is done.")])
 }
@@ -28,7 +28,7 @@ fn log(home: &Home) -> String {
     files.iter().find_map(|file| std::fs::read_to_string(file).ok()).unwrap_or_default()
 }
 
-/// The project's file with one server. All that it needs is in the project: it runs in the sandbox.
+/// The project's file with one server. Everything it needs is in the project: it runs in the sandbox.
 fn project(home: &Home, mode: &str, list: &[Value]) {
     home.write("tools.json", &json!(list).to_string());
     home.write("mcp_server.sh", &std::fs::read_to_string(SCRIPT).expect("the server"));
@@ -37,14 +37,14 @@ fn project(home: &Home, mode: &str, list: &[Value]) {
     home.write(".mcp.json", &servers.to_string());
 }
 
-/// The person's own server.
+/// The user's own server.
 fn own(home: &Home, mode: &str, list: &[Value]) {
     let file = tools(home, list);
     home.ok(&["mcp", "add", "shed", "--env", "OWN_TOKEN=mine", "--", "sh", SCRIPT, &file, mode]);
 }
 
 #[test]
-fn a_project_s_server_is_not_started_before_trust() {
+fn a_projects_server_is_not_started_before_trust() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     let home = Home::with(&llm);
     project(&home, "plain", &[tool("echo")]);
@@ -54,7 +54,7 @@ fn a_project_s_server_is_not_started_before_trust() {
         "{}",
         list.stdout
     );
-    assert!(list.stdout.contains("mcp_server.sh"), "what it would run is shown: {}", list.stdout);
+    assert!(list.stdout.contains("mcp_server.sh"), "its command is shown: {}", list.stdout);
     home.aye(&["mcp", "test", "shed"]).run().exits(2).says("not trusted");
     let out = home.ok(&["-p", "hi"]);
     assert!(out.stderr.contains(".mcp.json"), "{}", out.stderr);
@@ -63,7 +63,7 @@ fn a_project_s_server_is_not_started_before_trust() {
 }
 
 #[test]
-fn settings_of_a_project_start_nothing_before_trust() {
+fn project_settings_start_nothing_before_trust() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     let home = Home::with(&llm);
     home.write(".aye/config.toml", "[mcp_servers.x]\ncommand = \"sh\"\nargs = [\"-c\", \"touch pwn\"]\n");
@@ -74,14 +74,14 @@ fn settings_of_a_project_start_nothing_before_trust() {
 }
 
 #[test]
-fn for_once_a_headless_run_may_be_told_to_trust() {
+fn a_headless_run_may_be_given_one_time_trust() {
     let llm = calls("mcp__shed__echo");
     let home = Home::with(&llm);
     project(&home, "plain", &[tool("echo")]);
     home.rules("rules: [{tool: 'mcp__shed__*', behavior: allow}]");
     home.ok(&["--trust", "-p", "go"]);
     assert_eq!(llm.last().result("c1"), "it was called");
-    // Nothing of that was kept.
+    // One-time trust was not stored.
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     home.config(&format!(
         "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\napi_key_env = \"MOCK_KEY\"\n",
@@ -92,7 +92,7 @@ fn for_once_a_headless_run_may_be_told_to_trust() {
 }
 
 #[test]
-fn a_call_of_a_server_asks_whatever_it_says_of_itself() {
+fn a_server_call_asks_whatever_it_says_about_itself() {
     let llm = calls("mcp__shed__delete_all");
     let home = Home::with(&llm);
     let mut tool = tool("delete_all");
@@ -108,7 +108,7 @@ fn a_call_of_a_server_asks_whatever_it_says_of_itself() {
 }
 
 #[test]
-fn rules_over_a_server_reach_all_its_tools() {
+fn a_server_rule_covers_all_its_tools() {
     let llm = calls("mcp__shed__echo");
     let home = Home::with(&llm);
     own(&home, "plain", &[tool("echo"), tool("Bash")]);
@@ -117,12 +117,12 @@ fn rules_over_a_server_reach_all_its_tools() {
     assert!(!log(&home).contains("tools/call"));
     assert!(
         !llm.asked()[0].tools().iter().any(|tool| tool.starts_with("mcp__")),
-        "what is denied is not offered"
+        "denied tools are not offered"
     );
 }
 
 #[test]
-fn a_server_sees_its_own_variables_and_no_key_of_a_model() {
+fn a_server_sees_its_own_variables_and_no_model_key() {
     let llm = calls("mcp__shed__env");
     let home = Home::with(&llm);
     own(&home, "plain", &[tool("env")]);
@@ -134,7 +134,7 @@ fn a_server_sees_its_own_variables_and_no_key_of_a_model() {
 }
 
 #[test]
-fn a_server_that_does_not_come_costs_a_headless_run_a_moment() {
+fn an_unavailable_server_delays_a_headless_run_only_briefly() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     let home = Home::with(&llm);
     own(&home, "silent", &[]);
@@ -161,7 +161,7 @@ fn a_server_leaves_nothing_running() {
 }
 
 #[test]
-fn tools_that_changed_wait_and_can_be_agreed_to() {
+fn changed_tools_wait_and_can_be_trusted() {
     let llm = MockLlm::by(|_| Answer::say("Hello."));
     let home = Home::with(&llm);
     own(&home, "plain", &[tool("echo")]);
@@ -182,7 +182,7 @@ fn tools_that_changed_wait_and_can_be_agreed_to() {
 }
 
 #[test]
-fn what_is_wrong_in_the_file_is_told_with_its_line() {
+fn file_errors_are_reported_with_their_line() {
     let llm = MockLlm::by(|_| Answer::say("Hello."));
     let home = Home::with(&llm);
     home.write(
@@ -199,7 +199,7 @@ fn what_is_wrong_in_the_file_is_told_with_its_line() {
 }
 
 #[test]
-fn servers_are_added_tested_and_taken_out() {
+fn servers_are_added_tested_and_removed() {
     let home = Home::new();
     own(&home, "plain", &[tool("echo")]);
     home.aye(&["mcp", "add", "shed", "--", "x"]).run().exits(2).says("already");
@@ -208,7 +208,7 @@ fn servers_are_added_tested_and_taken_out() {
         assert!(shown.contains(piece), "{piece} in {shown}");
     }
     let list = home.ok(&["mcp", "list", "--json"]).json();
-    assert_eq!(list["servers"][0]["agreed_tools"], 0, "a test agrees to nothing: {list:#}");
+    assert_eq!(list["servers"][0]["agreed_tools"], 0, "a test trusts nothing: {list:#}");
     home.ok(&["mcp", "remove", "shed"]);
     home.aye(&["mcp", "remove", "shed"]).run().exits(2);
     home.ok(&["mcp", "add", "far", "--scope", "project", "--url", "http://127.0.0.1:9/mcp"]);
@@ -218,7 +218,7 @@ fn servers_are_added_tested_and_taken_out() {
 }
 
 #[test]
-fn in_the_terminal_tools_of_a_project_are_shown_and_agreed_to() {
+fn project_tools_are_shown_and_trusted_in_the_terminal() {
     let llm = calls("mcp__shed__echo");
     let home = Home::with(&llm);
     project(&home, "plain", &[tool("echo")]);
@@ -242,7 +242,7 @@ fn in_the_terminal_tools_of_a_project_are_shown_and_agreed_to() {
 }
 
 #[test]
-fn prompts_and_resources_of_a_server_can_be_said() {
+fn prompts_and_resources_of_a_server_can_be_used_in_messages() {
     let llm = MockLlm::by(|_| Answer::say("Hello."));
     let home = Home::with(&llm);
     own(&home, "plain", &[tool("echo")]);
@@ -256,7 +256,7 @@ fn prompts_and_resources_of_a_server_can_be_said() {
 }
 
 #[test]
-fn the_model_reads_what_a_server_says_about_its_use_as_the_server_s_words() {
+fn the_model_reads_server_instructions_attributed_to_the_server() {
     let llm = MockLlm::answers([Answer::say("Hello."), Answer::say("Hello.")]);
     let home = Home::with(&llm);
     project(&home, "plain", &[tool("echo")]);
@@ -271,7 +271,7 @@ fn the_model_reads_what_a_server_says_about_its_use_as_the_server_s_words() {
 }
 
 #[test]
-fn a_worker_has_the_tools_of_servers_and_says_which_came_too_late() {
+fn a_worker_has_server_tools_and_names_late_servers() {
     let llm = MockLlm::answers([Answer::say("Hello."), Answer::say("Hello.")]);
     let home = Home::with(&llm);
     own(&home, "plain", &[tool("echo")]);

@@ -1,4 +1,4 @@
-//! Servers that ask the person during a call, in the real program.
+//! Servers that ask the user during a call, in the real program.
 
 use serde_json::{Value, json};
 
@@ -27,14 +27,14 @@ fn log(home: &Home) -> String {
     std::fs::read_to_string(home.root().join("tools.json.log")).unwrap_or_default()
 }
 
-/// What the server was answered.
+/// The answer that the server received.
 fn answer(home: &Home) -> Value {
     let log = log(home);
     let line = log.lines().find_map(|line| line.strip_prefix("answer ")).expect("an answer");
     serde_json::from_str::<Value>(line).expect("JSON")["result"].clone()
 }
 
-/// The only open question: its id, and that of its form.
+/// The only pending question: its id, and that of its form.
 fn form(home: &Home) -> (String, String) {
     let id = home.question();
     let shown = home.ok(&["approvals", "show", &id, "--json"]).json();
@@ -56,19 +56,19 @@ fn asked(home: &Home, columns: u16, rows: u16) -> Pty {
 }
 
 #[test]
-fn a_form_of_a_server_is_filled_in_and_sent() {
+fn a_servers_form_is_filled_in_and_sent() {
     let (llm, home) = world("ask");
     let mut tty = asked(&home, 120, 40);
     tty.card("The server shed has a question during mcp__shed__ask");
     tty.card("no passwords, no keys");
     tty.card("Shelf (needed: top, low)");
-    // What is needed and not there is not sent, what the server does not want neither.
+    // Missing required values are not sent, nor are invalid ones.
     tty.send("\x1b[A\x1b[A\r");
     tty.card("rejected: `/dataModel`: \"shelf\" is a required property");
     assert!(!log(&home).contains("answer"));
     tty.send("\x1b[B\x1b[B\r");
     tty.shows("Shelf (needed: top, low): ");
-    // What was written leads to the next field.
+    // Entering a value moves to the next field.
     tty.send("top\r");
     tty.shows("▸ count: …");
     tty.send("\r7\r");
@@ -88,7 +88,7 @@ fn a_form_of_a_server_is_filled_in_and_sent() {
 }
 
 #[test]
-fn a_form_of_a_server_is_declined_on_a_small_screen() {
+fn a_servers_form_is_declined_on_a_small_screen() {
     let (llm, home) = world("ask");
     let mut tty = asked(&home, 60, 15);
     tty.send("\x1b[A");
@@ -113,7 +113,7 @@ fn skipping_the_form_cancels_the_question_and_its_call() {
 }
 
 #[test]
-fn where_nobody_is_the_question_is_kept_and_its_call_is_not_made_again() {
+fn a_headless_run_keeps_the_question_and_does_not_repeat_the_call() {
     let (llm, home) = world("ask");
     // A question ends a headless run; its call ends with the process.
     home.aye(&["-p", "go"]).run().exits(3);
@@ -125,7 +125,7 @@ fn where_nobody_is_the_question_is_kept_and_its_call_is_not_made_again() {
 }
 
 #[test]
-fn a_headless_run_that_denies_or_waits_says_so_to_the_server() {
+fn a_headless_run_that_denies_or_waits_tells_the_server() {
     let (llm, home) = world("ask");
     home.ok(&["-p", "--on-ask", "deny", "go"]);
     assert!(!llm.last().result("c1").contains("thank you"), "{}", llm.last().result("c1"));
@@ -143,13 +143,14 @@ fn a_headless_run_that_denies_or_waits_says_so_to_the_server() {
 }
 
 #[test]
-fn the_command_that_is_printed_for_a_form_is_accepted() {
+fn the_printed_command_for_a_form_is_accepted() {
     let (_llm, home) = world("ask");
     let out = home.aye(&["-p", "go"]).run().exits(3);
     let line = out.stderr.lines().find_map(|line| line.trim().strip_prefix("answer: ")).expect("a command");
-    let command = shlex::split(line.split("   or: ").next().expect("the yes")).expect("a command");
+    let command =
+        shlex::split(line.split("   or: ").next().expect("the approving command")).expect("a command");
     let [aye, args @ ..] = &command[..] else { panic!("{line}") };
     assert_eq!(aye, "aye");
     home.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(home.open().is_empty(), "it is answered");
+    assert!(home.open().is_empty(), "answered");
 }

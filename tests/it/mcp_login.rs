@@ -1,4 +1,4 @@
-//! Logins at tool servers, in the real program.
+//! Logins at MCP servers, in the real program.
 
 use base64::Engine as _;
 use serde_json::json;
@@ -22,14 +22,14 @@ fn added(llm: &MockLlm) -> (Home, Far) {
     (home, far)
 }
 
-/// Begins a login; gives where the browser is to go.
+/// Starts a login; returns the URL for the browser.
 fn begun(home: &Home) -> (Running, String) {
     let mut login = home.aye(&["mcp", "login", "far"]).spawn();
     let address = login.until_line("/authorize?").trim().to_owned();
     (login, address)
 }
 
-/// Goes through a login as a person with a browser does.
+/// Completes a login like a user with a browser.
 fn logged_in(home: &Home) -> Out {
     let (login, address) = begun(home);
     let (status, answer) = get(&address);
@@ -64,7 +64,7 @@ fn login_files(home: &Home) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_login_gets_a_token_that_calls_go_with_and_nothing_else_sees() {
+fn a_login_gets_a_token_for_calls_that_nothing_else_sees() {
     let llm = calls();
     let (home, far) = added(&llm);
     // Nobody waits for a login where nobody can log in.
@@ -91,18 +91,18 @@ fn a_login_gets_a_token_that_calls_go_with_and_nothing_else_sees() {
     assert!(state.secrets.len() >= 3, "{:?}", state.secrets);
     let seen = everything(&home) + &out.stdout + &out.stderr + &run.stdout + &run.stderr;
     for secret in &state.secrets {
-        assert!(!seen.contains(secret), "{secret} is somewhere else");
+        assert!(!seen.contains(secret), "{secret} is elsewhere");
         assert!(!llm.last().body.to_string().contains(secret));
     }
     drop(state);
     use std::os::unix::fs::PermissionsExt as _;
     let [file] = &login_files(&home)[..] else { panic!("one login") };
-    assert_eq!(file.metadata().expect("there").permissions().mode() & 0o777, 0o600);
-    assert!(std::fs::read_to_string(file).expect("read").contains("s3cret"), "it is there");
+    assert_eq!(file.metadata().expect("exists").permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(file).expect("read").contains("s3cret"), "it exists");
 }
 
 #[test]
-fn a_token_that_ended_is_renewed_without_a_word() {
+fn an_expired_token_is_renewed_silently() {
     let llm = calls();
     let (home, far) = added(&llm);
     far.state().lasts = 1;
@@ -113,8 +113,8 @@ fn a_token_that_ended_is_renewed_without_a_word() {
     assert!(!out.stderr.contains("login"), "{}", out.stderr);
     assert_eq!(far.count("POST /token"), 2, "one login, one renewal");
     home.ok(&["-p", "go"]);
-    assert_eq!(far.count("POST /token"), 2, "what is fresh is used");
-    // One that is not taken any more is renewed too.
+    assert_eq!(far.count("POST /token"), 2, "fresh data is used");
+    // A rejected token is renewed too.
     far.revoke(false);
     home.ok(&["-p", "go"]);
     assert_eq!(llm.last().result("c1"), "called with a token");
@@ -129,20 +129,20 @@ fn a_token_that_ended_is_renewed_without_a_word() {
 }
 
 #[test]
-fn another_login_than_the_one_that_was_begun_is_turned_away() {
+fn a_login_that_was_not_started_here_is_refused() {
     let llm = calls();
     let (home, far) = added(&llm);
     let (login, address) = begun(&home);
     let back = location(&get(&address).1);
     let stranger = back.replace("state=", "state=x");
     assert_eq!(get(&stranger).0, 400);
-    assert_eq!(get(back.split('?').next().expect("an address")).0, 400);
+    assert_eq!(get(back.split('?').next().expect("a valid address")).0, 400);
     assert_eq!(get(&back.replace("/callback", "/favicon.ico")).0, 404);
     login.until_told("its `state` differs; still waiting");
     assert_eq!(far.count("POST /token"), 0);
     assert_eq!(get(&back).0, 200);
     login.end().exits(0);
-    // Who it comes from is looked at too.
+    // The issuer is checked too.
     let (login, address) = begun(&home);
     let back = location(&get(&address).1).replace("iss=", "iss=http%3A%2F%2Fevil.test%2F");
     get(&back);
@@ -155,7 +155,7 @@ fn another_login_than_the_one_that_was_begun_is_turned_away() {
 }
 
 #[test]
-fn another_address_does_not_get_the_token() {
+fn another_url_does_not_get_the_token() {
     let llm = calls();
     let (home, far) = added(&llm);
     logged_in(&home);
@@ -167,7 +167,7 @@ fn another_address_does_not_get_the_token() {
     assert!(list.contains("the stored login is for another URL"), "{list}");
     home.ok(&["-p", "go"]).says("needs login");
     assert!(!other.state().asked.iter().any(|asked| asked.contains("token")), "{:?}", other.state().asked);
-    // It still counts for its own.
+    // It is still valid for its own server.
     home.config(&settings);
     home.ok(&["-p", "go"]);
     assert_eq!(llm.last().result("c1"), "called with a token");
@@ -197,12 +197,12 @@ fn logging_out_forgets_the_login() {
     home.ok(&["-p", "go"]).says("needs login");
     logged_in(&home);
     home.ok(&["mcp", "remove", "far"]);
-    assert_eq!(login_files(&home).len(), 0, "what is taken out takes its login along");
+    assert_eq!(login_files(&home).len(), 0, "removing a server removes its login");
 }
 
-/// Whoever gave the tokens out is asked to take them back, where that can be done safely.
+/// The issuer is asked to revoke the tokens, where that can be done safely.
 #[test]
-fn logging_out_takes_the_tokens_back() {
+fn logging_out_revokes_the_tokens() {
     let llm = calls();
     let (home, far) = added(&llm);
     let revoke = far.url().replace("/mcp", "/revoke");
@@ -225,7 +225,7 @@ fn logging_out_takes_the_tokens_back() {
     assert_eq!(far.count("POST /revoke"), 3);
 }
 
-/// The address behind what the terminal shows as a link.
+/// The URL of a link shown in the terminal.
 fn linked(tty: &Pty) -> Option<String> {
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
     let links = raw.split("\u{1b}]8;").skip(1).filter_map(|link| link.split_once(';'));
@@ -234,7 +234,7 @@ fn linked(tty: &Pty) -> Option<String> {
 }
 
 #[test]
-fn a_person_logs_in_and_out_in_the_terminal() {
+fn a_user_logs_in_and_out_in_the_terminal() {
     let llm = calls();
     let (home, far) = added(&llm);
     far.state().metadata.insert("revocation_endpoint", json!(far.url().replace("/mcp", "/revoke")));
@@ -243,23 +243,24 @@ fn a_person_logs_in_and_out_in_the_terminal() {
     tty.shows("needs login");
     tty.say("/mcp login far");
     tty.shows("/mcp cancel far");
-    let address = linked(&tty).expect("where to go");
+    let address = linked(&tty).expect("a link");
     assert!(tty.raw().windows(4).any(|w| w == b"\x1b]8;"), "it is a link");
     tty.say("/copy");
     let copied = format!("]52;c;{}", base64::engine::general_purpose::STANDARD.encode(&address));
-    until("the address is copied", || String::from_utf8_lossy(&tty.raw()).contains(&copied));
+    until("the copied URL", || String::from_utf8_lossy(&tty.raw()).contains(&copied));
     let (status, answer) = get(&address);
     assert_eq!(status, 302, "{answer}");
     assert_eq!(get(&location(&answer)).0, 200);
     tty.shows("logged in to far");
-    until("it is connected", || {
+    until("the connection", || {
         tty.say("/mcp");
         tty.look(|view| view.all().contains("far (user)  connected"))
     });
     tty.say("go");
     tty.shows("It is done.");
     assert_eq!(llm.last().result("c1"), "called with a token");
-    // What is kept without a token is only that the server wants a login, as it says when it is asked anew.
+    // Without a token only the fact that the server needs a login is kept, as the server reports when asked
+    // again.
     let with_token = || {
         let has = |path: &std::path::PathBuf| {
             std::fs::read_to_string(path).is_ok_and(|text| text.contains("access_token"))
@@ -271,9 +272,9 @@ fn a_person_logs_in_and_out_in_the_terminal() {
     tty.shows("its tokens are revoked");
     assert_eq!((far.left(), with_token()), (0, 0));
     assert_eq!(far.state().wrong, [] as [String; 0]);
-    // One that is given up keeps nothing.
+    // An aborted login stores nothing.
     tty.say("/mcp login far");
-    until("another address", || linked(&tty).is_some_and(|now| now != address));
+    until("another URL", || linked(&tty).is_some_and(|now| now != address));
     tty.say("/mcp cancel far");
     tty.shows("Cancelled the login to far");
     assert_eq!((far.count("POST /token"), far.left()), (1, 0));
@@ -282,7 +283,7 @@ fn a_person_logs_in_and_out_in_the_terminal() {
 }
 
 #[test]
-fn a_login_that_cannot_be_trusted_is_not_begun() {
+fn an_untrustworthy_login_is_not_started() {
     let llm = calls();
     let (home, far) = added(&llm);
     for (field, value, why) in [
@@ -315,7 +316,7 @@ fn a_login_that_cannot_be_trusted_is_not_begun() {
 }
 
 #[test]
-fn what_has_no_login_says_so() {
+fn a_server_without_login_says_so() {
     let llm = calls();
     let (home, far) = added(&llm);
     home.ok(&["mcp", "add", "prog", "--", "true"]);
@@ -331,7 +332,7 @@ fn what_has_no_login_says_so() {
 }
 
 #[test]
-fn a_client_that_was_registered_by_hand_is_used() {
+fn a_manually_registered_client_is_used() {
     let llm = calls();
     let (home, far) = (Home::with(&llm), Far::start());
     let port =
@@ -352,13 +353,14 @@ fn a_client_that_was_registered_by_hand_is_used() {
 }
 
 #[test]
-fn the_address_can_be_pasted_when_the_browser_is_elsewhere() {
+fn the_url_can_be_pasted_when_the_browser_is_elsewhere() {
     let llm = calls();
     let (home, far) = added(&llm);
     let tty = Pty::start(&home, &["mcp", "login", "far"], 200, 30);
     tty.shows("it ends at here.");
     let screen = tty.look(|view| view.screen());
-    let at = screen.find("/authorize?").and_then(|at| screen[..at].rfind("http://")).expect("an address");
+    let at =
+        screen.find("/authorize?").and_then(|at| screen[..at].rfind("http://")).expect("a valid address");
     let address: String = screen[at..].chars().take_while(|c| !c.is_whitespace()).collect();
     let back = location(&get(&address).1);
     tty.send("no address\r");
@@ -369,7 +371,7 @@ fn the_address_can_be_pasted_when_the_browser_is_elsewhere() {
 }
 
 #[test]
-fn a_server_that_takes_the_token_back_says_so_in_the_terminal() {
+fn a_revoked_token_is_reported_in_the_terminal() {
     let llm = calls();
     let (home, far) = added(&llm);
     logged_in(&home);
@@ -390,7 +392,7 @@ fn a_server_that_takes_the_token_back_says_so_in_the_terminal() {
 }
 
 #[test]
-fn what_costs_more_than_was_granted_says_how_to_grant_it() {
+fn a_call_beyond_the_granted_scope_says_how_to_grant_it() {
     let llm = calls();
     let (home, far) = added(&llm);
     logged_in(&home);
@@ -401,19 +403,19 @@ fn what_costs_more_than_was_granted_says_how_to_grant_it() {
 }
 
 #[test]
-fn doctor_says_where_each_server_stands_and_starts_none() {
+fn doctor_shows_each_servers_login_and_starts_none() {
     let llm = calls();
     let (home, far) = added(&llm);
     let servers = json!({"mcpServers": {"shed": {"command": "touch", "args": ["started"]}}});
     home.write(".mcp.json", &servers.to_string());
     let rows = |home: &Home| {
         let checks = home.ok(&["doctor", "--json"]).json();
-        let all = checks.as_array().expect("checks");
+        let all = checks.as_array().expect("doctor checks");
         let check = all.iter().find(|check| check["name"] == "mcp servers").expect("servers").clone();
         (check["state"].clone(), check["servers"][0].clone(), check["servers"][1].clone())
     };
     let (state, own, project) = rows(&home);
-    assert_eq!(state, "warning", "the project's waits for trust");
+    assert_eq!(state, "warning", "the project's needs trust");
     assert_eq!(
         (&own["name"], &own["transport"], &own["login"]),
         (&json!("far"), &json!("streamable http"), &json!("none"))
@@ -448,7 +450,7 @@ fn doctor_says_where_each_server_stands_and_starts_none() {
     assert!(!home.work().join("started").exists());
 }
 
-/// Writes the server down as CI does: a client of its own, its secret in a variable.
+/// Configures the server as CI does: its own client, with the secret in a variable.
 fn unattended(home: &Home, far: &Far) {
     let server = json!({"url": far.url(), "oauth": {"clientId": "ci", "clientSecret": "${CI_SECRET}",
         "grantType": "client_credentials"}});
@@ -457,7 +459,7 @@ fn unattended(home: &Home, far: &Far) {
 }
 
 #[test]
-fn ci_logs_in_with_a_client_and_its_secret_and_keeps_no_token() {
+fn ci_logs_in_with_a_client_secret_and_stores_no_token() {
     let llm = calls();
     let (home, far) = (Home::with(&llm), Far::start());
     unattended(&home, &far);
@@ -471,9 +473,9 @@ fn ci_logs_in_with_a_client_and_its_secret_and_keeps_no_token() {
     assert_eq!(login_files(&home), [] as [std::path::PathBuf; 0]);
     let seen = everything(&home);
     for secret in far.state().secrets.iter().map(String::as_str).chain(["ci-s3cret"]) {
-        assert!(!seen.contains(secret), "{secret} is somewhere else");
+        assert!(!seen.contains(secret), "{secret} is elsewhere");
     }
-    // A token that ends during a run is replaced.
+    // A token that expires during a run is replaced.
     far.state().lasts = 1;
     aye("ci-s3cret", &["--trust", "-p", "go"]).exits(0);
     assert_eq!(llm.last().result("c1"), "called with a token");

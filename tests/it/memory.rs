@@ -1,4 +1,4 @@
-//! Notes that outlive conversations, as a person meets them.
+//! Notes that outlive conversations, as seen by a user.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::home::Home;
 use crate::support::llm::{Answer, Chat, MockLlm};
 use crate::support::pty::Pty;
 
-/// A model that makes these calls on the word `call` and says what came of them.
+/// A model that makes these calls on the word `call` and reports the outcome.
 fn model(args: serde_json::Value) -> MockLlm {
     MockLlm::by(move |chat: &Chat| {
         let last = chat.messages().last().expect("a message");
@@ -19,7 +19,7 @@ fn model(args: serde_json::Value) -> MockLlm {
 }
 
 #[test]
-fn what_the_model_wants_to_keep_is_asked_about_and_then_known_everywhere() {
+fn a_note_of_the_model_needs_approval_and_is_then_known_everywhere() {
     let llm = model(json!({"action": "add", "scope": "user", "text": "Likes <b>short</b> answers."}));
     let home = Home::with(&llm);
     home.aye(&["-p", "call it"]).run().exits(3);
@@ -41,7 +41,7 @@ fn what_the_model_wants_to_keep_is_asked_about_and_then_known_everywhere() {
     // The same bytes in another conversation.
     home.ok(&["-p", "hello again"]);
     assert_eq!(llm.last().system(), system);
-    // Another folder has the person's notes and not the project's.
+    // Another folder has the user's notes and not the project's.
     home.ok(&["memory", "add", "Only here."]);
     std::fs::create_dir(home.root().join("other")).expect("a folder");
     let other = home.root().join("other").to_string_lossy().into_owned();
@@ -51,7 +51,7 @@ fn what_the_model_wants_to_keep_is_asked_about_and_then_known_everywhere() {
 }
 
 #[test]
-fn a_rule_can_allow_it_and_looking_is_never_asked_about() {
+fn a_rule_can_allow_it_and_reading_is_never_asked_about() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().call("c1", "Memory", json!({"action": "view"})),
         1 => Answer::new().call("c2", "Memory", json!({"action": "add", "text": "Built with make."})),
@@ -66,7 +66,7 @@ fn a_rule_can_allow_it_and_looking_is_never_asked_about() {
 }
 
 #[test]
-fn a_person_adds_edits_and_forgets() {
+fn a_user_adds_edits_and_forgets() {
     let llm = MockLlm::by(|_: &Chat| Answer::say("End."));
     let home = Home::with(&llm);
     home.ok(&["memory", "list"]).prints("nothing");
@@ -94,7 +94,7 @@ fn a_person_adds_edits_and_forgets() {
 }
 
 #[test]
-fn the_terminal_shows_and_changes_them() {
+fn the_terminal_shows_and_changes_notes() {
     let llm = MockLlm::by(|_: &Chat| Answer::say("End."));
     let home = Home::with(&llm);
     let mut tty = Pty::start(&home, &[], 90, 30);

@@ -1,4 +1,4 @@
-//! Which models there are, by what servers list; keys that a login keeps; how hard a model thinks.
+//! Available models by server lists; stored keys; the effort of a model.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,17 +11,17 @@ use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
 use crate::support::pty::Pty;
 
-/// A provider on loopback: it lists models, knows no others, and wants its key when it has one.
+/// A provider on loopback: it lists models, knows no others, and requires its key if it has one.
 struct Provider {
     url: String,
-    /// What was asked: the path, and the header with the key.
+    /// The requests: path, and the header with the key.
     asked: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl Provider {
     fn start(models: &'static [&'static str], key: Option<&'static str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let url = format!("http://{}/v1", listener.local_addr().expect("a valid address"));
         let asked: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let seen = Arc::clone(&asked);
         std::thread::spawn(move || {
@@ -32,9 +32,9 @@ impl Provider {
         Self { url, asked }
     }
 
-    /// The keys that came with requests for this path.
+    /// The keys of requests for this path.
     fn keys(&self, path: &str) -> Vec<String> {
-        let asked = self.asked.lock().expect("no panic");
+        let asked = self.asked.lock().expect("not poisoned");
         asked.iter().filter(|(asked, _)| asked.ends_with(path)).map(|(_, key)| key.clone()).collect()
     }
 
@@ -65,7 +65,7 @@ fn serve(mut stream: TcpStream, models: &[&str], wanted: Option<&str>, seen: &Mu
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).expect("a body");
-    seen.lock().expect("no panic").push((path.clone(), key.clone()));
+    seen.lock().expect("not poisoned").push((path.clone(), key.clone()));
     let model = serde_json::from_slice::<Value>(&body).map(|body| body["model"].as_str().map(str::to_owned));
     let is_known = model.ok().flatten().is_some_and(|model| models.contains(&model.as_str()));
     let (status, kind, body) = if wanted.is_some_and(|wanted| wanted != key) {
@@ -86,7 +86,7 @@ fn serve(mut stream: TcpStream, models: &[&str], wanted: Option<&str>, seen: &Mu
 }
 
 #[test]
-fn a_server_of_ones_own_is_asked_what_it_has_and_its_first_model_answers() {
+fn a_custom_server_is_asked_for_its_models_and_the_first_one_answers() {
     let server = Provider::start(&["text-embedding-x", "qwen-coder", "other"], None);
     let home = Home::new();
     let rows = home.aye(&["models", "--json"]).env("OPENAI_BASE_URL", &server.url).run().exits(0).json();
@@ -105,7 +105,7 @@ fn a_server_of_ones_own_is_asked_what_it_has_and_its_first_model_answers() {
 }
 
 #[test]
-fn a_model_that_is_gone_is_told_with_its_closest_successor() {
+fn a_retired_model_is_reported_with_its_closest_successor() {
     let server = Provider::start(&["gpt-6-luna", "gpt-6-sol", "gpt-6-astra"], None);
     let home = Home::new();
     home.config(&server.settings());
@@ -114,21 +114,25 @@ fn a_model_that_is_gone_is_told_with_its_closest_successor() {
     assert!(out.stderr.contains("the closest model that box lists is gpt-6-sol"), "{}", out.stderr);
     home.ok(&["models"]);
     let checks = home.aye(&["--model", "box/gpt-5", "doctor", "--json"]).run().json();
-    let model =
-        checks.as_array().expect("checks").iter().find(|check| check["name"] == "model").expect("a check");
+    let model = checks
+        .as_array()
+        .expect("doctor checks")
+        .iter()
+        .find(|check| check["name"] == "model")
+        .expect("a check");
     assert_eq!(model["state"], "warning");
     assert!(model["text"].as_str().expect("words").contains("box/gpt-6-sol"), "{model}");
 }
 
 #[test]
-fn an_unknown_vendor_is_wrong_usage() {
+fn an_unknown_vendor_is_a_usage_error() {
     let home = Home::new();
     let out = home.aye(&["-p", "--model", "zz/zz", "hi"]).env("OPENAI_API_KEY", "k").run().exits(2);
     assert!(out.stderr.contains("names the unknown provider `zz`"), "{}", out.stderr);
 }
 
 #[test]
-fn a_login_tries_a_key_keeps_it_private_and_a_logout_removes_it() {
+fn a_login_tests_a_key_stores_it_privately_and_a_logout_removes_it() {
     let server = Provider::start(&["m"], Some("sk-good-canary"));
     let home = Home::new();
     home.config(&server.settings());
@@ -139,7 +143,7 @@ fn a_login_tries_a_key_keeps_it_private_and_a_logout_removes_it() {
     home.aye(&["login", "boxx"]).stdin("k\n").run().exits(2).says("did you mean `box`?");
     let out = home.aye(&["login", "box"]).stdin("sk-good-canary\n").run().exits(0);
     assert!(out.stdout.contains("logged in to box (1 model)"), "{}", out.stdout);
-    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("exists").permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(file.parent().expect("a folder"))), (0o600, 0o700));
     let out = home.ok(&["-p", "--model", "box/m", "hi"]);
     assert_eq!(out.stdout.trim(), "hello from the box");
@@ -150,7 +154,7 @@ fn a_login_tries_a_key_keeps_it_private_and_a_logout_removes_it() {
     assert_eq!(server.keys("/chat/completions"), ["sk-good-canary", "sk-other"]);
     let told = home.aye(&["doctor", "--json"]).env("BOX_KEY", "sk-other").run().stdout;
     assert!(told.contains("box: BOX_KEY, which wins over"), "{told}");
-    // Another address does not get it.
+    // Another URL does not get it.
     let other = Provider::start(&["m"], None);
     home.config(&other.settings());
     home.ok(&["-p", "--model", "box/m", "hi"]);
@@ -176,13 +180,13 @@ fn a_login_without_a_keyring_service_says_so_and_stores_nothing() {
     std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
     let note = format!(r#"{{"base_url": "{}/", "keyring": true}}"#, server.url);
     std::fs::write(&file, note).expect("written");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("mode");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("a mode");
     let told = aye(&["doctor", "--json"]).run().stdout;
     assert!(told.contains("box: `aye login` (system keyring; no system keyring responds"), "{told}");
     let out = aye(&["-p", "--model", "box/m", "hi"]).run();
     assert!(!out.status.success() && out.stderr.contains("no system keyring responds"), "{}", out.stderr);
     assert_eq!(server.keys("/chat/completions"), [""; 0]);
-    // The environment wins, and the keyring is not asked.
+    // The environment wins, and the keyring is not queried.
     aye(&["-p", "--model", "box/m", "hi"]).env("BOX_KEY", "sk-good-canary").run().exits(0);
     let out = aye(&["logout", "box"]).run().exits(1);
     assert!(out.stderr.contains("may still contain it as `box "), "{}", out.stderr);
@@ -190,7 +194,7 @@ fn a_login_without_a_keyring_service_says_so_and_stores_nothing() {
 }
 
 #[test]
-fn what_is_pasted_as_a_key_is_not_shown_and_connects_the_provider() {
+fn a_pasted_key_is_not_shown_and_connects_the_provider() {
     let server = Provider::start(&["m"], Some("sk-good-canary"));
     let home = Home::new();
     home.config(&server.settings());
@@ -216,7 +220,7 @@ fn what_is_pasted_as_a_key_is_not_shown_and_connects_the_provider() {
 }
 
 #[test]
-fn the_effort_of_a_flag_or_a_setting_goes_with_each_request() {
+fn the_effort_from_a_flag_or_setting_goes_with_each_request() {
     let llm = MockLlm::answers(["a", "b", "c"].map(Answer::say));
     let home = Home::with(&llm);
     home.ok(&["-p", "one"]);
@@ -228,7 +232,7 @@ fn the_effort_of_a_flag_or_a_setting_goes_with_each_request() {
 }
 
 #[test]
-fn what_is_chosen_with_model_and_effort_stays_chosen() {
+fn model_and_effort_stay_chosen() {
     let server = Provider::start(&["m", "n"], None);
     let home = Home::new();
     home.config(&format!("model = \"box/m\" # mine\n{}", server.settings()));
@@ -241,12 +245,12 @@ fn what_is_chosen_with_model_and_effort_stays_chosen() {
         }
         tty.quit();
     };
-    let config = || std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("it is there");
+    let config = || std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("exists");
     chooses(&[], &[("/model box/n", "now using box/n; saved"), ("/effort high", "effort: high; saved")]);
     assert!(config().starts_with("model = \"box/n\" # mine\n"), "{}", config());
     chooses(&[], &[("/effort default", "effort: the model's default; saved"), ("hi", "hello from the box")]);
     assert!(!config().contains("effort"), "{}", config());
-    // What nothing is kept of does not change the settings, and neither does a flag.
+    // An ephemeral conversation does not change the settings, and neither does a flag.
     chooses(&["--ephemeral"], &[("/model box/m", "now using box/m, in this session")]);
     chooses(&["--model", "box/m"], &[("hi", "hello from the box")]);
     assert!(config().starts_with("model = \"box/n\" # mine\n"), "{}", config());

@@ -1,4 +1,4 @@
-//! What sandboxed commands reach over the network: listed domains, and each other's ports.
+//! Network access of sandboxed commands: listed domains, and each other's ports.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::support::pty::Pty;
 
 const DOMAINS: &str = "sandbox.domains=[\"docs.example.org\", \"inside.example.org\"]";
 
-/// Without domains there is no proxy, and a command is told which setting would list the name.
+/// Without domains there is no proxy, and a command's output names the setting that would list the name.
 #[test]
 fn without_domains_there_is_no_proxy() {
     if !has_all_layers() {
@@ -29,9 +29,9 @@ fn without_domains_there_is_no_proxy() {
     assert_eq!(std::fs::read_dir(home.root().join("aye/cache/net")).expect("readable").count(), 0);
 }
 
-/// Cards, doctor and the check of permissions say that listed domains can be reached.
+/// Cards, doctor and the permission check report that listed domains can be reached.
 #[test]
-fn it_is_said_that_domains_can_be_reached() {
+fn reachable_domains_are_announced() {
     if !has_all_layers() {
         return;
     }
@@ -54,8 +54,8 @@ fn it_is_said_that_domains_can_be_reached() {
     );
 }
 
-/// A server in the background is reached by the next command, also when it starts to listen later, and by no command that
-/// may only read.
+/// A background server is reachable by the next command, even if it starts to listen later, and by no
+/// read-only command.
 #[test]
 fn a_background_server_is_reached_by_the_next_command() {
     if !has_all_layers() {
@@ -65,7 +65,7 @@ fn a_background_server_is_reached_by_the_next_command() {
     let llm = MockLlm::answers([
         Answer::new().call("c1", "Bash", json!({"command": "sh serve.sh", "run_in_background": true})),
         Answer::new().bash("c2", ask),
-        // It is there at once.
+        // It is reachable at once.
         Answer::new()
             .bash("c3", "curl -sS http://127.0.0.1:3000/page.txt; curl -sS http://[::1]:3000/page.txt"),
         Answer::new().bash("c4", "curl -sS http://127.0.0.1:3001/"),
@@ -121,7 +121,7 @@ fn a_server_that_a_key_moved_is_reached_by_the_next_command() {
     tty.quit();
 }
 
-/// With names whose addresses are made up.
+/// With made-up addresses for the names.
 #[cfg(feature = "failpoints")]
 mod names {
     use std::io::{BufRead as _, BufReader, Write as _};
@@ -130,10 +130,10 @@ mod names {
 
     use super::*;
 
-    /// A server that answers each request with a page, and the request lines it got.
+    /// A server that answers each request with a page; also returns the request lines.
     fn server() -> (SocketAddr, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("bound");
+        let address = listener.local_addr().expect("has a local address");
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -150,7 +150,7 @@ mod names {
         (address, receiver)
     }
 
-    /// Runs these lines one after the other with two domains: one on a server of the test, one with a private address.
+    /// Runs these lines one after another with two domains: one on a test server, one with a private address.
     fn run<const N: usize>(lines: [&str; N]) -> ([String; N], Vec<String>) {
         let (address, requests) = server();
         let calls = lines.iter().enumerate().map(|(i, line)| Answer::new().bash(&format!("c{i}"), line));
@@ -166,9 +166,9 @@ mod names {
         (std::array::from_fn(|i| last.result(&format!("c{i}"))), requests.try_iter().collect())
     }
 
-    /// Programs of the project reach the domains that stand beside them, and no others.
+    /// Project programs reach the domains listed for them, and no others.
     #[test]
-    fn a_hook_of_the_project_reaches_its_domains() {
+    fn a_project_hook_reaches_its_domains() {
         if !has_all_layers() {
             return;
         }
@@ -187,7 +187,7 @@ mod names {
         }
     }
 
-    /// Listed domains are reached through the proxy, as a plain request and as a tunnel.
+    /// Listed domains are reached through the proxy, by a plain request and by a tunnel.
     #[test]
     fn a_listed_domain_is_reached_through_the_proxy() {
         if !has_all_layers() {
@@ -199,7 +199,8 @@ mod names {
         assert_eq!(requests, ["GET /plain HTTP/1.1", "GET /tunnel HTTP/1.1"]);
     }
 
-    /// The card of the retry proposes the refused domain; its grant is enough for the command, in the sandbox.
+    /// The card of the retry proposes the refused domain; its grant is enough for the command, in the
+    /// sandbox.
     #[test]
     fn a_refused_domain_can_be_granted() {
         if !has_all_layers() {
@@ -232,7 +233,7 @@ mod names {
         assert_eq!(requests.try_iter().count(), 2);
     }
 
-    /// What is not listed is refused by name, and so is what has no public address or was given as an address.
+    /// Unlisted names are refused, and so are names without a public address and literal addresses.
     #[test]
     fn nothing_else_is_reached() {
         if !has_all_layers() {

@@ -1,4 +1,4 @@
-//! Questions that end by themselves, and who is told that they wait.
+//! Questions that expire, and their notifications.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ fn asks() -> MockLlm {
     })
 }
 
-/// A program outside of the workspace.
+/// A program outside the workspace.
 fn script(home: &Home, text: &str) -> PathBuf {
     let path = home.root().join("tell.sh");
     std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
@@ -35,18 +35,18 @@ fn told(home: &Home, name: &str) -> String {
 }
 
 #[test]
-fn a_program_is_told_once_with_the_question_on_its_stdin() {
+fn a_program_is_notified_once_with_the_question_on_stdin() {
     let llm = asks();
     let home = Home::with(&llm);
     let root = home.root().display().to_string();
     let program = script(&home, &format!("cat > {root}/question.json; echo \"$1\" >> {root}/times"));
     home.rules(&rule(&format!("notify: [bell, {{command: [{}, told]}}]", program.display())));
     let out = home.aye(&["-p", "do it"]).run().exits(3);
-    assert!(!out.stdout.contains('\u{7}') && !out.stderr.contains('\u{7}'), "there is no terminal to ring");
+    assert!(!out.stdout.contains('\u{7}') && !out.stderr.contains('\u{7}'), "no terminal to ring");
     let question: Value = serde_json::from_str(&told(&home, "question.json")).expect("JSON");
     assert_eq!(id_of(&question), home.question());
     assert_eq!(question["ticket"]["pending"]["arguments"]["command"], TOUCH);
-    // Looking at it again is not asking again.
+    // Showing it again is not asking again.
     home.aye(&["-r", &home.thread(), "-p"]).run().exits(3);
     let mut tty = Pty::start(&home, &["-c"], 100, 30);
     tty.card(TOUCH);
@@ -57,7 +57,7 @@ fn a_program_is_told_once_with_the_question_on_its_stdin() {
 }
 
 #[test]
-fn a_program_answers_as_anybody_does() {
+fn a_notified_program_may_answer() {
     let llm = asks();
     let home = Home::with(&llm);
     let aye = env!("CARGO_BIN_EXE_aye");
@@ -73,7 +73,7 @@ fn a_program_answers_as_anybody_does() {
         program.display()
     ));
     home.aye(&["-p", "do it"]).run().exits(3);
-    assert!(home.open().is_empty(), "it is answered");
+    assert!(home.open().is_empty(), "answered");
     assert_eq!(home.ok(&["-r", &home.thread(), "-p"]).stdout, "It is done.\n");
     assert_eq!(home.read("log.txt"), "ran\n");
 }
@@ -86,7 +86,7 @@ fn config(llm: &MockLlm) -> String {
 }
 
 #[test]
-fn a_program_that_fails_is_said_once_and_decides_nothing() {
+fn a_failing_program_is_reported_once_and_decides_nothing() {
     let llm = MockLlm::by(|_| Answer::new().bash("c1", "echo one").bash("c2", "echo two"));
     let home = Home::with(&llm);
     home.rules(&rule("notify: [{command: [/nonexistent/tell]}]"));
@@ -109,7 +109,7 @@ fn a_program_that_fails_is_said_once_and_decides_nothing() {
 }
 
 #[test]
-fn a_project_names_no_program() {
+fn a_project_cannot_set_a_notify_command() {
     let llm = asks();
     let home = Home::with(&llm);
     let root = home.root().display().to_string();
@@ -131,7 +131,7 @@ fn a_project_names_no_program() {
 }
 
 #[test]
-fn the_terminal_rings_and_tells_the_desktop_only_from_behind() {
+fn the_terminal_rings_and_notifies_the_desktop_only_when_unfocused() {
     for is_behind in [false, true] {
         let llm = asks();
         let home = Home::with(&llm);
@@ -181,7 +181,7 @@ fn a_question_expires_on_the_screen_and_a_late_answer_is_refused() {
 }
 
 #[test]
-fn the_settings_set_an_end_for_questions_of_tools_too() {
+fn the_settings_set_an_expiry_for_tool_questions_too() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().call("q", "AskUser", serde_json::json!({"question": "Which?", "free_text": true})),
         _ => Answer::say("It is done."),

@@ -1,4 +1,4 @@
-//! Programs that aye starts besides commands, hooks, MCP servers and scripts of skills: what the kernel keeps them to.
+//! Programs that aye starts besides commands: hooks, MCP servers and skill scripts under kernel enforcement.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::sandbox::has_all_layers;
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
 
-/// Reads what is not the project's, and writes inside and outside.
+/// Reads files outside the project, and writes inside and outside.
 const PROBE: &str =
     "cat ../home/canary.txt .env > seen.txt 2>&1; echo in > inside.txt; echo out > ../outside.txt";
 
@@ -19,7 +19,7 @@ fn home(llm: &MockLlm) -> Home {
     home
 }
 
-/// What the probe got: whether it saw a secret, wrote inside, wrote outside.
+/// The result of the probe: whether it read a secret, wrote inside, wrote outside.
 fn reached(home: &Home) -> (bool, bool, bool) {
     let seen = home.read("seen.txt").contains("canary of");
     (seen, home.work().join("inside.txt").exists(), home.root().join("outside.txt").exists())
@@ -46,7 +46,7 @@ fn calls_echo() -> MockLlm {
 }
 
 #[test]
-fn a_server_of_the_project_reaches_the_project_only() {
+fn a_project_server_reaches_only_the_project() {
     if !has_all_layers() {
         return;
     }
@@ -66,7 +66,7 @@ fn a_server_of_the_project_reaches_the_project_only() {
 }
 
 #[test]
-fn a_server_of_the_user_s_own_has_the_user_s_rights() {
+fn a_users_server_has_the_users_rights() {
     let llm = calls_echo();
     let home = home(&llm);
     home.rules("rules: [{tool: 'mcp__shed__*', behavior: allow}]");
@@ -85,7 +85,7 @@ fn hook(more: &str) -> String {
 }
 
 #[test]
-fn a_hook_of_the_project_reaches_the_project_only() {
+fn a_project_hook_reaches_only_the_project() {
     if !has_all_layers() {
         return;
     }
@@ -102,9 +102,9 @@ fn a_hook_of_the_project_reaches_the_project_only() {
         assert_eq!(reached(&home), if layer == "project" { KEPT } else { OUTSIDE }, "{layer}");
         // A protected file is set aside.
         assert_eq!(home.work().join(".envrc").exists(), layer == "user");
-        // Trying it out is no way around.
+        // Testing it is no way around.
         for name in ["seen.txt", "inside.txt"] {
-            std::fs::remove_file(home.work().join(name)).expect("there");
+            std::fs::remove_file(home.work().join(name)).expect("exists");
         }
         let _ = std::fs::remove_file(home.root().join("outside.txt"));
         home.ok(&["--trust", "hooks", "test", "probe"]);
@@ -114,9 +114,9 @@ fn a_hook_of_the_project_reaches_the_project_only() {
     }
 }
 
-/// Where the home folder is in the project nothing can be enforced, and nothing starts.
+/// If the project contains the home folder nothing can be enforced, and nothing starts.
 #[test]
-fn what_cannot_be_sandboxed_is_not_started() {
+fn unsandboxable_programs_are_not_started() {
     let llm = MockLlm::answers([Answer::new().bash("c1", "true"), Answer::say("Done.")]);
     for missing in ["ask", "allow"] {
         let home = home(&llm);
@@ -124,7 +124,7 @@ fn what_cannot_be_sandboxed_is_not_started() {
         let servers = json!({"mcpServers": {"shed": server(&home, json!({}))}});
         home.write(".mcp.json", &servers.to_string());
         let own = home.work().join("own");
-        std::fs::create_dir(&own).expect("made");
+        std::fs::create_dir(&own).expect("created");
         let missing = format!("sandbox.missing={missing}");
         let run = |args: &[&str]| {
             let args = [&["--trust", "--config", &missing], args].concat();
@@ -154,7 +154,7 @@ fn skill(home: &Home) {
 }
 
 #[test]
-fn a_script_of_a_skill_runs_in_the_profile_of_its_verdict() {
+fn a_skill_script_runs_in_the_profile_of_its_verdict() {
     if !has_all_layers() {
         return;
     }
@@ -185,7 +185,7 @@ fn a_script_of_a_skill_runs_in_the_profile_of_its_verdict() {
     }
 }
 
-/// A skill of the user's is in the home folder, where a script reads its own files and no others.
+/// A user's skill is in the home folder, where a script reads its own files and no others.
 #[test]
 fn a_script_sees_its_own_skill_in_the_home_folder() {
     if !has_all_layers() {
@@ -195,7 +195,7 @@ fn a_script_sees_its_own_skill_in_the_home_folder() {
     let llm = MockLlm::answers([Answer::new().call("c1", "skill_script", script), Answer::say("Done.")]);
     let home = home(&llm);
     let skill = home.root().join("home/.agents/skills/probe");
-    std::fs::create_dir_all(skill.join("scripts")).expect("made");
+    std::fs::create_dir_all(skill.join("scripts")).expect("created");
     std::fs::write(skill.join("SKILL.md"), "---\nname: probe\ndescription: Probes.\n---\nRun it.\n")
         .expect("written");
     let line = "cat extra.txt; cat ../../../canary.txt; echo x > new.txt\n";

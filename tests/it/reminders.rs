@@ -1,4 +1,4 @@
-//! Reminders from files: what the model is told after a call, what the person sees, what a bad file does.
+//! Reminders from files: the text for the model, the display for the user, the effect of an invalid file.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::home::Home;
 use crate::support::llm::{Answer, Chat, MockLlm};
 use crate::support::pty::Pty;
 
-/// A model that reads a file in each of so many steps, and then says that it is done.
+/// A model that reads a file in each of this number of steps, and then reports that it is done.
 fn reads(steps: usize) -> MockLlm {
     MockLlm::by(move |chat: &Chat| match chat.results().len() {
         n if n < steps => Answer::new().call(&format!("c{n}"), "Read", json!({"file_path": "Cargo.toml"})),
@@ -26,7 +26,7 @@ fn config(home: &Home, text: &str) {
 }
 
 #[test]
-fn the_model_is_reminded_in_the_next_step_and_rests_for_the_cooldown() {
+fn the_model_is_reminded_in_the_next_step_and_not_during_the_cooldown() {
     let llm = reads(4);
     let home = Home::with(&llm);
     home.write("Cargo.toml", "[package]\n");
@@ -48,7 +48,7 @@ fn the_model_is_reminded_in_the_next_step_and_rests_for_the_cooldown() {
 }
 
 #[test]
-fn a_bad_file_is_told_with_its_line_and_breaks_nothing() {
+fn an_invalid_file_is_reported_with_its_line_and_breaks_nothing() {
     let llm = reads(1);
     let home = Home::with(&llm);
     home.write("Cargo.toml", "[package]\n");
@@ -62,7 +62,7 @@ fn a_bad_file_is_told_with_its_line_and_breaks_nothing() {
         .exits(0)
         .says("reminders.json:2: pattern `Read(`, character 5")
         .says("its reminders are not used");
-    assert!(llm.last().system().contains("From the project."), "the other file counts");
+    assert!(llm.last().system().contains("From the project."), "the other file applies");
 
     let out = home.aye(&["reminders", "check"]).run().exits(1);
     assert!(out.stdout.contains("reminders.json:2: pattern `Read(`"), "{out:?}");
@@ -75,7 +75,7 @@ fn a_bad_file_is_told_with_its_line_and_breaks_nothing() {
 }
 
 #[test]
-fn a_projects_reminders_count_only_where_the_folder_is_trusted() {
+fn project_reminders_apply_only_in_a_trusted_folder() {
     let llm = reads(1);
     let home = Home::with(&llm);
     home.write("Cargo.toml", "[package]\n");
@@ -101,7 +101,7 @@ fn a_reminder_is_shown_in_the_transcript() {
 }
 
 #[test]
-fn a_denied_call_is_seen_by_its_code() {
+fn a_denied_call_is_matched_by_its_code() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().call("c0", "Bash", json!({"command": "rm -r build"})),
         1 => Answer::new().call("c1", "Nothing", json!({})),

@@ -1,4 +1,4 @@
-//! Agents that run elsewhere: one aye sets another one to work over A2A, and either dies in between.
+//! Remote agents: one aye delegates to another over A2A, and either dies in between.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::llm::{Answer, Chat, Gate, MockLlm, until};
 
 const RUN: &str = "echo ran >> log.txt";
 
-/// Two machines: a server with an agent, and a home whose `lead` may set that agent to work.
+/// Two machines: a server with an agent, and a home whose `lead` may delegate to that agent.
 struct Two {
     far: Home,
     near: Home,
@@ -50,7 +50,7 @@ impl Two {
         server
     }
 
-    /// A proxy that does not answer is configured: no request to this machine may go through it.
+    /// An unresponsive proxy is configured: no request to this machine may go through it.
     fn near(&self, server: &Server, args: &[&str]) -> Aye {
         let dead =
             [("HTTP_PROXY", "http://127.0.0.1:1"), ("http_proxy", "http://127.0.0.1:1"), ("NO_PROXY", "")];
@@ -66,7 +66,7 @@ impl Two {
         self.near(server, &["answer", id, &json!({ "answer": text }).to_string(), "--resume"])
     }
 
-    /// The tasks that the server has.
+    /// The tasks of the server.
     fn runs(server: &Server) -> usize {
         server.get("/v1/runs").json()["items"].as_array().map_or(0, Vec::len)
     }
@@ -85,7 +85,7 @@ fn question(open: &Value) -> String {
 }
 
 #[test]
-fn an_approval_over_there_is_a_question_here() {
+fn a_remote_approval_is_a_local_question() {
     let model = asks();
     let two = Two::new(&model);
     let server = two.serve();
@@ -99,7 +99,7 @@ fn an_approval_over_there_is_a_question_here() {
         asked.contains("in its own words") && asked.contains(RUN) && asked.contains(&server.address),
         "{asked}"
     );
-    // Both sides were killed meanwhile; neither knows of it.
+    // Both sides were killed meanwhile; neither is informed.
     let address = server.address.clone();
     server.running.signal(rustix::process::Signal::KILL);
     drop(server);
@@ -123,7 +123,7 @@ fn an_approval_over_there_is_a_question_here() {
 }
 
 #[test]
-fn a_no_over_here_is_a_no_over_there() {
+fn a_local_denial_is_a_remote_denial() {
     let model = asks();
     let two = Two::new(&model);
     let server = two.serve();
@@ -185,9 +185,10 @@ fn a_question_that_is_answered_over_there_is_closed_here() {
     }
 }
 
-/// What comes with aye allows subagents; one on another machine is for the user to allow, and the card names the machine.
+/// The shipped rules allow subagents; one on another machine needs the user's approval, and the card names
+/// the machine.
 #[test]
-fn a_task_leaves_only_when_the_user_lets_it() {
+fn a_task_is_sent_only_after_approval() {
     let model = MockLlm::answers([Answer::say("Hello from afar.")]);
     let two = Two::new(&model);
     two.near.rules("rules: []\n");
@@ -225,10 +226,10 @@ fn wherever_aye_dies_the_task_is_sent_once_and_picked_up() {
     }
 }
 
-/// A message that was written down and maybe not sent: the user says whether to send it again.
+/// A recorded message that may not have been sent: the user decides whether to resend it.
 #[cfg(feature = "failpoints")]
 #[test]
-fn a_message_that_may_be_lost_is_sent_again_only_by_the_user() {
+fn a_possibly_lost_message_is_resent_only_by_the_user() {
     for (answer, runs) in [("send it again", 1), ("stop", 0)] {
         let model = MockLlm::by(|_: &Chat| Answer::say("Hello from afar."));
         let two = Two::new(&model);
@@ -248,7 +249,7 @@ fn a_message_that_may_be_lost_is_sent_again_only_by_the_user() {
 }
 
 #[test]
-fn a_server_that_dies_under_a_task_goes_on_with_it() {
+fn a_task_survives_a_restart_of_its_server() {
     let gate = Gate::default();
     let model = MockLlm::answers([
         Answer::new().text("Half").wait(&gate),
@@ -272,7 +273,7 @@ fn a_server_that_dies_under_a_task_goes_on_with_it() {
 }
 
 #[test]
-fn a_task_that_is_stopped_here_is_cancelled_there() {
+fn stopping_a_task_here_cancels_it_there() {
     let gate = Gate::default();
     let model = MockLlm::answers([Answer::new().text("Half").wait(&gate)]);
     let two = Two::new(&model);
@@ -281,13 +282,13 @@ fn a_task_that_is_stopped_here_is_cancelled_there() {
     until("the task", || model.asked().len() == 1);
     near.signal(rustix::process::Signal::INT);
     near.end();
-    until("the end over there", || server.get("/v1/runs").body.contains("cancelled"));
+    until("the remote end", || server.get("/v1/runs").body.contains("cancelled"));
     gate.open();
     server.stop();
 }
 
 #[test]
-fn an_endpoint_that_cannot_be_used_is_named() {
+fn an_unusable_endpoint_is_named() {
     let two = Two::new(&MockLlm::answers([]));
     let cases = [
         ("http://agents.example", "is not encrypted; use https"),
@@ -301,9 +302,9 @@ fn an_endpoint_that_cannot_be_used_is_named() {
     }
 }
 
-/// What the book calls discovery: the cards of the endpoints are read when the runtime is built.
+/// The book's discovery: the agent cards of the endpoints are read when the runtime is built.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_looks_its_remote_agents_up() {
+async fn building_a_runtime_discovers_remote_agents() {
     use aye::a2a::A2aBackend;
     use aye::builder::{AgentRuntimeBuilder, BuildError};
     use aye::contract::spec::RemoteEndpoint;

@@ -1,4 +1,4 @@
-//! What a person sees of a run's entries, in the real program.
+//! The entries of a run as displayed, in the real program.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn plan(first: &str, second: &str) -> serde_json::Value {
 }
 
 #[test]
-fn calls_are_gathered_the_plan_stays_and_links_lead_somewhere() {
+fn calls_are_grouped_the_plan_stays_and_links_work() {
     let gate = Gate::default();
     let hold = gate.clone();
     let llm = MockLlm::by(move |chat: &Chat| match chat.results().len() {
@@ -36,16 +36,16 @@ fn calls_are_gathered_the_plan_stays_and_links_lead_somewhere() {
     tty.say("mend it");
     tty.shows("✓ Read ×2 done  one.rs, two.rs");
     tty.shows("described at");
-    tty.wait("the plan above the text that is written", |view| {
+    tty.wait("the plan above the composer", |view| {
         view.has("\n  ▸ look around") && view.has("\n  ○ mend it")
     });
-    tty.wait("what is waited for", |view| view.is_active() && view.has("answering"));
+    tty.wait("the wait notice", |view| view.is_active() && view.has("answering"));
     gate.open();
     tty.shows("The end.");
-    tty.wait("that it is over", |view| !view.is_active());
-    assert!(!tty.look(|view| view.has("\n  ▸ look around")), "nothing is open");
+    tty.wait("the end", |view| !view.is_active());
+    assert!(!tty.look(|view| view.has("\n  ▸ look around")), "nothing is pending");
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
-    assert!(raw.contains(";https://example.org/a\x1b\\"), "the address can be opened");
+    assert!(raw.contains(";https://example.org/a\x1b\\"), "the URL can be opened");
     assert_eq!(tty.look(super::support::pty::View::all).matches("Read ×2").count(), 1);
     tty.quit();
 }

@@ -1,10 +1,10 @@
-//! Going back: files and conversations, by keys, over a crash, and back again.
+//! Rewinding files and conversations by keys, across a crash, and undoing it.
 
 use crate::support::home::Home;
 use crate::support::llm::{Answer, Chat, MockLlm};
 use crate::support::pty::Pty;
 
-/// A model that does what it is told by one command, and then says so.
+/// A model that runs one requested command, and then reports it.
 fn obeys() -> MockLlm {
     MockLlm::by(|chat: &Chat| {
         let wanted = chat.user();
@@ -30,7 +30,7 @@ fn threads(home: &Home) -> serde_json::Value {
 }
 
 #[test]
-fn what_a_command_changed_goes_back_and_comes_again() {
+fn a_commands_changes_are_undone_and_redone() {
     let llm = obeys();
     let home = home_of(&llm);
     home.ok(&[
@@ -40,7 +40,7 @@ fn what_a_command_changed_goes_back_and_comes_again() {
         "do printf 'one\\n2\\n' > file.txt; mkdir sub; echo new > sub/made.txt; echo x > ignored",
     ]);
     assert_eq!(home.read("file.txt"), "one\n2\n");
-    // The terminal is killed with the second change made; what was kept is kept.
+    // The terminal is killed after the second change; snapshots are kept.
     let pty = Pty::start(&home, &["-c", "--permission-mode", "yolo"], 100, 30);
     pty.ready();
     pty.say("do rm file.txt; echo more >> sub/made.txt");
@@ -55,7 +55,7 @@ fn what_a_command_changed_goes_back_and_comes_again() {
     pty.shows("again: rewind to an earlier message");
     pty.send("\x1b");
     pty.shows("1/2");
-    // The first message stands last.
+    // The first message is the last row.
     pty.send("\x1b[F\r");
     pty.shows("A file.txt  +2");
     pty.shows("D sub/made.txt");
@@ -63,12 +63,12 @@ fn what_a_command_changed_goes_back_and_comes_again() {
     pty.shows("can undo this");
     assert_eq!(home.read("file.txt"), "one\ntwo\n");
     assert!(!home.work().join("sub").exists());
-    assert_eq!(home.read("ignored"), "x\n", "what is ignored is left alone");
+    assert_eq!(home.read("ignored"), "x\n", "ignored files are left alone");
     pty.shows("❯ do printf");
     let rows = threads(&home);
     assert_eq!(rows.as_array().map(Vec::len), Some(2), "{rows}");
 
-    // And the undo of it.
+    // Undo the rewind.
     pty.send("\x15/rewind\r");
     pty.shows("undo the last rewind");
     pty.send("\r");
@@ -79,12 +79,12 @@ fn what_a_command_changed_goes_back_and_comes_again() {
     assert_eq!(home.read("sub/made.txt"), "new\nmore\n");
     pty.shows("Ready with: do rm file.txt");
     pty.quit();
-    // Nothing of the repository's was touched, and nothing is in the folder that was not.
+    // The repository is untouched, and the folder has no new files.
     assert!(!home.work().join(".git").exists());
 }
 
 #[test]
-fn changes_are_shown_and_a_copy_goes_its_own_way() {
+fn changes_are_shown_and_a_fork_diverges() {
     let llm = obeys();
     let home = home_of(&llm);
     let mut pty = Pty::start(&home, &["--permission-mode", "yolo"], 100, 30);
@@ -134,7 +134,7 @@ fn changes_are_shown_and_a_copy_goes_its_own_way() {
 }
 
 #[test]
-fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
+fn a_folder_that_is_too_large_is_reported_and_the_step_runs() {
     let llm = obeys();
     let home = home_of(&llm);
     let config = std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("settings");
@@ -157,9 +157,9 @@ fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
     pty.quit();
 }
 
-/// Whatever a repository names to be run, looking at what changed runs none of it.
+/// Viewing changes runs none of the programs that a repository names.
 #[test]
-fn changes_against_git_run_nothing_of_the_repository() {
+fn changes_against_git_run_nothing_from_the_repository() {
     let llm = obeys();
     let home = home_of(&llm);
     home.write(".gitattributes", "*.txt filter=evil diff=evil\n*.x filter=a=b\n");
@@ -172,7 +172,7 @@ fn changes_against_git_run_nothing_of_the_repository() {
     let evil = home.root().join("evil");
     let ran = home.root().join("ran");
     std::fs::write(&evil, format!("#!/bin/sh\necho $0 \"$@\" >> {}\ncat\n", ran.display())).expect("written");
-    std::fs::set_permissions(&evil, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+    std::fs::set_permissions(&evil, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("succeeds");
     let evil = evil.to_str().expect("a name").to_owned();
     home.write("staged.txt", "one\nstaged\n");
     home.git(&["add", "staged.txt"]);
@@ -195,7 +195,7 @@ fn changes_against_git_run_nothing_of_the_repository() {
     }
     home.write("file.txt", "one\n2\n");
     home.write("new 漢字.txt", "new\n");
-    // Its time changed, its text did not.
+    // Its timestamp changed, its text did not.
     home.write("same.x", "same\n");
     std::fs::remove_file(home.work().join("gone.txt")).expect("removed");
 

@@ -1,9 +1,9 @@
-//! What the kernel keeps commands to.
+//! Kernel enforcement of commands.
 
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
 
-/// Whether this machine can make the whole sandbox; without it there is nothing to see here.
+/// Whether this machine can create the whole sandbox; without it there is nothing to test.
 #[expect(clippy::print_stdout, reason = "a skipped test says so")]
 pub fn has_all_layers() -> bool {
     let doctor = Home::new().ok(&["doctor"]).stdout;
@@ -14,9 +14,9 @@ pub fn has_all_layers() -> bool {
     has
 }
 
-/// What a shipped rule allows is kept to reading by the kernel, and a rule of the user's gives the right to write back.
+/// The kernel limits commands of shipped rules to reading, and a user's rule restores the right to write.
 #[test]
-fn commands_that_only_shipped_rules_allow_can_write_nothing() {
+fn commands_allowed_only_by_shipped_rules_cannot_write() {
     if !has_all_layers() {
         return;
     }
@@ -37,9 +37,9 @@ fn commands_that_only_shipped_rules_allow_can_write_nothing() {
     }
 }
 
-/// A yes lets a command change the project and nothing else; `--outside` lets it out.
+/// An approval lets a command change the project and nothing else; `--outside` lets it leave the sandbox.
 #[test]
-fn a_yes_is_for_the_project_unless_it_says_outside() {
+fn an_approval_is_for_the_workspace_unless_it_says_outside() {
     if !has_all_layers() {
         return;
     }
@@ -60,7 +60,8 @@ fn a_yes_is_for_the_project_unless_it_says_outside() {
     }
 }
 
-/// Files that rules deny or ask about cannot be read by a command that names no such file; `/tmp` is the conversation's.
+/// Files that rules deny or ask about cannot be read by a command that does not name them; `/tmp` belongs to
+/// the conversation.
 #[test]
 fn denied_files_are_masked_and_tmp_is_kept() {
     if !has_all_layers() {
@@ -83,7 +84,7 @@ fn denied_files_are_masked_and_tmp_is_kept() {
     assert!(!std::path::Path::new("/tmp/seen").exists());
 }
 
-/// More files than can be masked one by one hide their folder, and the command runs.
+/// If too many files need masks, their folder is hidden, and the command runs.
 #[test]
 fn very_many_denied_files_hide_their_folder() {
     if !has_all_layers() {
@@ -136,9 +137,9 @@ fn very_many_denied_files_in_the_root_leave_the_rest() {
     }
 }
 
-/// Mode auto asks nothing about a command that stays in the sandbox, and asks when it wants out.
+/// Auto mode asks nothing about a sandboxed command, and asks when it wants to leave the sandbox.
 #[test]
-fn auto_asks_only_about_the_way_out() {
+fn auto_asks_only_to_leave_the_sandbox() {
     if !has_all_layers() {
         return;
     }
@@ -158,9 +159,9 @@ fn auto_asks_only_about_the_way_out() {
     assert!(home.root().join("out").exists());
 }
 
-/// Code and searches that the kernel keeps to reading ask nothing, and find no file that rules are about.
+/// Code and searches limited to reading by the kernel ask nothing, and find no file covered by rules.
 #[test]
-fn what_the_kernel_holds_is_not_asked_about() {
+fn kernel_enforced_limits_are_not_asked_about() {
     if !has_all_layers() {
         return;
     }
@@ -187,17 +188,17 @@ fn what_the_kernel_holds_is_not_asked_about() {
     assert_eq!(third.trim(), "plain");
 }
 
-/// The card of a retry says what was refused, and its narrowest grant opens one folder for the sandbox.
+/// The card of a retry shows the refusal, and its narrowest grant opens one folder for the sandbox.
 #[test]
-fn a_folder_is_opened_where_a_command_wanted_out() {
+fn a_folder_is_opened_after_a_refusal() {
     if !has_all_layers() {
         return;
     }
-    // Not in `/tmp`, which every conversation has for itself.
+    // Not in `/tmp`, which is private to each conversation.
     let builds =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("builds-{}", std::process::id()));
-    std::fs::create_dir_all(&builds).expect("made");
-    let builds = builds.canonicalize().expect("it exists");
+    std::fs::create_dir_all(&builds).expect("created");
+    let builds = builds.canonicalize().expect("exists");
     let folder = builds.display().to_string();
     let line = format!("mkdir {folder}/new");
     let out = serde_json::json!({"command": line, "outside": true, "reason": "builds go there"});
@@ -224,9 +225,10 @@ fn a_folder_is_opened_where_a_command_wanted_out() {
     let _ = std::fs::remove_dir_all(builds);
 }
 
-/// What a sandboxed command makes of protected files below the root is set aside, and git asks before it replaces one.
+/// Protected files that a sandboxed command creates below the root are set aside, and git asks before
+/// replacing one.
 #[test]
-fn protected_files_below_the_root_stay_as_they_were() {
+fn protected_files_below_the_root_are_unchanged() {
     if !has_all_layers() {
         return;
     }
@@ -260,12 +262,12 @@ fn protected_files_below_the_root_stay_as_they_were() {
     assert_eq!(read("CLAUDE.md"), "two\n");
 }
 
-/// Where namespaces are missing, mode auto does not start and says what is.
+/// Without namespaces, auto mode does not start and says what is missing.
 #[test]
 fn auto_needs_bubblewrap() {
     let home = Home::new();
     let path = home.root().join("no-programs");
-    std::fs::create_dir(&path).expect("made");
+    std::fs::create_dir(&path).expect("created");
     let path = path.display().to_string();
     let out = home.aye(&["-p", "help", "--permission-mode", "auto"]).env("PATH", &path).run();
     let out = out.exits(2);

@@ -1,6 +1,6 @@
-//! What the terminal holds after a conversation, whatever happened to its window meanwhile.
+//! The content of the terminal after a conversation, however its window changed meanwhile.
 //!
-//! `AYE_SCREEN_SECONDS` lets the random part go on for longer, `AYE_SCREEN_SEED` repeats one conversation.
+//! `AYE_SCREEN_SECONDS` extends the random part, `AYE_SCREEN_SEED` repeats one conversation.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use fastrand::Rng;
 
 const ESC: &str = "\x1b";
 
-/// Words that are counted: none of them is part of another.
+/// Words to count: none of them is part of another.
 fn word(n: usize) -> String {
     format!("w{n:04}e")
 }
 
-/// The counted words in what a terminal holds, in order; a line that was broken is one line again.
+/// The counted words in the content of a terminal, in order; broken lines are joined.
 fn words(lines: &[String]) -> Vec<usize> {
     let text: String = lines.concat().chars().filter(|c| !c.is_whitespace()).collect();
     let found = regex::Regex::new(r"w(\d{4})e").expect("a pattern");
     found.captures_iter(&text).filter_map(|word| word[1].parse().ok()).collect()
 }
 
-/// A conversation: what the person says and the model answers, piece by piece.
+/// A conversation: the user's messages and the model's answers, chunk by chunk.
 struct Plan {
-    /// The answers; the pieces of one are let go one by one.
+    /// The answers; the chunks of one are released one by one.
     answers: Vec<Vec<String>>,
-    /// Whether a question stands behind an answer.
+    /// Whether a question follows an answer.
     asks: Vec<bool>,
     count: usize,
 }
@@ -42,7 +42,7 @@ impl Plan {
         plan.answers.push(vec![lines + "\n"]);
         plan.asks.push(false);
         for turn in 0..=random.usize(..3) {
-            plan.count += 1; // What the person says.
+            plan.count += 1; // The user's message.
             let pieces = (0..=random.usize(..8)).map(|_| plan.piece(random)).collect();
             plan.answers.push(pieces);
             plan.asks.push(turn > 0 && random.usize(..3) == 0);
@@ -97,14 +97,14 @@ impl Plan {
     }
 }
 
-/// Whether the windows of a conversation have room for all of its live region at any time. Where they have not, a
-/// terminal moves rows of it to its scrollback before anybody can take them back: copies of unfinished text may stay
-/// there, above the finished one.
+/// Whether the windows of a conversation always have room for the whole live region. If not, a terminal moves
+/// rows to its scrollback before they can be removed: copies of unfinished text may stay there, above the
+/// finished one.
 fn has_room(seed: u64) -> bool {
     seed % 2 == 1
 }
 
-/// Plays one conversation and gives what the terminal holds in the end, and how many words it should.
+/// Plays one conversation and returns the final content of the terminal and the expected number of words.
 fn play(seed: u64) -> (Vec<String>, usize) {
     let mut random = Rng::with_seed(seed);
     let plan = Plan::random(&mut random);
@@ -118,7 +118,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
         .enumerate()
         .map(|(turn, ((pieces, gates), asks))| {
             let answer = pieces.iter().zip(gates).fold(Answer::new(), |answer, (piece, gate)| {
-                // As tokens come: in small parts.
+                // In small chunks, as tokens arrive.
                 let chars: Vec<char> = piece.chars().collect();
                 chars
                     .chunks(7)
@@ -157,7 +157,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
             for _ in 0..random.usize(..4) {
                 resize(&tty, &mut random, has_room(seed));
             }
-            // A key that is pressed sooner than a person can read is no answer.
+            // A key pressed sooner than a user can read does not answer.
             std::thread::sleep(Duration::from_millis(700));
             tty.send("\x1b");
             stopped += 1;
@@ -166,7 +166,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
             });
         }
         turn += 1;
-        // Only a picture that was made for this size counts.
+        // Only a frame drawn for this size counts.
         let before = tty.look(|view| view.written());
         tty.resize_calmly(100 + turn, 50);
         tty.wait(&format!("the end of a turn, seed {seed}"), |view| {
@@ -209,8 +209,8 @@ fn resizes_and_streams_keep_each_line_once() {
         let last: Vec<usize> = found.iter().rev().copied().filter(|word| seen.insert(*word)).collect();
         let found = if has_room(seed) { found } else { last.into_iter().rev().collect() };
         if found != expected && again {
-            // Nothing can rule out that a window changes between the last look at its size and the write of a picture.
-            // Then a row of an older picture may stay. It is rare: what fails twice in one conversation is a defect.
+            // Nothing can rule out a window change between the last size query and the write of a frame. Then
+            // a row of an older frame may stay. It is rare: two failures of one conversation are a defect.
             again = false;
             continue;
         }
@@ -223,7 +223,7 @@ fn resizes_and_streams_keep_each_line_once() {
     }
 }
 
-/// A model that says so many lines and a block of code.
+/// A model that answers with this number of lines and a code block.
 fn talks() -> MockLlm {
     MockLlm::by(|chat: &Chat| {
         let lines: Vec<String> = (0..60).map(|n| format!("- {} of {}\n", word(n), chat.nth)).collect();
@@ -232,7 +232,7 @@ fn talks() -> MockLlm {
     })
 }
 
-/// How often each word of the answers stands in a terminal.
+/// How often each word of the answers appears in a terminal.
 fn count(lines: &[String], text: &str) -> usize {
     lines.iter().filter(|line| line.contains(text)).count()
 }
@@ -249,9 +249,9 @@ fn the_viewer_searches_copies_opens_and_leaves_no_trace() {
     tty.send("\x0f");
     tty.wait("the viewer", |view| view.on_other_screen() && view.has("2/2"));
     tty.send("/W0007E\r");
-    tty.wait("what was looked for", |view| view.has("w0007e of 0"));
+    tty.wait("the match", |view| view.has("w0007e of 0"));
     tty.send("y");
-    tty.wait("that it was copied", |view| view.has("copied source"));
+    tty.wait("the copy notice", |view| view.has("copied source"));
     assert!(String::from_utf8_lossy(&tty.raw()).contains("\x1b]52;c;"));
     tty.send("v");
     crate::support::llm::until("the editor", || home.read("seen.txt").contains("- w0059e of 0"));
@@ -266,7 +266,7 @@ fn the_viewer_searches_copies_opens_and_leaves_no_trace() {
 }
 
 #[test]
-fn the_full_screen_scrolls_and_everything_is_there_afterwards() {
+fn the_full_screen_scrolls_and_everything_is_in_the_scrollback_afterwards() {
     let llm = talks();
     let home = Home::with(&llm);
     let mut tty = Pty::start(&home, &["--screen", "full"], 80, 24);
@@ -274,11 +274,11 @@ fn the_full_screen_scrolls_and_everything_is_there_afterwards() {
     tty.say("talk");
     tty.wait("the answer", |view| view.has("That was answer 0."));
     tty.send(&format!("{ESC}[<64;5;5M{ESC}[<64;5;5M"));
-    tty.wait("what is above", |view| view.has("more below") && !view.has("That was answer 0."));
-    // Marking from one word to its end.
+    tty.wait("the text above", |view| view.has("more below") && !view.has("That was answer 0."));
+    // Select from one word to its end.
     let row = tty.look(|view| view.screen().lines().position(|line| line.contains("w0055e"))).expect("a row");
     tty.send(&format!("{ESC}[<0;1;{r}M{ESC}[<32;30;{r}M{ESC}[<0;30;{r}m", r = row + 1));
-    tty.wait("that it was copied", |view| view.has("copied selection"));
+    tty.wait("the copy notice", |view| view.has("copied selection"));
     tty.send(&format!("{ESC}[6~{ESC}[6~"));
     tty.wait("the end", |view| view.has("That was answer 0."));
     tty.send("/screen\r");
@@ -306,7 +306,7 @@ fn the_full_screen_scrolls_and_everything_is_there_afterwards() {
     }
 }
 
-/// Keys as a terminal sends them.
+/// Keys as sent by a terminal.
 const KEYS: &[&str] = &[
     "a",
     "y",

@@ -1,4 +1,4 @@
-//! The world moves while a question waits: the old answer is not used for it.
+//! Preconditions change while a question is pending: the old approval is not used.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::home::Home;
 use crate::support::llm::{Answer, Chat, MockLlm};
 use crate::support::pty::Pty;
 
-/// A model that makes one call and then says what came of it.
+/// A model that makes one call and then reports its outcome.
 fn calls(name: &'static str, args: Value) -> MockLlm {
     MockLlm::by(move |chat: &Chat| match chat.results().len() {
         0 => Answer::say("I will.").call("c1", name, args.clone()),
@@ -22,19 +22,19 @@ fn bash(command: &str) -> MockLlm {
     calls("Bash", json!({"command": command}))
 }
 
-/// What the only open question holds.
+/// The only pending question.
 fn question(home: &Home) -> Value {
     home.ok(&["approvals", "show", &home.question(), "--json"]).json()
 }
 
-/// What the only open question says moved.
+/// The changed preconditions of the only pending question.
 fn moved(home: &Home) -> Vec<String> {
     let question = question(home);
     let moved = question.pointer("/ticket/suspension/parameters/stale/moved").and_then(Value::as_array);
     moved.into_iter().flatten().map(|words| words.as_str().expect("words").to_owned()).collect()
 }
 
-/// Allows the open question, goes on, and wants it to be asked again.
+/// Approves the pending question, resumes, and expects to be asked again.
 fn allow_and_be_asked_again(home: &Home) -> (String, String) {
     let old = home.question();
     home.ok(&["approvals", "approve", &old]);
@@ -51,7 +51,7 @@ fn allow_and_finish(home: &Home) {
 }
 
 #[test]
-fn a_file_that_was_edited_by_hand_is_asked_about_again_with_the_delta() {
+fn a_manually_edited_file_is_asked_about_again_with_the_delta() {
     let llm = edit();
     let home = Home::with(&llm);
     home.write("a.txt", "one\ntwo\nthree\n");
@@ -78,7 +78,7 @@ fn a_file_that_was_edited_by_hand_is_asked_about_again_with_the_delta() {
 }
 
 #[test]
-fn a_file_that_was_read_and_then_edited_by_hand_is_asked_about_too() {
+fn a_file_edited_manually_after_reading_is_asked_about_too() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().call("r", "Read", json!({"file_path": "a.txt"})),
         1 => Answer::new().call("w", "Write", json!({"file_path": "a.txt", "content": "mine\n"})),
@@ -98,7 +98,7 @@ fn a_file_that_was_read_and_then_edited_by_hand_is_asked_about_too() {
 }
 
 #[test]
-fn an_edit_that_cannot_be_made_any_more_is_told_to_the_model() {
+fn an_edit_that_no_longer_applies_is_reported_to_the_model() {
     let llm = edit();
     let home = Home::with(&llm);
     home.write("a.txt", "one\ntwo\n");
@@ -114,7 +114,7 @@ fn an_edit_that_cannot_be_made_any_more_is_told_to_the_model() {
 }
 
 #[test]
-fn another_commit_or_branch_is_said() {
+fn another_commit_or_branch_is_reported() {
     let llm = bash("echo ran >> log.txt");
     let home = Home::with(&llm);
     home.git(&["init", "-q"]);
@@ -137,14 +137,14 @@ fn another_commit_or_branch_is_said() {
         "{words:?}"
     );
     home.git(&["pack-refs", "--all"]);
-    // The same commit, kept in another file.
+    // The same commit, stored in another file.
     assert_eq!(home.read("log.txt"), "");
     allow_and_finish(&home);
     assert_eq!(home.read("log.txt"), "ran\n");
 }
 
 #[test]
-fn a_script_that_changed_or_came_is_said() {
+fn a_changed_or_new_script_is_reported() {
     let llm = bash("sh run.sh && sh later.sh");
     let home = Home::with(&llm);
     home.write("run.sh", "echo good >> log.txt\n");
@@ -162,13 +162,13 @@ fn a_script_that_changed_or_came_is_said() {
         "{diff:?}"
     );
     assert_eq!(home.read("log.txt"), "");
-    // Asked and answered about what is there now.
+    // Asked and answered about the current state.
     allow_and_finish(&home);
     assert_eq!(home.read("log.txt"), "evil\nevil\n");
 }
 
 #[test]
-fn another_folder_is_said() {
+fn another_folder_is_reported() {
     let llm = bash("echo ran >> log.txt");
     let home = Home::with(&llm);
     home.aye(&["-p", "do it"]).run().exits(3);
@@ -198,13 +198,13 @@ fn the_second_edit_of_one_file_in_a_turn_is_asked_about_again() {
     home.aye(&["-r", &home.thread(), "-p"]).run().exits(3);
     let words = moved(&home);
     assert_eq!(words, ["a.txt changed since the question (by another call of this turn)"]);
-    assert_eq!(home.read("a.txt"), "ONE\ntwo\n", "one yes, one change");
+    assert_eq!(home.read("a.txt"), "ONE\ntwo\n", "one approval, one change");
     allow_and_finish(&home);
     assert_eq!(home.read("a.txt"), "ONE\nTWO\n");
 }
 
 #[test]
-fn what_did_not_move_is_asked_once() {
+fn unchanged_preconditions_are_asked_about_once() {
     let llm = bash("cat a.txt >> log.txt");
     let home = Home::with(&llm);
     home.write("a.txt", "one\n");

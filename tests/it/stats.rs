@@ -1,4 +1,4 @@
-//! What was done, as `aye stats` and `/stats` tell it.
+//! Activity as shown by `aye stats` and `/stats`.
 
 use serde_json::json;
 
@@ -31,7 +31,7 @@ fn calls_answers_and_waiting_are_counted() {
         &stats["by_tool"].as_array().expect("rows").iter().find(|row| row["tool"] == "Bash").expect("Bash");
     assert_eq!((&bash["calls"], &bash["waited_ms"]), (&json!(1), &json!(waited)));
     assert_eq!(stats["by_day"].as_array().map(Vec::len), Some(1));
-    // It stays when the conversation goes.
+    // It survives the conversation's deletion.
     home.ok(&["threads", "delete", &home.thread()]);
     assert_eq!(home.ok(&["stats", "--json"]).json(), stats);
     home.ok(&["stats", "--by", "tool"]).prints("List").prints("Bash");
@@ -40,7 +40,7 @@ fn calls_answers_and_waiting_are_counted() {
 }
 
 #[test]
-fn a_provider_that_fails_is_counted_and_the_terminal_shows_it() {
+fn a_failing_provider_is_counted_and_shown_in_the_terminal() {
     let llm = MockLlm::by(|_: &Chat| Answer::error(400, "no"));
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run();
@@ -55,14 +55,14 @@ fn a_provider_that_fails_is_counted_and_the_terminal_shows_it() {
     tty.quit();
 }
 
-/// The real program, its spans at a collector of the loopback.
+/// The real program, with its spans at a loopback collector.
 #[cfg(feature = "otel")]
 #[test]
-fn a_run_is_told_to_the_collector_that_the_person_named_and_to_no_other() {
+fn a_run_is_reported_only_to_the_users_collector() {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let url = format!("http://{}", listener.local_addr().expect("a valid address"));
     let (send, bodies) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
@@ -92,7 +92,7 @@ fn a_run_is_told_to_the_collector_that_the_person_named_and_to_no_other() {
         _ => Answer::say("The secret is out."),
     });
     let home = Home::with(&llm);
-    // A project cannot name one.
+    // A project cannot set a collector.
     home.write(".aye/config.toml", &format!("[telemetry]\nendpoint = \"{url}\"\n"));
     home.aye(&["--trust", "-p", "my secret"]).run();
     assert!(bodies.try_recv().is_err(), "a project's endpoint was used");

@@ -1,4 +1,4 @@
-//! Limits of a run, and models that fail: the whole program against a server on loopback.
+//! Limits of a run, and failing models: the whole program against a server on loopback.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::http::Server;
 use crate::support::llm::{Answer, Chat, MockLlm, Part, until};
 use crate::support::pty::Pty;
 
-/// A model that calls the same tool for ever, until it is told to go on.
+/// A model that calls the same tool until the user asks it to continue.
 fn circles() -> MockLlm {
     MockLlm::by(|chat: &Chat| match chat.user().as_str() {
         "Continue." => Answer::say("Now it is done."),
@@ -26,7 +26,7 @@ fn settings(home: &Home, llm: &MockLlm, more: &str) {
 }
 
 const NO_RETRY: &str = "[retry]\nmax_retries = 0\n";
-/// Each answer of the server is 11 tokens in and 7 out: 18 dollars at a price of a million a token.
+/// Each answer of the server is 11 tokens in and 7 out: 18 dollars at a price of one per token.
 const PRICE: &str = "[models.m1]\nprovider = \"mock\"\nprice = { input = 1000000, output = 1000000 }\n";
 
 #[test]
@@ -46,7 +46,7 @@ fn every_limit_ends_a_run_with_its_reason_and_status_5() {
         let object = out.json();
         assert_eq!(object["status"], "limit", "{object:#}");
         assert_eq!(llm.asked().len(), asked, "{says}");
-        // It goes on, and its limit begins anew.
+        // It continues with fresh limits.
         home.ok(&["-c", "-p", "Continue."]);
     }
     let llm =
@@ -65,7 +65,7 @@ fn a_time_limit_interrupts_a_model_and_a_command() {
     let out = out.says("the limit is 1 s").json();
     assert!(before.elapsed() < Duration::from_secs(15), "{:?}", before.elapsed());
     assert_eq!((&out["status"], &out["termination"]["value"]["code"]), (&json!("limit"), &json!("timeout")));
-    assert_eq!(out["response"], "Half a sen", "what was said is kept: {out:#}");
+    assert_eq!(out["response"], "Half a sen", "the text is kept: {out:#}");
 
     let llm = MockLlm::by(|chat: &Chat| match chat.nth {
         0 => Answer::new().bash("c1", "echo begun; sleep 600"),
@@ -84,7 +84,7 @@ fn a_time_limit_interrupts_a_model_and_a_command() {
 }
 
 #[test]
-fn why_a_model_stopped_is_the_status_and_is_said() {
+fn the_models_stop_reason_sets_the_status_and_is_shown() {
     let empty = || Answer::new();
     let say = |text: &str, reason| Answer::say(text).part(Part::Stop(reason));
     for (answers, code, status, reason, says) in [
@@ -131,7 +131,7 @@ fn why_a_model_stopped_is_the_status_and_is_said() {
             Some((&json!(status), &json!(code)))
         );
 
-        // Half an answer is one, what was withheld is none.
+        // A partial answer is shown, a withheld one is not.
         let llm = MockLlm::answers(answers);
         let out = Home::with(&llm).aye(&["-p", "go"]).run().exits(code).says(says);
         assert_eq!(out.stdout.trim(), if code == 5 { "Half a" } else { "" });
@@ -139,7 +139,7 @@ fn why_a_model_stopped_is_the_status_and_is_said() {
 }
 
 #[test]
-fn a_budget_wants_to_know_the_price() {
+fn a_budget_needs_a_price() {
     let llm = circles();
     let home = Home::new();
     settings(&home, &llm, NO_RETRY);
@@ -155,7 +155,7 @@ fn a_budget_wants_to_know_the_price() {
 }
 
 #[test]
-fn a_stop_in_a_terminal_goes_on_with_enter() {
+fn enter_continues_after_a_stop_in_the_terminal() {
     let llm = circles();
     let home = Home::new();
     settings(&home, &llm, &format!("[stop]\nloop_detection = 2\n{NO_RETRY}"));
@@ -188,7 +188,7 @@ fn a_terminal_counts_down_to_a_retry_and_names_who_answered() {
     tty.ready();
     tty.say("hi");
     tty.shows("This is m2.");
-    // On a busy machine a second may pass between two looks at the screen, so all pictures are gone through.
+    // On a busy machine a second may pass between two reads of the screen, so all frames are searched.
     let mut seconds: Vec<u64> = tty
         .look(|view| view.frames())
         .iter()
@@ -202,7 +202,7 @@ fn a_terminal_counts_down_to_a_retry_and_names_who_answered() {
 }
 
 #[test]
-fn a_wait_for_a_retry_ends_at_once_when_it_is_cancelled() {
+fn cancelling_ends_a_retry_wait_at_once() {
     let llm = MockLlm::by(|_| Answer::error(429, "too many at once").header("retry-after", "200"));
     let home = Home::new();
     settings(&home, &llm, "");
@@ -237,11 +237,11 @@ fn a_spent_budget_asks_and_its_answer_counts_once() {
     let waiting = &out.json()["waiting"][0];
     assert_eq!((&waiting["tool"], &waiting["summary"]), (&json!("Limit"), &json!(ASKED)));
     let id = home.question();
-    // A yes without a choice, and a choice that nobody offered, are no answers.
+    // An approval without a choice, or with an unknown choice, is not an answer.
     home.aye(&["approve", &id]).run().exits(2);
     home.aye(&["answer", &id, r#"{"answer": "Continue with $900 more"}"#]).run().exits(2);
     assert_eq!(home.question(), id);
-    // Who only looks again is told the same question, as events too.
+    // A repeated run shows the same question, as events too.
     let again = home.aye(&["-c", "-p", "--output-format", "stream-json"]).run().exits(3);
     assert_eq!(
         again.events(),
@@ -256,7 +256,7 @@ fn a_spent_budget_asks_and_its_answer_counts_once() {
     assert_eq!(llm.asked().len(), 3);
     home.ok(&["answer", &id, MORE]).says("answered: Limit");
     home.aye(&["answer", &id, r#"{"answer": "Stop"}"#]).run().exits(1).says("already");
-    // Three more inferences fit into what the answer added, and then it asks again.
+    // The answer allows three more inferences, and then it asks again.
     let out = home.aye(&["-c", "-p", "--output-format", "json"]).run().exits(3);
     assert_eq!(llm.asked().len(), 6, "{:#}", out.json());
     let second = home.question();
@@ -264,10 +264,10 @@ fn a_spent_budget_asks_and_its_answer_counts_once() {
     home.ok(&["answer", &second, r#"{"answer": "Switch to mock/m2 and continue with $40.00 more"}"#]);
     home.aye(&["-c", "-p", "--max-turns", "8"]).run().exits(3);
     assert_eq!(llm.last().body["model"], "m2");
-    assert_eq!(llm.asked().len(), 14, "the rounds count anew as well");
+    assert_eq!(llm.asked().len(), 14, "the rounds restart as well");
     home.ok(&["answer", &home.question(), r#"{"answer": "Stop"}"#]);
     home.aye(&["-c", "-p"]).run().exits(5).says("limit of 8 inferences");
-    // Nothing of the questions is in the conversation that the model reads.
+    // The model's conversation contains nothing about the questions.
     assert!(!llm.last().body.to_string().contains("budget"), "{:#}", llm.last().body);
     home.ok(&["-c", "-p", "Continue."]);
 }
@@ -275,7 +275,7 @@ fn a_spent_budget_asks_and_its_answer_counts_once() {
 const ASKED: &str = "$54.00 spent; the budget is $40.00. Continue?";
 
 #[test]
-fn a_no_to_a_limit_and_a_new_message_end_the_run() {
+fn denying_a_limit_or_sending_a_message_ends_the_run() {
     let llm = circles();
     let home = Home::new();
     settings(&home, &llm, &format!("{ASKS}{NO_RETRY}"));
@@ -293,11 +293,11 @@ fn a_no_to_a_limit_and_a_new_message_end_the_run() {
         .says("limit of 2 inferences");
     home.aye(&["-p", "go", "--max-turns", "2"]).run().exits(3);
     home.ok(&["-c", "-p", "Continue."]);
-    assert!(home.open().is_empty(), "the message took its place");
+    assert!(home.open().is_empty(), "the message replaced it");
 }
 
 #[test]
-fn a_limit_asks_in_the_terminal_over_a_kill_and_over_http() {
+fn a_limit_asks_in_the_terminal_across_a_kill_and_over_http() {
     let llm = circles();
     let home = Home::new();
     settings(&home, &llm, &format!("{ASKS}max_budget_usd = 40\n{PRICE}{NO_RETRY}"));

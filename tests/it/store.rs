@@ -1,4 +1,4 @@
-//! The store as a file: backups, restoring, pruning, conversations that leave and come back, a file that vanished.
+//! The store as a file: backups, restoring, pruning, exported and imported conversations, a vanished file.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ fn holds(home: &Home, words: &str) -> bool {
 }
 
 #[test]
-fn a_run_that_another_process_finished_gives_its_answer() {
+fn a_run_finished_by_another_process_returns_its_answer() {
     let llm = MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH), Answer::say("It is done.")]);
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
@@ -58,23 +58,23 @@ fn a_restored_decision_does_not_run_its_call_again() {
     home.ok(&["store", "check"]);
     let out = home.ok(&["-r", &thread, "-p"]);
     assert_eq!(out.stdout, "I looked.\n");
-    assert_eq!(home.read("log.txt"), "ran\n", "it ran once");
+    assert_eq!(home.read("log.txt"), "ran\n", "ran once");
     assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
-    // The store of before is kept.
+    // The previous store is kept.
     let kept = std::fs::read_dir(home.root().join("aye/data"))
         .expect("a folder")
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().contains("before-restore"))
         .count();
     assert!(kept >= 1);
-    // What is no backup changes nothing.
+    // An invalid backup changes nothing.
     home.write("junk.db", &"junk".repeat(1000));
     home.aye(&["store", "restore", "junk.db"]).run().exits(1);
     assert_eq!(home.thread(), thread);
 }
 
 #[test]
-fn a_store_that_vanished_is_not_replaced_silently() {
+fn a_vanished_store_is_not_replaced_silently() {
     let home = Home::new();
     home.ok(&["-p", "help"]);
     home.ok(&["store", "backup", "copy.db"]);
@@ -92,21 +92,21 @@ fn a_store_that_vanished_is_not_replaced_silently() {
         }
     };
     refuses();
-    assert!(!file(&home).exists(), "nothing was made in its place");
+    assert!(!file(&home).exists(), "nothing was created in its place");
     // A full disk or a stray `>` leaves a file without a byte.
     std::fs::write(file(&home), "").expect("written");
     refuses();
     assert_eq!(std::fs::metadata(file(&home)).map(|file| file.len()).ok(), Some(0));
     home.ok(&["store", "restore", "copy.db"]);
     assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(1));
-    // Whoever wants an empty one says so.
-    std::fs::remove_file(file(&home)).expect("there");
-    std::fs::remove_file(home.root().join("aye/config/stores")).expect("there");
+    // An empty store is created only on request.
+    std::fs::remove_file(file(&home)).expect("exists");
+    std::fs::remove_file(home.root().join("aye/config/stores")).expect("exists");
     assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(0));
 }
 
 #[test]
-fn a_deleted_conversation_leaves_the_file_and_comes_back_from_its_export() {
+fn a_deleted_conversation_leaves_the_file_and_is_restored_from_its_export() {
     let secret = "xyzzy-plugh-4711";
     let llm = MockLlm::answers([Answer::say(&format!("You said {secret}."))]);
     let home = Home::with(&llm);
@@ -138,7 +138,7 @@ fn a_deleted_conversation_leaves_the_file_and_comes_back_from_its_export() {
 }
 
 #[test]
-fn an_open_question_comes_back_with_its_conversation() {
+fn a_pending_question_is_restored_with_its_conversation() {
     let llm = MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH), Answer::say("It is done.")]);
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
@@ -151,7 +151,7 @@ fn an_open_question_comes_back_with_its_conversation() {
     home.write("older.json", &older.to_string());
     home.ok(&["threads", "delete", &thread]);
     home.ok(&["threads", "import", "older.json"]);
-    assert_eq!(home.open().len(), 0, "its run is over here");
+    assert_eq!(home.open().len(), 0, "its run has ended here");
     home.ok(&["threads", "delete", &thread]);
     let out = home.ok(&["threads", "import", "export.json"]);
     assert!(out.stderr.contains("1 question is pending"), "{}", out.stderr);
@@ -183,12 +183,12 @@ fn a_decided_call_of_an_import_may_have_run_elsewhere() {
     home.ok(&["audit", "--verify"]);
     home.ok(&["store", "check"]);
     assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "I looked.\n");
-    assert_eq!(home.read("log.txt"), "ran\n", "it ran once");
+    assert_eq!(home.read("log.txt"), "ran\n", "ran once");
     assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
 }
 
 #[test]
-fn a_yes_that_waited_for_the_other_answers_of_its_batch_may_have_run_since() {
+fn an_approval_held_for_its_batch_may_have_run_since() {
     for answered in [1, 2] {
         let llm = MockLlm::answers([
             Answer::say("I will.").bash("c1", "echo one >> log.txt").bash("c2", "echo two >> log.txt"),
@@ -220,7 +220,7 @@ fn a_yes_that_waited_for_the_other_answers_of_its_batch_may_have_run_since() {
 }
 
 #[test]
-fn pruning_takes_what_is_old_and_says_so() {
+fn pruning_removes_old_conversations_and_says_so() {
     let llm = MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH)]);
     let home = Home::with(&llm);
     home.aye(&["-p", "waits"]).run().exits(3);
@@ -246,7 +246,7 @@ fn pruning_takes_what_is_old_and_says_so() {
 }
 
 #[test]
-fn a_headless_run_deletes_what_is_older_than_the_setting_says() {
+fn a_headless_run_deletes_conversations_older_than_configured() {
     let home = Home::new();
     home.ok(&["-p", "help"]);
     home.ok(&["-p", "help"]);
@@ -285,7 +285,7 @@ fn lists_take_a_limit_and_an_offset() {
 }
 
 #[test]
-fn a_project_that_was_moved_is_found_by_its_first_commit() {
+fn a_moved_project_is_found_by_its_first_commit() {
     let llm = MockLlm::answers([Answer::say("One."), Answer::say("Two."), Answer::say("Three.")]);
     let home = Home::with(&llm);
     let git = |folder: &str, args: &[&str]| {
@@ -303,7 +303,7 @@ fn a_project_that_was_moved_is_found_by_its_first_commit() {
     git("work/old", &["commit", "-q", "--allow-empty", "-m", "first"]);
     home.ok(&["-C", "old", "-p", "hi"]);
     let thread = home.thread();
-    // A copy is another project as long as the old one is there.
+    // A copy is another project while the old one exists.
     git("work", &["clone", "-q", "old", "new"]);
     home.aye(&["-C", "new", "-c", "-p", "go on"]).run().exits(2);
     std::fs::rename(home.root().join("work/old"), home.root().join("old")).expect("moved");
@@ -315,5 +315,5 @@ fn a_project_that_was_moved_is_found_by_its_first_commit() {
     );
     assert_eq!((out.stdout.as_str(), home.thread()), ("Two.\n", thread));
     let out = home.ok(&["-C", "new", "-c", "-p", "and on"]);
-    assert!(!out.stderr.contains("was moved"), "said once: {}", out.stderr);
+    assert!(!out.stderr.contains("was moved"), "reported once: {}", out.stderr);
 }

@@ -1,4 +1,4 @@
-//! Surfaces that the model describes, in the real program: looked at, filled in, answered from elsewhere.
+//! Surfaces described by the model, in the real program: viewed, filled in, answered from elsewhere.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn a_form_is_filled_in_on_its_card() {
     tty.ready();
     tty.say("order something");
     tty.card("[x] Receipt");
-    // A field, what is written into it, a box, the button.
+    // A field, its text, a checkbox, the button.
     tty.send("\x1b[B\r");
     tty.send("Ada\r");
     tty.shows("Name: Ada");
@@ -49,7 +49,7 @@ fn a_form_is_filled_in_on_its_card() {
 }
 
 #[test]
-fn a_screen_reader_hears_a_form_and_fills_it_in() {
+fn a_screen_reader_reads_a_form_and_fills_it_in() {
     let llm = draws(form());
     let home = Home::with(&llm);
     let mut tty = Pty::start(&home, &["--screen-reader"], 80, 40);
@@ -72,7 +72,7 @@ fn a_screen_reader_hears_a_form_and_fills_it_in() {
     tty.send("\r");
     tty.shows("Name: ");
     tty.send("Ada 漢\r");
-    // It is said where the keys are, and what they did.
+    // The position of the keys and their effect are announced.
     tty.shows("At Receipt, checkbox, ticked, 2 of 3");
     tty.send(" ");
     tty.shows("At Receipt, checkbox, not ticked, 2 of 3");
@@ -138,7 +138,7 @@ fn a_form_outlives_its_terminal_and_is_answered_from_elsewhere() {
 }
 
 #[test]
-fn what_is_only_looked_at_stays_in_the_conversation() {
+fn a_display_surface_stays_in_the_conversation() {
     let llm = draws(json!({"messages": [
         {"surfaceUpdate": {"surfaceId": "s", "components": [
             {"id": "top", "component": {"Table": {"columns": ["what"], "rows": [["tea\u{202e}"]]}}},
@@ -153,7 +153,7 @@ fn what_is_only_looked_at_stays_in_the_conversation() {
     tty.shows("End.");
     tty.quit();
     assert!(llm.last().result("c1").contains("\"rendered\":true"));
-    // Where nobody looks there is no such tool.
+    // Without a viewer there is no such tool.
     home.ok(&["-p", "hello"]);
     assert!(!llm.last().tools().contains(&"render_a2ui".to_owned()));
 }

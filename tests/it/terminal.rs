@@ -9,7 +9,7 @@ use crate::support::pty::Pty;
 
 const TOUCH: &str = "echo ran >> log.txt";
 
-/// A model that wants to run a command and then says what came of it.
+/// A model that runs a command and then reports its outcome.
 fn asks_to_run(command: &str) -> MockLlm {
     MockLlm::answers([Answer::say("I will.").bash("c1", command), Answer::say("It is **done**.")])
 }
@@ -23,11 +23,11 @@ fn open(llm: &MockLlm) -> (Home, Pty) {
 
 fn fifo(home: &Home, name: &str) {
     let made = std::process::Command::new("mkfifo").arg(home.work().join(name)).status();
-    assert!(made.expect("mkfifo is there").success());
+    assert!(made.expect("mkfifo is installed").success());
 }
 
 #[test]
-fn a_card_is_allowed() {
+fn a_card_is_approved() {
     let llm = asks_to_run(TOUCH);
     let (home, mut tty) = open(&llm);
     tty.say("do it");
@@ -43,7 +43,7 @@ fn a_card_is_allowed() {
 }
 
 #[test]
-fn a_card_is_declined_with_and_without_a_reason() {
+fn a_card_is_denied_with_and_without_a_reason() {
     for (keys, said) in [("\r", None), ("use make\r", Some("use make"))] {
         let llm = asks_to_run(TOUCH);
         let (home, mut tty) = open(&llm);
@@ -63,7 +63,7 @@ fn a_card_is_declined_with_and_without_a_reason() {
 }
 
 #[test]
-fn what_was_granted_is_not_asked_again() {
+fn a_granted_call_is_not_asked_about_again() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         n @ 0..=1 => Answer::new().bash(&format!("c{n}"), "touch made.txt"),
         _ => Answer::say("All done."),
@@ -82,7 +82,7 @@ fn what_was_granted_is_not_asked_again() {
     assert!(home.work().join("made.txt").exists());
     assert_eq!(llm.last().results().len(), 2);
     tty.quit();
-    // A conversation's grant holds after a restart, and only there.
+    // A conversation's grant survives a restart, and applies only there.
     let again = Pty::start(&home, &["-c"], 100, 30);
     again.shows("All done.");
     let other = Home::with(&llm);
@@ -90,13 +90,13 @@ fn what_was_granted_is_not_asked_again() {
 }
 
 #[test]
-fn escape_on_a_card_says_no_and_stops() {
+fn escape_on_a_card_denies_and_stops() {
     let llm = asks_to_run(TOUCH);
     let (home, mut tty) = open(&llm);
     tty.say("do it");
     tty.card(TOUCH);
     tty.send("\x1b");
-    tty.wait("that it stopped", |view| !view.has("[y]") && view.all().contains("interrupted"));
+    tty.wait("the stop", |view| !view.has("[y]") && view.all().contains("interrupted"));
     assert_eq!(llm.asked().len(), 1, "the model is not asked again");
     assert_eq!(home.read("log.txt"), "");
     assert!(home.open().is_empty());
@@ -128,7 +128,7 @@ fn escape_stops_a_stream_and_a_command() {
     tty.send("\x1b");
     until("the end of the command", || !home.works("sleep 1000"));
     tty.shows("it may have run partly");
-    tty.wait("that it is free", |view| view.all().matches("· interrupted").count() == 2);
+    tty.wait("the free thread", |view| view.all().matches("· interrupted").count() == 2);
     tty.say("and now");
     tty.shows("Over.");
     let text = llm.last().result("c1");
@@ -155,7 +155,7 @@ fn several_cards_are_answered_in_any_order() {
         tty.say("do it");
         tty.card(THREE[0]);
         tty.shows("1 of 3");
-        // Backwards: the third, the second (no), the first.
+        // Backwards: the third, the second (denied), the first.
         tty.send("\x1b[C");
         tty.card(THREE[1]);
         tty.send("\x1b[C");
@@ -179,14 +179,14 @@ fn several_cards_are_answered_in_any_order() {
         lines.sort();
         assert_eq!(lines, ["one", "three"], "{mode}");
         let ids: Vec<String> = llm.last().results().into_iter().map(|(id, _)| id).collect();
-        assert_eq!(ids, ["c0", "c1", "c2"], "results stand in call order");
+        assert_eq!(ids, ["c0", "c1", "c2"], "results are in call order");
         assert!(llm.last().result("c1").contains("user denied"));
         tty.quit();
     }
 }
 
 #[test]
-fn cards_come_one_after_the_other_in_sequence() {
+fn cards_appear_one_after_another_in_sequence() {
     let llm = three();
     let home = Home::with(&llm);
     let mut tty = Pty::start(&home, &["--tool-execution", "sequential"], 100, 40);
@@ -203,7 +203,7 @@ fn cards_come_one_after_the_other_in_sequence() {
 }
 
 #[test]
-fn what_is_typed_or_pasted_never_answers() {
+fn typed_or_pasted_text_never_answers() {
     let gate = Gate::default();
     let llm = MockLlm::answers([
         Answer::say("Thinking.").wait(&gate).bash("c1", TOUCH),
@@ -221,15 +221,15 @@ fn what_is_typed_or_pasted_never_answers() {
     tty.send("\x7f\x7f\x7f\x7f\x7f\x7f");
     tty.card(TOUCH);
     tty.paste("y\ny\n");
-    tty.wait("the paste in the text", |view| view.has("❯ y"));
-    tty.wait("the focus in the text", |view| view.has("to answer:"));
+    tty.wait("the paste in the composer", |view| view.has("❯ y"));
+    tty.wait("the focus in the composer", |view| view.has("to answer:"));
     assert_eq!(home.read("log.txt"), "");
-    assert_eq!(home.open().len(), 1, "the question is still open");
+    assert_eq!(home.open().len(), 1, "the question is still pending");
     tty.send("\x03");
     tty.card(TOUCH);
     tty.send("\r\r");
     tty.shows("nothing is selected");
-    assert_eq!(home.open().len(), 1, "Enter is no answer");
+    assert_eq!(home.open().len(), 1, "Enter does not answer");
     tty.send("y");
     tty.shows("It is done.");
     assert_eq!(home.read("log.txt"), "ran\n");
@@ -244,7 +244,7 @@ fn a_kill_while_a_card_is_up_loses_nothing() {
     tty.card(TOUCH);
     tty.kill();
     assert_eq!(home.read("log.txt"), "");
-    // As often as one likes.
+    // Any number of times.
     let tty = Pty::start(&home, &["-c"], 100, 30);
     tty.card(TOUCH);
     tty.kill();
@@ -263,7 +263,7 @@ fn a_kill_while_a_card_is_up_loses_nothing() {
 }
 
 #[test]
-fn a_kill_while_a_command_runs_asks_what_to_do() {
+fn a_kill_during_a_command_asks_what_to_do() {
     for (key, text, lines) in [
         ("s", "The user skipped it", "begun\n"),
         ("d", "marked it as done", "begun\n"),
@@ -276,20 +276,20 @@ fn a_kill_while_a_command_runs_asks_what_to_do() {
         tty.card("cat pipe");
         tty.send("y");
         until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
-        // What it printed is stored a little later.
-        until("what it printed is stored", || {
+        // Its output is stored a little later.
+        until("the stored output", || {
             let sql = "SELECT count(*) FROM output WHERE text LIKE '%begun%'";
             crate::audit::database(&home).query_row(sql, (), |row| row.get::<_, i64>(0)).is_ok_and(|n| n > 0)
         });
         tty.kill();
-        // It does not go on unseen.
+        // It does not keep running unseen.
         until("the end of the command", || !home.works("cat pipe"));
         assert_eq!(home.read("log.txt"), "begun\n");
         let mut tty = Pty::start(&home, &["-c"], 100, 30);
         tty.card("cat pipe");
         tty.shows("its outcome is unknown");
-        assert!(!tty.look(|view| view.has("[y]")), "it is no permission");
-        assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
+        assert!(!tty.look(|view| view.has("[y]")), "it is not a permission");
+        assert_eq!(home.read("log.txt"), "begun\n", "not repeated");
         tty.send(key);
         if key == "r" {
             until("the command", || home.works("cat pipe"));
@@ -305,7 +305,7 @@ fn a_kill_while_a_command_runs_asks_what_to_do() {
 }
 
 #[test]
-fn a_kill_while_a_command_runs_is_reported_without_a_terminal() {
+fn a_kill_during_a_command_is_reported_without_a_terminal() {
     for (policy, code) in [("report", 0), ("stop", 1), ("retry", 0)] {
         let llm = asks_to_run("echo begun | tee -a log.txt; cat pipe; echo ended | tee -a log.txt");
         let home = Home::with(&llm);
@@ -330,7 +330,7 @@ fn a_kill_while_a_command_runs_is_reported_without_a_terminal() {
         if policy == "retry" {
             assert_eq!(home.read("log.txt"), "begun\nbegun\nended\n");
         } else {
-            assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
+            assert_eq!(home.read("log.txt"), "begun\n", "not repeated");
             assert!(told.contains("may have run"), "{policy}: {told}");
             assert!(!told.contains("user denied"), "{policy}: {told}");
         }
@@ -338,9 +338,9 @@ fn a_kill_while_a_command_runs_is_reported_without_a_terminal() {
     }
 }
 
-/// What a dead process left is stopped before anybody is told that its outcome is unknown.
+/// Leftover processes are stopped before anybody learns that the outcome is unknown.
 #[test]
-fn nothing_of_a_lost_command_runs_when_its_outcome_is_told() {
+fn nothing_of_a_lost_command_runs_when_its_outcome_is_reported() {
     let llm =
         asks_to_run("trap '' TERM; echo begun >> log.txt; cat pipe; while :; do read -t 0.05 <> pipe; done");
     let home = Home::with(&llm);
@@ -378,7 +378,7 @@ fn resizes_during_a_stream_tear_nothing() {
     tty.send("still here");
     tty.wait("the text", |view| view.has("❯ still here"));
     tty.send("\x15");
-    tty.wait("an empty text", |view| !view.has("still here"));
+    tty.wait("an empty composer", |view| !view.has("still here"));
     tty.quit();
     tty.is_restored();
 }
@@ -392,9 +392,9 @@ fn twenty_columns_and_five_rows_are_enough() {
     tty.say("do it");
     tty.card("echo ran");
     tty.wait("the keys", |view| view.has("[y]") && view.has("[n]"));
-    // The command does not fit: what was not seen to its end cannot be allowed.
+    // The command does not fit: a command that was not seen to its end cannot be approved.
     tty.send("y");
-    tty.wait("that there is more", |view| view.has("the end of the co"));
+    tty.wait("the hint of more text", |view| view.has("the end of the co"));
     assert_eq!(home.read("log.txt"), "");
     tty.send("\x1b[B");
     tty.wait("the end of the command", |view| view.has("txt …+1"));
@@ -408,7 +408,7 @@ fn twenty_columns_and_five_rows_are_enough() {
 }
 
 #[test]
-fn signals_give_the_terminal_back() {
+fn signals_restore_the_terminal() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let llm = asks_to_run(TOUCH);
         let (home, mut tty) = open(&llm);
@@ -417,12 +417,12 @@ fn signals_give_the_terminal_back() {
         tty.signal(signal);
         assert_eq!(tty.end().code(), Some(code), "{signal:?}");
         tty.is_restored();
-        assert_eq!(home.open().len(), 1, "the question waits");
+        assert_eq!(home.open().len(), 1, "the question is pending");
     }
 }
 
 #[test]
-fn a_signal_while_it_streams_keeps_what_was_said() {
+fn a_signal_during_a_stream_keeps_the_text() {
     let gate = Gate::default();
     let llm = MockLlm::answers([Answer::say("Half a sentence").wait(&gate), Answer::say("More.")]);
     let (home, mut tty) = open(&llm);
@@ -432,12 +432,12 @@ fn a_signal_while_it_streams_keeps_what_was_said() {
     assert_eq!(tty.end().code(), Some(143));
     gate.open();
     tty.is_restored();
-    // What was left is closed, and the conversation goes on.
+    // Leftovers are closed, and the conversation continues.
     home.ok(&["-c", "-p", "and now?"]);
     assert!(llm.last().user().contains("and now?"));
 }
 
-/// Sequences that a terminal would obey, said by the model, by a file and by a command.
+/// Terminal control sequences from the model, a file and a command.
 #[test]
 fn hostile_text_never_reaches_the_terminal_raw() {
     let evil = "\u{1b}]0;OWNED\u{7}\u{1b}[6n\u{1b}[41mRED\u{1b}[?1049h\u{1b}]52;c;eA==\u{7}\u{9b}31m\u{202e}rtl\u{200b}\u{e0041}\r";
@@ -476,10 +476,10 @@ fn hostile_text_never_reaches_the_terminal_raw() {
     ] {
         assert!(!text.contains(part), "{part:?} was written");
     }
-    assert!(!raw.contains(&7), "a bell was rung");
-    // The window's title, progress, links and the question for the background are ours: each is of its kind to its end.
+    assert!(!raw.contains(&7), "the bell rang");
+    // The window title, progress, links and the background query are ours: each is complete.
     for ours in text.split("\x1b]").skip(1) {
-        let body = ours.split_once("\x1b\\").expect("it ends").0;
+        let body = ours.split_once("\x1b\\").expect("ends").0;
         assert!(["2;", "9;4;", "8;", "11;?"].iter().any(|kind| body.starts_with(kind)), "{body:?}");
         assert!(!body.contains(char::is_control), "{body:?}");
     }
@@ -503,17 +503,17 @@ fn trust_is_asked_for_once_and_only_where_something_would_be_granted() {
     tty.send("\x1b");
     tty.shows("interrupted");
     tty.card(".aye/permissions.yaml");
-    // The same conversation goes on, with what was typed meanwhile.
+    // The same conversation continues, with the text typed meanwhile.
     tty.send("1");
     tty.send("once more");
     tty.shows("its files apply from now on");
-    tty.wait("what was typed", |view| view.has("❯ once more"));
+    tty.wait("the typed text", |view| view.has("❯ once more"));
     tty.send("\r");
     tty.shows("It is done.");
     assert!(home.work().join("made.txt").exists());
     assert!(llm.asked().iter().any(|chat| chat.results().len() == 2), "it is the same conversation");
     let said = tty.look(|view| view.all().matches("❯ do it").count());
-    assert_eq!(said, 1, "what was there is not shown again");
+    assert_eq!(said, 1, "earlier entries are not shown again");
     tty.quit();
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();

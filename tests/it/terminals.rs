@@ -1,5 +1,5 @@
-//! The program in terminals that can much, little and nothing: in each a conversation with a card, from its start to its
-//! end, and a terminal that is left as it was.
+//! The program in terminals with many, few and no features: each has a conversation with a card, from its
+//! start to its end, and is left as it was.
 
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
@@ -7,7 +7,7 @@ use crate::support::pty::Pty;
 
 const TOUCH: &str = "echo ran >> log.txt";
 
-/// A model that asks for a command and then says something that is no ASCII.
+/// A model that runs a command and then answers with non-ASCII text.
 fn llm() -> MockLlm {
     MockLlm::answers([
         Answer::say("I will, 漢字 “now”.").bash("c1", TOUCH),
@@ -21,39 +21,39 @@ fn open(llm: &MockLlm, args: &[&str], env: &[(&str, &str)]) -> (Home, Pty) {
     (home, tty)
 }
 
-/// What was typed into the conversation, as the model heard it.
+/// The typed text, as received by the model.
 fn heard(llm: &MockLlm) -> String {
     llm.asked()[0].body.to_string()
 }
 
-/// A terminal that tells all keys apart: Escape, Ctrl and Shift come as numbers.
+/// A terminal that distinguishes all keys: Escape, Ctrl and Shift arrive as numbers.
 #[test]
-fn keys_of_kitty() {
+fn kitty_keys() {
     let llm = llm();
     let (home, mut tty) = open(&llm, &[], &[("TERM", "xterm-kitty")]);
     tty.ready();
     tty.send("do it\x1b[13;2unow\x1b[97;5u");
     tty.wait("two lines", |view| view.has("do it") && view.has("now"));
-    // A key that is let go, and one that only changes others, are none.
+    // Key releases and modifier keys alone do nothing.
     tty.send("\x1b[120;1:3u\x1b[57441;2u\r");
     tty.card(TOUCH);
     tty.send("y");
     tty.shows("It is done");
     assert!(heard(&llm).contains("do it\\nnow"), "{}", heard(&llm));
     assert_eq!(home.read("log.txt"), "ran\n");
-    // Escape and a letter right behind it are two keys.
+    // Escape and a letter right after it are two keys.
     tty.send("half\x1b[27uw");
     tty.shows("halfw");
     tty.send("\x1b[99;5u");
-    tty.wait("it is cleared", |view| !view.has("halfw"));
+    tty.wait("an empty composer", |view| !view.has("halfw"));
     tty.send("\x1b[99;5u");
     assert_eq!(tty.end().code(), Some(0));
     tty.is_restored();
 }
 
-/// The same without: Alt-Enter begins a line, Escape comes alone.
+/// The same without: Alt-Enter starts a line, Escape arrives alone.
 #[test]
-fn keys_as_they_always_were() {
+fn legacy_keys() {
     let llm = llm();
     let (home, mut tty) = open(&llm, &[], &[("TERM", "xterm")]);
     tty.ready();
@@ -74,14 +74,14 @@ fn pastes_focus_and_the_mouse() {
     let llm = llm();
     let (home, mut tty) = open(&llm, &["--screen", "full"], &[("TERM", "xterm-256color")]);
     tty.ready();
-    // Nothing of a paste is a key, and nothing of a report is text.
+    // Nothing in a paste is a key, and nothing in a report is text.
     tty.paste("do it\r\nnow\x1b[31m");
     tty.send("\x1b[O\x1b[<64;5;5M\x1b[<65;5;5M\x1b[<0;3;3M\x1b[<0;3;3m\x1b[I");
     tty.wait("two lines", |view| view.has("do it") && view.has("now[31m"));
     assert!(llm.asked().is_empty(), "a paste sends nothing");
     tty.send("\x7f\x7f\x7f\x7f\r");
     tty.card(TOUCH);
-    // A paste is no answer either, and text keeps the card from the keys.
+    // A paste does not answer either, and text keeps the card from the keys.
     tty.paste("y\r");
     tty.wait("the paste", |view| view.screen().lines().any(|line| line.contains("❯ y")));
     assert_eq!(home.read("log.txt"), "");
@@ -99,9 +99,9 @@ fn pastes_focus_and_the_mouse() {
     }
 }
 
-/// A terminal that obeys nothing gets lines one after another, and no sequence at all.
+/// A dumb terminal gets lines one after another, and no escape sequences at all.
 #[test]
-fn a_terminal_that_obeys_nothing() {
+fn a_dumb_terminal_gets_plain_lines() {
     let llm = llm();
     let (home, mut tty) = open(&llm, &[], &[("TERM", "dumb")]);
     tty.shows("> ");
@@ -119,10 +119,10 @@ fn a_terminal_that_obeys_nothing() {
     tty.is_restored();
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
     assert!(!raw.contains('\x1b'), "{raw:?}");
-    assert!(raw.contains("漢字"), "what it can show is shown");
+    assert!(raw.contains("漢字"), "everything that can be shown is shown");
 }
 
-/// No UTF-8: what is drawn is ASCII, and what the model says takes as many columns as it would.
+/// No UTF-8: drawing is ASCII, and the model's text takes as many columns as it would.
 #[test]
 fn a_terminal_without_utf8() {
     for (name, value) in [("LC_ALL", "C"), ("LANG", "C")] {

@@ -1,6 +1,6 @@
-//! The program in a real tmux: what stands in its scrollback, what reaches the program through it, and what is left.
+//! The program in a real tmux: its scrollback, the input that reaches the program, and the state afterwards.
 //!
-//! Where there is no tmux the tests say so and pass, unless `AYE_NEEDS_TMUX=1` is set.
+//! Without tmux the tests say so and pass, unless `AYE_NEEDS_TMUX=1` is set.
 
 use crate::support::home::Home;
 use crate::support::llm::{Answer, Chat, Gate, MockLlm};
@@ -8,7 +8,7 @@ use crate::support::tmux::Tmux;
 
 const TOUCH: &str = "echo ran >> log.txt";
 
-/// A server with a shell in it that knows this model.
+/// A server whose shell knows this model.
 fn open(llm: &MockLlm) -> Option<Tmux> {
     Tmux::start(Home::with(llm))
 }
@@ -29,7 +29,7 @@ fn list(words: impl IntoIterator<Item = usize>) -> String {
     words.into_iter().map(|n| format!("- {} 漢字\n", word(n))).collect::<Vec<_>>().concat()
 }
 
-/// Looks whether each of so many words stands once in what tmux holds.
+/// Checks that each of this number of words appears once in tmux.
 #[track_caller]
 fn stand_once(tmux: &Tmux, count: usize) {
     let all = tmux.all();
@@ -39,7 +39,7 @@ fn stand_once(tmux: &Tmux, count: usize) {
 }
 
 #[test]
-fn a_streamed_answer_stands_once_in_the_scrollback_and_copy_mode_finds_it() {
+fn a_streamed_answer_is_once_in_the_scrollback_and_copy_mode_finds_it() {
     let gate = Gate::default();
     let pieces = list(0..80);
     let (first, second) = pieces.split_at(pieces.len() / 2);
@@ -58,7 +58,7 @@ fn a_streamed_answer_stands_once_in_the_scrollback_and_copy_mode_finds_it() {
     stand_once(&tmux, 80);
     assert_eq!(tmux.ask("alternate_on"), "0");
     assert!(tmux.ask("history_size").parse::<usize>().is_ok_and(|size| size > 40));
-    // It is searched and copied as anything else that was printed.
+    // It is searched and copied like any other output.
     assert!(!tmux.screen().contains(&word(3)));
     tmux.tell(&["copy-mode"]);
     tmux.tell(&["send-keys", "-X", "search-backward", &word(3)]);
@@ -75,7 +75,7 @@ fn a_card_waits_for_a_key_and_not_for_a_paste() {
     let llm = asks();
     let Some(tmux) = open(&llm) else { return };
     tmux.aye("");
-    // Two lines of a paste are no two messages.
+    // Two pasted lines are not two messages.
     tmux.tell(&["set-buffer", "do it\nnow"]);
     tmux.tell(&["paste-buffer", "-p"]);
     tmux.wait("two lines", |screen| screen.contains("do it") && screen.contains("now"));
@@ -87,10 +87,10 @@ fn a_card_waits_for_a_key_and_not_for_a_paste() {
     tmux.tell(&["paste-buffer", "-p"]);
     tmux.wait("the paste", |screen| screen.lines().any(|line| line.starts_with("❯ y")));
     assert_eq!(tmux.home.read("log.txt"), "");
-    assert_eq!(tmux.home.open().len(), 1, "a paste is no answer");
+    assert_eq!(tmux.home.open().len(), 1, "a paste does not answer");
     tmux.key("C-u");
     tmux.key("BSpace");
-    tmux.wait("it is taken back", |screen| !screen.lines().any(|line| line.starts_with("❯ y")));
+    tmux.wait("the withdrawal", |screen| !screen.lines().any(|line| line.starts_with("❯ y")));
     tmux.key("Tab");
     tmux.card(TOUCH);
     tmux.send("y");
@@ -111,7 +111,7 @@ fn after_a_kill_the_same_pane_shows_the_same_card() {
     tmux.card(TOUCH);
     let id = tmux.home.question();
     tmux.kill_aye();
-    // As people do it: the terminal is as the program had it.
+    // As users do it: the terminal is as the program had it.
     tmux.wait_for("the shell", || tmux.ask("pane_current_command") != "aye");
     tmux.send("stty sane; clear");
     tmux.key("C-j");
@@ -127,7 +127,7 @@ fn after_a_kill_the_same_pane_shows_the_same_card() {
 }
 
 #[test]
-fn the_wheel_and_marking_work_on_the_full_screen() {
+fn the_wheel_and_selection_work_on_the_full_screen() {
     let llm = MockLlm::by(|_| Answer::say(&format!("{}\nThat was all.\n", list(0..60))));
     let Some(tmux) = open(&llm) else { return };
     let tty = tmux.attach();
@@ -135,9 +135,9 @@ fn the_wheel_and_marking_work_on_the_full_screen() {
     assert_eq!((tmux.ask("alternate_on"), tmux.ask("mouse_sgr_flag")), ("1".into(), "1".into()));
     tmux.say("talk");
     tmux.shows("That was all.");
-    // What a terminal sends tmux, which hands it on.
+    // The bytes that a terminal sends to tmux, which forwards them.
     tty.send("\x1b[<64;5;5M\x1b[<64;5;5M");
-    tmux.wait("what is above", |screen| screen.contains("more below") && !screen.contains("That was all."));
+    tmux.wait("the text above", |screen| screen.contains("more below") && !screen.contains("That was all."));
     let row = tmux.screen().lines().position(|line| line.contains(&word(50))).expect("a row") + 1;
     tty.send(&format!("\x1b[<0;1;{row}M"));
     tty.send(&format!("\x1b[<32;30;{row}M"));
@@ -148,13 +148,13 @@ fn the_wheel_and_marking_work_on_the_full_screen() {
     });
     tty.send("\x1b[<65;5;5M\x1b[<65;5;5M");
     tmux.shows("That was all.");
-    assert_eq!(tmux.ask("pane_in_mode"), "0", "the wheel was ours");
+    assert_eq!(tmux.ask("pane_in_mode"), "0", "the program handled the wheel");
     tmux.quit();
     stand_once(&tmux, 60);
 }
 
 #[test]
-fn what_is_copied_is_in_the_buffer_of_tmux() {
+fn copied_text_is_in_the_tmux_buffer() {
     let llm = MockLlm::by(|_| Answer::say("Copy **this** 漢字."));
     let Some(tmux) = open(&llm) else { return };
     tmux.aye("");
@@ -167,7 +167,7 @@ fn what_is_copied_is_in_the_buffer_of_tmux() {
 }
 
 #[test]
-fn who_looks_elsewhere_is_rung_for() {
+fn an_unfocused_user_is_notified() {
     for looks in [true, false] {
         let llm = asks();
         let Some(tmux) = open(&llm) else { return };
@@ -177,12 +177,12 @@ fn who_looks_elsewhere_is_rung_for() {
         if !looks {
             tty.send("\x1b[O");
         }
-        // Reports of the focus are no text.
+        // Focus reports are not text.
         tmux.say("do it");
         tmux.card(TOUCH);
         let rung = || tty.raw().contains(&7);
         if looks {
-            assert!(!rung(), "who sees it need not be called");
+            assert!(!rung(), "a viewer needs no notification");
         } else {
             tmux.wait_for("the bell", rung);
         }
@@ -195,7 +195,7 @@ fn who_looks_elsewhere_is_rung_for() {
 }
 
 #[test]
-fn other_sizes_of_the_window_keep_each_line_once() {
+fn resizing_the_window_keeps_each_line_once() {
     let gates: Vec<Gate> = (0..6).map(|_| Gate::default()).collect();
     let waits = gates.clone();
     let llm = MockLlm::by(move |chat: &Chat| {
@@ -211,7 +211,7 @@ fn other_sizes_of_the_window_keep_each_line_once() {
         answer.text(&format!("\nThat was answer {}.\n", chat.nth))
     });
     let Some(tmux) = open(&llm) else { return };
-    // A shell that takes no notice when the program is stopped.
+    // A shell that ignores a stopped program.
     tmux.run("set +m; aye");
     let sizes = [(70, 30), (140, 30), (100, 40), (81, 30), (120, 50), (100, 30)];
     for (n, (gate, (columns, rows))) in gates.iter().zip(sizes).enumerate() {
@@ -230,10 +230,10 @@ fn other_sizes_of_the_window_keep_each_line_once() {
     stand_once(&tmux, 60 + 6 * 21);
 }
 
-/// tmux has its new size at once, and tells the program up to a quarter of a second later: what is drawn meanwhile
-/// may leave copies of unfinished text, but takes no finished line.
+/// tmux has its new size at once, and notifies the program up to a quarter of a second later: frames drawn
+/// meanwhile may leave copies of unfinished text, but lose no finished line.
 #[test]
-fn a_border_that_is_dragged_takes_no_line() {
+fn dragging_a_border_loses_no_line() {
     let gates: Vec<Gate> = (0..4).map(|_| Gate::default()).collect();
     let waits = gates.clone();
     let piece = |from: usize| {

@@ -1,4 +1,4 @@
-//! Calls that were lost with their process: asked about without a terminal, and answered from elsewhere.
+//! Calls lost with their process: asked about without a terminal, and answered from elsewhere.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -14,21 +14,21 @@ fn model() -> MockLlm {
     })
 }
 
-/// A home whose run was killed while its command ran.
+/// A home whose run was killed during its command.
 fn lost(llm: &MockLlm) -> Home {
     let home = Home::with(llm);
     let made = std::process::Command::new("mkfifo").arg(home.work().join("pipe")).status();
-    assert!(made.expect("mkfifo is there").success());
+    assert!(made.expect("mkfifo is installed").success());
     let run = home.aye(&["--permission-mode", "yolo", "-p", "do it"]).spawn();
     until("the command", || home.works("cat pipe") && home.read("log.txt") == "ran\n");
-    // What it printed is written down a moment later.
+    // Its output is stored a moment later.
     until("its output", || kept(&home).contains("half way"));
     run.signal(Signal::KILL);
     assert!(run.end().was_killed());
     home
 }
 
-/// What the store holds, as bytes: the output of a call that runs is in it before anything shows it.
+/// The store's bytes: the output of a running call is in them before anything shows it.
 fn kept(home: &Home) -> String {
     let mut all = String::new();
     let mut folders = vec![home.root().join("aye")];
@@ -40,7 +40,7 @@ fn kept(home: &Home) -> String {
             } else if path.to_string_lossy().contains(".db") {
                 let bytes = std::fs::read(&path).unwrap_or_default();
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                // The words of the call itself do not count.
+                // The text of the call itself does not count.
                 all.push_str(&text.replace("echo half way", ""));
             }
         }
@@ -49,7 +49,7 @@ fn kept(home: &Home) -> String {
 }
 
 #[test]
-fn an_unknown_outcome_is_left_as_a_question_and_answered_from_elsewhere() {
+fn an_unknown_outcome_stays_pending_and_is_answered_from_elsewhere() {
     for (choice, wanted) in
         [("done", "marked it as done"), ("skip", "The user skipped it"), ("rerun", "half way")]
     {
@@ -65,7 +65,7 @@ fn an_unknown_outcome_is_left_as_a_question_and_answered_from_elsewhere() {
             "aye answer {id} '{{\"choice\":\"rerun\"}}' with {{\"choice\": \"rerun\" or \"done\" or \"skip\"}}"
         );
         assert!(shown.contains(&choices) && shown.contains("\nbegan  "), "{shown}");
-        // A yes alone says nothing about what to do.
+        // An approval alone does not say what to do.
         home.aye(&["approvals", "approve", &id]).run().exits(2);
         home.aye(&["approvals", "answer", &id, "{\"choice\": \"maybe\"}"]).run().exits(2);
         home.ok(&["approvals", "answer", &id, &json!({"choice": choice}).to_string()]);

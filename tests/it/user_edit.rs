@@ -1,4 +1,4 @@
-//! Calls that a person changes before they allow them, sends back, or comments: in the shell and in the terminal.
+//! Calls that a user edits before approving, sends back, or comments: in the shell and in the terminal.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::home::{Home, id_of};
 use crate::support::llm::{Answer, Chat, MockLlm};
 use crate::support::pty::Pty;
 
-/// A model that asks for these calls at once, and then says that it is done.
+/// A model that makes these calls at once, and then reports that it is done.
 fn asks_for(calls: &'static [(&'static str, &'static str)]) -> MockLlm {
     MockLlm::by(move |chat: &Chat| {
         if chat.results().is_empty() {
@@ -17,7 +17,7 @@ fn asks_for(calls: &'static [(&'static str, &'static str)]) -> MockLlm {
     })
 }
 
-/// A model that asks for one call.
+/// A model that makes one call.
 fn asks_to(name: &'static str, args: Value) -> MockLlm {
     MockLlm::by(move |chat: &Chat| {
         if chat.results().is_empty() {
@@ -33,7 +33,7 @@ fn shown(home: &Home, id: &str) -> Value {
 }
 
 #[test]
-fn a_command_is_changed_on_the_command_line_and_runs_once_as_changed() {
+fn a_command_is_edited_on_the_command_line_and_runs_once_as_edited() {
     let llm = asks_for(&[("c1", "echo old >> log.txt")]);
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
@@ -67,7 +67,7 @@ fn a_command_is_changed_on_the_command_line_and_runs_once_as_changed() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_before_anything_is_decided() {
+fn invalid_edits_are_refused_before_deciding() {
     let llm = asks_for(&[("c1", "echo old >> log.txt")]);
     let home = Home::with(&llm);
     home.rules("rules:\n  - {tool: 'Bash(curl *)', behavior: deny}\n");
@@ -89,12 +89,12 @@ fn what_cannot_run_is_refused_before_anything_is_decided() {
             "{args}: {all}"
         );
     }
-    assert_eq!(home.question(), id, "it is still open");
+    assert_eq!(home.question(), id, "it is still pending");
     assert_eq!(shown(&home, &id)["decision"], Value::Null);
 }
 
 #[test]
-fn the_editor_changes_a_call_and_a_bad_text_is_kept() {
+fn the_editor_edits_a_call_and_an_invalid_text_is_kept() {
     let llm = asks_for(&[("c1", "echo old >> log.txt")]);
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
@@ -115,14 +115,14 @@ fn the_editor_changes_a_call_and_a_bad_text_is_kept() {
     let out = edit("sed -i 2s/:/=/").exits(2);
     assert!(out.stderr.contains("line 2, column") && out.stderr.contains("nothing was decided"), "{out:?}");
     let kept = out.stderr.split("saved in ").nth(1).expect("a path").trim().to_owned();
-    assert!(std::fs::read_to_string(&kept).expect("it is there").contains("\"command\"="), "{kept}");
+    assert!(std::fs::read_to_string(&kept).expect("exists").contains("\"command\"="), "{kept}");
     edit("sed -i s/old/new/").exits(0);
     home.ok(&["-c", "-p"]);
     assert_eq!(home.read("log.txt"), "new\n");
 }
 
 #[test]
-fn a_call_is_sent_back_with_what_to_change() {
+fn changes_to_a_call_are_requested_with_feedback() {
     let llm = asks_for(&[("c1", "echo old >> log.txt")]);
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
@@ -140,7 +140,7 @@ fn a_call_is_sent_back_with_what_to_change() {
 }
 
 #[test]
-fn a_comment_goes_with_any_answer() {
+fn a_comment_goes_with_any_decision() {
     let llm = asks_for(&[("c1", "echo yes >> log.txt"), ("c2", "echo no >> log.txt")]);
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
@@ -177,10 +177,10 @@ fn a_comment_goes_with_any_answer() {
 }
 
 #[test]
-fn an_edited_file_is_written_only_while_it_is_what_was_looked_at() {
+fn an_edited_file_is_written_only_while_it_is_as_reviewed() {
     for moved in [false, true] {
         let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
-            // A file that is there is read before it is written over.
+            // An existing file is read before it is overwritten.
             0 => Answer::new().call("c0", "Read", json!({"file_path": "a.txt"})),
             1 => Answer::new().call("c1", "Write", json!({"file_path": "a.txt", "content": "theirs\n"})),
             _ => Answer::say("End."),
@@ -221,13 +221,13 @@ fn a_crash_between_the_answer_and_the_execution_runs_the_edited_call_once() {
         let killed = home.aye(&["-c", "-p"]).env("AYE_FAILPOINT", place).run();
         assert_ne!(killed.status.code(), Some(0), "{place}: it dies there");
         assert_eq!(home.read("log.txt"), "", "{place}");
-        // Behind the intent nobody knows whether it ran; it is run again because the flag says so.
+        // After the intent the outcome is unknown; it is retried because the flag says so.
         home.ok(&["-c", "-p", "--on-unknown", "retry"]);
         assert_eq!(home.read("log.txt"), "new\n", "{place}");
         home.aye(&["-c", "-p", "more"]).run();
         assert_eq!(home.read("log.txt"), "new\n", "{place}");
         let asked = llm.asked();
-        let told = asked.iter().find(|chat| !chat.results().is_empty()).expect("it was told").result("c1");
+        let told = asked.iter().find(|chat| !chat.results().is_empty()).expect("received").result("c1");
         assert!(told.contains("It ran as: ") && told.contains("echo new"), "{place}: {told}");
     }
 }
@@ -240,14 +240,14 @@ fn open(llm: &MockLlm, env: &[(&str, &str)]) -> (Home, Pty) {
 }
 
 #[test]
-fn a_command_is_edited_on_its_card_and_runs_as_it_was_shown() {
+fn a_command_is_edited_on_its_card_and_runs_as_shown() {
     let llm = asks_for(&[("c1", "echo old >> log.txt")]);
     let (home, mut tty) = open(&llm, &[]);
     tty.say("do it");
     tty.card("echo old");
     tty.send("e");
     tty.shows("[Enter] review");
-    // To the start, past the first word, and another one in its place.
+    // Go to the start, past the first word, and replace the next one.
     tty.send("\x01\x1bf\x1bd new \r");
     tty.card("echo new");
     tty.shows("as you edited it");
@@ -262,14 +262,14 @@ fn a_command_is_edited_on_its_card_and_runs_as_it_was_shown() {
     assert!(told.contains("It ran as: ") && told.contains("Comment: new is better"), "{told}");
     tty.shows("edited before it was allowed, with: new is better");
     tty.quit();
-    // And so does it look after a restart.
+    // It looks the same after a restart.
     let again = Pty::start(&home, &["-c"], 100, 30);
     again.shows("edited before it was allowed");
     again.shows("echo new");
 }
 
 #[test]
-fn a_files_text_is_edited_in_the_persons_editor_and_the_terminal_comes_back() {
+fn a_files_text_is_edited_in_the_users_editor_and_the_terminal_is_restored() {
     let llm = asks_to("Write", json!({"file_path": "a.txt", "content": "one\ntwo\n"}));
     let editor = "echo IN-THE-EDITOR; sed -i s/two/2/";
     let (home, mut tty) = open(&llm, &[("EDITOR", editor)]);
@@ -287,7 +287,7 @@ fn a_files_text_is_edited_in_the_persons_editor_and_the_terminal_comes_back() {
     tty.quit();
     tty.is_restored();
 
-    // Without an editor there is a sentence, and the card is as it was.
+    // Without an editor there is a message, and the card is unchanged.
     let (home, mut tty) = open(&llm, &[]);
     tty.say("do it");
     tty.card("two");
@@ -301,7 +301,7 @@ fn a_files_text_is_edited_in_the_persons_editor_and_the_terminal_comes_back() {
 }
 
 #[test]
-fn pieces_of_a_file_are_dropped_on_the_card() {
+fn hunks_of_a_file_are_dropped_on_the_card() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().call("c0", "Read", json!({"file_path": "a.txt"})),
         1 => Answer::new().call("c1", "Write", json!({"file_path": "a.txt", "content": "A\nb\nC\n"})),
@@ -325,7 +325,7 @@ fn pieces_of_a_file_are_dropped_on_the_card() {
 }
 
 #[test]
-fn what_the_rules_deny_is_said_on_the_card_and_does_not_run() {
+fn a_denied_edit_is_reported_on_the_card_and_does_not_run() {
     let llm = asks_for(&[("c1", "echo old >> log.txt")]);
     let home = Home::with(&llm);
     home.rules("rules:\n  - {tool: 'Bash(echo evil*)', behavior: deny}\n");
@@ -347,7 +347,7 @@ fn what_the_rules_deny_is_said_on_the_card_and_does_not_run() {
 }
 
 #[test]
-fn several_cards_get_one_answer_each_by_itself() {
+fn several_cards_each_get_one_answer() {
     let llm = asks_for(&[("c1", "echo one >> log.txt"), ("c2", "echo two >> log.txt")]);
     let (home, mut tty) = open(&llm, &[]);
     tty.say("do it");
@@ -365,7 +365,7 @@ fn several_cards_get_one_answer_each_by_itself() {
 }
 
 #[test]
-fn what_only_reads_is_approved_and_the_rest_denied_with_one_command_each() {
+fn read_only_calls_are_approved_and_the_rest_denied_with_one_command_each() {
     let llm = asks_for(&[("c1", "cat a.txt"), ("c2", "echo two >> log.txt"), ("c3", "cat b.txt")]);
     let home = Home::with(&llm);
     home.rules("rules:\n  - {tool: 'Bash(cat *)', behavior: ask}\n");

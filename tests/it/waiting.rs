@@ -1,4 +1,4 @@
-//! Headless runs and their questions: left, declined, waited for, and answered from elsewhere.
+//! Headless runs and their questions: left, denied, waited for, and answered from elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::support::pty::Pty;
 
 const TOUCH: &str = "echo ran >> log.txt";
 
-/// A model that wants to run a command and then says what came of it.
+/// A model that runs a command and then reports its outcome.
 fn asks_to_run(command: &str) -> MockLlm {
     MockLlm::answers([Answer::say("I will.").bash("c1", command), Answer::say("It is done.")])
 }
@@ -25,9 +25,9 @@ fn waits(home: &Home, more: &[&str]) -> Running {
     run
 }
 
-/// How often each thread of a process was put to sleep and woken so far.
+/// How often each thread of a process was suspended and woken so far.
 fn switches(pid: u32) -> BTreeMap<String, u64> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("is alive");
     let count = |status: String| -> u64 {
         let is_count = |line: &&str| line.contains("ctxt_switches:");
         status
@@ -69,9 +69,9 @@ fn suspending_leaves_the_question_to_other_processes() {
     assert_eq!(home.read("log.txt"), "ran\n");
 }
 
-/// Three forms of output, one question.
+/// Three output formats, one question.
 #[test]
-fn a_run_that_waited_already_is_told_in_each_form() {
+fn an_already_waiting_run_is_reported_in_each_format() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     home.aye(&["-p", "do it"]).run().exits(3);
@@ -87,7 +87,7 @@ fn a_run_that_waited_already_is_told_in_each_form() {
 }
 
 #[test]
-fn denying_goes_on_without_the_call() {
+fn denying_continues_without_the_call() {
     let llm = MockLlm::answers([
         Answer::new().bash("c1", TOUCH).call("q1", "AskUser", json!({"question": "Which?"})),
         Answer::say("It was not possible."),
@@ -102,7 +102,7 @@ fn denying_goes_on_without_the_call() {
     for call in ["c1", "q1"] {
         let text = llm.last().result(call);
         assert!(text.contains("nobody is available") && text.contains("not run"), "{text}");
-        assert!(!text.contains("The user"), "nobody said anything: {text}");
+        assert!(!text.contains("The user"), "nothing was said: {text}");
     }
     let shown = home.ok(&["approvals", "show", "perm_c1", "--json"]).json();
     assert_eq!(shown["decided_by"]["channel"], "policy", "{shown:#}");
@@ -111,7 +111,7 @@ fn denying_goes_on_without_the_call() {
 }
 
 #[test]
-fn the_setting_says_what_the_flag_says() {
+fn the_setting_matches_the_flag() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     home.ok(&["-p", "do it", "--config", "on_ask=deny"]);
@@ -124,7 +124,7 @@ fn the_setting_says_what_the_flag_says() {
 }
 
 #[test]
-fn an_answer_from_another_process_is_heard_at_once() {
+fn an_answer_from_another_process_takes_effect_at_once() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let run = waits(&home, &["--output-format", "stream-json"]);
@@ -134,12 +134,12 @@ fn an_answer_from_another_process_is_heard_at_once() {
     let out = run.end().exits(0);
     assert!(answered.elapsed() < Duration::from_secs(5), "{:?}", answered.elapsed());
     let events = out.events();
-    let at = events.iter().position(|kind| kind == "run_finish(suspended)").expect("it waits");
+    let at = events.iter().position(|kind| kind == "run_finish(suspended)").expect("waits");
     assert_eq!(events[at + 1..at + 4], ["run_start", "tool_call_resumed", "tool_call_done(succeeded)"]);
     assert_eq!(events[at + 4..], GOES_ON);
     let starts: Vec<Value> =
         out.lines().into_iter().filter(|line| line["event_type"] == "run_start").collect();
-    assert_eq!(starts[0]["run_id"], starts[1]["run_id"], "the same run goes on");
+    assert_eq!(starts[0]["run_id"], starts[1]["run_id"], "the same run resumes");
     assert_eq!(home.read("log.txt"), "ran\n");
     out.says("perm_c1: answered by tester (cli)");
 }
@@ -166,8 +166,8 @@ fn waiting_costs_nothing() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let run = waits(&home, &[]);
-    // Somebody looks around meanwhile, which takes a while and changes nothing. Threads of the start may take some time
-    // to come to rest; then those that live sleep.
+    // Another process lists meanwhile, which takes a while and changes nothing. Startup threads may take some
+    // time to become idle; then the remaining ones sleep.
     let sleeps = (0..20).any(|_| {
         let before = switches(run.pid());
         for _ in 0..5 {
@@ -181,7 +181,7 @@ fn waiting_costs_nothing() {
 }
 
 #[test]
-fn a_question_that_nobody_answers_in_time_expires() {
+fn an_unanswered_question_expires() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let out = home.aye(&["-p", "do it", "--on-ask", "wait=1", "--output-format", "json"]).run().exits(6);
@@ -201,7 +201,7 @@ fn a_question_that_nobody_answers_in_time_expires() {
 }
 
 #[test]
-fn a_signal_leaves_the_questions_open() {
+fn a_signal_leaves_the_questions_pending() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let llm = asks_to_run(TOUCH);
         let home = Home::with(&llm);
@@ -218,7 +218,7 @@ fn a_signal_leaves_the_questions_open() {
 }
 
 #[test]
-fn killed_while_it_waits() {
+fn a_kill_while_waiting_keeps_the_question() {
     let llm = MockLlm::answers([
         Answer::new().bash("c1", "echo one >> log.txt").bash("c2", "echo two >> log.txt"),
         Answer::say("Both."),
@@ -240,9 +240,9 @@ fn killed_while_it_waits() {
     assert_eq!(lines, ["one", "two"], "each ran once");
 }
 
-/// It sleeps through the answer and the end of the run in another process, and still says what came of it.
+/// It sleeps through the answer and the end of the run in another process, and still reports the outcome.
 #[test]
-fn a_run_that_another_process_ended_is_told() {
+fn a_run_ended_by_another_process_is_reported() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let run = waits(&home, &["--output-format", "stream-json"]);
@@ -260,9 +260,9 @@ fn a_run_that_another_process_ended_is_told() {
     assert_eq!(llm.asked().len(), 2);
 }
 
-/// Another process is in the middle of the run: this one waits for it and says what came of it.
+/// Another process is driving the run: this one waits for it and reports the outcome.
 #[test]
-fn a_run_that_another_process_drives_is_followed() {
+fn a_run_driven_by_another_process_is_followed() {
     let gate = Gate::default();
     let llm = MockLlm::answers([
         Answer::say("I will.").bash("c1", TOUCH),
@@ -282,9 +282,9 @@ fn a_run_that_another_process_drives_is_followed() {
     assert_eq!(home.read("log.txt"), "ran\n");
 }
 
-/// The process that went on with it dies: then this one goes on.
+/// The process that resumed it dies: then this one resumes.
 #[test]
-fn a_run_whose_other_process_dies_is_taken_back() {
+fn a_run_whose_other_process_dies_is_taken_over() {
     let llm = MockLlm::answers([
         Answer::say("I will.").bash("c1", TOUCH),
         Answer::say("It is").part(Part::Hang),
@@ -320,7 +320,7 @@ fn a_new_message_elsewhere_ends_the_wait() {
     assert_eq!(home.read("log.txt"), "");
 }
 
-/// A question expired, and the process died before it could go on: the next one ends with the same status.
+/// A question expired, and the process died before it could resume: the next one ends with the same status.
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_question_that_expired_meanwhile_counts_at_the_next_start() {
@@ -336,9 +336,9 @@ fn a_question_that_expired_meanwhile_counts_at_the_next_start() {
     assert_eq!(home.read("log.txt"), "");
 }
 
-/// What is kept, and what was asked for, say what a headless run does about its questions.
+/// The storage mode and the flag decide what a headless run does about its questions.
 #[test]
-fn the_matrix_of_a_conversation_that_is_not_kept() {
+fn the_on_ask_matrix_of_an_ephemeral_conversation() {
     let llm = MockLlm::by(|chat| {
         if chat.results().is_empty() { Answer::new().bash("c1", TOUCH) } else { Answer::say("It is done.") }
     });
@@ -346,7 +346,7 @@ fn the_matrix_of_a_conversation_that_is_not_kept() {
     let refused = home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "suspend"]).run().exits(2);
     refused.says("which keeps nothing to resume");
     home.aye(&["-p", "do it", "--ephemeral", "--config", "on_ask=suspend"]).run().exits(2);
-    // No terminal, so nobody could answer.
+    // Without a terminal nobody could answer.
     home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "wait"]).run().exits(1).says("there is none");
     assert_eq!(llm.asked().len(), 0, "refused before anything is asked");
 
@@ -355,12 +355,12 @@ fn the_matrix_of_a_conversation_that_is_not_kept() {
         assert!(llm.last().result("c1").contains("nobody is available"));
     }
     assert_eq!(home.read("log.txt"), "");
-    assert!(home.open().is_empty() && home.ok(&["threads", "list"]).stdout.is_empty(), "nothing was kept");
+    assert!(home.open().is_empty() && home.ok(&["threads", "list"]).stdout.is_empty(), "nothing was stored");
 }
 
-/// What was typed before a question was shown is no answer to it, and an unclear word neither.
+/// Text typed before a question was shown is not an answer, and neither is an unclear word.
 #[test]
-fn a_conversation_in_memory_asks_in_its_own_terminal() {
+fn an_in_memory_conversation_asks_in_its_own_terminal() {
     let gate = Gate::default();
     let llm = MockLlm::answers([
         Answer::say("I will.").wait(&gate).bash("c1", TOUCH),
@@ -390,10 +390,10 @@ fn a_conversation_in_memory_asks_in_its_own_terminal() {
     assert!(terminal.end().success());
     assert_eq!(home.read("log.txt"), "ran\n");
     assert!(llm.last().result("c2").contains("The user"), "{}", llm.last().result("c2"));
-    assert!(home.ok(&["threads", "list"]).stdout.is_empty(), "nothing was kept");
+    assert!(home.ok(&["threads", "list"]).stdout.is_empty(), "nothing was stored");
 }
 
-/// What is approved was seen: a call is shown to its end, with what cannot be seen made visible.
+/// An approved call was seen: it is shown to its end, with invisible characters made visible.
 #[test]
 fn a_question_in_its_own_terminal_shows_the_whole_call() {
     let command = format!("echo {} > log.txt\necho hidden\u{202e} >> log.txt", "a ".repeat(200));
@@ -408,7 +408,7 @@ fn a_question_in_its_own_terminal_shows_the_whole_call() {
 }
 
 #[test]
-fn time_and_signals_end_the_questions_of_a_conversation_in_memory() {
+fn timeouts_and_signals_end_the_questions_of_an_in_memory_conversation() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);
     let mut terminal = Pty::start(&home, &["-p", "do it", "--ephemeral", "--on-ask", "wait=1"], 100, 30);
@@ -427,7 +427,7 @@ fn time_and_signals_end_the_questions_of_a_conversation_in_memory() {
 }
 
 #[test]
-fn an_agent_says_who_waits_for_answers() {
+fn an_agents_hitl_setting_decides_who_waits() {
     let llm = MockLlm::by(|chat| {
         if chat.results().is_empty() { Answer::new().bash("c1", TOUCH) } else { Answer::say("It is done.") }
     });
@@ -443,7 +443,7 @@ fn an_agent_says_who_waits_for_answers() {
     home.config(&format!("on_ask = \"deny\"\n{config}"));
     for agent in ["auto", "async"] {
         home.aye(&["-p", "do it", "--agent", agent]).run().exits(3);
-        // A conversation that is continued keeps its agent, and with it who waits.
+        // A continued conversation keeps its agent, and with it the setting.
         home.aye(&["-c", "-p"]).run().exits(3);
         home.ok(&["deny", &home.question()]);
     }
@@ -455,6 +455,6 @@ fn an_agent_says_who_waits_for_answers() {
     assert_eq!(home.read("log.txt"), "ran\n");
     let out = home.aye(&["-p", "do it", "--agent", "async", "--ephemeral"]).run().exits(2);
     out.says("async.md:3").says("`hitl: async` of the agent `async` does not work with --ephemeral");
-    // Nobody is at a terminal here: nobody to wait for.
+    // No user is at a terminal here: nobody to wait for.
     home.ok(&["-p", "do it", "--agent", "auto", "--ephemeral"]);
 }

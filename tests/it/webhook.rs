@@ -12,13 +12,13 @@ use crate::support::llm::{Answer, MockLlm, until};
 
 const RUN: &str = "echo ran >> log.txt";
 
-/// What came: the head in lower case, and the body.
+/// The received requests: the head in lower case, and the body.
 type Came = Arc<Mutex<Vec<(String, String)>>>;
 
-/// A receiver that answers with these statuses in turn, the last one for ever.
+/// A receiver that answers with these statuses in turn, the last one forever.
 fn receiver(statuses: &'static [u16]) -> (String, Came) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let url = format!("http://{}", listener.local_addr().expect("a valid address"));
     let came: Came = Arc::default();
     let kept = Arc::clone(&came);
     std::thread::spawn(move || {
@@ -76,7 +76,7 @@ fn key(home: &Home) -> String {
 }
 
 #[test]
-fn a_question_and_what_became_of_it_are_sent_once_and_signed() {
+fn a_question_and_its_outcome_are_sent_once_and_signed() {
     let llm = asks();
     let (url, came) = receiver(&[200]);
     let home = home(&llm, &format!("{url}/hook"), "[serve]\npublic_url = \"https://aye.example.com/\"\n");
@@ -97,7 +97,7 @@ fn a_question_and_what_became_of_it_are_sent_once_and_signed() {
     assert_eq!((&asked["title"], &asked["summary"]), (&json!("Bash runs a command"), &json!(RUN)));
     assert_eq!(asked["options"], json!(["approve", "deny", "request_changes"]));
     assert_eq!(asked["links"]["card"], format!("https://aye.example.com/#/card/{id}"));
-    // Shown again is not asked again; the answer is told by whoever drives the run.
+    // Showing it again does not ask again; the driver of the run reports the answer.
     home.aye(&["-r", &home.thread(), "-p"]).run().exits(3);
     home.ok(&["deny", &id, "--reason", "not now", "--resume"]);
     let sent = came.lock().expect("not poisoned").clone();
@@ -112,7 +112,7 @@ fn a_question_and_what_became_of_it_are_sent_once_and_signed() {
 }
 
 #[test]
-fn a_message_that_nobody_takes_is_a_dead_letter_until_it_is_sent_again() {
+fn an_undelivered_message_is_dead_until_it_is_resent() {
     let llm = asks();
     let (url, came) = receiver(&[410, 204]);
     let home = home(&llm, &url, "");
@@ -130,7 +130,7 @@ fn a_message_that_nobody_takes_is_a_dead_letter_until_it_is_sent_again() {
 }
 
 #[test]
-fn what_a_server_that_is_down_did_not_take_is_sent_by_the_next_process() {
+fn a_refused_webhook_message_is_sent_by_the_next_process() {
     let llm = asks();
     let (url, came) = receiver(&[503, 200]);
     let home = home(&llm, &url, "");
@@ -138,14 +138,14 @@ fn what_a_server_that_is_down_did_not_take_is_sent_by_the_next_process() {
     assert!(home.ok(&["queue", "outbox"]).stdout.contains("queued"));
     let server = Server::start(&home, &[]);
     until("the second attempt", || came.lock().expect("not poisoned").len() == 2);
-    until("it is written", || home.ok(&["queue", "outbox"]).stdout.is_empty());
+    until("the write", || home.ok(&["queue", "outbox"]).stdout.is_empty());
     let came = came.lock().expect("not poisoned");
     assert_eq!(came[0].1, came[1].1, "the same message");
     server.stop();
 }
 
 #[test]
-fn chat_programs_get_what_they_read() {
+fn chat_programs_get_their_format() {
     for (format, path, member) in
         [("slack", "/s", "text"), ("discord", "/d", "content"), ("ntfy", "/topic", "message")]
     {
@@ -155,7 +155,7 @@ fn chat_programs_get_what_they_read() {
         home.aye(&["-p", "do it"]).run().exits(3);
         let (head, body) = came.lock().expect("not poisoned").remove(0);
         let body: Value = serde_json::from_str(&body).expect("JSON");
-        let text = body[member].as_str().expect("a text");
+        let text = body[member].as_str().expect("a string");
         match format {
             "slack" => assert!(text.contains("&lt;!channel&gt;") && !text.contains("<!"), "{text}"),
             "discord" => assert_eq!(body["allowed_mentions"], json!({ "parse": [] })),
@@ -170,7 +170,7 @@ fn chat_programs_get_what_they_read() {
 }
 
 #[test]
-fn an_answer_with_the_key_counts_as_one_and_no_other_does() {
+fn an_answer_counts_only_with_the_key() {
     let llm = asks();
     let (url, came) = receiver(&[200]);
     let home = home(&llm, &url, "");
@@ -211,14 +211,14 @@ fn an_answer_with_the_key_counts_as_one_and_no_other_does() {
     assert_eq!((reply.status, &reply.json()["outcome"]), (200, &json!("accepted")), "{reply:?}");
     assert_eq!(code(send("phone", &signed(&yes), &yes)), (409, "already_decided".into()));
     until("the command", || home.read("log.txt") == "ran\n");
-    until("the news", || came.lock().expect("not poisoned").len() == 2);
+    until("the event", || came.lock().expect("not poisoned").len() == 2);
     let told = came.lock().expect("not poisoned")[1].1.clone();
     assert!(told.contains("question.decided") && told.contains("(webhook phone)"), "{told}");
     server.stop();
 }
 
 #[test]
-fn a_webhook_without_tls_is_used_on_this_machine_only() {
+fn a_webhook_without_tls_is_used_only_on_this_machine() {
     let llm = asks();
     let home = home(&llm, "http://example.com/hook", "");
     let out = home.aye(&["-p", "do it"]).run().exits(3);
@@ -227,7 +227,7 @@ fn a_webhook_without_tls_is_used_on_this_machine_only() {
 }
 
 #[test]
-fn a_task_tells_an_address_that_it_waits_and_that_it_is_over() {
+fn a_task_notifies_a_url_when_it_waits_and_ends() {
     let llm = asks();
     let (url, came) = receiver(&[200]);
     let host = url.strip_prefix("http://").expect("a host").to_owned();
@@ -248,7 +248,7 @@ fn a_task_tells_an_address_that_it_waits_and_that_it_is_over() {
             json!({ "messageId": "m1", "role": "ROLE_USER", "taskId": task, "parts": [{ "text": text }] });
         json!({ "message": message, "configuration": { "taskPushNotificationConfig": push } })
     };
-    // What only this machine or its network can reach is nobody's address, unless the settings name it.
+    // URLs reachable only from this machine or its network are refused, unless the settings name them.
     for wrong in
         ["http://127.0.0.1:1/", "https://169.254.169.254/", "http://example.org/", "file:///etc/passwd"]
     {
@@ -272,7 +272,7 @@ fn a_task_tells_an_address_that_it_waits_and_that_it_is_over() {
     assert!(aye::server::is_signed(b"t0ken", value_of(&head, "aye-signature"), body.as_bytes(), now()));
     let told: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!((&told["task"]["id"], &told["task"]["status"]), (&task["id"], &task["status"]));
-    // A second address is created, listed, shown and removed; it hears of what it missed.
+    // A second URL is registered, listed, shown and removed; it receives what it missed.
     let configs = format!("tasks/{id}/pushNotificationConfigs");
     let second = json!({ "id": "b", "url": format!("{url}/second") });
     let made = a2a(&server, "POST", &configs, &second).json();
@@ -284,7 +284,7 @@ fn a_task_tells_an_address_that_it_waits_and_that_it_is_over() {
     assert_eq!(a2a(&server, "GET", &one, &Value::Null).json()["url"], second["url"]);
     assert_eq!(a2a(&server, "DELETE", &one, &Value::Null).status, 200);
     assert_eq!(a2a(&server, "GET", &one, &Value::Null).status, 404);
-    // The server dies; somebody answers elsewhere; the next server tells the end, and nothing twice.
+    // The server dies; somebody answers elsewhere; the next server reports the end, and nothing twice.
     server.running.signal(rustix::process::Signal::KILL);
     drop(server);
     home.ok(&["approve", &home.question(), "--resume"]);

@@ -1,4 +1,4 @@
-//! Providers as they answer: recorded bodies and hand-made ones, over a real socket, through the real executor.
+//! Providers' responses: recorded bodies and hand-made ones, over a real socket, through the real executor.
 
 mod failures;
 mod recorded;
@@ -46,7 +46,7 @@ async fn replay(adapter: WireFormat, reply: Reply) -> Events {
     tokio::time::timeout(Duration::from_secs(30), ask(adapter, &server)).await.expect("an end")
 }
 
-/// The whole answer, after a look at the order of things.
+/// The whole answer, after a check of the event order.
 fn finished(events: &Events) -> &StreamResult {
     let finishes = events.iter().filter(|e| matches!(e, Ok(LlmStreamEvent::Finish { .. }))).count();
     assert_eq!(finishes, 1, "{events:#?}");
@@ -73,10 +73,10 @@ fn finished(events: &Events) -> &StreamResult {
             | LlmStreamEvent::Finish { .. } => {}
         }
     }
-    assert_eq!(text, result.text(), "what was streamed is what is kept");
+    assert_eq!(text, result.text(), "the streamed text is the stored one");
     assert_eq!(thoughts, thoughts_of(result));
     for call in result.tool_calls.iter().filter(|call| call.invalid.is_none()) {
-        let streamed = calls.iter().find(|(id, ..)| *id == call.id).expect("a start for each call");
+        let streamed = calls.iter().find(|(id, ..)| *id == call.id).expect("one start per call");
         assert_eq!(streamed.1, call.name);
         let args = if streamed.2.is_empty() { "{}" } else { &streamed.2 };
         assert_eq!(serde_json::from_str::<Value>(args).expect("JSON"), call.arguments);
@@ -137,7 +137,7 @@ const FIXTURES: [(&str, WireFormat); 8] = [
 ];
 
 #[tokio::test]
-async fn each_wire_form_gives_what_the_model_said() {
+async fn each_wire_format_returns_the_models_answer() {
     for (name, adapter) in FIXTURES {
         let events = replay(adapter, Reply::sse(fixture(name))).await;
         if name.starts_with("openrouter") {
@@ -211,7 +211,7 @@ async fn each_wire_form_gives_what_the_model_said() {
 }
 
 #[tokio::test]
-async fn it_makes_no_difference_where_a_stream_is_cut_into_segments() {
+async fn segment_boundaries_do_not_matter() {
     for (name, adapter) in FIXTURES {
         let body = fixture(name);
         let whole = without_ids(replay(adapter, Reply::sse(body.clone())).await);
@@ -251,7 +251,7 @@ async fn a_stream_that_stops_early_is_an_error_wherever_it_stops() {
     for (name, adapter) in FIXTURES.into_iter().filter(|(name, _)| !name.starts_with("openrouter")) {
         let body = fixture(name);
         let text = String::from_utf8(body.clone()).expect("text");
-        // The last word of each form; chat completions are complete once the reason to stop is there.
+        // The last token of each format; chat completions are complete once the stop reason is there.
         let mark = match adapter {
             WireFormat::OpenAi => "\"finish_reason\":\"tool_calls\"",
             WireFormat::OpenAiResponses => "\"type\":\"response.completed\"",
@@ -259,7 +259,7 @@ async fn a_stream_that_stops_early_is_an_error_wherever_it_stops() {
             WireFormat::Gemini => "\"finishReason\"",
             WireFormat::Ollama => "\"done\":true",
         };
-        let last = text.find(mark).expect("a last word");
+        let last = text.find(mark).expect("a final token");
         for cut in (0..=last).step_by(last / 23) {
             for end in [End::Close, End::Cut] {
                 let events = replay(adapter, Reply::sse(&body[..cut]).ends(end)).await;
@@ -279,7 +279,7 @@ async fn a_stream_that_stops_early_is_an_error_wherever_it_stops() {
 }
 
 #[tokio::test]
-async fn what_comes_after_the_end_is_ignored() {
+async fn data_after_the_end_is_ignored() {
     let mut body = fixture("anthropic-thinking-tool.sse");
     let once = without_ids(replay(WireFormat::Anthropic, Reply::sse(body.clone())).await);
     body.extend_from_slice(
@@ -319,7 +319,7 @@ async fn an_absurd_index_costs_nothing() {
 }
 
 #[tokio::test]
-async fn doubled_and_used_ids_are_replaced() {
+async fn duplicate_and_used_ids_are_replaced() {
     let call = |index: u64, id: &str| json!({"index": index, "id": id, "function": {"name": "List", "arguments": "{}"}});
     let body = chat_frames(&[
         delta(json!({"tool_calls": [call(0, "a"), call(1, "b"), call(2, "b")]})),
@@ -336,13 +336,13 @@ async fn doubled_and_used_ids_are_replaced() {
         GenaiExecutor::with(provider(WireFormat::OpenAi, &server)).execute(request).await.expect("an answer");
     let ids: Vec<&str> = result.tool_calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(ids.len(), 3);
-    assert_ne!(ids[0], "a", "an id of an earlier turn is not used again");
+    assert_ne!(ids[0], "a", "an id of an earlier turn is not reused");
     assert_eq!(ids[1], "b");
     assert_ne!(ids[2], "b");
 }
 
 #[tokio::test]
-async fn a_cut_by_the_output_limit_drops_the_cut_call() {
+async fn the_output_limit_drops_the_truncated_call() {
     let body = chat_frames(&[
         delta(
             json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "List", "arguments": "{}"}}]}),
@@ -360,7 +360,7 @@ async fn a_cut_by_the_output_limit_drops_the_cut_call() {
 }
 
 #[tokio::test]
-async fn arguments_that_cannot_be_used_never_run() {
+async fn unusable_arguments_never_run() {
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
     for (args, why) in [
         ("{\"command\":\"rm -rf ", "cut off"),
@@ -399,9 +399,10 @@ async fn a_name_with_hidden_characters_is_refused() {
     }
 }
 
-/// Where only the end of the stream says that an answer is complete, and the server does not end it.
+/// Formats in which only the end of the stream says that an answer is complete, with a server that does not
+/// end it.
 #[tokio::test]
-async fn a_connection_that_stays_open_takes_nothing_from_a_complete_answer() {
+async fn a_connection_left_open_keeps_the_answer_complete() {
     for (adapter, body) in [
         (WireFormat::OpenAi, chat_frames(&[delta(json!({"content": "all of it"})), finish("stop")])),
         (
@@ -424,7 +425,7 @@ async fn a_connection_that_stays_open_takes_nothing_from_a_complete_answer() {
 }
 
 #[tokio::test]
-async fn text_after_a_first_reason_to_stop_is_part_of_the_answer() {
+async fn text_after_a_first_stop_reason_is_part_of_the_answer() {
     let part = |text: &str, reason: Option<&str>| {
         let mut candidate = json!({"content": {"role": "model", "parts": [{"text": text}]}, "index": 0});
         if let Some(reason) = reason {
@@ -437,11 +438,11 @@ async fn text_after_a_first_reason_to_stop_is_part_of_the_answer() {
     let events = replay(WireFormat::Gemini, Reply::sse(body)).await;
     let result = finished(&events);
     assert_eq!(result.text(), "one two three");
-    assert_eq!(result.stop_reason, Some(StopReason::MaxTokens), "the last reason counts");
+    assert_eq!(result.stop_reason, Some(StopReason::MaxTokens), "the last reason wins");
 }
 
 #[tokio::test]
-async fn each_wire_form_says_why_it_stopped() {
+async fn each_wire_format_reports_its_stop_reason() {
     use StopReason::{ContentFilter, MaxTokens, Refusal};
     let anthropic = |reason: &str, details: Value| {
         chat_frames(&[
@@ -472,7 +473,7 @@ async fn each_wire_form_says_why_it_stopped() {
             "",
             "No",
         ),
-        // The reason is an ordinary one: only the field says that it is a refusal.
+        // The reason is an ordinary one: only the field marks it as a refusal.
         (
             WireFormat::OpenAi,
             chat_frames(&[delta(json!({"refusal": "No"})), finish("stop")]),
@@ -561,12 +562,12 @@ async fn tools_of_responses_are_not_strict() {
     request.tools = vec![ToolDescriptor::new("Read", "Read", "reads").with_parameters(schema.clone())];
     let _ = GenaiExecutor::with(provider(WireFormat::OpenAiResponses, &server)).execute(request).await;
     let tool = &server.asked()[0].body["tools"][0];
-    assert_eq!(tool["strict"], false, "left out, it means true: {tool:#}");
+    assert_eq!(tool["strict"], false, "omitted, it means true: {tool:#}");
     assert_eq!(tool["parameters"], schema, "optional arguments stay optional");
 }
 
 #[tokio::test]
-async fn the_request_is_what_the_provider_expects() {
+async fn the_request_matches_what_the_provider_expects() {
     let mut request = request();
     request.upstream_model = "my-local-max".into();
     request.system = vec![ContentBlock::text("be brief")];
@@ -599,7 +600,7 @@ async fn the_request_is_what_the_provider_expects() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_no_key_gets_none() {
+async fn a_keyless_server_gets_no_key() {
     let server = MockServer::start([Reply::sse(fixture("deepseek-chat-tool.sse"))]).await;
     let config = ProviderConfig::new("local", WireFormat::OpenAi).with_base_url(&server.url);
     GenaiExecutor::with(config).execute(request()).await.expect("an answer");
@@ -609,9 +610,9 @@ async fn a_server_that_wants_no_key_gets_none() {
     assert!(matches!(error, InferenceExecutionError::Unauthorized(_)), "{error:?}");
 }
 
-/// What a model answered goes back to it in the next request, proofs and all.
+/// A model's answer goes into the next request, signatures included.
 #[tokio::test]
-async fn an_answer_goes_back_the_way_it_came() {
+async fn an_answer_and_its_signatures_go_into_the_next_request() {
     for (name, adapter, proofs) in [
         ("anthropic-thinking-tool.sse", WireFormat::Anthropic, &["EqRR", "opaque", "Look first."][..]),
         ("openai-responses-reasoning-tools.sse", WireFormat::OpenAiResponses, &["gAAA"]),
@@ -645,7 +646,7 @@ async fn an_answer_goes_back_the_way_it_came() {
         let sent = super::images::pictures(adapter, body);
         assert_eq!(sent, vec![(kind.to_owned(), "iVBORw0KGgo=".to_owned()); ids.len()], "{name}: {body:#}");
         for mark in ["anthropic:", "gemini:", "openai_responses:"] {
-            assert!(!text.contains(mark), "{name}: our own mark is not sent");
+            assert!(!text.contains(mark), "{name}: our own prefix is not sent");
         }
         if adapter != WireFormat::Anthropic {
             assert!(!text.contains("cache_control"), "{name}");
@@ -658,10 +659,14 @@ async fn an_answer_goes_back_the_way_it_came() {
         let last = body["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
         assert_eq!((&last["role"], &last["content"][0]["cache_control"]), (&json!("user"), &mark));
         assert_eq!(last["content"][0]["content"][1]["source"]["media_type"], "image/png");
-        let kinds: Vec<&Value> =
-            body["messages"][1]["content"].as_array().expect("blocks").iter().map(|b| &b["type"]).collect();
+        let kinds: Vec<&Value> = body["messages"][1]["content"]
+            .as_array()
+            .expect("has blocks")
+            .iter()
+            .map(|b| &b["type"])
+            .collect();
         assert_eq!(kinds, ["thinking", "redacted_thinking", "text", "tool_use"]);
-        // The tools, the system text, where the last request ended and where this one does: four is all there may be.
+        // The tools, the system text, the end of the last request and of this one: at most four are allowed.
         assert_eq!(text.matches("cache_control").count(), 4);
     }
 }

@@ -17,19 +17,19 @@ use crate::address::{EndpointAddress, EndpointError};
 use crate::note::{SentMessage, TaskNote};
 use crate::turn::Turn;
 
-/// What the other side answers to one request.
+/// The peer's response to one request.
 enum Response {
     Json(u16, Value),
     Stream(Vec<Value>),
     To(String),
     Bytes(String),
-    /// The connection ends without a word.
+    /// Closes the connection without a response.
     Nothing,
 }
 
 type Asked = (String, Value);
 
-/// An agent that answers as a test wants.
+/// A remote agent that responds as scripted by a test.
 struct MockAgent {
     url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -197,7 +197,7 @@ async fn wrong(exchanges: &Exchanges) -> String {
 }
 
 #[tokio::test]
-async fn a_task_is_sent_once_polled_and_followed_to_its_end() {
+async fn a_task_is_sent_once_and_polled_to_completion() {
     let far = MockAgent::new(|what, _, nth| match what {
         "POST /v1/a2a/message:send" => Response::Json(200, json!({"task": task("TASK_STATE_WORKING", "")})),
         "GET /v1/a2a/tasks/t1" if nth < 3 => Response::Json(503, json!({})),
@@ -208,7 +208,7 @@ async fn a_task_is_sent_once_polled_and_followed_to_its_end() {
     })
     .await;
     let exchanges = far.with(|endpoint| endpoint.auth = Some(json!({"type": "bearer", "token": "k3y"})));
-    // What a terminal would obey is gone.
+    // Terminal control sequences are removed.
     assert_eq!(said(&exchanges, &prompt()).await, "All[2J clear.");
     assert_eq!(far.sent().len(), 1);
     assert_eq!(far.sent()[0]["parts"], json!([{"text": "look around"}]));
@@ -217,16 +217,16 @@ async fn a_task_is_sent_once_polled_and_followed_to_its_end() {
         heads.iter().all(|head| head.contains("a2a-version: 1.0") && head.contains("bearer k3y")),
         "{heads:?}"
     );
-    // The run asks again after a crash: what is known is not sent.
+    // The run asks again after a crash: known answers are not sent again.
     assert_eq!(said(&exchanges, &prompt()).await, "All[2J clear.");
     assert_eq!(far.sent().len(), 1);
-    // It is over, so nobody is told that nobody waits.
+    // The task is over, so no cancellation is sent.
     exchanges.cancel().await;
     assert_eq!(far.count("cancel"), 0);
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_gone_on_with_and_tells_nothing_twice() {
+async fn a_broken_stream_is_resumed_without_duplicates() {
     let far = MockAgent::new(|what, _, nth| match what {
         "GET /.well-known/agent-card.json" => Response::Json(200, {
             json!({"capabilities": {"streaming": true}})
@@ -259,7 +259,7 @@ async fn a_stream_that_breaks_is_gone_on_with_and_tells_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_question_of_the_task_is_asked_and_its_answer_goes_to_the_same_task() {
+async fn a_question_of_the_task_is_asked_and_answered_in_the_same_task() {
     let far = MockAgent::new(|what, _, nth| match (what, nth) {
         ("POST /v1/a2a/message:send", 1) => {
             Response::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "First.")}))
@@ -286,7 +286,7 @@ async fn a_question_of_the_task_is_asked_and_its_answer_goes_to_the_same_task() 
         "{question}"
     );
     answered(&mut messages, &asks.tool_calls, Some("the blue one"));
-    // Only what is new is told.
+    // Only new text is returned.
     assert_eq!(said(&exchanges, &messages).await, "Second.");
     let sent = far.sent();
     assert_eq!(sent.len(), 2);
@@ -327,7 +327,7 @@ async fn a_question_that_is_answered_elsewhere_is_noticed_and_its_answer_is_not_
 }
 
 #[tokio::test]
-async fn only_a_message_that_was_certainly_not_taken_is_sent_again_unasked() {
+async fn only_an_undelivered_message_is_resent_without_asking() {
     for (status, times) in [(429, 2), (500, 1), (503, 1)] {
         let far = MockAgent::new(move |what, _, nth| match what {
             "POST /v1/a2a/message:send" if nth < 2 => Response::Json(status, json!({})),
@@ -344,7 +344,7 @@ async fn only_a_message_that_was_certainly_not_taken_is_sent_again_unasked() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_fit_is_asked_for_again() {
+async fn an_invalid_answer_is_asked_for_again() {
     let far = MockAgent::new(|what, _, nth| match (what, nth) {
         ("POST /v1/a2a/message:send", 2) => Response::Json(400, json!({"error": {"message": "one of a, b"}})),
         ("POST /v1/a2a/message:send", _) => {
@@ -362,13 +362,13 @@ async fn an_answer_that_does_not_fit_is_asked_for_again() {
     let question = again.tool_calls[0].arguments["question"].as_str().unwrap().to_owned();
     assert!(question.contains("The answer was refused: one of a, b"), "{question}");
     assert_ne!(again.tool_calls[0].id, asks.tool_calls[0].id);
-    // A task that waits is told when nobody waits for it any more.
+    // A waiting task is cancelled once nobody waits for it.
     exchanges.cancel().await;
     assert_eq!(far.count("tasks/t1:cancel"), 1);
 }
 
 #[tokio::test]
-async fn a_message_that_was_lost_is_looked_for_and_sent_again_only_when_the_user_says_so() {
+async fn a_lost_message_is_looked_up_and_resent_only_after_approval() {
     let far = MockAgent::new(|what, _, nth| match (what, nth) {
         ("POST /v1/a2a/message:send", 1) => Response::Nothing,
         ("POST /v1/a2a/message:send", _) => {
@@ -393,7 +393,7 @@ async fn a_message_that_was_lost_is_looked_for_and_sent_again_only_when_the_user
 }
 
 #[tokio::test]
-async fn a_message_that_arrived_although_its_answer_was_lost_is_not_sent_again() {
+async fn a_delivered_message_with_a_lost_reply_is_not_resent() {
     let context = Arc::new(Mutex::new(Value::Null));
     let known = Arc::clone(&context);
     let far = MockAgent::new(move |what, body, _| match what {
@@ -416,7 +416,7 @@ async fn a_message_that_arrived_although_its_answer_was_lost_is_not_sent_again()
 }
 
 #[tokio::test]
-async fn what_the_other_side_does_wrong_is_named_and_bounded() {
+async fn peer_errors_are_named_and_bounded() {
     let sends = |reply: fn() -> Response| {
         MockAgent::new(move |what, _, _| if what.contains("message:") { reply() } else { Response::Nothing })
     };
@@ -425,10 +425,10 @@ async fn what_the_other_side_does_wrong_is_named_and_bounded() {
     assert!(told.contains("redirects to https://evil.example/"), "{told}");
     let long = sends(|| Response::Bytes("x".repeat(5 << 20))).await;
     let told = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
-    assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "nobody knows what it did");
+    assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "its outcome is unknown");
     let long = sends(|| Response::Stream(vec![json!("x".repeat(1 << 20))])).await;
     let told = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
-    assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "nobody knows what it did");
+    assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "its outcome is unknown");
     let endless = MockAgent::new(|what, _, _| match what {
         "GET /.well-known/agent-card.json" => Response::Json(200, json!({"capabilities": {"streaming": true}})),
         "POST /x/message:stream" => Response::Stream(vec![
@@ -458,7 +458,7 @@ async fn what_the_other_side_does_wrong_is_named_and_bounded() {
 }
 
 #[tokio::test]
-async fn a_card_is_read_and_may_not_lead_elsewhere() {
+async fn a_card_is_read_and_cannot_point_to_another_host() {
     let far = MockAgent::new(|_, _, _| Response::Nothing).await;
     let backend = A2aBackend::new();
     let endpoint = RemoteEndpoint::a2a(&far.url);
@@ -477,7 +477,7 @@ async fn a_card_is_read_and_may_not_lead_elsewhere() {
 }
 
 #[test]
-fn an_endpoint_is_checked_before_a_request() {
+fn an_endpoint_is_validated_before_any_request() {
     let fill: FillVariables = Arc::new(|text| {
         if text.contains("NOPE") {
             Err(EndpointError::NoVariable("NOPE is not set".into()))
@@ -521,7 +521,7 @@ fn an_endpoint_is_checked_before_a_request() {
 }
 
 #[test]
-fn the_same_place_has_the_same_id_and_another_one_another() {
+fn the_id_depends_only_on_the_endpoint() {
     let of = |messages: &[Message], salt: &str| {
         Turn::of(&messages.iter().cloned().map(Arc::new).collect::<Vec<_>>(), salt)
     };
@@ -534,14 +534,14 @@ fn the_same_place_has_the_same_id_and_another_one_another() {
     let second = of(&messages, "s");
     assert_ne!(first.id, second.id);
     assert_eq!(second.parts[0].data, Some(json!({"id": "perm_1", "approved": true})));
-    // One that nobody answered is a no.
+    // An unanswered question counts as a denial.
     messages.truncate(1);
     answered(&mut messages, &[call], None);
     assert_eq!(of(&messages, "s").parts[0].data.as_ref().unwrap()["approved"], false);
 }
 
 #[test]
-fn a_note_of_another_version_is_still_read() {
+fn notes_of_another_version_are_still_read() {
     let note: TaskNote =
         serde_json::from_value(json!({"task": "t", "later": 1, "sent": {"id": "m"}})).unwrap();
     assert_eq!(note.sent, Some(SentMessage { id: "m".into(), ..SentMessage::default() }));

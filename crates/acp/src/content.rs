@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_content_is_taken_or_refused_by_name() {
+    fn each_content_kind_is_accepted_or_refused_by_name() {
         let blocks = |value| parts(read(value));
         let all = blocks(json!([
             {"type": "text", "text": "look"},
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_cannot_be_reached_is_named() {
+    fn an_unreachable_server_is_named() {
         let cwd = Path::new("/w");
         let one = |value| servers(vec![read(value)], cwd);
         let stdio = one(

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_end_has_its_stop_reason() {
+    fn each_ending_has_a_stop_reason() {
         use acp::StopReason::{Cancelled, EndTurn, MaxTokens, MaxTurnRequests, Refusal};
         let stopped = |code: &str| TerminationReason::stopped(code, "enough");
         for (termination, model, expected) in [
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_run_is_an_error_that_says_why() {
+    fn a_failed_run_is_an_error_with_its_reason() {
         let error = end(TerminationReason::Error("the provider is down".into()), None).stop_reason();
         let error = error.expect_err("it failed");
         assert_eq!((error.code.value(), error.message.as_str()), (-32603, "the provider is down"));

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_client_enters_a_mode_that_stops_asking() {
+    fn no_client_can_switch_off_approvals() {
         for name in ["yolo", "auto"] {
             let why = mode(name, Mode::Ask).expect_err("refused").message;
             assert!(why.contains(name) && why.contains("permission_mode"), "{why}");

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_offered_denies() {
+    fn an_option_that_was_not_offered_denies() {
         for parameters in [json!({}), json!({"proposals": [{"pattern": "Bash(ls)"}]})] {
             let offers = offered(&asked(ACTION_PERMISSION, parameters, None), Path::new("/p"));
             for id in [None, Some(""), Some("allow_always"), Some("ALLOW"), Some(REJECT)] {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_outcome_is_repeated_only_when_that_was_chosen() {
+    fn an_unknown_outcome_is_retried_only_on_request() {
         let offers = offered(&asked(ACTION_UNKNOWN_OUTCOME, json!({}), Some(json!({}))), Path::new("/p"));
         let choice = |id: &str| chosen(&offers, Some(id)).result["choice"].clone();
         assert_eq!(
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_options_and_free_text_names_the_command() {
+    fn choices_become_options_and_free_text_names_the_command() {
         let schema = |member: Value| {
             Some(json!({"type": "object", "properties": {"answer": member}, "required": ["answer"]}))
         };
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_question_is_a_form_and_a_nested_one_is_not() {
+    fn a_flat_question_becomes_a_form_and_a_nested_one_does_not() {
         let schema = |member: Value| {
             Some(json!({"type": "object", "properties": {"answer": member}, "required": ["answer"]}))
         };

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_key_changes_and_the_rest_stays() {
+    fn editing_one_key_keeps_the_rest() {
         let text = "# mine\nmodel = \"m\" # good\n\n[tui]\nbell = true\n";
         let with = set_text(text, "theme", "nord").unwrap();
         assert_eq!(with, "# mine\nmodel = \"m\" # good\n\ntheme = \"nord\"\n[tui]\nbell = true\n");

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn files_go_from_the_user_over_the_root_to_the_folder() {
+    fn files_are_ordered_from_user_to_root_to_folder() {
         let tree = Tree::new(&[
             ("config/AGENTS.md", "user"),
             ("repo/.git/HEAD", ""),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_repository_only_the_folder_itself_counts() {
+    fn without_a_repository_only_the_folder_counts() {
         let tree = Tree::new(&[("x/AGENTS.md", "above"), ("x/y/AGENTS.md", "here")]);
         let instructions = tree.load("x/y");
         assert_eq!(instructions.files.len(), 1);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_cut_at_a_line() {
+    fn the_total_is_truncated_at_a_line() {
         let line = format!("{}\n", "ä".repeat(49));
         let long = line.repeat(400);
         let tree =
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_inside_the_repository_only() {
+    fn links_are_followed_only_inside_the_repository() {
         let tree = Tree::new(&[("secret", "secret"), ("repo/.git/HEAD", ""), ("repo/AGENTS.md", "text")]);
         symlink("AGENTS.md", tree.path("repo/CLAUDE.md")).expect("link");
         symlink("../secret", tree.path("repo/AGENTS.override.md")).expect("link");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_a_warning() {
+    fn a_file_that_is_not_text_is_a_warning() {
         let tree = Tree::new(&[("repo/.git/HEAD", "")]);
         fs::create_dir(tree.path("repo/AGENTS.md")).expect("dir");
         fs::write(tree.path("repo/CLAUDE.md"), b"a\n\xff").expect("write");

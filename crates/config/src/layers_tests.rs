@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A user's file, a project's file, variables and flags, with everything else at its default.
+/// A user file, a project file, variables and flags; everything else at its default.
 #[derive(Default)]
 struct Case {
     user: &'static str,
@@ -17,7 +17,7 @@ struct Case {
 
 impl Case {
     fn load(&self) -> (TempDir, Result<Loaded, ConfigError>) {
-        let dir = tempfile::tempdir().expect("temp");
+        let dir = tempfile::tempdir().expect("a temporary folder");
         let (user, project) = (dir.path().join("user.toml"), dir.path().join("project.toml"));
         fs::write(&user, self.user).expect("user");
         fs::write(&project, self.project).expect("project");
@@ -37,7 +37,7 @@ impl Case {
         self.load().1.expect("settings load")
     }
 
-    /// The problems, with the folder taken off.
+    /// The problems, without the folder prefix.
     fn problems(&self) -> Vec<String> {
         let (dir, loaded) = self.load();
         let prefix = format!("{}/", dir.path().display());
@@ -57,7 +57,7 @@ impl Case {
 }
 
 #[test]
-fn defaults_are_valid_and_careful() {
+fn defaults_are_valid_and_cautious() {
     let settings = Case::default().ok().settings;
     assert_eq!(settings, Settings::default());
     assert_eq!(settings.permission_mode, PermissionMode::Ask);
@@ -68,7 +68,7 @@ fn defaults_are_valid_and_careful() {
 }
 
 #[test]
-fn later_layers_win_and_each_value_knows_its_origin() {
+fn later_layers_win_and_values_know_their_origin() {
     let case = Case {
         user: "model = \"user\"\nmax_turns = 5\n[tui]\nbell = false\n",
         project: "model = \"project\"\ntheme = \"dark\"\n",
@@ -90,7 +90,7 @@ fn later_layers_win_and_each_value_knows_its_origin() {
 }
 
 #[test]
-fn an_unknown_key_in_any_table_names_file_line_and_the_nearest_key() {
+fn an_unknown_key_reports_file_line_and_nearest_key() {
     for (text, expected) in [
         ("modle = \"x\"", "user.toml:1:1: unknown key `modle`; did you mean `model`?"),
         (
@@ -133,7 +133,7 @@ fn an_unknown_key_in_any_table_names_file_line_and_the_nearest_key() {
 }
 
 #[test]
-fn a_wrong_type_is_named_with_what_would_be_right() {
+fn a_wrong_type_is_reported_with_the_expected_one() {
     for (text, expected) in [
         ("model = 4", "user.toml:1:9: `model` must be a quoted string, not the number 4"),
         ("model = 2026-01-02", "user.toml:1:9: `model` must be a quoted string, not a date"),
@@ -189,7 +189,7 @@ fn a_wrong_type_is_named_with_what_would_be_right() {
 }
 
 #[test]
-fn a_secret_in_the_wrong_place_is_refused_and_not_repeated() {
+fn a_misplaced_secret_is_refused_and_not_repeated() {
     for text in [
         "providers.x.api_key_env = \"sk-canary0123456789\"",
         "providers.x.base_url = \"https://me:canary@host/v1\"",
@@ -202,7 +202,7 @@ fn a_secret_in_the_wrong_place_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn broken_toml_names_line_and_column() {
+fn invalid_toml_reports_line_and_column() {
     for (text, place) in [
         ("a = ", "user.toml:1:"),
         ("model = \"x\nmax_turns = 1", "user.toml:1:"),
@@ -218,7 +218,7 @@ fn broken_toml_names_line_and_column() {
 }
 
 #[test]
-fn several_problems_are_told_together() {
+fn all_problems_are_reported_together() {
     let case = Case {
         user: "modle = 1\n[tui]\nx = 1",
         env: &[("AYE_SCREEN", "big")],
@@ -232,7 +232,7 @@ fn several_problems_are_told_together() {
 }
 
 #[test]
-fn config_flags_take_dotted_keys_with_toml_values() {
+fn config_flags_take_dotted_keys_and_toml_values() {
     let case = Case {
         config: &[
             "models.\"gpt-4.1\".context_window=2_000",
@@ -261,7 +261,7 @@ fn config_flags_take_dotted_keys_with_toml_values() {
 }
 
 #[test]
-fn a_wrong_config_flag_is_named() {
+fn an_invalid_config_flag_is_named() {
     for (text, expected) in [
         ("modle=x", "--config modle=x: unknown key `modle`; did you mean `model`?"),
         (
@@ -288,7 +288,7 @@ fn a_wrong_config_flag_is_named() {
 }
 
 #[test]
-fn one_config_flag_sets_one_key_only() {
+fn one_config_flag_sets_only_one_key() {
     for text in
         ["theme=\"a\"\npermission_mode=\"yolo\"", "theme\npermission_mode=yolo", "theme=1\nmax_turns=0"]
     {
@@ -332,7 +332,7 @@ fn an_untrusted_project_may_only_tighten() {
 
 /// Row CO030 and CVE-2026-21852: endpoints and keys never come from a project, trusted or not.
 #[test]
-fn a_project_never_sets_endpoints_keys_or_a_looser_mode() {
+fn a_project_cannot_set_endpoints_keys_or_a_looser_mode() {
     let project = "permission_mode = \"yolo\"\n[providers.anthropic]\nbase_url = \"http://evil.example\"\napi_key_env = \"HOME\"\n[models.m]\nprovider = \"p\"\n";
     for is_trusted in [false, true] {
         let case = Case { user: "permission_mode = \"ask\"", project, is_trusted, ..Case::default() };
@@ -356,9 +356,9 @@ fn a_project_never_sets_endpoints_keys_or_a_looser_mode() {
     );
 }
 
-/// What the kernel keeps commands to is the user's own.
+/// Only the user sets what the kernel restricts commands to.
 #[test]
-fn a_project_opens_no_sandbox() {
+fn a_project_cannot_open_the_sandbox() {
     let project = "[sandbox]\nenabled = false\nreadable = [\"/\"]\nwritable = [\"/\"]\ndomains = [\"evil.example.net\"]\nmissing = \"allow\"\n";
     for is_trusted in [false, true] {
         let user = "[sandbox]\ndomains = [\"Docs.example.org\"]";
@@ -371,29 +371,29 @@ fn a_project_opens_no_sandbox() {
 }
 
 #[test]
-fn a_broken_project_file_refuses_a_trusted_start_and_warns_otherwise() {
+fn a_broken_project_file_is_an_error_if_trusted_and_a_warning_otherwise() {
     let broken = Case { project: "model = ", ..Case::default() };
     assert!(broken.warnings()[0].contains("ignored, this folder is not trusted"));
     assert!(Case { project: "model = ", is_trusted: true, ..Case::default() }.load().1.is_err());
 }
 
 #[test]
-fn odd_files_are_problems_and_missing_ones_are_not() {
-    let dir = tempfile::tempdir().expect("temp");
+fn irregular_files_are_problems_and_missing_ones_are_not() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
     assert!(read_layer(&dir.path().join("none.toml")).problems.is_empty());
     let said = |path: &Path| read_layer(path).problems[0].to_string();
     assert!(said(dir.path()).ends_with("is not a file"));
     let bytes = dir.path().join("bytes.toml");
-    fs::write(&bytes, b"theme = \"a\"\n\xff").expect("write");
+    fs::write(&bytes, b"theme = \"a\"\n\xff").expect("writes");
     assert!(said(&bytes).ends_with("bytes.toml:2:1: is not UTF-8 text"));
     let big = dir.path().join("big.toml");
-    fs::write(&big, " ".repeat(1 << 21)).expect("write");
+    fs::write(&big, " ".repeat(1 << 21)).expect("writes");
     assert!(said(&big).ends_with("is larger than 1024 KiB"));
 }
 
 proptest! {
     #[test]
-    fn no_text_panics_the_reader(text in "\\PC*|[\\[\\]a-z.=\"'{}\n #0-9\u{feff}\u{1b}-]{0,80}") {
+    fn arbitrary_text_never_panics(text in "\\PC*|[\\[\\]a-z.=\"'{}\n #0-9\u{feff}\u{1b}-]{0,80}") {
         let layer = SettingsLayer::from_toml(Path::new("f"), &text);
         for problem in layer.problems {
             let shown = problem.to_string();
@@ -406,7 +406,7 @@ proptest! {
     }
 
     #[test]
-    fn an_unknown_key_is_refused_wherever_it_stands(key in "[a-z]{1,8}_zz", table in 0usize..6) {
+    fn an_unknown_key_is_refused_in_every_position(key in "[a-z]{1,8}_zz", table in 0usize..6) {
         let tables = ["", "[retry]\n", "[bash]\n", "[stop]\n", "[providers.p]\n", "[models.m.price]\n"];
         let text = format!("{}{key} = 1\n", tables[table]);
         let problems = SettingsLayer::from_toml(Path::new("f"), &text).problems;
@@ -418,7 +418,7 @@ proptest! {
 }
 
 #[test]
-fn sections_hold_anything_and_know_the_place_of_each_part() {
+fn sections_take_any_value_and_locate_each_part() {
     let loaded = Case {
         user: "[sections.stop]\nconditions = [\n  {type = \"loop_detection\", window = 3},\n]\n[sections.\"a/b\"]\nx = -1.5\nwhen = 2026-01-02\n",
         ..Case::default()
@@ -451,7 +451,7 @@ fn sections_hold_anything_and_know_the_place_of_each_part() {
 }
 
 #[test]
-fn a_flag_gives_a_section_and_replaces_that_of_the_file() {
+fn a_flag_replaces_a_section_of_the_file() {
     let loaded = Case {
         user: "[sections.a]\nx = 1\ny = 2\n",
         config: &["sections.a={x = 3}", "sections.b=words"],
@@ -487,7 +487,7 @@ fn a_protocol_for_images_that_aye_no_longer_speaks_is_a_warning() {
 }
 
 #[test]
-fn a_project_gives_sections_once_it_is_trusted() {
+fn a_project_sets_sections_once_trusted() {
     let case = Case { project: "[sections.stop]\nconditions = []\n", ..Case::default() };
     assert!(case.ok().settings.sections.is_empty());
     assert_eq!(
@@ -498,7 +498,7 @@ fn a_project_gives_sections_once_it_is_trusted() {
 }
 
 #[test]
-fn what_is_no_json_is_no_section() {
+fn sections_accept_only_json_values() {
     let problems = Case { user: "[sections]\na = {x = nan}\n[[sections.b]]\n", ..Case::default() }.problems();
     assert_eq!(problems, ["user.toml:2:5: `sections.a` must be a TOML value, not the number nan"]);
     assert_eq!(

@@ -32,14 +32,14 @@ fn offered(models: &[&str]) -> Vec<OfferedModel> {
     models.iter().map(|id| OfferedModel { id: (*id).to_owned(), ..OfferedModel::default() }).collect()
 }
 
-/// The server at the address of a provider, as it lists these models.
+/// The server at the provider's URL, listing these models.
 fn listed(provider: &str, vars: &[(&str, &str)], models: &[&str]) -> ProbeHit {
     let env = Env::of(vars, "/h", "/w");
     ProbeHit { candidate: resolve(&Settings::default(), &env, provider).candidate(), models: offered(models) }
 }
 
 #[test]
-fn without_a_wish_keys_come_in_order_then_a_local_server_then_demo() {
+fn by_default_keys_win_over_a_local_server_and_the_demo() {
     assert_eq!(chosen(None, &[]), "demo");
     let all = [
         "ANTHROPIC_API_KEY",
@@ -54,7 +54,7 @@ fn without_a_wish_keys_come_in_order_then_a_local_server_then_demo() {
         let vars: Vec<_> = all[first..].iter().map(|name| (*name, "k")).collect();
         assert!(chosen(None, &vars).starts_with(&format!("{provider}/")), "{}", chosen(None, &vars));
     }
-    assert_eq!(chosen(None, &[("OPENAI_API_KEY", "  ")]), "demo", "an empty key is none");
+    assert_eq!(chosen(None, &[("OPENAI_API_KEY", "  ")]), "demo", "an empty key does not count");
     let hits = [ollama(&["qwen3:latest", "llama3"])];
     let local = select(&settings(None), &[], &hits).expect("local");
     assert_eq!((local.full_name().as_str(), local.adapter), ("ollama/qwen3:latest", Adapter::Ollama));
@@ -67,7 +67,7 @@ fn without_a_wish_keys_come_in_order_then_a_local_server_then_demo() {
 }
 
 #[test]
-fn a_wish_is_served_by_the_provider_it_names_or_the_one_that_is_set_up() {
+fn a_requested_model_goes_to_its_provider_or_the_configured_one() {
     for (model, vars, expected) in [
         ("openai/gpt-x", &[("OPENAI_API_KEY", "k")][..], "openai/gpt-x"),
         ("mock", &[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")], "openai/mock"),
@@ -92,7 +92,7 @@ fn a_wish_is_served_by_the_provider_it_names_or_the_one_that_is_set_up() {
 }
 
 #[test]
-fn a_wish_that_nobody_serves_is_an_error_with_the_way_out() {
+fn a_model_without_provider_is_an_error_with_a_remedy() {
     for (model, vars, expected) in [
         (
             "openai/gpt-x",
@@ -126,7 +126,7 @@ fn a_wish_that_nobody_serves_is_an_error_with_the_way_out() {
 }
 
 #[test]
-fn settings_describe_providers_and_models() {
+fn settings_define_providers_and_models() {
     let mut own = settings(Some("fast"));
     let provider = ProviderSettings {
         adapter: Some(Adapter::OpenAiResponses),
@@ -159,7 +159,7 @@ fn settings_describe_providers_and_models() {
         (selection.adapter, selection.context_window),
         (Adapter::OpenAiResponses, UNKNOWN_CONTEXT_WINDOW)
     );
-    // Its size alone can be said under its full name.
+    // The window alone can be set under the full name.
     let size = ModelSettings { context_window: Some(5000), ..ModelSettings::default() };
     own.models.insert("gateway/other".into(), size);
     let selection = select(&own, &[("GATEWAY_KEY", "k")], &[]).expect("set up");
@@ -167,7 +167,7 @@ fn settings_describe_providers_and_models() {
 }
 
 #[test]
-fn responses_are_for_the_service_of_openai_and_chat_completions_for_other_servers() {
+fn openai_uses_responses_and_other_servers_chat_completions() {
     let of = |base_url: Option<&str>, adapter: Option<Adapter>, env: &[(&str, &str)]| {
         let mut own = settings(Some("openai/gpt-5.4-pro"));
         let provider = ProviderSettings { adapter, base_url: base_url.map(str::to_owned), api_key_env: None };
@@ -184,8 +184,8 @@ fn responses_are_for_the_service_of_openai_and_chat_completions_for_other_server
         assert_eq!(of(Some(other), None, &[]), Adapter::OpenAi, "{other}");
     }
     assert_eq!(of(None, None, &[("OPENAI_BASE_URL", "https://gateway.example/v1")]), Adapter::OpenAi);
-    assert_eq!(of(None, Some(Adapter::OpenAi), &[]), Adapter::OpenAi, "who names a wire form gets it");
-    // Under a name of one's own it is the same service.
+    assert_eq!(of(None, Some(Adapter::OpenAi), &[]), Adapter::OpenAi, "an explicit wire format is used");
+    // Under a custom name it is the same service.
     let mut own = settings(Some("mine/gpt-5.4"));
     own.providers.insert(
         "mine".into(),
@@ -199,7 +199,7 @@ fn responses_are_for_the_service_of_openai_and_chat_completions_for_other_server
 }
 
 #[test]
-fn a_base_url_needs_no_slash_and_no_version() {
+fn a_base_url_needs_no_slash_or_version() {
     for (adapter, given, expected) in [
         (Adapter::OpenAi, "http://127.0.0.1:8099/v1", "http://127.0.0.1:8099/v1/"),
         (Adapter::OpenAi, "http://127.0.0.1:8099/v1///", "http://127.0.0.1:8099/v1/"),
@@ -221,7 +221,7 @@ fn a_base_url_needs_no_slash_and_no_version() {
 }
 
 #[test]
-fn local_servers_are_looked_for_on_loopback_only() {
+fn local_servers_are_probed_on_loopback_only() {
     let at = |host| probe_candidates(&Env::of(&[("OLLAMA_HOST", host)], "/h", "/w"));
     assert_eq!(at("")[0].models_url, "http://127.0.0.1:11434/api/tags");
     assert_eq!(at("0.0.0.0")[0].base_url, "http://127.0.0.1:11434/");
@@ -235,7 +235,7 @@ fn local_servers_are_looked_for_on_loopback_only() {
 }
 
 #[test]
-fn a_probe_is_only_needed_when_it_could_matter() {
+fn a_probe_happens_only_when_its_result_matters() {
     let needs = |model, vars: &[(&str, &str)]| needs_probe(&settings(model), &Env::of(vars, "/h", "/w"));
     assert!(needs(None, &[]));
     assert!(!needs(None, &[("OPENAI_API_KEY", "k")]));
@@ -247,7 +247,7 @@ fn a_probe_is_only_needed_when_it_could_matter() {
 }
 
 #[test]
-fn prices_are_those_of_the_exact_model_or_absent() {
+fn prices_belong_to_the_exact_model_or_are_absent() {
     let price = |model: &str| {
         select(&settings(Some(model)), &[("OPENAI_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k")], &[])
             .expect("set up")
@@ -263,7 +263,7 @@ fn prices_are_those_of_the_exact_model_or_absent() {
 }
 
 #[test]
-fn the_list_says_what_is_usable_and_why_the_rest_is_not() {
+fn the_list_shows_usable_models_and_why_others_are_not() {
     let mut own = settings(None);
     own.models
         .insert("mine".into(), ModelSettings { provider: Some("openai".into()), ..ModelSettings::default() });
@@ -294,7 +294,7 @@ fn the_list_says_what_is_usable_and_why_the_rest_is_not() {
     assert!(!row("ollama/NAME").usable && row("ollama/NAME").why.contains("ollama serve"));
     assert!(row("demo").usable);
     let places: Vec<bool> = rows.iter().skip(2).map(|row| row.usable).collect();
-    assert!(places.is_sorted_by(|a, b| a >= b), "what needs a key comes last");
+    assert!(places.is_sorted_by(|a, b| a >= b), "models that need a key come last");
     let rows = list_models(&own, &env, &[ollama(&["qwen3"])], None);
     assert!(rows.iter().any(|row| row.name == "ollama/qwen3" && row.usable));
     assert!(!format!("{rows:?}").contains("canary"));
@@ -306,7 +306,7 @@ fn the_list_says_what_is_usable_and_why_the_rest_is_not() {
 }
 
 #[test]
-fn what_a_provider_lists_counts_more_than_the_table() {
+fn a_providers_own_list_overrides_the_table() {
     let vars = [("OPENAI_API_KEY", "k")];
     let env = Env::of(&vars, "/h", "/w");
     let own = settings(Some("openai/gpt-5"));
@@ -323,20 +323,20 @@ fn what_a_provider_lists_counts_more_than_the_table() {
     let known = select(&settings(Some("openai/gpt-6-sol")), &vars, &[]).expect("set up");
     assert_eq!(gone(&known, &[hit]), None);
     let dated = listed("openai", &vars, &["gpt-6-sol-2026-10-01"]);
-    assert_eq!(gone(&known, &[dated]), None, "a list may have the dated name only");
+    assert_eq!(gone(&known, &[dated]), None, "a list may contain only the dated name");
 }
 
 #[test]
-fn a_server_at_another_address_is_asked_for_its_first_model() {
+fn a_server_at_a_custom_url_is_asked_for_its_first_model() {
     let vars = [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1"), ("OPENAI_API_KEY", "k")];
     let env = Env::of(&vars, "/h", "/w");
-    let asked = wants_list(&settings(None), &env).expect("somebody has to be asked");
+    let asked = wants_list(&settings(None), &env).expect("a provider to ask");
     assert_eq!(asked.candidate().models_url, "http://127.0.0.1:9/v1/models");
     let hit = listed("openai", &vars, &["text-embedding-x", "qwen3-coder", "other"]);
     let first = select(&settings(None), &vars, std::slice::from_ref(&hit)).expect("set up");
     assert_eq!((first.full_name().as_str(), first.adapter), ("openai/qwen3-coder", Adapter::OpenAi));
-    assert_eq!(first.api_key_env.as_deref(), Some("OPENAI_API_KEY"), "the key goes with the address");
-    assert!(wants_list(&settings(Some("m")), &env).is_none(), "somebody named one");
+    assert_eq!(first.api_key_env.as_deref(), Some("OPENAI_API_KEY"), "the key belongs to the URL");
+    assert!(wants_list(&settings(Some("m")), &env).is_none(), "one was named");
     assert!(wants_list(&settings(Some("openai/")), &env).is_some());
     let first = select(&settings(Some("openai/")), &vars, std::slice::from_ref(&hit)).expect("set up");
     assert_eq!(first.model, "qwen3-coder");
@@ -370,11 +370,11 @@ fn an_unknown_vendor_is_an_error_unless_a_gateway_may_know_it() {
 }
 
 #[test]
-fn a_stored_key_counts_and_the_variable_wins() {
+fn a_stored_key_is_used_and_the_variable_wins() {
     let env = Env::of(&[], "/h", "/w");
     env.set_stored_keys(["gemini".to_owned()].into());
     let choose =
-        |env: &Env| select_model(&settings(None), &Provenance::default(), env, &[]).expect("a choice");
+        |env: &Env| select_model(&settings(None), &Provenance::default(), env, &[]).expect("a selection");
     let stored = choose(&env);
     assert_eq!((stored.full_name().as_str(), stored.is_key_stored), ("gemini/gemini-3.8-flash", true));
     assert_eq!(
@@ -389,12 +389,12 @@ fn a_stored_key_counts_and_the_variable_wins() {
     assert_eq!(sources.len(), 1);
     assert!(sources[0].is_set && sources[0].is_stored);
     env.set_stored_keys(std::collections::BTreeSet::new());
-    assert!(choose(&env).is_demo(), "a logout counts at once");
+    assert!(choose(&env).is_demo(), "a logout takes effect at once");
 }
 
 proptest! {
     #[test]
-    fn no_name_panics_and_an_address_ends_in_one_slash(model in "\\PC{0,30}", url in "[a-z:/.0-9@]{0,30}") {
+    fn arbitrary_names_never_panic_and_urls_end_in_one_slash(model in "\\PC{0,30}", url in "[a-z:/.0-9@]{0,30}") {
         let vars = [("OPENAI_BASE_URL", url.as_str()), ("OLLAMA_HOST", url.as_str()), ("OPENAI_API_KEY", "k")];
         if let Ok(selection) = select(&settings(Some(&model)), &vars, &[]) {
             prop_assert!(selection.is_demo() || selection.base_url.ends_with('/'));

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn private_files_and_folders_have_their_modes() {
+    fn private_files_and_folders_have_private_modes() {
         let root = tempfile::tempdir().expect("temp");
         let file = root.path().join("a/b/secret.json");
         fs::create_dir_all(root.path().join("a")).expect("dir");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_debug_form_of_an_environment_has_no_values() {
+    fn debug_output_of_an_environment_hides_values() {
         let env = Env::of(&[("OPENAI_API_KEY", "canary-key")], "/h", "/w");
         let text = format!("{env:?}");
         assert!(text.contains("OPENAI_API_KEY") && !text.contains("canary"));

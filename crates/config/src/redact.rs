@@ -57,7 +57,7 @@ mod tests {
     use super::super::schema::lookup;
 
     #[test]
-    fn what_may_be_a_secret_is_left_out() {
+    fn possible_secrets_are_redacted() {
         for (key, value, want) in [
             (
                 "mcp_servers.x.env",

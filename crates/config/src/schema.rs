@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_find_their_leaf() {
+    fn paths_resolve_to_their_leaf() {
         let is_leaf = |parts: &[&str]| lookup(&Key(parts.iter().map(ToString::to_string).collect())).is_ok();
         assert!(is_leaf(&["model"]));
         assert!(is_leaf(&["models", "my.model", "price", "input"]));

@@ -34,7 +34,7 @@ fn env() -> Env {
 }
 
 #[test]
-fn the_form_that_others_use_is_read() {
+fn the_common_mcp_json_format_is_read() {
     let text = r#"{
   "$schema": "x",
   "mcpServers": {
@@ -74,11 +74,11 @@ fn keys_in_the_users_own_files_are_not_shown() {
         shown(true),
         ["server --api-key '(redacted)' /srv", "https://(redacted)@example.test/mcp?(redacted)"]
     );
-    assert_eq!(shown(false)[0], "server --api-key s3cret /srv", "a project's is agreed to as it is");
+    assert_eq!(shown(false)[0], "server --api-key s3cret /srv", "a project's is trusted verbatim");
 }
 
 #[test]
-fn a_variable_without_value_keeps_one_server_from_starting() {
+fn a_missing_variable_disables_only_its_server() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "args": ["${NOPE}"]}, "b": {"command": "x", "env": {"V": "${EMPTY:-d}"}}}}"#;
     let servers = all(text, &env());
     assert_eq!(servers.usable.len(), 1);
@@ -90,7 +90,7 @@ fn a_variable_without_value_keeps_one_server_from_starting() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
+fn a_mistake_is_reported_with_its_place_and_disables_one_server() {
     let text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\", \"args\": \"-y\"},\n    \"b\": {},\n    \"c\": {\"command\": \"x\", \"url\": \"http://h\"},\n    \"d\": [],\n    \"e\": {\"command\": \"e\"},\n    \"e\": {\"command\": \"evil\"},\n    \"f\": {\"command\": \"x\", \"command\": \"y\"},\n    \"g\": {\"type\": \"ws\", \"url\": \"ws://h\"},\n    \"h\": {\"command\": \"x\", \"env\": {\"A\": []}},\n    \"\": {\"command\": \"x\"}\n  }\n}";
     let (servers, problems) = read(text);
     assert_eq!(
@@ -114,7 +114,7 @@ fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
 }
 
 #[test]
-fn a_text_that_is_no_json_is_told_with_line_and_column() {
+fn invalid_json_is_reported_with_line_and_column() {
     for (text, problem) in [
         ("{\n  \"mcpServers\": {,}}", "/r/.mcp.json:2:18: not a valid MCP server file: key must be a string"),
         ("", "/r/.mcp.json:1:0: not a valid MCP server file: EOF while parsing a value"),
@@ -129,7 +129,7 @@ fn a_text_that_is_no_json_is_told_with_line_and_column() {
 }
 
 #[test]
-fn what_a_person_is_asked_about_hides_nothing() {
+fn the_trust_question_hides_nothing() {
     let text = "{\"mcpServers\": {\"a\\u202eb\": {\"command\": \"sh\", \"args\": [\"-c\", \"rm -rf ~\\n\"], \"env\": {\"K\": \"${OPENAI_API_KEY}\"}}}}";
     let (summary, starts) = summary(Path::new("/r/.mcp.json"), text);
     assert!(starts);
@@ -139,7 +139,7 @@ fn what_a_person_is_asked_about_hides_nothing() {
 }
 
 #[test]
-fn the_domains_of_a_server_are_shown_and_part_of_what_is_agreed_to() {
+fn allowed_domains_are_shown_and_covered_by_trust() {
     let of =
         |domains: &str| all(&format!(r#"{{"mcpServers": {{"a": {{"command": "x"{domains}}}}}}}"#), &env());
     let (none, some) = (of(""), of(r#", "domains": ["api.example.org", "*.example.com"]"#));
@@ -156,7 +156,7 @@ fn the_domains_of_a_server_are_shown_and_part_of_what_is_agreed_to() {
 }
 
 #[test]
-fn the_settings_name_servers_and_a_project_does_not_mix_with_them() {
+fn the_settings_name_servers_and_a_project_cannot_mix_into_them() {
     let dir = tempfile::tempdir().expect("a folder");
     let (user, project) = (dir.path().join("user.toml"), dir.path().join("project.toml"));
     std::fs::write(
@@ -178,7 +178,7 @@ fn the_settings_name_servers_and_a_project_does_not_mix_with_them() {
             env: &env,
             flags: &Flags::default(),
         };
-        let loaded = load(&sources).expect("it loads");
+        let loaded = load(&sources).expect("loads");
         let servers = load_servers(
             &loaded.settings.mcp_servers,
             &loaded.settings.mcp,
@@ -205,12 +205,12 @@ fn the_settings_name_servers_and_a_project_does_not_mix_with_them() {
     assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
     assert!(loaded.warnings[0].to_string().contains("another file with precedence"));
     let (loaded, servers) = read(false);
-    assert_eq!(servers.usable.len(), 1, "only the person's own before the folder is trusted");
+    assert_eq!(servers.usable.len(), 1, "only the user's own before the folder is trusted");
     assert!(loaded.warnings.iter().any(|w| w.to_string().contains("until you trust this folder")));
 }
 
 #[test]
-fn only_names_are_filled_in() {
+fn only_variable_names_are_expanded() {
     let mut asked = Vec::new();
     let text = fill("${A}-${B:-x}-${not a name}-$C-${D", &mut |name, default| {
         asked.push(name.to_owned());
@@ -221,7 +221,7 @@ fn only_names_are_filled_in() {
 }
 
 #[test]
-fn what_is_written_of_a_login_is_read_shown_and_part_of_what_is_agreed_to() {
+fn login_settings_are_shown_and_covered_by_trust() {
     let with = |more: &str| {
         let text = format!(r#"{{"mcpServers": {{"a": {{"url": "https://example.test/mcp"{more}}}}}}}"#);
         all(&text, &env())
@@ -235,7 +235,7 @@ fn what_is_written_of_a_login_is_read_shown_and_part_of_what_is_agreed_to() {
     assert_eq!((login.client_id.as_deref(), login.port), (Some("me"), Some(8123)));
     assert_eq!(login.client_secret.as_ref().map(secrecy::ExposeSecret::expose_secret), Some("s3cret"));
     assert_eq!(login.scopes, ["a", "b"]);
-    // Whoever is asked to trust it sees which variable goes there.
+    // The trust question shows which variable is sent there.
     assert_eq!(server.shown, "https://example.test/mcp (reads $TOKEN)");
     assert_ne!(server.digest, plain.usable[0].digest);
     let unattended =
@@ -263,7 +263,7 @@ fn what_is_written_of_a_login_is_read_shown_and_part_of_what_is_agreed_to() {
 }
 
 #[test]
-fn the_older_transport_is_refused_by_name_with_the_url_to_use_instead() {
+fn the_older_transport_is_refused_with_the_url_to_use() {
     for (kind, url, wanted) in [
         (
             "\"type\": \"sse\"",
@@ -272,7 +272,7 @@ fn the_older_transport_is_refused_by_name_with_the_url_to_use_instead() {
         ),
         ("\"transport\": \"sse\"", "https://h/events", "streamable HTTP URL, probably https://h/events;"),
     ] {
-        // Whatever comes first.
+        // In any order of the fields.
         for fields in [format!("{kind}, \"url\": \"{url}\""), format!("\"url\": \"{url}\", {kind}")] {
             let (servers, problems) = read(&format!("{{\"mcpServers\": {{\"a\": {{{fields}}}}}}}"));
             let [problem] = &problems[..] else { panic!("{problems:?}") };

@@ -328,7 +328,7 @@ mod tests {
     use crate::providers::PROVIDERS;
 
     #[test]
-    fn every_line_can_be_read_and_every_default_is_in_the_table() {
+    fn every_line_parses_and_every_default_is_in_the_table() {
         let all: Vec<TableModel> =
             TABLE.lines().map(|line| serde_json::from_str(line).expect("a line of the table")).collect();
         assert_eq!(all.len(), 192);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_known_by_its_name_its_version_its_maker_or_its_family() {
+    fn a_model_is_found_by_name_version_vendor_or_family() {
         let window = |provider, model| known_model(provider, model).context_window;
         let output = |provider, model| known_model(provider, model).price.map(|price| price.output);
         assert_eq!((window("openai", "gpt-6-sol"), output("openai", "gpt-6-sol")), (272_000, Some(10.0)));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_cut_to_models_to_talk_with() {
+    fn lists_contain_only_chat_models() {
         for other in ["text-embedding-3-large", "whisper-1", "gpt-image-2", "dall-e-3", "tts-1"] {
             assert!(!can_chat("openai", other), "{other}");
         }

@@ -5,7 +5,7 @@ struct World(tempfile::TempDir);
 
 impl World {
     fn new(files: &[(&str, &str)]) -> Self {
-        let world = Self(tempfile::tempdir().expect("temp"));
+        let world = Self(tempfile::tempdir().expect("a temporary folder"));
         for (path, text) in files {
             world.put(path, text);
         }
@@ -13,13 +13,13 @@ impl World {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        self.0.path().canonicalize().expect("real").join(path)
+        self.0.path().canonicalize().expect("a real path").join(path)
     }
 
     fn put(&self, path: &str, text: &str) {
         let path = self.path(path);
-        fs::create_dir_all(path.parent().expect("parent")).expect("dir");
-        fs::write(path, text).expect("write");
+        fs::create_dir_all(path.parent().expect("has a parent")).expect("a folder");
+        fs::write(path, text).expect("writes");
     }
 
     fn store(&self) -> TrustStore {
@@ -28,7 +28,7 @@ impl World {
 
     fn assess(&self, folder: &str) -> TrustAssessment {
         let folder = self.path(folder);
-        TrustAssessment::of(&folder, &crate::repository_root(&folder)).expect("folder")
+        TrustAssessment::of(&folder, &crate::repository_root(&folder)).expect("a folder")
     }
 
     fn is_trusted(&self, folder: &str) -> bool {
@@ -37,7 +37,7 @@ impl World {
 }
 
 #[test]
-fn a_folder_with_nothing_of_the_kind_is_not_asked_about() {
+fn a_folder_without_anything_to_trust_is_not_asked_about() {
     let world = World::new(&[
         ("r/.git/HEAD", ""),
         ("r/AGENTS.md", "text"),
@@ -51,7 +51,7 @@ fn a_folder_with_nothing_of_the_kind_is_not_asked_about() {
 }
 
 #[test]
-fn hooks_are_shown_whole_and_trusted_with_the_files_they_name() {
+fn hooks_are_shown_in_full_and_trusted_with_their_files() {
     let hooks = "[[hooks]]\nphase = \"run_start\"\ncommand = [\"sh\", \"tools/check.sh\", \"a\\u001bb\"]\n\
                  [[hooks]]\nphase = \"before_tool_execute\"\ntool = \"Bash\"\ncommand = [\"./x\"]\n\
                  domains = [\"a.example\", \"*.b\\u001b.example\"]\n";
@@ -90,7 +90,7 @@ fn hooks_are_shown_whole_and_trusted_with_the_files_they_name() {
 }
 
 #[test]
-fn what_grants_or_runs_is_listed_with_its_content() {
+fn everything_that_grants_or_runs_is_listed_with_its_content() {
     let world = World::new(&[
         ("r/.git/HEAD", ""),
         ("r/.aye/permissions.yaml", "# ours\nrules:\n  - {tool: 'Bash(*)', behavior: allow}\n"),
@@ -116,17 +116,17 @@ fn what_grants_or_runs_is_listed_with_its_content() {
 }
 
 #[test]
-fn trust_is_remembered_until_something_changes() {
+fn trust_lasts_until_something_changes() {
     let world = World::new(&[
         ("r/.git/HEAD", ""),
         ("r/.aye/permissions.yaml", "rules: []"),
         ("r/.agents/skills/s/SKILL.md", "x"),
     ]);
-    assert_eq!(world.assess("r").items.len(), 1, "a skill of words alone grants nothing");
+    assert_eq!(world.assess("r").items.len(), 1, "a skill without tools grants nothing");
     assert!(!world.is_trusted("r"));
     world.store().trust(&world.assess("r")).expect("stored");
     assert!(world.is_trusted("r"));
-    let mode = fs::metadata(world.path("state/trust.json")).expect("meta").permissions().mode();
+    let mode = fs::metadata(world.path("state/trust.json")).expect("metadata").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     world.put("r/.aye/permissions.yaml", "rules: [more]");
     let missing = world.store().missing(&world.assess("r")).expect("readable");
@@ -142,7 +142,7 @@ fn trust_is_remembered_until_something_changes() {
 }
 
 #[test]
-fn trust_of_a_repository_holds_in_its_folders_and_ends_at_another_one() {
+fn trust_covers_a_repository_and_not_a_nested_one() {
     let world = World::new(&[
         ("r/.git/HEAD", ""),
         ("r/.aye/permissions.yaml", "rules: []"),
@@ -154,12 +154,12 @@ fn trust_of_a_repository_holds_in_its_folders_and_ends_at_another_one() {
     assert!(world.is_trusted("r/sub"));
     assert!(!world.is_trusted("r/nested"));
     world.put("r/sub/.aye/permissions.yaml", "rules: []");
-    assert!(!world.is_trusted("r/sub"), "what was not there was not agreed to");
+    assert!(!world.is_trusted("r/sub"), "an absent part was not trusted");
 }
 
-/// Row PA037: a `.git` file that points at a trusted repository borrows nothing of its trust.
+/// Row PA037: a `.git` file pointing at a trusted repository does not inherit its trust.
 #[test]
-fn a_git_file_that_points_at_a_trusted_repository_is_not_trusted() {
+fn a_git_file_pointing_at_a_trusted_repository_is_not_trusted() {
     let world = World::new(&[("good/.git/HEAD", ""), ("good/.aye/permissions.yaml", "rules: []")]);
     world.store().trust(&world.assess("good")).expect("stored");
     let pointer = format!("gitdir: {}", world.path("good/.git").display());
@@ -169,19 +169,19 @@ fn a_git_file_that_points_at_a_trusted_repository_is_not_trusted() {
     world.put("good/inner/.aye/permissions.yaml", "rules: []");
     assert!(!world.is_trusted("evil"));
     assert!(!world.is_trusted("good/inner"));
-    symlink(world.path("good"), world.path("link")).expect("link");
-    assert!(world.is_trusted("link"), "the real folder counts, not the name it is opened by");
+    symlink(world.path("good"), world.path("link")).expect("a link");
+    assert!(world.is_trusted("link"), "the real folder counts, not the name used to open it");
 }
 
 #[test]
-fn a_skill_reached_through_a_link_is_seen() {
+fn a_linked_skill_is_found() {
     let world = World::new(&[
         ("r/.git/HEAD", ""),
         ("r/.agents/skills/a/b/c/d/e/f/SKILL.md", "x"),
         ("r/.agents/skills/a/b/c/d/e/f/scripts/x.sh", "x"),
     ]);
     assert_eq!(world.assess("r").items.len(), 0);
-    symlink("a/b/c/d/e", world.path("r/.agents/skills/short")).expect("link");
+    symlink("a/b/c/d/e", world.path("r/.agents/skills/short")).expect("a link");
     assert_eq!(world.assess("r").items.len(), 1);
     let notice = TrustAssessment::ignored_notice(&world.assess("r").items).expect("a line");
     assert!(notice.contains("--trust") && notice.ends_with("/a/b/c/d/e/f"), "{notice}");
@@ -202,16 +202,16 @@ fn a_broken_list_is_an_error_and_never_trust() {
     ] {
         world.put("state/trust.json", text);
         assert!(world.store().is_trusted(&world.assess("r")).is_err(), "{text}");
-        assert!(world.store().trust(&world.assess("r")).is_err(), "{text}: what is there is not thrown away");
+        assert!(world.store().trust(&world.assess("r")).is_err(), "{text}: existing text is not discarded");
     }
     let told = world.store().folders().expect_err("broken").to_string();
     assert!(told.contains("trust.json") && told.contains("line 1 column"), "{told}");
 }
 
 #[test]
-fn an_agent_that_says_more_than_who_it_is_needs_trust() {
-    let dir = tempfile::tempdir().expect("temp");
-    let root = dir.path().canonicalize().expect("temp");
+fn an_agent_with_more_than_a_description_needs_trust() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let root = dir.path().canonicalize().expect("a temporary folder");
     let write = |name: &str, text: &str| {
         let path = root.join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
@@ -224,7 +224,7 @@ fn an_agent_that_says_more_than_who_it_is_needs_trust() {
     write(".aye/agents/deep/loose.md", "---\ndescription: x\npermission:\n  default_behavior: allow\n---\n");
     write(".agents/agents/other.md", "---\nmodel: a/b\n---\n");
     write(".agents/agents/spelled.md", "---\n\"permi\\x73sion\": {}\n---\n");
-    let assessment = TrustAssessment::of(&root, &root).expect("assessed");
+    let assessment = TrustAssessment::of(&root, &root).expect("the assessment succeeds");
     let said: Vec<&str> = assessment.items.iter().map(|item| item.summary.as_str()).collect();
     assert_eq!(said.len(), 3, "{said:?}");
     assert_eq!(said[0], "agent other: model: a/b");

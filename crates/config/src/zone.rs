@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_zone_of_the_system() {
+    fn the_system_time_zone_is_used() {
         let now = jiff::Timestamp::now();
         assert_eq!(local_zone(false).to_offset(now), TimeZone::system().to_offset(now));
     }

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_whose_calls_wait_stays_open_and_its_results_may_come_alone() {
+    fn a_step_with_waiting_calls_stays_open_and_results_may_come_alone() {
         let asked = stored(2, asks("m1", &["a", "b"]));
         let open = replay(std::slice::from_ref(&asked));
         assert_eq!(open, [Replayed { after: 2, events: start("m1", &["a", "b"]) }]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_question_is_the_end_of_its_call_for_now() {
+    fn a_pending_question_ends_its_call_for_now() {
         let ticket = SuspendTicket {
             suspension: Suspension {
                 id: "s1".into(),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_the_user_is_replayed_and_context_for_the_model_is_not() {
+    fn a_user_command_is_replayed_and_model_context_is_not() {
         let mut context = Message::assistant("notes");
         context.visibility = Visibility::Internal;
         let [said, asked] =

@@ -1,4 +1,4 @@
-//! Runs as their events, and any events at all, for the tests of all encoders.
+//! Runs as events, and arbitrary events, for the tests of all encoders.
 
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::inference::{StopReason, TokenUsage};
@@ -59,7 +59,7 @@ pub(crate) fn done(id: &str, result: ToolResult, outcome: ToolCallOutcome) -> Ag
     ToolCallDone { id: id.into(), message_id: "m1".into(), result, outcome }
 }
 
-/// A call of `Bash` with its arguments in two pieces.
+/// A call of `Bash` with its arguments in two deltas.
 pub(crate) fn call(id: &str) -> Vec<AgentEvent> {
     vec![
         ToolCallStart { id: id.into(), name: "Bash".into() },
@@ -107,7 +107,7 @@ pub(crate) fn asks(id: &str, call: &str, action: &str) -> AgentEvent {
     done(call, result, ToolCallOutcome::Suspended)
 }
 
-/// A result that a user denied.
+/// The result of a call that the user denied.
 pub(crate) fn declined() -> ToolResult {
     let text = "The user denied this call. It did not run. Reason: not now";
     let mut result = ToolResult::error("Bash", text);
@@ -115,7 +115,7 @@ pub(crate) fn declined() -> ToolResult {
     result
 }
 
-/// Thoughts, text, one call, its result, then the answer.
+/// Thoughts, text, one call, its result, then the final answer.
 pub(crate) fn tool_run() -> Vec<AgentEvent> {
     let mut events = vec![run_start(), step_start("m1"), thought("hm"), text("I look.")];
     events.extend(call("c1"));
@@ -133,7 +133,7 @@ pub(crate) fn tool_run() -> Vec<AgentEvent> {
     events
 }
 
-/// A question, up to where the run waits.
+/// A run up to a pending question.
 pub(crate) fn question_run() -> Vec<AgentEvent> {
     let mut events = vec![run_start(), step_start("m1")];
     events.extend(call("c1"));
@@ -146,7 +146,7 @@ pub(crate) fn question_run() -> Vec<AgentEvent> {
     events
 }
 
-/// The rest of it, after an approval.
+/// The rest of that run, after an approval.
 pub(crate) fn resumed_run() -> Vec<AgentEvent> {
     vec![
         run_start(),
@@ -161,7 +161,7 @@ pub(crate) fn resumed_run() -> Vec<AgentEvent> {
     ]
 }
 
-/// Any event, with few different ids so that they meet.
+/// Any event, with few distinct ids so that they collide.
 pub(crate) fn any_event() -> impl Strategy<Value = AgentEvent> {
     let id = || prop::sample::select(vec!["c1", "c2", "c3"]).prop_map(str::to_owned);
     let message = || prop::sample::select(vec!["m1", "m2"]).prop_map(str::to_owned);

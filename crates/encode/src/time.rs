@@ -22,7 +22,7 @@ mod tests {
     use super::rfc3339;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn timestamps_match_the_calendar() {
         for (ms, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_all_that_an_answer_needs() {
+    fn a_question_contains_all_that_an_answer_needs() {
         let record = record("perm_c1", json!({"command": "ls\nrm x"}), None);
         let question = QuestionView::of(&record);
         assert_eq!(

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_said() {
+    fn an_invalid_schema_is_reported() {
         for (text, why) in [
             ("{", "invalid JSON"),
             ("[]", "must be an object"),

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_yes_approves() {
+    fn only_an_explicit_yes_approves() {
         let yes = Some((ResumeDecisionAction::Resume, Value::Null));
         assert_eq!(answer(" Y ", None), yes);
         assert_eq!(answer("yes", None), yes);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn text_fills_the_only_field_and_json_is_taken_as_it_is() {
+    fn text_fills_the_only_field_and_json_is_taken_verbatim() {
         let one = json!({"type": "object", "required": ["answer"]});
         let two = json!({"type": "object", "required": ["a", "b"]});
         let given = |line, schema| answer(line, Some(schema)).map(|(_, value)| value);

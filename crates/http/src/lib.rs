@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_request_names_aye_and_its_version() {
+    async fn the_user_agent_names_aye_and_its_version() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         let url = Url::parse(&url).expect("a URL");
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificates_that_come_with_the_program_are_accepted() {
+    fn bundled_certificates_are_accepted() {
         let url = Url::parse("https://host/").expect("a URL");
         client_builder(Some(&url)).build().expect("a client");
         assert_eq!(roots().len(), webpki_root_certs::TLS_SERVER_ROOT_CERTS.len());

@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_may_be_mixed() {
+    fn line_endings_may_be_mixed() {
         assert_eq!(parse(&[b"data: a\r\rdata: b\n\n"]), ["a", "b"]);
         assert_eq!(parse(&[b"data: a\r\n\r\ndata: b\r\r\n"]), ["a", "b"]);
         assert_eq!(parse(&[b"event: x\r", b"\ndata: a\r", b"\n\r", b"\n"]), ["a"]);
     }
 
     #[test]
-    fn a_line_end_of_two_bytes_is_one_line_end_wherever_it_is_cut() {
+    fn a_split_crlf_is_one_line_ending() {
         let text = b"data: a\r\ndata: b\r\n\r\n";
         for at in 0..text.len() {
             assert_eq!(parse(&[&text[..at], &text[at..]]), ["a\nb"], "cut at {at}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_keep_alives_are_no_frames() {
+    fn comments_and_keep_alives_are_not_frames() {
         assert_eq!(parse(&[b":\n\n:\n\n"]), [""; 0]);
         assert_eq!(parse(&[b": hi\ndata: a\n: ho\n\n"]), ["a"]);
     }
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_do_not_end_the_stream() {
+    fn invalid_utf8_does_not_end_the_stream() {
         assert_eq!(parse(&[b"data: a\xffb\n\n"]), ["a\u{fffd}b"]);
     }
 
     #[test]
-    fn an_event_without_its_empty_line_is_only_seen_when_asked_for() {
+    fn an_unterminated_event_is_returned_only_on_request() {
         let mut parser = SseParser::new(10 << 20);
         let mut frames = Vec::new();
         parser.push(b"data: {\"t\":1}", &mut frames).expect("short");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_never_ends_is_refused() {
+    fn an_endless_line_is_refused() {
         let mut parser = SseParser::new(10 << 20);
         let mut frames = Vec::new();
         let piece = vec![b'x'; 1 << 20];
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_change_nothing(
+        fn chunk_boundaries_do_not_matter(
             lines in prop::collection::vec(("(data: |data:|: |event: |)[a-zäλ€🦀 ]{0,6}", 0..3_usize), 0..30),
             cuts in prop::collection::vec(1..9_usize, 1..60),
         ) {

@@ -51,7 +51,7 @@ fn body(base_url: &str) -> Value {
 }
 
 #[test]
-fn the_conversation_is_told_in_order() {
+fn the_conversation_is_encoded_in_order() {
     let body = body("http://127.0.0.1/v1/");
     assert_eq!(
         body["messages"],
@@ -90,7 +90,7 @@ fn fields_of_one_server_are_not_sent_to_another() {
 }
 
 #[test]
-fn the_cache_key_stays_while_the_conversation_grows() {
+fn the_cache_key_is_stable_as_the_conversation_grows() {
     let mut request = request();
     let key = |request: &_| built(request, "https://api.openai.com/v1/")["prompt_cache_key"].clone();
     let before = key(&request);
@@ -100,7 +100,7 @@ fn the_cache_key_stays_while_the_conversation_grows() {
 }
 
 #[test]
-fn parameters_go_out_under_the_names_of_the_model() {
+fn parameters_use_the_names_of_the_model() {
     let mut request = request();
     request.overrides.max_tokens = Some(7);
     request.overrides.reasoning_effort = Some(ReasoningEffort::Low);
@@ -111,7 +111,7 @@ fn parameters_go_out_under_the_names_of_the_model() {
     assert_eq!(new["max_completion_tokens"], json!(7));
 }
 
-/// A message of a conversation that may be anything but in order.
+/// A message of a conversation that may be out of order.
 fn any_message() -> impl Strategy<Value = Arc<Message>> {
     let id = || prop::sample::select(vec!["1", "2", "3"]);
     let text = || prop::sample::select(vec!["", " ", "so", "\"quoted\"\n"]);
@@ -130,7 +130,7 @@ fn any_message() -> impl Strategy<Value = Arc<Message>> {
     .prop_map(Arc::new)
 }
 
-/// A turn as it is nearly always: asked, called, answered.
+/// A typical turn: request, call, answer.
 fn turn() -> impl Strategy<Value = Vec<Arc<Message>>> {
     (0_usize..3).prop_map(|count| {
         let ids = ["1", "2"][..count.min(2)].iter();
@@ -142,10 +142,10 @@ fn turn() -> impl Strategy<Value = Vec<Arc<Message>>> {
 }
 
 proptest! {
-    /// What a body is does not depend on the requests before it: the conversation grew, went back, was summarised, or
-    /// its tools, instructions or server changed.
+    /// A body does not depend on earlier requests: the conversation may grow, be rewound or summarised, and
+    /// tools, instructions or server may change.
     #[test]
-    fn a_body_is_the_same_after_any_other_request(
+    fn a_body_does_not_depend_on_earlier_requests(
         steps in prop::collection::vec(
             (
                 prop_oneof![
@@ -170,7 +170,7 @@ proptest! {
                 2 => request.tools = vec![ToolDescriptor::new("Read", "Read", "reads")],
                 3 => request.system.push(ContentBlock::text("more")),
                 4 if !request.messages.is_empty() => drop(Arc::make_mut(&mut request.messages).remove(0)),
-                // A summary is made anew for each request, and reads the same.
+                // A summary is rebuilt for each request with the same text.
                 5 => Arc::make_mut(&mut request.messages).insert(0, Arc::new(Message::user("summary"))),
                 6 => request.messages = Arc::new(request.messages.iter().map(|m| Arc::new(Message::clone(m))).collect()),
                 _ => {}
@@ -180,7 +180,7 @@ proptest! {
             let fresh = ChatBodies::default().build(&request, &origin).expect("a body");
             let body = bodies.build(&request, &origin).expect("a body");
             prop_assert_eq!(String::from_utf8(body), String::from_utf8(fresh.clone()));
-            // In pieces it is what it would be as a whole.
+            // The incremental body equals the complete one.
             let mut whole = Vec::new();
             encode(&prepare(&request).messages, ServerQuirks::of(&origin), &mut whole).expect("JSON");
             let whole = String::from_utf8(whole).expect("text");
@@ -191,11 +191,11 @@ proptest! {
 }
 
 #[test]
-fn only_what_is_new_of_a_conversation_is_encoded() {
+fn only_new_messages_are_encoded() {
     let bodies = ChatBodies::default();
     let origin = origin("http://h/");
     let known = || {
-        let known = bodies.0.lock().expect("no panic");
+        let known = bodies.0.lock().expect("not poisoned");
         known.as_ref().map(|known| (known.messages.len(), known.items.as_ptr(), known.items.len()))
     };
     let mut request = request();
@@ -203,11 +203,11 @@ fn only_what_is_new_of_a_conversation_is_encoded() {
         Arc::new(vec![Arc::new(Message::user("a")), Arc::new(Message::assistant("b".repeat(4096)))]);
     Arc::make_mut(&mut request.messages).push(Arc::new(Message::user("c")));
     bodies.build(&request, &origin).expect("a body");
-    let before = known().expect("it is kept");
+    let before = known().expect("is stored");
     assert_eq!(before.0, 2, "the last message may still grow");
     bodies.build(&request, &origin).expect("a body");
     assert_eq!(known(), Some(before));
     Arc::make_mut(&mut request.messages).push(Arc::new(Message::assistant("d")));
     bodies.build(&request, &origin).expect("a body");
-    assert_eq!(known().expect("it is kept").0, 4);
+    assert_eq!(known().expect("is stored").0, 4);
 }

@@ -11,7 +11,7 @@ fn origin() -> ModelEndpoint {
 }
 
 #[test]
-fn dates_are_read_and_past_ones_say_nothing() {
+fn dates_are_parsed_and_past_ones_ignored() {
     let now: jiff::Timestamp = "2026-11-21T10:00:00Z".parse().expect("a time");
     assert_eq!(until("Sat, 21 Nov 2026 10:00:30 GMT", now), Some(Duration::from_secs(30)));
     assert_eq!(until("Mon, 21 Nov 2026 10:00:30 GMT", now), Some(Duration::from_secs(30)), "a wrong weekday");
@@ -36,7 +36,7 @@ fn milliseconds_win_over_seconds() {
 }
 
 #[test]
-fn a_rate_of_tokens_is_not_a_length() {
+fn a_token_rate_limit_is_not_a_context_overflow() {
     let error = origin().http_error(
         StatusCode::TOO_MANY_REQUESTS,
         &HeaderMap::new(),
@@ -46,7 +46,7 @@ fn a_rate_of_tokens_is_not_a_length() {
 }
 
 #[test]
-fn foreign_texts_are_short_on_one_line_and_without_keys() {
+fn foreign_messages_are_short_single_line_and_without_keys() {
     let shown =
         origin().shown(&format!("bad\n\tkey abcd-1234, or \"sk-proj-aaaaaaaaaaaa\". {}", "x".repeat(2000)));
     assert!(shown.starts_with("bad key [key], or \"[key]\". xx"), "{shown}");

@@ -34,7 +34,7 @@ fn chat(adapter: WireFormat, request: &InferenceRequest) -> Value {
 }
 
 #[test]
-fn a_history_is_brought_into_shape() {
+fn a_history_is_normalised() {
     let mut broken = ToolCall::new("1", "ba\0sh", json!("{\"command"));
     broken.invalid = Some("cut off".into());
     let prepared = prepare(&request(vec![
@@ -78,7 +78,7 @@ fn messages_are_shared_with_the_conversation_unless_they_differ() {
 }
 
 #[test]
-fn anthropic_gets_its_thoughts_pictures_errors_and_marks() {
+fn anthropic_gets_thinking_images_errors_and_cache_marks() {
     let mut failed = Message::tool("b:2", "no");
     failed.metadata = Some(json!({"tool_result": {"status": "error"}}));
     let result =
@@ -111,7 +111,7 @@ fn anthropic_gets_its_thoughts_pictures_errors_and_marks() {
 }
 
 #[test]
-fn proofs_go_back_to_the_one_who_made_them_only() {
+fn signatures_return_only_to_their_author() {
     let mut call = ToolCall::new("1", "List", json!({}));
     call.signatures = vec!["gemini:call-proof".into()];
     let request = request(vec![Message::user("go"), asked(vec![call]), Message::tool("1", "x")]);
@@ -128,7 +128,7 @@ fn proofs_go_back_to_the_one_who_made_them_only() {
 }
 
 #[test]
-fn pictures_of_results_follow_where_results_hold_text_only() {
+fn images_of_results_follow_as_messages_if_results_are_text_only() {
     let request = request(vec![
         Message::user("go"),
         asked(vec![ToolCall::new("1", "Read", json!({})), ToolCall::new("2", "Read", json!({}))]),
@@ -145,7 +145,7 @@ fn pictures_of_results_follow_where_results_hold_text_only() {
 }
 
 #[test]
-fn ids_fit_the_alphabet_of_the_provider() {
+fn ids_fit_the_providers_alphabet() {
     assert_eq!(wire_id(WireFormat::Anthropic, "toolu_1"), "toolu_1");
     let id = wire_id(WireFormat::Anthropic, "functions.List:0");
     assert!(id.starts_with("call_") && id == wire_id(WireFormat::Anthropic, "functions.List:0"));
@@ -153,7 +153,7 @@ fn ids_fit_the_alphabet_of_the_provider() {
 }
 
 #[test]
-fn a_mark_belongs_to_one_provider() {
+fn a_signature_belongs_to_one_provider() {
     let proof = WireFormat::Anthropic.mark("a:b");
     assert_eq!(WireFormat::Anthropic.unmark(&proof), Some("a:b"));
     assert_eq!(WireFormat::Gemini.unmark(&proof), None);

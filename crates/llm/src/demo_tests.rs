@@ -18,13 +18,13 @@ fn request(messages: Vec<Message>) -> InferenceRequest {
 #[track_caller]
 fn check(said: &str, tool: &str, args: Value) {
     let Reply::Call { tool: called, args: given, .. } = reply(&request(vec![Message::user(said)])) else {
-        panic!("{said:?} calls nothing")
+        panic!("{said:?} makes no call")
     };
     assert_eq!((called, given), (tool, args));
 }
 
 #[test]
-fn it_understands_its_commands() {
+fn the_demo_understands_its_commands() {
     check("list files", "List", json!({"path": "."}));
     check("List files.", "List", json!({"path": "."}));
     check("list files in src", "List", json!({"path": "src"}));
@@ -47,9 +47,9 @@ fn it_understands_its_commands() {
 }
 
 #[test]
-fn anything_else_is_answered_honestly() {
+fn other_prompts_get_an_honest_answer() {
     for said in ["what is love", "help", "hi", "edit nothing", "write", "run", "", "ünï"] {
-        let Reply::Text(text) = understand(said) else { panic!("{said:?} calls something") };
+        let Reply::Text(text) = understand(said) else { panic!("{said:?} makes a call") };
         assert!(text.contains("demo model") || text.contains("looks like this"), "{text}");
     }
 }
@@ -69,7 +69,7 @@ fn after_result(result: Message) -> String {
 }
 
 #[test]
-fn results_are_told_apart() {
+fn result_states_are_distinguished() {
     assert!(after_result(Message::tool("1", "a.txt")).contains("```text\na.txt\n```"));
     assert!(
         after_result(Message::tool("1", "The user denied this call. It did not run. Reason: no"))
@@ -78,17 +78,17 @@ fn results_are_told_apart() {
     let declined = after_result(Message::tool("1", "The user denied this call. It did not run."));
     assert!(
         !declined.contains("It did not run"),
-        "words for a model are not repeated to the user: {declined}"
+        "text for the model is not repeated to the user: {declined}"
     );
     let mut failed = Message::tool("1", "exit status 1");
     failed.metadata = Some(json!({"tool_result": {"status": "error"}}));
     assert!(after_result(failed).contains("did not succeed"));
     assert!(after_result(Message::tool("1", "")).contains("no output"));
-    assert!(after_result(Message::tool("1", "```\nx\n````")).contains("`````text"), "it cannot break out");
+    assert!(after_result(Message::tool("1", "```\nx\n````")).contains("`````text"), "it cannot escape");
 }
 
 #[test]
-fn an_answer_is_repeated_in_words() {
+fn an_answer_is_repeated_in_the_reply() {
     let call = ToolCall::new("1", "AskUser", json!({"question": "Which?"}));
     let answer = Message::tool("1", "{\n  \"answer\": \"red\"\n}");
     let request = request(vec![Message::user("ask me"), Message::assistant_with(vec![], vec![call]), answer]);
@@ -110,7 +110,7 @@ fn a_new_message_is_a_new_question() {
 }
 
 #[tokio::test]
-async fn it_streams_in_small_pieces_and_fast() {
+async fn the_demo_streams_fast_in_small_chunks() {
     let start = Instant::now();
     let stream =
         DemoExecutor::new().execute_stream(request(vec![Message::user("help")])).await.expect("a stream");

@@ -27,31 +27,31 @@ fn finish(mut fold: Fold) -> StreamResult {
 fn only_a_call_reads_the_ids_of_the_conversation() {
     let earlier = asked("a");
     let mut says = Fold::new("m", Arc::clone(&earlier));
-    says.text("hello").expect("short");
+    says.text("hello").expect("within the limits");
     assert_eq!(Arc::strong_count(&earlier), 2, "it was not read");
     says.finish();
     assert_eq!(Arc::strong_count(&earlier), 1, "the conversation can grow without a copy of its list");
     let mut calls = Fold::new("m", Arc::clone(&earlier));
-    calls.call(CallKey::Last, Some("a"), Some("List"), None).expect("short");
+    calls.call(CallKey::Last, Some("a"), Some("List"), None).expect("within the limits");
     assert_eq!(Arc::strong_count(&earlier), 1);
     assert_ne!(finish(calls).tool_calls[0].id, "a");
 }
 
 #[test]
-fn tools_without_calls_is_an_end_and_calls_are_tools() {
+fn the_stop_reason_follows_the_presence_of_calls() {
     let mut none = fold();
     none.stop(StopReason::ToolUse);
     assert_eq!(finish(none).stop_reason, Some(StopReason::EndTurn));
     let mut some = fold();
-    some.call(CallKey::Last, Some("a"), Some("List"), None).expect("short");
+    some.call(CallKey::Last, Some("a"), Some("List"), None).expect("within the limits");
     some.stop(StopReason::EndTurn);
     assert_eq!(finish(some).stop_reason, Some(StopReason::ToolUse));
 }
 
 #[test]
-fn nothing_is_taken_in_after_the_end() {
+fn nothing_is_accepted_after_the_end() {
     let mut fold = fold();
-    fold.text("a").expect("short");
+    fold.text("a").expect("within the limits");
     fold.finish();
     fold.text("b").expect("ignored");
     fold.call(CallKey::Last, Some("a"), Some("List"), None).expect("ignored");
@@ -66,7 +66,7 @@ fn nothing_is_taken_in_after_the_end() {
 }
 
 #[test]
-fn too_much_text_is_refused_and_not_asked_for_again() {
+fn too_much_text_is_refused_and_not_retried() {
     let mut fold = fold();
     let piece = "x".repeat(1 << 20);
     let error = (0..20).find_map(|_| fold.text(&piece).err()).expect("a limit");
@@ -77,10 +77,11 @@ fn too_much_text_is_refused_and_not_asked_for_again() {
 #[test]
 fn arguments_have_a_limit() {
     let mut fold = fold();
-    fold.call(CallKey::Index(0), Some("a"), Some("Write"), Some("{\"content\":\"")).expect("short");
+    fold.call(CallKey::Index(0), Some("a"), Some("Write"), Some("{\"content\":\""))
+        .expect("within the limits");
     let piece = "x".repeat(1 << 20);
     for _ in 0..6 {
-        fold.call(CallKey::Index(0), None, None, Some(&piece)).expect("kept out");
+        fold.call(CallKey::Index(0), None, None, Some(&piece)).expect("within the limits");
     }
     let result = finish(fold);
     assert!(result.tool_calls[0].invalid.as_deref().expect("too long").contains("4 MiB"));
@@ -95,23 +96,23 @@ fn calls_have_a_limit() {
 }
 
 #[test]
-fn a_gateway_that_numbers_every_call_zero_gives_each_of_them() {
+fn calls_all_numbered_zero_are_separated() {
     let mut fold = fold();
     for (id, args) in [("a", "{\"n\":1}"), ("b", "{\"n\":2}")] {
-        fold.call(CallKey::Index(0), Some(id), Some("List"), Some(args)).expect("short");
+        fold.call(CallKey::Index(0), Some(id), Some("List"), Some(args)).expect("within the limits");
     }
     let args: Vec<Value> = finish(fold).tool_calls.into_iter().map(|call| call.arguments).collect();
     assert_eq!(args, [json!({"n": 1}), json!({"n": 2})]);
 }
 
 #[test]
-fn a_gateway_that_repeats_id_and_name_gives_one_call() {
+fn a_repeated_id_and_name_is_one_call() {
     let mut fold = fold();
     for args in ["{\"n\"", ":1}"] {
-        fold.call(CallKey::Index(0), Some("a"), Some("List"), Some(args)).expect("short");
+        fold.call(CallKey::Index(0), Some("a"), Some("List"), Some(args)).expect("within the limits");
     }
-    // A server that makes up an id for each piece.
-    fold.call(CallKey::Index(0), Some("zzz"), None, Some(" ")).expect("short");
+    // A server that invents an id for each chunk.
+    fold.call(CallKey::Index(0), Some("zzz"), None, Some(" ")).expect("within the limits");
     let result = finish(fold);
     assert_eq!((result.tool_calls.len(), &result.tool_calls[0].arguments), (1, &json!({"n": 1})));
     assert_eq!(result.tool_calls[0].id, "a");
@@ -120,9 +121,9 @@ fn a_gateway_that_repeats_id_and_name_gives_one_call() {
 #[test]
 fn arguments_before_the_name_are_kept() {
     let mut fold = fold();
-    fold.call(CallKey::Index(0), Some("a"), None, Some("{\"n\":")).expect("short");
+    fold.call(CallKey::Index(0), Some("a"), None, Some("{\"n\":")).expect("within the limits");
     assert!(fold.next_event().is_none(), "a call without a name cannot be shown");
-    fold.call(CallKey::Index(0), None, Some("List"), Some("1}")).expect("short");
+    fold.call(CallKey::Index(0), None, Some("List"), Some("1}")).expect("within the limits");
     assert_eq!(
         fold.next_event(),
         Some(LlmStreamEvent::ToolCallStart { id: "a".into(), name: "List".into() })
@@ -132,20 +133,20 @@ fn arguments_before_the_name_are_kept() {
 }
 
 #[test]
-fn the_output_limit_keeps_what_was_complete() {
+fn the_output_limit_keeps_complete_calls() {
     let mut fold = fold();
-    fold.call(CallKey::Index(0), Some("a"), Some("List"), Some("{}")).expect("short");
+    fold.call(CallKey::Index(0), Some("a"), Some("List"), Some("{}")).expect("within the limits");
     fold.stop(StopReason::MaxTokens);
     let result = finish(fold);
     assert_eq!((result.tool_calls.len(), result.has_incomplete_tool_calls), (1, false));
 }
 
 #[test]
-fn the_output_limit_drops_what_was_cut_and_only_that() {
+fn the_output_limit_drops_only_the_truncated_call() {
     for args in ["{\"command\":\"rm -rf ", ""] {
         let mut fold = fold();
-        fold.call(CallKey::Index(0), Some("a"), Some("List"), Some("{}")).expect("short");
-        fold.call(CallKey::Index(1), Some("b"), Some("Bash"), Some(args)).expect("short");
+        fold.call(CallKey::Index(0), Some("a"), Some("List"), Some("{}")).expect("within the limits");
+        fold.call(CallKey::Index(1), Some("b"), Some("Bash"), Some(args)).expect("within the limits");
         fold.stop(StopReason::MaxTokens);
         let result = finish(fold);
         assert_eq!((result.tool_calls.len(), result.has_incomplete_tool_calls), (1, true), "{args:?}");
@@ -154,7 +155,7 @@ fn the_output_limit_drops_what_was_cut_and_only_that() {
 }
 
 #[test]
-fn the_limit_of_nesting_is_exact() {
+fn the_nesting_limit_is_exact() {
     let nested = |n: usize| format!("{{\"a\":{}1{}}}", "[".repeat(n - 1), "]".repeat(n - 1));
     assert!(parse_arguments(&nested(100)).is_ok());
     assert!(parse_arguments(&nested(MAX_DEPTH + 1)).expect_err("too deep").to_string().contains("deeper"));
@@ -163,7 +164,7 @@ fn the_limit_of_nesting_is_exact() {
 }
 
 #[test]
-fn no_arguments_may_be_said_in_several_ways() {
+fn empty_arguments_have_several_forms() {
     for text in ["", "  ", "null", "{}"] {
         assert_eq!(parse_arguments(text).expect("no arguments"), json!({}));
     }
@@ -171,14 +172,14 @@ fn no_arguments_may_be_said_in_several_ways() {
 
 proptest! {
     #[test]
-    fn whole_arguments_survive_any_cut(text in "[a-zλ€🦀\"\\\\ {}\\[\\]]{0,20}", size in 1..7_usize) {
+    fn arguments_survive_any_chunking(text in "[a-zλ€🦀\"\\\\ {}\\[\\]]{0,20}", size in 1..7_usize) {
         let whole = json!({"text": text}).to_string();
         let mut fold = fold();
-        fold.call(CallKey::Index(3), Some("a"), Some("Write"), None).expect("short");
+        fold.call(CallKey::Index(3), Some("a"), Some("Write"), None).expect("within the limits");
         let chars: Vec<char> = whole.chars().collect();
         for piece in chars.chunks(size) {
             let piece: String = piece.iter().collect();
-            fold.call(CallKey::Index(3), None, None, Some(&piece)).expect("short");
+            fold.call(CallKey::Index(3), None, None, Some(&piece)).expect("within the limits");
         }
         let result = finish(fold);
         prop_assert_eq!(&result.tool_calls[0].arguments, &json!({"text": text}));
@@ -186,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics_and_what_is_accepted_is_an_object(text in "\\PC{0,40}") {
+    fn arbitrary_text_never_panics_and_accepted_text_is_an_object(text in "\\PC{0,40}") {
         if let Ok(value) = parse_arguments(&text) {
             prop_assert!(value.is_object());
         }
@@ -196,7 +197,7 @@ proptest! {
     fn ids_are_unique_and_names_are_clean(ids in prop::collection::vec("[ab\n]{0,2}", 0..8), name in "[a-z\u{0}\u{202e}]{0,4}") {
         let mut fold = Fold::new("m", asked("a"));
         for (n, id) in ids.iter().enumerate() {
-            fold.call(CallKey::Index(n as u64), Some(id), Some(&name), Some("{}")).expect("short");
+            fold.call(CallKey::Index(n as u64), Some(id), Some(&name), Some("{}")).expect("within the limits");
         }
         let result = finish(fold);
         let unique: HashSet<&str> = result.tool_calls.iter().map(|call| call.id.as_str()).collect();

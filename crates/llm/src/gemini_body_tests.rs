@@ -36,7 +36,7 @@ fn body(request: &InferenceRequest) -> Value {
 }
 
 #[test]
-fn a_conversation_has_its_turns_results_and_pictures() {
+fn a_conversation_has_its_turns_results_and_images() {
     let answer =
         Message::assistant_with(vec![ContentBlock::text("so")], vec![call("1", None), call("2", None)]);
     let body = body(&request("gemini-2.5-pro", answer));
@@ -60,7 +60,7 @@ fn a_conversation_has_its_turns_results_and_pictures() {
 }
 
 #[test]
-fn proofs_go_back_where_they_came_from_and_no_others() {
+fn signatures_return_only_to_their_origin() {
     let thought =
         |proof: &str| ContentBlock::Thinking { thinking: "hm".into(), signature: Some(proof.into()) };
     let answer = Message::assistant_with(
@@ -73,7 +73,7 @@ fn proofs_go_back_where_they_came_from_and_no_others() {
     assert_eq!(parts[1]["thoughtSignature"], "of-call");
     assert!(parts[2].get("thoughtSignature").is_none(), "{parts}");
     assert!(!sent.to_string().contains("foreign") && !sent.to_string().contains("\"hm\""), "{sent}");
-    // The calls of another provider have none, and the third generation wants one for the first call.
+    // Calls of another provider have no signature, and the third generation needs one for the first call.
     let answer = || Message::assistant_with(Vec::new(), vec![call("1", None), call("2", None)]);
     let sent = body(&request("gemini-3.8-flash", answer()));
     assert_eq!(sent["contents"][1]["parts"][0]["thoughtSignature"], NO_PROOF);
@@ -83,7 +83,7 @@ fn proofs_go_back_where_they_came_from_and_no_others() {
 }
 
 #[test]
-fn parameters_are_sent_as_each_generation_wants_them() {
+fn parameters_match_each_model_generation() {
     let config = |model: &str, overrides: InferenceOverride| {
         let mut request = request(model, Message::assistant("so"));
         request.overrides = overrides;

@@ -184,7 +184,7 @@ mod tests {
     /// `cargo test -- --ignored --nocapture` prints what the client costs.
     #[test]
     #[ignore = "prints a measurement"]
-    fn building_the_client_takes() {
+    fn measure_client_construction() {
         for base in ["http://127.0.0.1:1/", "https://host/", "https://host/"] {
             let url = reqwest::Url::parse(base).expect("an address");
             let start = std::time::Instant::now();

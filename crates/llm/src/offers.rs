@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_all_forms_are_read_and_what_cannot_chat_is_left_out() {
+    fn all_list_formats_are_read_without_models_that_cannot_chat() {
         let ids = |answer: Value| {
             let offers = offers_in(&answer).expect("a list");
             offers.into_iter().map(|offer| (offer.id, offer.context_window)).collect::<Vec<_>>()
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_the_list_keeps_path_and_query() {
+    fn the_list_url_keeps_path_and_query() {
         let url = |adapter, base: &str| {
             let config = ProviderConfig::new("p", adapter).with_base_url(base);
             list_url(&config, &normalise_base_url(adapter, base).expect("an address")).to_string()

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_at_the_end_makes_no_difference() {
+    fn a_trailing_slash_makes_no_difference() {
         check(WireFormat::OpenAi, "http://h:1/v1", "http://h:1/v1/");
         check(WireFormat::OpenAi, "http://h:1/v1/", "http://h:1/v1/");
         check(WireFormat::OpenAi, "http://h:1/v1//", "http://h:1/v1/");
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_the_endpoint_itself_is_understood() {
+    fn a_full_endpoint_url_is_understood() {
         check(WireFormat::OpenAi, "http://h:1/v1/chat/completions", "http://h:1/v1/");
         check(WireFormat::Anthropic, "http://h:1/v1/messages", "http://h:1/v1/");
         check(WireFormat::Ollama, "http://h:1/v1", "http://h:1/");
     }
 
     #[test]
-    fn what_is_no_address_is_said() {
+    fn an_invalid_url_is_reported() {
         assert!(
             normalise_base_url(WireFormat::OpenAi, "localhost")
                 .expect_err("no scheme")

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_says_what_the_script_says() {
+    async fn the_script_is_replayed() {
         let model = ScriptedExecutor::new([ScriptedReply::new().text("a").call_with_id(
             "1",
             "List",
@@ -345,20 +345,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_is_an_error_and_nothing_follows() {
+    async fn a_cut_stream_is_an_error_and_nothing_follows() {
         let model = ScriptedExecutor::new([ScriptedReply::new().text("a").cut().text("b")]);
         let events = events(&model).await;
         assert!(matches!(events[..], [Ok(_), Err(InferenceExecutionError::Network(_))]), "{events:?}");
     }
 
     #[tokio::test]
-    async fn a_request_too_many_is_said() {
+    async fn an_unscripted_request_is_an_error() {
         let model = ScriptedExecutor::new([]);
         assert!(matches!(events(&model).await[..], [Err(InferenceExecutionError::InvalidRequest(_))]));
     }
 
     #[tokio::test]
-    async fn the_mock_of_the_book_speaks() {
+    async fn the_mock_of_the_book_answers() {
         let model = MockLlmExecutor::new().with_responses(vec!["Hello!".into()]);
         for _ in 0..2 {
             let result = model.execute(InferenceRequest::default()).await.expect("a text");

@@ -511,7 +511,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_the_older_transport_is_named_without_its_key() {
+    fn a_url_of_the_older_transport_is_named_without_its_key() {
         for url in ["https://h/v1/sse?key=s3cret", "https://h/v1/sse/"] {
             assert!(sse_hint(url).ends_with("probably https://h/v1/mcp"), "{}", sse_hint(url));
         }
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_not_repeated() {
+    fn a_url_is_not_repeated() {
         for (text, left) in [
             (
                 "error sending request for url (https://h/mcp?key=s3cret): refused",

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_content_has_its_place() {
+    fn each_content_kind_is_handled() {
         let got = result(json!({"content": [
             {"type": "text", "text": "one"},
             {"type": "image", "mimeType": "image/png", "data": "aGk="},
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_empty_results_say_something() {
+    fn errors_and_empty_results_have_text() {
         let got = result(json!({"content": [{"type": "text", "text": "no"}], "isError": true}));
         assert!(got.is_error() && got.model_text() == "no");
         assert_eq!(result(json!({"content": []})).model_text(), "(no output)");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_in_the_middle() {
+    fn a_flood_is_truncated_in_the_middle() {
         let long = "é".repeat(1 << 20);
         let got =
             result(json!({"content": [{"type": "text", "text": long}, {"type": "text", "text": "the end"}]}));

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_a_server_go_with_its_tools_only_bounded_and_marked() {
+    fn server_instructions_accompany_its_tools_bounded_and_marked() {
         let guidance = Guidance::default();
         let text = |tools: &[&str]| guidance.text(tools.iter().copied());
         assert_eq!(text(&["mcp__a__x"]), None);

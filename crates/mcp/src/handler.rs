@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_question_that_is_faster_than_its_call_waits_for_it() {
+    async fn an_elicitation_that_overtakes_its_call_waits_for_it() {
         let shared = Arc::new(ConnectionState::new("s", Arc::new(|_| {})));
         let question = || {
             let asked = serde_json::json!({"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}});

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_covers_name_description_and_schema_and_no_order_of_keys() {
+    fn the_hash_covers_name_description_and_schema_but_not_key_order() {
         let tool = |name: &str, description: &str, schema: Value| {
             let mut notes = Vec::new();
             take(
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_model_can_use_is_left_out_with_a_word() {
+    fn unusable_tools_are_dropped_with_a_warning() {
         let mut notes = Vec::new();
         let tools = vec![
             described(json!({"name": "ok", "inputSchema": {}})),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_keeps_what_can_be_read_of_it() {
+    fn an_entry_keeps_its_readable_parts() {
         let entry = json!({"name": "t", "inputSchema": {"type": "object"}, "annotations": 5, "icons": {}});
         let read: Described = lenient(&entry).expect("a tool");
         assert_eq!((read.name.as_ref(), read.annotations), ("t", None));
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn five_hundred_tools_are_taken_in_no_time() {
+    fn five_hundred_tools_are_processed_quickly() {
         let tools: Vec<_> = (0..500)
             .map(|n| {
                 described(json!({"name": format!("tool_{n}"), "description": "does something ".repeat(20), "inputSchema":

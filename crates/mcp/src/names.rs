@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_have_a_part_without_double_underscores() {
+    fn server_names_have_no_double_underscores() {
         for (name, part) in [
             ("github", "github"),
             ("my server", "my_server"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_keep_their_name_when_they_can_and_never_share_one() {
+    fn tools_keep_their_names_if_possible_and_never_share_one() {
         let ids = tool_ids("s", &["Bash", "a.b", "a/b", "a_b", "ok", "ok", "", "sp ace"]);
         let ids: Vec<_> = ids.into_iter().map(|id| id.map(|id| id["mcp__s__".len()..].to_owned())).collect();
         assert_eq!(ids[0].as_deref(), Some("Bash"), "a name of ours is no other tool's");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn all_names_are_what_providers_take() {
+    fn all_names_are_accepted_by_providers() {
         let long: Vec<String> = (0..50).map(|n| format!("{}{n}", "tool ".repeat(20))).collect();
         let names: Vec<&str> = long.iter().map(String::as_str).chain(["é", "日本語", "x-y_z"]).collect();
         let ids = tool_ids(&server_part(&"s".repeat(64)), &names);

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_globs_say_where() {
+    fn broken_globs_report_their_position() {
         for (glob, position) in [("a[b", 1), ("ab{c", 2), ("a\\", 1), ("[z-a]", 0)] {
             assert_eq!(compile(glob, Reading::Text).unwrap_err().position, position, "{glob}");
         }

@@ -46,7 +46,7 @@ fn forms() {
 }
 
 #[test]
-fn several_values_one_for_deny_every_for_allow() {
+fn a_deny_needs_one_matching_value_and_an_allow_needs_all() {
     let pattern = p("T(e[*].f ~ \"src/*\")");
     let args = json!({"e": [{"f": "src/a"}, {"f": "x"}]});
     assert!(pattern.matches("T", &args, None, Quantifier::One));
@@ -65,7 +65,7 @@ fn any_arguments_are_one_rule() {
 }
 
 #[test]
-fn broken_patterns_say_where() {
+fn broken_patterns_report_their_position() {
     for (text, position) in [
         ("Bash(rm *", 4),
         ("", 0),
@@ -99,7 +99,7 @@ fn specificity_orders_reports() {
 }
 
 #[test]
-fn a_literal_matches_itself_only() {
+fn a_literal_matches_only_itself() {
     let pattern = Pattern::literal("we*ird", "k", "a\"b\\*");
     assert_eq!(p(&pattern.to_string()), pattern);
     assert!(pattern.matches("we*ird", &json!({"k": "a\"b\\*"}), None, Quantifier::Every));
@@ -113,14 +113,14 @@ proptest! {
     }
 
     #[test]
-    fn display_reads_back(text in r#"[A-Z/][a-z*?/(){}\[\],. "'=~!\\:-]{0,30}"#) {
+    fn display_round_trips(text in r#"[A-Z/][a-z*?/(){}\[\],. "'=~!\\:-]{0,30}"#) {
         if let Ok(pattern) = Pattern::parse(&text) {
             prop_assert_eq!(Pattern::parse(&pattern.to_string()), Ok(pattern));
         }
     }
 
     #[test]
-    fn conditions_read_back(key in "[a-z_]{1,6}", value in ".{0,20}", op in "(=|!=|~|!~)") {
+    fn conditions_round_trip(key in "[a-z_]{1,6}", value in ".{0,20}", op in "(=|!=|~|!~)") {
         let text = format!("T({key} {op} \"{}\")", value.replace('\\', "\\\\").replace('"', "\\\""));
         if let Ok(pattern) = Pattern::parse(&text) {
             prop_assert_eq!(Pattern::parse(&pattern.to_string()), Ok(pattern));
@@ -136,7 +136,7 @@ proptest! {
 }
 
 #[test]
-fn expressions_are_compiled_when_they_are_asked() {
+fn expressions_are_compiled_lazily() {
     let pattern = Pattern::parse("Bash(git status *)").unwrap();
     let Args::Primary(Matcher::Glob { regex, words, .. }) = pattern.args() else { panic!("{pattern:?}") };
     let matcher = Matcher::Glob {
@@ -146,14 +146,17 @@ fn expressions_are_compiled_when_they_are_asked() {
         front: (["git".to_owned(), "status".to_owned()].into(), false),
     };
     assert!(!matcher.is_match_words(&["cargo", "status"], "cargo status"));
-    assert!(!words.is_compiled(), "another program was compiled for");
+    assert!(!words.is_compiled(), "an expression was compiled for another program");
     assert!(matcher.is_match_words(&["git", "status", "-s"], "git status -s"));
     assert!(words.is_compiled() && !regex.is_compiled());
     let pattern = Pattern::parse("mcp__*").unwrap();
     let Name::Glob { regex, .. } = &pattern.name else { panic!("{pattern:?}") };
-    assert!(!pattern.matches_tool("Bash") && !regex.is_compiled(), "a tool of another kind was compiled for");
+    assert!(
+        !pattern.matches_tool("Bash") && !regex.is_compiled(),
+        "an expression was compiled for another tool"
+    );
     assert!(pattern.matches_tool("mcp__files__read") && regex.is_compiled());
-    // What somebody wrote is compiled at once: a mistake must be found when it is read.
+    // Written expressions are compiled at once, so that mistakes are found when reading.
     assert!(Pattern::parse(r#"Bash(command =~ "(")"#).is_err());
     let long = format!("Bash({})", "[a-z]".repeat(100));
     let long = Pattern::parse(&long).unwrap();
@@ -161,9 +164,9 @@ fn expressions_are_compiled_when_they_are_asked() {
 }
 
 proptest! {
-    /// So does the beginning of a glob for names.
+    /// The literal start of a glob for names only saves work as well.
     #[test]
-    fn the_beginning_of_a_name_never_changes_the_answer(
+    fn prefiltering_by_name_prefix_never_changes_the_result(
         glob in r"(a|b|\\a|\\\*|\*|\?|\[ab\]|\{a,bb?\}|,|\}){0,6}",
         name in "[ab*,}]{0,6}",
     ) {
@@ -173,9 +176,9 @@ proptest! {
         }
     }
 
-    /// The words at the front of a glob only save the expression some work.
+    /// The literal words at the start of a glob only save the expression some work.
     #[test]
-    fn the_front_of_a_glob_never_changes_the_answer(
+    fn prefiltering_by_glob_prefix_never_changes_the_result(
         glob in r#"[ab*?"' \\{},\[\]!-]{0,12}"#,
         words in proptest::collection::vec("[ab{}, ]{0,3}", 1..4),
     ) {

@@ -1,6 +1,6 @@
-//! Lines that the rules that come with aye allow where the kernel holds the rest, run for real through the launcher:
-//! nothing outside the project may be read or written, and nothing that a rule denies or asks about be printed. The
-//! launcher is this program, started again.
+//! Runs lines that the shipped rules allow under kernel enforcement through the real launcher: they must read
+//! and write nothing outside the project, and print nothing that a rule denies or asks about. The launcher is
+//! this program, started again.
 
 #![allow(clippy::print_stdout)] // A test without a harness prints its own report.
 

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_fails_opens_it_again() {
+    async fn a_failing_probe_reopens_it() {
         let breaker = Arc::new(CircuitBreaker::default());
         fail(&breaker, 5);
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancel_counts_as_nothing() {
+    async fn a_cancellation_does_not_count() {
         let breaker = Arc::new(CircuitBreaker::default());
         fail(&breaker, 4);
         for _ in 0..10 {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_at_a_time_stops_at_the_first_question() {
+    async fn sequential_execution_stops_at_the_first_question() {
         use ToolCallOutcome::{Failed, Succeeded, Suspended};
         let how = [json!("go"), json!("panic"), json!(7), json!("unknown"), json!("wait"), json!("go")];
         let executor = SequentialToolExecutor;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_at_once_goes_past_questions_and_failures() {
+    async fn parallel_execution_continues_past_questions_and_failures() {
         use ToolCallOutcome::{Failed, Succeeded, Suspended};
         let how = [json!("wait"), json!("panic"), json!("write")];
         for (executor, name, policy) in [
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_writers_of_an_exclusive_key_conflict_only_at_once() {
+    async fn writers_of_an_exclusive_key_conflict_only_in_parallel() {
         let how = [json!("write"), json!("go"), json!("write")];
         let refused = run(&ParallelToolExecutor::streaming(), Act::default(), &how).await;
         let conflict = StateError::ParallelMergeConflict { key: "executor.owner".into() };

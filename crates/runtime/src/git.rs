@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_repository_is_read_without_harm() {
+    fn a_hostile_repository_is_harmless() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path();
         write(top, "secret", ONE);

@@ -39,7 +39,7 @@ async fn events(executor: &RetryingExecutor) -> Vec<Item> {
     executor.execute_stream(request()).await.expect("a stream").collect().await
 }
 
-/// What happened, in short.
+/// The events in short form.
 fn shape(events: &[Item]) -> Vec<String> {
     events
         .iter()
@@ -83,7 +83,7 @@ async fn delays_double_up_to_eight_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_is_never_shorter_than_asked_for_and_at_most_a_tenth_longer() {
+async fn the_delay_is_at_least_retry_after_and_at_most_a_tenth_longer() {
     let asked = Duration::from_secs(7);
     for jitter in [0.0, 0.3, 1.0] {
         let delay = LlmRetryPolicy::default().delay(0, Some(asked), jitter);
@@ -107,14 +107,14 @@ async fn above_the_cap_it_fails_at_once_and_says_how_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_base_of_zero_waits_only_when_asked_to() {
+async fn a_base_of_zero_waits_only_for_retry_after() {
     let policy = LlmRetryPolicy { backoff_base_ms: 0, ..policy(2, &[]) };
     assert_eq!(policy.delay(5, None, 1.0), Duration::ZERO);
     assert!(policy.delay(0, Some(Duration::from_secs(3)), 0.0) >= Duration::from_secs(3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_shown_is_withdrawn_before_it_is_said_again() {
+async fn shown_text_is_withdrawn_before_it_is_repeated() {
     let model = ScriptedExecutor::new([
         ScriptedReply::new().text("half").cut(),
         ScriptedReply::from(down()),
@@ -128,7 +128,7 @@ async fn what_was_shown_is_withdrawn_before_it_is_said_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_without_an_end_counts_as_cut() {
+async fn a_stream_without_an_end_counts_as_interrupted() {
     struct Silent;
     #[async_trait]
     impl LlmExecutor for Silent {
@@ -147,7 +147,7 @@ async fn a_stream_without_an_end_counts_as_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_not_repeated() {
+async fn a_refusal_is_not_retried() {
     for error in [
         InferenceExecutionError::InvalidRequest("no".into()),
         InferenceExecutionError::Unauthorized("no".into()),
@@ -161,7 +161,7 @@ async fn what_is_refused_is_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fallback_models_are_asked_in_order_and_the_one_that_answered_is_named() {
+async fn fallback_models_are_tried_in_order_and_the_answering_one_is_named() {
     let first = ScriptedExecutor::new([down().into(), down().into(), down().into()]);
     let third = ScriptedExecutor::new(["hi".into()]);
     let executor = retrying(&first, policy(0, &["second", "third"])).with_fallback(
@@ -176,7 +176,7 @@ async fn fallback_models_are_asked_in_order_and_the_one_that_answered_is_named()
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_retries_and_no_fallbacks_is_the_executor_itself() {
+async fn without_retries_or_fallbacks_the_executor_is_used_directly() {
     let model = ScriptedExecutor::new([down().into()]);
     assert_eq!(shape(&events(&retrying(&model, policy(0, &[]))).await), ["error unavailable"]);
 }
@@ -191,11 +191,11 @@ async fn dropping_the_stream_ends_a_wait_at_once() {
     assert!(waiting.is_err(), "it waits");
     drop(stream);
     tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(model.requests().len(), 1, "nobody is asked any more");
+    assert_eq!(model.requests().len(), 1, "nobody is asked again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_circuit_is_not_asked() {
+async fn an_open_circuit_is_skipped() {
     let breaker = Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default()));
     let model = ScriptedExecutor::from_fn(|_| down().into());
     let executor = retrying(&model, policy(4, &[])).with_breaker(Arc::clone(&breaker));
@@ -218,7 +218,7 @@ async fn an_open_circuit_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_in_the_middle_counts_as_nothing() {
+async fn a_cancellation_in_the_middle_does_not_count() {
     let breaker =
         Arc::new(CircuitBreaker::new(CircuitBreakerConfig { failure_threshold: 1, ..Default::default() }));
     let model = ScriptedExecutor::from_fn(|_| ScriptedReply::new().text("a").hang());
@@ -230,7 +230,7 @@ async fn a_cancel_in_the_middle_counts_as_nothing() {
 }
 
 #[test]
-fn the_section_is_read_as_the_book_has_it() {
+fn the_section_is_read_as_documented() {
     assert_eq!(RetryConfigKey::KEY, "retry");
     let policy: LlmRetryPolicy =
         serde_json::from_value(serde_json::json!({"max_retries": 3, "fallback_models": ["b"]}))

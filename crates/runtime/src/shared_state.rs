@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_has_one_operation_for_each_key_that_differs() {
+    fn a_patch_has_one_operation_per_changed_key() {
         let state = |values: Value| PersistedState {
             revision: 1,
             values: serde_json::from_value(values).expect("a map"),

@@ -44,7 +44,7 @@ use aye_core::phase::{PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginR
 use aye_core::state::{Phase, StateCommand, StateError};
 use aye_store_sqlite::{Store, SuspensionFilter};
 
-/// A model that says what it was told to say, and keeps what it was asked.
+/// A scripted model that records its requests.
 #[derive(Default)]
 struct Script {
     answers: Mutex<VecDeque<Result<StreamResult, InferenceExecutionError>>>,
@@ -58,7 +58,7 @@ impl Script {
         Arc::new(script)
     }
 
-    /// What the last request says of a call.
+    /// The result of a call in the last request.
     fn result_of(&self, call: &str) -> String {
         let requests = self.requests.lock().unwrap();
         let messages = &requests.last().unwrap().messages;
@@ -93,7 +93,7 @@ fn calls(calls: &[(&str, &str)]) -> StreamResult {
     }
 }
 
-/// Counts its executions, and hangs for ever when told to.
+/// Counts its executions, and hangs forever if configured to.
 struct Counter {
     name: &'static str,
     class: ToolClass,
@@ -125,7 +125,7 @@ impl Tool for Counter {
     }
 }
 
-/// Asks about each call of the tools named `ask*`, and denies `deny*`.
+/// Asks about each call of tools named `ask*`, and denies `deny*`.
 struct Gatekeeper;
 struct GateHook;
 
@@ -180,7 +180,7 @@ impl Plugin for Gatekeeper {
 struct House {
     store: Store,
     runs: Arc<AtomicU32>,
-    /// Whether the tools that hang do.
+    /// Whether the hanging tools hang.
     hangs: Arc<AtomicBool>,
     mode: ToolExecutionMode,
 }
@@ -195,7 +195,7 @@ impl House {
         }
     }
 
-    /// A runtime as a new process would have it.
+    /// A runtime as in a new process.
     fn runtime(&self, script: &Arc<Script>) -> AgentRuntime {
         self.builder(script).build().unwrap()
     }
@@ -228,7 +228,7 @@ impl House {
             .with_owner(Owner {
                 token: uuid::Uuid::now_v7().to_string(),
                 boot_id: "boot".into(),
-                // No process has this id, so that a lease left behind is the lease of a dead process.
+                // No process has this id, so an abandoned lease belongs to a dead process.
                 pid: u32::MAX,
                 pid_started: 1,
             })
@@ -285,7 +285,7 @@ async fn wake(runtime: &AgentRuntime, unknown: UnknownPolicy) -> (AgentRunResult
 }
 
 #[tokio::test]
-async fn a_text_answer_has_the_events_of_the_book() {
+async fn a_text_answer_has_the_documented_events() {
     let house = House::new();
     let runtime = house.runtime(&Script::of([text("Hello!")]));
     let (result, events) = say(&runtime, "hi").await;
@@ -308,7 +308,7 @@ async fn a_text_answer_has_the_events_of_the_book() {
 }
 
 #[tokio::test]
-async fn one_tool_call_has_the_events_of_the_book() {
+async fn one_tool_call_has_the_documented_events() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "free")]), text("Did it.")]);
     let (_, events) = say(&house.runtime(&script), "go").await;
@@ -335,7 +335,7 @@ async fn one_tool_call_has_the_events_of_the_book() {
 }
 
 #[tokio::test]
-async fn yes_after_a_restart_runs_the_call_once() {
+async fn an_approval_after_a_restart_runs_the_call_once() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("It is noon.")]);
     let (result, events) = say(&house.runtime(&script), "go").await;
@@ -348,7 +348,7 @@ async fn yes_after_a_restart_runs_the_call_once() {
     let runtime = house.runtime(&script);
     let (again, events) = wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!(again.waiting[0].id, id, "the same question");
-    assert!(events.is_empty(), "a run that only waits says nothing: {events:?}");
+    assert!(events.is_empty(), "a waiting run emits nothing: {events:?}");
 
     let yes = answer(ResumeDecisionAction::Resume);
     let outcome = runtime.decide(&id, yes.clone(), actor()).await.unwrap();
@@ -374,7 +374,7 @@ async fn yes_after_a_restart_runs_the_call_once() {
 }
 
 #[tokio::test]
-async fn no_is_told_to_the_model_with_the_reason_and_the_run_goes_on() {
+async fn the_model_reads_the_reason_of_a_denial_and_the_run_continues() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
     let runtime = house.runtime(&script);
@@ -390,7 +390,7 @@ async fn no_is_told_to_the_model_with_the_reason_and_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn siblings_are_answered_in_any_order_and_free_calls_run_meanwhile() {
+async fn siblings_are_decided_in_any_order_and_free_calls_run_meanwhile() {
     for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::ParallelBatchApproval] {
         let house = House { mode, ..House::new() };
         let script = Script::of([calls(&[("a", "ask"), ("b", "free"), ("c", "ask")])]);
@@ -410,12 +410,12 @@ async fn siblings_are_answered_in_any_order_and_free_calls_run_meanwhile() {
         assert_eq!(house.executed(), 2, "{mode:?}");
         let stored = house.store.messages(&"t".into()).await.unwrap();
         let order: Vec<_> = stored.iter().filter_map(|m| m.message.tool_call_id.clone()).collect();
-        assert_eq!(order, ["a", "b", "c"], "results stand in call order");
+        assert_eq!(order, ["a", "b", "c"], "results are in call order");
     }
 }
 
 #[tokio::test]
-async fn a_new_message_closes_the_questions_that_wait() {
+async fn a_new_message_closes_pending_questions() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask"), ("c2", "free")]), text("Another day.")]);
     let runtime = house.runtime(&script);
@@ -432,7 +432,7 @@ async fn a_new_message_closes_the_questions_that_wait() {
 }
 
 #[tokio::test]
-async fn unknown_tools_denied_calls_and_bad_arguments_are_results_and_the_run_goes_on() {
+async fn unknown_tools_denied_calls_and_bad_arguments_become_results() {
     let house = House::new();
     let mut bad = calls(&[("c1", "Bassh"), ("c2", "deny"), ("c3", "free")]);
     bad.tool_calls[2].invalid = Some("they end in the middle".into());
@@ -475,7 +475,7 @@ async fn a_failed_inference_keeps_the_users_message() {
     assert_eq!(house.store.messages(&"t".into()).await.unwrap().len(), 1);
 }
 
-/// Starts a run, waits until the named event came, and drops it as a killed process would.
+/// Starts a run, waits for the named event, and drops the run as a killed process would.
 async fn kill_at(house: &House, script: &Arc<Script>, event: &str) {
     let runtime = house.runtime(script);
     let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
@@ -492,7 +492,7 @@ async fn kill_at(house: &House, script: &Arc<Script>, event: &str) {
 }
 
 #[tokio::test]
-async fn an_opaque_call_that_was_running_is_asked_about_and_never_repeated_by_itself() {
+async fn an_interrupted_opaque_call_is_asked_about_and_never_repeated() {
     for (choice, executed, told) in
         [("skip", 1, "may have run"), ("done", 1, "marked it as done"), ("rerun", 2, "interrupted this call")]
     {
@@ -557,7 +557,7 @@ async fn headless_reports_an_unknown_outcome_to_the_model() {
 }
 
 #[tokio::test]
-async fn a_new_message_after_a_kill_runs_as_any_other() {
+async fn a_new_message_after_a_kill_runs_normally() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")]), calls(&[("c2", "free")]), text("ok")]);
     kill_at(&house, &script, "tool_call_stream_delta").await;
@@ -568,7 +568,7 @@ async fn a_new_message_after_a_kill_runs_as_any_other() {
 }
 
 #[tokio::test]
-async fn a_pure_call_that_was_running_runs_again_without_a_question() {
+async fn an_interrupted_pure_call_runs_again_unasked() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang_pure")]), text("ok")]);
     kill_at(&house, &script, "tool_call_stream_delta").await;
@@ -591,7 +591,7 @@ async fn kill_at_resume(house: &House, script: &Arc<Script>) {
 }
 
 #[tokio::test]
-async fn rounds_are_counted_and_the_calls_of_the_last_one_are_settled() {
+async fn rounds_are_counted_and_the_last_rounds_calls_are_settled() {
     let house = House::new();
     let script = Script::of((0..9).map(|n| calls(&[(format!("c{n}").leak(), "free")])));
     let runtime = house.runtime(&script);

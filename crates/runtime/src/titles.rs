@@ -79,7 +79,7 @@ mod tests {
     use super::clean;
 
     #[test]
-    fn a_name_is_one_short_line() {
+    fn a_title_is_one_short_line() {
         assert_eq!(clean(" \"Fix the parser.\" \nBecause").as_deref(), Some("Fix the parser"));
         assert_eq!(clean("**漢字の整理**").as_deref(), Some("漢字の整理"));
         assert_eq!(clean("  \n"), None);

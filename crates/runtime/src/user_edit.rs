@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_arguments_are_told_whole_and_long_texts_as_their_difference() {
+    fn short_arguments_are_quoted_and_long_ones_shown_as_a_diff() {
         let told = change_words(&json!({"command": "rm -r build"}), &json!({"command": "ls build"}));
         assert_eq!(told, r#"{"command":"ls build"}"#);
         let old: String = (0..200).fold(String::new(), |text, n| text + &format!("line {n}\n"));
@@ -210,7 +210,7 @@ mod tests {
 
         /// However large the edit is, what the model reads of it is bounded.
         #[test]
-        fn the_words_are_bounded(old in "[a-z \n]{0,400}", new in "[a-z \n]{0,9000}") {
+        fn the_text_is_bounded(old in "[a-z \n]{0,400}", new in "[a-z \n]{0,9000}") {
             let told = change_words(&json!({"t": old}), &json!({"t": new}));
             prop_assert!(told.chars().count() <= DIFF_ROOM + 2 * LONG + 300, "{}", told.len());
             let value = Value::from(new.chars().take(500).collect::<String>());

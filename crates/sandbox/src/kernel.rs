@@ -381,7 +381,7 @@ mod tests {
     use crate::policy::Policy;
 
     #[test]
-    fn a_folder_is_split_around_a_mask_and_links_are_left_out() {
+    fn a_folder_is_split_around_a_mask_and_links_are_omitted() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path();
         std::fs::create_dir_all(root.join("a/b")).expect("written");

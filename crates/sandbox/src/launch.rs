@@ -292,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn outside_is_the_program_itself() {
+    fn outside_runs_the_program_itself() {
         let launch = launch(Profile::Outside, true);
         assert_eq!((launch.program, launch.args.len()), ("bash".into(), 2));
     }
 
     #[test]
-    fn with_a_terminal_outside_has_a_launcher_too() {
+    fn outside_with_a_terminal_uses_a_launcher_too() {
         let policy = Policy { terminal: true, ..Policy::new(Profile::Outside, "/srv/w") };
         let (own, cwd, args) = (Path::new("/opt/aye"), Path::new("/srv/w"), [OsString::from("-c")]);
         let launch = Launch::new(&policy, &Layers::default(), own, cwd, OsStr::new("bash"), &args);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn on_macos_the_program_of_the_system_is_the_launcher() {
+    fn macos_uses_the_system_launcher() {
         let layers = Layers { seatbelt: true, ..Layers::default() };
         let policy = Policy { tmp: Some("/var/x".into()), ..Policy::new(Profile::Read, "/srv/w") };
         let (own, cwd, args) = (Path::new("/opt/aye"), Path::new("/srv/w"), [OsString::from("-c")]);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_is_inside_of_the_namespaces_or_alone() {
+    fn the_launcher_runs_inside_the_namespaces_or_alone() {
         let with = launch(Profile::Read, true);
         assert_eq!(with.program, "/usr/bin/bwrap");
         let at = with.args.iter().position(|word| word == "--").expect("it ends its arguments");

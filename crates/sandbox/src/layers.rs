@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bwrap_that_anybody_could_have_put_there_is_not_used() {
+    fn a_bwrap_in_an_untrusted_folder_is_not_used() {
         let dir = tempfile::tempdir().expect("a folder");
         let script = dir.path().join("bwrap");
         std::fs::write(&script, "#!/bin/sh\necho no rights >&2; exit 1\n").expect("written");

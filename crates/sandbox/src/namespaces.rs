@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_mounted_before_the_protected_files_in_it() {
+    fn a_folder_is_mounted_before_its_protected_files() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().canonicalize().expect("it exists");
         std::fs::create_dir_all(root.join(".git/hooks")).expect("written");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_seen_is_masked() {
+    fn only_visible_paths_are_masked() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().canonicalize().expect("it exists");
         for name in ["w", "elsewhere"] {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_shown_once_and_a_link_in_it_by_its_target() {
+    fn a_folder_is_bound_once_and_a_link_in_it_by_its_target() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().canonicalize().expect("it exists");
         for name in ["tools/a/bin", "beside", "elsewhere"] {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_shared_only_where_the_policy_says_so() {
+    fn the_network_is_shared_only_by_policy() {
         for (profile, network, is_shared) in [
             (Profile::Read, true, false),
             (Profile::Workspace, false, false),

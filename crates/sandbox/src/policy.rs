@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_inside_of_a_masked_folder_is_one_mask() {
+    fn a_mask_inside_a_masked_folder_is_one_mask() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().canonicalize().expect("it exists");
         std::fs::create_dir(root.join("keys")).expect("written");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_worktree_brings_its_repository() {
+    fn a_linked_worktree_includes_its_repository() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().canonicalize().expect("it exists");
         let main = root.join("main/.git");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_survives_the_way_to_the_launcher() {
+    fn a_policy_survives_the_launcher_arguments() {
         let policy =
             Policy { network: true, tmp: Some("/x".into()), ..Policy::new(Profile::Workspace, "/w") };
         let text = serde_json::to_string(&policy).expect("written");

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_programs_is_found_at_the_root() {
+    fn files_that_run_programs_are_found_at_the_root() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path();
         for name in [".git/hooks", ".git/modules/a", ".github/workflows", "src"] {

@@ -159,7 +159,7 @@ mod tests {
 "#;
 
     #[test]
-    fn to_read_is_to_write_nothing_but_tmp() {
+    fn read_only_writes_nothing_but_tmp() {
         let (_dir, root) = project();
         let text = rest(&policy(Profile::Read, &root), &root);
         let (before, masks) = text.split_once("(deny file-read* file-write*\n").expect("it masks");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_is_written_except_for_what_is_protected() {
+    fn a_workspace_is_writable_except_protected_files() {
         let (_dir, root) = project();
         let text = rest(&policy(Profile::Workspace, &root), &root);
         let expected = r#"(allow file-write*
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_opened_for_a_workspace_only() {
+    fn the_network_is_open_only_for_a_workspace() {
         let of = |profile| Policy { network: true, ..Policy::new(profile, "/srv/w") };
         assert!(profile(&of(Profile::Workspace)).contains("(allow network*)"));
         assert!(!profile(&of(Profile::Read)).contains("network"));
     }
 
     #[test]
-    fn a_path_is_one_string_whatever_is_in_it() {
+    fn any_path_is_one_string() {
         assert_eq!(quoted(Path::new(r#"/w/a" (b) \c"#)), r#""/w/a\" (b) \\c""#);
     }
 }

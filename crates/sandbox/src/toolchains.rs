@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_bring_what_they_need_and_not_the_home_folder() {
+    fn programs_get_what_they_need_without_the_home_folder() {
         let dir = tempfile::tempdir().expect("a folder");
         let home = dir.path().canonicalize().expect("it exists");
         for name in [
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn system_folders_and_relative_ones_are_left_out() {
+    fn system_and_relative_folders_are_omitted() {
         assert!(toolchains(OsStr::new("/usr/bin:/bin:.:relative:"), None).is_empty());
     }
 }

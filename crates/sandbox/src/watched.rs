@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_or_changed_anywhere_is_set_aside_and_the_rest_stays() {
+    fn created_or_changed_protected_files_are_set_aside_and_the_rest_stays() {
         let (_dir, root) = tree(&[
             ("a/AGENTS.md", "rules"),
             ("a/.vscode/tasks.json", "{}"),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_content_written_again_and_what_is_removed_are_left_alone() {
+    fn rewritten_and_removed_files_are_left_alone() {
         let (_dir, root) = tree(&[("a/.npmrc", "x"), ("b/.npmrc", "y")]);
         let files = ProtectedFiles::default();
         let before = files.before(&[&root]);

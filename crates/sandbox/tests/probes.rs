@@ -1,5 +1,6 @@
-//! 33 attempts to leave the sandbox (`probes.c`), in each profile, as the user that runs the tests and, if that is
-//! root, as an unprivileged one, with bubblewrap and without. The launcher is this program, started again.
+//! 33 attempts to leave the sandbox (`probes.c`), in each profile, as the user that runs the tests and, if
+//! that is root, as an unprivileged one, with bubblewrap and without. The launcher is this program, started
+//! again.
 
 #![allow(clippy::print_stdout)] // A test without a harness prints its own report.
 

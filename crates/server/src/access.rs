@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn guessing_gets_slow_and_is_forgiven_for_others() {
+    fn guessing_is_slowed_down_per_client() {
         let access = Access::new(Box::<InMemory>::default());
         let one = Some(IpAddr::from([192, 0, 2, 1]));
         for _ in 0..FREE_MISTAKES {

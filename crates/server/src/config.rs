@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_definition_fits_the_schema_or_its_member_is_named() {
+    async fn a_definition_matches_the_schema_or_its_invalid_member_is_named() {
         use ConfigNamespace::{Agents, Models};
         let good = json!({
             "id": "helper", "description": "Helps.", "model": "fast", "system_prompt": "Help.", "max_rounds": 3,
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_fits_the_schema_can_be_read() {
+    fn any_definition_matching_the_schema_can_be_read() {
         for (namespace, definition) in [
             (ConfigNamespace::Agents, json!({ "id": "a", "max_rounds": u32::MAX, "delegates": null })),
             (ConfigNamespace::Models, json!({ "id": "a", "provider": "p", "model": "m" })),

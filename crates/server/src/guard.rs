@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_mean_another_one_are_refused() {
+    fn ambiguous_paths_are_refused() {
         for path in [
             "/v1/../x",
             "/v1/%2e%2e/x",
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_is_a_body() {
+    fn only_json_bodies_are_accepted() {
         let is = |text: &str| is_json(&HeaderValue::from_str(text).expect("a header"));
         assert!(
             is("application/json") && is("Application/JSON; charset=utf-8") && is("application/a2a+json")
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_and_health_need_no_token_and_everything_else_does() {
+    fn everything_but_the_page_and_health_needs_a_token() {
         for path in ["/", "/app.js", "/health", "/health/live", "/v1/sign-in", "/.well-known/agent-card.json"]
         {
             assert!(!needs_token(path), "{path}");

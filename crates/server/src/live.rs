@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_gets_the_text_in_progress_as_one() {
+    async fn a_new_reader_gets_the_text_so_far_as_one_event() {
         let channels = Channels::default();
         let thread = ThreadId::from("t");
         let store: Arc<dyn ThreadRunStore> = Arc::new(InMemoryStore::default());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_that_nobody_uses_go() {
+    fn unused_channels_are_removed() {
         let channels = Channels::default();
         for n in 0..100 {
             drop(channels.join(&ThreadId::from(format!("t{n}"))));

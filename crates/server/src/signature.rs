@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_is_of_one_body_at_one_time_with_one_key() {
+    fn a_signature_covers_one_body_time_and_key() {
         // printf '1000.{"a":1}' | openssl dgst -sha256 -hmac key
         let signed = sign(b"key", 1000, b"{\"a\":1}");
         assert_eq!(signed, "t=1000,v1=703e95d4ed8aa99f3cf59728e8680a5aef1eb7fb7c4e4c827051b950902ca353");

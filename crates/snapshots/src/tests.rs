@@ -57,7 +57,7 @@ fn words(plan: &RestorePlan) -> Vec<String> {
 }
 
 #[test]
-fn files_go_back_and_forth_again() {
+fn files_are_restored_and_the_restore_is_undone() {
     let folder = Folder::new();
     folder.write("a.txt", "one\r\ntwo\n");
     folder.write("deep/er/b.txt", "b\n");
@@ -92,7 +92,7 @@ fn files_go_back_and_forth_again() {
     assert_eq!((restored.changed, restored.failed), (6, Vec::new()));
     assert_eq!(folder.read("a.txt").as_deref(), Some("one\r\ntwo\n"));
     assert_eq!(folder.read("deep/er/b.txt").as_deref(), Some("b\n"));
-    assert!(!folder.path("new").exists(), "the folder that became empty is gone");
+    assert!(!folder.path("new").exists(), "the emptied folder is gone");
     assert_eq!(fs::read_link(folder.path("link")).unwrap(), Path::new("a.txt"));
     assert_eq!(fs::metadata(folder.path("run.sh")).unwrap().permissions().mode() & 0o777, 0o750);
     assert_eq!(fs::read(folder.path("bytes")).unwrap(), [0, 255, 7]);
@@ -105,7 +105,7 @@ fn files_go_back_and_forth_again() {
 }
 
 #[test]
-fn what_is_ignored_is_neither_kept_nor_touched() {
+fn ignored_files_are_neither_saved_nor_touched() {
     let folder = Folder::new();
     folder.write(".gitignore", "target/\n*.log\n");
     folder.write("target/big", "x");
@@ -114,7 +114,7 @@ fn what_is_ignored_is_neither_kept_nor_touched() {
     folder.write(".env", "kept: nothing says otherwise");
     folder.write("src/a", "1");
     let first = folder.take();
-    // The rules change: what was ignored then is seen now, and must not go for that.
+    // The rules change: a file ignored then is visible now, and must not be deleted for that.
     folder.write(".gitignore", "src/\n");
     folder.write("target/big", "y");
     folder.write("src/a", "2");
@@ -126,7 +126,7 @@ fn what_is_ignored_is_neither_kept_nor_touched() {
     assert_eq!(folder.read("target/big").as_deref(), Some("y"));
     assert_eq!(folder.read("b.log").as_deref(), Some("new"));
     assert_eq!(folder.read(".git/config").as_deref(), Some("x"));
-    // What was ignored and written over can be had again.
+    // An ignored file that was overwritten can be restored.
     let (_, restored) = folder.back(&plan.now);
     assert!(restored.failed.is_empty());
     assert_eq!(folder.read("src/a").as_deref(), Some("2"));
@@ -152,7 +152,7 @@ fn no_link_leads_out_of_the_folder() {
     assert_eq!(fs::read_to_string(outside.join("a.txt")).unwrap(), "theirs");
     assert!(!folder.path("sub").is_symlink());
 
-    // The link comes between the look and the deed.
+    // The link appears between the scan and the write.
     folder.write("sub/a.txt", "new");
     let plan = folder.snapshots.plan(&first).unwrap();
     fs::remove_dir_all(folder.path("sub")).unwrap();
@@ -163,7 +163,7 @@ fn no_link_leads_out_of_the_folder() {
 }
 
 #[test]
-fn what_is_too_large_is_said_and_left_alone() {
+fn a_file_that_is_too_large_is_reported_and_left_alone() {
     let folder = Folder::with(SnapshotLimits { max_file: 10, max_files: 3, ..SnapshotLimits::default() });
     folder.write("big", "0123456789abc");
     folder.write("small", "1");
@@ -182,7 +182,7 @@ fn what_is_too_large_is_said_and_left_alone() {
 }
 
 #[test]
-fn old_ones_make_room_and_the_rest_can_still_be_read() {
+fn old_snapshots_are_pruned_and_the_rest_stays_readable() {
     let folder = Folder::new();
     let mut trees = Vec::new();
     for n in 0..6_u8 {
@@ -204,7 +204,7 @@ fn old_ones_make_room_and_the_rest_can_still_be_read() {
     let (_, restored) = folder.back(&trees[5]);
     assert!(restored.failed.is_empty());
     assert_eq!(folder.read("b").as_deref(), Some("5"));
-    // What was thought to be there is written again.
+    // An object believed to exist is written again.
     folder.write("b", "0");
     let again = folder.take();
     folder.write("b", "1");
@@ -214,7 +214,7 @@ fn old_ones_make_room_and_the_rest_can_still_be_read() {
 
 #[test]
 #[ignore = "measures"]
-fn how_long_it_takes() {
+fn measure_snapshots() {
     let folder = Folder::new();
     for n in 0..20_000 {
         folder.write(&format!("d{}/e{}/f{n}.rs", n % 50, n % 400), format!("// {n}\n").repeat(400));
@@ -236,26 +236,26 @@ fn how_long_it_takes() {
 }
 
 impl Folder {
-    /// As before a tool that says which files it changes.
+    /// As before a tool that names the files it changes.
     fn take_files(&self, names: &[&str]) -> TreeId {
         let files: Vec<PathBuf> = names.iter().map(|name| self.path(name)).collect();
         self.snapshots.inner.take_files(&files).unwrap().unwrap().tree.unwrap()
     }
 
-    /// The tree of somebody who never looked before.
+    /// The tree of a fresh scan.
     fn fresh(&self) -> TreeId {
         let inner = &self.snapshots.inner;
         let (objects, clock) = (Arc::clone(&inner.objects), Arc::clone(&inner.clock));
         let other =
             FolderSnapshots::new(inner.root.clone(), Vec::new(), objects, inner.limits.clone(), clock);
-        // What is written down of the folder is not read.
+        // The stored index of the folder is not read.
         other.inner.hold().is_loaded = true;
         other.take_now().unwrap().0
     }
 }
 
 #[test]
-fn a_file_that_was_kept_by_itself_goes_back_and_no_other() {
+fn a_file_snapshotted_alone_is_restored_alone() {
     let folder = Folder::new();
     folder.write("src/a", "one\n");
     folder.write("src/b", "mine\n");
@@ -274,7 +274,7 @@ fn a_file_that_was_kept_by_itself_goes_back_and_no_other() {
     assert_eq!(folder.read("src/b").as_deref(), Some("changed by hand\n"));
     assert_eq!(folder.read("hidden").as_deref(), Some("secret\n"));
     assert!(!folder.path("new").exists());
-    // And forth again.
+    // Undo the restore.
     let (_, restored) = folder.back(&plan.now);
     assert!(restored.failed.is_empty());
     let now = ["src/a", "new/c", "hidden"].map(|name| folder.read(name).unwrap());
@@ -282,7 +282,7 @@ fn a_file_that_was_kept_by_itself_goes_back_and_no_other() {
 }
 
 #[test]
-fn what_was_kept_in_several_steps_goes_back_together() {
+fn snapshots_of_several_steps_are_restored_together() {
     let folder = Folder::new();
     for name in ["a", "b", "c"] {
         folder.write(name, "0\n");
@@ -305,7 +305,7 @@ fn what_was_kept_in_several_steps_goes_back_together() {
 }
 
 #[test]
-fn one_file_can_be_kept_in_a_folder_that_is_too_large() {
+fn one_file_can_be_saved_in_a_folder_that_is_too_large() {
     let folder = Folder::with(SnapshotLimits { max_files: 3, ..SnapshotLimits::default() });
     for n in 0..9 {
         folder.write(&format!("f{n}"), "0");
@@ -322,7 +322,7 @@ fn one_file_can_be_kept_in_a_folder_that_is_too_large() {
     assert!(inner.take_files(&outside).unwrap().is_none());
 }
 
-/// Keeps the files of a folder; it stops after it asked so often whether it should.
+/// Scans a folder; stops after `asks` checks for cancellation.
 fn look(folder: &Folder, seen: &mut FolderScan, asks: usize) -> Result<walk::WalkResult, SnapshotError> {
     let inner = &folder.snapshots.inner;
     let asked = std::cell::Cell::new(0);
@@ -342,7 +342,7 @@ fn look(folder: &Folder, seen: &mut FolderScan, asks: usize) -> Result<walk::Wal
 }
 
 #[test]
-fn a_look_that_was_stopped_goes_on_where_it_was() {
+fn an_interrupted_scan_resumes() {
     let folder = Folder::with(SnapshotLimits { settles: Duration::ZERO, ..SnapshotLimits::default() });
     for n in 0..60 {
         folder.write(&format!("d{}/f{n}", n % 6), format!("file {n}"));
@@ -355,13 +355,13 @@ fn a_look_that_was_stopped_goes_on_where_it_was() {
             Err(trouble) => assert!(matches!(trouble, SnapshotError::Stopped), "{trouble}"),
         }
         stops += 1;
-        assert!(stops < 20, "it begins anew each time");
+        assert!(stops < 20, "it starts over each time");
     };
     assert!(stops > 2, "{stops}");
     assert_eq!(TreeId::of_all(&hex(&look.tree)), folder.fresh());
     let again = self::look(&folder, &mut seen, usize::MAX).unwrap();
     assert_eq!((again.tree, again.read), (look.tree, 0), "nothing is read twice");
-    // And by the next program.
+    // The next process continues too.
     let mut seen = FolderScan::read_back(parts_of(&seen)).unwrap();
     assert_eq!(seen.len(), 60);
     let later = self::look(&folder, &mut seen, usize::MAX).unwrap();
@@ -378,7 +378,7 @@ fn parts_of(seen: &FolderScan) -> Vec<Vec<u8>> {
     parts
 }
 
-/// No copy of the whole index is made for the database.
+/// The index is never copied as a whole for the database.
 #[test]
 fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
     let folder = Folder::with(SnapshotLimits { settles: Duration::ZERO, ..SnapshotLimits::default() });
@@ -394,7 +394,7 @@ fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
     let (root, sweeps) = (&folder.snapshots.inner.root, objects.sweeps().unwrap());
     objects.set_seen(root, sweeps, |put| seen.write(put)).unwrap();
     assert_eq!(objects.seen(root).unwrap(), parts);
-    // A shorter one takes the place of all parts, and those of other folders stay.
+    // A shorter index replaces all parts, and those of other folders stay.
     for other in ["work\u{1}", "work-b", "work/b"] {
         objects.set_seen(&root.with_file_name(other), sweeps, |put| put(other.as_bytes())).unwrap();
     }
@@ -403,7 +403,7 @@ fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
     for other in ["work\u{1}", "work-b", "work/b"] {
         assert_eq!(objects.seen(&root.with_file_name(other)).unwrap(), [other.as_bytes()]);
     }
-    // A program of before wrote one row, and leaves the others alone.
+    // An earlier version wrote a single row and left the others alone.
     let old: Vec<u8> = [2].into_iter().chain(parts[1..].concat()).collect();
     for written in [parts.clone(), vec![old.clone()], [vec![old], parts[1..].to_vec()].concat()] {
         let mut seen = FolderScan::read_back(written).unwrap();
@@ -417,7 +417,7 @@ fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
 }
 
 #[test]
-fn rules_are_read_wherever_they_are_and_never_waited_for() {
+fn ignore_rules_are_read_wherever_they_are_without_blocking() {
     let folder = Folder::with(SnapshotLimits { settles: Duration::ZERO, ..SnapshotLimits::default() });
     folder.write(".git/info/exclude", "excluded\n");
     folder.write("a/.gitignore", "*.log\n!keep.log\n");
@@ -451,9 +451,9 @@ fn rules_are_read_wherever_they_are_and_never_waited_for() {
     assert_eq!(names(&folder.take()), ["a/b/y.log", "a/b/z", "a/keep.log", "a/x.log", "excluded", "x.log"]);
 }
 
-/// Enough files for several threads to read their times.
+/// Enough files for several threads to read their timestamps.
 #[test]
-fn one_change_among_many_files_is_seen() {
+fn one_change_among_many_files_is_detected() {
     let limits = SnapshotLimits { settles: Duration::ZERO, ..SnapshotLimits::default() };
     let folder = Folder::with(limits);
     for n in 0..2_100 {
@@ -508,7 +508,7 @@ mod incremental {
         #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_look_at_what_changed_finds_what_a_first_look_finds(deeds in prop::collection::vec(deed(), 1..40)) {
+        fn an_incremental_scan_finds_what_a_full_scan_finds(deeds in prop::collection::vec(deed(), 1..40)) {
             let folder = Folder::new();
             for deed in deeds {
                 match deed {

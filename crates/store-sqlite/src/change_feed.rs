@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_back() {
+    fn messages_round_trip() {
         for kind in
             [ChangeKind::Run, ChangeKind::Decision, ChangeKind::Owner, ChangeKind::Queue, ChangeKind::Grant]
         {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_hear_and_oneself_does_not() {
+    async fn others_are_notified_but_not_the_sender() {
         let folder = tempfile::tempdir().unwrap();
         // Longer than an address may be.
         let store = folder.path().join("d".repeat(120)).join("store.db");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_queue_is_told_as_anything() {
+    async fn a_full_queue_reports_an_unspecified_change() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_checks_by_itself_and_can_be_reached_again() {
+    async fn a_lost_notification_is_found_by_polling() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_dead_process_left_is_cleaned_up() {
+    async fn leftovers_of_a_dead_process_are_cleaned_up() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("store.db")).unwrap();
         let bells = folder.path().join("bells");

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_who_writes_is_named() {
+    fn the_writing_process_is_named() {
         let list = "1: POSIX  ADVISORY  READ  11 fe:01:77 124 124\n\
                     1: -> POSIX  ADVISORY  WRITE 12 fe:01:77 120 120\n\
                     2: POSIX  ADVISORY  WRITE 13 fe:01:78 120 120\n\

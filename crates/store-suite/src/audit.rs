@@ -1,4 +1,4 @@
-//! The audit and the feed of changes.
+//! The audit and the change feed.
 
 use super::fixtures::*;
 use aye_core::contract::audit::AuditKind;
@@ -7,9 +7,9 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{AuditFilter, ChangeKind, StoreChange, StoreError, ThreadRunStore};
 
-/// Asked, decided, started and ended are each written in their own transaction, and each row is chained to
+/// Question, decision, start and end are each written in their own transaction, and each row is chained to
 /// the one before it.
-pub async fn what_happens_to_a_call_is_told_in_a_chain(store: &dyn ThreadRunStore) {
+pub async fn a_calls_events_are_chained(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
     store.decide(&"q1".into(), yes("d1"), 60).await.unwrap();
     store.begin(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await.unwrap();
@@ -17,7 +17,7 @@ pub async fn what_happens_to_a_call_is_told_in_a_chain(store: &dyn ThreadRunStor
     let opened = vec![question("q2", &run, "c2", None)];
     let again = vec![question("q1", &run, "c1", None)];
     let refused = Checkpoint { outcomes: outcomes.clone(), opened: again, ..checkpoint(&fence, &run) };
-    assert!(store.checkpoint(refused).await.is_err(), "what did not happen is not told");
+    assert!(store.checkpoint(refused).await.is_err(), "events that did not happen are not emitted");
     store.checkpoint(Checkpoint { outcomes, opened, ..checkpoint(&fence, &run) }).await.unwrap();
     let done = RunRecord { status: RunStatus::Done, ..run };
     store.checkpoint(checkpoint(&fence, &done)).await.unwrap();
@@ -64,7 +64,7 @@ pub async fn a_closed_store_does_nothing(store: &dyn ThreadRunStore) {
 }
 
 /// Checks two handles: each receives what the other one commits, but not its own commits.
-pub async fn others_hear_what_is_committed(store: &dyn ThreadRunStore, other: &dyn ThreadRunStore) {
+pub async fn commits_are_published_to_other_handles(store: &dyn ThreadRunStore, other: &dyn ThreadRunStore) {
     let (mut own, mut heard) = (store.watch().unwrap(), other.watch().unwrap());
     waiting(store, None).await;
     assert_eq!(other.message_count(&"t1".into()).await.unwrap(), 1, "both have the same rows");

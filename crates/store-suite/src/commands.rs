@@ -1,4 +1,4 @@
-//! Commands in the background.
+//! Background commands.
 
 use super::fixtures::*;
 use aye_core::contract::command::{CommandEnd, CommandReport};
@@ -16,14 +16,14 @@ pub async fn running(store: &dyn ThreadRunStore) -> AttemptId {
     attempt("r1", "c1", 1)
 }
 
-/// The number of a command in the background of that call.
+/// The number of a background command of that call.
 pub async fn begun(store: &dyn ThreadRunStore, id: &AttemptId) -> u64 {
     let made = store.begin_command(id, "main".into(), "sleep 9".into(), owner("me"), 5).await.unwrap();
     assert_eq!((made.thread_id.as_str(), made.call_id.as_str(), made.word()), ("t1", "c1", "running"));
     made.number
 }
 
-pub async fn each_look_gives_what_is_new(store: &dyn ThreadRunStore) {
+pub async fn each_read_returns_only_new_output(store: &dyn ThreadRunStore) {
     let number = begun(store, &running(store).await).await;
     let thread = ThreadId::from("t1");
     let look = async || store.read_command_output(&thread, number).await.unwrap().unwrap().output;
@@ -38,7 +38,7 @@ pub async fn each_look_gives_what_is_new(store: &dyn ThreadRunStore) {
         store.read_command_output(&"t2".into(), number).await.unwrap().is_none(),
         "another conversation's"
     );
-    // A flood between two looks: what was seen is not given again, and what is gone is counted.
+    // A flood between two reads: output already read is not returned again, and lost output is counted.
     let line = format!("{}\n", "x".repeat(1023));
     for _ in 0..400 {
         store.append_command_output(number, line.clone()).await.unwrap();
@@ -49,7 +49,7 @@ pub async fn each_look_gives_what_is_new(store: &dyn ThreadRunStore) {
     assert_eq!(gone + kept, 400 * 1024);
     assert!(kept <= 256 * 1024, "{kept}");
     assert!(!new.contains("one"), "it was seen");
-    // A flood that takes away nothing but the middle of what is new again.
+    // A flood that removes only the middle of the new output.
     for _ in 0..400 {
         store.append_command_output(number, line.clone()).await.unwrap();
     }
@@ -57,7 +57,7 @@ pub async fn each_look_gives_what_is_new(store: &dyn ThreadRunStore) {
     assert!(new.starts_with("\n[... ") && new.len() < 140 * 1024, "{}", new.len());
 }
 
-pub async fn an_end_is_written_once_and_queued(store: &dyn ThreadRunStore) {
+pub async fn an_exit_is_recorded_once_and_queued(store: &dyn ThreadRunStore) {
     let number = begun(store, &running(store).await).await;
     store.append_command_output(number, "the last line\n".into()).await.unwrap();
     assert!(store.stop_command(number).await.unwrap());
@@ -78,7 +78,7 @@ pub async fn an_end_is_written_once_and_queued(store: &dyn ThreadRunStore) {
     );
 }
 
-pub async fn the_next_run_hears_of_what_died_with_its_process(store: &dyn ThreadRunStore) {
+pub async fn the_next_run_is_notified_of_commands_that_died_with_their_process(store: &dyn ThreadRunStore) {
     let id = running(store).await;
     let number = begun(store, &id).await;
     let thread = ThreadId::from("t1");
@@ -92,7 +92,7 @@ pub async fn the_next_run_hears_of_what_died_with_its_process(store: &dyn Thread
     }
     let ended = store.command(number).await.unwrap().unwrap();
     assert_eq!((ended.end, ended.told), (Some(CommandEnd::Unknown), true));
-    // One that was ended with the process itself.
+    // A command that ended together with its process.
     let again = store.begin_command(&id, "main".into(), "x".into(), owner("me"), 5).await;
     assert!(again.is_err(), "one command for each execution");
 }

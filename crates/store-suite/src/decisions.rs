@@ -38,21 +38,21 @@ pub async fn a_spent_answer_is_repeated_and_a_closed_question_refuses(store: &dy
     assert!(matches!(store.decide(&"q2".into(), yes("d3"), 1).await.unwrap(), DecideOutcome::Closed(_)));
 }
 
-pub async fn what_expired_stays_expired(store: &dyn ThreadRunStore) {
+pub async fn an_expired_question_stays_expired(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, Some(1000)).await;
     assert_eq!(store.expire_due(999).await.unwrap(), Vec::new());
     let gone = store.expire_due(1000).await.unwrap();
     assert_eq!(gone.iter().map(|q| q.id.as_str()).collect::<Vec<_>>(), ["q1"]);
     assert_eq!(gone[0].status, SuspensionStatus::Expired);
     assert_eq!(store.expire_due(2000).await.unwrap(), Vec::new());
-    // The clock goes back; the question does not come back, and one asked now gets all of its time.
+    // The clock is set back; the question stays closed, and a new one gets its full time.
     assert!(matches!(store.decide(&"q1".into(), yes("d1"), 10).await.unwrap(), DecideOutcome::Expired(_)));
     let opened = vec![question("q2", &run, "c2", Some(20))];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
     assert!(matches!(store.decide(&"q2".into(), yes("d2"), 19).await.unwrap(), DecideOutcome::Accepted(_)));
 }
 
-pub async fn one_look_at_the_clock_expires_all_that_is_due(store: &dyn ThreadRunStore) {
+pub async fn all_due_questions_expire_at_once(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, Some(1000)).await;
     let opened = vec![question("q2", &run, "c2", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -65,7 +65,7 @@ pub async fn one_look_at_the_clock_expires_all_that_is_due(store: &dyn ThreadRun
     ));
 }
 
-pub async fn an_answer_in_time_is_not_taken_back_by_the_clock(store: &dyn ThreadRunStore) {
+pub async fn an_answer_in_time_is_not_revoked_by_expiry(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, Some(1000)).await;
     store.decide(&"q1".into(), yes("d1"), 999).await.unwrap();
     assert_eq!(store.expire_due(5000).await.unwrap(), Vec::new());
@@ -75,7 +75,7 @@ pub async fn an_answer_in_time_is_not_taken_back_by_the_clock(store: &dyn Thread
     store.begin(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await.unwrap();
 }
 
-pub async fn of_many_decisions_one_is_accepted(store: &dyn ThreadRunStore) {
+pub async fn exactly_one_of_many_decisions_is_accepted(store: &dyn ThreadRunStore) {
     waiting(store, None).await;
     let q = SuspensionId::from("q1");
     let ids: Vec<String> = (0..16).map(|n| format!("d{n}")).collect();
@@ -106,7 +106,7 @@ pub async fn questions_are_listed_oldest_first(store: &dyn ThreadRunStore) {
     assert!(store.has_answers(&"t1".into()).await.unwrap());
 }
 
-pub async fn a_question_ends_early_only_when_nobody_answered(store: &dyn ThreadRunStore) {
+pub async fn only_an_unanswered_question_is_closed_early(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
     let opened = vec![question("q2", &run, "c2", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -133,7 +133,7 @@ fn grant(id: &str, expires_at: Option<u64>, max_uses: Option<u64>) -> GrantRecor
     }
 }
 
-pub async fn a_grant_holds_until_its_time_its_uses_or_its_giver_end_it(store: &dyn ThreadRunStore) {
+pub async fn a_grant_ends_by_expiry_use_or_revocation(store: &dyn ThreadRunStore) {
     for row in [grant("a", None, None), grant("b", Some(100), None), grant("c", None, Some(2))] {
         store.add_grant(row).await.unwrap();
     }
@@ -151,13 +151,13 @@ pub async fn a_grant_holds_until_its_time_its_uses_or_its_giver_end_it(store: &d
     assert_eq!(store.spend_grants(ids(&["c"]), 50).await.unwrap(), Some("c".into()));
     assert_eq!(store.spend_grants(ids(&["b"]), 100).await.unwrap(), Some("b".into()));
     assert_eq!(hold(100).await, [row("a", 1)]);
-    assert_eq!(hold(50).await, [row("a", 1)], "a clock that goes back does not bring it back");
+    assert_eq!(hold(50).await, [row("a", 1)], "setting the clock back does not restore it");
     assert!(store.revoke_grant("a", 60).await.unwrap());
     assert!(!store.revoke_grant("a", 61).await.unwrap());
     assert_eq!(hold(50).await, []);
 }
 
-pub async fn an_answer_and_the_rule_that_is_granted_with_it_are_one_transaction(store: &dyn ThreadRunStore) {
+pub async fn an_answer_and_its_grant_are_one_transaction(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
     let opened = vec![question("q2", &run, "c2", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -168,9 +168,9 @@ pub async fn an_answer_and_the_rule_that_is_granted_with_it_are_one_transaction(
     };
     for decision in [always("d1", "a"), always("d1", "b"), always("d2", "c")] {
         store.decide(&"q1".into(), decision, 1).await.unwrap();
-        assert_eq!(rules().await, ["a"], "only the answer that is accepted grants");
+        assert_eq!(rules().await, ["a"], "only the accepted answer grants");
     }
     let refused = store.decide(&"q2".into(), always("d3", "a"), 1).await;
     assert!(matches!(refused, Err(StoreError::Exists { .. })));
-    assert_eq!(status(store, "q2").await, SuspensionStatus::Open, "without the rule there is no answer");
+    assert_eq!(status(store, "q2").await, SuspensionStatus::Open, "without the rule there is no response");
 }

@@ -26,9 +26,9 @@ pub async fn a_checkpoint_is_all_or_nothing(store: &dyn ThreadRunStore) {
     assert_eq!(store.load_run(&"r1".into()).await.unwrap(), Some(run));
 }
 
-pub async fn runs_come_back_in_order_of_birth(store: &dyn ThreadRunStore) {
+pub async fn runs_are_listed_in_creation_order(store: &dyn ThreadRunStore) {
     let (fence, first) = waiting(store, None).await;
-    // The clock went back between them.
+    // The clock was set back between them.
     let second = RunRecord { created_at: 1, updated_at: 2, ..run("a-run", "t1", RunStatus::Running) };
     store.checkpoint(checkpoint(&fence, &second)).await.unwrap();
     assert_eq!(store.list_runs(&"t1".into()).await.unwrap(), [first.clone(), second.clone()]);
@@ -77,7 +77,7 @@ pub async fn a_decision_starts_one_execution_of_its_own_call(store: &dyn ThreadR
     assert!(matches!(same, StoreError::AlreadyStarted { .. }), "{same}");
 }
 
-pub async fn a_no_starts_nothing(store: &dyn ThreadRunStore) {
+pub async fn a_denial_starts_nothing(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
     store.decide(&"q1".into(), no("d1"), 1).await.unwrap();
     let error = store.begin(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await.unwrap_err();
@@ -87,7 +87,7 @@ pub async fn a_no_starts_nothing(store: &dyn ThreadRunStore) {
     assert_eq!(status(store, "q1").await, SuspensionStatus::Applied);
 }
 
-pub async fn intents_stay_open_until_their_outcome(store: &dyn ThreadRunStore) {
+pub async fn intents_stay_pending_until_their_outcome(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
     let id = attempt("r1", "c2", 1);
     let ends = |kind| Checkpoint { outcomes: vec![outcome(id.clone(), kind)], ..checkpoint(&fence, &run) };
@@ -112,7 +112,7 @@ pub async fn intents_stay_open_until_their_outcome(store: &dyn ThreadRunStore) {
     assert_eq!(all, [(begun.intent, Some(outcome(id, OutcomeKind::Returned)))]);
 }
 
-pub async fn what_belongs_elsewhere_is_refused(store: &dyn ThreadRunStore) {
+pub async fn foreign_rows_are_refused(store: &dyn ThreadRunStore) {
     let (fence, mine) = waiting(store, None).await;
     store.ensure_thread(thread("t2")).await.unwrap();
     let fence2 = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
@@ -137,7 +137,7 @@ pub async fn what_belongs_elsewhere_is_refused(store: &dyn ThreadRunStore) {
     assert_eq!(status(store, "q1").await, SuspensionStatus::Open);
 }
 
-pub async fn a_lease_that_is_over_is_taken_from_an_owner_that_lives(store: &dyn ThreadRunStore) {
+pub async fn an_expired_lease_is_taken_over_from_a_living_owner(store: &dyn ThreadRunStore) {
     let (_, run) = waiting(store, None).await;
     let t1 = || "t1".into();
     let until = |now, until| Term { now, until: Some(until) };
@@ -147,7 +147,7 @@ pub async fn a_lease_that_is_over_is_taken_from_an_owner_that_lives(store: &dyn 
     assert!(matches!(busy, AcquireError::Busy { .. }), "{busy}");
     assert!(store.renew(&mine, 200).await.unwrap());
     assert!(store.renew(&mine, 150).await.unwrap());
-    assert_eq!(store.lease(&t1()).await.unwrap().unwrap().until, Some(200), "it gets no shorter");
+    assert_eq!(store.lease(&t1()).await.unwrap().unwrap().until, Some(200), "it does not get shorter");
     assert!(store.acquire(&t1(), &owner("you"), until(199, 299), Box::new(|_| true)).await.is_err());
     let yours = store.acquire(&t1(), &owner("you"), until(200, 300), Box::new(|_| true)).await.unwrap();
     let held = LeaseRecord { owner: owner("you"), epoch: yours.epoch, until: Some(300) };
@@ -158,7 +158,7 @@ pub async fn a_lease_that_is_over_is_taken_from_an_owner_that_lives(store: &dyn 
     let late = store.append_output(&mine, &attempt("r1", "c2", 1), "late".into()).await;
     assert!(matches!(late, Err(StoreError::Fenced { .. })));
     assert_eq!(store.lease(&t1()).await.unwrap(), Some(held));
-    // A dead owner's time does not matter, and who says nothing of time keeps it as long as the process lives.
+    // A dead owner's expiry does not matter, and an owner without expiry keeps it while its process lives.
     let mine = store.acquire(&t1(), &owner("me"), Term::ENDLESS, Box::new(|_| false)).await.unwrap();
     assert!(store.renew(&mine, 10).await.unwrap());
     assert!(
@@ -168,7 +168,7 @@ pub async fn a_lease_that_is_over_is_taken_from_an_owner_that_lives(store: &dyn 
     assert_eq!(store.lease(&t1()).await.unwrap(), None);
 }
 
-pub async fn a_paused_owner_writes_nothing_any_more(store: &dyn ThreadRunStore) {
+pub async fn a_paused_owner_writes_nothing_after_losing_its_lease(store: &dyn ThreadRunStore) {
     let (old, run) = waiting(store, None).await;
     let busy =
         store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, Box::new(|_| true)).await.unwrap_err();

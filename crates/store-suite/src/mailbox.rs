@@ -62,7 +62,7 @@ async fn claim(mailbox: &dyn MailboxStore, now: u64) -> Option<MailboxJob> {
     mailbox.claim(&"t1".into(), "w", 1, now, LEASE).await.unwrap().pop()
 }
 
-pub async fn the_order_is_priority_time_birth_number(store: &dyn ThreadRunStore) {
+pub async fn the_order_is_priority_time_creation_number(store: &dyn ThreadRunStore) {
     store.ensure_thread(thread("t1")).await.unwrap();
     let mailbox = store.mailboxes().unwrap();
     for sent in [
@@ -72,7 +72,7 @@ pub async fn the_order_is_priority_time_birth_number(store: &dyn ThreadRunStore)
         job("due before", 9).with_available_at(5),
         job("born before", 8).with_available_at(10),
         job("not due", 1).with_available_at(99),
-        // The same in everything but the number.
+        // Identical except for the number.
         job("really last", 10),
     ] {
         mailbox.enqueue(sent).await.unwrap();
@@ -88,7 +88,7 @@ pub async fn the_order_is_priority_time_birth_number(store: &dyn ThreadRunStore)
     assert_eq!(claim(&*mailbox, 50).await, None, "not due");
 }
 
-pub async fn a_failed_try_is_counted_and_the_last_one_is_the_end(store: &dyn ThreadRunStore) {
+pub async fn a_failed_attempt_is_counted_and_the_last_one_is_final(store: &dyn ThreadRunStore) {
     store.ensure_thread(thread("t1")).await.unwrap();
     let mailbox = store.mailboxes().unwrap();
     mailbox.enqueue(job("x", 1).with_max_attempts(2)).await.unwrap();
@@ -96,7 +96,7 @@ pub async fn a_failed_try_is_counted_and_the_last_one_is_the_end(store: &dyn Thr
     let left = mailbox.nack(&held.job_id, &held.claim_token.unwrap(), 100, "try 1", 60).await.unwrap();
     assert_eq!((left.status, left.attempt_count, left.available_at), (MailboxJobStatus::Queued, 1, 100));
     assert_eq!((left.claim_token, left.claimed_by, left.lease_until), (None, None, None));
-    assert_eq!(claim(&*mailbox, 99).await, None, "not before its time");
+    assert_eq!(claim(&*mailbox, 99).await, None, "not before it is due");
     let held = claim(&*mailbox, 100).await.unwrap();
     let token = held.claim_token.clone().unwrap();
     let dead = mailbox.nack(&held.job_id, &token, 300, "try 2", 201).await.unwrap();
@@ -107,7 +107,7 @@ pub async fn a_failed_try_is_counted_and_the_last_one_is_the_end(store: &dyn Thr
     assert_eq!(mailbox.cancel(&held.job_id, 203).await.unwrap(), None);
 }
 
-pub async fn a_queued_message_leaves_with_the_run_that_starts_with_it(store: &dyn ThreadRunStore) {
+pub async fn a_queued_message_leaves_when_its_run_starts(store: &dyn ThreadRunStore) {
     store.ensure_thread(thread("t1")).await.unwrap();
     let mailbox = store.mailboxes().unwrap();
     let first = store.submit(job("one", 1)).await.unwrap();
@@ -132,7 +132,7 @@ pub async fn a_queued_message_leaves_with_the_run_that_starts_with_it(store: &dy
     store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();
     let taken = mailbox.load_job(&second.job_id).await.unwrap().unwrap();
     assert_eq!((taken.status, taken.run_id), (MailboxJobStatus::Accepted, Some("r1".into())));
-    assert!(!store.unqueue(second.id, 2).await.unwrap(), "it is gone");
+    assert!(!store.unqueue(second.id, 2).await.unwrap(), "gone");
 
     let empty = MailboxJob { messages: Vec::new(), ..job("x", 1) };
     assert!(matches!(store.submit(empty).await, Err(StoreError::NoMessage)));
@@ -150,7 +150,7 @@ pub async fn a_job_ends_in_the_transaction_that_ends_its_run(store: &dyn ThreadR
         (TerminationReason::NaturalEnd, Accepted),
         (TerminationReason::Cancelled, Cancelled),
         (TerminationReason::Blocked("no".into()), DeadLetter),
-        // A worker tries again, or gives it up.
+        // A worker retries it, or marks it as dead.
         (TerminationReason::Error("down".into()), Claimed),
     ]
     .into_iter()

@@ -16,7 +16,7 @@ impl Clock for Noon {
     }
 }
 
-pub async fn bad_names_and_large_values_are_refused(store: &dyn ThreadRunStore) {
+pub async fn invalid_names_and_large_values_are_refused(store: &dyn ThreadRunStore) {
     let raw = store.profile_store(Arc::new(Noon)).unwrap();
     for key in ["", "a\0b", &"k".repeat(1025)] {
         assert!(matches!(raw.put("ns", key, json!(1), None).await, Err(StorageError::Serialization(_))));
@@ -33,7 +33,7 @@ pub async fn bad_names_and_large_values_are_refused(store: &dyn ThreadRunStore) 
     assert_eq!(raw.get("ns", "k").await.unwrap(), None);
 }
 
-pub async fn a_version_never_comes_back(store: &dyn ThreadRunStore) {
+pub async fn a_version_is_never_reused(store: &dyn ThreadRunStore) {
     let raw = store.profile_store(Arc::new(Noon)).unwrap();
     let first = raw.put("ns", "k", json!(1), Some(0)).await.unwrap();
     let refused = raw.put("ns", "k", json!(2), Some(0)).await.unwrap_err();

@@ -47,7 +47,7 @@ pub fn summary(said: &[Message], upto: usize) -> SummaryRecord {
     }
 }
 
-pub async fn a_summary_ends_at_a_message_that_is_there(store: &dyn ThreadRunStore) {
+pub async fn a_summary_ends_at_an_existing_message(store: &dyn ThreadRunStore) {
     let said = talk(store, "t1", 3).await;
     let elsewhere = SummaryRecord { thread_id: "t9".into(), ..summary(&said, 2) };
     assert!(matches!(store.add_summary(elsewhere).await, Err(StoreError::NoThread(_))));
@@ -84,24 +84,24 @@ pub async fn a_thread_keeps_its_first_title(store: &dyn ThreadRunStore) {
     assert!(matches!(bad, StoreError::InvalidId(_)), "{bad}");
 }
 
-pub async fn the_summary_that_reaches_farthest_counts(store: &dyn ThreadRunStore) {
+pub async fn the_summary_with_the_furthest_range_wins(store: &dyn ThreadRunStore) {
     let said = talk(store, "t1", 9).await;
     let id = ThreadId::from("t1");
     assert_eq!(store.summary(&id, 0).await.unwrap(), None);
     assert!(store.add_summary(summary(&said, 4)).await.unwrap());
     assert!(store.add_summary(summary(&said, 7)).await.unwrap());
-    assert!(!store.add_summary(summary(&said, 7)).await.unwrap(), "somebody else was first");
-    assert!(!store.add_summary(summary(&said, 5)).await.unwrap(), "one that came late");
+    assert!(!store.add_summary(summary(&said, 7)).await.unwrap(), "another process was first");
+    assert!(!store.add_summary(summary(&said, 5)).await.unwrap(), "a late one");
     assert_eq!(store.summary(&id, 0).await.unwrap(), Some(summary(&said, 7)));
     assert_eq!(store.summary(&id, 7).await.unwrap(), None);
-    // The last message that it replaces is still read: it says whose it is.
+    // The last message that it replaces is still read: it names the owner.
     let all = Portion { floor: 0, bytes: usize::MAX, count: usize::MAX };
     let tail = store.thread_tail(&id, all).await.unwrap();
     assert_eq!((tail.base, tail.messages.as_slice(), tail.outline.count), (6, &said[6..], 9));
 }
 
-/// A conversation with a call that has no result, and everything that reads a part of it.
-pub async fn parts_of_a_thread_are_read_as_the_whole_says(store: &dyn ThreadRunStore) {
+/// A conversation with an unanswered call, compared with every partial read.
+pub async fn parts_of_a_thread_match_the_whole(store: &dyn ThreadRunStore) {
     let call = |id: &str| Message::assistant_with(Vec::new(), vec![ToolCall::new(id, "Bash", json!({}))]);
     let whole = [
         Message::user("go"),
@@ -116,7 +116,7 @@ pub async fn parts_of_a_thread_are_read_as_the_whole_says(store: &dyn ThreadRunS
     said(store, "t1", &whole).await;
     let id = ThreadId::from("t1");
     let portion = |count| Portion { floor: 0, bytes: 0, count };
-    // A result is never without the message that asked for it.
+    // A result is never read without the message that requested it.
     for (count, base) in [(0, 8), (1, 6), (2, 6), (3, 5), (6, 1), (7, 1), (8, 0), (99, 0)] {
         let tail = store.thread_tail(&id, portion(count)).await.unwrap();
         assert_eq!((tail.base, &*tail.messages), (base, &whole[base..]), "{count}");
@@ -144,7 +144,7 @@ pub async fn parts_of_a_thread_are_read_as_the_whole_says(store: &dyn ThreadRunS
     assert_eq!(store.messages_of_run(&id, &"r9".into()).await.unwrap().0, 8);
 }
 
-pub async fn images_are_kept_beside_their_messages(store: &dyn ThreadRunStore) {
+pub async fn images_are_stored_apart_from_their_messages(store: &dyn ThreadRunStore) {
     let gif = [b"GIF89a".as_slice(), &[1, 0, 2, 0], &[7; 400]].concat();
     let image = ContentBlock::image("image/gif", STANDARD.encode(&gif));
     let odd = ContentBlock::image("image/odd", "AAAA");
@@ -153,7 +153,7 @@ pub async fn images_are_kept_beside_their_messages(store: &dyn ThreadRunStore) {
     let stored = content[0].as_stored_image().expect("a reference");
     assert_eq!((stored.width, stored.height, stored.bytes), (1, 2, 410));
     assert_eq!(store.image(&stored.hash).await.unwrap(), Some(gif.clone()));
-    assert_eq!(content[1], odd, "what is no image stays as it is");
+    assert_eq!(content[1], odd, "text that is not an image is unchanged");
     assert_eq!(store.image("nothing").await.unwrap(), None);
     let attached = ImageRef::of("a.gif", &gif).unwrap();
     store.put_image(&attached, gif.clone(), 1).await.unwrap();
@@ -178,7 +178,7 @@ fn child(id: &str, parent: &str, background: bool) -> ChildRecord {
     }
 }
 
-pub async fn a_child_is_created_once_and_told_of_once(store: &dyn ThreadRunStore) {
+pub async fn a_child_is_created_once_and_reported_once(store: &dyn ThreadRunStore) {
     waiting(store, None).await;
     let create = |row: ChildRecord| store.create_child(row, "helper".into(), "/work".into());
     let (kid, far) = (child("t1.a", "t1", false), child("t1.a.b", "t1.a", true));
@@ -213,7 +213,7 @@ pub async fn a_child_is_created_once_and_told_of_once(store: &dyn ThreadRunStore
     assert_eq!((queued.len(), queued[0].agent_id.as_deref()), (1, Some("main")));
 }
 
-pub async fn questions_of_children_wait_with_their_parent(store: &dyn ThreadRunStore) {
+pub async fn child_questions_are_pending_with_their_parent(store: &dyn ThreadRunStore) {
     let (_, parent) = waiting(store, None).await;
     for (id, background) in [("t1.a", false), ("t1.b", true)] {
         let row = ChildRecord { parent_run: parent.id.clone(), ..child(id, "t1", background) };

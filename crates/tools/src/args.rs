@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_sentence() {
+    fn each_fault_has_its_message() {
         let not_object = json!([1]);
         assert_eq!(
             message(CallArgs::new("Read", &not_object, &["file_path"])),

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_question_is_refused() {
+    async fn an_invalid_question_is_refused() {
         let sandbox = Sandbox::new();
         for (args, word) in [
             (json!({"question": " "}), "`question` is empty"),

@@ -245,7 +245,7 @@ mod tests {
     use crate::testing::Sandbox;
 
     #[test]
-    fn a_folder_that_became_a_link_is_not_followed() {
+    fn a_folder_replaced_by_a_link_is_not_followed() {
         let sandbox = Sandbox::new();
         sandbox.write("src/x", "old");
         sandbox.write("elsewhere/x", "old");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changed_meanwhile_is_left_alone() {
+    fn a_file_changed_meanwhile_is_left_alone() {
         let sandbox = Sandbox::new();
         let real = sandbox.write("x", "old");
         let mut target = WriteTarget::open(&real, false).expect("a folder");

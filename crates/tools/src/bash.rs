@@ -405,7 +405,7 @@ mod tests {
     use aye_core::contract::tool::ToolCallContext;
 
     #[test]
-    fn what_the_kernel_refused_is_recognised() {
+    fn kernel_refusals_are_recognised() {
         use aye_sandbox::SandboxRefusal;
         let of = |output| super::refused(output, std::path::Path::new("/srv/w"));
         let path = |line, path: &str| Some((line, SandboxRefusal::Path(path.into())));

@@ -107,7 +107,7 @@ mod tests {
     const TEXT: &str = "fn main() {\n    let value = compute();\n\tprintln!(\"{value}\");\n}\n";
 
     #[test]
-    fn white_space_is_pointed_out() {
+    fn whitespace_differences_are_pointed_out() {
         let hint = nearest(TEXT, "let value = compute();\nprintln!(\"{value}\");");
         assert_eq!(
             hint,

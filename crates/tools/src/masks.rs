@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_folders_that_changed_are_read_again() {
+    fn only_changed_folders_are_read_again() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path();
         std::fs::create_dir_all(root.join("a/b")).expect("written");

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_between_characters() {
+    fn a_long_line_is_truncated_between_characters() {
         let page = page(&"漢".repeat(5000).into_bytes(), 1, 10);
         assert!(page.cut && !page.lossy);
         assert!(page.text.ends_with("漢 [… 9000 more bytes in this line]\n"), "{}", page.text.len());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_marked() {
+    fn invalid_utf8_is_marked() {
         let page = page(b"a\xffb\n", 1, 10);
         assert!(page.lossy);
         assert_eq!(page.text, "     1\ta\u{fffd}b\n");

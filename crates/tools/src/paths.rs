@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strange_name_is_addressed_by_what_it_is_shown_as() {
+    fn an_odd_name_is_addressed_by_its_displayed_form() {
         let sandbox = Sandbox::new();
         let raw = sandbox.path(OsStr::from_bytes(b"src/\xff.rs"));
         sandbox.write(OsStr::from_bytes(b"src/\xff.rs"), "x");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_name_has_one_spelling_only() {
+    fn an_ordinary_name_has_only_one_spelling() {
         let sandbox = Sandbox::new();
         sandbox.write(".env", "x");
         for text in ["\\x2eenv", "\\u{2e}env", ".en\\x76"] {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn links_may_not_lead_out_or_nowhere() {
+    fn links_may_not_lead_outside_or_nowhere() {
         let sandbox = Sandbox::new();
         sandbox.write("in/x", "x");
         sandbox.link("in", "ok");

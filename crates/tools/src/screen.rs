@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_screen_is_drawn_without_what_the_command_sent() {
+    async fn a_screen_is_drawn_without_the_commands_escape_sequences() {
         let terminal = super::super::exec::open_terminal(20, 5).expect("a terminal");
         let (keys, mut typed) = mpsc::channel(1);
         let screen = Arc::new(ScreenTerminal::new(keys, terminal.size, (20, 5)));

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_do_not_know_what_others_saw() {
+    fn threads_do_not_share_seen_files() {
         let ledger = FileLedger::default();
         let path = Path::new("/x");
         ledger.note("a", path, hash(b"1"));

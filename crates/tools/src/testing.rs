@@ -1,4 +1,4 @@
-//! A workspace of its own for each test.
+//! A temporary workspace for each test.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Sandbox {
 
     pub(super) fn with(change: impl FnOnce(&mut ToolEnv)) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let base = dir.path().canonicalize().expect("it is there");
+        let base = dir.path().canonicalize().expect("exists");
         let (cwd, home) = (base.join("w"), base.join("home"));
         for folder in [&cwd, &home] {
             std::fs::create_dir(folder).expect("a folder");
@@ -73,14 +73,14 @@ impl Sandbox {
         Ok(tool.execute(args, ctx).await?.result)
     }
 
-    /// The text of a call that goes well.
+    /// Returns the text of a successful call.
     pub(super) async fn ok(&self, tool: &str, args: Value) -> String {
         let result = self.call(tool, args).await.expect("a result");
         assert!(result.is_success(), "{result:?}");
         result.model_text()
     }
 
-    /// The text of a call that is refused, as an error or as an error result.
+    /// Returns the text of a refused call: an error or an error result.
     pub(super) async fn refused(&self, tool: &str, args: Value) -> String {
         match self.call(tool, args).await {
             Ok(result) => {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_endings_are_told_apart() {
+    fn line_endings_are_distinguished() {
         assert_eq!(ending("a\nb"), LineEnding::Lf);
         assert_eq!(ending("a"), LineEnding::Lf);
         assert_eq!(ending("a\r\nb\r\n"), LineEnding::Crlf);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn binaries_have_a_name() {
+    fn binary_formats_have_a_name() {
         for (head, word) in [
             (&b"%PDF-1.7"[..], "PDF"),
             (b"\x7fELF\x02\x01\x01\0", "ELF"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_editor_may_keep_line_ends_and_the_byte_order_mark_elsewhere() {
+    fn an_editor_may_normalise_line_endings_and_the_byte_order_mark() {
         for (text, bytes) in
             [("a\nb\n", "a\nb\n"), ("a\nb\n", "a\r\nb\r\n"), ("a", "\u{feff}a"), ("\u{feff}a\r\n", "a\n")]
         {

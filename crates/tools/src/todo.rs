@@ -141,7 +141,7 @@ mod tests {
     use aye_core::state::StateStore;
 
     #[tokio::test]
-    async fn the_plan_is_kept_with_the_thread() {
+    async fn the_plan_is_stored_with_the_thread() {
         let sandbox = Sandbox::new();
         let args = json!({"todos": [
             {"content": "look", "status": "completed"},
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_item_is_named() {
+    async fn an_invalid_item_is_named() {
         let sandbox = Sandbox::new();
         for (args, word) in [
             (json!({}), "`todos` is missing"),

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_checked_by_what_they_say() {
+    fn urls_are_validated_before_resolving() {
         let none = AllowedHosts::default();
         let check = |allowed: &AllowedHosts, url: &str| allowed.check(&Url::parse(url).expect(url));
         for url in [

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_of_tags_is_no_danger() {
+    async fn a_page_full_of_tags_is_harmless() {
         let text = markdown("<div>".repeat(200_000) + "deep").await;
         assert_eq!(text.trim(), "deep");
         let text = markdown("<p>".repeat(20_000) + "flat").await;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn charsets_and_kinds() {
+    fn charsets_and_content_types() {
         assert_eq!(decode(b"caf\xe9", "text/html; charset=iso-8859-1"), "café");
         assert_eq!(decode("café".as_bytes(), "text/html"), "café");
         assert!(is_html("text/html", "x") && is_html("", " <!DOCTYPE html><p>"));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_a_command_are_found() {
+    fn file_arguments_of_a_command_are_found() {
         let sandbox = Sandbox::new();
         for name in ["run.sh", "a.txt", "b c.txt", "sub/tool.py", "sub/in.txt", "log.txt"] {
             sandbox.write(name, "x");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strange_command_is_read_without_harm() {
+    fn an_odd_command_is_parsed_without_harm() {
         let sandbox = Sandbox::new();
         for command in ["'", "\"", "\\", "$(", "a\0b", "echo \"$", &"x ".repeat(100_000), ">", "é>>ü", "#"]
         {

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn only_terminals_that_show_links_get_them() {
+    fn only_terminals_that_support_links_get_them() {
         for shown in [
             &[("TERM", "xterm-kitty")][..],
             &[("TERM", "xterm-256color"), ("VTE_VERSION", "7600")],
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_plain_and_open_nothing_that_runs() {
+    fn urls_are_plain_and_open_nothing_that_runs() {
         let links = of(&[("TERM", "xterm-kitty")]);
         let to = |text: &str| address(&links, links.to(text));
         assert_eq!(to("https://example.org/a b?q=ü").as_deref(), Some("https://example.org/a%20b?q=%C3%BC"));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_means_one_address_for_ever() {
+    fn a_number_always_means_the_same_url() {
         let links = of(&[("TERM", "xterm-kitty")]);
         let first = links.to("https://a.org");
         for n in 0..MOST {

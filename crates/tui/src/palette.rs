@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_wanted_at_the_start_and_paths_behind_an_at() {
+    fn commands_complete_at_the_start_and_paths_after_an_at() {
         assert_eq!(wanted("/mo", 3), Some((CompletionKind::Commands, 0..3, "mo")));
         assert_eq!(wanted("/model x", 8), Some((CompletionKind::Words, 7..8, "x")));
         assert_eq!(wanted("/review @sr", 11), Some((CompletionKind::Files, 8..11, "sr")));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn words_behind_a_command_are_offered_with_how_it_is_written() {
+    fn command_arguments_are_completed_with_their_syntax() {
         let labels = |text: &str, query: &str| {
             let (help, rows) = words(text, query, &[]).expect("a command");
             (help, rows.into_iter().map(|row| row.label).collect::<Vec<_>>())
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_unknown_once_no_command_can_be_meant() {
+    fn a_name_is_unknown_once_it_matches_no_command() {
         assert_eq!(unknown_command("/mod", &[]), None);
         assert_eq!(unknown_command("/mod x", &[]), Some("/mod"));
         assert_eq!(unknown_command("/modle", &[]), Some("/modle"));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_written_to_its_end_comes_first() {
+    fn an_exact_command_comes_first() {
         for name in ["mode", "model", "thread", "theme"]
             .into_iter()
             .filter(|name| COMMANDS.iter().any(|command| command.name == *name))
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_begin_with_the_query_come_first() {
+    fn prefix_matches_come_first() {
         let skill =
             SkillRow { name: "review".into(), description: "look at it".into(), origin: "bundled".into() };
         let labels: Vec<String> = commands("re", &[skill]).into_iter().map(|row| row.label).collect();

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typing_narrows_and_the_choice_stays_inside() {
+    fn typing_filters_and_the_selection_stays_inside() {
         let row = |label: &str| PickRow { label: label.into(), ..PickRow::default() };
         let mut picker =
             Picker::new(PickerKind::Models, vec![row("gpt big"), row("gpt small"), row("claude")]);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_come_again_keep_the_choice_and_the_filter() {
+    fn updated_rows_keep_the_selection_and_the_filter() {
         let row = |value: &str| PickRow { value: value.into(), label: value.into(), ..PickRow::default() };
         let rows = |values: &[&str]| values.iter().map(|value| row(value)).collect::<Vec<_>>();
         let mut picker = Picker::new(PickerKind::Inbox, rows(&["a1", "a2", "b3", "a4"]));

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lines_a_question_at_any_width() {
+    fn a_question_takes_two_lines_at_any_width() {
         let rows = [row("perm_call_ff20", "git push origin main"), row("q", &"make ".repeat(40))];
         let short = ["perm_call_ff20".to_owned(), "q".to_owned()];
         let now = 1_000_000 + 2 * 3_600_000;

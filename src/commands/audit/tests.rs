@@ -1,4 +1,4 @@
-//! How calls and faults read.
+//! The text of calls and faults.
 
 use serde_json::json;
 
@@ -90,7 +90,7 @@ fn story() -> Vec<AuditRow> {
 }
 
 #[test]
-fn a_call_reads_as_a_block_of_eighty_columns() {
+fn a_call_is_a_block_of_eighty_columns() {
     let text = block::of(&story(), &known(false));
     let lines: Vec<&str> = text.lines().collect();
     let body = |line: &str| line.get(18..).unwrap_or_default().to_owned();
@@ -121,7 +121,10 @@ fn a_call_reads_as_a_block_of_eighty_columns() {
     let text = block::of(&long, &known(false));
     let widest = text.lines().map(unicode_width::UnicodeWidthStr::width).max();
     assert!(widest <= Some(80), "{widest:?}: {text}");
-    assert!(text.matches('x').count() >= 200 && text.matches('漢').count() == 90, "nothing is cut: {text}");
+    assert!(
+        text.matches('x').count() >= 200 && text.matches('漢').count() == 90,
+        "nothing is truncated: {text}"
+    );
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn a_call_is_an_object_for_programs() {
 }
 
 #[test]
-fn rows_that_are_broken_are_shown_all_the_same() {
+fn broken_rows_are_still_shown() {
     for kind in AuditKind::ALL {
         for body in [json!(null), json!("text"), json!([1]), json!({"judgement": 5, "actor": "x"})] {
             let rows = [row(1, 5, kind, body)];

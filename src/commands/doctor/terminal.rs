@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_a_terminal_can_and_what_to_set() {
+    fn it_reports_what_a_terminal_can_do_and_what_to_set() {
         insta::assert_snapshot!("doctor_dumb", rows(&[("TERM", "dumb"), ("LANG", "C")]));
         let tmux = [
             ("TERM", "tmux-256color"),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_read_back_and_seen_to_live() {
+    fn a_worker_record_round_trips_and_shows_liveness() {
         let me = Consumer::new(super::super::app_context::owner());
         let text = me.to_string();
         assert_eq!(Consumer::owner_of(&text).as_ref(), Some(&me.owner));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_picture_comes_before_a_text() {
+    async fn an_image_is_preferred_to_text() {
         let dir = tempfile::tempdir().unwrap();
         let script = "case \"$*\" in *TARGETS*) printf 'TARGETS\\nimage/png\\nSTRING\\n';; *image/png*) printf bytes;; esac";
         let env = with(dir.path(), "xclip", script);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_a_sentence() {
+    async fn a_missing_clipboard_program_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let env = vec![("PATH".into(), dir.path().as_os_str().to_owned())];
         let why = look(System::Wayland, &env).await.unwrap_err();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_clipboard_it_is() {
+    fn the_environment_selects_the_clipboard() {
         let of = |vars: &[(&str, &str)]| System::of(&Env::of(vars, "/h", "/w"), false);
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "w")]), Some(System::Wayland));

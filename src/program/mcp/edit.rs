@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_added_and_taken_out_and_the_rest_stays_as_it_is() {
+    fn a_server_is_added_and_removed_and_the_rest_is_unchanged() {
         let before = "# mine\nmodel = \"m\"\n\n[tui] # colours\nmouse = true\n";
         let server = json!({"command": "npx", "args": ["-y", "a b"], "env": {"T": "${T}"}});
         let server = server.as_object().expect("an object");
@@ -256,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_between_others_is_taken_out_with_its_tables() {
+    fn a_server_between_others_is_removed_with_its_tables() {
         let text = "[mcp_servers.a]\ncommand = \"a\"\n[mcp_servers.b]\ncommand = \"b\"\n[mcp_servers.b.env]\nX = \"[not a table]\"\n[[x]]\n[mcp_servers.c]\ncommand = \"c\"\n";
         let back = without_table(text, "b", file()).expect("read").expect("there");
         assert_eq!(back, "[mcp_servers.a]\ncommand = \"a\"\n[[x]]\n[mcp_servers.c]\ncommand = \"c\"\n");
     }
 
     #[test]
-    fn what_cannot_be_taken_out_safely_is_left_alone() {
+    fn a_server_that_cannot_be_removed_safely_is_left_alone() {
         let text = "mcp_servers = {a = {command = \"a\"}}\n";
         assert!(without_table(text, "a", file()).is_err());
         let text = "mcp_servers.a.command = \"a\"\n";

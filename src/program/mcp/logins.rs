@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_kept_where_nobody_else_reads_and_only_from_there() {
+    fn a_login_is_stored_privately_and_read_only_from_there() {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = dir.path().join("logins");
         let logins = FileLogins::at(folder.clone());

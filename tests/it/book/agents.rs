@@ -1,4 +1,4 @@
-//! Agents, tools, plugins, actions, effects and skills, put together the way the book does it.
+//! Agents, tools, plugins, actions, effects and skills, combined as in the book.
 
 use std::sync::{Arc, Mutex};
 
@@ -52,7 +52,7 @@ fn model(id: &str) -> ModelSpec {
     ModelSpec { id: id.into(), provider: "scripted".into(), model: id.into() }
 }
 
-/// Says what the script says, over this builder.
+/// Runs the script over this builder.
 async fn run(
     builder: AgentRuntimeBuilder,
     agent: &str,
@@ -99,7 +99,7 @@ async fn an_agent_with_a_tool_runs() {
 }
 
 #[test]
-fn what_is_missing_is_found_when_the_runtime_is_built() {
+fn missing_parts_are_reported_when_the_runtime_is_built() {
     let built = |builder: AgentRuntimeBuilder| builder.build().err();
     let agent = || AgentSpec::new("assistant").with_model("claude-sonnet");
     let no_model = built(AgentRuntimeBuilder::new().with_agent_spec(agent()));
@@ -113,7 +113,7 @@ fn what_is_missing_is_found_when_the_runtime_is_built() {
         .with_provider("anthropic", Arc::new(GenaiExecutor::new()))
         .with_model("claude-sonnet", spec);
     assert_eq!(built(whole), None);
-    // Errors wait for `build`, and the first one comes out.
+    // Errors wait for `build`, which returns the first one.
     let wrong = AgentRuntimeBuilder::new()
         .with_tool("weather", Arc::new(Forecast))
         .with_agent_spec(agent())
@@ -165,7 +165,7 @@ impl PhaseHook for JournalHook {
     }
 }
 
-/// An effect of one's own.
+/// A custom effect.
 struct Written;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -184,12 +184,12 @@ struct Listener(Arc<Mutex<Vec<(usize, usize)>>>);
 impl TypedEffectHandler<Written> for Listener {
     async fn handle_typed(&self, payload: WrittenPayload, snapshot: &Snapshot) -> Result<(), String> {
         let seen = snapshot.get::<JournalKey>().map_or(0, |journal| journal.entries.len());
-        self.0.lock().expect("no panic").push((payload.lines, seen));
+        self.0.lock().expect("not poisoned").push((payload.lines, seen));
         Err("a handler that fails stops nothing".into())
     }
 }
 
-/// An action of one's own: its handler schedules a core one.
+/// A custom action: its handler schedules a core one.
 struct Whisper;
 
 impl ScheduledActionSpec for Whisper {
@@ -260,26 +260,26 @@ async fn a_plugin_brings_state_hooks_actions_effects_and_tools() {
     ];
     let (_, result, executor) = run(builder, "assistant", script).await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
-    assert_eq!(*heard.lock().expect("no panic"), [(1, 1), (2, 2)], "told after the commit, once each");
+    assert_eq!(*heard.lock().expect("not poisoned"), [(1, 1), (2, 2)], "emitted once each, after the commit");
     let requests = executor.requests();
     let told = |n: usize| format!("{:?}", requests[n].system).contains("psst");
-    assert!(!told(0) && told(1), "an action of a later phase is carried out there: {requests:?}");
+    assert!(!told(0) && told(1), "an action of a later phase runs there: {requests:?}");
     assert!(requests[0].tools.iter().any(|tool| tool.id == "forecast"));
 }
 
 #[tokio::test]
-async fn a_filter_leaves_out_what_a_plugin_does_and_brings() {
+async fn a_filter_omits_a_plugins_effects_and_contributions() {
     let heard = Arc::default();
     let plugin = JournalPlugin { heard: Arc::clone(&heard) };
     let spec = AgentSpec::new("assistant").with_model("m").with_hook_filter("another");
     let builder = AgentRuntimeBuilder::new().with_plugin("journal", Arc::new(plugin)).with_agent_spec(spec);
     let (_, _, executor) = run(builder, "assistant", vec![ScriptedReply::new().text("x")]).await;
-    assert!(heard.lock().expect("no panic").is_empty());
+    assert!(heard.lock().expect("not poisoned").is_empty());
     assert!(executor.requests()[0].tools.is_empty());
 }
 
 #[test]
-fn a_section_that_does_not_fit_its_schema_is_refused() {
+fn an_invalid_section_is_refused() {
     let spec = AgentSpec::new("assistant").with_model("m").with_section("journal", json!({"pages": "many"}));
     let error = AgentRuntimeBuilder::new()
         .with_plugin("journal", Arc::new(JournalPlugin { heard: Arc::default() }))
@@ -292,7 +292,7 @@ fn a_section_that_does_not_fit_its_schema_is_refused() {
     assert!(why.contains("journal") && why.contains("pages"), "{why}");
 }
 
-/// Schedules what it is told to.
+/// Schedules the given action.
 struct Scheduler<F>(F);
 
 #[async_trait]
@@ -351,11 +351,11 @@ async fn core_actions_shape_a_request_and_stop_a_call() {
 const SKILL_MD: &str = "---\nname: tide\ndescription: Reads tide tables\n---\nLook at the moon first.\n";
 
 #[tokio::test]
-async fn skills_are_found_offered_and_taken_up() {
+async fn skills_are_found_offered_and_loaded() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("tide")).expect("a folder");
     std::fs::write(folder.path().join("tide/SKILL.md"), SKILL_MD).expect("a skill");
-    let result = FsSkill::discover(folder.path()).expect("a discovery");
+    let result = FsSkill::discover(folder.path()).expect("discovered");
     assert!(result.warnings.is_empty(), "{:?}", result.warnings);
     let found = FsSkill::into_arc_skills(result.skills);
     assert_eq!(found.len(), 1);
@@ -382,7 +382,7 @@ async fn skills_are_found_offered_and_taken_up() {
     assert_eq!(result.response, "High.");
     let requests = executor.requests();
     let offered: Vec<&str> = requests[0].tools.iter().map(|tool| tool.id.as_str()).collect();
-    // The third one, `skill_script`, comes with whoever can run scripts: `SkillSubsystem::with_scripts`.
+    // The third one, `skill_script`, comes with a host that can run scripts: `SkillSubsystem::with_scripts`.
     assert_eq!(offered, ["load_skill_resource", "skill"]);
     let holds = |n: usize, text: &str| format!("{:?}", requests[n]).contains(text);
     assert!(holds(0, "Reads tide tables"), "the catalogue");

@@ -33,7 +33,7 @@ use aye::{
 };
 use serde_json::{Value, json};
 
-/// Says its arguments back, under any name, and fails when it is told to.
+/// Returns its arguments under any name, and fails on request.
 struct Say(&'static str);
 
 #[async_trait]
@@ -62,7 +62,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// The results of its calls, in the order of their ends.
+    /// The results of its calls, in order of completion.
     fn results(&self) -> Vec<&ToolResult> {
         self.events
             .iter()
@@ -73,7 +73,7 @@ impl Ran {
             .collect()
     }
 
-    /// Whether a request holds a text.
+    /// Whether a request contains a text.
     fn holds(&self, nth: usize, text: &str) -> bool {
         format!("{:?}", self.requests[nth]).contains(text)
     }
@@ -87,7 +87,7 @@ fn model(id: &str) -> ModelSpec {
     ModelSpec { id: id.into(), provider: "scripted".into(), model: id.into() }
 }
 
-/// Runs the only agent over this builder, with the model `m` that says the script.
+/// Runs the only agent over this builder, with the scripted model `m`.
 async fn run(builder: AgentRuntimeBuilder, script: Vec<ScriptedReply>) -> Ran {
     let executor = Arc::new(ScriptedExecutor::new(script));
     let runtime = builder
@@ -124,7 +124,7 @@ fn write_tools(file: &Path, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn tools_of_servers_are_found_registered_and_called() {
+async fn server_tools_are_found_registered_and_called() {
     let folder = tempfile::tempdir().expect("a folder");
     let tools = folder.path().join("tools.json");
     write_tools(&tools, &["echo", "env"]);
@@ -151,14 +151,14 @@ async fn tools_of_servers_are_found_registered_and_called() {
     assert_eq!(results[0].model_text(), "it was called");
     let metadata = results[0].details.as_ref().expect("details");
     assert_eq!((&metadata["mcp.server"], &metadata["mcp.tool"]), (&json!("desk"), &json!("echo")));
-    // A server is a program of somebody else: what is in this one's environment is not for it.
+    // A server is a foreign program: this process's environment is not passed on.
     let names = results[1].model_text();
     assert!(names.split(' ').any(|name| name == "PATH") && !names.contains("CARGO"), "{names}");
     manager.close().await;
 }
 
 #[tokio::test]
-async fn a_refresh_brings_tools_that_a_server_has_not_told_of() {
+async fn a_refresh_adds_unannounced_tools() {
     let folder = tempfile::tempdir().expect("a folder");
     let tools = folder.path().join("tools.json");
     write_tools(&tools, &["echo"]);
@@ -166,7 +166,7 @@ async fn a_refresh_brings_tools_that_a_server_has_not_told_of() {
         McpToolRegistryManager::connect(vec![server("desk", &tools, "plain")]).await.expect("connected");
     let registry = manager.registry();
     write_tools(&tools, &["echo", "late"]);
-    // Shorter than a second is a second.
+    // Less than a second becomes a second.
     manager.start_periodic_refresh(Duration::ZERO);
     let arrives = async {
         while registry.ids() != ["mcp__desk__echo", "mcp__desk__late"] {
@@ -178,7 +178,7 @@ async fn a_refresh_brings_tools_that_a_server_has_not_told_of() {
 }
 
 #[tokio::test]
-async fn servers_that_cannot_be_used_are_an_error() {
+async fn unusable_servers_are_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let tools = folder.path().join("tools.json");
     write_tools(&tools, &[]);
@@ -214,7 +214,7 @@ fn rule(tool: &str, output: Value, target: &str, cooldown_turns: u32) -> String 
 }
 
 #[tokio::test]
-async fn a_rule_puts_its_words_before_the_model_after_the_call_it_is_about() {
+async fn a_reminder_reaches_the_model_after_a_matching_call() {
     let rules = rule("Bash(command ~ 'rm *')", json!({"status": "success"}), "suffix_system", 0);
     let script = vec![
         say("Bash", json!({"command": "ls"})),
@@ -228,7 +228,7 @@ async fn a_rule_puts_its_words_before_the_model_after_the_call_it_is_about() {
 }
 
 #[tokio::test]
-async fn outputs_are_matched_by_their_text_and_by_their_fields() {
+async fn outputs_are_matched_by_text_and_fields() {
     let denied = json!({"status": "error", "content": "*permission denied*"});
     let script = || vec![say("Edit", json!({"file_path": "a.toml", "error": {"code": 403}})), done()];
     assert!(reminded(&rule("*", denied.clone(), "system", 0), script()).await.holds(1, "Mind the door."));
@@ -247,7 +247,7 @@ async fn outputs_are_matched_by_their_text_and_by_their_fields() {
 }
 
 #[tokio::test]
-async fn a_cooldown_keeps_a_rule_quiet() {
+async fn a_cooldown_silences_a_rule() {
     let script = || (0..4).map(|_| say("Bash", json!({}))).chain([done()]).collect::<Vec<_>>();
     for (cooldown, expected) in [(0, [false, true, true, true, true]), (2, [false, true, false, false, true])]
     {
@@ -294,7 +294,7 @@ fn surface(components: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_surface_is_checked_and_told() {
+async fn a_surface_is_validated_and_emitted() {
     let components = json!([
         {"id": "root", "component": "Card", "child": "column"},
         {"id": "column", "component": "Column", "children": ["title", "name"]},
@@ -316,7 +316,7 @@ async fn a_surface_is_checked_and_told() {
     );
 }
 
-/// A button is for a person: the call waits for them, where the book's goes on at once.
+/// A button is for a user: the call waits for one, where the book's returns at once.
 #[tokio::test]
 async fn a_surface_with_a_button_waits() {
     let components = json!([
@@ -330,7 +330,7 @@ async fn a_surface_with_a_button_waits() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_message_is_told_the_model() {
+async fn invalid_surface_messages_are_reported_to_the_model() {
     let one = |message: Value| json!({ "messages": [message] });
     let create = json!({"surfaceId": "s", "catalogId": "shop"});
     for (args, words) in [
@@ -351,7 +351,7 @@ async fn what_is_wrong_with_a_message_is_told_the_model() {
 }
 
 #[tokio::test]
-async fn instructions_of_surfaces_are_what_the_program_says() {
+async fn surface_instructions_come_from_the_program() {
     let args = || json!({"messages": []});
     let examples = A2uiPlugin::with_catalog_and_examples("shop", "Example: a card with a title");
     let ran = rendered(examples, args()).await;
@@ -362,7 +362,7 @@ async fn instructions_of_surfaces_are_what_the_program_says() {
 
 // --- Handoff ---
 
-/// Changes who drives the run.
+/// Changes which agent drives the run.
 struct Switch;
 
 #[async_trait]
@@ -383,7 +383,7 @@ impl Tool for Switch {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_as_a_variant_and_comes_back() {
+async fn a_run_continues_as_a_variant_and_returns() {
     let researcher = AgentOverlay {
         system_prompt: Some("You look things up.".into()),
         model: Some("large".into()),
@@ -424,7 +424,7 @@ async fn a_run_goes_on_as_a_variant_and_comes_back() {
     ];
     let ran = run(builder, script).await;
     assert_eq!(ran.result.steps, 4, "one run");
-    // Variants may hand over too: the tool for it comes with the plugin.
+    // Variants may hand off too: the plugin provides the tool.
     let base = BTreeSet::from(["handoff", "note", "switch", "web_search"]);
     assert_eq!(ran.offered(0), base);
     assert!(ran.holds(0, "You are the base."));
@@ -440,7 +440,7 @@ async fn a_run_goes_on_as_a_variant_and_comes_back() {
 
 // --- Deferred tools ---
 
-/// Looks at the modes of tools before each inference.
+/// Records the modes of tools before each inference.
 struct Look(Arc<Mutex<Vec<DeferralStateValue>>>);
 
 #[async_trait]
@@ -448,7 +448,7 @@ impl PhaseHook for Look {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let snapshot = ctx.snapshot();
         let state: &DeferralStateValue = snapshot.state::<DeferralState>().expect("DeferralState not found");
-        self.0.lock().expect("no panic").push(state.clone());
+        self.0.lock().expect("not poisoned").push(state.clone());
         Ok(StateCommand::new())
     }
 }
@@ -484,7 +484,7 @@ async fn deferred(config: DeferredToolsConfig, script: Vec<ScriptedReply>) -> (R
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
     let ran = run(builder, script).await;
-    let seen = seen.lock().expect("no panic").clone();
+    let seen = seen.lock().expect("not poisoned").clone();
     (ran, seen)
 }
 
@@ -501,12 +501,12 @@ fn rules() -> DeferredToolsConfig {
 }
 
 #[tokio::test]
-async fn deferred_tools_are_named_searched_and_then_offered() {
+async fn deferred_tools_are_listed_searched_and_then_offered() {
     let script =
         vec![say("ToolSearch", json!({"query": "select:debug_heap"})), say("debug_heap", json!({})), done()];
     let (ran, seen) = deferred(rules(), script).await;
     assert_eq!(ran.offered(0), BTreeSet::from(["ToolSearch", "get_weather"]));
-    assert!(ran.holds(0, "debug_heap") && ran.holds(0, "debug_net"), "their names are told");
+    assert!(ran.holds(0, "debug_heap") && ran.holds(0, "debug_net"), "their names are listed");
     let found = ran.results()[0].model_text();
     assert!(found.contains("<functions>") && found.contains("debug_heap") && !found.contains("debug_net"));
     assert_eq!(ran.offered(1), BTreeSet::from(["ToolSearch", "debug_heap", "get_weather"]));
@@ -517,7 +517,7 @@ async fn deferred_tools_are_named_searched_and_then_offered() {
 }
 
 #[tokio::test]
-async fn a_tool_that_nobody_uses_any_more_is_deferred_again() {
+async fn an_unused_tool_is_deferred_again() {
     let config = DeferredToolsConfig {
         disc_beta: DiscBetaParams { omega: 0.95, n0: 5.0, defer_after: 2, thresh_mult: 0.5, gamma: 2.0 },
         beta_overhead: 1136.0,
@@ -532,7 +532,7 @@ async fn a_tool_that_nobody_uses_any_more_is_deferred_again() {
 }
 
 #[tokio::test]
-async fn deferring_is_on_by_itself_only_where_it_saves() {
+async fn deferring_turns_on_only_where_it_saves() {
     let says = |enabled, beta_overhead| DeferredToolsConfig { enabled, beta_overhead, ..rules() };
     let defaults = (DeferredToolsConfig::default().enabled, DeferredToolsConfig::default().beta_overhead);
     assert_eq!(defaults, (None, 1136.0));

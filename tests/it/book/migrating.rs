@@ -1,4 +1,4 @@
-//! The chapter on moving from an older framework: everything comes from the prelude.
+//! The chapter on migrating from an older framework: everything comes from the prelude.
 
 use std::sync::{Arc, Mutex};
 
@@ -34,7 +34,7 @@ struct Notes(Arc<Mutex<Vec<String>>>);
 impl TypedEffectHandler<Noted> for Notes {
     async fn handle_typed(&self, payload: String, snapshot: &Snapshot) -> Result<(), String> {
         let level = snapshot.get::<Level>().copied().unwrap_or_default();
-        self.0.lock().expect("no panic").push(format!("{payload} at {level}"));
+        self.0.lock().expect("not poisoned").push(format!("{payload} at {level}"));
         Ok(())
     }
 }
@@ -53,7 +53,7 @@ impl Plugin for Thermostat {
     }
 }
 
-/// A tool that asks for an action and an effect: `?` turns their errors into its own.
+/// A tool that schedules an action and an effect: `?` converts their errors into its own.
 struct Warm;
 
 #[async_trait]
@@ -75,18 +75,18 @@ impl Tool for Warm {
 }
 
 #[test]
-fn errors_of_the_state_are_errors_of_a_tool() {
+fn state_errors_are_tool_errors() {
     let error = ToolError::from(StateError::UnknownKey { key: "k".into() });
     assert_eq!(error, ToolError::Internal("state key `k` is not registered".into()));
 }
 
 #[tokio::test]
-async fn a_tool_asks_for_actions_and_effects() {
+async fn a_tool_schedules_actions_and_effects() {
     let notes = Notes::default();
     let requests = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&requests);
     let model = ScriptedExecutor::from_fn(move |request| {
-        let mut requests = seen.lock().expect("no panic");
+        let mut requests = seen.lock().expect("not poisoned");
         requests.push(format!("{:?} {:?}", request.system, request.messages));
         match requests.len() {
             1 => ScriptedReply::new().call("warm", json!({})),
@@ -103,7 +103,7 @@ async fn a_tool_asks_for_actions_and_effects() {
     let request = RunRequest::new("thread-1", vec![Message::user("Make it warm")]);
     let result = runtime.run(request, Arc::new(NullEventSink)).await.expect("a run");
     assert_eq!(result.response, "Done.");
-    assert_eq!(*notes.0.lock().expect("no panic"), ["warm at 21"]);
-    let requests = requests.lock().expect("no panic");
+    assert_eq!(*notes.0.lock().expect("not poisoned"), ["warm at 21"]);
+    let requests = requests.lock().expect("not poisoned");
     assert!(!requests[0].contains("warm enough") && requests[1].contains("warm enough"), "{requests:?}");
 }

@@ -1,4 +1,4 @@
-//! What runs took.
+//! Usage and spans of runs.
 
 use std::sync::{Arc, Mutex};
 
@@ -63,7 +63,7 @@ async fn run(plugin: ObservabilityPlugin) {
 }
 
 #[tokio::test]
-async fn a_sink_in_memory_knows_what_a_run_took() {
+async fn an_in_memory_sink_knows_what_a_run_used() {
     let sink = InMemorySink::new();
     run(ObservabilityPlugin::new(sink.clone())).await;
     let metrics = sink.metrics();
@@ -94,7 +94,7 @@ struct MySink(Arc<Lines>);
 
 impl MySink {
     fn write(&self, line: String) {
-        self.0.0.lock().expect("no panic").push(line);
+        self.0.0.lock().expect("not poisoned").push(line);
     }
 }
 
@@ -113,15 +113,15 @@ impl MetricsSink for MySink {
 }
 
 #[tokio::test]
-async fn a_sink_of_ones_own_hears_it_in_order() {
+async fn a_custom_sink_receives_events_in_order() {
     let lines: Arc<Lines> = Arc::default();
     run(ObservabilityPlugin::new(MySink(Arc::clone(&lines)))).await;
     let chat = "chat gpt-4o-mini";
-    let heard = lines.0.lock().expect("no panic").clone();
+    let heard = lines.0.lock().expect("not poisoned").clone();
     assert_eq!(heard, [chat, "flip well", chat, "flip tool_error", chat, "end of 3 inferences"]);
 }
 
-/// Needs `--features otel`. The book's program lacks the `use` of the trait that `tracer` comes from.
+/// Needs `--features otel`. The book's program lacks the `use` of the trait that provides `tracer`.
 #[cfg(feature = "otel")]
 #[tokio::test]
 async fn spans_go_to_open_telemetry() {
@@ -135,7 +135,7 @@ async fn spans_go_to_open_telemetry() {
 
     impl SpanExporter for Kept {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-            self.0.lock().expect("no panic").extend(batch);
+            self.0.lock().expect("not poisoned").extend(batch);
             Ok(())
         }
     }
@@ -144,7 +144,7 @@ async fn spans_go_to_open_telemetry() {
     let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
     let tracer = provider.tracer("aye");
     run(ObservabilityPlugin::new(OtelMetricsSink::new(tracer))).await;
-    let spans = kept.0.lock().expect("no panic").clone();
+    let spans = kept.0.lock().expect("not poisoned").clone();
     let asked = spans.iter().filter(|span| span.name == "chat gpt-4o-mini").collect::<Vec<_>>();
     assert_eq!(asked.len(), 3, "{spans:?}");
     let names: Vec<&str> = asked[0].attributes.iter().map(|attribute| attribute.key.as_str()).collect();

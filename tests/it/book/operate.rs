@@ -73,7 +73,7 @@ fn rule(tool: &str, behavior: ToolPermissionBehavior) -> PermissionRuleEntry {
 }
 
 #[tokio::test]
-async fn what_no_rule_decides_waits_for_a_yes() {
+async fn an_undecided_call_waits_for_approval() {
     let spec = AgentSpec::new("guarded").with_hook_filter("permission");
     let runtime = runtime(spec, ("permission", Arc::new(PermissionPlugin) as Arc<dyn Plugin>), calls(1));
     let (result, events) = run(&runtime).await;
@@ -94,7 +94,7 @@ async fn what_no_rule_decides_waits_for_a_yes() {
     runtime.decide(&result.waiting[0].id, yes, Actor::default()).await.expect("stored");
     let sink = Arc::new(VecEventSink::new());
     let result =
-        runtime.resume(&"thread-1".into(), sink.clone(), UnknownPolicy::Ask).await.expect("it goes on");
+        runtime.resume(&"thread-1".into(), sink.clone(), UnknownPolicy::Ask).await.expect("continues");
     assert_eq!((result.response.as_str(), result.termination), ("done", TerminationReason::NaturalEnd));
     let resumed = |event: &AgentEvent| matches!(event, AgentEvent::ToolCallResumed { .. });
     assert!(sink.take().iter().any(resumed));
@@ -193,7 +193,7 @@ async fn policies_stop_runs() {
 }
 
 #[test]
-fn a_condition_that_can_never_work_comes_out_of_build() {
+fn an_impossible_condition_fails_the_build() {
     let specs = [StopConditionSpec::ContentMatch { pattern: String::new() }];
     let plugin = StopConditionPlugin::new(policies_from_specs(&specs));
     let error = AgentRuntimeBuilder::new()

@@ -36,7 +36,7 @@ impl ProfileKey for CrewKey {
     type Value = Crew;
 }
 
-/// Nobody registers it.
+/// Never registered.
 struct Stray;
 
 impl ProfileKey for Stray {
@@ -47,7 +47,7 @@ impl ProfileKey for Stray {
 struct CrewHook;
 
 impl CrewHook {
-    /// The book's hook has another signature than the trait that it writes of elsewhere; this is its body.
+    /// The book's hook has another signature than the trait described elsewhere in it; this is its body.
     async fn execute(&self, ctx: &PhaseContext) -> Result<(), anyhow::Error> {
         let profile = ctx.profile().expect("ProfileStore not configured");
         let identity = ctx.snapshot().run_identity();
@@ -89,7 +89,7 @@ impl Plugin for CrewPlugin {
 }
 
 #[tokio::test]
-async fn agents_of_different_threads_share_what_has_one_scope() {
+async fn agents_of_different_threads_share_state_in_one_scope() {
     let store = Arc::new(InMemoryStore::new());
     for (agent, thread) in [("planner", "thread-1"), ("writer", "thread-2")] {
         let runtime = AgentRuntimeBuilder::new()
@@ -116,7 +116,7 @@ async fn agents_of_different_threads_share_what_has_one_scope() {
     let keys: Vec<String> =
         access.list::<CrewKey>().await.expect("read").into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["agent_type::planner", "agent_type::writer", "global"]);
-    // Any text is a key; what is not there is the default.
+    // Any string is a key; a missing value is the default.
     access.write::<CrewKey>("alice", &Crew { goal: "tea".into(), steps: 1 }).await.expect("written");
     assert_eq!(access.read::<CrewKey>("alice").await.expect("read").goal, "tea");
     access.delete::<CrewKey>("alice").await.expect("removed");
@@ -124,7 +124,7 @@ async fn agents_of_different_threads_share_what_has_one_scope() {
 }
 
 #[test]
-fn scopes_are_texts() {
+fn scopes_are_strings() {
     let texts = [
         StateScope::global(),
         StateScope::parent_thread("t"),
@@ -137,7 +137,7 @@ fn scopes_are_texts() {
 }
 
 #[test]
-fn a_policy_has_the_defaults_of_the_book() {
+fn a_policy_has_the_documented_defaults() {
     let whole = ContextWindowPolicy {
         max_context_tokens: 200_000,
         max_output_tokens: 16_384,
@@ -156,9 +156,10 @@ fn a_policy_has_the_defaults_of_the_book() {
     assert!(config.summarizer_user_prompt.contains("{messages}"));
 }
 
-/// The book's `DefaultSummarizer` is no type here: the runtime writes summaries beside the run, by this section.
+/// The book's `DefaultSummarizer` is no type here: the runtime writes summaries alongside the run, by this
+/// section.
 #[tokio::test]
-async fn old_messages_are_summarised_as_the_section_says() {
+async fn old_messages_are_summarised_as_configured() {
     let config = CompactionConfig {
         summarizer_system_prompt: "You keep minutes.".into(),
         summarizer_user_prompt: "Minutes of this, please:\n\n{messages}".into(),
@@ -198,7 +199,7 @@ async fn old_messages_are_summarised_as_the_section_says() {
         say(format!("request {nth}")).await;
     }
     let written = async {
-        while store.summary(&"t".into(), 0).await.expect("a look").is_none() {
+        while store.summary(&"t".into(), 0).await.expect("a result").is_none() {
             tokio::task::yield_now().await;
         }
     };
@@ -211,13 +212,13 @@ async fn old_messages_are_summarised_as_the_section_says() {
     let last = requests.last().expect("a request");
     let texts: Vec<String> = last.messages.iter().map(|message| message.text()).collect();
     assert!(texts[0].contains("<conversation-summary") && texts[0].contains("They drank tea."), "{texts:?}");
-    assert!(!texts.iter().any(|text| text == "request 0"), "the summary stands for it");
+    assert!(!texts.iter().any(|text| text == "request 0"), "the summary replaces it");
     assert!(texts.iter().any(|text| text == "request 6"));
     assert_eq!(store.message_count(&"t".into()).await.expect("a count"), 14, "nothing is lost");
 }
 
 #[test]
-fn a_thread_is_its_id_and_what_is_known_about_it() {
+fn a_thread_has_an_id_and_metadata() {
     let (one, other) = (Thread::new(), Thread::default());
     assert_ne!(one.id, other.id);
     let bare = Thread::with_id("t");
@@ -235,7 +236,7 @@ fn a_thread_is_its_id_and_what_is_known_about_it() {
         updated_at: 2,
     };
     let thread = Thread::from(record);
-    assert_eq!((thread.id.as_str(), thread.metadata.title), ("t", None), "an empty title is none");
+    assert_eq!((thread.id.as_str(), thread.metadata.title), ("t", None), "an empty title does not count");
     assert_eq!((thread.metadata.created_at, thread.metadata.updated_at), (Some(1), Some(2)));
     assert_eq!(thread.metadata.custom["cwd"], "/work");
 }

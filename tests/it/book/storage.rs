@@ -1,4 +1,4 @@
-//! Where threads and runs are kept, and state with its keys.
+//! Stores for threads and runs, and state by key.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn texts<S: ThreadRunStore>(store: &S) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_store_in_memory_is_shared_by_those_who_hold_it() {
+async fn an_in_memory_store_is_shared_by_its_holders() {
     let store = Arc::new(InMemoryStore::new());
     say(&store, "one").await;
     say(&store, "two").await;
@@ -43,11 +43,11 @@ async fn a_store_in_memory_is_shared_by_those_who_hold_it() {
 }
 
 #[tokio::test]
-async fn a_store_in_a_folder_is_there_after_a_restart() {
+async fn a_store_in_a_folder_survives_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().join("data");
     let store = Arc::new(FileStore::new(&place));
-    assert!(!place.exists(), "nothing is made before it is needed");
+    assert!(!place.exists(), "nothing is created before it is needed");
     say(&store, "one").await;
     store.store().expect("open").close().await;
     assert!(place.join(FileStore::FILE).is_file());
@@ -55,13 +55,13 @@ async fn a_store_in_a_folder_is_there_after_a_restart() {
     say(&again, "two").await;
     assert_eq!(texts(&*again).await, ["one", "Noted.", "two", "Noted."]);
     let store = again.store().expect("open");
-    let run = store.latest_run(&"thread-1".into()).await.expect("a look").expect("a run");
+    let run = store.latest_run(&"thread-1".into()).await.expect("a result").expect("a run");
     assert_eq!((run.agent_id.as_str(), run.steps), ("assistant", 1));
     store.close().await;
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_made_is_said_when_the_runtime_is_built() {
+async fn an_impossible_folder_is_reported_when_the_runtime_is_built() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let store = Arc::new(FileStore::new(file.path().join("below")));
     let error = builder().with_thread_run_store(store).build().expect_err("no runtime");
@@ -83,7 +83,7 @@ impl StateKey for Steps {
 }
 
 #[test]
-fn a_map_of_state_is_read_and_written_by_key() {
+fn a_state_map_is_read_and_written_by_key() {
     let mut map = StateMap::default();
     assert!(!map.contains::<Steps>());
     *map.get_or_insert_default::<Steps>() += 2;
@@ -102,7 +102,7 @@ fn a_map_of_state_is_read_and_written_by_key() {
 }
 
 #[tokio::test]
-async fn a_mailbox_in_memory_is_one_of_any_store() {
+async fn an_in_memory_mailbox_works_with_any_store() {
     let store = Arc::new(InMemoryMailboxStore::new()) as Arc<dyn MailboxStore>;
     let job = MailboxJob::new("thread-1", vec![Message::user("later")], 1);
     let job = store.enqueue(job).await.expect("queued");

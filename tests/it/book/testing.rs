@@ -71,7 +71,7 @@ impl Tool for CountTool {
 }
 
 #[tokio::test]
-async fn a_tool_is_tested_by_itself() {
+async fn a_tool_is_tested_alone() {
     let ctx = ToolCallContext::test_default();
     let output = CountTool { by: 5 }.execute(json!({}), &ctx).await.expect("an output");
     assert!(output.result.is_success());
@@ -82,11 +82,11 @@ async fn a_tool_is_tested_by_itself() {
 }
 
 #[test]
-fn a_plugin_is_tested_by_itself() {
+fn a_plugin_is_tested_alone() {
     let store = StateStore::new();
     store.install_plugin(CountPlugin).expect("installed");
     assert_eq!(store.read::<Count>().unwrap_or_default(), 0);
-    assert!(store.install_plugin(CountPlugin).is_err(), "twice is once too often");
+    assert!(store.install_plugin(CountPlugin).is_err(), "twice is too often");
     let mut cmd = StateCommand::new();
     cmd.update::<Count>(2);
     store.commit(cmd).expect("committed");
@@ -115,7 +115,7 @@ fn a_plugin_is_uninstalled() {
     let mut cmd = StateCommand::new();
     cmd.update::<Count>(2);
     store.commit(cmd).expect("committed");
-    store.uninstall_plugin::<Keep>().expect("uninstalled");
+    store.uninstall_plugin::<Keep>().expect("the plugin is uninstalled");
     assert_eq!(store.read::<Count>(), Some(2), "it is retained");
     let refused = store.install_plugin(CountPlugin);
     assert!(refused.is_err(), "another plugin's key under other options is another key");
@@ -129,7 +129,7 @@ struct Script {
 #[async_trait]
 impl LlmExecutor for Script {
     async fn execute(&self, _: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
-        let mut responses = self.responses.lock().expect("no panic");
+        let mut responses = self.responses.lock().expect("not poisoned");
         Ok(if responses.is_empty() { text_step("Done.") } else { responses.remove(0) })
     }
 
@@ -212,7 +212,7 @@ async fn a_whole_run_is_tested_with_a_script() {
     let result = run_agent_loop(params(&resolver, &runtime, &sink)).await.expect("a run");
     assert_eq!((result.response.as_str(), result.steps), ("Three.", 2));
     assert_eq!((result.thread_id.as_str(), result.run_id.as_str()), ("thread-test", "run-test"));
-    assert_eq!(store.read::<Count>(), Some(3), "the state can be looked at afterwards");
+    assert_eq!(store.read::<Count>(), Some(3), "the state can be inspected afterwards");
 
     let events = sink.take();
     assert!(matches!(events.first(), Some(AgentEvent::RunStart { .. })));
@@ -227,7 +227,7 @@ async fn a_whole_run_is_tested_with_a_script() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_kept_forgets_what_belonged_to_the_run() {
+async fn a_reused_engine_forgets_run_state() {
     let store = StateStore::new();
     let runtime = PhaseRuntime::new(store.clone()).expect("an engine");
     store.install_plugin(CountPlugin).expect("installed");
@@ -243,7 +243,7 @@ async fn an_engine_that_is_kept_forgets_what_belonged_to_the_run() {
 }
 
 #[tokio::test]
-async fn the_mock_speaks() {
+async fn the_mock_answers() {
     let llm = Arc::new(MockLlmExecutor::new().with_responses(vec!["Hello!".into()]));
     let resolver = FixedResolver { agent: ResolvedAgent::new("test", "model", "system prompt", llm) };
     let runtime = PhaseRuntime::new(StateStore::new()).expect("an engine");
@@ -252,7 +252,7 @@ async fn the_mock_speaks() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_client_waits_for_its_result() {
+async fn a_client_tool_waits_for_its_result() {
     let resolver =
         agent(vec![tool_step(vec![ToolCall::new("c1", "pick_file", json!({}))]), text_step("Got it.")]);
     let runtime = PhaseRuntime::new(StateStore::new()).expect("an engine");
@@ -294,7 +294,7 @@ async fn a_tool_of_the_client_waits_for_its_result() {
 }
 
 #[tokio::test]
-async fn a_loop_that_waits_is_cancelled() {
+async fn a_waiting_loop_is_cancelled() {
     let resolver = agent(vec![tool_step(vec![ToolCall::new("c1", "pick_file", json!({}))])]);
     let runtime = PhaseRuntime::new(StateStore::new()).expect("an engine");
     let sink = Arc::new(VecEventSink::new());

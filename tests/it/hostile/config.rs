@@ -1,4 +1,4 @@
-//! Config rows: a file as it stands, and what the program says about it. Nothing that cannot be read allows more.
+//! Config rows: a file as given, and the program's response. An unreadable file never allows more.
 
 use std::os::unix::fs::symlink;
 
@@ -26,19 +26,19 @@ fn bytes_of(row: &Row) -> Vec<u8> {
     let text = &row.input["text"];
     if let Some(hex) = text["bytes_hex"].as_str() {
         return (0..hex.len() / 2)
-            .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex"))
+            .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hexadecimal"))
             .collect();
     }
     if let Some(piece) = text["repeat"].as_str() {
-        let count = usize::try_from(text["times"].as_u64().expect("a number")).expect("small");
+        let count = usize::try_from(text["times"].as_u64().expect("a number")).expect("fits");
         let part = |key: &str| text[key].as_str().unwrap_or_default().to_owned();
         return (part("head") + &piece.repeat(count) + &part("tail")).into_bytes();
     }
-    text.as_str().expect("a text").as_bytes().to_vec()
+    text.as_str().expect("a string").as_bytes().to_vec()
 }
 
 #[test]
-fn every_row_that_is_a_file() {
+fn every_file_row() {
     each(of_area("config").into_iter().filter(is_data).collect(), |row| {
         let home = Home::new();
         let bytes = bytes_of(row);
@@ -49,12 +49,12 @@ fn every_row_that_is_a_file() {
             "project config" => project(row, &home, &bytes),
             "SKILL.md" => skill(row, &home, &bytes),
             "AGENTS.md" => instructions(row, &home, &bytes),
-            other => Err(format!("a file of the kind {other} is not known")),
+            other => Err(format!("unknown kind of file: {other}")),
         }
     });
 }
 
-/// The output holds nothing that a terminal obeys, and the program did not break down.
+/// Checks that the output has no terminal control sequences, and that the program did not crash.
 fn is_decent(out: &Out) -> Found {
     let all = format!("{}{}", out.stdout, out.stderr);
     let foreign = all.chars().find(|c| aye::contract::display::is_unsafe(*c));
@@ -63,7 +63,7 @@ fn is_decent(out: &Out) -> Found {
     ensure(all.len() < 20_000, || format!("{} bytes of output", all.len()))
 }
 
-/// It was refused with its place, and nothing was let through.
+/// Checks that it was refused with its place, and nothing was let through.
 fn is_refused(out: &Out, file: &str) -> Found {
     is_decent(out)?;
     ensure(out.status.code() == Some(2), || format!("{}: {}{}", out.status, out.stdout, out.stderr))?;
@@ -78,7 +78,7 @@ fn rules(row: &Row, home: &Home, bytes: &[u8]) -> Found {
     match row.verdict() {
         "error" => {
             is_refused(&out, "permissions.yaml")?;
-            // A run goes on with everything asking.
+            // A run continues with everything asking.
             let out = home.aye(&["-p", "run touch pwn"]).run();
             ensure(out.status.code() == Some(3) && !home.work().join("pwn").exists(), || {
                 format!("{}: {}", out.status, out.stderr)
@@ -95,7 +95,7 @@ fn rules(row: &Row, home: &Home, bytes: &[u8]) -> Found {
             ensure(out.status.code() == Some(0), || format!("{}: {}", out.status, out.stderr))?;
             ensure(out.json()["verdict"] == wanted, || out.stdout.clone())
         }
-        other => Err(format!("the verdict {other} is not known")),
+        other => Err(format!("unknown verdict {other}")),
     }
 }
 
@@ -173,7 +173,7 @@ fn skill(row: &Row, home: &Home, bytes: &[u8]) -> Found {
             list.stdout.contains("invisible characters") && own()["invisible_characters"].as_u64() > Some(0),
             || list.stdout.clone(),
         ),
-        other => Err(format!("the verdict {other} is not known")),
+        other => Err(format!("unknown verdict {other}")),
     }
 }
 
@@ -199,10 +199,10 @@ fn every_situation() {
     });
 }
 
-/// The row's servers in each form that a project can write them in: nothing but a person's trust starts them.
+/// The row's servers in each form that a project can use: only a user's trust starts them.
 fn servers_before_trust(row: &Row) -> Found {
     let home = Home::new();
-    let text = row.input["text"].as_str().expect("a text");
+    let text = row.input["text"].as_str().expect("a string");
     ensure(text.contains("touch pwn"), || text.to_owned())?;
     home.write(
         ".mcp.json",
@@ -254,7 +254,8 @@ fn two_of_one_name() -> Found {
     ensure(warned == 1, || out.stderr.clone())
 }
 
-/// A folder, a pipe, a link to nothing where a file is expected: an end in reasonable time, and nothing allowed.
+/// A folder, a pipe or a dangling link instead of a file: the program ends in reasonable time, and allows
+/// nothing.
 fn odd_kinds(what: &str, names: &[&str]) -> Found {
     for name in names {
         for kind in ["folder", "pipe", "link"] {
@@ -291,7 +292,7 @@ fn project_files_of_odd_kinds() -> Found {
     Ok(())
 }
 
-/// Settings that come from flags are refused as those of files are.
+/// Settings from flags are refused like those of files.
 fn flags() -> Found {
     let home = Home::new();
     for args in [

@@ -1,4 +1,4 @@
-//! Store rows: a store that is not ours, broken, newer, locked or closed to us, as the program meets it.
+//! Store rows: a foreign, broken, newer, locked or inaccessible store, as seen by the program.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -46,22 +46,22 @@ fn file(home: &Home) -> PathBuf {
     home.root().join("aye/data/aye.db")
 }
 
-/// A home in which one conversation was held, all of it in the one file.
+/// A home with one conversation, all of it in the one file.
 fn used() -> Home {
     let home = with_log();
     let conn = Connection::open(file(&home)).expect("a database");
-    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).expect("written back");
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).expect("checkpointed");
     home
 }
 
-/// The same with a log beside the file: a short one is left for the next start.
+/// The same with a log beside the file: a short one is kept for the next start.
 fn with_log() -> Home {
     let home = Home::new();
     home.ok(&["-p", "help"]);
     home
 }
 
-/// An end with this status, and a sentence that holds the words; the file is as it was.
+/// Checks for this status and a message that contains the words; the file is unchanged.
 fn refused(home: &Home, code: i32, words: &[&str]) -> Found {
     let content = |path: &Path| path.is_file().then(|| std::fs::read(path).expect("readable"));
     let before = content(&file(home));
@@ -80,7 +80,7 @@ fn newer() -> Found {
     let home = used();
     let conn = Connection::open(file(&home)).expect("a database");
     let ours: i64 = conn.query_row("PRAGMA user_version", (), |row| row.get(0)).expect("a number");
-    conn.pragma_update(None, "user_version", ours + 1).expect("set");
+    conn.pragma_update(None, "user_version", ours + 1).expect("succeeds");
     drop(conn);
     refused(&home, 1, &[&format!("format {}", ours + 1), &format!("supports {ours}")])
 }
@@ -91,7 +91,7 @@ fn version_out_of_range() -> Found {
         Connection::open(file(&home))
             .expect("a database")
             .pragma_update(None, "user_version", version)
-            .expect("set");
+            .expect("succeeds");
         let out = home.aye(&["threads", "list"]).run();
         ensure(out.status.code() == Some(1), || format!("{version}: {} {}", out.status, out.stderr))?;
     }
@@ -104,7 +104,7 @@ fn log_deleted() -> Found {
             let _ = std::fs::remove_file(format!("{}{suffix}", file(home).display()));
         }
     };
-    // What the file held at its last checkpoint, and nothing by halves.
+    // The content of the file at its last checkpoint, and nothing partial.
     let last_state = |home: &Home, threads: std::ops::RangeInclusive<usize>| {
         let out = home.ok(&["threads", "list", "--json"]);
         let is = out.json().as_array().is_some_and(|list| threads.contains(&list.len()));
@@ -116,7 +116,7 @@ fn log_deleted() -> Found {
     let folded = used();
     remove(&folded);
     last_state(&folded, 1..=1)?;
-    // The log held something: that is said once, and not as a success.
+    // The log contained data: that is reported once, and not as a success.
     let home = with_log();
     remove(&home);
     let out = home.aye(&["inbox"]).run();
@@ -138,7 +138,7 @@ fn log_deleted() -> Found {
 }
 
 fn mode(path: &Path) -> u32 {
-    std::fs::symlink_metadata(path).expect("there").permissions().mode() & 0o7777
+    std::fs::symlink_metadata(path).expect("exists").permissions().mode() & 0o7777
 }
 
 fn chmod(path: &Path, mode: u32) {
@@ -159,7 +159,7 @@ fn read_only() -> Found {
     found
 }
 
-/// A run ends with status 1 and a sentence that holds the words.
+/// Checks that a run ends with status 1 and a message that contains the words.
 fn refused_to_write(home: &Home, words: &[&str]) -> Found {
     let out = home.aye(&["-p", "help"]).run();
     ensure(out.status.code() == Some(1) && words.iter().all(|word| out.stderr.contains(word)), || {
@@ -167,7 +167,7 @@ fn refused_to_write(home: &Home, words: &[&str]) -> Found {
     })
 }
 
-/// What a store that cannot be written to still gives.
+/// Checks what a read-only store still provides.
 fn reads(home: &Home) -> Found {
     let thread = home.thread();
     for args in [
@@ -276,14 +276,14 @@ fn other_program() -> Found {
     Connection::open(file(&home))
         .expect("a database")
         .execute_batch("CREATE TABLE t(x); PRAGMA application_id = 7;")
-        .expect("made");
+        .expect("created");
     refused(&home, 1, &["aye.db", "another program"])
 }
 
 fn truncated() -> Found {
     let home = used();
     let handle = std::fs::OpenOptions::new().write(true).open(file(&home)).expect("open");
-    handle.set_len(handle.metadata().expect("there").len() / 2).expect("cut");
+    handle.set_len(handle.metadata().expect("exists").len() / 2).expect("truncated");
     refused(&home, 1, &["damaged"])
 }
 
@@ -339,11 +339,11 @@ fn code_in_the_schema() -> Found {
     Connection::open(file(&home))
         .expect("a database")
         .execute_batch("CREATE TRIGGER x AFTER INSERT ON message BEGIN DELETE FROM message; END")
-        .expect("made");
+        .expect("created");
     refused(&home, 1, &["trigger"])
 }
 
-/// A file that may not grow, as a full disk does it: told, not killed by a signal, and nothing told as done.
+/// A file that may not grow, like a full disk: an error, not a signal, and nothing reported as done.
 fn no_space() -> Found {
     for blocks in ["0", "8", "64", "160"] {
         let home = if blocks == "160" { used() } else { Home::new() };
@@ -355,7 +355,7 @@ fn no_space() -> Found {
             .envs(env)
             .current_dir(home.work())
             .output()
-            .expect("it runs");
+            .expect("runs");
         let text = String::from_utf8_lossy(&out.stderr);
         ensure(out.status.code().is_some() && !text.contains("panicked"), || {
             format!("{blocks}: {} {text}", out.status)
@@ -382,7 +382,7 @@ fn folder_is_a_file() -> Found {
 fn ephemeral() -> Found {
     let home = Home::new();
     home.ok(&["-p", "help", "--ephemeral"]);
-    ensure(!file(&home).exists(), || "a store was made".into())
+    ensure(!file(&home).exists(), || "a store was created".into())
 }
 
 fn two_starts_at_once() -> Found {

@@ -1,4 +1,4 @@
-//! Decision rows: answers that come twice, late, for something else, or in no form that was asked for.
+//! Decision rows: answers that are repeated, late, misdirected, or in an unexpected form.
 
 use aye::contract::display::is_unsafe;
 use rusqlite::Connection;
@@ -64,7 +64,7 @@ fn unknown() -> Found {
     let (_llm, home, id) = waiting();
     for bad in ["nope", "", "%", "_", "\u{1b}[2J", "perm_", "' OR 1=1 --", "a"] {
         let out = home.aye(&["approvals", "approve", bad]).run();
-        // `perm_` is the beginning of the only question there is.
+        // `perm_` is a prefix of the only question.
         if bad == "perm_" || id == bad {
             continue;
         }
@@ -132,7 +132,7 @@ fn schema() -> Found {
         let out = home.aye(&["approvals", "answer", &id, bad]).run();
         is(&out, 2).map_err(|e| format!("{bad}: {e}"))?;
     }
-    ensure(home.question() == id, || "it is not pending any more".into())
+    ensure(home.question() == id, || "it is no longer pending".into())
 }
 
 fn answers_that_are_no_json() -> Found {
@@ -141,7 +141,7 @@ fn answers_that_are_no_json() -> Found {
     for bad in ["", "{", "yes", "{'a':1}", "NaN", "\u{1b}[2J", &deep] {
         is(&home.aye(&["approvals", "answer", &id, bad]).run(), 2)?;
     }
-    ensure(home.question() == id, || "it is not pending any more".into())
+    ensure(home.question() == id, || "it is no longer pending".into())
 }
 
 fn other_ids() -> Found {
@@ -154,7 +154,7 @@ fn other_ids() -> Found {
     ensure(home.question() == id && home.read("log.txt").is_empty(), || "something happened".into())
 }
 
-/// Enter, a paste, Ctrl-C and the end of the terminal are no yes.
+/// Enter, a paste, Ctrl-C and the terminal's end do not approve.
 fn enter_is_no_answer() -> Found {
     let llm = MockLlm::answers([Answer::new().bash("a", RUN), Answer::say("done")]);
     let home = Home::with(&llm);
@@ -169,7 +169,7 @@ fn enter_is_no_answer() -> Found {
     tty.end();
     ensure(home.read("log.txt").is_empty(), || "it ran".into())?;
     ensure(home.open().len() == 1, || "the question is gone".into())?;
-    // The question of trust: only its digit, or an arrow key before Enter, is an answer.
+    // The trust question: only its digit, or an arrow key before Enter, is an answer.
     let home = Home::new();
     home.write(".aye/permissions.yaml", "rules:\n  - {tool: Bash, behavior: allow}\n");
     let mut tty = Pty::start(&home, &[], 90, 24);
@@ -204,7 +204,7 @@ fn only_b() -> Found {
     home.aye(&["-p", "go", "--tool-execution", "parallel_streaming"]).run().exits(3);
     let open = home.open();
     ensure(open.len() == 3, || format!("{} open", open.len()))?;
-    let b = open.iter().find(|q| q.to_string().contains("echo b")).expect("b");
+    let b = open.iter().find(|q| q.to_string().contains("echo b")).expect("`b` exists");
     is(&home.aye(&["approvals", "approve", b["id"].as_str().expect("an id")]).run(), 0)?;
     is(&home.aye(&["-c", "-p", "--tool-execution", "parallel_streaming"]).run(), 3)?;
     ensure(home.read("log.txt") == "b\n", || home.read("log.txt"))?;

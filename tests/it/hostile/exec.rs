@@ -1,4 +1,4 @@
-//! Exec rows: commands that flood, stay, hide, or want to hurt who started them.
+//! Exec rows: commands that flood, stay, hide, or attack their parent.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -75,10 +75,10 @@ fn execute(dir: &Path, command: &str, timeout: Duration) -> ExecResult {
         launcher: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(run(&config, request, |_| {}, &CancellationToken::new())).expect("it starts")
+    runtime.block_on(run(&config, request, |_| {}, &CancellationToken::new())).expect("starts")
 }
 
-/// Runs it and looks at what came; nothing of it is left afterwards.
+/// Runs the command and checks the result; nothing of it is left afterwards.
 fn wants(command: &str, is: fn(&ExecResult) -> bool) -> Found {
     let dir = tempfile::tempdir().expect("a folder");
     let began = Instant::now();
@@ -86,7 +86,7 @@ fn wants(command: &str, is: fn(&ExecResult) -> bool) -> Found {
     ensure(is(&result), || format!("{command}: {result:?}"))?;
     ensure(began.elapsed() < Duration::from_secs(25), || "it takes too long".into())?;
     let here = dir.path().to_string_lossy().into_owned();
-    let left = std::fs::read_dir("/proc").expect("proc").flatten().filter(|entry| {
+    let left = std::fs::read_dir("/proc").expect("/proc is readable").flatten().filter(|entry| {
         std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.to_string_lossy().starts_with(&here))
     });
     let left: Vec<_> = left.map(|entry| entry.file_name()).collect();

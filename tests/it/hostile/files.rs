@@ -1,4 +1,4 @@
-//! Path rows about what tools do with files: links, races, odd bytes, odd kinds of files.
+//! Path rows about file tools: links, races, odd bytes, irregular files.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -51,7 +51,7 @@ fn every_row_about_files() {
     each(rows, |row| check_of(&row.id).expect("a check")());
 }
 
-/// The built-in tools in a folder of their own.
+/// The built-in tools in a separate folder.
 struct HeadlessSession {
     _dir: tempfile::TempDir,
     base: PathBuf,
@@ -61,7 +61,7 @@ struct HeadlessSession {
 impl HeadlessSession {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let base = dir.path().canonicalize().expect("there");
+        let base = dir.path().canonicalize().expect("exists");
         let work = base.join("w");
         std::fs::create_dir_all(work.join("src")).expect("a folder");
         std::fs::create_dir(base.join("home")).expect("a folder");
@@ -82,7 +82,7 @@ impl HeadlessSession {
         std::fs::read(self.at(name)).expect("readable")
     }
 
-    /// The text of a result and whether the call went well. A call that takes long has failed.
+    /// The text of a result and whether the call succeeded. A slow call counts as failed.
     fn call(&self, tool: &str, args: Value) -> (bool, String) {
         let tool = self.tools.iter().find(|t| t.descriptor().id == tool).expect("a tool");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -114,7 +114,7 @@ impl HeadlessSession {
     }
 }
 
-/// Between the decision and the write, `src` becomes a link to somewhere else.
+/// Between the decision and the write, `src` becomes a link to the outside.
 fn a_folder_becomes_a_link() -> Found {
     let desk = HeadlessSession::new();
     desk.write("src/main.rs", "one\n");
@@ -133,13 +133,13 @@ fn a_folder_becomes_a_link() -> Found {
 
 fn ten_gigabytes() -> Found {
     let desk = HeadlessSession::new();
-    let file = std::fs::File::create(desk.at("src/big")).expect("made");
-    file.set_len(10 << 30).expect("sparse");
+    let file = std::fs::File::create(desk.at("src/big")).expect("created");
+    file.set_len(10 << 30).expect("a sparse file");
     let before = resident();
     let (_, text) = desk.call("Read", json!({"file_path": "src/big"}));
     ensure(text.len() < 200_000 && !text.is_empty(), || format!("{} bytes", text.len()))?;
     let grown = resident().saturating_sub(before);
-    // Other tests run in this process: the bound is generous, 10 GiB are not.
+    // Other tests run in this process: the bound is generous, but 10 GiB would exceed it.
     ensure(grown < 512 << 10, || format!("grown by {grown} KiB"))?;
     // The same with text in it.
     std::fs::write(desk.at("src/text"), "line\n".repeat(4 << 20)).expect("written");
@@ -147,7 +147,7 @@ fn ten_gigabytes() -> Found {
     ensure(text.contains("truncated") && text.len() < 200_000, || format!("{} bytes", text.len()))
 }
 
-/// KiB of this process.
+/// The resident memory of this process in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -172,7 +172,7 @@ fn a_name_that_is_no_text() -> Found {
 fn what_an_edit_keeps() -> Found {
     let desk = HeadlessSession::new();
     desk.write("src/x.sh", b"\xef\xbb\xbf#!/bin/sh\r\necho one\r\necho end");
-    std::fs::set_permissions(desk.at("src/x.sh"), std::fs::Permissions::from_mode(0o755)).expect("mode");
+    std::fs::set_permissions(desk.at("src/x.sh"), std::fs::Permissions::from_mode(0o755)).expect("a mode");
     desk.ok("Read", json!({"file_path": "src/x.sh"}))?;
     desk.ok(
         "Edit",
@@ -181,7 +181,7 @@ fn what_an_edit_keeps() -> Found {
     let found = desk.read("src/x.sh");
     let wanted = b"\xef\xbb\xbf#!/bin/sh\r\necho two\r\necho three\r\necho end";
     ensure(found == wanted, || format!("{:?}", String::from_utf8_lossy(&found)))?;
-    let mode = std::fs::metadata(desk.at("src/x.sh")).expect("there").permissions().mode() & 0o7777;
+    let mode = std::fs::metadata(desk.at("src/x.sh")).expect("exists").permissions().mode() & 0o7777;
     ensure(mode == 0o755, || format!("mode {mode:o}"))
 }
 
@@ -196,12 +196,12 @@ fn bytes_that_are_no_text() -> Found {
     Ok(())
 }
 
-/// A folder whose `.git` points at a trusted repository is another folder.
+/// A folder whose `.git` points at a trusted repository is a different folder.
 fn trust_of_another_repository() -> Found {
     let home = Home::new();
     home.write("good/.git/HEAD", "ref: refs/heads/main\n");
     home.write("good/.aye/permissions.yaml", "rules:\n  - {tool: Bash, behavior: allow}\n");
-    let good = home.work().join("good").canonicalize().expect("there");
+    let good = home.work().join("good").canonicalize().expect("exists");
     let trust = home.root().join("aye/state/trust.json");
     let assessment = TrustAssessment::of(&good, &good).map_err(|e| e.to_string())?;
     TrustStore::at(&trust).trust(&assessment).map_err(|e| e.to_string())?;
@@ -227,7 +227,7 @@ fn trust_of_another_repository() -> Found {
         let verdict = check("bad");
         ensure(verdict == "ask", || format!("{setup}: {verdict}"))?;
     }
-    // A link to the trusted folder is the trusted folder; what changed since is not trusted.
+    // A link to the trusted folder is the trusted folder; changes since are not trusted.
     symlink(&good, home.work().join("link")).expect("a link");
     let verdict = check("link");
     ensure(verdict == "allow", || format!("by a link: {verdict}"))?;
@@ -271,7 +271,7 @@ fn links_in_a_circle() -> Found {
         desk.refused("Read", json!({"file_path": name}))?;
         desk.refused("Write", json!({"file_path": name, "content": "x"}))?;
     }
-    ensure(!desk.at("nowhere").exists(), || "made through a link".into())
+    ensure(!desk.at("nowhere").exists(), || "created through a link".into())
 }
 
 fn long_paths() -> Found {
@@ -299,12 +299,12 @@ fn changed_since_it_was_read() -> Found {
 fn a_read_only_file() -> Found {
     let desk = HeadlessSession::new();
     desk.write("f", "one\n");
-    std::fs::set_permissions(desk.at("f"), std::fs::Permissions::from_mode(0o444)).expect("mode");
+    std::fs::set_permissions(desk.at("f"), std::fs::Permissions::from_mode(0o444)).expect("a mode");
     desk.ok("Read", json!({"file_path": "f"}))?;
     let (is_ok, text) =
         desk.call("Edit", json!({"file_path": "f", "old_string": "one", "new_string": "two"}));
     let now = desk.read("f");
-    let mode = std::fs::metadata(desk.at("f")).expect("there").permissions().mode() & 0o777;
+    let mode = std::fs::metadata(desk.at("f")).expect("exists").permissions().mode() & 0o777;
     ensure(mode == 0o444, || format!("mode {mode:o}"))?;
     ensure(now == if is_ok { &b"two\n"[..] } else { b"one\n" }, || format!("{text}: {now:?}"))
 }
@@ -312,12 +312,12 @@ fn a_read_only_file() -> Found {
 fn a_read_only_folder() -> Found {
     let desk = HeadlessSession::new();
     std::fs::create_dir(desk.at("locked")).expect("a folder");
-    std::fs::set_permissions(desk.at("locked"), std::fs::Permissions::from_mode(0o555)).expect("mode");
+    std::fs::set_permissions(desk.at("locked"), std::fs::Permissions::from_mode(0o555)).expect("a mode");
     let (is_ok, text) = desk.call("Write", json!({"file_path": "locked/f", "content": "x"}));
     let names: Vec<_> =
         std::fs::read_dir(desk.at("locked")).expect("a folder").flatten().map(|e| e.file_name()).collect();
-    std::fs::set_permissions(desk.at("locked"), std::fs::Permissions::from_mode(0o755)).expect("mode");
-    // Root may write there; then it is whole, and alone.
+    std::fs::set_permissions(desk.at("locked"), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    // Root may write there; then the file is complete, and alone.
     ensure(names.len() == usize::from(is_ok), || format!("{text}: {names:?}"))
 }
 
@@ -429,7 +429,7 @@ fn odd_patterns() -> Found {
         let text = desk.refused("Grep", json!({"pattern": pattern}))?;
         ensure(text.len() < 5_000, || format!("{} bytes", text.len()))?;
     }
-    // Known to take for ever where patterns are tried one after the other.
+    // Known to take forever in a backtracking engine.
     desk.call("Grep", json!({"pattern": "(a*)*b"}));
     desk.call("Grep", json!({"pattern": "(x+x+)+y"}));
     for pattern in ["[".to_owned(), "{".repeat(2000), "**/".repeat(2000), "/etc/*".into(), "a\0b".into()] {

@@ -1,4 +1,4 @@
-//! Headless rows: what a pipe, a full disk, a signal and odd arguments do to a run without a terminal.
+//! Headless rows: effects of a pipe, a full disk, a signal and odd arguments on a run without a terminal.
 
 use std::process::{Command, Stdio};
 
@@ -17,7 +17,7 @@ fn every_row_is_known() {
     }
 }
 
-/// Runs a line of shell with the program as `$0`.
+/// Runs a shell line with the program as `$0`.
 fn sh(home: &Home, script: &str) -> std::process::Output {
     Command::new("bash")
         .args(["-c", script, env!("CARGO_BIN_EXE_aye")])
@@ -26,7 +26,7 @@ fn sh(home: &Home, script: &str) -> std::process::Output {
         .current_dir(home.work())
         .stdin(Stdio::null())
         .output()
-        .expect("it runs")
+        .expect("runs")
 }
 
 /// HL004
@@ -54,7 +54,7 @@ fn a_full_disk_on_stdout_is_an_error() {
 
 /// HL101o
 #[test]
-fn a_reader_that_goes_away_and_closed_streams_are_no_panic() {
+fn a_closed_reader_or_stream_does_not_panic() {
     let home = Home::new();
     for script in [
         "\"$0\" -p help | head -c 1 > /dev/null; exit ${PIPESTATUS[0]}",
@@ -66,7 +66,7 @@ fn a_reader_that_goes_away_and_closed_streams_are_no_panic() {
         "\"$0\" -p help 2>/dev/full",
     ] {
         let out = sh(&home, script);
-        // A run that was not over when its reader went away is stopped, and says so.
+        // An unfinished run whose reader went away is stopped, and says so.
         let is_stopped = out.status.code() == Some(1)
             && String::from_utf8_lossy(&out.stderr).contains("stdout was closed");
         assert!(out.status.code() == Some(0) || is_stopped, "{script}: {out:?}");
@@ -117,7 +117,7 @@ fn no_flag_is_read_from_a_value() {
 
 /// HL102o
 #[test]
-fn arguments_that_are_no_text_are_refused() {
+fn arguments_that_are_not_utf8_are_refused() {
     use std::os::unix::ffi::OsStrExt as _;
     let home = Home::new();
     let out = Command::new(env!("CARGO_BIN_EXE_aye"))
@@ -125,13 +125,13 @@ fn arguments_that_are_no_text_are_refused() {
         .env_clear()
         .envs(home.env())
         .output()
-        .expect("it runs");
+        .expect("runs");
     assert_eq!(out.status.code(), Some(2), "{out:?}");
 }
 
 /// HL006
 #[test]
-fn the_first_signal_cancels_the_second_ends() {
+fn the_first_signal_cancels_and_the_second_ends() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let llm = MockLlm::answers([Answer::say("begun").part(Part::Hang), Answer::say("again")]);
         let home = Home::with(&llm);
@@ -185,7 +185,7 @@ fn stdin_of_every_kind() {
 
 /// HL104o
 #[test]
-fn only_the_answer_goes_to_stdout_and_nothing_of_it_is_raw_in_json() {
+fn only_the_answer_goes_to_stdout_and_json_escapes_it() {
     let text = "a\u{1b}]52;c;AA==\u{7}b\u{202e}c\u{9b}2J";
     let llm = MockLlm::by(move |_| Answer::say(text));
     let home = Home::with(&llm);
@@ -194,13 +194,13 @@ fn only_the_answer_goes_to_stdout_and_nothing_of_it_is_raw_in_json() {
         assert!(!out.stdout.chars().any(aye::contract::display::is_unsafe), "{format}: {:?}", out.stdout);
         assert!(out.stdout.contains("\\u001b]52"), "{format}: {}", out.stdout);
     }
-    // A pipe gets the answer as it is.
+    // A pipe gets the answer verbatim.
     assert_eq!(home.ok(&["-p", "go"]).stdout, format!("{text}\n"));
 }
 
 /// HL105o
 #[test]
-fn places_that_cannot_be_worked_in() {
+fn unusable_working_folders() {
     let home = Home::new();
     for (script, code) in [
         ("mkdir gone; cd gone; rmdir ../gone; \"$0\" -p help", 2),

@@ -1,8 +1,8 @@
-//! Input that wants to do harm: every row of the samples, and rows of our own, through the program or its public API.
+//! Hostile input: every row of the samples, and rows of our own, through the program or its public API.
 //!
-//! A row is `{id, area, input, expect: {verdict, why}}`. Rows that are data (a command, a path, a text, a file) are
-//! checked by one rule for their area; rows that are a situation have a check of their own, found by id. A row without
-//! any check fails [`every_row_has_a_check`].
+//! A row is `{id, area, input, expect: {verdict, why}}`. Rows that are data (a command, a path, a text, a
+//! file) are checked by one rule for their area; rows that are a situation have their own check, found by id.
+//! A row without any check fails [`every_row_has_a_check`].
 
 mod config;
 mod db;
@@ -33,10 +33,10 @@ impl Row {
     }
 }
 
-/// What the check of a row found wrong.
+/// The fault found by the check of a row.
 pub type Found = Result<(), String>;
 
-/// Why areas have no check here: what they are about is built later.
+/// Areas without checks here, each with its reason.
 const LATER: &[(&str, &str)] = &[("http", "there is no server yet"), ("sandbox", "there is no sandbox yet")];
 
 /// Rows that cannot be checked yet, each with its reason.
@@ -45,17 +45,17 @@ const EXCEPTIONS: &[(&str, &str)] = &[(
     "signals to the agent are stopped by the sandbox; until then see `exec`: nothing is gained by them",
 )];
 
-/// Rows about tool servers, and the tests of `src/mcp/tests.rs` and `mcp.rs` here that are their checks.
+/// Rows about MCP servers, and the tests in `src/mcp/tests.rs` and `mcp.rs` here that check them.
 const MCP_CHECKS: &[(&str, &str)] = &[
-    ("MC002", "a_storm_of_changes_is_one_change"),
-    ("MC003", "tools_are_called_by_their_own_names_and_give_results"),
-    ("MC005", "tools_that_changed_wait_and_can_be_agreed_to"),
-    ("MC006", "a_call_of_a_server_asks_whatever_it_says_of_itself"),
-    ("MC016", "the_model_is_not_lent_however_often_it_is_asked_for"),
+    ("MC002", "a_burst_of_changes_is_one_change"),
+    ("MC003", "tools_are_called_by_their_own_names_and_return_results"),
+    ("MC005", "changed_tools_wait_and_can_be_trusted"),
+    ("MC006", "a_server_call_asks_whatever_it_says_about_itself"),
+    ("MC016", "sampling_is_refused_however_often_it_is_requested"),
 ];
 
 #[test]
-fn the_checks_of_tool_servers_are_there() {
+fn mcp_server_checks_exist() {
     let tests = concat!(include_str!("../mcp.rs"), include_str!("../../../crates/mcp/src/tests.rs"));
     for (id, name) in MCP_CHECKS {
         assert!(tests.contains(&format!("fn {name}(")), "{id}: {name}");
@@ -71,7 +71,7 @@ pub fn rows() -> Vec<Row> {
         let row: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
         Row {
             id: row["id"].as_str().expect("an id").to_owned(),
-            area: row["area"].as_str().expect("an area").to_owned(),
+            area: row["area"].as_str().expect("has an area").to_owned(),
             input: row["input"].clone(),
             expect: row["expect"].clone(),
         }
@@ -107,7 +107,7 @@ fn every_row_has_a_check() {
     let mut ids = std::collections::HashSet::new();
     let mut without = Vec::new();
     for row in &rows {
-        assert!(ids.insert(row.id.clone()), "{} is there twice", row.id);
+        assert!(ids.insert(row.id.clone()), "{} is a duplicate", row.id);
         let excused =
             LATER.iter().any(|(area, _)| *area == row.area) || EXCEPTIONS.iter().any(|(id, _)| *id == row.id);
         if !excused && !is_checked(row) {
@@ -116,11 +116,11 @@ fn every_row_has_a_check() {
     }
     assert!(without.is_empty(), "no check for:\n{}", without.join("\n"));
     for (id, why) in EXCEPTIONS {
-        assert!(ids.contains(*id) && !why.is_empty(), "{id} is no row");
+        assert!(ids.contains(*id) && !why.is_empty(), "{id} is not a row");
     }
 }
 
-/// Runs one check for each row, several at a time, and tells all that failed.
+/// Runs one check for each row, several at a time, and reports all failures.
 pub fn each(rows: Vec<Row>, check: impl Fn(&Row) -> Found + Sync) {
     let next = std::sync::Mutex::new(rows.iter());
     let wrong = std::sync::Mutex::new(Vec::new());
@@ -128,7 +128,7 @@ pub fn each(rows: Vec<Row>, check: impl Fn(&Row) -> Found + Sync) {
         for _ in 0..4 {
             scope.spawn(|| {
                 loop {
-                    let Some(row) = next.lock().expect("no panic").next() else { break };
+                    let Some(row) = next.lock().expect("not poisoned").next() else { break };
                     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(row)));
                     let found = caught.unwrap_or_else(|panic| {
                         let text = panic.downcast_ref::<String>().cloned();
@@ -137,17 +137,17 @@ pub fn each(rows: Vec<Row>, check: impl Fn(&Row) -> Found + Sync) {
                             .unwrap_or_default())
                     });
                     if let Err(what) = found {
-                        wrong.lock().expect("no panic").push(format!("{}: {what}", row.id));
+                        wrong.lock().expect("not poisoned").push(format!("{}: {what}", row.id));
                     }
                 }
             });
         }
     });
-    let wrong = wrong.into_inner().expect("no panic");
+    let wrong = wrong.into_inner().expect("not poisoned");
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// `Err` with the text when it is not so.
+/// Returns `Err` with the text if the condition is false.
 pub fn ensure(is: bool, text: impl FnOnce() -> String) -> Found {
     if is { Ok(()) } else { Err(text()) }
 }

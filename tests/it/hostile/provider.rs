@@ -1,5 +1,5 @@
-//! Provider rows: answers that break off, lie, repeat themselves or never end, through the real binary. The rows about
-//! the bytes of a stream are also in `wire`.
+//! Provider rows: answers that break off, lie, repeat themselves or never end, through the real binary. The
+//! rows about the bytes of a stream are also in `wire`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -102,10 +102,10 @@ fn whole(text: &str) -> String {
     frame(&delta(json!({"content": text}))) + &frame(&finish("stop")) + "data: [DONE]\n\n"
 }
 
-/// A server that sends these bytes to everybody, in pieces of this size.
+/// A server that sends these bytes to every client, in chunks of this size.
 fn serve(bytes: Vec<u8>, size: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+    let url = format!("http://{}/v1", listener.local_addr().expect("a valid address"));
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             let bytes = bytes.clone();
@@ -113,11 +113,11 @@ fn serve(bytes: Vec<u8>, size: usize) -> String {
                 let _ = stream.set_nodelay(true);
                 let mut got = Vec::new();
                 let mut part = [0; 16384];
-                // The head, and as much of the body as it names.
+                // The head, and as much of the body as it announces.
                 loop {
                     let Ok(count) = stream.read(&mut part) else { return };
                     got.extend_from_slice(&part[..count]);
-                    // A greeting of TLS is answered in the clear.
+                    // A TLS greeting is answered in plain text.
                     if got.first() == Some(&0x16) {
                         break;
                     }
@@ -197,7 +197,7 @@ fn status(code: u16, body: &str, codes: &[i32]) -> Found {
     )
 }
 
-/// An end with one of these statuses and a sentence, in reasonable time; what was asked is kept.
+/// Checks for one of these statuses and a message, in reasonable time; the prompt is kept.
 fn status_of(bytes: Vec<u8>, codes: &[i32]) -> Found {
     let home = home_at(&serve(bytes, usize::MAX));
     let out = go(&home);
@@ -205,7 +205,7 @@ fn status_of(bytes: Vec<u8>, codes: &[i32]) -> Found {
     ensure(out.status.code().is_some_and(|code| codes.contains(&code)), || {
         format!("{} {:?} {}", out.status, out.stdout, out.stderr)
     })?;
-    ensure(codes.contains(&0) || !out.stderr.trim().is_empty(), || "nothing was said".into())?;
+    ensure(codes.contains(&0) || !out.stderr.trim().is_empty(), || "no message was printed".into())?;
     let list = home.ok(&["threads", "show", &home.thread()]);
     ensure(list.stdout.contains("go"), || list.stdout.clone())
 }
@@ -217,7 +217,7 @@ fn one_byte_at_a_time() -> Found {
     ensure(out.stdout == "päng 漢字 👍\n", || format!("{} {:?} {}", out.status, out.stdout, out.stderr))
 }
 
-/// A call that never runs, although everything is allowed.
+/// Checks that a call never runs, although everything is allowed.
 fn never_runs(call: Value) -> Found {
     let body =
         frame(&delta(json!({"tool_calls": [call]}))) + &frame(&finish("tool_calls")) + "data: [DONE]\n\n";
@@ -243,7 +243,7 @@ fn unknown_tool(name: &str) -> Found {
     let out = home.aye(&["-p", "go", "--allowed-tools", "Bash"]).run();
     is_decent(&out)?;
     ensure(!home.work().join("pwn").exists(), || "it ran".into())?;
-    // A refused name may end the run, or be told to the model; it is never guessed.
+    // A refused name may end the run, or be reported to the model; it is never guessed.
     match out.status.code() {
         Some(0) => {
             let last = llm.last();
@@ -265,7 +265,7 @@ fn id_of_an_earlier_turn() -> Found {
     home.aye(&["-p", "go"]).run().exits(3);
     let first = home.question();
     home.ok(&["approvals", "approve", &first]);
-    // The second call has the id of the first: its decision is not used again.
+    // The second call has the id of the first: its decision is not reused.
     home.aye(&["-c", "-p"]).run().exits(3);
     ensure(home.read("log.txt") == "one\n", || home.read("log.txt"))?;
     let second = home.question();
@@ -313,7 +313,7 @@ fn retry_after_is_waited_for() -> Found {
         format!("{:?} {}", began.elapsed(), out.stderr)
     })?;
     ensure(out.stderr.contains("retrying in 1."), || out.stderr.clone())?;
-    // Seven are waited for too, and a signal ends the wait.
+    // Seven seconds are waited for too, and a signal ends the wait.
     let llm = MockLlm::by(|_| Answer::error(429, "slow down").header("retry-after", "7"));
     let home = home_at(&llm.url);
     let run = home.aye(&["-p", "go"]).spawn();
@@ -368,7 +368,7 @@ fn cut_in_a_call() -> Found {
     ensure(!home.work().join("pwn").exists(), || "it ran".into())
 }
 
-/// A server that speaks no TLS, or another one's: an error, and never a request in the clear.
+/// A server without TLS, or with another one's certificate: an error, and never a request in plain text.
 fn no_tls() -> Found {
     let url = serve(http(200, "text/event-stream", "", whole("pong").as_bytes()), usize::MAX)
         .replace("http://", "https://");
@@ -387,7 +387,7 @@ fn after_the_end() -> Found {
     ensure(out.stdout == "pong\n", || format!("{} {:?} {}", out.status, out.stdout, out.stderr))
 }
 
-/// To another host: the key does not go along, and the answer of a stranger is none.
+/// A redirect to another host: the key is not sent along, and the stranger's answer is ignored.
 fn redirect() -> Found {
     let other = serve(http(200, "text/event-stream", "", whole("STRANGER").as_bytes()), usize::MAX);
     let location = format!("location: {}/chat/completions\r\n", other.replace("127.0.0.1", "localhost"));

@@ -1,18 +1,18 @@
-//! Shell and path rows: what `aye permissions check` says, all rows in one process of the real binary.
+//! Shell and path rows: the verdicts of `aye permissions check`, all rows in one process of the real binary.
 
 use serde_json::{Value, json};
 
 use super::{Row, of_area};
 use crate::support::home::Home;
 
-/// Whether the row is about what the rules say, not about what a tool does with the file.
+/// Whether the row is about the rules, not about what a tool does with the file.
 pub fn is_about_rules(row: &Row) -> bool {
     row.input["file_path"].is_string()
         && (matches!(row.verdict(), "allow" | "ask" | "deny")
             || row.input["file_path"].as_str().is_some_and(|p| p.is_empty() || p.contains('\0')))
 }
 
-/// A workspace with what the rows need in it.
+/// A workspace with everything the rows need.
 fn home() -> Home {
     let home = Home::new();
     home.write("src/main.rs", "x");
@@ -33,12 +33,12 @@ fn home() -> Home {
     home
 }
 
-/// The question that a row puts to the rules.
+/// The question that a row asks of the rules.
 fn question(row: &Row, home: &Home) -> Value {
     if row.area == "shell" {
         return row.input.clone();
     }
-    let work = home.work().canonicalize().expect("there");
+    let work = home.work().canonicalize().expect("exists");
     let path = row.input["file_path"].as_str().expect("a path").replace("{W}", &work.to_string_lossy());
     let mut line = json!({"tool": row.input["tool"], "args": {"file_path": path}, "rules": {}});
     let rules = row.input["rule"]
@@ -76,9 +76,9 @@ fn every_shell_and_path_row_gets_its_verdict() {
     assert!(!names.into_iter().any(|entry| entry.file_name() == "pwn"), "something ran");
 }
 
-/// Lines that are no question get an answer too, each on its own line, and the next one is still answered.
+/// Invalid lines get an answer too, each on its own line, and the next one is still answered.
 #[test]
-fn lines_that_are_no_question_are_errors() {
+fn invalid_lines_are_errors() {
     let home = home();
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let lines = [

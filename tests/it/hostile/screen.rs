@@ -1,5 +1,5 @@
-//! Terminal rows that are a text in a place: what the views make of it. No cell ever holds a character that a terminal
-//! obeys or a reader cannot see, and no row is wider than the terminal.
+//! Terminal rows that are a text in a place, as rendered by the views. No cell ever contains a character that
+//! a terminal obeys or a reader cannot see, and no row is wider than the terminal.
 
 use aye::contract::display::{is_unsafe, visible_line};
 use aye::contract::event::AgentEvent as E;
@@ -191,7 +191,7 @@ impl Stage {
         self.cmds.iter().any(|cmd| matches!(cmd, Cmd::Question(QuestionCmd::Decide(..))))
     }
 
-    /// What the terminal itself would get.
+    /// Checks the bytes that the terminal itself would get.
     fn is_clean(&mut self) -> Found {
         ensure(self.bad.is_none(), || self.bad.clone().unwrap_or_default())?;
         let picture = view::live(&self.app, &mut self.feed, &self.look);
@@ -209,7 +209,7 @@ impl Stage {
             "\x1b]52", "\x1b]0;", "\x1b]2;", "\x1b_G", "\x1bP", "\x1b[6n", "\x1b[c", "\x1b]8;", "\u{9b}",
             "\u{9d}", "\x07", "\u{202e}",
         ] {
-            ensure(!raw.contains(foreign), || format!("{foreign:?} went out"))?;
+            ensure(!raw.contains(foreign), || format!("{foreign:?} was written"))?;
         }
         Ok(())
     }
@@ -434,22 +434,22 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
             stage.key(KeyCode::Up);
         }
         "paste" => stage.send(Msg::Paste(text.into())),
-        other => return Err(format!("the place {other} is not known")),
+        other => return Err(format!("unknown place {other}")),
     }
     Ok(stage)
 }
 
-/// The text of a row: as it is, from bytes, or a piece repeated.
+/// The text of a row: verbatim, from bytes, or repeated.
 pub fn text_of(row: &Row) -> String {
     let text = &row.input["text"];
     if let Some(hex) = text["bytes_hex"].as_str() {
         let bytes: Vec<u8> = (0..hex.len() / 2)
-            .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex"))
+            .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hexadecimal"))
             .collect();
         return String::from_utf8_lossy(&bytes).into_owned();
     }
     if let Some(piece) = text["repeat"].as_str() {
-        let count = usize::try_from(text["times"].as_u64().expect("a number")).expect("small");
+        let count = usize::try_from(text["times"].as_u64().expect("a number")).expect("fits");
         let tail = text["tail"].as_str().unwrap_or_default();
         return piece.repeat(count) + tail;
     }
@@ -476,7 +476,7 @@ fn every_text_in_its_place_is_harmless() {
     });
 }
 
-/// A `y` counts only when all of the command was to be seen.
+/// A `y` counts only if the whole command was visible.
 fn whole_or_no_key(stage: &mut Stage, text: &str) -> Found {
     let squeezed = |text: &str| {
         text.chars().filter(|c| !c.is_whitespace() && !"┃│╎⏎↵·…".contains(*c)).collect::<String>()

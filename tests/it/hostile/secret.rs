@@ -1,4 +1,4 @@
-//! Secret rows: a canary key is found nowhere but in the request that it is for; every file is private.
+//! Secret rows: a canary key appears only in the request it is for; every file is private.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The files below the folder that hold the canary.
+/// The files below the folder that contain the canary.
 fn holding(dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     files(dir, &mut all);
@@ -43,7 +43,8 @@ fn holding(dir: &Path) -> Vec<PathBuf> {
 const KEYS: &[&str] =
     &["MOCK_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GH_TOKEN", "MY_PASSWORD"];
 
-/// SE001 and SE101o: every command, a run with tools, errors of the provider that repeat the key, logs at their loudest.
+/// SE001 and SE101o: every command, a run with tools, provider errors that repeat the key, the most verbose
+/// logs.
 #[test]
 fn a_key_is_found_nowhere() {
     let llm = MockLlm::answers([
@@ -120,10 +121,11 @@ fn a_key_is_found_nowhere() {
     }
 }
 
-/// SE102o: what aye starts does not read the keys, from the environment or the memory of any process, as root neither.
+/// SE102o: processes started by aye cannot read the keys from the environment or memory of any process, even
+/// as root.
 #[cfg(target_os = "linux")]
 #[test]
-fn the_environment_of_aye_is_not_read_by_its_commands() {
+fn commands_do_not_see_ayes_environment() {
     let llm = MockLlm::answers([Answer::new().bash("a", "bash probe.sh"), Answer::say("done")]);
     let home = Home::with(&llm);
     home.write(
@@ -141,7 +143,7 @@ readlink "/proc/$aye/fd/0" >/dev/null 2>&1 && echo 'read fd'
 echo end
 "#,
     );
-    // What aye does by itself, where the sandbox does not hide it anyway.
+    // aye's own protection, where the sandbox does not hide it anyway.
     let outside = ["-p", "go", "--allowed-tools", "Bash", "--config", "sandbox.enabled=false"];
     home.aye(&outside).env("MOCK_KEY", CANARY).run().exits(0);
     let result = llm.last().result("a");
@@ -151,7 +153,7 @@ echo end
     assert!(!result.contains("canary") && !result.contains("read "), "{result}");
 }
 
-/// Whoever may read the environment of a running aye, as root may, finds no key in it, whatever its variable is called.
+/// Even root finds no key in the environment of a running aye, whatever its variable is called.
 #[cfg(target_os = "linux")]
 #[test]
 fn no_key_is_in_the_environment_of_a_running_aye() {
@@ -165,9 +167,9 @@ fn no_key_is_in_the_environment_of_a_running_aye() {
     let mut aye = aye.env("DATABASE_URL", &format!("postgres://me:{CANARY}@db/x")).spawn();
     aye.until_line("started");
     let environ = std::fs::read(format!("/proc/{}/environ", aye.pid()));
-    let comm = std::fs::read_to_string(format!("/proc/{}/comm", aye.pid())).expect("it runs");
+    let comm = std::fs::read_to_string(format!("/proc/{}/comm", aye.pid())).expect("runs");
     gate.open();
-    // It got them nevertheless: the model answers only to who has the key.
+    // aye got the keys nevertheless: the model answers only with the right key.
     aye.end().exits(0);
     assert_eq!(comm, "aye\n");
     match environ {
@@ -175,12 +177,12 @@ fn no_key_is_in_the_environment_of_a_running_aye() {
             let text = String::from_utf8_lossy(&bytes);
             assert!(text.contains("PATH=") && !text.contains("canary"), "{text}");
         }
-        // Only root may look.
+        // Only root may read it.
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
     }
 }
 
-/// SE002: whatever the umask, every file that aye makes is 0600 and every folder 0700.
+/// SE002: whatever the umask, every file that aye creates is 0600 and every folder 0700.
 #[test]
 fn every_file_is_private() {
     for umask in ["0000", "0777", "0027"] {
@@ -194,19 +196,19 @@ fn every_file_is_private() {
             .env("AYE_LOG", "trace")
             .current_dir(home.work())
             .output()
-            .expect("it runs");
+            .expect("runs");
         assert_eq!(out.status.code(), Some(0), "{umask}: {}", String::from_utf8_lossy(&out.stderr));
         let mut all = Vec::new();
         files(&home.root().join("aye"), &mut all);
         let mut wrong = Vec::new();
-        // What commands make is theirs; the folder that holds it is private.
+        // Files created by commands are their own; the folder that contains them is private.
         let of_commands = |path: &Path| {
             path.strip_prefix(home.root().join("aye/cache/tmp"))
                 .is_ok_and(|below| below.components().count() > 1)
         };
         let config = home.root().join("aye/config");
         for path in all.iter().filter(|path| !path.starts_with(&config) && !of_commands(path)) {
-            let mode = path.symlink_metadata().expect("there").permissions().mode() & 0o777;
+            let mode = path.symlink_metadata().expect("exists").permissions().mode() & 0o777;
             let wanted = if path.is_dir() { 0o700 } else { 0o600 };
             if mode != wanted {
                 wrong.push(format!("{umask}: {mode:o} {}", path.display()));
@@ -214,5 +216,5 @@ fn every_file_is_private() {
         }
         assert!(all.len() > 3 && wrong.is_empty(), "{wrong:#?}");
     }
-    ensure(true, String::new).expect("always");
+    ensure(true, String::new).expect("succeeds");
 }

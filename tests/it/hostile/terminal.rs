@@ -1,4 +1,4 @@
-//! Terminal rows that need a real terminal: keys that come too early, pastes, and everything that was ever written to it.
+//! Terminal rows that need a real terminal: premature keys, pastes, and everything ever written to it.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ const RUN: &str = "echo ran >> log.txt";
 
 /// TE038
 #[test]
-fn a_key_before_the_card_is_no_answer() {
+fn a_key_before_the_card_does_not_answer() {
     let llm = MockLlm::answers([Answer::new().bash("a", RUN), Answer::say("done")]);
     let home = Home::with(&llm);
     let mut tty = Pty::start(&home, &[], 90, 24);
@@ -49,7 +49,7 @@ fn a_paste_is_never_a_decision() {
     tty.card(RUN);
     tty.send("\x1b[200~y\r\x1b[201~");
     tty.send("\x1b[200~a\x1b[201~y\r\x1b[201~");
-    // Both stand in the text: all of it was taken in.
+    // Both appear in the composer: all of it was received.
     tty.wait("the pastes", |view| view.screen().lines().any(|line| line.trim() == "ay"));
     assert_eq!((home.read("log.txt").as_str(), home.open().len()), ("", 1));
     assert_eq!(llm.asked().len(), 1, "nothing was sent");
@@ -72,7 +72,8 @@ fn text_is_clean_on_a_terminal_and_json_everywhere() {
     assert!(!out.stdout.contains('\u{1b}'), "{}", out.stdout);
 }
 
-/// TE201o: every text of the rows, as model text and as output of a command, in one conversation in a real terminal.
+/// TE201o: every text of the rows, as model text and as command output, in one conversation in a real
+/// terminal.
 #[test]
 fn nothing_foreign_is_ever_written() {
     let texts: Vec<String> = of_area("terminal")
@@ -145,7 +146,7 @@ fn nothing_foreign_is_ever_written() {
     tty.is_restored();
 }
 
-/// TE202o: titles, warnings and names in the terminal's own start: a folder and a skill with odd names.
+/// TE202o: titles, warnings and names at startup: a folder and a skill with odd names.
 #[test]
 fn a_folder_with_an_odd_name() {
     let home = Home::new();

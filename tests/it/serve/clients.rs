@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What `useChat` sends and reads, with an approval in a second request.
+/// The requests and responses of `useChat`, with an approval in a second request.
 #[test]
 fn the_ai_sdk_asks_and_is_answered() {
     let llm = asks();
@@ -43,7 +43,7 @@ fn the_ai_sdk_asks_and_is_answered() {
     assert!(parts.iter().any(|part| part["type"] == "tool-output-available"), "{}", second.body);
     assert!(parts.iter().any(|part| part["delta"] == "It is done."), "{}", second.body);
     assert_eq!(home.read("log.txt"), "ran\n");
-    // The same answer once more counts once.
+    // The same answer again has no effect.
     assert_eq!(server.post("/v1/ai-sdk/chat", &answer).status, 409);
     assert_eq!(home.read("log.txt"), "ran\n");
     let messages = server.get("/v1/ai-sdk/threads/chat-1/messages").json();
@@ -51,7 +51,7 @@ fn the_ai_sdk_asks_and_is_answered() {
     server.stop();
 }
 
-/// What AG-UI's `HttpAgent` sends and reads: an interrupt, and its answer in a new run.
+/// The requests and responses of AG-UI's `HttpAgent`: an interrupt, and its answer in a new run.
 #[test]
 fn ag_ui_is_interrupted_and_resumed() {
     let llm = asks();
@@ -62,7 +62,7 @@ fn ag_ui_is_interrupted_and_resumed() {
             "threadId": "ag-1", "runId": run, "state": {}, "tools": [], "context": [], "forwardedProps": {},
             "messages": [{ "id": "m1", "role": "user", "content": "do it" }],
         });
-        for (name, value) in more.as_object().expect("members") {
+        for (name, value) in more.as_object().expect("has members") {
             input[name] = value.clone();
         }
         input
@@ -92,9 +92,9 @@ fn ag_ui_is_interrupted_and_resumed() {
     server.stop();
 }
 
-/// What the SDKs of A2A send and read: a task that needs input, and its answer.
+/// The requests and responses of the A2A SDKs: a task that needs input, and its answer.
 #[test]
-fn an_agent_sends_a_task_and_answers_what_it_asks() {
+fn an_agent_sends_a_task_and_answers_its_questions() {
     let llm = asks();
     let home = Home::with(&llm);
     let server = Server::start(&home, &[]);
@@ -199,7 +199,8 @@ fn an_agent_that_repeats_a_message_gets_the_same_task() {
     server.stop();
 }
 
-/// What an MCP client sends: an agent is a tool. This one cannot ask its user, so a question is named instead.
+/// The requests of an MCP client: an agent is a tool. This client cannot ask its user, so the question is
+/// named instead.
 #[test]
 fn an_agent_is_a_tool_of_an_mcp_server() {
     let llm = MockLlm::answers([

@@ -1,4 +1,4 @@
-//! The configuration over HTTP: what an admin defines is published with a revision, what is local stays local.
+//! The configuration over HTTP: an admin's definitions are published with a revision, local ones stay local.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::llm::{Answer, MockLlm, until};
 
 const AGENTS: &str = "/v1/config/agents";
 
-/// Answers by the prompt of the agent: one that says `Ask.` wants to run a command first.
+/// Answers by the agent's prompt: an agent prompted with `Ask.` wants to run a command first.
 fn agents_that_ask() -> MockLlm {
     MockLlm::by(|chat| {
         if chat.results().is_empty() && chat.system().starts_with("Ask.") {
@@ -24,7 +24,7 @@ fn helper(prompt: &str, model: &str) -> Value {
     json!({ "id": "helper", "system_prompt": prompt, "model": model, "allowed_tools": ["Bash"] })
 }
 
-/// Starts a run of an agent; the conversation.
+/// Starts a run of an agent; returns the reply with the conversation.
 fn start(server: &Server, agent: &str) -> Reply {
     server.post("/v1/runs", &json!({ "text": "do it", "agent_id": agent }))
 }
@@ -39,7 +39,7 @@ fn if_match(server: &Server, method: &str, path: &str, revision: &str, body: &st
 }
 
 #[test]
-fn a_run_finishes_on_the_revision_that_it_started_with() {
+fn a_run_finishes_on_the_revision_it_started_with() {
     let llm = agents_that_ask();
     let home = Home::with(&llm);
     let server = Server::start(&home, &[]);
@@ -52,7 +52,7 @@ fn a_run_finishes_on_the_revision_that_it_started_with() {
     let first = first.header("x-thread-id").expect("a conversation").to_owned();
     assert_eq!(llm.last().tools(), ["Bash"]);
     let second = start(&server, "helper").header("x-thread-id").expect("a conversation").to_owned();
-    // The agent changes, and so does the model that it names.
+    // The agent changes, and so does its model.
     let changed = server.send("PUT", &format!("{AGENTS}/helper"), &helper("Just answer.", "fast"));
     assert_eq!((changed.status, changed.header("etag")), (200, Some("\"3\"")), "{changed:?}");
     let slow = json!({ "provider": "mock", "model": "m3" });
@@ -70,7 +70,7 @@ fn a_run_finishes_on_the_revision_that_it_started_with() {
     let told = answer(&server, &first);
     assert!(told.contains("The old one with m2."), "{told}");
     assert!(start(&server, "helper").body.contains("The new one with m3."));
-    // It stays, and so does what the other run needs, even if the agent is deleted.
+    // It stays, and so does everything the other run needs, even if the agent is deleted.
     assert_eq!(server.send("DELETE", &format!("{AGENTS}/helper"), &Value::Null).status, 204);
     assert_eq!(start(&server, "helper").code(), "unknown_agent");
     server.stop();
@@ -103,7 +103,7 @@ fn entries_are_listed_shown_changed_and_audited() {
     let page = server.get(&format!("{AGENTS}?limit=1")).json();
     assert_eq!((&page["items"][0]["id"], &page["next_offset"]), (&json!("aye"), &json!(1)));
     assert_eq!(server.get("/v1/config/agents/aye").json()["origin"], "local");
-    // Somebody else was faster.
+    // Another admin was faster.
     assert_eq!(if_match(&server, "PUT", &path, "\"1\"", "{\"max_rounds\": 3}").json()["revision"], 2);
     let late = if_match(&server, "PUT", &path, "\"1\"", "{}");
     assert_eq!((late.status, late.code(), &late.json()["revision"]), (412, "stale".into(), &json!(2)));
@@ -133,7 +133,7 @@ fn entries_are_listed_shown_changed_and_audited() {
 }
 
 #[test]
-fn what_local_files_say_stays_as_it_is() {
+fn local_files_are_not_overridden() {
     let llm = MockLlm::answers([]);
     let home = Home::with(&llm);
     let config = std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("settings");
@@ -162,7 +162,7 @@ fn what_local_files_say_stays_as_it_is() {
         }
     }
     assert_eq!(server.get("/v1/config/providers/corp").json()["address"], "https://llm.example");
-    // What a local file defines is neither shadowed, replaced nor deleted.
+    // Local definitions are neither shadowed, replaced nor deleted.
     for id in ["aye", "reviewer", "far"] {
         assert_eq!(server.post(AGENTS, &json!({ "id": id })).code(), "local", "{id}");
         assert_eq!(server.send("PUT", &format!("{AGENTS}/{id}"), &json!({})).code(), "local");
@@ -173,7 +173,7 @@ fn what_local_files_say_stays_as_it_is() {
     };
     assert_eq!(model("local", "mock").code(), "local");
     assert_eq!(model("odd", "nowhere").status, 400);
-    // Nothing that would give an agent more than it has.
+    // No member that would give an agent more rights.
     for name in
         ["permission", "sections", "plugin_ids", "active_hook_filter", "endpoint", "hitl", "hooks", "x"]
     {
@@ -204,22 +204,22 @@ fn what_local_files_say_stays_as_it_is() {
             assert!(reply.body.contains("\"code\"") && reply.body.len() < 1000, "{method} {id:.9} {reply:?}");
         }
     }
-    // A model that an agent names stays until the agent is gone.
+    // A model named by an agent stays until the agent is gone.
     assert_eq!(model("fast", "mock").status, 201);
     assert_eq!(server.post(AGENTS, &helper("Help.", "fast")).status, 201);
     assert_eq!(server.send("DELETE", "/v1/config/models/fast", &Value::Null).code(), "in_use");
-    // A file that comes later is used instead, and what it hides can still be deleted.
+    // A later local file takes precedence, and the entry it hides can still be deleted.
     std::fs::write(dir.join("helper.md"), "---\ndescription: Of a file.\n---\n").expect("written");
     server.stop();
     server = Server::start(&home, &[]);
     assert_eq!(server.get(&format!("{AGENTS}/helper")).json()["description"], "Of a file.");
     let all = server.get(AGENTS).json();
     let hidden = all["items"].as_array().expect("a list").iter().find(|agent| agent["problem"].is_string());
-    assert_eq!(hidden.expect("it is listed")["origin"], "api");
+    assert_eq!(hidden.expect("is listed")["origin"], "api");
     assert_eq!(server.send("PUT", &format!("{AGENTS}/helper"), &json!({})).code(), "local");
     assert_eq!(server.send("DELETE", &format!("{AGENTS}/helper"), &Value::Null).status, 204);
     assert_eq!(server.get("/v1/audit?offset=0").json()["items"].as_array().map(Vec::len), Some(3));
-    // Without the scope nothing changes, whatever the namespace.
+    // Without the scope nothing changes, in any namespace.
     server.token =
         home.ok(&["serve", "token", "add", "x", "--scope", "read,chat,decide"]).stdout.trim().into();
     assert_eq!(server.get("/v1/config/models").status, 200);
@@ -233,9 +233,9 @@ fn what_local_files_say_stays_as_it_is() {
     server.stop();
 }
 
-/// The rules of the local files judge the calls of an agent, whatever its definition says.
+/// The local rules judge the calls of an agent, whatever its definition says.
 #[test]
-fn rules_hold_for_agents_that_are_defined_over_the_api() {
+fn rules_apply_to_agents_defined_over_the_api() {
     let llm = MockLlm::answers([
         Answer::new().bash("c1", RUN).call("c2", "Write", json!({ "path": "a.txt", "content": "x" })),
         Answer::say("Neither ran."),

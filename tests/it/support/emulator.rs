@@ -1,4 +1,4 @@
-//! A terminal as people have one: it keeps what scrolled away, and breaks long rows anew when its width changes.
+//! A realistic terminal: it keeps a scrollback, and reflows long rows when its width changes.
 #![allow(unreachable_pub, reason = "crates include it for their own tests")]
 
 use alacritty_terminal::event::VoidListener;
@@ -39,23 +39,23 @@ impl Emulator {
         Emulator { term: Term::new(config, &size, VoidListener), parser: Processor::new() }
     }
 
-    /// Takes what a program writes.
+    /// Processes the output of a program.
     pub fn process(&mut self, bytes: &[u8]) {
         self.parser.advance(&mut self.term, bytes);
     }
 
-    /// The window has another size now. One column is taken for two: alacritty's terminal never comes to an end of
-    /// breaking a row with a wide character into such columns.
+    /// Resizes the window. One column becomes two: alacritty's terminal never finishes breaking a row with a
+    /// wide character into single columns.
     pub fn resize(&mut self, columns: u16, rows: u16) {
         self.term.resize(Size(columns.max(2).into(), rows.into()));
     }
 
-    /// All lines from the oldest on; rows that only the terminal broke are one line again.
+    /// All lines, oldest first; rows broken only by the terminal are joined.
     pub fn lines(&self) -> Vec<String> {
         self.lines_from(-(self.term.grid().history_size() as i32))
     }
 
-    /// Those of the screen alone.
+    /// The lines of the screen alone.
     pub fn screen(&self) -> Vec<String> {
         self.lines_from(0)
     }

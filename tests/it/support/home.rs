@@ -1,4 +1,4 @@
-//! A home of its own for the program, a folder to work in, and runs of the real binary in them.
+//! A separate home for the program, a working folder, and runs of the real binary in them.
 
 use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,28 +14,28 @@ use serde_json::Value;
 
 use super::llm::{MockLlm, PATIENCE};
 
-/// A folder with a home, settings and a workspace, gone when dropped.
+/// A temporary folder with a home, settings and a workspace.
 pub struct Home {
     dir: tempfile::TempDir,
 }
 
 impl Home {
-    /// Without any model but the demo.
+    /// Without any model except the demo.
     pub fn new() -> Self {
         default_signals();
         let dir = tempfile::Builder::new().prefix("aye-it-").tempdir().expect("a folder");
         for name in ["work", "home", "aye/config"] {
             std::fs::create_dir_all(dir.path().join(name)).expect("a folder");
         }
-        // The first start asks questions; whoever tests them takes this away.
+        // The first start asks questions; tests of it remove this.
         std::fs::create_dir_all(dir.path().join("aye/state")).expect("a folder");
         let started = dir.path().join("aye/state/started");
         std::fs::write(&started, "").expect("written");
-        std::fs::set_permissions(&started, Permissions::from_mode(0o600)).expect("ours");
+        std::fs::set_permissions(&started, Permissions::from_mode(0o600)).expect("is our file");
         Self { dir }
     }
 
-    /// With the server as its model.
+    /// With this server as its model.
     pub fn with(llm: &MockLlm) -> Self {
         let home = Self::new();
         home.config(&format!(
@@ -47,9 +47,9 @@ impl Home {
     }
 
     pub fn config(&self, text: &str) {
-        // What a model would be asked besides disturbs scripts of answers.
+        // Title requests would disturb scripted answers.
         let titles = if text.contains("[threads]") { "" } else { "\n[threads]\ntitles = false\n" };
-        // What a test is about does not depend on what the machine's kernel has.
+        // A test must not depend on the machine's kernel.
         let missing = if text.contains("[sandbox]") { "" } else { "\n[sandbox]\nmissing = \"allow\"\n" };
         std::fs::write(self.dir.path().join("aye/config/config.toml"), format!("{text}{titles}{missing}"))
             .expect("written");
@@ -67,7 +67,7 @@ impl Home {
         self.dir.path().join("work")
     }
 
-    /// Writes a file of the workspace.
+    /// Writes a workspace file.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.work().join(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
@@ -83,11 +83,11 @@ impl Home {
             .env("HOME", self.root())
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .output()
-            .expect("git is there");
+            .expect("git is installed");
         assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
     }
 
-    /// A file of the workspace; empty when it is not there.
+    /// Reads a workspace file; empty if it does not exist.
     pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.work().join(name)).unwrap_or_default()
     }
@@ -117,28 +117,28 @@ impl Home {
         Aye { command, stdin: None, is_stdin_open: false, what: format!("aye {}", args.join(" ")) }
     }
 
-    /// Runs it and wants it to end well.
+    /// Runs it and expects success.
     pub fn ok(&self, args: &[&str]) -> Out {
         self.aye(args).run().exits(0)
     }
 
-    /// Whether a process works in the workspace that has the text in its command line.
+    /// Whether a process in the workspace has the text in its command line.
     pub fn works(&self, text: &str) -> bool {
         let work = self.work().canonicalize().expect("a folder");
-        std::fs::read_dir("/proc").expect("processes").flatten().any(|entry| {
+        std::fs::read_dir("/proc").expect("processes are listed").flatten().any(|entry| {
             std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == work)
                 && std::fs::read(entry.path().join("cmdline"))
                     .is_ok_and(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(text))
         })
     }
 
-    /// The open questions.
+    /// The pending questions.
     pub fn open(&self) -> Vec<Value> {
         let list = self.ok(&["approvals", "list", "--json"]).json();
         list.as_array().expect("a list").clone()
     }
 
-    /// The id of the only open question.
+    /// The id of the only pending question.
     pub fn question(&self) -> String {
         let open = self.open();
         assert_eq!(open.len(), 1, "{open:#?}");
@@ -153,8 +153,8 @@ impl Home {
     }
 }
 
-/// Lets the programs that tests start have the signals as a terminal's shell would give them. A script's background job
-/// ignores SIGINT, and whoever is started by it inherits that; a signal that is handled here is not ignored there.
+/// Gives started programs the signals as a terminal's shell would. A script's background job ignores SIGINT,
+/// and its children inherit that; a signal that is handled here is not ignored there.
 fn default_signals() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -168,7 +168,7 @@ fn default_signals() {
         for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
             let number = signal.as_raw();
             if ignored & (1 << (number - 1)) != 0 {
-                // The handler stays when nobody waits for it any more.
+                // The handler stays even if nobody waits for it any more.
                 drop(tokio::signal::unix::signal(number.into()).expect("a handler"));
             }
         }
@@ -198,13 +198,12 @@ impl Aye {
         self
     }
 
-    /// Leaves its stdin open, a pipe to write into.
+    /// Leaves its stdin open, as a pipe to write into.
     pub fn open_stdin(mut self) -> Self {
         self.is_stdin_open = true;
         self
     }
 
-    /// Starts it.
     pub fn spawn(mut self) -> Running {
         let is_piped = self.stdin.is_some() || self.is_stdin_open;
         let stdin = if is_piped { Stdio::piped() } else { Stdio::null() };
@@ -224,7 +223,7 @@ impl Aye {
             let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
             while let Ok(read @ 1..) = stderr.read(&mut bytes) {
                 text.extend_from_slice(&bytes[..read]);
-                *writer.0.lock().expect("no panic") = String::from_utf8_lossy(&text).into_owned();
+                *writer.0.lock().expect("not poisoned") = String::from_utf8_lossy(&text).into_owned();
                 writer.1.notify_all();
             }
             let _ = send.send(String::from_utf8_lossy(&text).into_owned());
@@ -238,13 +237,13 @@ impl Aye {
     }
 }
 
-/// What a run has written to stderr so far.
+/// The text that a run has written to stderr so far.
 type Told = Arc<(Mutex<String>, Condvar)>;
 
-/// A run that goes on.
+/// A started run.
 pub struct Running {
     child: Child,
-    /// `None` once it was closed.
+    /// `None` once closed.
     stdout: Option<BufReader<ChildStdout>>,
     errors: mpsc::Receiver<String>,
     told: Told,
@@ -253,41 +252,44 @@ pub struct Running {
 }
 
 impl Running {
-    /// Reads lines of stdout until one of them holds the text, and gives that.
+    /// Reads lines of stdout until one contains the text, and returns that line.
     pub fn until_line(&mut self, text: &str) -> String {
         loop {
             let mut line = String::new();
-            let read = self.stdout.as_mut().expect("it is open").read_line(&mut line).expect("stdout");
+            let read = self.stdout.as_mut().expect("open").read_line(&mut line).expect("stdout");
             self.seen.push_str(&line);
-            assert!(read > 0, "{}: {text:?} did not come: {}", self.what, self.seen);
+            assert!(read > 0, "{}: {text:?} did not arrive: {}", self.what, self.seen);
             if line.contains(text) {
                 return line;
             }
         }
     }
 
-    /// What stderr holds so far.
+    /// The current content of stderr.
     pub fn told(&self) -> String {
-        self.told.0.lock().expect("no panic").clone()
+        self.told.0.lock().expect("not poisoned").clone()
     }
 
-    /// Waits until stderr holds the text.
+    /// Waits until stderr contains the text.
     #[track_caller]
     pub fn until_told(&self, text: &str) {
-        let told = self.told.0.lock().expect("no panic");
-        let (told, waited) =
-            self.told.1.wait_timeout_while(told, PATIENCE, |told| !told.contains(text)).expect("no panic");
-        assert!(!waited.timed_out(), "{}: {text:?} is not told: {told}", self.what);
+        let told = self.told.0.lock().expect("not poisoned");
+        let (told, waited) = self
+            .told
+            .1
+            .wait_timeout_while(told, PATIENCE, |told| !told.contains(text))
+            .expect("not poisoned");
+        assert!(!waited.timed_out(), "{}: {text:?} is not reported: {told}", self.what);
     }
 
-    /// Reads no more of its output.
+    /// Stops reading its output.
     pub fn close_stdout(&mut self) {
         self.stdout = None;
     }
 
-    /// Writes to the stdin that was left open.
+    /// Writes to the open stdin.
     pub fn write_stdin(&mut self, text: &str) {
-        self.child.stdin.as_mut().expect("it is open").write_all(text.as_bytes()).expect("written");
+        self.child.stdin.as_mut().expect("open").write_all(text.as_bytes()).expect("written");
     }
 
     pub fn close_stdin(&mut self) {
@@ -295,20 +297,20 @@ impl Running {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it lives");
+        kill_process(Pid::from_child(&self.child), signal).expect("is alive");
     }
 
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it was stopped by a signal.
+    /// Whether a signal has stopped it.
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
-    /// Waits until it is stopped; `false` when it ends without.
+    /// Waits until it is stopped; `false` if it ends instead.
     pub fn until_stopped(&mut self) -> bool {
         loop {
             if self.is_stopped() {
@@ -321,16 +323,16 @@ impl Running {
         }
     }
 
-    /// Stops it after a while, and lets it go on after another.
+    /// Stops it after a while, and lets it continue after another.
     pub fn pause(&mut self, after: Duration, length: Duration) {
         std::thread::sleep(after);
-        // One that ended is still there until it is waited for.
+        // An ended process still exists until it is waited for.
         self.signal(Signal::STOP);
         std::thread::sleep(length);
         self.signal(Signal::CONT);
     }
 
-    /// Kills it after a while, unless it ended before.
+    /// Kills it after a while, unless it has ended before.
     pub fn kill_after(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -361,14 +363,14 @@ impl Running {
         stdout.push_str(&String::from_utf8_lossy(&rest));
         let status = self.child.wait().expect("a child");
         let _ = send.send(());
-        let hung = watchdog.join().expect("no panic");
+        let hung = watchdog.join().expect("not poisoned");
         let stderr = self.errors.recv_timeout(PATIENCE).unwrap_or_else(|_| "(stderr stays open)".into());
         assert!(!hung, "{} hangs\n--- stdout\n{stdout}\n--- stderr\n{stderr}", self.what);
         Out { what: self.what.clone(), status, stdout, stderr }
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Out {
     pub what: String,
@@ -378,7 +380,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// Wants it to be ended by a signal: by the kernel, or with the exit status that stands for it.
+    /// Expects it to be ended by a signal: by the kernel, or with the equivalent exit status.
     #[track_caller]
     pub fn ends_by(self, signal: Signal) {
         let number = signal.as_raw();
@@ -386,7 +388,7 @@ impl Out {
         assert!(is_it, "{}: {}\n--- stderr\n{}", self.what, self.status, self.stderr);
     }
 
-    /// Wants this exit status.
+    /// Expects this exit status.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
         assert_eq!(
@@ -405,14 +407,14 @@ impl Out {
         self.status.signal() == Some(9)
     }
 
-    /// Wants this on stderr.
+    /// Expects this text on stderr.
     #[track_caller]
     pub fn says(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "{}: {text:?} is not in: {}", self.what, self.stderr);
         self
     }
 
-    /// Wants this on stdout.
+    /// Expects this text on stdout.
     #[track_caller]
     pub fn prints(self, text: &str) -> Self {
         assert!(self.stdout.contains(text), "{}: {text:?} is not in: {}", self.what, self.stdout);
@@ -432,7 +434,7 @@ impl Out {
         self.stdout.lines().map(line).collect()
     }
 
-    /// The kinds of the events of a stream, with the outcomes and ends in brackets; repeated deltas count as one.
+    /// The kinds of the events of a stream, with outcomes and ends in brackets; repeated deltas count as one.
     #[track_caller]
     pub fn events(&self) -> Vec<String> {
         let mut kinds: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! A client of `aye serve`: plain requests over a socket, so that what is on the wire is what is looked at.
+//! A client of `aye serve`: plain requests over a socket, so that tests check the bytes on the wire.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,15 +9,15 @@ use serde_json::Value;
 use super::home::{Home, Running};
 use super::llm::PATIENCE;
 
-/// A server as a client sees it.
+/// A server as seen by a client.
 pub struct Far {
     /// `127.0.0.1:PORT`.
     pub address: String,
-    /// The first token.
+    /// The initial token.
     pub token: String,
 }
 
-/// A server and who talks to it.
+/// A server and its client.
 pub struct Server {
     far: Far,
     pub running: Running,
@@ -37,7 +37,7 @@ impl DerefMut for Server {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -61,7 +61,7 @@ impl Reply {
 }
 
 impl Server {
-    /// Starts one on a free port.
+    /// Starts a server on a free port.
     pub fn start(home: &Home, args: &[&str]) -> Self {
         Self::start_at(home, "127.0.0.1:0", args)
     }
@@ -70,7 +70,8 @@ impl Server {
         let running = home.aye(&[&["serve", "--bind", address], args].concat()).spawn();
         running.until_told("within five minutes");
         let told = running.told();
-        let place = told.lines().find_map(|line| line.strip_prefix("serving on ")).expect("where it serves");
+        let place =
+            told.lines().find_map(|line| line.strip_prefix("serving on ")).expect("a serving address");
         let token = std::fs::read_to_string(home.root().join("aye/data/serve-token")).unwrap_or_default();
         Self { far: Far { address: place.to_owned(), token: token.trim().to_owned() }, running }
     }
@@ -82,7 +83,7 @@ impl Server {
         code.split_whitespace().next().expect("a code").to_owned()
     }
 
-    /// Stops it as a person does.
+    /// Stops it like a user.
     pub fn stop(self) {
         self.running.signal(rustix::process::Signal::TERM);
         self.running.end().exits(0);
@@ -90,7 +91,7 @@ impl Server {
 }
 
 impl Far {
-    /// Sends a request as it is written and reads the whole answer.
+    /// Sends a request verbatim and reads the whole response.
     pub fn raw(&self, head: &str, body: &str) -> Reply {
         let mut stream = self.open(head, body);
         let mut text = String::new();
@@ -107,7 +108,7 @@ impl Far {
         Reply { status, headers, body: if is_chunked { dechunked(body) } else { body.to_owned() } }
     }
 
-    /// The status of the answer to a head whose body never comes.
+    /// The status of the response to a head whose body never arrives.
     pub fn only_head(&self, head: &str) -> u16 {
         let mut stream = TcpStream::connect(&self.address).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
@@ -153,7 +154,7 @@ impl Far {
         cards["items"][0].clone()
     }
 
-    /// A yes to a question as it was shown.
+    /// Approves a question as it was shown.
     pub fn approve(&self, card: &Value) -> Reply {
         let id = card["id"].as_str().expect("an id");
         self.post(
@@ -167,7 +168,7 @@ impl Far {
         let stream = self.open(&format!("{}{headers}", self.head("GET", path)), "");
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
-        while reader.read_line(&mut line).expect("a head") > 2 {
+        while reader.read_line(&mut line).expect("a request head") > 2 {
             assert!(!line.starts_with("HTTP/1.1 4") && !line.starts_with("HTTP/1.1 5"), "{line}");
             line.clear();
         }
@@ -180,7 +181,7 @@ pub struct Events {
     reader: BufReader<TcpStream>,
 }
 
-/// One of them.
+/// A server-sent event.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub name: String,
@@ -189,7 +190,7 @@ pub struct Event {
 }
 
 impl Events {
-    /// The next one; `None` at the end.
+    /// The next event; `None` at the end.
     pub fn next(&mut self) -> Option<Event> {
         let (mut name, mut id, mut data) = (String::new(), None, String::new());
         loop {
@@ -198,7 +199,7 @@ impl Events {
                 return None;
             }
             let line = line.trim_end();
-            // Lengths of chunks stand between the lines; no field begins as one does.
+            // Chunk lengths appear between the lines; no field starts like one.
             match line.split_once(": ") {
                 Some(("event", value)) => value.clone_into(&mut name),
                 Some(("id", value)) => id = Some(value.to_owned()),
@@ -212,7 +213,7 @@ impl Events {
         }
     }
 
-    /// The next one of this kind.
+    /// The next event of this kind.
     #[track_caller]
     pub fn until(&mut self, kind: &str) -> Event {
         let mut seen = Vec::new();
@@ -222,7 +223,7 @@ impl Events {
             }
             seen.push(event);
         }
-        panic!("{kind} did not come: {seen:?}");
+        panic!("{kind} did not arrive: {seen:?}");
     }
 }
 

@@ -1,6 +1,6 @@
-//! An OpenAI-compatible server on loopback that says what a test tells it to, and remembers what it was asked.
+//! An OpenAI-compatible loopback server that answers as scripted, and records its requests.
 //!
-//! Every request is looked at: a conversation in which a call has no result, or two, fails the test.
+//! Every request is checked: a call without a result, or with two, fails the test.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// The longest anything in a test may take. Nothing comes near it unless it hangs.
+/// The time limit of every wait in a test. Only a hang comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
-/// A place where an answer waits until the test lets it go on.
+/// A gate at which an answer waits until the test opens it.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
     pub fn open(&self) {
-        *self.0.0.lock().expect("no panic") = true;
+        *self.0.0.lock().expect("not poisoned") = true;
         self.0.1.notify_all();
     }
 
     fn wait(&self) {
-        let open = self.0.0.lock().expect("no panic");
-        drop(self.0.1.wait_timeout_while(open, PATIENCE, |open| !*open).expect("no panic"));
+        let open = self.0.0.lock().expect("not poisoned");
+        drop(self.0.1.wait_timeout_while(open, PATIENCE, |open| !*open).expect("not poisoned"));
     }
 }
 
-/// A piece of an answer.
+/// A part of an answer.
 #[derive(Clone, Debug)]
 pub enum Part {
     Text(String),
@@ -40,17 +40,17 @@ pub enum Part {
         args: String,
     },
     Wait(Gate),
-    /// The connection breaks here.
+    /// Breaks the connection.
     Cut,
-    /// Nothing more comes.
+    /// Sends nothing more.
     Hang,
-    /// An error inside of the stream.
+    /// Sends an error inside the stream.
     Broken(Value),
-    /// The reason to stop, instead of the usual one.
+    /// The stop reason, instead of the usual one.
     Stop(&'static str),
 }
 
-/// One answer.
+/// One reply.
 #[derive(Clone, Debug)]
 pub struct Answer {
     status: u16,
@@ -100,11 +100,11 @@ impl Answer {
     }
 }
 
-/// What the program asked.
+/// A request of the program.
 #[derive(Clone, Debug)]
 pub struct Chat {
     pub body: Value,
-    /// How many requests came before it.
+    /// The number of earlier requests.
     pub nth: usize,
 }
 
@@ -126,7 +126,7 @@ impl Chat {
         found.unwrap_or_else(|| panic!("no result for {id} in {:#}", self.body["messages"])).1
     }
 
-    /// The last thing the person said.
+    /// The last message of the user.
     pub fn user(&self) -> String {
         let last = self.messages().iter().rev().find(|m| m["role"] == "user");
         last.map_or_else(String::new, |m| text_of(&m["content"]))
@@ -137,13 +137,14 @@ impl Chat {
         self.messages().iter().filter(is_system).map(|m| text_of(&m["content"])).collect()
     }
 
-    /// The names of the tools that the model is offered.
+    /// The names of the offered tools.
     pub fn tools(&self) -> Vec<String> {
         let tools = self.body["tools"].as_array().cloned().unwrap_or_default();
         tools.iter().map(|tool| text_of(&tool["function"]["name"])).collect()
     }
 
-    /// What is wrong with the conversation: each call has one result, right behind the message that asked for it.
+    /// The fault of the conversation, if any: each call must have one result, right after the message that
+    /// requested it.
     fn problem(&self) -> Option<String> {
         let mut open: Vec<String> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -171,7 +172,7 @@ impl Chat {
     }
 }
 
-/// A text, or the texts of a list of parts.
+/// A text, or the joined texts of a list of parts.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -194,10 +195,10 @@ pub struct MockLlm {
 }
 
 impl MockLlm {
-    /// Answers as the script says of each request.
+    /// Answers each request by the script.
     pub fn by(script: impl FnMut(&Chat) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let url = format!("http://{}/v1", listener.local_addr().expect("a valid address"));
         let state = Arc::new(State { script: Mutex::new(Box::new(script)), asked: Mutex::default() });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -209,15 +210,15 @@ impl MockLlm {
         Self { url, state }
     }
 
-    /// Gives these answers one after the other; when there are no more, says so.
+    /// Returns these answers one after another; when they run out, says so.
     pub fn answers(answers: impl IntoIterator<Item = Answer>) -> Self {
         let mut answers: VecDeque<Answer> = answers.into_iter().collect();
         Self::by(move |_| answers.pop_front().unwrap_or_else(|| Answer::say("NO MORE ANSWERS")))
     }
 
-    /// The requests so far. Fails when one of them was not a whole conversation.
+    /// The requests so far. Fails if one of them was not a complete conversation.
     pub fn asked(&self) -> Vec<Chat> {
-        let asked = self.state.asked.lock().expect("no panic").clone();
+        let asked = self.state.asked.lock().expect("not poisoned").clone();
         for chat in &asked {
             if let Some(problem) = chat.problem() {
                 panic!("request {}: {problem}: {:#}", chat.nth, chat.body["messages"]);
@@ -241,12 +242,12 @@ fn serve(mut stream: TcpStream, state: &State) {
         return;
     }
     let chat = {
-        let mut asked = state.asked.lock().expect("no panic");
+        let mut asked = state.asked.lock().expect("not poisoned");
         let chat = Chat { body, nth: asked.len() };
         asked.push(chat.clone());
         chat
     };
-    let answer = state.script.lock().expect("no panic")(&chat);
+    let answer = state.script.lock().expect("not poisoned")(&chat);
     let _ = give(&mut stream, &answer);
 }
 
@@ -299,7 +300,7 @@ fn give(stream: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
             Part::Wait(gate) => gate.wait(),
             Part::Cut => return Ok(()),
             Part::Hang => {
-                // Until the other side goes away.
+                // Until the client goes away.
                 stream.set_read_timeout(Some(PATIENCE))?;
                 let _ = stream.read(&mut [0]);
                 return Ok(());
@@ -332,11 +333,11 @@ fn chunk(stream: &mut TcpStream, text: &str) -> std::io::Result<()> {
     stream.flush()
 }
 
-/// Looks again and again at something that another process does, until it is so.
+/// Polls a condition that another process fulfils, until it is true.
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is() {
-        assert!(Instant::now() < end, "{what} did not happen");
+        assert!(Instant::now() < end, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

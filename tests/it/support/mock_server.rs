@@ -1,4 +1,4 @@
-//! A server on loopback that says exactly the bytes it was told to say.
+//! A loopback server that sends exactly the given bytes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,20 +9,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// How an answer ends.
+/// How a reply ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As it should.
+    /// Normally.
     Close,
-    /// The connection breaks without the end of the body.
+    /// Breaks the connection before the end of the body.
     Cut,
-    /// Nothing more comes, and the connection stays open.
+    /// Sends nothing more and keeps the connection open.
     Hang,
-    /// A comment every few milliseconds, for as long as somebody reads.
+    /// Sends a comment every few milliseconds, until the reader goes away.
     Trickle,
 }
 
-/// One answer.
+/// One reply.
 #[derive(Clone, Debug)]
 pub struct Reply {
     status: u16,
@@ -46,7 +46,7 @@ impl Reply {
         self
     }
 
-    /// Sends the body in pieces of so many bytes, each in a segment of its own.
+    /// Sends the body in chunks of this number of bytes, each in a separate segment.
     pub fn in_pieces_of(mut self, size: usize) -> Self {
         let body = self.pieces.concat();
         self.pieces = body.chunks(size.max(1)).map(<[u8]>::to_vec).collect();
@@ -59,7 +59,7 @@ impl Reply {
     }
 }
 
-/// What a client asked.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub path: String,
@@ -87,10 +87,10 @@ impl Drop for MockServer {
 }
 
 impl MockServer {
-    /// Gives these answers, one for each request; the last one again when there are more requests.
+    /// Sends these replies, one per request; the last one again if there are more requests.
     pub async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let url = format!("http://{}", listener.local_addr().expect("a valid address"));
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let seen = Arc::clone(&asked);
         let mut replies: VecDeque<Reply> = replies.into_iter().collect();
@@ -98,10 +98,10 @@ impl MockServer {
             let mut open = Vec::new();
             while let Ok((mut stream, _)) = listener.accept().await {
                 let Some(request) = read_request(&mut stream).await else { continue };
-                seen.lock().expect("no panic").push(request);
+                seen.lock().expect("not poisoned").push(request);
                 let reply = if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() };
                 let Some(reply) = reply else { return };
-                // One that hangs is kept, so that the connection stays open.
+                // A hanging connection is kept open.
                 if answer(&mut stream, &reply).await.is_ok() && reply.end == End::Hang {
                     open.push(stream);
                 }
@@ -112,7 +112,7 @@ impl MockServer {
 
     /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().expect("no panic").clone()
+        self.asked.lock().expect("not poisoned").clone()
     }
 }
 
@@ -168,7 +168,7 @@ async fn answer(stream: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
         End::Close => {
             stream.write_all(b"0\r\n\r\n").await?;
             stream.shutdown().await?;
-            // What the client still sends is read away: closing on unread bytes would reset the connection.
+            // Reads what the client still sends: closing with unread bytes would reset the connection.
             let mut rest = Vec::new();
             let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await;
         }

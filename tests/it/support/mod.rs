@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared test support.
 
 #[expect(dead_code, reason = "it is shared with the tests of the crate")]
 pub mod emulator;

@@ -1,5 +1,5 @@
-//! A tool server on loopback that takes nobody without a token, and the one that gives out its tokens (OAuth 2.1): strict
-//! about all that a client has to do, and as strange as a test wants it.
+//! A loopback MCP server that needs a token, and its authorization server (OAuth 2.1): strict about all
+//! duties of a client, and as odd as a test wants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,34 +11,33 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// What it does otherwise than it should, and what came of it.
+/// Deviations from the standard behaviour, and the recorded events.
 #[derive(Default)]
 pub struct State {
-    /// Fields of its description that are others.
+    /// Overridden fields of its metadata.
     pub metadata: BTreeMap<&'static str, Value>,
-    /// Seconds that a token lasts.
+    /// The lifetime of a token in seconds.
     pub lasts: u64,
-    /// What its tools cost beside a login.
+    /// The scope that its tools need besides a login.
     pub scope: Option<&'static str>,
-    /// Whoever logs in is turned away.
+    /// Denies every login.
     pub denies: bool,
-    /// It takes no token back.
+    /// Does not revoke tokens.
     pub keeps: bool,
-    /// It says 401 and nothing else.
+    /// Sends 401 and nothing else.
     pub is_mute: bool,
     tokens: BTreeSet<String>,
     renewals: BTreeSet<String>,
     codes: BTreeMap<String, BTreeMap<String, String>>,
-    /// What was asked: method and path.
+    /// The requests: method and path.
     pub asked: Vec<String>,
-    /// Every secret that was given out.
+    /// Every issued secret.
     pub secrets: Vec<String>,
-    /// What a client did wrong.
+    /// Violations by the client.
     pub wrong: Vec<String>,
     count: usize,
 }
 
-/// See the module's text.
 #[derive(Clone)]
 pub struct Far {
     base: String,
@@ -94,7 +93,7 @@ fn say(mut stream: &TcpStream, status: &str, headers: &str, body: &str) {
 impl Far {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let base = format!("http://{}", listener.local_addr().expect("an address"));
+        let base = format!("http://{}", listener.local_addr().expect("a valid address"));
         let state = State { lasts: 3600, ..State::default() };
         let far = Self { base, state: Arc::new(Mutex::new(state)) };
         let server = far.clone();
@@ -116,15 +115,15 @@ impl Far {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic")
+        self.state.lock().expect("not poisoned")
     }
 
-    /// How often a path was asked for.
+    /// How often a path was requested.
     pub fn count(&self, asked: &str) -> usize {
         self.state().asked.iter().filter(|line| *line == asked).count()
     }
 
-    /// All tokens end; with `renewals` those too that get new ones.
+    /// Revokes all tokens; with `renewals` also the refresh tokens.
     pub fn revoke(&self, renewals: bool) {
         let mut state = self.state();
         state.tokens.clear();
@@ -188,7 +187,7 @@ impl Far {
         if has("state").len() < 16 || !has("redirect_uri").starts_with("http://127.0.0.1:") {
             state.wrong.push(format!("{query:?}"));
         }
-        let mut back = reqwest::Url::parse(has("redirect_uri")).expect("an address");
+        let mut back = reqwest::Url::parse(has("redirect_uri")).expect("a valid address");
         if state.denies {
             back.query_pairs_mut().append_pair("error", "access_denied").append_pair("state", has("state"));
         } else {
@@ -235,7 +234,7 @@ impl Far {
         say(stream, "200 OK", "cache-control: no-store\r\n", &given.to_string());
     }
 
-    /// Takes tokens back (RFC 7009).
+    /// Revokes tokens (RFC 7009).
     fn take_back(request: &Request, state: &mut State, stream: &TcpStream) {
         if state.keeps {
             return say(stream, "503 Service Unavailable", "", "");
@@ -259,7 +258,7 @@ impl Far {
         say(stream, "200 OK", "", "");
     }
 
-    /// How many tokens are good for something.
+    /// The number of valid tokens.
     pub fn left(&self) -> usize {
         let state = self.state();
         state.tokens.len() + state.renewals.len()
@@ -307,9 +306,9 @@ impl Far {
     }
 }
 
-/// Asks for an address as a browser does, and does not follow where it leads.
+/// Requests a URL like a browser, without following redirects.
 pub fn get(address: &str) -> (u16, String) {
-    let url = reqwest::Url::parse(address).expect("an address");
+    let url = reqwest::Url::parse(address).expect("a valid address");
     let host = (url.host_str().expect("a host"), url.port().expect("a port"));
     let mut stream = TcpStream::connect(host).expect("a server");
     let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -321,8 +320,8 @@ pub fn get(address: &str) -> (u16, String) {
     (status, text)
 }
 
-/// Where an answer leads.
+/// The redirect target of a response.
 pub fn location(answer: &str) -> String {
     let line = answer.lines().find_map(|line| line.strip_prefix("location: "));
-    line.expect("it leads somewhere").to_owned()
+    line.expect("has a redirect target").to_owned()
 }

@@ -1,5 +1,5 @@
-//! A person who starts the program again whenever it dies, and answers its questions. What is true of every such story
-//! is checked here: no answer that was taken is lost, nothing runs twice, nothing runs that was not allowed.
+//! A user who restarts the program whenever it dies, and answers its questions. Checks the invariants of
+//! every such scenario: no accepted answer is lost, nothing runs twice, nothing runs that was not approved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use super::home::{Home, Out};
 use super::llm::{Answer, Chat, MockLlm, until};
 
-/// What happens to one process.
+/// The fate of one process.
 #[derive(Clone, Debug)]
 pub enum Trouble {
     None,
-    /// It dies at this place.
+    /// Dies at this failpoint.
     At(String),
-    /// It dies after this time.
+    /// Dies after this time.
     After(Duration),
 }
 
-/// What the person does next.
+/// The user's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Say,
@@ -28,18 +28,18 @@ pub enum Step {
     Done,
 }
 
-/// One command of the story: its call id, and whether the person allows it.
+/// One command of the scenario: its call id, and whether the user approves it.
 pub type Plan = &'static [(&'static str, bool)];
 
-/// Two steps of the model: first `first` beside a call that nobody is asked about, then `second`.
+/// Two steps of the model: first `first` beside a call that needs no approval, then `second`.
 pub struct Operator {
     pub home: Home,
     pub llm: MockLlm,
     first: Plan,
     second: Plan,
-    /// Questions whose answer the program said it took.
+    /// Questions whose answer the program reported as accepted.
     taken: BTreeSet<String>,
-    /// Calls that were answered, acknowledged or not.
+    /// Answered calls, acknowledged or not.
     tried: BTreeSet<String>,
     thread: Option<String>,
     started: bool,
@@ -90,7 +90,7 @@ impl Operator {
         self.first.iter().chain(self.second).copied()
     }
 
-    /// What is to be done next.
+    /// Decides the next step.
     pub fn next(&mut self) -> Step {
         if self.done {
             return Step::Done;
@@ -107,10 +107,10 @@ impl Operator {
         }
     }
 
-    /// Does one thing, with trouble.
+    /// Performs one step, with trouble.
     pub fn take(&mut self, step: Step, trouble: &Trouble) {
         if step == Step::Decide && self.deaths > 0 {
-            // What is left of a command whose process died: it ends soon, and is no matter of the answer.
+            // The rest of a command whose process died: it ends soon, and does not affect the answer.
             until("the end of the last command", || !self.home.works("__supervise"));
         }
         let before = self.home.read("log.txt");
@@ -118,7 +118,7 @@ impl Operator {
             Step::Done => {}
             Step::Say => {
                 let out = self.run(&["-p", "do it", "--output-format", "json"], trouble);
-                // A message that was not written down yet is said again.
+                // A message that was not stored yet is sent again.
                 self.started = !out.was_killed() || self.has_run();
                 self.told(&out);
             }
@@ -128,7 +128,7 @@ impl Operator {
                 self.told(&out);
             }
             Step::Decide => {
-                let open = self.waiting.take().expect("known before").remove(0);
+                let open = self.waiting.take().expect("was listed before").remove(0);
                 let id = open["id"].as_str().expect("an id").to_owned();
                 assert!(!self.taken.contains(&id), "the answer to {id} was lost: {:#?}", self.diary);
                 let call = open["call_id"].as_str().expect("a call").to_owned();
@@ -178,7 +178,7 @@ impl Operator {
                 assert!(!waiting.is_empty(), "{:#?}\n{out:?}", self.diary);
                 self.waiting = Some(waiting);
             }
-            // It was over already, and the process died before it could say so.
+            // The run was over, and the process died before it could say so.
             Some(2) if out.stderr.contains("nothing") || out.stderr.contains("no unfinished") => {
                 self.done = true;
             }
@@ -202,21 +202,21 @@ impl Operator {
             let id = row.and_then(|row| row["thread"]["id"].as_str().or(row["id"].as_str()));
             self.thread = Some(id.unwrap_or_else(|| panic!("no thread: {threads:#}")).to_owned());
         }
-        self.thread.clone().expect("just found")
+        self.thread.clone().expect("was just found")
     }
 
-    /// What holds at every moment.
+    /// The invariants at every moment.
     fn check(&self) {
         let log = self.home.read("log.txt");
         for (id, allow) in self.plan() {
             let times = log.lines().filter(|line| *line == id).count();
             assert!(times <= 1, "{id} ran {times} times: {:#?}", self.diary);
-            // An answer that was not acknowledged may be there all the same; one that was never given may not.
+            // An unacknowledged answer may have been stored; one that was never given may not.
             assert!(allow || times == 0, "{id} ran against the answer: {:#?}", self.diary);
         }
     }
 
-    /// What holds at the end.
+    /// The invariants at the end.
     pub fn finish(&mut self) {
         for _ in 0..60 {
             let step = self.next();
@@ -243,7 +243,7 @@ impl Operator {
         }
         assert!(results.get("look").is_some_and(|text| text.contains("five")), "{results:?}");
         assert!(self.home.open().is_empty());
-        // Wherever it was cut, the record is whole and tells what the tables do.
+        // Wherever it was interrupted, the audit is complete and matches the tables.
         self.home.ok(&["audit", "--verify"]);
     }
 }

@@ -15,7 +15,7 @@ use super::emulator::Emulator;
 use super::home::Home;
 use super::llm::PATIENCE;
 
-/// What the terminal shows.
+/// The content of the terminal.
 pub struct View {
     parser: vt100::Parser,
     reflowing: Emulator,
@@ -47,12 +47,12 @@ impl View {
         text + &screen.contents()
     }
 
-    /// The same in a terminal that breaks long rows anew when its width changes.
+    /// The same in a terminal that reflows long rows when its width changes.
     pub fn reflowing(&self) -> &Emulator {
         &self.reflowing
     }
 
-    /// Each picture since the start, in order: a state that lasted too briefly for a look is among them.
+    /// All frames since the start, in order, including states too brief to poll.
     pub fn frames(&self) -> Vec<String> {
         const END: &[u8] = b"\x1b[?2026l";
         let (rows, columns) = self.parser.screen().size();
@@ -70,7 +70,7 @@ impl View {
             .collect()
     }
 
-    /// How many bytes were written to it.
+    /// The number of bytes written to it.
     pub fn written(&self) -> usize {
         self.raw.len()
     }
@@ -79,7 +79,7 @@ impl View {
         self.screen().contains(text)
     }
 
-    /// Whether a run is awake: the status line has its spinner.
+    /// Whether a run is active: the status line has its spinner.
     pub fn is_active(&self) -> bool {
         self.screen().contains(['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟'])
     }
@@ -124,7 +124,7 @@ impl Pty {
         Self::run(home, env!("CARGO_BIN_EXE_aye"), args, columns, rows, env)
     }
 
-    /// Another program in the place of ours.
+    /// Runs another program instead of ours.
     pub fn run(
         home: &Home,
         program: &str,
@@ -159,13 +159,13 @@ impl Pty {
                 if count == 0 {
                     break;
                 }
-                let mut view = shared.0.lock().expect("no panic");
+                let mut view = shared.0.lock().expect("not poisoned");
                 view.raw.extend_from_slice(&bytes[..count]);
                 view.parser.process(&bytes[..count]);
                 view.reflowing.process(&bytes[..count]);
                 shared.1.notify_all();
             }
-            shared.0.lock().expect("no panic").ended = true;
+            shared.0.lock().expect("not poisoned").ended = true;
             shared.1.notify_all();
         });
         Self { master: pty, view, child }
@@ -173,31 +173,31 @@ impl Pty {
 
     /// Types bytes.
     pub fn send(&self, bytes: &str) {
-        (&*self.master).write_all(bytes.as_bytes()).expect("the terminal takes it");
+        (&*self.master).write_all(bytes.as_bytes()).expect("the terminal accepts input");
     }
 
-    /// Pastes text, as a terminal does it.
+    /// Pastes text like a terminal.
     pub fn paste(&self, text: &str) {
         self.send(&format!("\x1b[200~{text}\x1b[201~"));
     }
 
-    /// Says something and sends it.
+    /// Types a message and sends it.
     pub fn say(&self, text: &str) {
         self.send(text);
-        self.wait("what was typed", |view| view.has(text));
+        self.wait("the typed text", |view| view.has(text));
         self.send("\r");
     }
 
-    /// Queues something for the next turn.
+    /// Queues a message for the next run.
     pub fn queue(&self, text: &str) {
         self.send(text);
-        self.wait("what was typed", |view| view.has(text));
+        self.wait("the typed text", |view| view.has(text));
         self.send("\t");
     }
 
     pub fn resize(&self, columns: u16, rows: u16) {
         {
-            let mut view = self.view.0.lock().expect("no panic");
+            let mut view = self.view.0.lock().expect("not poisoned");
             let (rows, columns) = size(columns, rows);
             view.parser.set_size(rows, columns);
             view.reflowing.resize(columns.get(), rows.get());
@@ -206,7 +206,7 @@ impl Pty {
         }
     }
 
-    /// Resizes when the terminal has taken in all that the program wrote, and the program is between two pictures.
+    /// Resizes once the terminal has processed all output, while the program is between two frames.
     pub fn resize_calmly(&self, columns: u16, rows: u16) {
         let calm = |before: usize| {
             std::thread::sleep(Duration::from_millis(15));
@@ -219,7 +219,7 @@ impl Pty {
         }
         self.signal(Signal::STOP);
         let state = format!("/proc/{}/stat", self.pid());
-        super::llm::until("that it stands still", || {
+        super::llm::until("the idle state", || {
             std::fs::read_to_string(&state).is_ok_and(|stat| stat.contains(") T "))
         });
         while !calm(self.look(|view| view.written())) {}
@@ -227,11 +227,11 @@ impl Pty {
         self.signal(Signal::CONT);
     }
 
-    /// Waits until the terminal shows it.
+    /// Waits until the view matches.
     #[track_caller]
     pub fn wait(&self, what: &str, is: impl Fn(&mut View) -> bool) {
         let end = Instant::now() + PATIENCE;
-        let mut view = self.view.0.lock().expect("no panic");
+        let mut view = self.view.0.lock().expect("not poisoned");
         while !is(&mut view) {
             let left = end.saturating_duration_since(Instant::now());
             if view.ended || left.is_zero() {
@@ -240,26 +240,27 @@ impl Pty {
                 drop(view);
                 panic!("{what} is not shown (ended: {ended}):\n{all}");
             }
-            view = self.view.1.wait_timeout(view, left.min(Duration::from_millis(100))).expect("no panic").0;
+            view =
+                self.view.1.wait_timeout(view, left.min(Duration::from_millis(100))).expect("not poisoned").0;
         }
     }
 
-    /// Waits for a text anywhere, also above the screen.
+    /// Waits for a text anywhere, including above the screen.
     #[track_caller]
     pub fn shows(&self, text: &str) {
         self.wait(text, |view| view.has(text) || view.all().contains(text));
     }
 
-    /// Looks for a text in what a program that ended left.
+    /// Checks for a text in the output left by an ended program.
     #[track_caller]
     pub fn shows_after(&self, text: &str) {
         let all = self.look(View::all);
         assert!(all.contains(text), "{text} is not shown:\n{all}");
     }
 
-    /// Looks at the view as it is now.
+    /// Reads the current view.
     pub fn look<T>(&self, of: impl FnOnce(&mut View) -> T) -> T {
-        of(&mut self.view.0.lock().expect("no panic"))
+        of(&mut self.view.0.lock().expect("not poisoned"))
     }
 
     /// Everything that was ever written to the terminal.
@@ -267,14 +268,14 @@ impl Pty {
         self.look(|view| view.raw.clone())
     }
 
-    /// Waits until the prompt is there.
+    /// Waits for the prompt.
     #[track_caller]
     pub fn ready(&self) {
         self.wait("the prompt", |view| view.has("❯"));
     }
 
-    /// Waits for a card that holds the text and has the keys, and until it takes them: a key that is pressed sooner
-    /// than a person can read is no answer.
+    /// Waits for a focused card with the text, until it accepts keys: a key pressed sooner than a user can
+    /// read does not answer.
     #[track_caller]
     pub fn card(&self, text: &str) {
         self.wait(&format!("a card about {text}"), |view| {
@@ -284,23 +285,23 @@ impl Pty {
         self.card_takes_keys();
     }
 
-    /// Waits until a card that is shown takes keys: that a person has the time to read it is how it behaves, and nothing
-    /// on the screen says when that time is over.
+    /// Waits until a visible card accepts keys: it gives the user time to read, and nothing on the screen
+    /// shows when that time is over.
     #[track_caller]
     pub fn card_takes_keys(&self) {
         std::thread::sleep(Duration::from_millis(700));
         assert!(!self.look(|view| view.ended), "it has ended");
     }
 
-    /// Whether the terminal is as a shell left it: lines, echo, a cursor, no modes.
+    /// Checks that the terminal is as a shell left it: lines, echo, a cursor, no modes.
     #[track_caller]
     pub fn is_restored(&self) {
-        let modes = tcgetattr(&*self.master).expect("its modes").local_modes;
+        let modes = tcgetattr(&*self.master).expect("terminal modes").local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG), "{modes:?}");
-        let view = self.view.0.lock().expect("no panic");
+        let view = self.view.0.lock().expect("not poisoned");
         assert!(!view.hides_cursor(), "the cursor is hidden");
         assert!(!view.brackets_pastes(), "pastes are bracketed");
-        assert!(!view.on_other_screen(), "the other screen is shown");
+        assert!(!view.on_other_screen(), "the alternate screen is shown");
         let raw = String::from_utf8_lossy(&view.raw);
         for (on, off) in [
             ("\x1b[?1004h", "\x1b[?1004l"),
@@ -308,32 +309,32 @@ impl Pty {
             ("\x1b[>1u", "\x1b[<1u"),
             ("\x1b[?2026h", "\x1b[?2026l"),
         ] {
-            // Neither is written to a terminal that obeys nothing.
+            // Neither is written to a dumb terminal.
             assert!(raw.rfind(on) <= raw.rfind(off), "{on:?} is still on");
         }
     }
 
-    /// The number of its process.
+    /// The pid of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it lives");
+        kill_process(Pid::from_child(&self.child), signal).expect("is alive");
     }
 
-    /// The same when it may be gone already.
+    /// Sends a signal to a process that may be gone.
     pub fn try_signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Kills it without a goodbye.
+    /// Kills it without notice.
     pub fn kill(mut self) {
-        self.child.kill().expect("it lives");
-        self.child.wait().expect("it ends");
+        self.child.kill().expect("is alive");
+        self.child.wait().expect("ends");
     }
 
-    /// Waits for its end, and for the last of its output.
+    /// Waits for its end, and for the rest of its output.
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
@@ -347,9 +348,9 @@ impl Pty {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let view = self.view.0.lock().expect("no panic");
+        let view = self.view.0.lock().expect("not poisoned");
         let waited = self.view.1.wait_timeout_while(view, Duration::from_secs(5), |view| !view.ended);
-        drop(waited.expect("no panic"));
+        drop(waited.expect("not poisoned"));
         status
     }
 
@@ -357,7 +358,7 @@ impl Pty {
     #[track_caller]
     pub fn quit(&mut self) {
         self.send("\x03");
-        self.wait("the offer to quit", |view| view.has("again to quit"));
+        self.wait("the quit hint", |view| view.has("again to quit"));
         self.send("\x03");
         let status = self.end();
         assert_eq!((status.code(), status.signal()), (Some(0), None));

@@ -1,4 +1,4 @@
-//! How often random tests run, and with which seed.
+//! The number of runs and the seed of random tests.
 
 /// A number from the environment.
 pub fn number_of(variable: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! The real program in a real tmux: a server of its own with one pane, in which a shell starts it.
+//! The real program in a real tmux: a separate server with one pane, in which a shell starts it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use super::home::Home;
 use super::llm::PATIENCE;
 use super::pty::Pty;
 
-/// What the shell says when it wants a command.
+/// The shell's prompt.
 pub const SHELL: &str = "shell>";
 
-/// A tmux server with one pane, gone when dropped.
+/// A temporary tmux server with one pane.
 pub struct Tmux {
     pub home: Home,
     socket: PathBuf,
@@ -26,12 +26,12 @@ impl Drop for Tmux {
     }
 }
 
-/// Whether there is a tmux to test with. Where one must be, none fails the test.
+/// Whether tmux is installed. If it is required, its absence fails the test.
 fn is_here() -> bool {
     let here = Command::new("tmux").arg("-V").output().is_ok_and(|out| out.status.success());
     if !here {
         assert!(std::env::var_os("AYE_NEEDS_TMUX").is_none_or(|value| value != "1"), "tmux is missing");
-        #[expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
+        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
         {
             eprintln!("not tested, because tmux is not here");
         }
@@ -40,7 +40,7 @@ fn is_here() -> bool {
 }
 
 impl Tmux {
-    /// With a shell at its prompt in the workspace. `None` where there is no tmux.
+    /// Starts a shell at its prompt in the workspace. `None` without tmux.
     pub fn start(home: Home) -> Option<Self> {
         if !is_here() {
             return None;
@@ -59,7 +59,7 @@ impl Tmux {
         // One command line: a server without a session would end.
         let mut line: Vec<&str> = vec!["start-server", ";"];
         line.extend(settings.iter().flat_map(|setting| setting.split(' ').chain([";"])));
-        // In place of the shell that starts it: what is killed is the child of the pane.
+        // Replaces the shell that starts it: a kill hits the child of the pane.
         line.extend(["new-session", "-d"].into_iter().chain(size).chain(["exec sh"]));
         tmux.tell(&line);
         // Not every shell takes its prompt from the environment.
@@ -75,12 +75,12 @@ impl Tmux {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(&self.socket).args(["-f", "/dev/null"]).args(args);
         command.current_dir(self.home.work()).env_clear().envs(self.home.env());
-        // Panes are started by the user's shell, which is none for a user who cannot log in.
+        // tmux starts panes with the user's shell, which is missing for a user who cannot log in.
         command.env("PATH", path).env("SHELL", "/bin/sh");
         command
     }
 
-    /// Has the server do something, and gives what it says.
+    /// Runs a command of the server and returns its output.
     #[track_caller]
     pub fn tell(&self, args: &[&str]) -> String {
         let out = self.command(args).output().expect("tmux runs");
@@ -88,7 +88,7 @@ impl Tmux {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// What the server knows about the pane.
+    /// A format variable of the pane.
     #[track_caller]
     pub fn ask(&self, format: &str) -> String {
         self.tell(&["display-message", "-p", &format!("#{{{format}}}")]).trim_end_matches('\n').to_owned()
@@ -99,12 +99,12 @@ impl Tmux {
         self.tell(&["capture-pane", "-p"])
     }
 
-    /// The rows above the pane and those of the pane; what was broken at its width is whole again.
+    /// The rows above the pane and those of the pane; lines broken at its width are joined.
     pub fn all(&self) -> String {
         self.tell(&["capture-pane", "-p", "-J", "-S", "-"])
     }
 
-    /// How many rows hold the text, also above the pane.
+    /// The number of rows that contain the text, including those above the pane.
     pub fn count(&self, text: &str) -> usize {
         self.all().lines().filter(|line| line.contains(text)).count()
     }
@@ -119,7 +119,7 @@ impl Tmux {
         self.tell(&["send-keys", name]);
     }
 
-    /// Waits until the pane shows it.
+    /// Waits until the pane matches.
     #[track_caller]
     pub fn wait(&self, what: &str, mut is: impl FnMut(&str) -> bool) {
         let end = Instant::now() + PATIENCE;
@@ -129,17 +129,17 @@ impl Tmux {
         }
     }
 
-    /// Waits for a text anywhere, also above the pane.
+    /// Waits for a text anywhere, including above the pane.
     #[track_caller]
     pub fn shows(&self, text: &str) {
         self.wait(text, |screen| screen.contains(text) || self.all().contains(text));
     }
 
-    /// Says something and sends it.
+    /// Types a message and sends it.
     #[track_caller]
     pub fn say(&self, text: &str) {
         self.send(text);
-        self.wait("what was typed", |screen| screen.contains(text));
+        self.wait("the typed text", |screen| screen.contains(text));
         self.key("Enter");
     }
 
@@ -149,20 +149,20 @@ impl Tmux {
         self.run(format!("aye {args}").trim_end());
     }
 
-    /// The same with a command line that ends with the program's name.
+    /// Starts it with a command line that ends with the program's name.
     #[track_caller]
     pub fn run(&self, line: &str) {
         self.say(line);
         self.wait("the prompt", |screen| screen.lines().any(|line| line.starts_with('❯')));
     }
 
-    /// Waits for a card that holds the text, and until it takes keys.
+    /// Waits for a card that contains the text, until it accepts keys.
     #[track_caller]
     pub fn card(&self, text: &str) {
         self.wait(&format!("a card about {text}"), |screen| {
             screen.lines().any(|line| line.starts_with('┃') && line.contains(text))
         });
-        // Nothing on the screen says when the time to read it is over.
+        // Nothing on the screen shows when the time to read it is over.
         std::thread::sleep(Duration::from_millis(700));
     }
 
@@ -174,13 +174,13 @@ impl Tmux {
         tty
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition is true.
     #[track_caller]
     pub fn wait_for(&self, what: &str, is: impl Fn() -> bool) {
         self.wait(what, |_| is());
     }
 
-    /// The program that the shell has started.
+    /// The program started by the shell.
     fn child(&self) -> Pid {
         let shell = self.ask("pane_pid");
         let child = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
@@ -188,21 +188,21 @@ impl Tmux {
         Pid::from_raw(child).expect("a process")
     }
 
-    /// Kills the program that the shell has started, without a goodbye.
+    /// Kills the program started by the shell, without notice.
     pub fn kill_aye(&self) {
-        kill_process(self.child(), Signal::KILL).expect("it lives");
+        kill_process(self.child(), Signal::KILL).expect("is alive");
     }
 
-    /// Resizes the pane while the program is between two pictures, and waits for a picture of that size. tmux has its
-    /// new size at once and tells the program up to a quarter of a second later: what is drawn meanwhile is drawn for
-    /// another window, and no program can know.
+    /// Resizes the pane while the program is between two frames, and waits for a frame of that size. tmux has
+    /// its new size at once and notifies the program up to a quarter of a second later: frames drawn
+    /// meanwhile are for another window, and no program can know.
     #[track_caller]
     pub fn resize_calmly(&self, columns: u16, rows: u16) {
         let child = self.child();
-        kill_process(child, Signal::STOP).expect("it lives");
+        kill_process(child, Signal::STOP).expect("is alive");
         let state = format!("/proc/{}/stat", child.as_raw_nonzero());
         let (mut before, mut calm) = (String::new(), 0);
-        self.wait("that it stands still", |screen| {
+        self.wait("the idle state", |screen| {
             let stopped = std::fs::read_to_string(&state).is_ok_and(|stat| stat.contains(") T "));
             calm = if stopped && screen == before { calm + 1 } else { 0 };
             screen.clone_into(&mut before);
@@ -210,13 +210,13 @@ impl Tmux {
         });
         self.tell(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
         let tty = self.ask("pane_tty");
-        self.wait("that the pane has its size", |_| {
+        self.wait("the pane's new size", |_| {
             let size = Command::new("stty").args(["-F", &tty, "size"]).output();
             size.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).trim() == format!("{rows} {columns}"))
         });
-        kill_process(child, Signal::CONT).expect("it lives");
+        kill_process(child, Signal::CONT).expect("is alive");
         let width = usize::from(columns);
-        self.wait("a picture of the new size", |screen| {
+        self.wait("a frame of the new size", |screen| {
             let mut rules =
                 screen.lines().filter(|row| row.chars().all(|c| c == '─')).filter(|r| !r.is_empty());
             let first = rules.next();
@@ -225,7 +225,7 @@ impl Tmux {
         });
     }
 
-    /// Waits for the shell, and looks whether the pane is as it was before: lines, echo, a cursor, no modes.
+    /// Waits for the shell, and checks that the pane is as it was before: lines, echo, a cursor, no modes.
     #[track_caller]
     pub fn is_restored(&self) {
         self.wait("the shell", |screen| screen.trim_end().ends_with(SHELL));
@@ -244,7 +244,7 @@ impl Tmux {
         let modes = self.screen();
         let modes = modes.lines().rev().find(|line| line.contains("isig")).unwrap_or_default();
         assert!(!modes.contains('-') && modes.contains("echo"), "{modes}");
-        // Bracketed pastes and reports of the focus would stand here.
+        // Bracketed pastes and focus reports would appear here.
         self.tell(&["set-buffer", "-b", "plain", "echo pasted $((1+1))"]);
         self.tell(&["paste-buffer", "-p", "-b", "plain"]);
         self.key("Enter");
@@ -255,7 +255,7 @@ impl Tmux {
     #[track_caller]
     pub fn quit(&self) {
         self.key("C-c");
-        self.wait("the offer to quit", |screen| screen.contains("again to quit"));
+        self.wait("the quit hint", |screen| screen.contains("again to quit"));
         self.key("C-c");
         self.is_restored();
     }

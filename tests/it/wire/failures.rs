@@ -1,10 +1,10 @@
-//! What goes wrong on the wire: statuses, silence, and who is not told the key.
+//! Wire failures: statuses, silence, and hosts that must not get the key.
 
 use super::recorded::recording;
 use super::*;
 
 #[tokio::test]
-async fn errors_of_known_providers_say_what_is_wrong() {
+async fn known_provider_errors_are_explained() {
     let quota = br#"{"error": {"code": 429, "message": "Quota is used up.", "status": "RESOURCE_EXHAUSTED", "details": [
         {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []},
         {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}]}}"#;
@@ -30,7 +30,7 @@ async fn errors_of_known_providers_say_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn statuses_are_sorted_by_what_to_do_about_them() {
+async fn statuses_are_classified_by_remedy() {
     let said = r#"{"error":{"message":"because","type":"x"}}"#;
     for (status, body, code) in [
         (400, said, "invalid_request"),
@@ -75,7 +75,7 @@ async fn statuses_are_sorted_by_what_to_do_about_them() {
 }
 
 #[tokio::test]
-async fn retry_after_is_read_in_every_form_and_nonsense_is_not() {
+async fn retry_after_is_parsed_in_every_form_and_nonsense_is_ignored() {
     for (value, seconds) in [
         ("7", Some(7.0)),
         ("1.5", Some(1.5)),
@@ -114,9 +114,9 @@ async fn keys_are_in_no_error_and_go_to_no_other_host() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_with_the_address() {
+async fn an_unreachable_server_is_reported_with_its_url() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let url = format!("http://{}", listener.local_addr().expect("a valid address"));
     drop(listener);
     for adapter in WireFormat::ALL {
         let config = ProviderConfig::new("testers", adapter).with_base_url(&url).with_api_key("k");
@@ -146,7 +146,7 @@ async fn silence_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_stream_that_trickles_is_cut_off() {
+async fn a_trickling_stream_is_cut_off() {
     for (adapter, start) in [
         (WireFormat::OpenAi, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"),
         (WireFormat::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
@@ -165,7 +165,7 @@ async fn a_stream_that_trickles_is_cut_off() {
 }
 
 #[tokio::test]
-async fn what_is_no_stream_is_understood_or_explained() {
+async fn a_non_stream_reply_is_understood_or_explained() {
     let whole = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
     assert_eq!(finished(&replay(WireFormat::OpenAi, Reply::new(200, whole)).await).text(), "hi");
     let events =

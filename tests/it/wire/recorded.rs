@@ -1,15 +1,15 @@
-//! Answers that providers gave, recorded.
+//! Recorded answers of providers.
 
 use super::*;
 
-/// A recorded body. The recordings are not part of the project: they lie beside it, above a worktree a level higher.
-/// Where there are none, the test says so and the hand-made bodies of the same shapes are what is left.
+/// A recorded body. The recordings are not part of the project: they are beside it, one level higher for a
+/// worktree. If there are none, the test says so and the hand-made bodies of the same shapes remain.
 pub(super) fn recording(name: &str) -> Option<Vec<u8>> {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let found =
         here.ancestors().skip(1).find_map(|dir| std::fs::read(dir.join("shared/wire").join(name)).ok());
     if found.is_none() {
-        #[expect(clippy::print_stdout, reason = "a test that leaves something out says so")]
+        #[expect(clippy::print_stdout, reason = "a skipped test says so")]
         {
             println!("not replayed, because it is not here: shared/wire/{name}");
         }
@@ -17,8 +17,8 @@ pub(super) fn recording(name: &str) -> Option<Vec<u8>> {
     found
 }
 
-/// What is in a recording, counted from its frames by other means: calls, characters of text and of thoughts, total
-/// tokens, length of the first proof.
+/// The content of a recording, counted from its frames by other means: calls, characters of text and of
+/// thoughts, total tokens, length of the first signature.
 struct Recorded {
     name: &'static str,
     adapter: WireFormat,
@@ -30,7 +30,7 @@ struct Recorded {
 }
 
 #[tokio::test]
-async fn recorded_answers_give_what_the_models_said() {
+async fn recorded_answers_are_read_as_the_models_gave_them() {
     use WireFormat::{Anthropic, Gemini, Ollama, OpenAi, OpenAiResponses};
     let row = |name, adapter, calls, text, thoughts, tokens, proof| Recorded {
         name,
@@ -126,7 +126,8 @@ async fn recorded_answers_give_what_the_models_said() {
             let first = proofs
                 .chain(result.tool_calls.iter().flat_map(|call| &call.signatures).map(String::as_str))
                 .next();
-            let length = first.map_or(0, |proof| wanted.adapter.unmark(proof).expect("its own").len());
+            let length =
+                first.map_or(0, |proof| wanted.adapter.unmark(proof).expect("its own signature").len());
             assert_eq!(length, wanted.proof, "proof of {name}");
         }
     }

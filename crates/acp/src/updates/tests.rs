@@ -25,7 +25,7 @@ fn done(name: &str, text: &str, outcome: ToolCallOutcome) -> AgentEvent {
 }
 
 #[test]
-fn text_and_thoughts_are_chunks_of_their_message() {
+fn text_and_thoughts_are_chunks_of_one_message() {
     let mut encoder = encoder();
     updates(&mut encoder, &AgentEvent::StepStart { message_id: "m1".into() });
     let text = updates(&mut encoder, &AgentEvent::TextDelta { delta: "Hi".into() });
@@ -38,7 +38,7 @@ fn text_and_thoughts_are_chunks_of_their_message() {
 }
 
 #[test]
-fn a_call_is_announced_completed_and_settled_under_one_id() {
+fn a_call_keeps_one_id_from_start_to_result() {
     let mut encoder = encoder();
     let start = updates(&mut encoder, &AgentEvent::ToolCallStart { id: "c1".into(), name: "Read".into() });
     assert_eq!(start[0]["sessionUpdate"], "tool_call");
@@ -53,14 +53,14 @@ fn a_call_is_announced_completed_and_settled_under_one_id() {
 }
 
 #[test]
-fn kinds_are_those_of_the_protocol() {
+fn call_kinds_match_the_protocol() {
     let kind = |name: &str| serde_json::to_value(kind_of(name)).expect("JSON");
     let known = ["Read", "Edit", "Write", "Bash", "Grep", "WebFetch", "TodoWrite", "mcp__s__t"];
     assert_eq!(known.map(kind), ["read", "edit", "edit", "execute", "search", "fetch", "think", "other"]);
 }
 
 #[test]
-fn an_edit_shows_what_it_changes() {
+fn an_edit_includes_its_diff() {
     let mut encoder = encoder();
     let edit = json!({"file_path": "a.rs", "old_string": "one", "new_string": "two"});
     let ready = updates(&mut encoder, &ready("Edit", edit));
@@ -72,7 +72,7 @@ fn an_edit_shows_what_it_changes() {
 }
 
 #[test]
-fn a_todo_list_is_a_plan_once_it_is_written() {
+fn a_todo_list_becomes_a_plan_once_written() {
     let mut encoder = encoder();
     let todos = json!({"todos": [
         {"content": "read", "status": "completed"}, {"content": "write", "status": "in_progress"}]});
@@ -85,7 +85,7 @@ fn a_todo_list_is_a_plan_once_it_is_written() {
 }
 
 #[test]
-fn output_is_sent_now_and_then_and_only_its_end() {
+fn output_is_throttled_and_truncated_at_the_start() {
     let mut encoder = encoder();
     updates(&mut encoder, &ready("Bash", json!({"command": "make"})));
     let delta = |text: &str| AgentEvent::ToolCallStreamDelta {
@@ -98,18 +98,18 @@ fn output_is_sent_now_and_then_and_only_its_end() {
     assert_eq!(encoder.event(&delta("two\n"), now + OUTPUT_PAUSE / 2).len(), 0);
     let late = encoder.event(&delta(&"é".repeat(MAX_TEXT)), now + OUTPUT_PAUSE);
     let late = serde_json::to_value(&late[0]).expect("JSON");
-    let text = late["content"][0]["content"]["text"].as_str().expect("a text");
+    let text = late["content"][0]["content"]["text"].as_str().expect("a string");
     assert!(text.len() <= MAX_TEXT + 16 && !text.contains("one"), "{}", text.len());
 }
 
 #[test]
-fn output_cannot_end_its_own_block() {
+fn output_cannot_close_its_own_code_block() {
     assert_eq!(fenced("a ``` b"), "````\na ``` b\n````");
     assert_eq!(fenced("  \n"), "");
 }
 
 #[test]
-fn a_stored_message_is_sent_once_and_not_after_its_events() {
+fn a_stored_message_is_sent_once_and_never_after_its_events() {
     let run = RunId::from("r");
     let mut encoder = encoder();
     let said = Message::user("hello");
@@ -131,7 +131,7 @@ fn a_stored_message_is_sent_once_and_not_after_its_events() {
 }
 
 #[test]
-fn ends_and_bookkeeping_make_no_updates() {
+fn run_ends_and_bookkeeping_produce_no_updates() {
     let mut encoder = encoder();
     let finish = AgentEvent::RunFinish {
         thread_id: "t".into(),

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use aye_core::contract::executor::ToolExecutionMode;
 
-/// Reads one file with this text.
+/// Parses one agent file with this text.
 fn read(text: &str, form: AgentDialect) -> (Option<ParsedAgent>, Vec<String>) {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("helper.md");
@@ -25,7 +25,7 @@ fn good(text: &str) -> ParsedAgent {
 }
 
 #[test]
-fn an_address_alone_is_an_endpoint_for_a2a() {
+fn a_url_alone_is_an_a2a_endpoint() {
     let endpoint =
         good("---\nendpoint: https://agents.example:8443/x\n---\n").spec.endpoint.expect("an endpoint");
     assert_eq!((endpoint.backend.as_str(), endpoint.host()), ("a2a", "agents.example:8443"));
@@ -33,7 +33,7 @@ fn an_address_alone_is_an_endpoint_for_a2a() {
 }
 
 #[test]
-fn all_fields_of_a_file_reach_the_spec() {
+fn every_field_of_an_agent_file_reaches_the_spec() {
     let agent = good(
         "---\nname: reviewer\ndescription: Looks at changes.\nmodel: openai/gpt-x\nmax_rounds: 7\n\
          max_continuation_retries: 1\ncontext_policy: {max_context_tokens: 1000}\nplugin_ids: [stop]\n\
@@ -67,7 +67,7 @@ fn all_fields_of_a_file_reach_the_spec() {
 }
 
 #[test]
-fn a_file_of_another_program_is_read_as_that_program_means_it() {
+fn files_of_other_programs_keep_their_meaning() {
     let (agent, said) = read(
         "---\nname: code-reviewer\ndescription: Use it: after each change\ntools: Read, Grep, Bash(git diff:*)\n\
          disallowedTools: Write\nmodel: inherit\ncolor: blue\npermissionMode: bypassPermissions\n---\nYou review.\n",
@@ -81,25 +81,25 @@ fn a_file_of_another_program_is_read_as_that_program_means_it() {
         ]
     );
     let agent = agent.expect("an agent");
-    assert_eq!(agent.spec.model, "", "that of the person");
+    assert_eq!(agent.spec.model, "", "the user's");
     assert_eq!(agent.spec.allowed_tools.as_ref().map(Vec::len), Some(3));
     assert_eq!(agent.spec.excluded_tools.as_deref(), Some(&["Write".to_owned()][..]));
     assert!(!agent.insists_on_model);
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn omitted_fields_have_defaults() {
     let agent = good("---\ndescription: Helps.\ntools:\n---\n");
     assert_eq!(agent.spec.id, "helper", "the name of the file");
     assert_eq!((agent.spec.model.as_str(), agent.spec.system_prompt.as_str()), ("", ""));
-    assert_eq!(agent.spec.allowed_tools, None, "nothing said is all tools");
+    assert_eq!(agent.spec.allowed_tools, None, "an omitted list means all tools");
     assert_eq!(agent.spec.max_rounds, 16);
     let none = good("---\nallowed_tools: []\n---\n");
-    assert_eq!(none.spec.allowed_tools, Some(Vec::new()), "an empty list is no tool at all");
+    assert_eq!(none.spec.allowed_tools, Some(Vec::new()), "an empty list allows no tool");
 }
 
 #[test]
-fn each_mistake_is_a_sentence_with_its_line() {
+fn each_mistake_is_reported_with_its_line() {
     let cases = [
         ("You review.", "error: helper.md:1: does not start with front matter; the first line must be `---`"),
         ("---\nname: a\n", "error: helper.md:1: the front matter is not closed; add a line `---` after it"),
@@ -171,7 +171,7 @@ fn each_mistake_is_a_sentence_with_its_line() {
 }
 
 #[test]
-fn a_table_of_the_settings_has_the_same_fields() {
+fn a_settings_table_has_the_same_fields() {
     let places: SourceLocator = Arc::new(|pointer| format!("config.toml{pointer}"));
     let table = json!({"model": "m", "system_prompt": "You help.", "tools": ["Read"]});
     let map = table.as_object().expect("a map");
@@ -209,7 +209,7 @@ fn found(root: &Path, agents: &ParsedAgents) -> Vec<String> {
 }
 
 #[test]
-fn the_nearest_root_wins_and_shadowing_is_said() {
+fn the_nearest_root_wins_and_shadowing_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().canonicalize().expect("a folder");
     let text = "---\ndescription: x\n---\n";
@@ -249,15 +249,15 @@ fn the_nearest_root_wins_and_shadowing_is_said() {
         "{}",
         agents.issues[0]
     );
-    // One that turns out to be wrong uncovers the next.
-    let issue = agents.get("a").expect("a").issue(Severity::Error, "", "no model");
+    // An invalid agent reveals the next one of its name.
+    let issue = agents.get("a").expect("`a` exists").issue(Severity::Error, "", "no model");
     agents.refuse("a", issue);
-    let used = agents.get("a").expect("another a").place("");
+    let used = agents.get("a").expect("another `a`").place("");
     assert!(used.ends_with("repo/sub/.claude/agents/a.md"), "{used}");
 }
 
 #[test]
-fn links_of_a_project_stay_inside_and_one_file_is_one_agent() {
+fn project_links_stay_inside_and_one_file_is_one_agent() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().canonicalize().expect("a folder");
     write(&root, "secret/x.md", "---\ndescription: x\n---\n");
@@ -280,9 +280,9 @@ fn links_of_a_project_stay_inside_and_one_file_is_one_agent() {
 }
 
 proptest::proptest! {
-    /// Whatever stands in a file: no panic, and an agent or a reason.
+    /// Any file content parses to an agent or an error, without a panic.
     #[test]
-    fn any_text_is_an_agent_or_a_sentence(text in "(---\n)?([a-z_]{1,12}: ?[\\PC\n]{0,20}\n?){0,5}(---\n)?\\PC{0,20}") {
+    fn any_text_parses_or_is_an_error(text in "(---\n)?([a-z_]{1,12}: ?[\\PC\n]{0,20}\n?){0,5}(---\n)?\\PC{0,20}") {
         let (agent, said) = read(&text, AgentDialect::Own);
         proptest::prop_assert!(agent.is_some() || said.iter().any(|s| s.starts_with("error: ")), "{said:?}");
     }

@@ -109,7 +109,7 @@ mod tests {
     use crate::contract::message::ToolCall;
 
     #[test]
-    fn text_is_a_quarter_of_its_bytes_and_four() {
+    fn text_costs_a_quarter_of_its_bytes_plus_four() {
         assert_eq!(message_tokens(&Message::user("12345678")), 6);
         assert_eq!(message_tokens(&Message::user("")), 4);
         let picture =
@@ -118,19 +118,19 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_a_quarter_of_its_bytes_and_ten() {
+    fn a_tool_costs_a_quarter_of_its_bytes_plus_ten() {
         let tool = ToolDescriptor::new("abcd", "shown", "12345678").with_parameters(json!({"a": 1}));
         assert_eq!(tool_tokens(&tool), (4 + 8 + 7) / 4 + 10);
     }
 
     #[test]
-    fn calls_count_too() {
+    fn calls_are_counted() {
         let calls = vec![ToolCall::new("1", "Bash", json!({"command": "ls"}))];
         assert_eq!(message_tokens(&Message::assistant_with(vec![], calls)), 4 + (4 + 16) / 4);
     }
 
     #[test]
-    fn the_estimate_follows_what_is_reported() {
+    fn the_estimate_adapts_to_reported_usage() {
         let mut calibration = Calibration::default();
         for _ in 0..10 {
             calibration.learn(1000, 1500);

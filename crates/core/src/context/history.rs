@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shared_stays_as_it_was_and_costs_nothing() {
+    fn shared_messages_are_not_copied_or_changed() {
         let mut history = History::from(vec![Message::user("one"), Message::user("two")]);
         let before = history.outline().clone();
         let at = Arc::as_ptr(&history.shared());

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_of_2048_tokens_is_oversized_and_one_of_2047_is_not() {
+    fn a_result_of_2048_tokens_is_oversized_and_2047_is_not() {
         assert!(is_oversized(&Message::tool("c", "x".repeat(8192))));
         assert!(!is_oversized(&Message::tool("c", "x".repeat(8191))));
         assert!(!is_oversized(&Message::user("x".repeat(9000))), "what a person says stays");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_keeps_to_its_bounds_and_says_how_to_go_on() {
+    fn a_preview_is_bounded_and_says_how_to_read_more() {
         let lines = (0..900).map(|n| format!("line {n} of it")).collect::<Vec<_>>().join("\n");
         let wide = "ä€𝄞".repeat(9000);
         let long_way = "x".repeat(5000);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_of_a_result_stay() {
+    fn images_of_a_result_stay() {
         let image = ContentBlock::image("image/png", "AA==");
         let content = vec![ContentBlock::text("x".repeat(9000)), image.clone()];
         assert_eq!(preview(&Message::tool_with("c", content), "Read it.").content[1], image);

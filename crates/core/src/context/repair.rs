@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_cut_off_gets_a_result() {
+    fn an_interrupted_call_gets_a_result() {
         let repaired = repair(vec![Message::user("go"), asks(&["1", "2"]), Message::tool("2", "two")]);
         assert_eq!(shape(&repaired), ["u", "a[1 2]", "=1?", "=2"]);
     }
 
     #[test]
-    fn results_move_behind_their_calls_in_call_order() {
+    fn results_follow_their_calls_in_call_order() {
         let repaired = repair(vec![
             asks(&["1", "2"]),
             Message::user("by the way"),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_used_again_binds_to_the_later_call() {
+    fn a_reused_id_binds_to_the_later_call() {
         let repaired =
             repair(vec![asks(&["a"]), Message::tool("a", "old"), asks(&["a"]), Message::tool("a", "new")]);
         assert_eq!(shape(&repaired), ["a[a]", "=a", "a[a]", "=a"]);
@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_call_has_one_result_behind_it_and_no_result_stands_alone(
+        fn every_call_has_one_result_and_no_result_is_orphaned(
             messages in prop::collection::vec(message(), 0..20),
         ) {
             let repaired = repair(messages.clone());

@@ -21,8 +21,7 @@ fn asks(ids: &[String], text: &str) -> Message {
     Message::assistant_with(vec![ContentBlock::text(text)], calls)
 }
 
-/// One turn of a conversation, in the ways that threads come to look: also with calls that have no result, results
-/// that answer nothing or come late, and ids that are used again.
+/// One turn of a conversation, including calls without results, late or unrelated results, and reused ids.
 #[derive(Clone, Debug)]
 enum Turn {
     Instruct,
@@ -43,7 +42,7 @@ fn turn() -> impl Strategy<Value = Turn> {
         6 => (1_usize..4, 0_usize..4, size, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
             |(calls, left, size, late, again)| Turn::Work {
                 calls,
-                // Most are answered in full.
+                // Most calls are answered.
                 answered: if left == 3 { calls.saturating_sub(1) } else { calls },
                 size,
                 late: late && left == 2,
@@ -100,7 +99,7 @@ fn unpaired(messages: &[Arc<Message>]) -> Option<String> {
     None
 }
 
-/// A conversation with everything that goes on around it: it grows, is asked about at each step, and is compacted.
+/// A growing conversation that is sent at each step and compacted.
 struct Thread {
     sizes: Sizes,
     marks: Marks,
@@ -132,7 +131,7 @@ impl Thread {
     }
 }
 
-/// What must be in every request.
+/// The messages that every request must contain.
 fn pinned(history: &[Message]) -> Vec<String> {
     let mut texts: Vec<String> =
         history.iter().take_while(|m| m.role == Role::System).map(Message::text).collect();
@@ -152,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_pinned_is_lost_and_no_call_is_parted_from_its_result(
+    fn pinned_messages_stay_and_calls_keep_their_results(
         turns in prop::collection::vec(turn(), 1..18),
         room in prop_oneof![Just(0_usize), 100_usize..3000, 3000_usize..30_000],
         recent in 0_usize..12,
@@ -181,7 +180,7 @@ proptest! {
                     prop_assert!(
                         is_answered(history, at, &call.id)
                             || messages.iter().any(|m| m.id == message.id),
-                        "the open call {} is lost", call.id
+                        "the pending call {} is lost", call.id
                     );
                 }
             }
@@ -196,7 +195,7 @@ proptest! {
                 prop_assert!(texts.iter().any(|text| text.contains(summary)));
             }
             if !fit.is_over && thread.sizes.is_tidy() {
-                // The estimate of previews is an estimate; the sums of the rest are exact.
+                // Preview sizes are estimates; all other sums are exact.
                 let real: usize = messages
                     .iter()
                     .filter(|m| !is_summary(m) && !m.text().starts_with('['))
@@ -216,7 +215,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_request_begins_with_the_one_before_it_until_it_has_to_be_cut(
+    fn a_request_extends_the_previous_one_until_trimmed(
         turns in prop::collection::vec(turn(), 1..18),
         room in 1000_usize..20_000,
     ) {
@@ -237,13 +236,13 @@ proptest! {
                     "{earlier:#?}\n{messages:#?}"
                 );
             }
-            // A model is asked when each call has its result.
+            // A model is asked once each call has its result.
             last = thread.sizes.is_tidy().then_some((fit, messages));
         }
     }
 }
 
-/// As much of a conversation as a program loads that begins to send it, by so many messages at a time.
+/// The part of a conversation that a starting process loads, in chunks of `step` messages.
 fn loaded(whole: &[Message], floor: usize, limits: FitLimits, step: usize) -> (History, Sizes) {
     let outline = Outline::of(whole);
     let apart = outline.needed().into_iter().map(|at| (at, whole[at].clone())).collect();
@@ -261,7 +260,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_sent_with_the_tail_loaded_is_what_is_sent_with_everything_loaded(
+    fn a_request_is_the_same_with_only_the_tail_loaded(
         turns in prop::collection::vec(turn(), 1..24),
         room in prop_oneof![Just(0_usize), 100_usize..3000, 3000_usize..30_000, Just(usize::MAX)],
         recent in 0_usize..12,
@@ -273,7 +272,7 @@ proptest! {
         let policy = ContextWindowPolicy::default();
         let limits = FitLimits { room, recent };
         let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
-        // One that began before, and goes on with what it has.
+        // A process that started earlier and continues with its state.
         let mut old: Option<(History, Sizes)> = None;
         for end in 1..=whole.len() {
             let all = &whole[..end];
@@ -296,7 +295,7 @@ proptest! {
             let fit = fit(&sizes, thread.from, marks, limits);
             let short = |at: usize| Some(Arc::new(preview(&all[at], "Read /tmp/x.")));
             let sent = assemble(&history, &sizes, &fit, thread.summary.as_deref(), short);
-            // A result that is made up for a call without one has a new id each time.
+            // A result made up for an unanswered call has a new id each time.
             let said = |messages: &[Arc<Message>]| -> Vec<_> {
                 let one = |m: &Arc<Message>| (m.role, m.content.clone(), m.tool_calls.clone(), m.tool_call_id.clone());
                 messages.iter().map(one).collect()
@@ -315,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_of_what_was_loaded_is_the_plan_of_everything(
+    fn a_plan_is_the_same_with_only_the_tail_loaded(
         turns in prop::collection::vec(turn(), 1..24),
         room in 100_usize..20_000,
         from in 0_usize..40,
@@ -326,7 +325,7 @@ proptest! {
         let from = all.safe_before(from.min(whole.len()));
         let config = CompactionConfig { min_savings_ratio: 0.0, ..CompactionConfig::default() };
         let of_all = plan(&all, (from, 500, 0), &policy(), &config, room);
-        // As many from that place on as the summariser can read, and some more.
+        // The messages from there on that fit the summariser, and some more.
         let upto = (from..whole.len()).find(|upto| all.sum(from..*upto, usize::MAX) > room);
         let upto = upto.map_or(whole.len(), |upto| (upto + 4 + spare).min(whole.len()));
         let part = History::part(Outline::of(&whole), from, whole[from..upto].to_vec(), std::collections::BTreeMap::new());
@@ -345,8 +344,8 @@ fn talk(count: usize, size: usize) -> Vec<Message> {
 }
 
 #[test]
-fn the_newest_are_taken_while_they_fit() {
-    // 100 messages of about 104 tokens; the cut leaves an eighth of the room.
+fn the_newest_messages_are_taken_while_they_fit() {
+    // 100 messages of about 104 tokens; trimming leaves an eighth of the room.
     let messages = talk(100, 398);
     let sizes = sizes_of(&messages);
     let limits = FitLimits { room: 4000, recent: 4 };
@@ -355,7 +354,7 @@ fn the_newest_are_taken_while_they_fit() {
     assert_eq!(fit.left_out, fit.marks.cut);
     let one = sizes.at(99, 0);
     assert!(fit.tokens + one > 3500, "one more would still fit: {fit:?}");
-    // The cut holds as long as it serves.
+    // The trim position is kept while it fits.
     let mut marks = fit.marks;
     let mut cuts = 0;
     let mut grown = messages.clone();
@@ -366,11 +365,11 @@ fn the_newest_are_taken_while_they_fit() {
         marks = next.marks;
         assert!(next.tokens <= 4000);
     }
-    assert!((5..=12).contains(&cuts), "{cuts} cuts in 40 steps");
+    assert!((5..=12).contains(&cuts), "{cuts} trims in 40 steps");
 }
 
 #[test]
-fn sizes_know_of_images_and_of_messages_for_the_user_alone() {
+fn sizes_include_images_and_exclude_user_only_messages() {
     use crate::contract::image::{ImageFormat, ImageRef};
     let hash = "0".repeat(64);
     let image =
@@ -395,7 +394,7 @@ fn sizes_know_of_images_and_of_messages_for_the_user_alone() {
 }
 
 #[test]
-fn the_least_number_of_recent_messages_stays_whatever_it_costs() {
+fn the_minimum_of_recent_messages_always_stays() {
     let messages = talk(30, 4000);
     let fit = fit(&sizes_of(&messages), 0, Marks::default(), FitLimits { room: 10, recent: 7 });
     assert!(fit.is_over);
@@ -403,7 +402,7 @@ fn the_least_number_of_recent_messages_stays_whatever_it_costs() {
 }
 
 #[test]
-fn a_request_of_a_whole_conversation_shares_its_list() {
+fn a_request_with_the_whole_conversation_shares_its_list() {
     let whole = FitLimits { room: 60_000, recent: 4 };
     let list = |messages: Vec<Message>, summary: Option<&str>, limits: FitLimits| {
         let history = History::from(messages);
@@ -418,7 +417,7 @@ fn a_request_of_a_whole_conversation_shares_its_list() {
     assert_eq!(sent.len(), talk().len());
 
     assert!(!list(talk(), Some("of nothing"), whole).0, "a summary comes before it");
-    assert!(!list(talk(), None, FitLimits { room: 40, recent: 1 }).0, "its start is left out");
+    assert!(!list(talk(), None, FitLimits { room: 40, recent: 1 }).0, "its start is omitted");
     let unpaired = [talk(), vec![Message::tool("nobody", "a result")]].concat();
     assert!(!list(unpaired, None, whole).0, "a result has no call");
     let big = vec![asks(&["a".into()], ""), Message::tool("a", "line of a log\n".repeat(3000))];
@@ -427,7 +426,7 @@ fn a_request_of_a_whole_conversation_shares_its_list() {
 }
 
 #[test]
-fn the_last_request_is_kept_through_a_long_piece_of_work() {
+fn the_latest_request_is_kept_through_a_long_run() {
     let mut messages =
         vec![Message::user("hello"), Message::assistant("hi"), Message::user("build the house")];
     for n in 0..60 {
@@ -447,7 +446,7 @@ fn the_last_request_is_kept_through_a_long_piece_of_work() {
 }
 
 #[test]
-fn large_results_are_whole_while_they_are_new_and_previews_then() {
+fn large_results_are_whole_while_new_and_previews_later() {
     let big = || "line of a log\n".repeat(3000);
     let mut messages = vec![Message::user("look"), asks(&["a".into()], ""), Message::tool("a", big())];
     let limits = FitLimits { room: 60_000, recent: 4 };
@@ -462,7 +461,7 @@ fn large_results_are_whole_while_they_are_new_and_previews_then() {
         Some(Arc::new(preview(&messages[at], "Read /x.")))
     });
     assert!(sent[2].text().ends_with("Read /x.]"));
-    // With no room for it even a new one is a preview.
+    // Without room even a new result becomes a preview.
     let tight = fit(&sizes_of(&messages[..3]), 0, Marks::default(), FitLimits { room: 2000, recent: 4 });
     assert!(!tight.is_over && tight.marks.previewed == 3, "{tight:?}");
 }
@@ -472,7 +471,7 @@ fn policy() -> ContextWindowPolicy {
 }
 
 #[test]
-fn a_plan_leaves_the_two_newest_and_what_waits() {
+fn a_plan_leaves_the_two_newest_and_pending_calls() {
     let mut messages = talk(40, 800);
     let config = CompactionConfig::default();
     let made = plan(&sizes_of(&messages), (0, 0, 0), &policy(), &config, usize::MAX).unwrap();
@@ -481,12 +480,12 @@ fn a_plan_leaves_the_two_newest_and_what_waits() {
         ContextWindowPolicy { compaction_mode: ContextCompactionMode::CompactToSafeFrontier, ..policy() };
     let made = plan(&sizes_of(&messages), (0, 0, 0), &frontier, &config, usize::MAX).unwrap();
     assert_eq!(made.upto, 40);
-    // A call that waits is not over, and what stands behind it neither.
+    // A pending call is not finished, nor are the messages after it.
     messages.push(asks(&["w".into(), "v".into()], ""));
     messages.push(Message::tool("v", "done"));
     let made = plan(&sizes_of(&messages), (0, 0, 0), &frontier, &config, usize::MAX).unwrap();
     assert_eq!(made.upto, 40);
-    // A summary that is there counts, and what it stands for is not read again.
+    // An existing summary counts, and the messages it replaces are not read again.
     let made = plan(&sizes_of(&messages), (10, 500, 0), &policy(), &config, usize::MAX).unwrap();
     assert_eq!((made.from, made.upto), (10, 40));
     let sizes = sizes_of(&messages);
@@ -494,7 +493,7 @@ fn a_plan_leaves_the_two_newest_and_what_waits() {
 }
 
 #[test]
-fn what_the_summariser_cannot_read_at_once_waits() {
+fn messages_beyond_the_summarisers_window_are_left_for_later() {
     let messages = talk(400, 800);
     let made =
         plan(&sizes_of(&messages), (0, 0, 0), &policy(), &CompactionConfig::default(), 10_000).unwrap();
@@ -502,7 +501,7 @@ fn what_the_summariser_cannot_read_at_once_waits() {
 }
 
 #[test]
-fn a_message_that_cannot_be_read_at_once_is_read_in_excerpts() {
+fn a_message_too_large_to_summarise_is_excerpted() {
     let mut messages = talk(6, 800);
     messages.insert(1, Message::user(format!("FIRST {} LAST", "ä".repeat(100_000))));
     let made =
@@ -522,7 +521,7 @@ fn a_message_that_cannot_be_read_at_once_is_read_in_excerpts() {
 }
 
 #[test]
-fn little_is_not_compacted() {
+fn a_small_conversation_is_not_compacted() {
     let config = CompactionConfig::default();
     let small = sizes_of(&talk(6, 400));
     assert!(matches!(plan(&small, (0, 0, 0), &policy(), &config, 9999), Err(NoGain::TooLittle { .. })));
@@ -537,7 +536,7 @@ fn little_is_not_compacted() {
     assert_eq!(
         accept(&made, 2800, &config),
         Err(NoGain::TooLittle { gain: 1200, tokens: 4000 }),
-        "a ratio that is reached is not exceeded"
+        "reaching a ratio does not exceed it"
     );
     assert_eq!(accept(&made, 2799, &config), Ok(1201));
     let made = CompactionPlan { tokens: 1500, ..made };
@@ -549,7 +548,7 @@ fn little_is_not_compacted() {
 }
 
 #[test]
-fn the_prompt_holds_what_was_said_and_nothing_that_was_whispered() {
+fn the_summary_prompt_contains_the_conversation_but_no_reminders() {
     let mut whisper = Message::user("a reminder");
     whisper.visibility = Visibility::Internal;
     let messages = [
@@ -571,13 +570,13 @@ fn the_prompt_holds_what_was_said_and_nothing_that_was_whispered() {
 }
 
 #[test]
-fn a_summary_cannot_end_its_own_marks() {
+fn a_summary_cannot_close_its_own_tags() {
     assert_eq!(clean(" a</conversation-</conversation-summary>summary>b "), "ab");
     assert!(is_summary(&summary_message("x")) && !is_summary(&Message::user("<conversation-summary>")));
 }
 
 #[test]
-fn a_section_is_checked() {
+fn a_section_is_validated() {
     let broken = CompactionConfig { summarizer_user_prompt: "Go".into(), ..CompactionConfig::default() };
     assert!(broken.check().unwrap_err().to_string().contains("{messages}"));
     assert!(CompactionConfig { min_savings_ratio: 1.5, ..CompactionConfig::default() }.check().is_err());

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_of_this_machine_are_known() {
+    fn names_and_addresses_of_this_machine_are_recognised() {
         for host in [
             "localhost",
             "LocalHost.",
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_known_in_every_disguise() {
+    fn private_addresses_are_recognised_in_every_notation() {
         for ip in [
             "127.0.0.1",
             "127.8.8.8",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_matches_its_names_and_nothing_else() {
+    fn a_pattern_matches_only_its_names() {
         let matches =
             |pattern: &str, host: &str| pattern.parse::<DomainPattern>().expect(pattern).matches(host);
         for (pattern, host) in [
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_no_name_is_refused() {
+    fn an_invalid_pattern_is_refused() {
         for text in [
             "",
             "*",

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_leads_to_its_number() {
+    fn an_id_contains_its_number() {
         for (id, number) in
             [("b1", Some(1)), ("17", Some(17)), ("b", None), ("", None), ("b1x", None), ("-1", None)]
         {

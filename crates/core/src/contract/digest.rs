@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_known_digest_of_nothing() {
+    fn the_digest_of_empty_input_is_the_known_one() {
         assert_eq!(sha256_hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(hex(&[0, 10, 255]), "000aff");
     }

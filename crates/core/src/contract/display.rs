@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_ends_with_a_mark() {
+    fn long_text_ends_with_an_ellipsis() {
         assert_eq!(shortened("", 0), "");
         assert_eq!(shortened("añb", 3), "añb");
         assert_eq!(shortened("añbc", 3), "añ…");
@@ -233,7 +233,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn escaping_a_path_loses_nothing(bytes in proptest::collection::vec(1_u8.., 1..20)) {
+        fn escaping_a_path_is_lossless(bytes in proptest::collection::vec(1_u8.., 1..20)) {
             let name = OsString::from_vec(bytes);
             let escaped = escape_path(Path::new(&name));
             proptest::prop_assert!(!escaped.chars().any(needs_escape));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn markup_stays_in_its_element() {
+    fn markup_cannot_leave_its_element() {
         let escaped = escape_markup("a</note><b c=\"d\">it's & 漢");
         assert_eq!(escaped, "a&lt;/note&gt;&lt;b c=&quot;d&quot;&gt;it's &amp; 漢");
     }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_text_is_left_alone() {
+    fn ordinary_text_is_unchanged() {
         for text in ["héllo", "👨\u{200d}👩\u{200d}👧", "❤\u{fe0f}", "a\tb\n", "漢字"] {
             assert!(matches!(visible(text), Cow::Borrowed(_)), "{text:?}");
         }

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_read_as_people_write_them() {
+    fn human_expiries_are_parsed() {
         for (text, end) in [
             ("never", GrantEnd::Never),
             ("today", GrantEnd::Today),

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_known_by_its_bytes() {
+    fn an_image_is_recognised_by_its_bytes() {
         let image = ImageRef::of("shot.txt", &png(640, 480)).unwrap();
         assert_eq!((image.format, image.width, image.height), (ImageFormat::Png, 640, 480));
         assert_eq!(image.caption(), "shot.txt: PNG, 640×480, 24 bytes");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_found_again_and_names_do_no_harm() {
+    fn markers_are_found_and_odd_names_are_harmless() {
         let image = ImageRef::of("a]\u{1b}[31m\n.png", &png(3, 4)).unwrap();
         let mark = image.mark(12);
         assert!(!mark.contains('\u{1b}') && !mark.contains('\n'), "{mark}");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_follow_the_pixels() {
+    fn token_counts_depend_on_pixels() {
         let of = |w, h| ImageRef::of("x", &png(w, h)).unwrap().tokens();
         assert_eq!((of(10, 10), of(750, 750), of(8000, 6000)), (85, 750, 1600));
     }

@@ -43,13 +43,13 @@ mod tests {
     use super::{depth_of, required};
 
     #[test]
-    fn what_is_required_is_a_list_of_names() {
+    fn required_members_are_a_list_of_names() {
         assert_eq!(required(&json!({"required": ["a", 1, "b"]})), ["a", "b"]);
         assert!(required(&json!({"required": "a"})).is_empty() && required(&json!({})).is_empty());
     }
 
     #[test]
-    fn brackets_in_texts_do_not_count() {
+    fn brackets_in_strings_do_not_count() {
         assert_eq!(depth_of("1"), 0);
         assert_eq!(depth_of(r#"{"a": [1, {"b": "[[[\"[["}]}"#), 3);
         assert_eq!(depth_of("[],[],[]"), 1);

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_those_of_the_book() {
+    fn the_defaults_match_the_book() {
         let config = MailboxConfig::default();
         assert_eq!((config.lease_ms, config.suspended_lease_ms), (30_000, 600_000));
         assert_eq!(config.lease_renewal_interval, Duration::from_secs(10));
@@ -351,14 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_doubles_up_to_the_longest() {
+    fn the_retry_delay_doubles_up_to_its_maximum() {
         let config = MailboxConfig::default();
         let pauses: Vec<u64> = [0, 1, 2, 3, 7, 8, 9, 64, u32::MAX].map(|n| config.retry_delay_ms(n)).into();
         assert_eq!(pauses, [250, 250, 500, 1000, 16_000, 30_000, 30_000, 30_000, 30_000]);
     }
 
     #[test]
-    fn what_is_terminal_and_how_it_is_written() {
+    fn terminal_states_and_their_names() {
         for status in MailboxJobStatus::ALL {
             assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
         }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn names_round_trip() {
         for mode in Mode::ALL {
             assert_eq!(mode.to_string().parse(), Ok(mode));
             assert_eq!(serde_json::to_value(mode).unwrap(), mode.as_str());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_never_leads_to_auto_or_yolo() {
+    fn no_key_leads_to_auto_or_yolo() {
         assert!(Mode::ALL.into_iter().all(|mode| !matches!(mode.next(), Mode::Auto | Mode::Yolo)));
     }
 }

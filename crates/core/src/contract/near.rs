@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_offered_and_else_all() {
+    fn the_nearest_name_is_suggested_or_else_all() {
         let names = ["researcher", "reviewer", "writer"];
         assert_eq!(or_these("reviewr", names), "; did you mean `reviewer`?");
         assert_eq!(or_these("Writer", names), "; did you mean `writer`?");

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_in_it_with_its_neighbours() {
+    fn pending_calls_are_included_with_their_neighbours() {
         let outline =
             Outline::of(&[Message::user("go"), asks(&["a", "b"]), Message::tool("b", "2"), asks(&["b"])]);
         assert_eq!(outline.needed(), [0, 1, 2, 3]);

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_member_hides_nothing_else() {
+    fn one_invalid_member_does_not_hide_others() {
         let read = question(
             ACTION_PERMISSION,
             json!({

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_fits_its_schema() {
+    fn an_example_matches_its_schema() {
         let button = json!({"type": "object", "required": ["userAction"], "properties": {
             "userAction": {"type": "object", "required": ["name", "surfaceId"], "properties": {
                 "name": {"enum": ["accept", "decline"]}, "surfaceId": {"const": "mcp:1"}}},
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_says_what_there_is_to_choose() {
+    fn the_form_lists_the_choices() {
         let choice = json!({"type": "object", "properties": {"answer": {"type": "string", "enum": ["a", "b"]}}, "required": ["answer"]});
         assert_eq!(form(&choice), "{\"answer\": \"a\" or \"b\"}");
         let several = json!({"type": "object", "properties": {"answers": {"type": "array", "items": {"type": "string"}}}, "required": ["answers"]});
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_command_and_stays_the_same_json() {
+    fn an_answer_is_one_command_with_the_same_json() {
         let answer = json!({"a": "it's $(reboot)\u{1b}]0;\u{202e}"});
         let command = answer_command("q $(x)", &answer);
         assert!(!command.chars().any(crate::contract::display::is_unsafe));

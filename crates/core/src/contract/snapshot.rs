@@ -255,7 +255,7 @@ mod tests {
     use super::TreeId;
 
     #[test]
-    fn what_was_kept_first_counts() {
+    fn the_earliest_snapshot_wins() {
         let (one, two, all) = (TreeId::of_some("1"), TreeId::of_some("2"), TreeId::of_all("a"));
         assert_eq!(one.then(&two), TreeId("+1+2".into()));
         assert_eq!(one.then(&two).then(&all), TreeId("a+1+2".into()));

@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_read_as_people_write_them() {
+    fn human_durations_are_parsed() {
         let seconds =
             [("90s", 90), ("30m", 1800), ("5 min", 300), ("2h", 7200), ("1d", 86_400), ("2w", 1_209_600)];
         for (text, seconds) in seconds.into_iter().chain([("1h30m", 5400), (" 1h 30m ", 5400), ("0s", 0)]) {

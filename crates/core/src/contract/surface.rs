@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_their_own_or_those_of_the_data() {
+    fn values_are_literals_or_data_references() {
         let surface = surface(
             json!({
                 "root": {"kind": "Column", "children": ["a", "b", "c", "d"]},
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_gives_what_was_put_in() {
+    fn a_form_returns_its_input() {
         let mut surface = surface(
             json!({
                 "root": {"kind": "Card", "child": "all"},
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_floods_end() {
+    fn cycles_and_floods_are_bounded() {
         let round = surface(json!({"root": {"kind": "Column", "children": ["root", "root"]}}), Value::Null);
         round.picture();
         let items: Vec<Value> = (0..100_000).map(Value::from).collect();

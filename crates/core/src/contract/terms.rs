@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_and_written() {
+    fn times_round_trip() {
         for (text, seconds) in [("1s", 1), ("30m", 1800), ("2h", 7200), ("365d", 365 * 86_400), ("90s", 90)] {
             let expiry: Expiry = text.parse().expect(text);
             assert_eq!(expiry, Expiry::After(Duration::from_secs(seconds)));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_is_read() {
+    fn notify_targets_are_parsed() {
         let list = json!(["bell", {"command": ["~/bin/tell", "-x"]}, "desktop", {"webhook": "phone"}]);
         let read = Notify::read_all(&list).expect("right");
         assert_eq!(read.len(), 4);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_time_holds_and_all_are_told() {
+    fn the_shorter_time_wins_and_all_are_notified() {
         let after = |text: &str| Some(text.parse().unwrap());
         let mut terms = Terms::default();
         assert_eq!(terms.ends_at(5), None);

@@ -47,7 +47,7 @@ fn done(phase: Phase) -> Fact {
     Fact::PhaseDone { phase, stop: None }
 }
 
-/// Drives a run up to the gate of `calls` calls.
+/// Drives a run up to the gate of its `calls` calls.
 fn at_tools(mode: ToolExecutionMode, calls: usize) -> (Run, Vec<Directive>) {
     let mut run = Run::new(mode);
     run.apply(Fact::Started).unwrap();
@@ -69,7 +69,7 @@ fn notices(out: &[Directive]) -> Vec<Notice> {
 }
 
 #[test]
-fn a_text_answer_ends_the_run_in_the_order_of_the_book() {
+fn a_text_answer_ends_the_run_in_the_documented_order() {
     let mut run = Run::new(ToolExecutionMode::Sequential);
     let mut seen = notices(&run.apply(Fact::Started).unwrap());
     for phase in [Phase::RunStart, Phase::StepStart, Phase::BeforeInference] {
@@ -86,7 +86,7 @@ fn a_text_answer_ends_the_run_in_the_order_of_the_book() {
 }
 
 #[test]
-fn an_asked_and_allowed_call_waits_and_goes_on_under_the_same_run() {
+fn an_approved_call_resumes_under_the_same_run() {
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
     let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
     let out = run.apply(Fact::Gated { call: id(0), gate }).unwrap();
@@ -110,7 +110,7 @@ fn an_asked_and_allowed_call_waits_and_goes_on_under_the_same_run() {
     let out = run.apply(Fact::Settled { call: id(0), outcome: Settled::Succeeded }).unwrap();
     assert_eq!(notices(&out), [Notice::CallDone(id(0), ToolCallStatus::Succeeded)]);
     let out = run.apply(done(Phase::StepEnd)).unwrap();
-    assert_eq!(notices(&out), [Notice::StepStart], "the step's end was announced before the wait");
+    assert_eq!(notices(&out), [Notice::StepStart], "the step's end was emitted before the wait");
 }
 
 /// Asks about a call and answers it.
@@ -122,14 +122,14 @@ fn answered(asks: SuspendTicket, decision: ToolCallResume) -> (Run, Vec<Directiv
 }
 
 #[test]
-fn edited_arguments_stay_with_the_call_whatever_becomes_of_it() {
+fn edited_arguments_stay_with_the_call_in_every_outcome() {
     let edited = json!({"command": "ls"});
     let yes = ToolCallResume {
         arguments: Some(edited.clone()),
         reason: Some(" look first ".into()),
         ..decision("d1", ResumeDecisionAction::Resume)
     };
-    // Whatever the ticket says of an answer.
+    // Whatever the ticket says about answers.
     for mode in [
         ToolCallResumeMode::ReplayToolCall,
         ToolCallResumeMode::UseDecisionAsToolResult,
@@ -138,7 +138,7 @@ fn edited_arguments_stay_with_the_call_whatever_becomes_of_it() {
         let (mut run, out) = answered(ticket(&id(0), mode), yes.clone());
         assert_eq!(out.last(), Some(&Directive::Gate { call: id(0), resume: Some(yes.clone()) }));
         run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
-        // The process dies while it runs, and the person is asked what became of it.
+        // The process dies during the call, and the user is asked about the outcome.
         let mut run: Run = serde_json::from_value(serde_json::to_value(&run).unwrap()).unwrap();
         let mut unknown = ticket(&id(0), ToolCallResumeMode::ReplayToolCall);
         unknown.suspension.action = crate::contract::suspension::ACTION_UNKNOWN_OUTCOME.into();
@@ -156,7 +156,7 @@ fn edited_arguments_stay_with_the_call_whatever_becomes_of_it() {
 }
 
 #[test]
-fn edited_arguments_that_fit_nothing_never_run_a_call() {
+fn invalid_edited_arguments_never_run_a_call() {
     let edited = |arguments: Value| ToolCallResume {
         arguments: Some(arguments),
         ..decision("d1", ResumeDecisionAction::Resume)
@@ -176,7 +176,7 @@ fn edited_arguments_that_fit_nothing_never_run_a_call() {
 }
 
 #[test]
-fn a_no_that_wants_a_change_is_told_apart_from_a_no() {
+fn requested_changes_differ_from_a_denial() {
     let modify = ToolCallResume {
         result: ToolCallResume::modify_payload(),
         reason: Some("use make".into()),
@@ -189,19 +189,23 @@ fn a_no_that_wants_a_change_is_told_apart_from_a_no() {
 }
 
 #[test]
-fn a_declined_call_is_cancelled_and_the_run_goes_on() {
+fn a_denied_call_is_cancelled_and_the_run_continues() {
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 2);
     let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
     run.apply(Fact::Gated { call: id(0), gate }).unwrap();
     let no = decision("d1", ResumeDecisionAction::Cancel);
     let out = run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision: no }).unwrap();
     assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::Declined { reason: None } }));
-    assert_eq!(out.last(), Some(&Directive::Gate { call: id(1), resume: None }), "the held call starts now");
+    assert_eq!(
+        out.last(),
+        Some(&Directive::Gate { call: id(1), resume: None }),
+        "the delayed call starts now"
+    );
     assert!(!out.iter().any(|d| matches!(d, Directive::Execute { .. })));
 }
 
 #[test]
-fn batch_approval_holds_answered_calls_until_all_are_answered() {
+fn batch_approval_holds_calls_until_all_are_decided() {
     let (mut run, out) = at_tools(ToolExecutionMode::ParallelBatchApproval, 2);
     assert_eq!(out.len(), 2);
     for n in 0..2 {
@@ -228,14 +232,14 @@ fn batch_approval_holds_answered_calls_until_all_are_answered() {
 }
 
 #[test]
-fn in_a_copy_of_a_run_a_kept_yes_may_have_started_its_call() {
+fn in_a_fork_an_approved_call_may_already_have_started() {
     let (mut run, _) = at_tools(ToolExecutionMode::ParallelBatchApproval, 2);
     for n in 0..2 {
         let gate = Gate::Suspend(ticket(&id(n), ToolCallResumeMode::ReplayToolCall));
         run.apply(Fact::Gated { call: id(n), gate }).unwrap();
     }
     let copied = |n| Fact::MayHaveStarted { call: id(n) };
-    assert!(run.apply(copied(0)).is_err(), "nobody said yes");
+    assert!(run.apply(copied(0)).is_err(), "nobody approved");
     let yes = decision("d1", ResumeDecisionAction::Resume);
     run.apply(Fact::Decided { call: id(1), suspension: asked(1), decision: yes }).unwrap();
     assert_eq!(run.apply(copied(1)).unwrap(), [Directive::Checkpoint { intent: Some(id(1)) }]);
@@ -245,7 +249,7 @@ fn in_a_copy_of_a_run_a_kept_yes_may_have_started_its_call() {
 }
 
 #[test]
-fn streaming_approval_starts_an_answered_call_while_another_waits() {
+fn streaming_approval_starts_a_decided_call_while_another_waits() {
     let (mut run, _) = at_tools(ToolExecutionMode::ParallelStreaming, 3);
     for n in [0, 2] {
         let gate = Gate::Suspend(ticket(&id(n), ToolCallResumeMode::ReplayToolCall));
@@ -278,7 +282,7 @@ fn answers_as_results_never_execute() {
 }
 
 #[test]
-fn a_payload_that_cannot_be_arguments_is_an_error_result() {
+fn a_payload_that_is_not_arguments_is_an_error_result() {
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
     let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::PassDecisionToTool));
     run.apply(Fact::Gated { call: id(0), gate }).unwrap();
@@ -288,7 +292,7 @@ fn a_payload_that_cannot_be_arguments_is_an_error_result() {
 }
 
 #[test]
-fn an_answer_to_an_earlier_question_is_refused() {
+fn an_answer_to_a_superseded_question_is_refused() {
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
     let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
     run.apply(Fact::Gated { call: id(0), gate }).unwrap();
@@ -309,7 +313,7 @@ fn a_block_ends_the_run_and_gives_every_call_a_result() {
 }
 
 #[test]
-fn a_limit_interrupts_what_is_in_flight_and_says_why() {
+fn a_limit_interrupts_active_work_and_says_why() {
     let reason = || TerminationReason::stopped("timeout", "2.0 s spent; the limit is 2 s");
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 2);
     run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
@@ -318,14 +322,14 @@ fn a_limit_interrupts_what_is_in_flight_and_says_why() {
     let why = "2.0 s spent; the limit is 2 s".to_owned();
     assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::Stopped { why } }));
     assert!(out.contains(&Directive::Record { call: id(1), closing: Closing::NotRun }));
-    // Late ones change nothing.
+    // Late limits change nothing.
     assert_eq!(run.apply(Fact::LimitReached { reason: reason() }).unwrap(), []);
     let out = run.apply(done(Phase::RunEnd)).unwrap();
     assert_eq!(notices(&out), [Notice::RunFinish(reason())]);
 }
 
 #[test]
-fn cancelling_a_waiting_run_announces_only_its_end() {
+fn cancelling_a_waiting_run_emits_only_its_end() {
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
     let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
     run.apply(Fact::Gated { call: id(0), gate }).unwrap();
@@ -343,7 +347,7 @@ fn cancelling_a_waiting_run_announces_only_its_end() {
 }
 
 #[test]
-fn recovery_keeps_questions_and_never_executes_by_itself() {
+fn recovery_keeps_questions_and_never_executes() {
     let (mut run, _) = at_tools(ToolExecutionMode::ParallelStreaming, 3);
     let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
     run.apply(Fact::Gated { call: id(0), gate }).unwrap();
@@ -360,7 +364,7 @@ fn recovery_keeps_questions_and_never_executes_by_itself() {
 }
 
 #[test]
-fn a_decision_that_a_crash_followed_is_spent_once() {
+fn a_decision_followed_by_a_crash_is_spent_once() {
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
     let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
     run.apply(Fact::Gated { call: id(0), gate }).unwrap();
@@ -398,9 +402,9 @@ fn question() -> RunQuestion {
     }
 }
 
-/// A run that asks behind its first step, or between an answer and its call.
+/// A run that asks after its first step, or between an answer and its call.
 fn asking(phase: Phase) -> (Run, Vec<Directive>) {
-    // Without calls, an answer leads to the end of its step.
+    // Without calls, an answer ends its step.
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 0);
     if phase == Phase::AfterInference {
         run = Run::new(ToolExecutionMode::Sequential);
@@ -419,7 +423,7 @@ fn answer_run(name: &str, action: ResumeDecisionAction) -> Fact {
 }
 
 #[test]
-fn a_question_of_a_phase_waits_and_the_run_goes_on_from_there() {
+fn a_question_of_a_phase_waits_and_the_run_resumes_there() {
     let (mut run, out) = asking(Phase::AfterInference);
     assert_eq!(out[0], Directive::Checkpoint { intent: None });
     assert_eq!(
@@ -432,7 +436,7 @@ fn a_question_of_a_phase_waits_and_the_run_goes_on_from_there() {
     );
     assert_eq!(run.status(), RunStatus::Waiting);
     assert_eq!(run.open_tickets().count(), 1);
-    // Written and read, as another process finds it.
+    // Serialised and read, as by another process.
     run = serde_json::from_value(serde_json::to_value(&run).unwrap()).unwrap();
     assert_eq!(run.apply(Fact::Recovered { lost: Vec::new() }).unwrap(), []);
     let out = run.apply(answer_run("d1", ResumeDecisionAction::Resume)).unwrap();
@@ -450,7 +454,7 @@ fn a_question_of_a_phase_waits_and_the_run_goes_on_from_there() {
 }
 
 #[test]
-fn a_no_or_no_answer_ends_the_run_with_the_reason_of_its_question() {
+fn a_denied_or_cancelled_question_ends_the_run_with_its_reason() {
     for (fact, closing) in [
         (answer_run("d", ResumeDecisionAction::Cancel), Closing::Declined { reason: None }),
         (Fact::Expired { call: id(1000), suspension: asked(1000) }, Closing::Expired),
@@ -467,7 +471,7 @@ fn a_no_or_no_answer_ends_the_run_with_the_reason_of_its_question() {
     }
 }
 
-/// A choice of the property test: mapped to a fact that may or may not fit where the run stands.
+/// A choice of the property test, mapped to a fact that may be invalid at the current stage.
 #[derive(Clone, Debug)]
 enum Choice {
     Forward,
@@ -591,7 +595,7 @@ fn fact_of(choice: &Choice, run: &Run, calls: usize) -> Fact {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
     #[test]
-    fn whatever_happens_the_promises_hold(
+    fn invariants_hold_for_any_sequence(
         choices in choices(),
         calls in 0..4usize,
         mode in prop_oneof![
@@ -622,7 +626,7 @@ proptest! {
             if matches!(fact, Fact::Recovered { .. }) {
                 announced = false;
             }
-            // Legal moves only.
+            // Only legal transitions.
             for call in run.calls() {
                 if let Some(old) = before.call(&call.id) {
                     let (from, to) = (old.status(), call.status());
@@ -635,7 +639,7 @@ proptest! {
                     );
                 }
             }
-            // Results: one a call, by its tool, by the gate, or by the machine.
+            // Each call has one result: from its tool, the gate, or the state machine.
             match &fact {
                 Fact::Settled { call, outcome: Settled::Succeeded | Settled::Failed }
                 | Fact::Gated { call, gate: Gate::SetResult { .. } }
@@ -646,7 +650,7 @@ proptest! {
                     results.push(call.clone());
                 }
                 Fact::Recovered { lost } => {
-                    // No intent was written, so the execution that was announced never began.
+                    // No intent was written, so the announced execution never started.
                     for (id, _) in lost.iter().filter(|(_, l)| *l == Lost::NotStarted) {
                         let attempt = before.call(id).unwrap().attempt;
                         executed.retain(|known| *known != (id.clone(), attempt));
@@ -677,9 +681,9 @@ proptest! {
                 prop_assert!(run.calls().iter().filter(|c| c.is_in_flight()).count() <= 1);
             }
             if run.status() == RunStatus::Waiting {
-                prop_assert!(!announced, "a waiting run has said that it waits");
+                prop_assert!(!announced, "a waiting run has reported that it waits");
             }
-            // A closed step: every call has exactly one result.
+            // A finished step: every call has exactly one result.
             let stepping = matches!(run.stage(), Stage::Phase(Phase::StepEnd | Phase::StepStart) | Stage::Ending(_));
             if stepping {
                 for call in before.calls() {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Commutative, kept over the runs of a thread.
+/// Commutative, kept across runs of a thread.
 struct Count;
 impl StateKey for Count {
     const KEY: &'static str = "test.count";
@@ -19,7 +19,7 @@ impl StateKey for Count {
     }
 }
 
-/// Commutative, kept while the run lasts and over restarts.
+/// Commutative, kept for the run and across restarts.
 struct Tags;
 impl StateKey for Tags {
     const KEY: &'static str = "test.tags";
@@ -42,7 +42,7 @@ impl StateKey for Text {
     }
 }
 
-/// Holds the name of another key, and was never registered itself.
+/// Has the name of another key and was never registered.
 struct Impostor;
 impl StateKey for Impostor {
     const KEY: &'static str = "test.count";
@@ -105,13 +105,13 @@ fn a_snapshot_never_changes() {
 }
 
 #[test]
-fn a_stale_or_unknown_batch_is_refused_whole() {
+fn a_stale_or_unknown_batch_is_refused_as_a_whole() {
     let store = store();
     store.commit_batch(batch(|b| b.update::<Count>(1))).unwrap();
     let mut stale = MutationBatch::with_base_revision(0);
     stale.update::<Text>("lost".into());
     assert_eq!(store.commit_batch(stale), Err(StateError::RevisionConflict { expected: 0, actual: 1 }));
-    // An empty batch that insists on a revision is refused as well: its maker has seen an old state.
+    // An empty batch with a base revision is refused as well: its maker saw an old state.
     let empty = MutationBatch::with_base_revision(0);
     assert!(store.commit_batch(empty).is_err());
     let unknown = batch(|b| {
@@ -145,7 +145,7 @@ fn an_exclusive_write_over_an_unseen_value_is_refused() {
 }
 
 #[test]
-fn a_panic_in_an_update_changes_nothing_and_breaks_nothing() {
+fn a_panicking_update_changes_and_breaks_nothing() {
     let store = store();
     store.register(KeyRegistration::of::<Fragile>(StateKeyOptions::default())).unwrap();
     let bad = batch(|b| {
@@ -159,7 +159,7 @@ fn a_panic_in_an_update_changes_nothing_and_breaks_nothing() {
 }
 
 #[test]
-fn two_batches_that_write_one_exclusive_key_cannot_be_merged() {
+fn batches_writing_one_exclusive_key_cannot_merge() {
     let text = || batch(|b| b.update::<Text>("a".into()));
     let conflict = StateError::ParallelMergeConflict { key: "test.text".into() };
     assert_eq!(text().merge(text()).unwrap_err(), conflict);
@@ -174,7 +174,7 @@ fn two_batches_that_write_one_exclusive_key_cannot_be_merged() {
 }
 
 #[test]
-fn a_new_run_keeps_what_belongs_to_the_thread() {
+fn a_new_run_keeps_thread_state() {
     let store = store();
     let all = batch(|b| {
         b.update::<Count>(1);
@@ -187,7 +187,7 @@ fn a_new_run_keeps_what_belongs_to_the_thread() {
 }
 
 #[test]
-fn what_is_stored_under_an_unknown_key_is_refused_or_left_out() {
+fn unknown_stored_keys_are_refused_or_dropped() {
     let store = store();
     let stored =
         |values: JsonValue| PersistedState { revision: 7, values: serde_json::from_value(values).unwrap() };
@@ -211,7 +211,7 @@ impl CommitHook for Listener {
 }
 
 #[test]
-fn listeners_hear_of_each_commit_that_changed_something() {
+fn listeners_receive_each_effective_commit() {
     let store = store();
     let listener = std::sync::Arc::new(Listener::default());
     store.on_commit(listener.clone());
@@ -265,7 +265,7 @@ fn has_text(ops: &[Op]) -> bool {
 
 proptest! {
     #[test]
-    fn merging_is_one_after_the_other(left in ops(), right in ops()) {
+    fn merging_equals_committing_in_sequence(left in ops(), right in ops()) {
         let merged = batch_of(&left).merge(batch_of(&right));
         prop_assert_eq!(merged.is_err(), has_text(&left) && has_text(&right));
         if let Ok(merged) = merged {
@@ -278,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn batches_that_may_be_merged_may_be_merged_in_any_order(left in ops(), right in ops()) {
+    fn mergeable_batches_merge_in_any_order(left in ops(), right in ops()) {
         if let Ok(forth) = batch_of(&left).merge(batch_of(&right)) {
             let back = batch_of(&right).merge(batch_of(&left)).unwrap();
             let (one, other) = (store(), store());
@@ -289,7 +289,7 @@ proptest! {
     }
 
     #[test]
-    fn a_revision_is_counted_for_each_batch_that_changes_something(batches in proptest::collection::vec(ops(), 0..6)) {
+    fn each_effective_batch_is_one_revision(batches in proptest::collection::vec(ops(), 0..6)) {
         let store = store();
         for ops in &batches {
             store.commit_batch(batch_of(ops)).unwrap();
@@ -298,9 +298,9 @@ proptest! {
         prop_assert_eq!(store.snapshot().revision, changing as u64);
     }
 
-    /// Of writers that start from one snapshot, exactly one keeps the exclusive key, and all keep the others.
+    /// Exactly one of several writers of a snapshot keeps the exclusive key; all keep the others.
     #[test]
-    fn no_exclusive_write_is_made_over_an_unseen_one(writers in proptest::collection::vec(ops(), 1..6)) {
+    fn no_exclusive_write_overwrites_an_unseen_one(writers in proptest::collection::vec(ops(), 1..6)) {
         let store = store();
         let seen = store.snapshot();
         let mut kept = Vec::new();
@@ -338,7 +338,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_exported_is_what_is_restored(batches in proptest::collection::vec(ops(), 0..6)) {
+    fn exported_state_restores_unchanged(batches in proptest::collection::vec(ops(), 0..6)) {
         let store = store();
         for ops in &batches {
             store.commit_batch(batch_of(ops)).unwrap();

@@ -64,7 +64,7 @@ fn a_run_is_a_task_and_its_answers_are_artifacts() {
 }
 
 #[test]
-fn a_run_that_waits_requires_input() {
+fn a_waiting_run_is_input_required() {
     same(&encoded(&question_run()), &[begun(), status("TASK_STATE_INPUT_REQUIRED", question_parts())]);
     let mut encoder = A2aEncoder::new("t", "r");
     encoder.encode(&run_start());
@@ -102,7 +102,7 @@ fn a_stream_that_loses_its_run_ends_without_a_state() {
 
 proptest! {
     #[test]
-    fn any_events_make_a_stream_that_begins_with_its_task(events in any_events()) {
+    fn every_stream_starts_with_its_task(events in any_events()) {
         let mut encoder = A2aEncoder::new("t", "r");
         let mut frames: Vec<_> = events.iter().flat_map(|event| encoder.encode(event)).collect();
         if !frames.is_empty() {
@@ -132,7 +132,7 @@ fn stored(seq: u64, id: &str, mut message: Message) -> StoredMessage {
 }
 
 #[test]
-fn a_stored_run_is_the_task_that_its_stream_made() {
+fn a_stored_run_equals_its_streamed_task() {
     let mut run = RunRecord::new("r".into(), "t".into(), "default", "m", 0);
     let messages = [
         stored(1, "u1", Message::user("ls")),
@@ -207,7 +207,7 @@ fn a_message_without_a_question_starts_a_run() {
 }
 
 #[test]
-fn a_message_to_a_task_that_waits_answers_it() {
+fn a_message_to_a_waiting_task_answers_it() {
     let permission = question("s1", "c1", ACTION_PERMISSION);
     let asks = question("s2", "c2", ACTION_ASK_USER);
     let answer = ClientAnswer::new;

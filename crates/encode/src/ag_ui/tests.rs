@@ -37,7 +37,7 @@ fn finished(outcome: Value, usage: Value, termination: Value) -> Value {
 }
 
 #[test]
-fn a_call_is_part_of_a_step_and_its_message() {
+fn a_call_belongs_to_a_step_and_its_message() {
     same(
         &encoded(&tool_run()),
         &[
@@ -89,7 +89,7 @@ fn interrupt() -> Value {
 }
 
 #[test]
-fn a_question_is_an_interrupt_and_its_answer_continues() {
+fn a_question_is_an_interrupt_and_its_answer_resumes() {
     let asked = encoded(&question_run());
     let outcome = json!({"type": "interrupt", "interrupts": [interrupt()]});
     same(
@@ -114,7 +114,7 @@ fn a_question_is_an_interrupt_and_its_answer_continues() {
             json!({"type": "STEP_STARTED", "stepName": "step-1"}),
         ],
     );
-    // A question that an earlier stream asked.
+    // A question asked by an earlier stream.
     let mut encoder = AgUiEncoder::new("t", "run-1");
     encoder.encode(&run_start());
     let mut over = question("s0", "c0", ACTION_PERMISSION);
@@ -125,7 +125,7 @@ fn a_question_is_an_interrupt_and_its_answer_continues() {
 }
 
 #[test]
-fn an_interrupt_says_what_answer_it_takes() {
+fn an_interrupt_describes_the_expected_answer() {
     let mut ticket = ticket("s1", "c1", ACTION_ASK_USER);
     ticket.suspension.response_schema = Some(json!({"type": "object"}));
     ticket.suspension.expires_at = Some(951_782_400_000);
@@ -138,7 +138,7 @@ fn an_interrupt_says_what_answer_it_takes() {
 }
 
 #[test]
-fn a_call_of_the_client_ends_the_run_well() {
+fn a_client_call_ends_the_run_successfully() {
     let mut events = vec![run_start(), step_start("m1")];
     events.extend(call("c1"));
     events.extend([
@@ -153,7 +153,7 @@ fn a_call_of_the_client_ends_the_run_well() {
 }
 
 #[test]
-fn an_error_ends_the_stream_after_everything_is_closed() {
+fn an_error_ends_the_stream_after_closing_everything() {
     let error = |termination| {
         encoded(&[
             run_start(),
@@ -189,7 +189,7 @@ fn an_error_ends_the_stream_after_everything_is_closed() {
 }
 
 #[test]
-fn a_cancelled_run_says_so() {
+fn a_cancelled_run_is_reported() {
     let events = [
         run_start(),
         step_start("m1"),
@@ -227,7 +227,7 @@ fn a_stream_that_loses_its_run_fails() {
 }
 
 #[test]
-fn state_and_activities_are_events_of_their_own() {
+fn state_and_activities_have_their_own_events() {
     let activity = |content: Value, replace| AgentEvent::ActivitySnapshot {
         message_id: "m1".into(),
         activity_type: "plan".into(),
@@ -271,7 +271,7 @@ fn state_and_activities_are_events_of_their_own() {
     );
 }
 
-/// What a client checks of a stream: the rules of its verifier.
+/// Checks a stream by the rules of the client's verifier.
 fn check(frames: &[Value]) {
     let (mut texts, mut thoughts, mut spans) = (HashSet::new(), HashSet::new(), HashSet::new());
     let (mut calls, mut results, mut steps) = (HashMap::new(), HashSet::new(), HashSet::new());
@@ -320,7 +320,7 @@ fn check(frames: &[Value]) {
 
 proptest! {
     #[test]
-    fn any_events_make_a_stream_that_a_client_accepts(events in any_events()) {
+    fn every_stream_is_valid_for_clients(events in any_events()) {
         let mut encoder = AgUiEncoder::new("t", "run-1");
         let mut all = frames(&mut encoder, &events);
         if !all.is_empty() {
@@ -386,7 +386,7 @@ fn input(more: Value) -> RunAgentInput {
 }
 
 #[test]
-fn a_new_message_is_the_last_one() {
+fn the_new_message_is_the_last_one() {
     let said = input(json!({"messages": [
         {"id": "u1", "role": "user", "content": "old"},
         {"id": "m1", "role": "assistant", "content": "Hi", "toolCalls": []},
@@ -424,7 +424,7 @@ fn a_new_message_is_the_last_one() {
 }
 
 #[test]
-fn every_pending_interrupt_is_answered() {
+fn every_pending_interrupt_must_be_answered() {
     let entry = |id: &str, status: &str, payload: Value| json!({"interruptId": id, "status": status, "payload": payload});
     let open = [
         question("s1", "c1", ACTION_PERMISSION),
@@ -474,7 +474,7 @@ fn every_pending_interrupt_is_answered() {
 }
 
 #[test]
-fn tools_of_the_client_are_described() {
+fn client_tools_are_described() {
     let offered = input(json!({"tools": [
         {"name": "pick", "description": "Picks a color", "parameters": {"type": "object", "required": ["color"]}},
         {"name": "ping", "description": ""},
@@ -495,7 +495,7 @@ fn tools_of_the_client_are_described() {
 }
 
 #[test]
-fn a_refusal_keeps_what_was_said_before_it() {
+fn a_refusal_keeps_the_text_before_it() {
     let events = [
         run_start(),
         step_start("m1"),

@@ -23,7 +23,7 @@ fn encoded(events: &[AgentEvent]) -> Vec<Value> {
     frames(&mut AiSdkEncoder::new(), events)
 }
 
-/// The frames that the message is made of.
+/// The frames that form the message.
 fn lasting(frames: Vec<Value>) -> Vec<Value> {
     frames.into_iter().filter(|frame| frame.get("transient").is_none()).collect()
 }
@@ -69,7 +69,7 @@ fn a_text_is_one_part_of_one_step() {
 }
 
 #[test]
-fn a_call_has_its_arguments_then_its_result() {
+fn a_call_has_arguments_then_its_result() {
     same(
         &lasting(encoded(&tool_run())),
         &[
@@ -131,7 +131,7 @@ fn a_question_ends_the_stream_and_its_answer_continues_the_message() {
             json!({"type": "finish", "finishReason": "stop"}),
         ],
     );
-    // A client that does not have the call receives it first.
+    // A client without the call receives it first.
     same(
         &lasting(frames(&mut AiSdkEncoder::new(), &resumed_run()))[1..3],
         &[
@@ -142,7 +142,7 @@ fn a_question_ends_the_stream_and_its_answer_continues_the_message() {
 }
 
 #[test]
-fn a_call_that_the_client_or_another_agent_carries_out_asks_for_no_approval() {
+fn calls_run_by_the_client_or_another_agent_ask_for_no_approval() {
     for action in [ACTION_FRONTEND_TOOL, ACTION_CHILD_RUN] {
         let mut encoder = AiSdkEncoder::resuming("r", ["c1".to_owned()]);
         encoder.encode(&run_start());
@@ -151,7 +151,7 @@ fn a_call_that_the_client_or_another_agent_carries_out_asks_for_no_approval() {
 }
 
 #[test]
-fn what_became_of_a_call_is_said() {
+fn the_outcome_of_a_call_is_reported() {
     let ended = |result: ToolResult, outcome| {
         let mut encoder = AiSdkEncoder::resuming("r", ["c1".to_owned()]);
         encoder.encode(&run_start());
@@ -183,7 +183,7 @@ fn what_became_of_a_call_is_said() {
 }
 
 #[test]
-fn an_error_ends_the_stream_after_everything_is_closed() {
+fn an_error_ends_the_stream_after_closing_everything() {
     let events = [
         run_start(),
         step_start("m1"),
@@ -234,7 +234,7 @@ fn a_cancelled_run_aborts_the_stream() {
 }
 
 #[test]
-fn the_reason_of_the_end_is_one_that_clients_know() {
+fn finish_reasons_are_known_to_clients() {
     let reason = |stop: StopReason, termination: TerminationReason| {
         let frames = encoded(&[run_start(), complete(stop), run_finish(termination)]);
         frames.last().unwrap()["finishReason"].as_str().unwrap().to_owned()
@@ -250,7 +250,7 @@ fn the_reason_of_the_end_is_one_that_clients_know() {
 }
 
 #[test]
-fn activities_replace_each_other_only_where_they_say_so() {
+fn activities_replace_each_other_only_when_marked() {
     let activity = |replace| AgentEvent::ActivitySnapshot {
         message_id: "m1".into(),
         activity_type: "plan".into(),
@@ -283,7 +283,7 @@ fn a_stream_that_loses_its_run_fails() {
     assert!(!encoder.encode(&run_start()).is_empty(), "another run may follow");
 }
 
-/// What a client checks of a stream, with the rules of its reducer.
+/// Checks a stream by the rules of the client's reducer.
 fn check(frames: &[Value]) {
     let (mut open, mut used, mut calls) = (HashSet::new(), HashSet::new(), HashMap::new());
     let (mut in_step, mut running) = (false, false);
@@ -299,7 +299,7 @@ fn check(frames: &[Value]) {
                 assert!(std::mem::take(&mut in_step));
             }
             "text-start" | "reasoning-start" => {
-                assert!(used.insert(member("id")), "the id was used before");
+                assert!(used.insert(member("id")), "the id was reused");
                 open.insert(member("id"));
             }
             "text-delta" | "reasoning-delta" => {
@@ -339,7 +339,7 @@ fn check(frames: &[Value]) {
 
 proptest! {
     #[test]
-    fn any_events_make_a_stream_that_a_client_accepts(events in any_events()) {
+    fn every_stream_is_valid_for_clients(events in any_events()) {
         let mut encoder = AiSdkEncoder::new();
         let mut all = frames(&mut encoder, &events);
         if !all.is_empty() {
@@ -367,7 +367,7 @@ fn bash(ids: &[&str]) -> Message {
 }
 
 #[test]
-fn a_stored_run_is_the_message_that_its_stream_made() {
+fn a_stored_run_equals_its_streamed_message() {
     let mut denied = question("s2", "c2", ACTION_PERMISSION);
     denied.status = SuspensionStatus::Applied;
     let answer = ClientAnswer { reason: Some("not now".into()), ..ClientAnswer::new("s2", false) };
@@ -421,7 +421,7 @@ fn a_stored_run_is_the_message_that_its_stream_made() {
 }
 
 #[test]
-fn a_stored_call_that_waits_shows_its_question() {
+fn a_stored_waiting_call_shows_its_question() {
     let messages = [stored(1, "r", "m1", bash(&["c1"]))];
     let part =
         |questions: &[_]| serde_json::to_value(&ui_messages(&messages, questions)[0].parts[3]).unwrap();
@@ -443,7 +443,7 @@ fn request(body: Value) -> AiSdkRequest {
 }
 
 #[test]
-fn a_new_message_is_the_last_one() {
+fn the_new_message_is_the_last_one() {
     let body = json!({
         "id": "chat", "trigger": "submit-message", "model": "ignored",
         "messages": [
@@ -480,7 +480,7 @@ fn a_new_message_is_the_last_one() {
 }
 
 #[test]
-fn answers_come_in_the_parts_of_the_message_that_asked() {
+fn answers_arrive_in_the_parts_of_the_asking_message() {
     let part = |call: &str, id: &str, approved: bool, reason: Value| {
         json!({"type": "tool-Bash", "toolCallId": call, "state": "approval-responded", "input": {},
             "approval": {"id": id, "approved": approved, "reason": reason}})
@@ -520,7 +520,7 @@ fn answers_come_in_the_parts_of_the_message_that_asked() {
     let calls = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"].map(str::to_owned);
     assert_eq!(asked.continued(), Some(("r".to_owned(), calls.to_vec())));
 
-    // The request comes again when all of it is decided: the same decisions are meant.
+    // The request arrives again after all decisions: it repeats the same ones.
     let Ok(AiSdkIntent::Answer(repeated)) = asked.intent(&[]) else { panic!("no answers") };
     assert_eq!(
         repeated.iter().map(|answer| answer.suspension_id.as_str()).collect::<Vec<_>>(),
@@ -533,7 +533,7 @@ fn answers_come_in_the_parts_of_the_message_that_asked() {
 }
 
 #[test]
-fn a_request_without_anything_new_is_refused() {
+fn a_request_with_nothing_new_is_refused() {
     let why = |messages: Value| {
         request(json!({"id": "t", "messages": messages})).intent(&[]).unwrap_err().to_string()
     };

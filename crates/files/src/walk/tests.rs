@@ -25,9 +25,9 @@ fn walked(root: &Path, selection: WalkFilter) -> Vec<String> {
     names
 }
 
-/// The library's own reading of ignore files is the reference for everything that it does not hang on.
+/// The library's own reading of ignore files is the reference, except where it would hang.
 #[test]
-fn regular_ignore_files_mean_what_ripgrep_makes_of_them() {
+fn ignore_files_behave_as_in_ripgrep() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("up/w");
     std::fs::create_dir_all(root.join(".git/info")).unwrap();
@@ -80,7 +80,7 @@ fn regular_ignore_files_mean_what_ripgrep_makes_of_them() {
 }
 
 #[test]
-fn the_rules_above_a_repository_do_not_reach_into_it() {
+fn rules_above_a_repository_do_not_apply_inside() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), ".gitignore", "*\n");
     write(dir.path(), "repo/a", "x");
@@ -105,7 +105,7 @@ fn worktrees_share_the_exclude_file() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_never_opened() {
+fn irregular_files_are_never_opened() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     for folder in ["a", "b", "c", "d/.git/info"] {

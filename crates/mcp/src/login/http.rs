@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_of_strangers_lead_to_no_other_place_than_https() {
+    fn foreign_documents_may_only_lead_to_https() {
         let url = |text: &str| Url::parse(text).expect("an address");
         let far = Http::of(&url("https://example.org/mcp")).expect("a login");
         let near = Http::of(&url("http://127.0.0.1:1/mcp")).expect("a login");

@@ -1,4 +1,4 @@
-//! Servers that ask the person while they work on a call.
+//! Servers that ask the user during a call.
 
 use super::*;
 use aye_core::contract::surface::{ACTION_SURFACE, Surface, SurfaceNode};
@@ -34,7 +34,7 @@ pub(super) fn payload(ticket: &SuspendTicket, button: &str, put: &[(&str, Value)
 
 fn fits(ticket: &SuspendTicket, payload: &Value) -> bool {
     let schema = ticket.suspension.response_schema.as_ref().expect("a schema");
-    jsonschema::validator_for(schema).expect("a good schema").is_valid(payload)
+    jsonschema::validator_for(schema).expect("a valid schema").is_valid(payload)
 }
 
 pub(super) fn words(ticket: &SuspendTicket) -> String {
@@ -75,7 +75,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_question_becomes_a_form_and_its_answer_goes_on_with_the_same_call() {
+async fn a_question_becomes_a_form_and_its_answer_continues_the_call() {
     let (world, manager) = world("ask").await;
     let ticket = ticket(world.call(TOOL).await.expect("a result"));
     assert_eq!(ticket.suspension.action, ACTION_SURFACE);
@@ -108,7 +108,7 @@ async fn a_question_becomes_a_form_and_its_answer_goes_on_with_the_same_call() {
 }
 
 #[tokio::test]
-async fn what_the_server_does_not_want_is_not_sent_but_asked_again() {
+async fn an_answer_that_violates_the_schema_is_asked_for_again() {
     let (world, manager) = world("ask").await;
     let first = ticket(world.call(TOOL).await.expect("a result"));
     let wrong = payload(&first, "send", &[("/shelf", json!("low")), ("/count", json!("70"))]);
@@ -118,9 +118,9 @@ async fn what_the_server_does_not_want_is_not_sent_but_asked_again() {
         "{}",
         words(&second)
     );
-    assert_eq!(surface(&second).data["shelf"], "low", "what was put in is kept");
+    assert_eq!(surface(&second).data["shelf"], "low", "the input is kept");
     assert_eq!(world.answers(""), 0);
-    // The first form is over.
+    // The first form is closed.
     let lost = world.answered(TOOL, payload(&first, "send", &[("/shelf", json!("low"))])).await;
     assert!(lost.is_error(), "{lost:?}");
     let result = world.answered(TOOL, payload(&second, "send", &[("/count", json!("3"))])).await;
@@ -129,7 +129,7 @@ async fn what_the_server_does_not_want_is_not_sent_but_asked_again() {
 }
 
 #[tokio::test]
-async fn declining_is_an_answer_and_the_call_goes_on() {
+async fn declining_is_an_answer_and_the_call_continues() {
     let (world, manager) = world("ask").await;
     let ticket = ticket(world.call(TOOL).await.expect("a result"));
     let result = world.answered(TOOL, payload(&ticket, "decline", &[])).await;
@@ -140,13 +140,13 @@ async fn declining_is_an_answer_and_the_call_goes_on() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_stopped_cancels_the_question_and_the_call() {
+async fn a_stopped_run_cancels_the_question_and_the_call() {
     let (world, manager) = world("ask").await;
     let _ = ticket(world.call(TOOL).await.expect("a result"));
     world.questions.forget("another run");
     assert_eq!(world.questions.count(), 1);
     world.questions.forget("run-1");
-    until("the server is told", || {
+    until("the server's notification", || {
         world.count("cancelled") == 1 && world.answers(r#""action":"cancel""#) == 1
     })
     .await;
@@ -154,24 +154,24 @@ async fn a_run_that_is_stopped_cancels_the_question_and_the_call() {
 }
 
 #[tokio::test]
-async fn an_answer_that_finds_no_question_calls_nothing() {
+async fn an_answer_without_a_question_calls_nothing() {
     let (world, manager) = world("ask").await;
     let ticket = ticket(world.call(TOOL).await.expect("a result"));
     manager.close().await;
-    // Another process: the same server, and nothing of what was open.
+    // Another process: the same server, without the pending state.
     let other = World::new(&[tool("ask")]);
     let manager = other.user("plain").await;
     let result = other.answered(TOOL, payload(&ticket, "send", &[("/shelf", json!("low"))])).await;
     assert!(result.is_error() && result.model_text().contains("the connection was lost"), "{result:?}");
     assert!(!other.log().iter().any(|line| line.contains("tools/call")));
     manager.close().await;
-    // The process lives, the server does not.
+    // The process survives, the server does not.
     let result = world.answered(TOOL, payload(&ticket, "send", &[("/shelf", json!("low"))])).await;
     assert!(result.is_error() && result.model_text().contains("the connection ended"), "{result:?}");
 }
 
 #[tokio::test]
-async fn questions_one_after_the_other_have_an_end() {
+async fn successive_questions_are_limited() {
     let (world, manager) = world("again").await;
     let mut result = world.call("mcp__s__again").await.expect("a result");
     let mut asked = 0;
@@ -186,10 +186,10 @@ async fn questions_one_after_the_other_have_an_end() {
 }
 
 #[tokio::test]
-async fn a_thousand_questions_at_once_are_two() {
+async fn a_thousand_concurrent_questions_are_limited_to_two() {
     let (world, manager) = world("askflood").await;
     let mut result = world.call("mcp__s__askflood").await.expect("a result");
-    until("the others are declined", || world.answers(r#""action":"decline""#) == 998).await;
+    until("the others' denial", || world.answers(r#""action":"decline""#) == 998).await;
     let mut asked = 0;
     while result.is_pending() {
         asked += 1;
@@ -201,9 +201,9 @@ async fn a_thousand_questions_at_once_are_two() {
     manager.close().await;
 }
 
-/// What `aye` prints as the command that answers a form is an answer that the form and the server take.
+/// The printed command for a form is accepted by the form and the server.
 #[tokio::test]
-async fn the_example_of_a_form_is_an_answer() {
+async fn the_example_of_a_form_is_a_valid_answer() {
     let (world, manager) = world("ask").await;
     let ticket = ticket(world.call(TOOL).await.expect("a result"));
     let made =

@@ -1,4 +1,4 @@
-//! The revision of 2026-07-28: a server asks by answering, and the call is sent again with what a person said.
+//! The revision of 2026-07-28: a server asks in its result, and the call is repeated with the user's answers.
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest, ErrorData,
@@ -14,10 +14,10 @@ use crate::client::{CallError, Client};
 use crate::handler::ConnectionState;
 use crate::server::Server;
 
-/// What each call of a tool brought: its state, and the answers by name.
+/// The state and the named answers of each call.
 type Seen = Arc<Mutex<Vec<(Option<String>, Value)>>>;
 
-/// Each tool asks in its own way, and keeps nothing between two calls but what goes with them.
+/// Each tool asks in its own way and keeps no state between calls except what they carry.
 #[derive(Clone, Default)]
 struct Asker(Seen);
 
@@ -70,7 +70,7 @@ impl ServerHandler for Asker {
     ) -> Result<CallToolResponse, ErrorData> {
         let state = call.request_state.clone();
         let answers = json!(call.input_responses);
-        let mut seen = self.0.lock().expect("held");
+        let mut seen = self.0.lock().expect("not poisoned");
         seen.push((state.clone(), answers));
         Ok(match (&*call.name, state.as_deref()) {
             ("two", None) => wants(STATE, vec![("first", form("First?"))]),
@@ -103,7 +103,7 @@ async fn rounds() -> Rounds {
     let asker = Asker::default();
     let seen = Arc::clone(&asker.0);
     tokio::spawn(async move {
-        let running = asker.serve(theirs).await.expect("it serves");
+        let running = asker.serve(theirs).await.expect("serves");
         running.waiting().await.map(drop)
     });
     let (reader, writer) = tokio::io::split(ours);
@@ -120,12 +120,12 @@ async fn rounds() -> Rounds {
 
 impl Rounds {
     fn seen(&self) -> Vec<(Option<String>, Value)> {
-        self.seen.lock().expect("held").clone()
+        self.seen.lock().expect("not poisoned").clone()
     }
 }
 
 #[tokio::test]
-async fn each_round_is_a_form_and_the_call_goes_back_with_its_answer_and_its_state() {
+async fn each_round_is_a_form_and_the_call_is_repeated_with_answer_and_state() {
     let rounds = rounds().await;
     let first = ticket(rounds.world.call("mcp__s__two").await.expect("a result"));
     assert!(words(&first).contains("First?"), "{}", words(&first));
@@ -140,14 +140,14 @@ async fn each_round_is_a_form_and_the_call_goes_back_with_its_answer_and_its_sta
         [
             (None, Value::Null),
             (Some(STATE.to_owned()), json!({"first": {"action": "accept", "content": {"name": "Ada"}}})),
-            // Answers of an earlier round are not sent twice.
+            // Answers of an earlier round are not resent.
             (Some("second".to_owned()), json!({"second": {"action": "decline"}})),
         ]
     );
 }
 
 #[tokio::test]
-async fn questions_that_come_together_are_asked_one_by_one_and_answered_together() {
+async fn simultaneous_questions_are_asked_singly_and_answered_together() {
     let rounds = rounds().await;
     let first = ticket(rounds.world.call("mcp__s__together").await.expect("a result"));
     let second =
@@ -163,7 +163,7 @@ async fn questions_that_come_together_are_asked_one_by_one_and_answered_together
 }
 
 #[tokio::test]
-async fn rounds_without_end_end_and_what_is_not_given_ends_the_call() {
+async fn endless_rounds_are_stopped_and_a_missing_answer_ends_the_call() {
     let rounds = rounds().await;
     let result = rounds.world.call("mcp__s__forever").await.expect("a result");
     assert!(result.is_error() && result.model_text().contains("it asked too many times"), "{result:?}");
@@ -173,7 +173,7 @@ async fn rounds_without_end_end_and_what_is_not_given_ends_the_call() {
 }
 
 #[tokio::test]
-async fn nobody_is_sent_to_an_address() {
+async fn url_elicitation_is_refused() {
     let rounds = rounds().await;
     let result = rounds.world.call("mcp__s__away").await.expect("a result");
     assert_eq!(result.model_text(), "done");
@@ -182,7 +182,7 @@ async fn nobody_is_sent_to_an_address() {
 }
 
 #[tokio::test]
-async fn only_tools_ask() {
+async fn only_tools_may_ask() {
     let rounds = rounds().await;
     let said = crate::list::get_prompt(&rounds.client, "p", serde_json::Map::new(), PATIENCE).await;
     let Err(CallError::Refused(why)) = said else { panic!("it was answered") };

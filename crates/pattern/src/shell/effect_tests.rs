@@ -10,7 +10,7 @@ fn wrong(cases: &[&str], want: Risk) -> Vec<String> {
 }
 
 #[test]
-fn what_only_looks() {
+fn read_only_commands() {
     let cases = [
         "ls -la",
         "cat src/main.rs | grep -n fn | sort -u | head -5",
@@ -32,7 +32,7 @@ fn what_only_looks() {
 }
 
 #[test]
-fn what_speaks_with_others() {
+fn network_commands() {
     let cases = [
         "curl https://example.com",
         "wget https://example.com/x",
@@ -44,7 +44,7 @@ fn what_speaks_with_others() {
 }
 
 #[test]
-fn what_nobody_can_tell() {
+fn undecidable_commands() {
     let cases = [
         "cargo test",
         "./ls",
@@ -74,7 +74,7 @@ fn what_nobody_can_tell() {
 }
 
 #[test]
-fn what_cannot_be_taken_back() {
+fn irreversible_commands() {
     let cases = [
         "rm x",
         "/bin/rm -rf x",

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn code_names_no_file() {
+    fn code_arguments_are_not_files() {
         for (line, code) in [
             ("sed -n /a/p f", vec![2, 1]),
             ("sed -e /a/p f", vec![2, 1]),

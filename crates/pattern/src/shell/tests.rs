@@ -109,7 +109,7 @@ fn finds_commands_everywhere() {
 }
 
 #[test]
-fn a_folder_and_global_flags_are_spelled_away() {
+fn a_folder_and_global_flags_are_normalised_away() {
     let spelled = |command: &str| -> Vec<String> {
         let analysis = analyse(command);
         let all = analysis.commands[0].spellings();
@@ -235,7 +235,7 @@ fn lines_that_are_not_plain() {
 }
 
 #[test]
-fn what_cannot_be_decided() {
+fn undecidable_lines() {
     let mut sure = Vec::new();
     for command in [
         "$X -f x",
@@ -465,9 +465,9 @@ mod properties {
             let _ = analyse(&command);
         }
 
-        /// The grammar's scanner must not see what it cannot hold: every character in every place.
+        /// Every character in every place: the scanner of the grammar must not crash.
         #[test]
-        fn reading_foreign_characters_never_crashes(parts in proptest::collection::vec(
+        fn reading_foreign_characters_never_panics(parts in proptest::collection::vec(
             prop_oneof!["[^\u{0}-~]{1,2}", "[\u{0}-\u{1f}]", "[ -~]{1,3}", "[$`'\"<>{}()#=0-9 \n\\\\]{1,4}"], 0..16)) {
             let _ = analyse(&parts.concat());
         }
@@ -478,9 +478,9 @@ mod properties {
             let _ = analyse(&parts.concat());
         }
 
-        /// What the plain side accepts is exactly the words, whatever they hold.
+        /// A line accepted as plain has exactly these words, whatever they contain.
         #[test]
-        fn quoted_words_come_back(words in proptest::collection::vec("[ -~é]{0,12}", 1..5)) {
+        fn quoted_words_round_trip(words in proptest::collection::vec("[ -~é]{0,12}", 1..5)) {
             let texts: Vec<&str> = words.iter().map(String::as_str).collect();
             let mut all = vec!["prog"];
             all.extend(&texts);
@@ -492,17 +492,17 @@ mod properties {
     }
 }
 
-/// The grammar takes `{ {` for one word here.
+/// The grammar reads `{ {` as one word here.
 #[test]
-fn words_that_the_grammar_glues_are_taken_apart() {
+fn words_joined_by_the_grammar_are_separated() {
     let analysis = analyse("( ! { { rm -f x; }; })");
     assert!(analysis.plain().is_err());
     assert!(analysis.commands.iter().any(|command| command.texts() == ["rm", "-f", "x"]));
 }
 
-/// The grammar loses the `-` here. What it loses must not count as read.
+/// The grammar drops the `-` here; dropped text must not count as read.
 #[test]
-fn text_that_the_grammar_loses_is_noticed() {
+fn text_dropped_by_the_grammar_is_noticed() {
     let analysis = analyse("git commit -F\t-\t<<'EOF'\nfeat: x\nEOF");
     assert!(analysis.plain().is_err());
     assert!(analysis.unreadable.is_some());

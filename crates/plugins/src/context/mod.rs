@@ -44,7 +44,7 @@ mod tests {
     use aye_core::phase::validate_sections;
 
     #[test]
-    fn a_section_is_held_against_what_it_means() {
+    fn a_section_is_validated() {
         let plugins: [Arc<dyn Plugin>; 1] = [Arc::new(CompactionPlugin)];
         let check = |section| {
             let spec = AgentSpec::new("a").with_section("compaction", section);

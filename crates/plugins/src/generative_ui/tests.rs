@@ -41,7 +41,7 @@ fn the_form_of_the_book_makes_a_surface() {
 }
 
 #[test]
-fn the_published_form_makes_the_same() {
+fn the_published_form_makes_the_same_surface() {
     let surfaces = apply(json!([
         {"surfaceUpdate": {"surfaceId": "s", "components": [
             {"id": "top", "component": {"Column": {"children": {"explicitList": ["t"]}}}},
@@ -61,7 +61,7 @@ fn the_published_form_makes_the_same() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_are_reported_with_their_place() {
     let args = |args: Value| apply_messages(&args, &mut BTreeMap::new()).unwrap_err().to_string();
     assert_eq!(args(json!({})), "missing required field \"messages\"");
     assert_eq!(args(json!({"messages": []})), "messages array must not be empty");
@@ -126,7 +126,7 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
-fn a_published_component_has_what_its_kind_needs() {
+fn a_published_component_has_the_members_its_kind_needs() {
     let error = apply(json!([
         create(),
         components(json!([
@@ -189,7 +189,7 @@ fn every_error_is_reported_at_once() {
     let many: Vec<Value> = (0..100).map(|_| json!({"id": "x"})).collect();
     let error = apply(json!([create(), components(json!(many))])).expect_err("it is wrong");
     assert!(error.ends_with("more") && error.lines().count() == MAX_ERRORS_SHOWN, "{error}");
-    // What names something that is not there is said of each.
+    // Each reference to something missing is reported.
     let error = apply(json!([
         create(),
         components(json!([{"id": "root", "component": "Row", "children": ["x", "y"]}])),
@@ -198,11 +198,11 @@ fn every_error_is_reported_at_once() {
     assert!(error.contains("component `x`") && error.contains("component `y`"), "{error}");
 }
 
-/// The head, the errors, and how many more there are.
+/// The header, the errors, and the number of further ones.
 const MAX_ERRORS_SHOWN: usize = 27;
 
 #[test]
-fn too_much_is_refused() {
+fn oversized_surfaces_are_refused() {
     let many: Vec<Value> =
         (0..=MAX_COMPONENTS).map(|n| json!({"id": n.to_string(), "component": "Text"})).collect();
     let messages = json!([{"surfaceUpdate": {"surfaceId": "s", "components": many}}]);
@@ -226,7 +226,7 @@ async fn call(
 }
 
 #[tokio::test]
-async fn a_surface_to_look_at_is_a_result_and_a_form_waits() {
+async fn a_display_surface_is_a_result_and_a_form_waits() {
     let ctx = ToolCallContext::test_default();
     let messages = json!([create(), components(json!([{"id": "root", "component": "Text", "text": "Hi"}]))]);
     let output = call(&ctx, messages.clone()).await.expect("an output");
@@ -254,7 +254,7 @@ async fn a_surface_to_look_at_is_a_result_and_a_form_waits() {
 }
 
 #[tokio::test]
-async fn later_calls_change_what_earlier_ones_made() {
+async fn later_calls_update_earlier_surfaces() {
     let store = StateStore::new();
     store.install_plugin(A2uiPlugin::new()).expect("installed");
     let ctx = || {
@@ -270,7 +270,7 @@ async fn later_calls_change_what_earlier_ones_made() {
     let picture = |store: &StateStore| store.read::<Surfaces>().unwrap_or_default()["s"].picture();
     assert_eq!(picture(&store), SurfaceNode::Text { text: "two".into(), hint: String::new() });
     let wrong = call(&ctx(), json!([text("three"), {"version": "v0.8"}])).await;
-    assert!(matches!(wrong, Err(ToolError::InvalidArguments(_))), "nothing of a wrong call is kept");
+    assert!(matches!(wrong, Err(ToolError::InvalidArguments(_))), "nothing of an invalid call is kept");
     let gone =
         call(&ctx(), json!([book("deleteSurface", json!({"surfaceId": "s"}))])).await.expect("an output");
     store.commit(gone.command).expect("committed");
@@ -278,7 +278,7 @@ async fn later_calls_change_what_earlier_ones_made() {
 }
 
 #[test]
-fn instructions_are_a_message_of_their_own() {
+fn instructions_are_a_separate_message() {
     let hooks = |plugin: A2uiPlugin| {
         let mut registrar = PluginRegistrar::new(A2UI_PLUGIN);
         aye_core::phase::Plugin::register(&plugin, &mut registrar).expect("registered");

@@ -57,9 +57,9 @@ async fn a_request_becomes_the_active_agent_at_the_boundaries() {
     }
 }
 
-/// What a run handed over is still so in the next run of the thread, unless that begins with another agent.
+/// A handoff applies to the next run of the thread too, unless that run starts with another agent.
 #[tokio::test]
-async fn a_handoff_lasts_until_a_user_chooses_another_agent() {
+async fn a_handoff_lasts_until_the_user_chooses_another_agent() {
     assert_eq!(ActiveAgentKey::SCOPE, KeyScope::Thread);
     let env = ExecutionEnv::from_plugins(&[Arc::new(HandoffPlugin::default())]).unwrap();
     let phases = PhaseRuntime::new(StateStore::new()).unwrap();
@@ -81,7 +81,7 @@ async fn a_handoff_lasts_until_a_user_chooses_another_agent() {
 }
 
 #[tokio::test]
-async fn only_agents_that_name_others_have_the_tool_and_it_says_what_they_are_for() {
+async fn only_agents_with_targets_have_the_tool_and_it_describes_them() {
     let spec = AgentSpec::new("a").with_section("handoff", json!({"agents": ["writer", "a", "gone"]}));
     let plugin =
         HandoffPlugin::default().with_roster(roster(&[("a", "x"), ("writer", "Writes\n text."), ("z", "z")]));
@@ -106,7 +106,7 @@ async fn only_agents_that_name_others_have_the_tool_and_it_says_what_they_are_fo
 }
 
 #[test]
-fn variants_are_targets_without_a_section_and_a_section_is_checked() {
+fn variants_are_targets_without_a_section_and_a_section_is_validated() {
     let overlays = HashMap::from([("writer".to_owned(), AgentOverlay::default())]);
     let plugin = HandoffPlugin::new(overlays);
     assert_eq!(plugin.overlay("writer"), Some(&AgentOverlay::default()));

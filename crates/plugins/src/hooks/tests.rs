@@ -1,4 +1,5 @@
-//! What a command is run for, how often, and what becomes of its answer; `tests/it/hooks.rs` has the whole program.
+//! When and how often a command runs, and the effect of its response; `tests/it/hooks.rs` covers the whole
+//! program.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -24,7 +25,7 @@ use aye_core::state::{
     MergeStrategy, Phase, StateCommand, StateError, StateKey, StateKeyOptions, StateStore,
 };
 
-/// Answers each command as the test says, by the hook's name, and remembers what it was given.
+/// Answers each command by the hook's name as scripted, and records its input.
 struct Scripted {
     seen: Mutex<Vec<Value>>,
     answer: fn(&str) -> Said,
@@ -35,7 +36,7 @@ impl HookRunner for Scripted {
     async fn run(&self, request: HookRequest, _: &CancellationToken) -> Said {
         let event: Value = serde_json::from_slice(&request.input).expect("an event");
         let name = event["hook"].as_str().expect("a name").to_owned();
-        self.seen.lock().expect("no panic").push(event);
+        self.seen.lock().expect("not poisoned").push(event);
         (self.answer)(&name)
     }
 }
@@ -92,7 +93,7 @@ struct Bench {
 }
 
 fn bench(file: &str, answer: fn(&str) -> Said) -> Bench {
-    let hooks = parse(Path::new("/h/hooks.toml"), file, HookLayer::User, None).expect("a file of hooks");
+    let hooks = parse(Path::new("/h/hooks.toml"), file, HookLayer::User, None).expect("a hooks file");
     let runner = Arc::new(Scripted { seen: Mutex::default(), answer });
     let hook_context = HookContext {
         cwd: "/work".into(),
@@ -116,7 +117,7 @@ impl Bench {
     }
 
     fn seen(&self) -> usize {
-        self.runner.seen.lock().expect("no panic").len()
+        self.runner.seen.lock().expect("not poisoned").len()
     }
 }
 
@@ -133,7 +134,7 @@ fn gate(command: &str) -> PhaseContext {
 }
 
 #[tokio::test]
-async fn a_command_runs_once_at_a_boundary_whatever_other_hooks_do() {
+async fn a_command_runs_once_per_boundary_whatever_other_hooks_do() {
     for (name, phase) in PHASES {
         let bench = bench(&entry("h", name), |_| says("{\"notice\": \"here\"}"));
         let mut ctx = gate("ls").with_phase(phase);
@@ -146,7 +147,7 @@ async fn a_command_runs_once_at_a_boundary_whatever_other_hooks_do() {
 }
 
 #[tokio::test]
-async fn calls_that_are_judged_side_by_side_run_it_once_each() {
+async fn concurrently_gated_calls_run_it_once_each() {
     let bench = bench(&entry("h", "before_tool_execute"), |_| says(""));
     let reports = futures::future::join_all((0..20).map(|n| bench.at(gate(&format!("echo {n}"))))).await;
     assert_eq!(bench.seen(), 20);
@@ -154,7 +155,7 @@ async fn calls_that_are_judged_side_by_side_run_it_once_each() {
 }
 
 #[tokio::test]
-async fn the_strictest_answer_counts() {
+async fn the_strictest_response_wins() {
     let file: String =
         ["result", "ask", "deny", "block"].iter().map(|name| entry(name, "before_tool_execute")).collect();
     let all = |name: &str| match name {
@@ -165,10 +166,10 @@ async fn the_strictest_answer_counts() {
     };
     let report = bench(&file, all).at(gate("ls")).await;
     assert!(matches!(report.intercept, Some(ToolInterceptPayload::Block { .. })), "{report:?}");
-    let without_block = file.split("[[hooks]]\nname = \"block\"").next().expect("a text");
+    let without_block = file.split("[[hooks]]\nname = \"block\"").next().expect("a string");
     let report = bench(without_block, all).at(gate("ls")).await;
     assert!(matches!(report.intercept, Some(ToolInterceptPayload::Deny(_))), "{report:?}");
-    let two = file.split("[[hooks]]\nname = \"deny\"").next().expect("a text");
+    let two = file.split("[[hooks]]\nname = \"deny\"").next().expect("a string");
     let report = bench(two, all).at(gate("ls")).await;
     assert!(matches!(report.intercept, Some(ToolInterceptPayload::Suspend(_))), "{report:?}");
     let report = bench(&entry("result", "before_tool_execute"), all).at(gate("ls")).await;
@@ -176,7 +177,7 @@ async fn the_strictest_answer_counts() {
 }
 
 #[tokio::test]
-async fn a_runner_that_fails_or_panics_keeps_the_gate_closed() {
+async fn a_failing_or_panicking_runner_keeps_the_gate_closed() {
     let broken: [fn(&str) -> Said; 3] = [
         |_| Err(HookNotRun::NotStarted("no such program".into())),
         |_| panic!("a bug"),
@@ -195,7 +196,7 @@ async fn a_runner_that_fails_or_panics_keeps_the_gate_closed() {
 }
 
 #[tokio::test]
-async fn an_answer_is_held_to_its_phase() {
+async fn a_response_is_limited_to_its_phase() {
     let output =
         |stdout: &str| HookOutput { stdout: stdout.into(), exit_code: Some(0), ..HookOutput::default() };
     for (name, phase) in PHASES {
@@ -280,7 +281,7 @@ fn a_file_is_read_with_its_defaults() {
 }
 
 #[test]
-fn the_words_that_only_the_shell_knows_count_when_they_could_be_it() {
+fn undecidable_shell_words_count_as_possible_matches() {
     let file =
         entry("h", "before_tool_execute").replace("command =", "tool = \"Bash(git push *)\"\ncommand =");
     let hook = &parse(Path::new("h"), &file, HookLayer::User, None).unwrap()[0];

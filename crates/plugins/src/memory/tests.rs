@@ -26,7 +26,7 @@ fn agent() -> Authorship {
     Authorship { by: Author::Agent { name: "aye".into() }, thread: Some("t1".into()), ..person() }
 }
 
-/// A place in memory for values, as a test needs no more of it.
+/// An in-memory store for values, which is enough for tests.
 mod shelf {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
@@ -112,7 +112,7 @@ impl House {
         Ok(tool.execute(args, &ctx).await?.result.model_text())
     }
 
-    /// A run of this house: what its inferences have before them.
+    /// A run of this house: provides the context of its inferences.
     fn run(&self) -> Run<'_> {
         let state = StateStore::new();
         let phases = PhaseRuntime::new(state.clone()).unwrap();
@@ -143,7 +143,7 @@ impl Run<'_> {
 }
 
 #[tokio::test]
-async fn a_note_that_was_kept_stands_before_the_model_in_the_next_run() {
+async fn a_saved_note_reaches_the_model_in_the_next_run() {
     let house = House::new();
     let run = house.run();
     assert_eq!(run.prompt().await, "");
@@ -153,7 +153,7 @@ async fn a_note_that_was_kept_stands_before_the_model_in_the_next_run() {
         .call_as("call-2", 1, json!({"action": "add", "scope": "user", "text": "Likes tea."}))
         .await
         .unwrap();
-    // This run's prompt keeps its bytes.
+    // The prompt of this run keeps its bytes.
     assert_eq!(run.prompt().await, "");
 
     let run = house.run();
@@ -162,7 +162,7 @@ async fn a_note_that_was_kept_stands_before_the_model_in_the_next_run() {
                   <note id=\"p1\" about=\"project\" by=\"agent\" day=\"2025-11-21\">Tests run with nextest.</note>\n</memory>";
     assert!(prompt.starts_with("<memory>\n") && prompt.ends_with(wanted), "{prompt}");
     assert_eq!(run.prompt().await, prompt);
-    // What a person takes away is gone at once.
+    // A note removed by the user disappears at once.
     house.notes().remove("u1").await.unwrap();
     house.notes().update("p1", "Tests run with make.", &person()).await.unwrap();
     let prompt = run.prompt().await;
@@ -173,7 +173,7 @@ async fn a_note_that_was_kept_stands_before_the_model_in_the_next_run() {
 }
 
 #[tokio::test]
-async fn notes_of_another_project_are_not_here() {
+async fn notes_of_another_project_are_not_visible() {
     let house = House::new();
     let other = NoteScopes::new("/work/b").access(house.shelf.clone());
     other.add(Scope::Project, "of b", &person(), None).await.unwrap();
@@ -184,7 +184,7 @@ async fn notes_of_another_project_are_not_here() {
 }
 
 #[tokio::test]
-async fn the_model_cannot_speak_as_the_person() {
+async fn the_model_cannot_write_as_the_user() {
     let house = House::new();
     house.notes().add(Scope::User, "Use tabs.", &person(), None).await.unwrap();
     house
@@ -206,27 +206,27 @@ async fn the_model_cannot_speak_as_the_person() {
 }
 
 #[tokio::test]
-async fn a_call_that_runs_again_does_what_it_did() {
+async fn a_replayed_call_has_the_same_effect() {
     let house = House::new();
     assert_eq!(house.env.tools["Memory"].tool.descriptor().class, ToolClass::Keyed);
     let add = json!({"action": "add", "text": "one"});
     assert_eq!(house.call_as("c1", 1, add.clone()).await.unwrap(), "added as p1");
     house.notes().update("p1", "another text", &person()).await.unwrap();
     assert_eq!(house.call_as("c1", 2, add.clone()).await.unwrap(), "added as p1");
-    // Another call with another text is another note; the same text is the same note.
+    // Another call with another text creates another note; the same text is the same note.
     assert_eq!(house.call_as("c2", 1, add.clone()).await.unwrap(), "added as p2");
     assert_eq!(house.call_as("c3", 1, add).await.unwrap(), "added as p2");
     let remove = json!({"action": "remove", "id": "p1"});
     assert_eq!(house.call_as("c4", 1, remove.clone()).await.unwrap(), "removed p1");
     assert_eq!(house.call_as("c4", 2, remove.clone()).await.unwrap(), "it no longer exists");
     assert!(matches!(house.call_as("c5", 1, remove).await, Err(ToolError::NotFound(_))));
-    // A number is never given twice.
+    // A number is never reused.
     house.notes().remove("p2").await.unwrap();
     assert_eq!(house.call_as("c6", 1, json!({"action": "add", "text": "x"})).await.unwrap(), "added as p3");
 }
 
 #[tokio::test]
-async fn arguments_that_are_wrong_are_refused_with_a_sentence() {
+async fn invalid_arguments_are_refused_with_a_message() {
     let house = House::new();
     for (args, why) in [
         (json!("add"), "must be an object"),
@@ -252,7 +252,7 @@ async fn arguments_that_are_wrong_are_refused_with_a_sentence() {
 }
 
 #[test]
-fn keys_of_projects_never_meet() {
+fn keys_of_projects_never_collide() {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt as _;
     let key = |path: PathBuf| NoteScopes::new(path).key(Scope::Project).to_string();
@@ -290,7 +290,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn notes_stay_within_bounds_and_in_their_elements(ops in proptest::collection::vec(op(), 0..60)) {
+    fn notes_stay_within_limits_and_their_elements(ops in proptest::collection::vec(op(), 0..60)) {
         let mut memory = Memory::default();
         let by = |person: bool| if person { self::person() } else { agent() };
         for op in ops {
@@ -314,7 +314,7 @@ proptest! {
             let mut ids: Vec<_> = memory.notes.iter().map(|note| note.id.clone()).collect();
             ids.dedup();
             prop_assert_eq!(ids.len(), memory.notes.len());
-            // It comes back from the store as it was.
+            // The stored state round-trips.
             let stored = serde_json::to_string(&memory).unwrap();
             prop_assert_eq!(&serde_json::from_str::<Memory>(&stored).unwrap(), &memory);
         }

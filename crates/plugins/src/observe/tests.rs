@@ -11,7 +11,7 @@ use aye_core::contract::tool::ToolResult;
 use aye_core::phase::{ExecutionEnv, PhaseContext, PhaseRuntime, RunProgress, ToolCallInfo};
 use aye_core::state::StateStore;
 
-/// A clock that goes on by ten at each look.
+/// A clock that advances by ten with each reading.
 #[derive(Default)]
 struct Ticking(AtomicU64);
 
@@ -70,7 +70,7 @@ async fn story(house: &House, result: ToolResult) {
     house.phase(answered(), Phase::AfterInference).await;
     let call = ToolCallInfo::new(ToolCall::new("c1", "Bash", json!({"command": "date --secret"})), None);
     let calling = || context().with_tool(call.clone());
-    // The question waits; only the time from the last gate on counts.
+    // The question waits; only the time since the last gate counts.
     house.phase(calling(), Phase::BeforeToolExecute).await;
     house.phase(calling(), Phase::BeforeToolExecute).await;
     house.phase(calling().with_tool_result(result), Phase::AfterToolExecute).await;
@@ -79,7 +79,7 @@ async fn story(house: &House, result: ToolResult) {
 }
 
 #[tokio::test]
-async fn the_numbers_of_the_book_are_there() {
+async fn the_metrics_of_the_book_exist() {
     let house = House::new(false);
     story(&house, ToolResult::error("Bash", "no")).await;
     let metrics = house.sink.metrics();
@@ -100,12 +100,12 @@ async fn the_numbers_of_the_book_are_there() {
     let tools = metrics.stats_by_tool();
     assert_eq!((tools[0].name.as_str(), tools[0].call_count, tools[0].failure_count), ("Bash", 1, 1));
     assert_eq!(metrics.tools[0].duration_ms, 10);
-    // Nothing of what was said.
+    // No content of the conversation is included.
     assert!(!format!("{metrics:?}").contains("secret"), "{metrics:?}");
 }
 
 #[tokio::test]
-async fn contents_are_told_when_they_are_asked_for() {
+async fn content_is_reported_only_on_request() {
     let house = House::new(true);
     story(&house, ToolResult::text("Bash", "noon")).await;
     let metrics = house.sink.metrics();
@@ -119,7 +119,7 @@ async fn contents_are_told_when_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn an_inference_without_an_answer_is_told_at_the_end() {
+async fn an_inference_without_an_answer_is_reported_at_the_end() {
     let house = House::new(false);
     house.phase(context(), Phase::BeforeInference).await;
     house.phase(context(), Phase::RunEnd).await;
@@ -141,7 +141,7 @@ async fn runs_that_never_end_here_are_forgotten() {
         ctx.run_identity.run_id = format!("run-{n}").into();
         house.phase(ctx, Phase::BeforeInference).await;
     }
-    // The first is not known any more, so it has nothing to tell; the last has.
+    // The first run is forgotten and reports nothing; the last one does.
     for n in [0, 599] {
         let mut ctx = context();
         ctx.run_identity.run_id = format!("run-{n}").into();

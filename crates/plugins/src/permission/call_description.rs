@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_says_what_the_call_does() {
+    fn a_sentence_describes_the_call() {
         let dir = tempfile::tempdir().expect("a folder");
         let here = dir.path();
         std::os::unix::fs::symlink("/etc/shadow", here.join("notes")).expect("a link");

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stricter_rule_is_reported_and_writing_is_reading_too() {
+    fn the_stricter_rule_is_reported_and_writing_implies_reading() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let policy = policy(&["Read(**/.env)", "Write(gen/**)"], &["Read(**/.e*)"], &root);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_folder() {
+    fn rules_apply_to_entries_of_a_folder() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("keys")).unwrap();

@@ -116,7 +116,7 @@ mod tests {
     use aye_pattern::shell::analyse;
 
     #[test]
-    fn what_changes_the_work_tree_is_known_by_its_words() {
+    fn commands_that_change_the_work_tree_are_recognised() {
         let of = |line: &str| change_of(&analyse(line).commands[0]);
         let change = |revisions: &[&str], dirty: bool| {
             let revisions = revisions.iter().map(|text| (*text).to_owned()).collect();

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_later_is_protected() {
+    fn files_that_run_later_are_protected() {
         for path in [
             ".lldbinit",
             ".gdbinit",

@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_that_a_word_may_hold_a_path_in() {
+    fn paths_are_found_anywhere_in_a_word() {
         for (word, path) in [
             (".env", ".env"),
             ("--file=.env", ".env"),

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_of_the_index_is_read() {
+    fn every_index_version_is_read() {
         let make: &[&[&[&str]]] = &[
             &[&["update-index", "--index-version", "2"]],
             &[&["update-index", "--index-version", "3"]],
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_tree_elsewhere_is_seen() {
+    fn a_work_tree_elsewhere_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         git(&root, &["init", "-q"]);

@@ -45,7 +45,7 @@ mod tests {
 
     /// Checks patterns and examples with the reader of everybody's files. `AYE_BLESS=1` writes the table.
     #[test]
-    fn a_start_reads_what_the_file_says() {
+    fn the_shipped_table_matches_its_file() {
         let file = include_str!("../../../../permissions.yaml");
         let checked = RuleSet::read(file, RuleFormat::Yaml, Layer::Shipped, SHIPPED_NAME).unwrap();
         let row = |rule: &super::Rule| {

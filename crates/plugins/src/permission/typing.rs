@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn typing_asks_and_names_the_profile_of_the_command() {
+    fn typing_asks_and_names_the_commands_profile() {
         for (id, place) in [
             ("b1", "b1 runs in the sandbox (workspace)"),
             ("b2", "b2 runs outside the sandbox"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_covers_only_a_command_in_the_sandbox() {
+    fn auto_covers_only_typing_into_the_sandbox() {
         let auto = |rules: &str, id: &str| judge(rules, Mode::Auto, id).decision;
         assert_eq!(auto("rules: []", "b1"), VerdictKind::Allow);
         for id in ["b2", "b3"] {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn yolo_types_nothing_that_may_be_a_command_under_a_rule() {
+    fn yolo_asks_before_typing_if_rules_restrict_commands() {
         let yolo = |rules: &str| judge(rules, Mode::Yolo, "b2").decision;
         assert_eq!(yolo("rules: []"), VerdictKind::Allow);
         for behavior in ["ask", "deny"] {

@@ -31,7 +31,7 @@ fn rule_with(tool: &str, output: Value) -> Value {
     json!({"tool": tool, "output": output, "message": {"target": "suffix_system", "content": "Mind it."}})
 }
 
-/// A run whose steps can be gone through by hand.
+/// A run whose steps are driven by hand.
 struct Steps {
     env: ExecutionEnv,
     phases: PhaseRuntime,
@@ -64,14 +64,14 @@ impl Steps {
         self.phases.run_phase(&self.env, of(ctx)).await.expect("the phase")
     }
 
-    /// What the person is told when a call is settled in a step.
+    /// The notice to the user when a call is settled in a step.
     async fn settled(&self, step: u32, tool: ToolCallInfo, result: ToolResult) -> Vec<Activity> {
         self.phase(Phase::AfterToolExecute, step, |ctx| ctx.with_tool(tool).with_tool_result(result))
             .await
             .activities
     }
 
-    /// What the model reads in the request after a step.
+    /// The context messages in the request after a step.
     async fn request(&self, step: u32) -> Vec<ContextMessage> {
         self.phase(Phase::StepStart, step, |ctx| ctx).await;
         self.phase(Phase::BeforeInference, step, |ctx| ctx).await.inference.context_messages
@@ -152,14 +152,14 @@ fn results_are_matched_by_status_and_content() {
         (json!({"content": "permission denied"}), error(), false),
         (json!({"content": "*Permission*"}), error(), false),
         (json!({"content": "all is well"}), success(), true),
-        // Both must hold.
+        // Both conditions must match.
         (json!({"status": "error", "content": "*permission denied*"}), error(), true),
         (json!({"status": "success", "content": "*permission denied*"}), error(), false),
         (json!({"status": "error", "content": "*well*"}), error(), false),
-        // The text is what the model sees: message and data.
+        // The model sees this text: message and data.
         (json!({"content": "no\n*\"code\":\"forbidden\"*"}), http(), true),
         (field("code", "exact", json!("forbidden")), http(), true),
-        // The book's path, whoever made the error.
+        // The book's path, for errors from any source.
         (field("error.code", "exact", json!("forbidden")), http(), true),
         (field("error.message", "exact", json!("no")), http(), true),
         (
@@ -194,13 +194,13 @@ fn results_are_matched_by_status_and_content() {
         (field("error.code", "not_regex", json!("3$")), data(), false),
         (field("error.none", "exact", json!("")), data(), true),
         (field("ok", "exact", json!(true)), data(), true),
-        // A missing path is false, negated or not; only dots lead on, and lists have no names.
+        // A missing path never matches, negated or not; only dots separate, and lists have no names.
         (field("error.missing", "not_exact", json!("x")), data(), false),
         (field("error.code.more", "not_glob", json!("x")), data(), false),
         (field("error.tags.0", "exact", json!("a")), data(), false),
         (field("a.b", "exact", json!("1")), data(), false),
         (field("error", "not_exact", json!("x")), success(), false),
-        // A tool that only gives text may give JSON as text.
+        // A text-only tool may return JSON as text.
         (
             field("error.code", "exact", json!("403")),
             ToolResult::text("x", r#" {"error": {"code": 403}}"#),
@@ -231,7 +231,7 @@ fn results_are_matched_by_status_and_content() {
 }
 
 #[tokio::test]
-async fn targets_place_the_words_as_the_table_says() {
+async fn targets_place_the_message_as_documented() {
     let rule = |target: &str| json!({"tool": "*", "message": {"target": target, "content": target}});
     let all = ["system", "suffix_system", "session", "conversation"];
     let steps = Steps::new(rules(all.iter().map(|target| rule(target)).collect()));
@@ -246,11 +246,11 @@ async fn targets_place_the_words_as_the_table_says() {
     ];
     assert_eq!(first, expected);
     let second: Vec<_> = steps.request(2).await.iter().map(place).collect();
-    assert_eq!(second, expected[..1], "only what is for the session stays");
+    assert_eq!(second, expected[..1], "only session entries stay");
 }
 
 #[tokio::test]
-async fn all_rules_that_match_fire_in_order_and_are_shown() {
+async fn all_matching_rules_fire_in_order_and_are_shown() {
     let rule = |name: &str, tool: &str, content: &str| json!({"name": name, "tool": tool, "message": {"target": "suffix_system", "content": content}});
     let steps = Steps::new(rules(json!([
         rule("b", "Bash", "one\ntwo"),
@@ -269,7 +269,7 @@ async fn all_rules_that_match_fire_in_order_and_are_shown() {
 }
 
 #[tokio::test]
-async fn the_cooldown_counts_steps_for_each_rule_of_the_run() {
+async fn the_cooldown_counts_steps_per_rule_and_run() {
     let rule = |tool: &str, cooldown: u32| json!({"tool": tool, "message": {"target": "suffix_system", "content": tool, "cooldown_turns": cooldown}});
     let steps = Steps::new(rules(json!([rule("Bash", 3), rule("*", 0)])));
     let mut fired = Vec::new();
@@ -280,13 +280,13 @@ async fn the_cooldown_counts_steps_for_each_rule_of_the_run() {
             told += steps.settled(step, call("Bash", json!({})), ToolResult::text("Bash", "ok")).await.len();
         }
         fired.push(told);
-        assert_eq!(steps.request(step).await.len(), told, "what was shown is what the model reads");
+        assert_eq!(steps.request(step).await.len(), told, "the model reads the shown text");
     }
     assert_eq!(fired, [2, 1, 1, 1, 2, 1, 1, 1, 2]);
 }
 
 #[tokio::test]
-async fn the_agents_section_adds_rules_and_is_checked() {
+async fn the_agents_section_adds_rules_and_is_validated() {
     let section = json!({"rules": [rule_with("Bash", json!("any"))]});
     let spec = AgentSpec::new("agent").with_section("reminder", section.clone());
     let own = rules(json!([{"tool": "Bash", "message": {"target": "system", "content": "mine"}}]));
@@ -306,9 +306,9 @@ async fn the_agents_section_adds_rules_and_is_checked() {
     assert!(check(json!([])).is_err() && check(json!({"rule": []})).is_err());
 }
 
-/// The table of common errors: each names its line and what would be right.
+/// The table of common errors: each reports its line and the expected value.
 #[test]
-fn mistakes_are_shown_where_they_stand() {
+fn mistakes_are_reported_with_their_place() {
     let file = |rule: &str| format!("{{\n  \"rules\": [\n    {rule}\n  ]\n}}\n");
     let message = r#""message": {"target": "system", "content": "x"}"#;
     for (rule, line, words) in [
@@ -390,16 +390,16 @@ fn mistakes_are_shown_where_they_stand() {
     }
     let error = ReminderRulesConfig::from_str("", None).expect_err("no JSON").to_string();
     assert!(error.starts_with("reminders:1: not JSON"), "{error}");
-    assert!(ReminderRulesConfig::from_str("rules: []", None).is_err(), "YAML is no JSON");
+    assert!(ReminderRulesConfig::from_str("rules: []", None).is_err(), "YAML is not JSON");
     assert!(
         ReminderRulesConfig::from_str("{}", Some("toml")).expect_err("toml").to_string().contains("json")
     );
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    assert!(ReminderRulesConfig::from_str(&deep, None).is_err(), "deep nesting is refused, not followed");
+    assert!(ReminderRulesConfig::from_str(&deep, None).is_err(), "deep nesting is refused");
 }
 
 #[test]
-fn files_are_read_with_their_lines() {
+fn files_are_read_with_line_numbers() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("reminders.json");
     let one = json!({"tool": "Bash", "message": {"target": "system", "content": "x"}});

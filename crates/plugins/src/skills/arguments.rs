@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_stand_where_the_skill_wants_them() {
+    fn arguments_replace_their_placeholders() {
         for (text, typed, wanted) in [
             ("Do $ARGUMENTS now.", " a 'b c' ", "Do a 'b c' now."),
             ("$0 then $1, $2!", "a 'b c'", "a then b c, !"),

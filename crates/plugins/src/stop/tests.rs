@@ -56,7 +56,7 @@ impl Bench {
         }
     }
 
-    /// The model answers; what it says after `AfterInference`.
+    /// The model answers; returns the stop reason after `AfterInference`.
     async fn answer(&mut self, text: &str, calls: &[(&str, Value)], tokens: i32) -> Option<String> {
         self.progress.steps += 1;
         let usage = TokenUsage { prompt_tokens: Some(tokens), ..TokenUsage::default() };
@@ -100,13 +100,13 @@ impl Bench {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "what is compared with is an option")]
+#[expect(clippy::unnecessary_wraps, reason = "the compared value is an option")]
 fn code(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
 #[tokio::test]
-async fn max_rounds_is_so_many_inferences_with_their_calls_settled() {
+async fn max_rounds_counts_inferences_with_their_calls_settled() {
     let mut bench = Bench::new(vec![StopConditionSpec::MaxRounds { rounds: 3 }]);
     assert_eq!(bench.step("Read", json!({}), true).await, None);
     assert_eq!(bench.step("Read", json!({}), true).await, None);
@@ -115,17 +115,17 @@ async fn max_rounds_is_so_many_inferences_with_their_calls_settled() {
 }
 
 #[tokio::test]
-async fn a_run_that_ends_by_itself_in_its_last_round_was_not_stopped() {
+async fn a_run_that_ends_in_its_last_round_was_not_stopped() {
     let mut bench = Bench::new(vec![StopConditionSpec::MaxRounds { rounds: 1 }]);
     assert_eq!(bench.answer("done", &[], 1).await, None);
     assert_eq!(bench.end_step().await, None);
-    // An answer whose calls were cut off is not an end: the model would be asked to go on.
+    // An answer with truncated calls is not an end: the model would be asked to continue.
     bench.response.has_incomplete_tool_calls = true;
     assert_eq!(bench.end_step().await, code("max_rounds"));
 }
 
 #[tokio::test]
-async fn the_agents_own_limit_of_rounds_holds_too() {
+async fn the_agents_own_round_limit_applies_too() {
     let mut bench = Bench::of(StopPlugin::default());
     bench.spec.max_rounds = 2;
     assert_eq!(bench.step("Read", json!({}), true).await, None);
@@ -133,7 +133,7 @@ async fn the_agents_own_limit_of_rounds_holds_too() {
 }
 
 #[tokio::test]
-async fn after_a_restart_the_calls_of_the_step_are_read_from_the_conversation() {
+async fn after_a_restart_the_steps_calls_are_read_from_the_conversation() {
     let mut bench = Bench::new(vec![StopConditionSpec::MaxRounds { rounds: 1 }]);
     bench.progress.steps = 1;
     let at_end = |messages: Vec<Message>| {
@@ -147,14 +147,14 @@ async fn after_a_restart_the_calls_of_the_step_are_read_from_the_conversation() 
 }
 
 #[tokio::test]
-async fn budget_and_time_are_looked_at_after_each_inference() {
+async fn budget_and_time_are_checked_after_each_inference() {
     let budget = vec![StopConditionSpec::TokenBudget { max_total: 100 }];
     let mut bench = Bench::new(budget.clone());
     assert_eq!(bench.answer("", &[], 60).await, None);
-    assert_eq!(bench.answer("", &[], 40).await, None, "the budget is used up, not exceeded");
+    assert_eq!(bench.answer("", &[], 40).await, None, "the budget is reached, not exceeded");
     assert_eq!(bench.answer("", &[], 1).await, code("token_budget"));
 
-    // One provider reports a sum and the other only its parts.
+    // One provider reports a total, the other only its parts.
     let mut bench = Bench::new(budget);
     bench.progress.usage.total_tokens = Some(10);
     assert_eq!(bench.answer("", &[], 101).await, code("token_budget"));
@@ -168,7 +168,7 @@ async fn budget_and_time_are_looked_at_after_each_inference() {
 }
 
 #[tokio::test]
-async fn errors_in_a_row_stop_and_a_success_between_them_does_not() {
+async fn consecutive_errors_stop_and_a_success_resets_the_count() {
     let mut bench = Bench::new(vec![StopConditionSpec::ConsecutiveErrors { max: 2 }]);
     for (n, (ok, expected)) in
         [(false, None), (true, None), (false, None), (false, code("consecutive_errors"))]
@@ -191,7 +191,7 @@ async fn errors_within_one_step_count_and_a_suspended_call_does_not() {
 }
 
 #[tokio::test]
-async fn stop_on_tool_wants_the_exact_name_and_a_success_in_this_step() {
+async fn stop_on_tool_needs_the_exact_name_and_a_success_in_this_step() {
     let mut bench = Bench::new(vec![StopConditionSpec::StopOnTool { tool_name: "Submit".into() }]);
     assert_eq!(bench.step("submit", json!({}), true).await, None);
     assert_eq!(bench.step("Submit2", json!({}), true).await, None);
@@ -216,7 +216,7 @@ impl StopPolicy for Spy {
 }
 
 #[tokio::test]
-async fn a_policy_of_ones_own_sees_the_tools_of_this_step_only() {
+async fn a_custom_policy_sees_only_this_steps_tools() {
     let mut bench = Bench::of(StopPlugin::with_policies(vec![Arc::new(Spy(StopPoint::StepEnd))]));
     assert_eq!(bench.step("A", json!({}), true).await, None);
     assert_eq!(bench.step("A", json!({}), true).await, None);
@@ -227,7 +227,7 @@ async fn a_policy_of_ones_own_sees_the_tools_of_this_step_only() {
 }
 
 #[tokio::test]
-async fn content_match_looks_at_the_whole_text_and_keeps_its_reason_short() {
+async fn content_match_searches_the_whole_text_and_keeps_its_reason_short() {
     let mut bench = Bench::new(vec![StopConditionSpec::ContentMatch { pattern: "(?s)DONE.*".into() }]);
     assert_eq!(bench.answer("nothing done", &[], 1).await, None);
     let long = format!("all\nDONE: {}", "é".repeat(1000));
@@ -235,13 +235,13 @@ async fn content_match_looks_at_the_whole_text_and_keeps_its_reason_short() {
 }
 
 #[tokio::test]
-async fn the_same_call_again_and_again_is_a_loop() {
+async fn repeating_the_same_call_is_a_loop() {
     let mut bench = Bench::new(vec![StopConditionSpec::LoopDetection { window: 3 }]);
     assert_eq!(bench.step("Read", json!({"a": 1, "b": [2]}), true).await, None);
     assert_eq!(
         bench.step("Read", json!({"b": [2], "a": 1}), true).await,
         None,
-        "the order of keys is nothing"
+        "the order of keys does not matter"
     );
     assert_eq!(bench.step("Read", json!({"a": 1, "b": [3]}), true).await, None, "another argument");
     for _ in 0..2 {
@@ -251,7 +251,7 @@ async fn the_same_call_again_and_again_is_a_loop() {
 }
 
 #[tokio::test]
-async fn a_resumed_run_goes_on_counting() {
+async fn a_resumed_run_keeps_its_counts() {
     let specs =
         vec![StopConditionSpec::LoopDetection { window: 2 }, StopConditionSpec::ConsecutiveErrors { max: 2 }];
     let mut bench = Bench::new(specs.clone());
@@ -263,7 +263,7 @@ async fn a_resumed_run_goes_on_counting() {
 }
 
 #[tokio::test]
-async fn zero_switches_off_and_nothing_is_remembered_for_nobody() {
+async fn zero_disables_a_limit_and_nothing_is_stored() {
     let mut bench = Bench::new(vec![
         StopConditionSpec::MaxRounds { rounds: 0 },
         StopConditionSpec::Timeout { seconds: 0 },
@@ -280,7 +280,7 @@ async fn zero_switches_off_and_nothing_is_remembered_for_nobody() {
 }
 
 #[tokio::test]
-async fn the_agents_section_is_read_and_a_broken_one_is_an_error_not_a_free_pass() {
+async fn the_agents_section_is_read_and_a_broken_one_is_an_error() {
     let mut bench = Bench::of(StopPlugin::default());
     bench.spec = bench
         .spec
@@ -295,7 +295,7 @@ async fn the_agents_section_is_read_and_a_broken_one_is_an_error_not_a_free_pass
 }
 
 #[test]
-fn what_can_never_work_is_a_config_error() {
+fn impossible_limits_are_a_config_error() {
     let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(StopPlugin::default())];
     let check = |section: Value| {
         let spec = AgentSpec::new("agent").with_section("stop", section);
@@ -339,7 +339,7 @@ fn what_can_never_work_is_a_config_error() {
     assert!(StopPlugin::new(vec![StopConditionSpec::ContentMatch { pattern: String::new() }]).is_err());
 }
 
-/// The definition, word for word: the last `window * p` calls are a block of `p` repeated.
+/// The literal definition: the last `window * p` calls are a block of `p` repeated.
 fn oracle(calls: &[u8], window: usize) -> bool {
     window > 1
         && (1..=3).any(|p| {
@@ -353,7 +353,7 @@ fn oracle(calls: &[u8], window: usize) -> bool {
 
 proptest! {
     #[test]
-    fn loop_detection_agrees_with_its_definition(
+    fn loop_detection_matches_its_definition(
         calls in proptest::collection::vec(0..3_u8, 0..30),
         window in 0..6_usize,
         keep_only_what_it_asks_for: bool,
@@ -376,7 +376,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fingerprint_ignores_the_order_of_keys_and_nothing_else(
+    fn a_fingerprint_ignores_only_key_order(
         entries in proptest::collection::btree_map("[a-c]{1,2}", 0..4_u8, 0..4),
         others in proptest::collection::btree_map("[a-c]{1,2}", 0..4_u8, 0..4),
     ) {
@@ -392,7 +392,7 @@ proptest! {
     }
 }
 
-/// A run whose answers cost something; one inference of `tokens` prompt tokens by a model.
+/// One inference of `tokens` prompt tokens by a model that has a price.
 async fn pays(bench: &mut Bench, model: &str, usage: Option<TokenUsage>) -> Option<String> {
     bench.progress.steps += 1;
     bench.response =
@@ -403,7 +403,7 @@ async fn pays(bench: &mut Bench, model: &str, usage: Option<TokenUsage>) -> Opti
     bench.run(ctx.with_response(bench.response.clone())).await
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "what an answer says")]
+#[expect(clippy::unnecessary_wraps, reason = "the text of an answer")]
 fn tokens(input: i32, cached: i32, output: i32) -> Option<TokenUsage> {
     Some(TokenUsage {
         prompt_tokens: Some(input),
@@ -423,16 +423,16 @@ fn thrifty() -> Bench {
 }
 
 #[tokio::test]
-async fn a_budget_counts_each_answer_at_the_price_of_the_model_that_gave_it() {
+async fn a_budget_prices_each_answer_by_its_model() {
     let mut bench = thrifty();
-    // 0.2 + 0.02 + 0.5, and the other model costs nothing however much it says.
+    // 0.2 + 0.02 + 0.5; the other model is free however much it answers.
     assert_eq!(pays(&mut bench, "dear", tokens(200_000, 100_000, 50_000)).await, None);
     assert_eq!(bench.runtime.store().read::<StopStateKey>().unwrap().spent, 720_000_000);
     assert_eq!(pays(&mut bench, "free", tokens(9_000_000, 0, 9_000_000)).await, None);
-    assert_eq!(pays(&mut bench, "dear", tokens(140_000, 0, 0)).await, None, "used up to the last cent");
+    assert_eq!(pays(&mut bench, "dear", tokens(140_000, 0, 0)).await, None, "spent to the last cent");
     let saved = bench.runtime.store().export(None).unwrap();
     assert_eq!(pays(&mut bench, "dear", tokens(1, 0, 0)).await, code("budget"));
-    // A resumed run goes on counting.
+    // A resumed run keeps its counts.
     let mut bench = thrifty();
     bench.runtime.store().restore(saved, UnknownKeyPolicy::Error).unwrap();
     assert_eq!(pays(&mut bench, "free", tokens(1, 0, 1)).await, None);
@@ -440,7 +440,7 @@ async fn a_budget_counts_each_answer_at_the_price_of_the_model_that_gave_it() {
 }
 
 #[tokio::test]
-async fn what_children_cost_counts_once_their_results_are_there() {
+async fn child_costs_count_once_their_results_arrive() {
     let result = |tokens: i32| {
         let spent = json!([
             {"model": "dear", "usage": {"prompt_tokens": tokens}},
@@ -467,19 +467,19 @@ async fn what_children_cost_counts_once_their_results_are_there() {
         let ctx = ctx.with_messages(messages.clone()).with_response(bench.response.clone());
         assert_eq!(bench.run(ctx).await, stop, "step {steps}");
         assert_eq!(bench.runtime.store().read::<StopStateKey>().unwrap().spent, spent, "step {steps}");
-        // The results of the first step are not paid for again; those of the third are.
+        // The results of the first step are not charged again; those of the third are.
         messages.extend((steps == 3).then(|| result(100_000)));
         messages.push(answer());
     }
 }
 
 #[tokio::test]
-async fn what_nobody_can_price_ends_a_run_under_a_budget() {
+async fn an_unpriced_model_ends_a_run_with_a_budget() {
     assert_eq!(pays(&mut thrifty(), "unheard of", tokens(1, 0, 1)).await, code("budget"));
     assert_eq!(pays(&mut thrifty(), "dear", None).await, code("budget"));
     assert_eq!(pays(&mut thrifty(), "free", None).await, None);
     let mut bench = Bench::of(StopPlugin::default());
-    assert_eq!(pays(&mut bench, "unheard of", None).await, None, "without a budget nobody asks");
+    assert_eq!(pays(&mut bench, "unheard of", None).await, None, "without a budget nothing asks");
 }
 
 #[test]
@@ -495,14 +495,14 @@ fn the_shortest_time_limit_interrupts() {
     assert_eq!(found.active, Duration::from_secs(90));
     let reason = TerminationReason::stopped("timeout", "90.0 s spent; the limit is 90 s");
     assert_eq!(found.reason, reason);
-    // The agent's own one counts too.
+    // The agent's own limit applies too.
     let config = StopConfig { conditions: vec![StopConditionSpec::Timeout { seconds: 2 }] };
     bench.spec = bench.spec.clone().with_config::<StopConfigKey>(config).unwrap();
     assert_eq!(limit(&bench).expect("a limit").active, Duration::from_secs(2));
 }
 
 #[tokio::test]
-async fn a_limit_asks_when_it_may_and_its_answer_counts_anew() {
+async fn a_limit_asks_if_possible_and_its_answer_restarts_the_count() {
     let loops = StopConditionSpec::LoopDetection { window: 2 };
     let mut bench = Bench::of(StopPlugin::new(vec![loops]).unwrap().asking(Arc::new(|_| Vec::new())));
     bench.spec = AgentSpec::new("agent").with_max_rounds(2);
@@ -517,7 +517,7 @@ async fn a_limit_asks_when_it_may_and_its_answer_counts_anew() {
         assert_eq!(bench.step("List", json!({"path": place}), true).await, None);
     }
     let report = bench.runtime.run_phase(&bench.env, ctx(&bench)).await.unwrap();
-    let asked = report.question.expect("the second inference was the last one");
+    let asked = report.question.expect("the second inference was the last");
     assert_eq!(asked.message, "The limit of 2 inferences is reached. Continue?");
     let labels: Vec<_> = asked.choices.iter().map(|choice| choice.label.as_str()).collect();
     assert_eq!(labels, ["Continue with 2 more inferences", "Stop"]);
@@ -526,20 +526,20 @@ async fn a_limit_asks_when_it_may_and_its_answer_counts_anew() {
         value: asked.choices[place].value.clone(),
     };
     let told = bench.runtime.answer(&bench.env, ctx(&bench), &asked.action, &answer(0)).await.unwrap();
-    assert_eq!((told.stop, told.hooks), (None, 0), "the hooks of the phase are not run again");
-    assert_eq!(bench.step("Read", json!({}), true).await, None, "the third inference is the first one now");
+    assert_eq!((told.stop, told.hooks), (None, 0), "the hooks of the phase do not run again");
+    assert_eq!(bench.step("Read", json!({}), true).await, None, "the third inference is now the first");
     assert_eq!(bench.step("Read", json!({}), true).await, None);
     let report = bench.runtime.run_phase(&bench.env, ctx(&bench)).await.unwrap();
     assert!(
         report.question.is_some_and(|asked| asked.message.starts_with("The same call")),
-        "the first one counts"
+        "the first one wins"
     );
     let told = bench.runtime.answer(&bench.env, ctx(&bench), &asked.action, &answer(1)).await.unwrap();
     assert_eq!(told.stop, Some(asked.otherwise));
 }
 
 #[tokio::test]
-async fn a_budget_asks_only_while_something_is_left_to_do() {
+async fn a_budget_asks_only_while_work_is_left() {
     let price = aye_core::contract::spec::Price { input: 1_000_000.0, ..<_>::default() };
     let plugin = StopPlugin::default()
         .with_budget(1.5, Arc::new(move |_| Some(price)))
@@ -572,7 +572,7 @@ async fn a_budget_asks_only_while_something_is_left_to_do() {
     bench.runtime.answer(&bench.env, phase, &asked.action, &answer).await.unwrap();
     let next = bench.runtime.run_phase(&bench.env, ctx().with_phase(Phase::BeforeInference)).await.unwrap();
     assert_eq!(next.inference.overrides.model.as_deref(), Some("mock/small"));
-    // $1 is within what the answer added, $3 are not.
+    // $1 is within the added amount, $3 is not.
     let within = report(StreamResult {
         usage: Some(TokenUsage { prompt_tokens: Some(1), ..TokenUsage::default() }),
         tool_calls: vec![ToolCall::new("c2", "List", json!({}))],

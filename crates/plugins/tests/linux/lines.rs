@@ -1,4 +1,4 @@
-//! Lines over the options of programs: those that a program lists in its help, and single letters.
+//! Lines over the options of programs: those listed in a program's help, and single letters.
 
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ const GLUED: &[&str] =
     &["", "", "", ".env", "../outside/secret", "outfile", "out/secret", "../outside/m", "1", "names"];
 const LETTERS: &[u8] = b"aAbBcCdDeEfFgGhHiIjJkKlLmMnNoOpPqQrRsStTuUvVwWxXyYzZ0159.";
 
-/// What `awk` and `sed` are told.
+/// Scripts for `awk` and `sed`.
 const AWK: &[&str] = &[
     "'{print $1}'",
     "'BEGIN{while((getline l < \"../outside/secret\")>0) print l}'",
@@ -127,9 +127,9 @@ const FIND: &[&str] = &[
     "-maxdepth 2",
 ];
 
-/// One of these.
+/// Picks one at random.
 fn one<T: Copy>(random: &mut Rng, of: &[T]) -> T {
-    *random.choice(of).expect("there is one")
+    *random.choice(of).expect("not empty")
 }
 
 pub(super) struct Lines {
@@ -140,7 +140,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Asks each program for its options with `run`.
+    /// Reads the options of each program with `run`.
     pub(super) fn new(seed: u64, programs: Vec<String>, run: impl Fn(&str) -> String) -> Lines {
         let ask = |program: &String| {
             let help = if program.starts_with("git ") {
@@ -210,7 +210,7 @@ impl Lines {
         words.join(" ")
     }
 
-    /// The next line.
+    /// Generates the next line.
     pub(super) fn line(&mut self) -> String {
         let line = self.command();
         match self.random.usize(..10) {

@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods, reason = "a program of its own, which reads its environment")]
+#![allow(clippy::disallowed_methods, reason = "a separate program, which reads its environment")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -20,14 +20,14 @@ mod lines;
 
 use lines::Lines;
 
-/// How long lines are made; `AYE_CASES` asks for a number of them instead.
+/// How long lines are generated; `AYE_CASES` sets a number of lines instead.
 const SLICE: Duration = Duration::from_secs(12);
-/// Lines that share one start of the launcher.
+/// Lines per start of the launcher.
 const BATCH: usize = 40;
-/// What no line may print.
+/// Text that no line may print.
 const CANARY: &str = "CANARY-7d1f";
 
-/// Runs each of its arguments as a line, and says before each which one it is.
+/// Runs each argument as a line and prints its number first.
 const RUN: &str = r#"i=0; for line in "$@"; do printf '\n@@%s\n' "$i"; i=$((i+1));
     timeout 1 bash -c "$line" </dev/null 2>&1 | head -c 100000; done"#;
 
@@ -35,12 +35,12 @@ pub(super) fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         Some(word) if word == LAUNCH_ARG => return launch_main(args),
-        // Test runners ask what there is.
+        // Test runners ask for the list of tests.
         Some(word) if word == "--list" => {
             println!("contained: test");
             return ExitCode::SUCCESS;
         }
-        // A name of another test.
+        // The name of another test.
         Some(word) if !word.to_string_lossy().starts_with('-') && word != "contained" => {
             return ExitCode::SUCCESS;
         }
@@ -58,18 +58,18 @@ pub(super) fn main() -> ExitCode {
         all.extend(Some(alone).filter(|alone| alone.can_enforce(Profile::Read)));
     }
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let cases = number("AYE_CASES").map(|cases| usize::try_from(cases).expect("a number of lines"));
+    let cases = number("AYE_CASES").map(|cases| usize::try_from(cases).expect("a line count"));
     let mut wrong = Vec::new();
     for (at, layers) in all.iter().enumerate() {
         let place = Place::new(layers.clone(), &path);
         place.control();
-        let seed = number("AYE_SEED").unwrap_or(0x5eed) + u64::try_from(at).expect("two at most");
+        let seed = number("AYE_SEED").unwrap_or(0x5eed) + u64::try_from(at).expect("at most two");
         let share = cases.map(|cases| cases.div_ceil(all.len()));
         let (made, allowed) =
-            place.run(seed, share, SLICE / u32::try_from(all.len()).expect("two at most"), &mut wrong);
+            place.run(seed, share, SLICE / u32::try_from(all.len()).expect("at most two"), &mut wrong);
         let with = if layers.bwrap.is_some() { "with" } else { "without" };
         println!("{with} bubblewrap: {made} lines made, {allowed} allowed and run, {} escaped", wrong.len());
-        assert!(allowed > made / 20, "{allowed} of {made} were allowed: the lines say nothing");
+        assert!(allowed > made / 20, "{allowed} of {made} were allowed: the lines test nothing");
     }
     for line in &wrong {
         println!("ESCAPED: {line}");
@@ -77,7 +77,7 @@ pub(super) fn main() -> ExitCode {
     if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A project with canaries around it.
+/// A project surrounded by canaries.
 struct Place {
     _dir: tempfile::TempDir,
     top: PathBuf,
@@ -86,20 +86,20 @@ struct Place {
     policy: Policy,
     layers: Layers,
     path: OsString,
-    /// What none may print: the canaries and what programs make of them.
+    /// Text that no line may print: the canaries and their encoded forms.
     signs: Vec<String>,
 }
 
-/// Every file below a folder: its kind, size, times and content.
+/// Every file below a folder: mode, size, modification time and content.
 type Files = BTreeMap<PathBuf, (u32, u64, i64, Vec<u8>)>;
 
 fn files(root: &Path) -> Files {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("it can be read") {
-            let path = entry.expect("it can be read").path();
-            let metadata = path.symlink_metadata().expect("it exists");
+        for entry in fs::read_dir(folder).expect("is readable") {
+            let path = entry.expect("is readable").path();
+            let metadata = path.symlink_metadata().expect("exists");
             let content = if metadata.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
             if metadata.is_dir() {
                 folders.push(path.clone());
@@ -113,10 +113,10 @@ fn files(root: &Path) -> Files {
 impl Place {
     fn new(layers: Layers, path: &OsStr) -> Place {
         let dir = tempfile::tempdir().expect("a folder");
-        let top = dir.path().canonicalize().expect("it exists");
+        let top = dir.path().canonicalize().expect("exists");
         let root = top.join("w");
         for folder in ["w/src/deep", "w/keys", "w/inner/one/two", "outside", "home/.ssh", "tmp"] {
-            fs::create_dir_all(top.join(folder)).expect("made");
+            fs::create_dir_all(top.join(folder)).expect("created");
         }
         let mut signs = Vec::new();
         for (n, file) in [
@@ -171,11 +171,11 @@ impl Place {
             tmp: Some(top.join("tmp")),
             ..Policy::new(Profile::Read, &root)
         };
-        policy.check().expect("it can be enforced");
+        policy.check().expect("is enforceable");
         Place { _dir: dir, root, rules, policy, layers, path: path.to_owned(), signs, top }
     }
 
-    /// Returns how many lines were made and how many were allowed.
+    /// Returns the number of lines generated and the number allowed.
     fn run(
         &self,
         seed: u64,
@@ -224,9 +224,9 @@ impl Place {
         verdict.decision == VerdictKind::Allow
     }
 
-    /// What the lines print.
+    /// Returns the output of the lines.
     fn execute(&self, lines: &[String]) -> String {
-        let own = std::env::current_exe().expect("it has a path");
+        let own = std::env::current_exe().expect("has a path");
         let mut args: Vec<OsString> = ["-c", RUN, "run"].map(OsString::from).to_vec();
         args.extend(lines.iter().map(OsString::from));
         let launch = Launch::new(&self.policy, &self.layers, &own, &self.root, OsStr::new("bash"), &args);
@@ -238,7 +238,7 @@ impl Place {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
-    /// Everything that must stay as it is.
+    /// Everything that must not change.
     fn state(&self) -> Vec<Files> {
         ["w", "outside", "home"].map(|folder| files(&self.top.join(folder))).to_vec()
     }
@@ -259,7 +259,7 @@ impl Place {
         }
     }
 
-    /// What escapes is noticed.
+    /// Checks that an escape is detected.
     fn control(&self) {
         let before = self.state();
         let launch = |line: &str| {
@@ -275,7 +275,7 @@ impl Place {
             "touch ../outside/made",
             "echo x >> a.txt",
         ] {
-            assert!(launch(line).is_some(), "{line} was not noticed");
+            assert!(launch(line).is_some(), "{line} was not detected");
         }
         assert_eq!(launch("cat a.txt"), None);
         assert_eq!(
@@ -284,11 +284,11 @@ impl Place {
         );
     }
 
-    /// What went wrong, if anything did.
+    /// Describes what went wrong, if anything.
     fn is_clean(&self, lines: &[String], before: &[Files]) -> Option<String> {
         let printed = self.execute(lines);
         assert!(printed.contains("@@0"), "nothing was run: {printed}");
-        // What a line itself says is no secret.
+        // Text of the line itself is no secret.
         let said: String = lines.concat();
         let sign = self.signs.iter().find(|sign| printed.contains(*sign) && !said.contains(*sign));
         if let Some(sign) = sign {
@@ -301,7 +301,7 @@ impl Place {
     }
 }
 
-/// The programs that the rules that come with aye let read, with the words that their rules spell out.
+/// The programs that the shipped rules let read, with the words spelled out in those rules.
 fn programs() -> Vec<String> {
     let rules = shipped_rules();
     let allows = rules.rules().iter().filter(|rule| rule.behavior == ToolPermissionBehavior::Allow);
@@ -312,7 +312,7 @@ fn programs() -> Vec<String> {
             continue;
         };
         let words = words.strip_suffix(" *").unwrap_or(words);
-        // `{awk,gawk} *` are several.
+        // `{awk,gawk} *` means several programs.
         match words.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
             Some((before, (names, after))) => {
                 found.extend(names.split(',').map(|name| format!("{before}{name}{after}")));

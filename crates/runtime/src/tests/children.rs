@@ -1,4 +1,4 @@
-//! Runs that serve calls of other runs.
+//! Runs that execute calls of other runs.
 
 use super::*;
 use aye_core::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState, ChildStatus, TaskRecord};
@@ -21,7 +21,7 @@ fn in_background(id: &str, agent: &str, prompt: &str) -> StreamResult {
     }
 }
 
-/// A house in which `a` may set `scout` to work, and `scout` `digger`.
+/// A house in which `a` may delegate to `scout`, and `scout` to `digger`.
 fn family(house: &House, parent: &Arc<Script>, scout: &Arc<Script>) -> AgentRuntimeBuilder {
     let script: Arc<Script> = Arc::clone(scout);
     let mut builder = house
@@ -74,7 +74,7 @@ async fn sound(house: &House) {
 }
 
 #[tokio::test]
-async fn the_tokens_of_children_are_those_of_their_parent() {
+async fn a_childs_tokens_count_for_its_parent() {
     let using = |result: StreamResult, tokens: i32| {
         let usage = TokenUsage {
             prompt_tokens: Some(tokens),
@@ -92,7 +92,7 @@ async fn the_tokens_of_children_are_those_of_their_parent() {
         using(text("It is deep."), 200),
         using(text("All clear."), 400),
     ]);
-    // The digger has the model of whoever sets it to work.
+    // The digger uses its parent's model.
     let runtime = family(&house, &parent, &scout).build().unwrap();
     let (result, _) = go(&runtime).await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
@@ -110,7 +110,7 @@ async fn the_tokens_of_children_are_those_of_their_parent() {
 }
 
 #[tokio::test]
-async fn a_child_works_in_a_thread_of_its_own_and_its_last_words_are_the_result() {
+async fn a_child_runs_in_its_own_thread_and_its_last_message_is_the_result() {
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "look around")]), text("It says: clear.")]);
     let scout = Script::of([calls(&[("c1", "free")]), text("All clear.")]);
@@ -120,7 +120,7 @@ async fn a_child_works_in_a_thread_of_its_own_and_its_last_words_are_the_result(
     assert_eq!(result.response, "It says: clear.");
     assert_eq!(parent.result_of("c1"), "All clear.");
     assert_eq!(house.executed(), 1);
-    // The child knows its prompt and nothing else of the conversation.
+    // The child sees its prompt and nothing else of the conversation.
     let asked =
         scout.requests.lock().unwrap()[0].messages.iter().map(|message| message.text()).collect::<Vec<_>>();
     assert!(asked.contains(&"look around".to_owned()) && !asked.contains(&"go".to_owned()), "{asked:?}");
@@ -130,7 +130,7 @@ async fn a_child_works_in_a_thread_of_its_own_and_its_last_words_are_the_result(
     assert_eq!((&child.parent_run, child.parent_call.as_str()), (&result.run_id, "c1"));
     let runs = house.store.runs(&child.thread_id).await.unwrap();
     assert_eq!((runs.len(), runs[0].parent_run_id.as_ref()), (1, Some(&result.run_id)));
-    // Who listens to the parent is told of the child as an activity, and of no end before the end.
+    // Listeners of the parent receive the child as an activity, and no end before the end.
     let told = told(&events);
     assert!(told.iter().all(|state| state.parent_call_id == "c1" && state.agent == "scout"));
     assert!(
@@ -146,17 +146,17 @@ async fn a_child_works_in_a_thread_of_its_own_and_its_last_words_are_the_result(
 }
 
 #[tokio::test]
-async fn a_question_of_a_child_is_answered_at_the_top_and_both_go_on() {
+async fn a_childs_question_is_answered_at_the_top_and_both_resume() {
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "look")]), text("Done.")]);
     let scout = Script::of([calls(&[("c1", "ask")]), text("I asked.")]);
     let (result, events) = go(&family(&house, &parent, &scout).build().unwrap()).await;
     assert_eq!(result.termination, TerminationReason::Suspended);
     assert_eq!(names(&events).last().unwrap(), "run_finish(suspended)");
-    assert_eq!(result.waiting.len(), 1, "what the child asks, and not that the call waits for it");
+    assert_eq!(result.waiting.len(), 1, "the child's question, not the parent's wait");
     let question = &result.waiting[0];
     assert_eq!(question.ticket.suspension.action, ACTION_PERMISSION);
-    // The inbox has the question with the title of the conversation at the top.
+    // The inbox lists the question with the title of the top conversation.
     let inbox = house.store.inbox(InboxFilter::default()).await.unwrap();
     assert_eq!(inbox.len(), 1);
     assert_eq!((inbox[0].thread_title.as_str(), &inbox[0].id), ("go", &question.id));
@@ -165,9 +165,9 @@ async fn a_question_of_a_child_is_answered_at_the_top_and_both_go_on() {
     assert_eq!(house.store.waiting_count(None, 0).await.unwrap(), 1);
     assert_eq!(house.store.waiting_count(Some(&"t".into()), 0).await.unwrap(), 0);
     let threads = house.store.threads(None).await.unwrap();
-    assert_eq!((threads.len(), threads[0].waiting), (1, 1), "children are no conversations of their own");
+    assert_eq!((threads.len(), threads[0].waiting), (1, 1), "children are not separate conversations");
 
-    // Another process answers, and goes on by the child's thread.
+    // Another process answers, and resumes with the child's thread.
     let runtime = family(&house, &parent, &scout).build().unwrap();
     runtime.decide(&question.id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
     let sink = Arc::new(VecEventSink::new());
@@ -178,7 +178,7 @@ async fn a_question_of_a_child_is_answered_at_the_top_and_both_go_on() {
 }
 
 #[tokio::test]
-async fn nobody_but_the_runtime_answers_for_a_child() {
+async fn only_the_runtime_answers_for_a_child() {
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "look")])]);
     let scout = Script::of([calls(&[("c1", "ask")])]);
@@ -193,10 +193,10 @@ async fn nobody_but_the_runtime_answers_for_a_child() {
 }
 
 #[tokio::test]
-async fn a_child_of_a_child_asks_through_both_and_the_depth_has_an_end() {
+async fn a_grandchild_asks_through_both_parents_and_depth_is_limited() {
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "look")]), text("Up.")]);
-    // scout and both diggers share its model: an agent that names none has its parent's.
+    // scout and both diggers share one model: an agent without a model uses its parent's.
     let scout = Script::of([
         task(&[("c1", "digger", "dig")]),
         task(&[("c1", "digger", "deeper")]),
@@ -223,7 +223,7 @@ async fn a_child_of_a_child_asks_through_both_and_the_depth_has_an_end() {
 }
 
 #[tokio::test]
-async fn children_of_one_answer_work_side_by_side_or_one_after_the_other() {
+async fn children_of_one_answer_run_in_parallel_or_in_sequence() {
     for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::Sequential] {
         let house = House { mode, ..House::new() };
         let parent = Script::of([task(&[("c1", "scout", "one"), ("c2", "scout", "two")]), text("Done.")]);
@@ -242,9 +242,9 @@ async fn children_of_one_answer_work_side_by_side_or_one_after_the_other() {
     }
 }
 
-/// One child sleeps and another one works: the answer to the first reaches it while its parent is awake.
+/// One child waits while another is active: the answer to the first reaches it during the parent's run.
 #[tokio::test]
-async fn an_answer_reaches_a_sleeping_child_of_a_parent_that_is_awake() {
+async fn an_answer_reaches_a_waiting_child_of_an_active_parent() {
     let house = House { mode: ToolExecutionMode::ParallelStreaming, ..House::new() };
     let mut both = task(&[("c1", "scout", "look")]);
     both.tool_calls.push(ToolCall::new("c2", "hang", json!({})));
@@ -282,7 +282,7 @@ async fn an_answer_reaches_a_sleeping_child_of_a_parent_that_is_awake() {
 }
 
 #[tokio::test]
-async fn who_ends_the_parent_ends_its_children_and_closes_their_questions() {
+async fn ending_the_parent_ends_its_children_and_closes_their_questions() {
     for awake in [true, false] {
         let house = House { mode: ToolExecutionMode::ParallelStreaming, ..House::new() };
         let parent = Script::of([task(&[("c1", "scout", "one"), ("c2", "scout", "two")])]);
@@ -330,7 +330,7 @@ impl EventSink for CancelsAtSuspension {
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_while_its_driver_leaves_is_cancelled() {
+async fn a_run_cancelled_while_its_driver_leaves_is_cancelled() {
     for by_child in [false, true] {
         let house = House::new();
         let first = if by_child { task(&[("c1", "scout", "one")]) } else { calls(&[("c1", "ask")]) };
@@ -342,7 +342,7 @@ async fn a_run_that_is_cancelled_while_its_driver_leaves_is_cancelled() {
         });
         let request = RunRequest::new("t", vec![Message::user("go")]).with_agent_id("top");
         runtime.run(request, sink.clone()).await.unwrap();
-        // "No driver is active" is a true answer too: then the store is the one to turn to.
+        // "No driver is active" is a valid reply too: then the cancellation goes to the store.
         if !sink.receipt.get().unwrap() {
             let quiet = Arc::new(VecEventSink::new());
             assert!(runtime.cancel_waiting(&"t".into(), quiet).await.unwrap());
@@ -355,7 +355,7 @@ async fn a_run_that_is_cancelled_while_its_driver_leaves_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_new_message_takes_the_place_of_a_run_whose_child_asks() {
+async fn a_new_message_replaces_a_run_whose_child_asks() {
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "one")]), text("New.")]);
     let scout = Script::of([calls(&[("x", "ask")])]);
@@ -368,7 +368,7 @@ async fn a_new_message_takes_the_place_of_a_run_whose_child_asks() {
 }
 
 #[tokio::test]
-async fn a_child_that_fails_or_is_stopped_is_an_error_for_its_parent() {
+async fn a_failed_or_stopped_child_is_an_error_for_its_parent() {
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "one")]), text("Then I do it.")]);
     let scout = Script::default();
@@ -380,7 +380,7 @@ async fn a_child_that_fails_or_is_stopped_is_an_error_for_its_parent() {
     assert!(parent.result_of("c1").contains("`scout` did not finish"), "{}", parent.result_of("c1"));
     assert!(names(&events).contains(&"tool_call_done(failed)".to_owned()), "{:?}", names(&events));
 
-    // One that waits is stopped by itself: its parent hears of it when it goes on.
+    // A waiting child is stopped alone: its parent is notified when it resumes.
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "one")]), text("I see.")]);
     let scout = Script::of([calls(&[("x", "ask")])]);
@@ -388,7 +388,7 @@ async fn a_child_that_fails_or_is_stopped_is_an_error_for_its_parent() {
     go(&runtime).await;
     let child = tasks(&house).await[0].child.thread_id.clone();
     assert!(runtime.stop_task(&child).await.unwrap());
-    assert!(!runtime.stop_task(&child).await.unwrap(), "it is over");
+    assert!(!runtime.stop_task(&child).await.unwrap(), "it has ended");
     let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!(result.response, "I see.");
     assert!(parent.result_of("c1").contains("stopped before it finished"), "{}", parent.result_of("c1"));
@@ -396,7 +396,7 @@ async fn a_child_that_fails_or_is_stopped_is_an_error_for_its_parent() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_child_in_the_background_comes_as_a_message_once() {
+async fn a_background_childs_end_arrives_once_as_a_message() {
     let house = House::new();
     let parent =
         Script::of([in_background("c1", "scout", "look"), text("It looks."), text("It says: clear.")]);
@@ -410,7 +410,7 @@ async fn the_end_of_a_child_in_the_background_comes_as_a_message_once() {
     assert!(parent.result_of("c1").contains(task.child.task_id()), "{}", parent.result_of("c1"));
     assert!(runtime.queued(&"t".into()).await.unwrap().is_empty());
 
-    // Another process answers; whoever looks at the conversation goes on with its tasks.
+    // Another process answers; whoever opens the conversation resumes its tasks.
     let runtime = family(&house, &parent, &scout).build().unwrap();
     let inbox = house.store.inbox(InboxFilter::default()).await.unwrap();
     runtime.decide(&inbox[0].id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
@@ -428,7 +428,7 @@ async fn the_end_of_a_child_in_the_background_comes_as_a_message_once() {
 }
 
 #[tokio::test]
-async fn a_delegate_must_be_there_and_reachable() {
+async fn a_delegate_must_exist_and_be_reachable() {
     let house = House::new();
     let with = |spec: AgentSpec| house.builder(&Script::of([])).with_agent_spec(spec.with_model("m"));
     let said = |builder: AgentRuntimeBuilder| builder.build().unwrap_err().to_string();
@@ -482,9 +482,9 @@ async fn a_delegate_must_be_there_and_reachable() {
     assert_eq!(script.result_of("c1"), "shout for c1");
 }
 
-/// A batch of answers does not wait for a child: nobody is asked about that.
+/// A batch of answers does not wait for a child: a child has no question to decide.
 #[tokio::test]
-async fn an_answered_call_does_not_wait_for_a_child() {
+async fn a_decided_call_does_not_wait_for_a_child() {
     let house = House { mode: ToolExecutionMode::ParallelBatchApproval, ..House::new() };
     let mut both = task(&[("c1", "scout", "look")]);
     both.tool_calls.push(ToolCall::new("c2", "ask", json!({})));
@@ -499,7 +499,7 @@ async fn an_answered_call_does_not_wait_for_a_child() {
     assert_eq!((house.executed(), result.waiting.len()), (1, 1));
 }
 
-/// A model that says what fits the conversation, however often it is asked.
+/// A model whose answer depends only on the conversation.
 struct Talk;
 
 #[async_trait]
@@ -537,7 +537,7 @@ impl LlmExecutor for Talk {
     }
 }
 
-/// Counts events, and lets everything stand still at one of them.
+/// Counts events, and blocks everything at one of them.
 struct Still {
     left: AtomicU32,
     stands: tokio::sync::Notify,
@@ -555,14 +555,14 @@ impl EventSink for Still {
     }
 }
 
-/// The process dies at each event of a story with a child of a child, questions in it, and a second child: the end is
-/// always the same, and nothing happened twice.
+/// The process dies at each event of a scenario with a grandchild, questions in it, and a second child: the
+/// end is always the same, and nothing runs twice.
 #[tokio::test]
-async fn wherever_the_process_dies_each_child_is_one_and_each_call_ran_once() {
+async fn wherever_the_process_dies_each_child_and_call_runs_once() {
     for mode in [ToolExecutionMode::Sequential, ToolExecutionMode::ParallelStreaming] {
         let mut is_over = false;
         for n in 1.. {
-            assert!(n < 200, "a story without an end");
+            assert!(n < 200, "an endless scenario");
             let house = House { mode, ..House::new() };
             house.hangs.store(false, Ordering::SeqCst);
             let runtime = || {
@@ -590,12 +590,12 @@ async fn wherever_the_process_dies_each_child_is_one_and_each_call_ran_once() {
             let mut rounds = 0;
             let response = loop {
                 rounds += 1;
-                assert!(rounds < 30, "it does not come to an end");
+                assert!(rounds < 30, "it does not end");
                 let (runtime, still) = (runtime(), sink(left));
                 let latest = house.store.latest_run(&"t".into()).await.unwrap();
                 let is_new = latest.is_none();
                 if latest.is_some_and(|run| run.status == RunStatus::Done) {
-                    // It died when all was done.
+                    // The process died after everything was done.
                     let messages = house.store.messages(&"t".into()).await.unwrap();
                     break messages.last().unwrap().message.text();
                 }
@@ -621,7 +621,7 @@ async fn wherever_the_process_dies_each_child_is_one_and_each_call_ran_once() {
                     None => {
                         abort.abort();
                         left = 0;
-                        // The tasks of a process that died do nothing more.
+                        // Tasks of the dead process do nothing more.
                         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                     }
                     Some(result) if result.termination == TerminationReason::Suspended => {
@@ -637,7 +637,7 @@ async fn wherever_the_process_dies_each_child_is_one_and_each_call_ran_once() {
             };
             is_over = left > 0;
             assert_eq!(response, "Both are back.", "{mode:?} {n}");
-            // Side by side, a call may have been made and not written down when another child's event was the last.
+            // In parallel, a call may have run unrecorded when another child's event was the last.
             let most = if mode == ToolExecutionMode::Sequential { 3 } else { 4 };
             assert!((3..=most).contains(&house.executed()), "{mode:?} {n}: {}", house.executed());
             let tasks = tasks(&house).await;

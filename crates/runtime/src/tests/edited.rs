@@ -1,4 +1,4 @@
-//! Calls whose arguments the user edited, and answers that bring words.
+//! Calls with arguments edited by the user, and decisions with comments.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn edited(arguments: Value) -> ToolCallResume {
 }
 
 #[tokio::test]
-async fn an_edited_call_runs_as_edited_and_everything_says_so() {
+async fn an_edited_call_runs_as_edited_and_is_reported_so() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("I see.")]);
     let runtime = house.runtime(&script);
@@ -16,7 +16,7 @@ async fn an_edited_call_runs_as_edited_and_everything_says_so() {
     let yes = ToolCallResume { reason: Some("only the docs".into()), ..edited(json!({"id": "other"})) };
     assert!(matches!(runtime.decide(&id, yes, actor()).await.unwrap(), DecideOutcome::Accepted(_)));
 
-    // Another process carries it out.
+    // Another process executes the call.
     let (result, events) = wake(&house.runtime(&script), UnknownPolicy::Ask).await;
     assert_eq!(house.executed(), 1);
     let told = script.result_of("c1");
@@ -29,13 +29,13 @@ async fn an_edited_call_runs_as_edited_and_everything_says_so() {
         AgentEvent::ToolCallDone { result, .. } => result.touched.clone(),
         _ => None,
     });
-    let done = done.expect("a front end is told too");
+    let done = done.expect("front ends receive it too");
     assert_eq!(done.arguments, Some(json!({"id": "other"})));
     assert_eq!(done.comment.as_deref(), Some("only the docs"));
 
     let row = house.store.suspension(&id).await.unwrap().unwrap();
-    assert_eq!(row.ticket.pending.arguments, json!({"id": "c1"}), "what was proposed");
-    assert_eq!(row.decision.unwrap().arguments, Some(json!({"id": "other"})), "what was allowed");
+    assert_eq!(row.ticket.pending.arguments, json!({"id": "c1"}), "the proposed call");
+    assert_eq!(row.decision.unwrap().arguments, Some(json!({"id": "other"})), "the allowed call");
     let intents = house.store.intents(&result.run_id).await.unwrap();
     assert_eq!(intents[0].0.arguments, json!({"id": "other"}));
     let audit = house.store.audit(aye_store_sqlite::AuditFilter::default()).await.unwrap();
@@ -47,7 +47,7 @@ async fn an_edited_call_runs_as_edited_and_everything_says_so() {
 }
 
 #[tokio::test]
-async fn edited_arguments_that_do_not_fit_are_refused_and_nothing_changes() {
+async fn invalid_edited_arguments_are_refused_without_effect() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("ok")]);
     let runtime = house.runtime(&script);
@@ -74,7 +74,7 @@ async fn edited_arguments_that_do_not_fit_are_refused_and_nothing_changes() {
     let audit = house.store.audit(aye_store_sqlite::AuditFilter::default()).await.unwrap();
     assert!(!audit.iter().any(|row| row.kind.as_str() == "decided"));
 
-    // A question of another kind takes no arguments, and no feedback.
+    // A question of another kind takes neither arguments nor feedback.
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
     kill_at(&house, &script, "tool_call_stream_delta").await;
@@ -107,7 +107,7 @@ async fn the_rules_judge_the_edited_version() {
 }
 
 #[tokio::test]
-async fn an_edited_call_that_is_lost_runs_again_as_edited_only() {
+async fn a_lost_edited_call_is_replayed_only_as_edited() {
     for edits in [true, false] {
         let house = House::new();
         let script = Script::of([calls(&[("c1", "ask_hang")]), text("ok")]);
@@ -139,7 +139,7 @@ async fn an_edited_call_that_is_lost_runs_again_as_edited_only() {
 }
 
 #[tokio::test]
-async fn feedback_ends_the_call_with_its_own_words() {
+async fn feedback_ends_the_call_with_its_own_message() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
     let runtime = house.runtime(&script);
@@ -165,7 +165,7 @@ async fn feedback_ends_the_call_with_its_own_words() {
 }
 
 #[tokio::test]
-async fn a_comment_beside_any_answer_reaches_the_model() {
+async fn a_comment_with_any_decision_reaches_the_model() {
     for (action, expected) in [
         (ResumeDecisionAction::Resume, "The user approved this with the comment: go easy\n{\"ran\""),
         (ResumeDecisionAction::Cancel, "denied this call. It did not run. Reason: go easy"),

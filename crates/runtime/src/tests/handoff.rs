@@ -1,4 +1,4 @@
-//! A run that goes on as another agent.
+//! Runs that continue as another agent.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ fn to(agent: &str) -> StreamResult {
     }
 }
 
-/// What each request said: system prompt, model, tools.
+/// System prompt, model and tools of each request.
 fn asked(script: &Script) -> Vec<(String, String, Vec<String>)> {
     let requests = script.requests.lock().unwrap();
     let one = |request: &InferenceRequest| {
@@ -35,7 +35,7 @@ fn notices(events: &[AgentEvent]) -> Vec<String> {
     events.iter().filter_map(text).collect()
 }
 
-/// Counts the calls it saw, and what became of it.
+/// Counts the calls it saw, and their outcomes.
 #[derive(Clone, Default)]
 struct Watch {
     guard: bool,
@@ -77,7 +77,7 @@ impl Plugin for Watch {
     }
 }
 
-/// The house's agent may hand over to `writer`, a variant, and to `tester`, an agent of its own.
+/// The house's agent may hand off to `writer`, a variant, and to `tester`, a separate agent.
 fn builder(house: &House, script: &Arc<Script>) -> AgentRuntimeBuilder {
     let writer = AgentOverlay {
         system_prompt: Some("You write.".into()),
@@ -132,7 +132,7 @@ fn builder(house: &House, script: &Arc<Script>) -> AgentRuntimeBuilder {
 }
 
 #[tokio::test]
-async fn the_next_step_has_the_prompt_the_model_and_the_tools_of_the_variant() {
+async fn the_next_step_has_the_variants_prompt_model_and_tools() {
     let house = House::new();
     let script = Script::of([to("writer"), text("Written.")]);
     let runtime = builder(&house, &script).build().unwrap();
@@ -154,7 +154,7 @@ async fn the_next_step_has_the_prompt_the_model_and_the_tools_of_the_variant() {
     );
     assert!(script.result_of("to_writer").contains("Go on."));
     assert_eq!(notices(&events), ["handed off to writer, with big"]);
-    // The next run goes on with it, in another process too.
+    // The next run continues with it, in another process too.
     for runtime in [runtime, builder(&house, &script).build().unwrap()] {
         script.answers.lock().unwrap().push_back(Ok(text("Hi.")));
         let (_, events) = say(&runtime, "and now?").await;
@@ -162,7 +162,7 @@ async fn the_next_step_has_the_prompt_the_model_and_the_tools_of_the_variant() {
         assert_eq!((last.0.as_str(), last.1.as_str()), ("You write.", "big-1"));
         assert_eq!(notices(&events), ["handed off to writer"]);
     }
-    // A run of another agent is that agent's.
+    // A run started with another agent uses that agent.
     let runtime = builder(&house, &script).with_default_agent("tester").build().unwrap();
     script.answers.lock().unwrap().push_back(Ok(text("Tested.")));
     let (_, events) = say(&runtime, "test it").await;
@@ -187,11 +187,11 @@ async fn a_handoff_survives_a_restart() {
     assert_eq!(house.executed(), 1);
     let last = asked(&script).pop().unwrap();
     assert_eq!((last.0.as_str(), last.1.as_str()), ("You write.", "big-1"));
-    assert_eq!(notices(&events), ["handed off to writer"], "a new terminal is told who answers");
+    assert_eq!(notices(&events), ["handed off to writer"], "a new terminal shows who answers");
 }
 
 #[tokio::test]
-async fn an_agent_of_its_own_takes_over_and_gives_back_while_guards_stay() {
+async fn a_separate_agent_takes_over_and_returns_while_guards_stay() {
     let house = House::new();
     let script = Script::of([to("tester"), calls(&[("c1", "free")]), to("a"), text("Done.")]);
     let guard = Watch { guard: true, ..Watch::default() };
@@ -205,7 +205,7 @@ async fn an_agent_of_its_own_takes_over_and_gives_back_while_guards_stay() {
     let prompts: Vec<String> = asked(&script).into_iter().map(|(prompt, ..)| prompt).collect();
     assert_eq!(prompts, ["Be brief.", "You test.", "You test.", "Be brief."]);
     let count = |of: &Arc<AtomicU32>| of.load(Ordering::SeqCst);
-    // The tester names its plugins, and the guard is none of them.
+    // The tester names its plugins, and the guard is not among them.
     assert_eq!(count(&guard.calls), 3, "it saw every call");
     assert_eq!(count(&helper.calls), 1, "it belongs to the first agent");
     assert_eq!((count(&guard.came), count(&guard.went)), (1, 0));
@@ -213,7 +213,7 @@ async fn an_agent_of_its_own_takes_over_and_gives_back_while_guards_stay() {
 }
 
 #[tokio::test]
-async fn an_unknown_agent_is_an_error_result_and_a_gone_one_is_said() {
+async fn an_unknown_agent_is_an_error_result_and_a_missing_one_is_reported() {
     let house = House::new();
     let script = Script::of([to("wrter"), to("ghost"), text("Then I do it.")]);
     let runtime = builder(&house, &script).build().unwrap();
@@ -226,11 +226,11 @@ async fn an_unknown_agent_is_an_error_result_and_a_gone_one_is_said() {
     assert_eq!(notices(&events), [why]);
     let requests = script.requests.lock().unwrap();
     let told = requests.last().unwrap().messages.iter().any(|message| message.text().contains(why));
-    assert!(told, "the model, which was told otherwise, reads it");
+    assert!(told, "the model receives the correction");
 }
 
 #[tokio::test]
-async fn a_run_whose_agent_is_gone_says_so_and_can_be_ended() {
+async fn a_run_whose_agent_is_missing_reports_it_and_can_be_ended() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("New.")]);
     let request = RunRequest::new("t", vec![Message::user("go")]).with_agent_id("tester");

@@ -1,4 +1,4 @@
-//! Jobs of the mailbox, and the runs that serve them.
+//! Mailbox jobs and the runs that serve them.
 
 use super::*;
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
@@ -22,7 +22,7 @@ async fn serve(runtime: &AgentRuntime, job: &MailboxJob) -> Result<AgentRunResul
 }
 
 #[tokio::test]
-async fn a_job_begins_one_run_and_ends_with_it() {
+async fn a_job_starts_one_run_and_ends_with_it() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("It is noon."), text("Behind it.")]);
     let runtime = house.runtime(&script);
@@ -38,13 +38,13 @@ async fn a_job_begins_one_run_and_ends_with_it() {
     let token = held.claim_token.as_deref().unwrap();
     house.store.mailbox().give_back(&held.job_id, token, 2).await.unwrap();
 
-    // What is behind it does not begin, whoever claims it.
+    // The job after it does not start, whoever claims it.
     let behind = claim(&house, &second).await;
     assert_eq!(serve(&runtime, &behind).await, Err(RuntimeError::NotFree { thread_id: "t".into() }));
     let token = behind.claim_token.as_deref().unwrap();
     house.store.mailbox().give_back(&behind.job_id, token, 2).await.unwrap();
 
-    // Another one claims it: the same run goes on.
+    // Another worker claims it: the same run resumes.
     let id = asked.waiting[0].id.clone();
     runtime.decide(&id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
     let again = claim(&house, &first).await;
@@ -59,7 +59,7 @@ async fn a_job_begins_one_run_and_ends_with_it() {
 }
 
 #[tokio::test]
-async fn an_interrupt_makes_room() {
+async fn an_interrupt_clears_the_queue() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("As you like.")]);
     let runtime = house.runtime(&script);
@@ -70,7 +70,7 @@ async fn an_interrupt_makes_room() {
     assert_eq!((interrupt.new_generation, interrupt.superseded_count), (1, 1));
     assert_eq!(interrupt.active_job.unwrap().job_id, first.job_id);
     assert_eq!(load(&house, &second).await.status, MailboxJobStatus::Superseded);
-    // The new message closes the question; the job of the run that asked it ends with that.
+    // The new message closes the question, which ends the job of the run that asked.
     let (result, _) = say(&runtime, "leave it").await;
     assert_eq!(result.response, "As you like.");
     assert_eq!(load(&house, &first).await.status, MailboxJobStatus::Cancelled);

@@ -1,4 +1,4 @@
-//! Values that outlive a thread, as hooks and tools meet them.
+//! Values that outlive a thread, as seen by hooks and tools.
 
 use super::*;
 use aye_core::contract::profile::{ProfileKey, ProfileKeys, StateScope, StorageError};
@@ -22,7 +22,7 @@ struct VisitTool;
 #[async_trait]
 impl PhaseHook for VisitHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
-        let profile = ctx.profile().expect("a run has a place for values");
+        let profile = ctx.profile().expect("a run has a profile store");
         let scope = StateScope::global();
         let mut visits = profile.read::<Visits>(scope.as_str()).await.unwrap();
         visits.push(format!("hook of {}", ctx.run_identity.thread_id));
@@ -38,7 +38,7 @@ impl Tool for VisitTool {
     }
 
     async fn execute(&self, _args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let profile = ctx.profile().expect("a run has a place for values");
+        let profile = ctx.profile().expect("a run has a profile store");
         let mut visits = profile.read::<Visits>("global").await.unwrap();
         visits.push("tool".into());
         profile.write::<Visits>("global", &visits).await.unwrap();
@@ -61,7 +61,7 @@ impl Plugin for Visitor {
 }
 
 #[tokio::test]
-async fn hooks_and_tools_of_all_threads_and_runtimes_share_them() {
+async fn hooks_and_tools_of_all_threads_and_runtimes_share_it() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "visit")]), text("Done."), text("Again.")]);
     let runtime = house.builder(&script).with_plugin("visitor", Arc::new(Visitor)).build().unwrap();

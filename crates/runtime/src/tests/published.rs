@@ -1,10 +1,10 @@
-//! Published agents: a run finishes on the revision that it started with.
+//! Published agents: a run finishes on the revision it started with.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// An agent in versions; an empty prompt takes it away.
+/// Versions of an agent; an empty prompt removes it.
 fn versions(prompts: &[(u64, &str)]) -> PublishedAgents {
     let spec = |prompt: &str| {
         let spec = AgentSpec::new("helper").with_model("m").with_system_prompt(prompt);
@@ -35,7 +35,7 @@ async fn allow(runtime: &AgentRuntime) {
 }
 
 #[tokio::test]
-async fn a_waiting_run_finishes_on_its_revision_here_and_after_a_restart() {
+async fn a_waiting_run_finishes_on_its_revision_even_after_a_restart() {
     let house = House::new();
     let script = Script::of([
         calls(&[("c1", "ask")]),
@@ -50,7 +50,7 @@ async fn a_waiting_run_finishes_on_its_revision_here_and_after_a_restart() {
     runtime.publish(5, versions(&now));
     allow(&runtime).await;
     let (result, _) = wake(&runtime, UnknownPolicy::Report).await;
-    assert_eq!(result.termination, TerminationReason::Suspended, "it asks once more");
+    assert_eq!(result.termination, TerminationReason::Suspended, "it asks again");
     let runtime = house.runtime(&script);
     runtime.publish(5, versions(&now));
     allow(&runtime).await;
@@ -75,9 +75,9 @@ async fn a_deleted_agent_finishes_its_runs_and_starts_none() {
     assert_eq!(prompts(&script), ["Old.", "Old."]);
 }
 
-/// The agent of a file was called so, and the file is gone: a run must not continue with whatever has its name now.
+/// A file once defined the agent and is gone: a run must not continue with another agent of that name.
 #[tokio::test]
-async fn a_run_does_not_take_up_an_agent_that_was_published_after_it() {
+async fn a_run_does_not_adopt_a_later_published_agent() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("Never.")]);
     let runtime = house.runtime(&script);
@@ -91,7 +91,7 @@ async fn a_run_does_not_take_up_an_agent_that_was_published_after_it() {
 }
 
 #[tokio::test]
-async fn what_is_not_published_any_more_is_gone_and_the_others_stay() {
+async fn an_unpublished_entry_disappears_and_the_others_stay() {
     let house = House::new();
     let runtime = house.runtime(&Script::of([]));
     runtime.publish(1, versions(&[(1, "Old.")]));

@@ -22,10 +22,10 @@ async fn said(house: &House) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_queued_message_begins_once_whoever_tries() {
+async fn a_queued_message_starts_once_whoever_tries() {
     let house = House::new();
     let script = Script::of([text("One."), text("Two.")]);
-    // Two processes that live: neither takes the lease from the other.
+    // Two living processes: neither takes the other's lease.
     let alive = || Owner {
         token: uuid::Uuid::now_v7().to_string(),
         boot_id: "boot".into(),
@@ -34,7 +34,7 @@ async fn a_queued_message_begins_once_whoever_tries() {
     };
     let runtime = || house.builder(&script).with_owner(alive()).build().unwrap();
     let (one, two) = (runtime(), runtime());
-    // It is the first thing that is said at all: the thread is made for it.
+    // It is the very first message: the thread is created for it.
     let message = queue(&one, "hello").await;
     let ((first, _), (second, _)) = tokio::join!(begin(&one, &message), begin(&two, &message));
     let (won, lost) = if first.is_ok() { (first, second) } else { (second, first) };
@@ -44,15 +44,15 @@ async fn a_queued_message_begins_once_whoever_tries() {
         RuntimeError::ThreadAlreadyRunning { .. } => {}
         error => assert_eq!(error, gone),
     }
-    // And afterwards it is gone for anybody.
+    // Afterwards it is gone for everybody.
     assert_eq!(begin(&two, &message).await, (Err(gone), Vec::new()));
     assert_eq!(said(&house).await, ["hello"]);
     assert!(one.queued(&"t".into()).await.unwrap().is_empty());
-    assert_eq!(house.store.runs(&"t".into()).await.unwrap().len(), 1, "the one that lost left no run");
+    assert_eq!(house.store.runs(&"t".into()).await.unwrap().len(), 1, "the loser left no run");
 }
 
 #[tokio::test]
-async fn a_queued_message_closes_no_question_and_can_be_taken_back() {
+async fn a_queued_message_closes_no_question_and_can_be_withdrawn() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("It is noon."), text("Behind it.")]);
     let runtime = house.runtime(&script);
@@ -62,9 +62,9 @@ async fn a_queued_message_closes_no_question_and_can_be_taken_back() {
     let (refused, events) = begin(&runtime, &kept).await;
     assert_eq!(refused, Err(RuntimeError::NotFree { thread_id: "t".into() }));
     assert!(events.is_empty());
-    assert_eq!(runtime.waiting(&"t".into()).await.unwrap().len(), 1, "the question stays");
+    assert_eq!(runtime.waiting(&"t".into()).await.unwrap().len(), 1, "the question stays pending");
     assert!(runtime.unqueue(back.id).await.unwrap());
-    assert!(!runtime.unqueue(back.id).await.unwrap(), "it is gone");
+    assert!(!runtime.unqueue(back.id).await.unwrap(), "gone");
 
     let id = result.waiting[0].id.clone();
     runtime.decide(&id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
@@ -79,9 +79,9 @@ async fn a_queued_message_closes_no_question_and_can_be_taken_back() {
     assert_eq!(house.executed(), 1);
 }
 
-/// A message that is said at once closes the questions, and the run it begins continues the one that asked.
+/// An immediate message closes the questions, and its run continues the one that asked.
 #[tokio::test]
-async fn a_message_that_does_not_wait_continues_the_run_it_closed() {
+async fn an_immediate_message_continues_the_run_it_closed() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("As you like.")]);
     let runtime = house.runtime(&script);

@@ -1,4 +1,4 @@
-//! Agents that cannot be resolved, and which tools the others have.
+//! Agents that cannot be resolved, and the tools of those that can.
 
 use super::*;
 use aye_plugins::stop::StopPlugin;
@@ -15,7 +15,7 @@ fn agent(change: impl FnOnce(&mut AgentSpec)) -> AgentSpec {
 }
 
 #[test]
-fn each_reason_is_a_sentence_that_says_what_would_be_right() {
+fn each_error_says_what_is_expected() {
     let with = |spec: AgentSpec| {
         refusal(|builder| builder.with_agent_spec(spec).with_plugin("stop", Arc::new(StopPlugin::default())))
     };
@@ -80,7 +80,7 @@ impl Plugin for Bringer {
 }
 
 #[test]
-fn two_tools_of_one_name_and_agents_that_run_elsewhere_are_refused() {
+fn duplicate_tools_and_agents_that_run_elsewhere_are_refused() {
     let conflict = refusal(|builder| builder.with_plugin("bringer", Arc::new(Bringer)));
     assert_eq!(
         conflict,
@@ -97,7 +97,7 @@ fn two_tools_of_one_name_and_agents_that_run_elsewhere_are_refused() {
 }
 
 #[test]
-fn tools_are_allowed_and_excluded_by_patterns_of_their_names() {
+fn tools_are_allowed_and_excluded_by_name_patterns() {
     let house = House::new();
     let runtime = house.runtime(&Script::of([]));
     let all = ["free", "ask", "ask_soon", "ask_at_1000", "deny", "hang", "ask_hang", "hang_pure"];
@@ -114,7 +114,7 @@ fn tools_are_allowed_and_excluded_by_patterns_of_their_names() {
         (None, list(&["ask*", "/hang/"]), &["free", "deny"]),
         // Excluding beats allowing.
         (list(&["free", "deny"]), list(&["free"]), &["deny"]),
-        // Arguments say nothing about which tools are offered: such a call is for the rules to judge.
+        // Arguments do not decide which tools are offered: the rules judge such a call.
         (list(&["free(id=1)"]), None, &["free"]),
         (list(&["free(git *)"]), None, &["free"]),
         (list(&["free", "deny"]), list(&["free(git *)"]), &["free", "deny"]),

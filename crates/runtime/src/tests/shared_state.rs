@@ -1,4 +1,4 @@
-//! The shared state as front ends receive it.
+//! The shared state as received by front ends.
 
 use super::*;
 use aye_core::state::{KeyScope, StateKey, StateKeyOptions};
@@ -16,7 +16,7 @@ impl StateKey for Steps {
     }
 }
 
-/// Not persistent: a matter of the process.
+/// Not persistent: process-local.
 struct Hidden;
 
 impl StateKey for Hidden {
@@ -57,7 +57,7 @@ impl Plugin for Counts {
     }
 }
 
-/// The snapshot of a client that applies what it receives.
+/// The snapshot of a client that applies the events it receives.
 fn follow(events: &[AgentEvent]) -> Vec<(&'static str, Value)> {
     let mut known = Value::Null;
     let mut seen = Vec::new();
@@ -89,7 +89,7 @@ fn follow(events: &[AgentEvent]) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn a_sink_that_wants_the_state_receives_snapshots_and_changes() {
+async fn a_subscribed_sink_receives_state_snapshots_and_changes() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "free")]), text("Done."), text("Again.")]);
     let runtime = house.builder(&script).with_plugin("counts", Arc::new(Counts)).build().unwrap();
@@ -112,14 +112,11 @@ async fn a_sink_that_wants_the_state_receives_snapshots_and_changes() {
     );
     let events = run("more").await;
     assert!(follow(&events).starts_with(&[("start", Value::Null), ("snapshot", json!(2))]));
-    assert!(
-        house.store.messages(&"t".into()).await.unwrap().len() == 6,
-        "messages are what is stored, and nothing beside them"
-    );
+    assert!(house.store.messages(&"t".into()).await.unwrap().len() == 6, "only messages are stored");
 }
 
 #[tokio::test]
-async fn a_run_that_waits_sends_a_snapshot_when_it_resumes() {
+async fn a_waiting_run_sends_a_snapshot_when_it_resumes() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("Done.")]);
     let runtime = house.builder(&script).with_plugin("counts", Arc::new(Counts)).build().unwrap();

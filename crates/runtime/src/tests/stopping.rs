@@ -1,4 +1,4 @@
-//! Answers that are none, and limits that interrupt.
+//! Empty or withheld answers, and limits that interrupt.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn ended(said: &str, reason: StopReason) -> StreamResult {
 }
 
 #[tokio::test]
-async fn the_reason_to_stop_decides_how_a_run_ends() {
+async fn the_stop_reason_decides_how_a_run_ends() {
     use StopReason::{ContentFilter, EndTurn, MaxTokens, Other, Refusal};
     let blocked = |why: &str| TerminationReason::Blocked(why.to_owned());
     let length = TerminationReason::stopped("length", "the answer was cut off at the model's output limit");
@@ -36,14 +36,14 @@ async fn the_reason_to_stop_decides_how_a_run_ends() {
             _ => None,
         });
         assert_eq!(told, Some(reason));
-        // What was said is kept, and the conversation goes on.
+        // The answer is kept, and the conversation continues.
         let (result, _) = say(&runtime, "and now?").await;
         assert_eq!((result.response.as_str(), result.termination), ("Done.", TerminationReason::NaturalEnd));
     }
 }
 
 #[tokio::test]
-async fn the_calls_of_a_withheld_answer_do_not_run() {
+async fn calls_of_a_withheld_answer_do_not_run() {
     let house = House::new();
     let answer = StreamResult { stop_reason: Some(StopReason::Refusal), ..calls(&[("c1", "free")]) };
     let script = Script::of([answer]);
@@ -62,7 +62,7 @@ async fn the_calls_of_a_withheld_answer_do_not_run() {
 }
 
 #[tokio::test]
-async fn the_word_of_the_provider_is_part_of_the_reason() {
+async fn the_providers_reason_is_part_of_the_stop_reason() {
     struct Filtered;
     #[async_trait]
     impl LlmExecutor for Filtered {
@@ -132,7 +132,7 @@ async fn an_empty_answer_is_an_error_unless_a_call_was_settled() {
     assert_eq!(notices, ["m ended without a closing message"]);
 }
 
-/// A model that says the beginning of an answer and nothing more.
+/// A model that streams the start of an answer and then hangs.
 struct Hanging;
 
 #[async_trait]
@@ -151,7 +151,7 @@ impl LlmExecutor for Hanging {
     }
 }
 
-/// Limits a run to a moment.
+/// Limits a run to a short time.
 struct Hurry;
 
 impl Plugin for Hurry {

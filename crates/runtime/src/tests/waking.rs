@@ -1,4 +1,4 @@
-//! Leases with a time, answers from elsewhere, and questions whose time runs out.
+//! Leases that expire, answers from other processes, and questions that expire.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use aye_core::contract::record::{Decision, Fence, GrantRecord, GrantScope};
 use aye_store_sqlite::{Store, Term};
 use futures::FutureExt as _;
 
-/// The longest anything here may take.
+/// The time limit of every wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Clocks whose hands a test moves.
+/// Clocks set by the test.
 #[derive(Default)]
 struct Hands {
     now: AtomicU64,
@@ -34,7 +34,7 @@ fn other() -> Owner {
     Owner { token: "other".into(), boot_id: "boot".into(), pid: u32::MAX, pid_started: 1 }
 }
 
-/// A run in another task, and the names of its events as they come.
+/// A run in another task, and the names of its events as they arrive.
 struct Awake {
     events: tokio::sync::mpsc::UnboundedReceiver<AgentEvent>,
     run: tokio::task::JoinHandle<Result<AgentRunResult, RuntimeError>>,
@@ -58,18 +58,18 @@ impl Awake {
                     return;
                 }
             }
-            panic!("{event} did not come");
+            panic!("{event} did not arrive");
         };
-        tokio::time::timeout(PATIENCE, come).await.unwrap_or_else(|_| panic!("{event} does not come"));
+        tokio::time::timeout(PATIENCE, come).await.unwrap_or_else(|_| panic!("{event} does not arrive"));
     }
 
     async fn end(self) -> Result<AgentRunResult, RuntimeError> {
-        // Without a limit of its own: a test that stops tokio's clock would reach it at once.
+        // Without a timeout: a test that pauses tokio's clock would reach it at once.
         self.run.await.unwrap()
     }
 }
 
-/// Two houses over one file, as two processes are.
+/// Two houses over one file, like two processes.
 fn neighbours() -> (tempfile::TempDir, House, House) {
     let folder = tempfile::tempdir().unwrap();
     let house = || House {
@@ -108,23 +108,23 @@ async fn take_over(house: &House, now: u64) -> Fence {
 }
 
 #[tokio::test]
-async fn a_lease_that_has_time_left_is_good_for_a_start_and_says_until_when() {
-    // So long that nothing is renewed behind the test's back.
+async fn a_valid_lease_permits_a_start_and_names_its_expiry() {
+    // Long enough that nothing is renewed in the background.
     let (house, hands, lease_guard) = leased(600_000).await;
     let lease: &Lease = &lease_guard.lease;
     assert_eq!(lease.confirm().await, Ok(540_000));
     hands.uptime.store(299_000, Ordering::SeqCst);
-    assert_eq!(lease.confirm().await, Ok(540_000), "it is not renewed while more than half is left");
+    assert_eq!(lease.confirm().await, Ok(540_000), "not renewed while more than half is left");
     hands.uptime.store(300_000, Ordering::SeqCst);
     assert_eq!(lease.confirm().await, Ok(840_000));
     assert_eq!(house.store.lease(&"t".into()).await.unwrap().unwrap().until, Some(900_000));
-    // It slept through its end, and nobody wanted the thread.
+    // The owner slept past the expiry, and nobody claimed the thread.
     hands.uptime.store(5_000_000, Ordering::SeqCst);
     assert_eq!(lease.confirm().await, Ok(5_540_000));
 }
 
 #[tokio::test]
-async fn an_owner_that_slept_through_its_lease_starts_nothing_when_it_was_taken() {
+async fn an_owner_that_slept_through_its_lease_starts_nothing_once_taken_over() {
     let (house, hands, lease_guard) = leased(600_000).await;
     let early = Term { now: 599_999, until: Some(700_000) };
     let refused = house.store.acquire(&"t".into(), &other(), early, |_| true).await;
@@ -134,13 +134,13 @@ async fn an_owner_that_slept_through_its_lease_starts_nothing_when_it_was_taken(
     let fenced = Err(RuntimeError::Fenced { thread_id: "t".into() });
     assert_eq!(lease_guard.lease.confirm().await, fenced);
     assert!(lease_guard.lease.lost().is_cancelled());
-    // Not even when its own clock says that there is time: it knows better now.
+    // Not even when its own clock says that time is left: the lease is known to be lost.
     hands.uptime.store(0, Ordering::SeqCst);
     assert_eq!(lease_guard.lease.confirm().await, fenced);
 }
 
-/// A process that is stopped when it is about to look at the clock before a start: when it goes on, the thread is
-/// another one's.
+/// A process that is stopped just before it reads the clock for a start: when it resumes, another process
+/// owns the thread.
 struct Sleeper {
     store: Store,
     looks: AtomicU32,
@@ -153,7 +153,7 @@ impl Clock for Sleeper {
 
     fn uptime_ms(&self) -> u64 {
         match self.looks.fetch_add(1, Ordering::SeqCst) {
-            // The lease begins.
+            // The lease starts.
             0 => 0,
             1 => {
                 let store = self.store.clone();
@@ -171,7 +171,7 @@ impl Clock for Sleeper {
 }
 
 #[tokio::test]
-async fn a_process_that_was_stopped_right_before_a_start_does_not_start() {
+async fn a_process_stopped_right_before_a_start_does_not_start() {
     let house = House::new();
     let clock = Arc::new(Sleeper { store: house.store.clone(), looks: AtomicU32::new(0) });
     let script = Script::of([calls(&[("c1", "free")])]);
@@ -180,13 +180,13 @@ async fn a_process_that_was_stopped_right_before_a_start_does_not_start() {
     let result = builder.build().unwrap().run(request, Arc::new(VecEventSink::new())).await;
     assert_eq!(result, Err(RuntimeError::Fenced { thread_id: "t".into() }));
     assert_eq!(house.executed(), 0);
-    // The intent stands, and whoever has the thread now judges it.
+    // The intent is stored, and the current owner of the thread decides about it.
     let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
     assert!(house.store.intents(&run.id).await.unwrap()[0].1.is_none());
 }
 
 #[tokio::test]
-async fn a_lease_is_renewed_while_its_driver_is_awake_and_given_back_after() {
+async fn a_lease_is_renewed_while_its_driver_is_active_and_then_released() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")])]);
     let runtime = house.builder(&script).with_lease(Duration::from_millis(150)).build().unwrap();
@@ -194,12 +194,12 @@ async fn a_lease_is_renewed_while_its_driver_is_awake_and_given_back_after() {
     awake.until("tool_call_stream_delta").await;
     let first = house.store.lease(&"t".into()).await.unwrap().unwrap();
     let renewed = async {
-        // Several lengths: without renewals it would be over.
+        // Several terms: without renewals the lease would have expired.
         while house.store.lease(&"t".into()).await.unwrap().unwrap().until < first.until.map(|at| at + 500) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, renewed).await.expect("it is renewed");
+    tokio::time::timeout(PATIENCE, renewed).await.expect("is renewed");
     assert_eq!(house.store.lease(&"t".into()).await.unwrap().unwrap().epoch, first.epoch);
     assert!(runtime.cancel(&"t".into()));
     tokio::time::pause();
@@ -208,14 +208,14 @@ async fn a_lease_is_renewed_while_its_driver_is_awake_and_given_back_after() {
 }
 
 #[tokio::test]
-async fn a_driver_that_lost_its_thread_stops_and_writes_nothing_more() {
+async fn a_driver_that_lost_its_thread_stops_and_writes_nothing() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")])]);
     let runtime = house.builder(&script).with_lease(Duration::from_millis(150)).build().unwrap();
     let mut awake = Awake::say(&runtime);
     awake.until("tool_call_stream_delta").await;
     let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
-    // The other one takes this process for dead, whatever its lease says.
+    // The other process takes this one for dead, whatever its lease says.
     let fence = house.store.acquire(&"t".into(), &other(), Term::ENDLESS, |_| false).await.unwrap();
     let (before, said) =
         (house.store.run(&run.id).await.unwrap(), house.store.messages(&"t".into()).await.unwrap());
@@ -226,16 +226,16 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing_more() {
     assert_eq!(
         house.store.lease(&"t".into()).await.unwrap().unwrap().epoch,
         fence.epoch,
-        "it gave nothing back"
+        "it returned nothing"
     );
     assert!(!runtime.is_active(&"t".into()));
 }
 
 #[tokio::test]
-async fn a_thread_that_is_driven_elsewhere_says_for_how_long() {
+async fn a_thread_driven_elsewhere_reports_the_remaining_lease() {
     let (house, hands, lease_guard) = leased(600_000).await;
     let runtime = house.builder(&Script::of([])).with_clock(hands.clone()).build().unwrap();
-    // Its owner has a number that no process has.
+    // No process has its owner's pid.
     assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), None);
     drop(lease_guard);
     let alive = Owner { pid: std::process::id(), pid_started: 0, ..other() };
@@ -248,7 +248,7 @@ async fn a_thread_that_is_driven_elsewhere_says_for_how_long() {
 }
 
 #[tokio::test]
-async fn an_answer_from_another_process_reaches_the_run_that_is_awake() {
+async fn an_answer_from_another_process_reaches_the_active_run() {
     let (folder, here, there) = neighbours();
     let script = Script::of([calls(&[("a", "ask"), ("b", "hang"), ("c", "ask")])]);
     let runtime = here.runtime(&script);
@@ -260,8 +260,8 @@ async fn an_answer_from_another_process_reaches_the_run_that_is_awake() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asked).await.expect("both are asked");
-    assert_eq!(bells(&folder), 1, "one watch for the driver that is awake");
+    tokio::time::timeout(PATIENCE, asked).await.expect("both questions are pending");
+    assert_eq!(bells(&folder), 1, "one subscription for the active driver");
     let yes = Decision::new(answer(ResumeDecisionAction::Resume), actor());
     there.store.decide(&"perm_a".into(), yes, 1).await.unwrap();
     awake.until("tool_call_done(succeeded)").await;
@@ -272,10 +272,10 @@ async fn an_answer_from_another_process_reaches_the_run_that_is_awake() {
     assert!(runtime.cancel(&"t".into()));
     tokio::time::pause();
     awake.end().await.unwrap();
-    assert_eq!(bells(&folder), 0, "nothing is heard while nothing runs");
+    assert_eq!(bells(&folder), 0, "nothing is subscribed while nothing runs");
 }
 
-/// Never comes back from the event it was told about.
+/// Never returns from the event it receives.
 struct Stuck {
     at: &'static str,
     reached: tokio::sync::Notify,
@@ -292,7 +292,7 @@ impl EventSink for Stuck {
 }
 
 #[tokio::test]
-async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
+async fn a_crash_loses_none_of_several_concurrent_decisions() {
     for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::ParallelBatchApproval] {
         let house = House { mode, ..House::new() };
         let script = Script::of([calls(&[("a", "ask"), ("b", "ask"), ("c", "ask"), ("d", "ask_at_1000")])]);
@@ -307,7 +307,7 @@ async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
             runtime().decide(&id.into(), answer(action), actor()).await.unwrap();
         }
         hands.now.store(1000, Ordering::SeqCst);
-        // The first is written and told: there the process dies.
+        // The first decision is committed and emitted; then the process dies.
         let stuck = Arc::new(Stuck { at: "tool_call_done(cancelled)", reached: tokio::sync::Notify::new() });
         let (dying, sink) = (runtime(), stuck.clone());
         let run = tokio::spawn(async move { dying.resume(&"t".into(), sink, UnknownPolicy::Ask).await });
@@ -332,7 +332,7 @@ async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
 }
 
 #[tokio::test]
-async fn a_crash_between_questions_leaves_none_that_its_run_does_not_know() {
+async fn a_crash_between_questions_leaves_none_unknown_to_its_run() {
     let house = House { mode: ToolExecutionMode::ParallelStreaming, ..House::new() };
     let script = Script::of([calls(&[("a", "ask"), ("b", "free"), ("c", "ask"), ("d", "ask")])]);
     let stuck = Arc::new(Stuck { at: "tool_call_done(suspended)", reached: tokio::sync::Notify::new() });
@@ -346,7 +346,7 @@ async fn a_crash_between_questions_leaves_none_that_its_run_does_not_know() {
         let all = house.store.suspensions(SuspensionFilter::default()).await.unwrap();
         all.into_iter().map(|question| (question.id.to_string(), question.status)).collect::<Vec<_>>()
     };
-    // The machine knows of the first; what is answered now is not lost.
+    // The run knows the first decision; decisions made now are not lost.
     assert_eq!(asked().await, [("perm_a".to_owned(), SuspensionStatus::Open)]);
     let (result, _) = wake(&house.runtime(&script), UnknownPolicy::Ask).await;
     assert_eq!(result.waiting.len(), 3);
@@ -356,7 +356,7 @@ async fn a_crash_between_questions_leaves_none_that_its_run_does_not_know() {
 }
 
 #[tokio::test]
-async fn a_question_ends_by_itself_while_a_sibling_still_runs() {
+async fn a_question_expires_while_a_sibling_still_runs() {
     let (_folder, here, there) = neighbours();
     let script = Script::of([calls(&[("a", "ask_soon"), ("b", "hang")])]);
     let runtime = here.runtime(&script);
@@ -376,7 +376,7 @@ async fn a_question_ends_by_itself_while_a_sibling_still_runs() {
 }
 
 #[tokio::test]
-async fn a_question_that_somebody_else_found_expired_is_closed_at_the_next_wake_up() {
+async fn a_question_expired_by_another_process_is_closed_at_the_next_resume() {
     let house = House::new();
     let hands = Arc::new(Hands::default());
     let script = Script::of([calls(&[("a", "ask_at_1000"), ("b", "ask")]), text("I see.")]);
@@ -390,7 +390,7 @@ async fn a_question_that_somebody_else_found_expired_is_closed_at_the_next_wake_
         runtime().decide(&"perm_a".into(), answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
     assert!(matches!(late, DecideOutcome::Expired(_)), "{late:?}");
     assert_eq!(runtime().next_expiry(&"t".into()).await.unwrap(), None);
-    // A clock that goes back opens it no more.
+    // Setting the clock back does not reopen it.
     hands.now.store(10, Ordering::SeqCst);
     let (result, events) = wake(&runtime(), UnknownPolicy::Ask).await;
     assert_eq!(names(&events)[..2], ["run_start", "tool_call_done(failed)"]);
@@ -404,7 +404,7 @@ async fn a_question_that_somebody_else_found_expired_is_closed_at_the_next_wake_
 }
 
 #[tokio::test]
-async fn grants_are_loaded_before_a_run_begins_or_goes_on_and_with_a_grant() {
+async fn grants_are_loaded_before_a_run_starts_or_resumes_and_with_a_grant() {
     let house = House { mode: ToolExecutionMode::ParallelBatchApproval, ..House::new() };
     let script = Script::of([calls(&[("c1", "ask"), ("c2", "ask")]), text("It is done.")]);
     let loads = Arc::new(AtomicU32::new(0));
@@ -416,7 +416,7 @@ async fn grants_are_loaded_before_a_run_begins_or_goes_on_and_with_a_grant() {
     let runtime = house.builder(&script).with_grant_loader(Arc::new(load)).build().unwrap();
     let loaded = || loads.swap(0, Ordering::SeqCst);
     let (result, _) = say(&runtime, "go").await;
-    assert_eq!(loaded(), 1, "a run begins");
+    assert_eq!(loaded(), 1, "a run starts");
     let [first, second] = [0, 1].map(|at| result.waiting[at].clone());
     let yes = answer(ResumeDecisionAction::Resume);
     runtime.decide(&first.id, yes.clone(), actor()).await.unwrap();
@@ -437,5 +437,5 @@ async fn grants_are_loaded_before_a_run_begins_or_goes_on_and_with_a_grant() {
     runtime.decide_granting(&second.id, yes, actor(), Some(grant)).await.unwrap();
     assert_eq!(loaded(), 1, "an answer with a grant");
     wake(&runtime, UnknownPolicy::Ask).await;
-    assert_eq!((loaded(), house.executed()), (1, 2), "a run goes on");
+    assert_eq!((loaded(), house.executed()), (1, 2), "a run continues");
 }

@@ -1,4 +1,4 @@
-//! What fits into a request, and summaries of what does not.
+//! Requests that fit the window, and summaries of the rest.
 
 use super::*;
 use aye_core::context::{CompactionConfig, CompactionConfigKey, is_summary};
@@ -8,7 +8,7 @@ use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
 use aye_core::contract::spec::ContextWindowPolicy;
 use aye_core::contract::summary::{COMPACTED_ACTIVITY_TYPE, SummaryRecord};
 
-/// Says a long text, so that the conversation grows by about so many tokens.
+/// Answers with a long text, so that the conversation grows by about this number of tokens.
 fn long(nth: usize, tokens: usize) -> StreamResult {
     text(&format!("answer {nth} {}", "w".repeat(tokens * 4)))
 }
@@ -28,7 +28,7 @@ struct Room {
     /// The model that writes summaries.
     writer: Arc<Script>,
     policy: Option<ContextWindowPolicy>,
-    /// There is a tool whose description is long.
+    /// Whether there is a tool with a long description.
     is_wordy: bool,
     kept: Arc<Mutex<Vec<Artifact>>>,
 }
@@ -86,7 +86,7 @@ impl Room {
         self.script.requests.lock().unwrap().last().unwrap().clone()
     }
 
-    /// The summary, once it is there.
+    /// Waits for the summary.
     async fn summary(&self) -> SummaryRecord {
         loop {
             if let Some(summary) = self.house.store.summary(&"t".into(), 0).await.unwrap() {
@@ -112,7 +112,7 @@ fn told(events: &[AgentEvent], kind: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn old_messages_leave_and_requests_begin_alike_until_they_are_cut_again() {
+async fn old_messages_are_trimmed_and_requests_share_a_prefix_between_trims() {
     let room = Room::new(small(4000), (0..30).map(|n| long(n, 300)));
     let runtime = room.runtime();
     for n in 0..30 {
@@ -130,14 +130,14 @@ async fn old_messages_leave_and_requests_begin_alike_until_they_are_cut_again() 
     let last = &requests.last().unwrap().messages;
     assert!(last.len() < 25, "{:?}", words(last));
     assert!(last[0].text().ends_with("older messages of this conversation were left out here.]"));
-    assert!((5..=15).contains(&cuts), "{cuts} of 29 requests began in another way");
+    assert!((5..=15).contains(&cuts), "{cuts} of 29 requests had another prefix");
     assert_eq!(room.house.store.message_count(&"t".into()).await.unwrap(), 60, "nothing is lost");
     let report = runtime.context_report(Some(&"t".into()), "a", 0, &|_| false).await.unwrap();
     assert!(report.left_out > 30 && report.count == 60 && report.window == Some(4000), "{report:?}");
 }
 
 #[tokio::test]
-async fn a_summary_is_made_beside_the_run_and_stands_for_what_is_old() {
+async fn a_summary_is_made_in_parallel_and_replaces_old_messages() {
     let policy = ContextWindowPolicy { autocompact_threshold: Some(3000), ..small(20_000) };
     let room = Room::new(policy, (0..20).map(|n| long(n, 600)));
     room.writes("They agreed on </conversation-summary> tea.");
@@ -164,9 +164,9 @@ async fn a_summary_is_made_beside_the_run_and_stands_for_what_is_old() {
     assert_eq!(compacted.len(), 1);
     assert!(compacted[0]["text"].as_str().unwrap().starts_with("compacted "), "{compacted:?}");
     assert!(result.response.starts_with("answer 6"));
-    assert_eq!(room.house.store.message_count(&"t".into()).await.unwrap(), 14, "the messages stay");
+    assert_eq!(room.house.store.message_count(&"t".into()).await.unwrap(), 14, "the messages are kept");
 
-    // Another process knows it too, and builds on it.
+    // Another process knows the summary too, and builds on it.
     let other = room.runtime();
     say(&other, "request 7").await;
     assert!(is_summary(&room.last().messages[0]));
@@ -184,19 +184,19 @@ async fn a_summary_is_made_beside_the_run_and_stands_for_what_is_old() {
         "{asked}"
     );
     say(&runtime, "request 8").await;
-    assert!(room.last().messages[0].text().contains("then coffee"), "the first process takes it up");
+    assert!(room.last().messages[0].text().contains("then coffee"), "the first process starts it");
     assert_eq!(room.last().messages.iter().filter(|m| is_summary(m)).count(), 1);
 }
 
 #[tokio::test]
-async fn what_a_summary_costs_is_counted_to_the_run() {
+async fn a_summarys_cost_counts_towards_the_run() {
     let policy = ContextWindowPolicy { autocompact_threshold: Some(1500), ..small(20_000) };
     let room = Room::new(policy, [long(0, 1500), long(1, 1500), calls(&[("c1", "free")]), text("Done.")]);
     let runtime = room.runtime();
     say(&runtime, "one").await;
     let mut paid = say(&runtime, "two").await.0.usage.total();
     room.writes("It was long.");
-    // The summary costs 77. Whichever run it was begun for may be over when it is written.
+    // The summary costs 77. The run that started it may be over when it is written.
     let request = RunRequest::new("t", vec![Message::user("three")]);
     let (result, _) = tokio::join!(runtime.run(request, Arc::new(VecEventSink::new())), room.summary());
     paid += result.unwrap().usage.total();
@@ -206,7 +206,7 @@ async fn what_a_summary_costs_is_counted_to_the_run() {
 }
 
 #[tokio::test]
-async fn what_a_run_says_behind_the_range_that_is_read_is_no_part_of_it() {
+async fn messages_after_the_requested_range_are_not_read() {
     let room = Room::new(small(20_000), [text("one"), text("two"), text("three")]);
     let runtime = room.runtime();
     for message in ["1", "2", "3"] {
@@ -215,7 +215,7 @@ async fn what_a_run_says_behind_the_range_that_is_read_is_no_part_of_it() {
     for (range, want) in [(0..6, 6), (0..3, 3), (1..4, 3), (2..2, 0), (3..9, 3)] {
         let thread = ThreadId::from("t");
         let found = crate::compact::read(&room.house.store, &thread, range.clone(), 100_000);
-        let found = tokio::time::timeout(Duration::from_secs(30), found).await.expect("it ends").unwrap();
+        let found = tokio::time::timeout(Duration::from_secs(30), found).await.expect("ends").unwrap();
         let all = ["1", "one", "2", "two", "3", "three"];
         let said: Vec<String> = found.iter().map(Message::text).collect();
         assert_eq!(said, all[range.start..range.start + want], "{range:?}");
@@ -223,7 +223,7 @@ async fn what_a_run_says_behind_the_range_that_is_read_is_no_part_of_it() {
 }
 
 #[tokio::test]
-async fn a_summariser_that_fails_ends_nothing_and_is_left_alone_for_a_while() {
+async fn a_failing_summariser_ends_nothing_and_pauses() {
     let policy = ContextWindowPolicy { autocompact_threshold: Some(2000), ..small(20_000) };
     let room = Room::new(policy, (0..20).map(|n| long(n, 600)));
     for _ in 0..20 {
@@ -238,10 +238,10 @@ async fn a_summariser_that_fails_ends_nothing_and_is_left_alone_for_a_while() {
     }
     let tries = room.writer.requests.lock().unwrap().len();
     assert!((1..=3).contains(&tries), "{tries}");
-    assert_eq!(room.last().messages.len(), 15, "nothing is left out");
+    assert_eq!(room.last().messages.len(), 15, "nothing is omitted");
     let error = runtime.compact(&"t".into(), "a", None).await.unwrap_err();
     assert_eq!(error.to_string(), "the model could not write a summary: no");
-    // A summary that is as long as what it stands for is not taken.
+    // A summary as long as the messages it replaces is discarded.
     room.writer.answers.lock().unwrap().clear();
     room.writes(&"s".repeat(40_000));
     assert!(matches!(runtime.compact(&"t".into(), "a", None).await, Err(CompactError::NoGain(_))));
@@ -249,7 +249,7 @@ async fn a_summariser_that_fails_ends_nothing_and_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_too_long_is_shortened_and_asked_once_more() {
+async fn a_request_that_is_too_long_is_shortened_and_retried_once() {
     let mut room = Room::new(small(100_000), (0..6).map(|n| long(n, 600)));
     room.policy = Some(small(100_000));
     let runtime = room.runtime();
@@ -270,14 +270,14 @@ async fn a_request_that_is_too_long_is_shortened_and_asked_once_more() {
     assert_eq!(told(&events, INFERENCE_RETRY_ACTIVITY_TYPE)[0]["reset"], true);
     assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE).len(), 1);
 
-    // The second time it is an error, and what was said is kept.
+    // The second overflow is an error, and the message is kept.
     room.script.answers.lock().unwrap().extend([overflow(), overflow(), Ok(text("no third try"))]);
     let (result, _) = say(&runtime, "once more").await;
     assert_eq!(result.error_code.as_deref(), Some("context_overflow"));
     let TerminationReason::Error(why) = result.termination else { panic!("{:?}", result.termination) };
     assert!(why.starts_with("too long; it is still too long after older messages were left out"), "{why}");
     assert_eq!(room.script.answers.lock().unwrap().len(), 1);
-    // Nothing of it sticks: the next message is tried anew.
+    // No state remains: the next message is tried normally.
     assert_eq!(say(&runtime, "and again").await.0.response, "no third try");
 }
 
@@ -286,13 +286,13 @@ fn cut(said: &str) -> StreamResult {
 }
 
 #[tokio::test]
-async fn an_answer_that_lost_a_call_is_asked_to_go_on_twice_a_run() {
+async fn an_answer_that_lost_a_call_is_continued_at_most_twice_per_run() {
     let room = Room::new(small(100_000), [cut("I write"), cut("and write"), cut("and write again")]);
     let runtime = room.runtime();
     let (result, events) = say(&runtime, "write it").await;
     assert_eq!(result.response, "and write again");
     let TerminationReason::Stopped(why) = result.termination else { panic!("{:?}", result.termination) };
-    assert_eq!(why.code, "length", "it was cut off once more than it may be");
+    assert_eq!(why.code, "length", "it was truncated once too often");
     assert_eq!(result.stop_reason, Some(StopReason::MaxTokens));
     let request = room.last().messages;
     assert_eq!(words(&request), ["write it", "I write", "Your last", "and write", "Your last"]);
@@ -302,7 +302,7 @@ async fn an_answer_that_lost_a_call_is_asked_to_go_on_twice_a_run() {
     assert_eq!(notices[2]["level"], "warning");
     assert_eq!(names(&events).iter().filter(|name| *name == "step_start").count(), 1);
 
-    // Another run may again, also when other calls of the answer were whole: they run first.
+    // Another run may do so again, even if other calls of the answer were complete: those run first.
     let whole = StreamResult { has_incomplete_tool_calls: true, ..calls(&[("c1", "free")]) };
     room.script.answers.lock().unwrap().extend([Ok(whole), Ok(text("Done."))]);
     let (result, _) = say(&runtime, "and this").await;
@@ -315,7 +315,7 @@ async fn an_answer_that_lost_a_call_is_asked_to_go_on_twice_a_run() {
 }
 
 #[tokio::test]
-async fn a_large_result_is_whole_at_first_and_a_preview_when_it_is_old() {
+async fn a_large_result_is_whole_at_first_and_a_preview_once_old() {
     let room =
         Room::new(small(12_000), [calls(&[("c1", "big")]), text("I see."), text("Fine."), text("Good.")]);
     struct Big;
@@ -343,7 +343,7 @@ async fn a_large_result_is_whole_at_first_and_a_preview_when_it_is_old() {
     assert!(short.ends_with("Read /kept/c1.]"), "{short}");
     let kept = room.kept.lock().unwrap().clone();
     assert_eq!((kept.len(), kept[0].text.len() >= 20_999), (1, true));
-    // The conversation itself is as it was.
+    // The conversation itself is unchanged.
     let stored = room.house.store.messages(&"t".into()).await.unwrap();
     assert!(stored[2].message.text().len() >= 20_999);
     let again = room.asked(3)[2].clone();
@@ -352,7 +352,7 @@ async fn a_large_result_is_whole_at_first_and_a_preview_when_it_is_old() {
 }
 
 #[tokio::test]
-async fn nothing_is_cut_for_an_agent_that_knows_no_window() {
+async fn nothing_is_trimmed_for_an_unknown_window() {
     let mut room = Room::new(small(1), (0..9).map(|n| long(n, 9000)));
     room.policy = None;
     let runtime = room.runtime();
@@ -363,16 +363,16 @@ async fn nothing_is_cut_for_an_agent_that_knows_no_window() {
     assert!(room.writer.requests.lock().unwrap().is_empty());
 }
 
-/// A run finds the messages that the run before it loaded, unless the conversation is another one by now.
+/// A run reuses the messages loaded by the previous run, unless the conversation has changed.
 #[tokio::test]
-async fn a_run_reads_what_is_new_since_the_last_one() {
+async fn a_run_reads_only_messages_since_the_last_one() {
     let room = Room::new(small(20_000), (0..40).map(|n| text(&format!("answer {n}"))));
     let id = ThreadId::from("t");
     let (runtime, other) = (room.runtime(), room.runtime());
     for n in 0..3 {
         say(&runtime, &format!("request {n}")).await;
     }
-    // What is before the last request is not read again.
+    // Messages before the last request are not read again.
     let bodies =
         "CREATE TABLE kept AS SELECT seq, body FROM message; UPDATE message SET body = 'x' WHERE seq < 5";
     room.house.store.tamper(bodies).await;
@@ -382,12 +382,12 @@ async fn a_run_reads_what_is_new_since_the_last_one() {
     let restored =
         "UPDATE message SET body = (SELECT body FROM kept WHERE kept.seq = message.seq) WHERE seq < 5";
     room.house.store.tamper(restored).await;
-    // Another process says something.
+    // Another process adds a message.
     say(&other, "from elsewhere").await;
     say(&runtime, "request 4").await;
     let said: Vec<_> = room.last().messages.iter().map(|message| message.text()).collect();
     assert_eq!(said[8..], ["from elsewhere", "answer 4", "request 4"]);
-    // Somebody put another conversation in its place.
+    // Another conversation replaced this one.
     let replaced =
         "UPDATE message SET body = json_set(body, '$.id', 'm' || seq, '$.content[0].text', 'new ' || seq)";
     room.house.store.tamper(replaced).await;
@@ -399,9 +399,9 @@ async fn a_run_reads_what_is_new_since_the_last_one() {
     assert_eq!(said, all[..13]);
 }
 
-/// What the model is asked is what it would be asked with all of it loaded, and only its end is read.
+/// The request equals the one with everything loaded, although only the end is read.
 #[tokio::test]
-async fn only_the_end_of_a_long_conversation_is_read() {
+async fn only_the_end_of_a_long_conversation_is_loaded() {
     let room = Room::new(small(4000), (0..400).map(|n| long(n, 20)));
     let id = ThreadId::from("t");
     let runtime = room.runtime();
@@ -409,7 +409,7 @@ async fn only_the_end_of_a_long_conversation_is_read() {
     for n in 0..200 {
         say(&runtime, &format!("request {n} {}", "w".repeat(80))).await;
     }
-    // Where an earlier process cut is not known to the next one.
+    // The trim position of an earlier process is unknown to the next one.
     let runtime = room.runtime();
     let all: Vec<_> = room.house.store.messages(&id).await.unwrap().into_iter().map(|m| m.message).collect();
     assert!(all.len() > 400);
@@ -422,7 +422,7 @@ async fn only_the_end_of_a_long_conversation_is_read() {
     whole.push(Message::clone(asked.last().unwrap()));
     let whole = aye_core::context::History::from(whole);
     let sizes = aye_core::context::Sizes::of(&whole);
-    // The room that is left beside the instructions and the tools is the one that makes the same cut.
+    // Find the room beside instructions and tools that gives the same trim position.
     let fits = (1..400).rev().map(|tens| {
         let limits = aye_core::context::FitLimits { room: 10 * tens, recent: 4 };
         aye_core::context::fit(&sizes, 0, aye_core::context::Marks::default(), limits)
@@ -431,21 +431,18 @@ async fn only_the_end_of_a_long_conversation_is_read() {
     let fit = fits.into_iter().find(|fit| sent(fit) == asked.len()).unwrap();
     let wanted = aye_core::context::assemble(&whole, &sizes, &fit, None, |_| None);
     assert_eq!(words(&asked), words(&wanted));
-    assert_eq!(asked[0].text(), wanted[0].text(), "it counts what is left out");
+    assert_eq!(asked[0].text(), wanted[0].text(), "it counts omitted text");
     assert!(fit.left_out > 250, "{fit:?}");
     let of_run = room.last().messages;
     let ids: Vec<_> = of_run.iter().flat_map(|m| m.tool_calls.iter().map(|call| call.id.as_str())).collect();
-    assert!(
-        ids.len() == 2 && ids[0] != "c1" && ids[1] == "fresh",
-        "an id of long ago was given again: {ids:?}"
-    );
+    assert!(ids.len() == 2 && ids[0] != "c1" && ids[1] == "fresh", "an old id was reused: {ids:?}");
     let report = runtime.context_report(Some(&id), "a", 0, &|_| false).await.unwrap();
     assert!(report.count == whole.len() + 4 && report.left_out > 250, "{report:?}");
 }
 
-/// A summary of what was never loaded is made of the messages of the store.
+/// Messages that were never loaded are summarised from the store.
 #[tokio::test]
-async fn what_is_not_loaded_is_summarised_all_the_same() {
+async fn messages_that_are_not_loaded_are_still_summarised() {
     let mut room = Room::new(small(4000), (0..100).map(|n| long(n, 100)));
     let runtime = room.runtime();
     for n in 0..60 {
@@ -464,7 +461,7 @@ async fn what_is_not_loaded_is_summarised_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_larger_than_the_window_is_refused_before_anything_is_stored() {
+async fn a_message_larger_than_the_window_is_refused_before_storing() {
     let room = Room::new(small(4000), [text("Yes."), text("Again.")]);
     let runtime = room.runtime();
     let asks = |tokens: usize| RunRequest::new("t", vec![Message::user("w".repeat(tokens * 4))]);
@@ -476,13 +473,13 @@ async fn a_message_that_is_larger_than_the_window_is_refused_before_anything_is_
     assert_eq!(refused.to_string(), why);
     assert!(room.house.store.thread(&"t".into()).await.unwrap().is_none(), "nothing was stored");
     runtime.run(asks(3000), Arc::new(VecEventSink::new())).await.unwrap();
-    // What only the person sees is in no request.
+    // Messages visible only to the user are in no request.
     let mut own = asks(4000);
     own.messages[0].visibility = Visibility::Person;
     runtime.fits(&own).unwrap();
 }
 
-/// A tool whose description is long.
+/// A tool with a long description.
 struct Wordy;
 
 #[async_trait]
@@ -497,13 +494,13 @@ impl Tool for Wordy {
 }
 
 #[tokio::test]
-async fn tools_take_room_that_a_message_does_not_have() {
+async fn tools_reduce_the_room_for_a_message() {
     let asks = || RunRequest::new("t", vec![Message::user("w".repeat(3000 * 4))]);
     let mut room = Room::new(small(4000), [text("Yes.")]);
     room.is_wordy = true;
     let refused = room.runtime().run(asks(), Arc::new(VecEventSink::new())).await.unwrap_err();
     assert!(refused.to_string().starts_with("the message is about 3k tokens, and m takes 2.3k"), "{refused}");
-    // Those that others bring may be deferred: only a request says what they take.
+    // Tools of others may be deferred: only a request shows their size.
     let room = Room::new(small(4000), [text("Yes.")]);
     let runtime = room.runtime();
     runtime.set_tools("server", vec![Arc::new(Wordy)]);
@@ -514,8 +511,8 @@ async fn tools_take_room_that_a_message_does_not_have() {
 }
 
 #[tokio::test]
-async fn a_message_is_refused_when_the_system_prompt_alone_fills_the_window() {
-    // "Be brief." alone is more than this.
+async fn a_message_is_refused_when_the_system_prompt_fills_the_window() {
+    // "Be brief." alone is larger than this.
     let room = Room::new(small(1), [text("Yes.")]);
     let asks = RunRequest::new("t", vec![Message::user("Hello.".repeat(10))]);
     let refused = room.runtime().run(asks, Arc::new(VecEventSink::new())).await.unwrap_err();
@@ -523,19 +520,19 @@ async fn a_message_is_refused_when_the_system_prompt_alone_fills_the_window() {
 }
 
 #[tokio::test]
-async fn a_conversation_far_beyond_the_window_is_summarised_in_portions() {
+async fn a_conversation_far_beyond_the_window_is_summarised_in_parts() {
     let mut room = Room::new(small(200_000), (0..12).map(|n| long(n, 2000)));
     let runtime = room.runtime();
     for n in 0..12 {
         say(&runtime, &format!("request {n}")).await;
     }
-    // A message of its own that no request to a smaller model can hold.
+    // A message of its own that does not fit any request to a smaller model.
     room.script.answers.lock().unwrap().extend(["Read.", "And this.", "Go on."].map(|said| Ok(text(said))));
     say(&runtime, &format!("FIRST {}", "w".repeat(80_000))).await;
     say(&runtime, "and this").await;
     room.policy = Some(small(10_000));
     let runtime = room.runtime();
-    // The first try is more than the writer can read.
+    // The first attempt is larger than the writer's window.
     let overflow = InferenceExecutionError::ContextOverflow("too long".into());
     room.writer.answers.lock().unwrap().push_back(Err(overflow));
     for _ in 0..20 {

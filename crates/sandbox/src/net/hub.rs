@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_opened_where_there_is_nothing_to_reach() {
+    async fn nothing_is_opened_when_nothing_can_be_reached() {
         let (folder, hub) = hub(&[]);
         assert!(hub.open("a", Serving::Never, &[]).expect("possible").is_none());
         let server = hub.open("a", Serving::Now, &[]).expect("possible").expect("it serves");
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_on_in_the_background_is_reached_from_then_on() {
+    async fn a_background_command_is_reachable_from_then_on() {
         let (_folder, hub) = hub(&["docs.example.org"]);
         let open = || hub.open("a", Serving::Never, &[]).expect("possible").expect("there is a domain");
         let (moved, other) = (open(), open());
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_is_reached_from_its_own_conversation_only() {
+    async fn a_port_is_reachable_only_from_its_own_conversation() {
         let (_folder, hub) = hub(&["docs.example.org"]);
         let open =
             |name, serving| hub.open(name, serving, &[]).expect("possible").expect("there is something");
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_is_not_taken_for_its_relay() {
+    async fn a_command_is_not_mistaken_for_its_relay() {
         let (_folder, hub) = hub(&["docs.example.org"]);
         let session = hub.open("a", Serving::Now, &[]).expect("possible").expect("it serves");
         let mut first = connect(&session, "control\n").await;
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_kept_once_and_reported() {
+    async fn a_refusal_is_stored_once_and_reported() {
         let (_folder, hub) = hub(&["docs.example.org"]);
         let session = hub.open("a", Serving::Never, &[]).expect("possible").expect("there is a domain");
         for _ in 0..2 {

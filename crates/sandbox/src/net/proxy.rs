@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_listed_name_is_reached_at_the_public_address_that_was_checked() {
+    async fn a_listed_name_is_dialled_at_the_checked_public_address() {
         let outcome = through("CONNECT docs.example.org:443 HTTP/1.1\r\nHost: x\r\n\r\nbytes").await;
         assert_eq!(outcome.client, "HTTP/1.1 200 Connection established\r\n\r\nhello");
         assert_eq!((outcome.server.as_str(), outcome.refused), ("bytes", None));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_listed_is_refused_by_name() {
+    async fn an_unlisted_name_is_refused() {
         for line in ["CONNECT evil.example.net:443", "GET http://evil.example.net/x"] {
             let outcome = through(&format!("{line} HTTP/1.1\r\n\r\n")).await;
             let start = "HTTP/1.1 403 evil.example.net is not listed in sandbox.domains\r\n";
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_address_is_dialled_that_is_not_public_or_was_given_as_one() {
+    async fn only_names_with_public_addresses_are_dialled() {
         for host in ["93.184.216.34", "10.0.0.1", "[::1]", "2130706433", "0x7f.1", "localhost"] {
             let outcome = through(&format!("CONNECT {host}:80 HTTP/1.1\r\n\r\n")).await;
             assert!(outcome.client.starts_with(&format!("HTTP/1.1 403 {host} is not a name")), "{outcome:?}");
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_request_or_leads_nowhere_is_answered() {
+    async fn invalid_and_unroutable_requests_are_answered() {
         let long = format!("GET http://docs.example.org/{} HTTP/1.1\r\n\r\n", "x".repeat(2 * MAX_HEAD));
         for (request, start) in [
             ("GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "),

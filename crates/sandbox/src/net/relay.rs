@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_who_listens() {
+    fn the_kernel_names_the_listener() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
             0: 0100007F:0BB8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n   \
             1: 0100007F:0BB8 0100007F:D431 01 00000000:00000000 00:00000000 00000000     0        0 2 1\n";

@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods, reason = "a program of its own, which reads its environment")]
+#![allow(clippy::disallowed_methods, reason = "a separate program, which reads its environment")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -16,15 +16,15 @@ use aye_sandbox::{
     ThreadLaunch, launch_main,
 };
 
-/// The attempts: each must be reported.
+/// The number of attempts: each must be reported.
 const COUNT: usize = 33;
-/// The first argument of a run of the attempts, as one user.
+/// The first argument of a child that runs the attempts as one user.
 const DRIVE_ARG: &str = "drive";
 /// The first argument of a supervisor inside the namespaces.
 const INSIDE_ARG: &str = "inside";
 const NOBODY: &str = "65534";
 
-/// Attempts that succeed for everybody who is not in a sandbox: if they do not, they test nothing.
+/// Attempts that succeed outside a sandbox: if they fail there, they test nothing.
 const SUCCEED_OUTSIDE: &[&str] = &[
     "create",
     "truncate",
@@ -56,7 +56,7 @@ pub(super) fn main() -> ExitCode {
             drive(&words);
             return ExitCode::SUCCESS;
         }
-        // Test runners ask what there is.
+        // Test runners ask for the list of tests.
         Some(word) if word == "--list" => {
             println!("probes: test");
             return ExitCode::SUCCESS;
@@ -64,11 +64,11 @@ pub(super) fn main() -> ExitCode {
         _ => {}
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let base = dir.path().canonicalize().expect("it exists");
-    fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).expect("it is ours");
-    // Where an unprivileged user can start them.
+    let base = dir.path().canonicalize().expect("exists");
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).expect("is our file");
+    // A place where an unprivileged user can start them.
     let own = base.join("own");
-    fs::copy(std::env::current_exe().expect("it has a path"), &own).expect("copied");
+    fs::copy(std::env::current_exe().expect("has a path"), &own).expect("copied");
     let probes = base.join("probes");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/probes.c");
     match Command::new("cc").args(["-O1", "-o"]).arg(&probes).arg(source).status() {
@@ -157,16 +157,16 @@ pub(super) fn main() -> ExitCode {
 
 /// A supervisor inside the namespaces: it stays unrestricted beside the command.
 fn inside(args: &[OsString]) -> ExitCode {
-    let launch = ThreadLaunch::of(args).expect("it is a launcher");
-    let status = launch.spawn(|command| command.spawn()).and_then(|mut child| child.wait()).expect("it runs");
+    let launch = ThreadLaunch::of(args).expect("launcher arguments");
+    let status = launch.spawn(|command| command.spawn()).and_then(|mut child| child.wait()).expect("runs");
     ExitCode::from(u8::try_from(status.code().expect("it exits")).expect("a status"))
 }
 
-/// Runs the attempts in a folder of their own. Returns which succeeded.
+/// Runs the attempts in a separate folder. Returns those that succeeded.
 fn attempt(base: &Path, name: &str, user: Option<&str>, words: &[&str]) -> BTreeSet<String> {
     let folder = base.join(name);
     fs::create_dir(&folder).expect("written");
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("is our file");
     let own = base.join("own");
     let mut command = match user {
         Some(user) => {
@@ -185,12 +185,12 @@ fn attempt(base: &Path, name: &str, user: Option<&str>, words: &[&str]) -> BTree
         .current_dir("/")
         .stderr(Stdio::inherit())
         .output()
-        .expect("it runs");
+        .expect("runs");
     assert!(output.status.success(), "{name}: {:?}", output.status);
     let text = String::from_utf8_lossy(&output.stdout);
     let mut told: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('\t')).collect();
     assert_eq!(told.len(), COUNT, "{name}:\n{text}");
-    // The command has folders of its own by these names: what counts is the machine's.
+    // The command has its own folders by these names: the machine's folders matter here.
     let (workspace, shm, tmp) =
         (folder.join("work"), Path::new("/dev/shm").join(&id), Path::new("/tmp").join(&id));
     let config = fs::read_to_string(workspace.join(".git/config")).unwrap_or_default();
@@ -209,7 +209,7 @@ fn attempt(base: &Path, name: &str, user: Option<&str>, words: &[&str]) -> BTree
 
 const CONFIG: &str = "[core]\n\tbare = false\n";
 
-/// One run of the attempts by the user of this process: what they attack, the sandbox, and the program.
+/// Runs the attempts as the user of this process: their targets, the sandbox, and the program.
 fn drive(words: &[String]) {
     let [profile, kind, folder, probes, id] = words else { panic!("{words:?}") };
     let folder = PathBuf::from(folder);
@@ -226,24 +226,24 @@ fn drive(words: &[String]) {
     let _by_path = UnixListener::bind(outside.join("socket")).expect("a socket");
     let _abstract =
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(id).expect("a name")).expect("a socket");
-    // It ends with this process, whatever happens: then its input ends.
+    // The target ends with this process in any case, because its input ends.
     let mut target = Command::new("cat");
     target.env("CANARY", "x").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut target = target.spawn().expect("it starts");
+    let mut target = target.spawn().expect("starts");
 
     let profile: Profile = serde_json::from_str(&format!("\"{profile}\"")).expect("a profile");
     let layers = match kind.as_str() {
         "bwrap" | "inside" | "relay" => Layers::detect(&std::env::var_os("PATH").unwrap_or_default()),
         _ => Layers::of_kernel(),
     };
-    // aye's side of the way to the network, for as long as the command runs.
-    let runtime = tokio::runtime::Runtime::new().expect("it starts");
+    // aye's side of the network proxy, for the lifetime of the command.
+    let runtime = tokio::runtime::Runtime::new().expect("starts");
     let _inside = runtime.enter();
     let net = folder.join("net");
     fs::create_dir(&net).expect("written");
     let domains = vec!["docs.example.org".parse().expect("a name")];
     let hub = Arc::new(NetHub::new(net, domains, Arc::new(SystemDialler)));
-    let session = (kind == "relay").then(|| hub.open("t", Serving::Now, &[]).expect("it listens")).flatten();
+    let session = (kind == "relay").then(|| hub.open("t", Serving::Now, &[]).expect("listens")).flatten();
     let policy = Policy {
         relay: session.as_ref().map(NetSession::relay),
         masked: vec![workspace.join(".env")],
@@ -251,8 +251,8 @@ fn drive(words: &[String]) {
         readable: vec![PathBuf::from(probes)],
         ..Policy::new(profile, &workspace)
     };
-    policy.check().expect("it can be enforced");
-    let own = std::env::current_exe().expect("it has a path");
+    policy.check().expect("is enforceable");
+    let own = std::env::current_exe().expect("has a path");
     if profile != Profile::Outside {
         works(&policy, &layers, &own);
     }
@@ -263,8 +263,8 @@ fn drive(words: &[String]) {
         outside.clone().into_os_string(),
         workspace.clone().into_os_string(),
         target.id().to_string().into(),
-        tcp.local_addr().expect("bound").port().to_string().into(),
-        udp.local_addr().expect("bound").port().to_string().into(),
+        tcp.local_addr().expect("has a local address").port().to_string().into(),
+        udp.local_addr().expect("has a local address").port().to_string().into(),
         id.into(),
     ];
     let launch = Launch::new(&policy, &layers, &own, &workspace, OsStr::new(probes), &args);
@@ -275,7 +275,7 @@ fn drive(words: &[String]) {
         command.args(args).envs(launch.env.clone()).current_dir(&workspace).spawn()
     };
     let child = if kind == "thread" {
-        let thread = ThreadLaunch::of(&launch.args).expect("it is a launcher");
+        let thread = ThreadLaunch::of(&launch.args).expect("launcher arguments");
         let cwd = workspace.clone();
         thread.spawn(move |command| command.current_dir(cwd).spawn())
     } else if let Some(at) = launch.launcher.filter(|_| kind != "bwrap") {
@@ -286,11 +286,11 @@ fn drive(words: &[String]) {
     } else {
         start(&launch.program, &launch.args)
     };
-    let status = child.and_then(|mut child| child.wait()).expect("it starts");
-    // What a thread did to itself, the process does not have.
-    fs::write(outside.join("by the process"), "").expect("it is not restricted");
+    let status = child.and_then(|mut child| child.wait()).expect("starts");
+    // Restrictions of a thread do not apply to the whole process.
+    fs::write(outside.join("by the process"), "").expect("is unrestricted");
     if profile == Profile::Workspace {
-        before.set_aside(&protected).expect("it is possible");
+        before.set_aside(&protected).expect("succeeds");
     }
     let _ = target.kill();
     let _ = target.wait();
@@ -309,20 +309,20 @@ fn spares_its_supervisor(policy: &Policy, layers: &Layers, own: &Path) {
         .args(Launch::supervised(&launch.args, at, words))
         .env("CANARY", "x")
         .current_dir(&policy.workspace);
-    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    let output = command.stdin(Stdio::null()).output().expect("starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "alive", "{errors}");
     assert!(output.status.success(), "{errors}");
 }
 
-/// What a profile is for works in it, and a refusal is one that the command sees.
+/// Checks that permitted actions work in a profile, and that the command sees refusals.
 fn works(policy: &Policy, layers: &Layers, own: &Path) {
     let run = |line: &str| {
         let args = ["-c".into(), line.into()];
         let launch = Launch::new(policy, layers, own, &policy.workspace, OsStr::new("sh"), &args);
         let mut command = Command::new(&launch.program);
         command.args(&launch.args).envs(launch.env).current_dir(&policy.workspace).stdin(Stdio::null());
-        let output = command.output().expect("it starts");
+        let output = command.output().expect("starts");
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         (output.status.code(), text, String::from_utf8_lossy(&output.stderr).into_owned())
     };

@@ -610,7 +610,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_can_stand_before_each_path() {
+    fn a_tenant_may_precede_each_path() {
         let of = |method: Method, path: &'static str| {
             let (operation, tenant) = operation(&method, path)?;
             Some((

@@ -1,4 +1,4 @@
-//! The audit: every change is told, the chain finds what was done to it, and the tables agree with it.
+//! The audit: every change is recorded, the chain detects tampering, and the tables match it.
 
 use std::sync::{Arc, Mutex};
 
@@ -62,7 +62,7 @@ fn grant(id: &str, expires_at: Option<u64>, max_uses: Option<u64>) -> GrantRecor
     }
 }
 
-/// Something of every kind, in 24 rows.
+/// A scenario with every kind of event, in 24 rows.
 async fn story(store: &Store) {
     let (fence, run) = waiting(store, None).await;
     let mut stage = checkpoint(&fence, &run);
@@ -131,7 +131,7 @@ async fn verify(store: &Store) -> AuditReport {
     store.verify_audit().await.unwrap()
 }
 
-/// The faults of the chain, without what follows from them elsewhere.
+/// The faults of the chain, without their consequences elsewhere.
 fn of_chain(report: &AuditReport) -> Vec<&AuditFault> {
     let elsewhere = |kind| matches!(kind, AuditFaultKind::Tables | AuditFaultKind::Rules);
     report.faults.iter().filter(|fault| !elsewhere(fault.kind)).collect()
@@ -142,7 +142,7 @@ async fn sql(store: &Store, statement: &'static str) {
 }
 
 #[tokio::test]
-async fn every_change_is_told_and_agrees_with_the_tables() {
+async fn every_change_is_recorded_and_matches_the_tables() {
     let store = Store::in_memory().unwrap();
     assert_eq!(verify(&store).await, AuditReport::default());
     story(&store).await;
@@ -168,7 +168,7 @@ async fn every_change_is_told_and_agrees_with_the_tables() {
     );
 }
 
-/// One thing that somebody does to the file.
+/// One way to tamper with the file.
 #[derive(Clone, Debug)]
 enum Harm {
     Change(i64, usize),
@@ -208,7 +208,7 @@ fn harm() -> impl Strategy<Value = Harm> {
 
 const ALL: &str = "at, kind, thread_id, run_id, call_id, body, hash";
 
-/// Does it; gives what must be found: a kind and a number.
+/// Tampers with the file; returns the expected fault: a kind and a number.
 fn inflict(conn: &Connection, harm: &Harm) -> Option<(AuditFaultKind, Option<i64>)> {
     use AuditFaultKind::{Added, Changed, Doubled, Hash, Head, Missing, Moved};
     let run = |sql: &str, parameters: &[i64]| {
@@ -278,7 +278,7 @@ fn inflict(conn: &Connection, harm: &Harm) -> Option<(AuditFaultKind, Option<i64
                 Some(of) => copy(n, if of < n { of } else { of + 1 }),
                 None => forged(n),
             }
-            // Of two equal rows beside each other the second one is called the copy.
+            // Of two equal adjacent rows the second one is reported as the copy.
             let is_pair = of == Some(n);
             (if of.is_some() { Doubled } else { Added }, Some(if is_pair { n + 1 } else { n }))
         }
@@ -312,9 +312,9 @@ fn now<T>(work: impl Future<Output = T>) -> T {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is done, it is found, named, and little else is blamed.
+    /// Any tampering is found and named, and little else is blamed.
     #[test]
-    fn whatever_is_done_to_the_rows_is_found_and_named(harm in harm()) {
+    fn any_tampering_with_rows_is_detected_and_named(harm in harm()) {
         now(async {
             let store = Store::in_memory().unwrap();
             story(&store).await;
@@ -328,9 +328,9 @@ proptest! {
         });
     }
 
-    /// Two things at once hide neither all nor each other altogether.
+    /// Two changes at once never hide all faults or each other.
     #[test]
-    fn two_things_at_once_are_found(first in harm(), second in harm()) {
+    fn two_faults_at_once_are_found(first in harm(), second in harm()) {
         now(async {
             let store = Store::in_memory().unwrap();
             story(&store).await;
@@ -339,7 +339,7 @@ proptest! {
             let before = digest(&store).await;
             on_connection(&store, move |conn| {
                 for harm in &done {
-                    // The second may not be possible any more: a number may be taken.
+                    // The second change may be impossible: its number may be taken.
                     let inflicted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| inflict(conn, harm)));
                     if inflicted.is_err() {
                         return;
@@ -355,7 +355,7 @@ proptest! {
     }
 }
 
-/// All that the tables of the audit hold.
+/// All content of the audit tables.
 async fn digest(store: &Store) -> String {
     on_connection(store, |conn| {
         let sql = "SELECT group_concat(n || quote(at) || quote(kind) || quote(thread_id) || quote(run_id) || \
@@ -370,7 +370,7 @@ async fn digest(store: &Store) -> String {
 }
 
 #[tokio::test]
-async fn the_tables_cannot_tell_another_story() {
+async fn tables_that_contradict_the_audit_are_detected() {
     for (harm, wanted) in [
         (
             "UPDATE suspension SET status = 'open' WHERE id = 'q1'",
@@ -430,7 +430,7 @@ async fn the_tables_cannot_tell_another_story() {
 }
 
 #[tokio::test]
-async fn work_goes_on_behind_a_damaged_end_and_the_damage_stays_to_be_seen() {
+async fn work_continues_after_a_damaged_end_and_the_damage_stays_visible() {
     for harm in [
         "DELETE FROM audit_head",
         "UPDATE audit_head SET n = 40, hash = 'x'",
@@ -456,7 +456,7 @@ async fn work_goes_on_behind_a_damaged_end_and_the_damage_stays_to_be_seen() {
     assert_eq!(report.faults[0].n, Some(i64::MAX), "{report:#?}");
 }
 
-/// What was there before the audit was is not missed in it; what becomes of it from then on is told.
+/// Rows from before the audit are not reported as missing; later changes to them are recorded.
 #[tokio::test]
 async fn rows_of_an_older_version_are_exempt() {
     let home = Home::new();
@@ -519,7 +519,7 @@ async fn calls(store: &Store, filter: AuditFilter) -> Vec<Vec<AuditRow>> {
 }
 
 #[tokio::test]
-async fn the_rows_of_a_call_stand_together() {
+async fn the_rows_of_a_call_are_grouped() {
     let store = Store::in_memory().unwrap();
     story(&store).await;
     let told = |blocks: Vec<Vec<AuditRow>>| -> Vec<String> {
@@ -553,12 +553,16 @@ async fn the_rows_of_a_call_stand_together() {
     assert_eq!(
         told(calls(&store, since).await),
         ["c2: judged asked expired", "-: spent", "-: lapsed", "-: revoked", "-: hook"],
-        "a call comes whole; what was given before does not"
+        "a call arrives complete, without its earlier deltas"
     );
     let thread = AuditFilter { thread: Some("t2".into()), ..AuditFilter::default() };
     assert_eq!(told(calls(&store, thread).await), ["c1: asked", "-: deleted"]);
     let ids = async |prefix: &str| store.audit_threads(prefix).await.unwrap().len();
-    assert_eq!((ids("t").await, ids("t2").await, ids("x").await), (2, 1, 0), "a deleted thread is known");
+    assert_eq!(
+        (ids("t").await, ids("t2").await, ids("x").await),
+        (2, 1, 0),
+        "a deleted thread is still known"
+    );
 }
 
 async fn past(store: &Store, since: Option<u64>) -> (Vec<PastCall>, Vec<(usize, PastAnswer)>) {
@@ -579,7 +583,7 @@ async fn past(store: &Store, since: Option<u64>) -> (Vec<PastCall>, Vec<(usize, 
 }
 
 #[tokio::test]
-async fn the_past_is_calls_and_answers_of_people() {
+async fn the_history_lists_calls_and_user_answers() {
     let store = Store::in_memory().unwrap();
     story(&store).await;
     let (calls, answers) = past(&store, None).await;
@@ -591,7 +595,8 @@ async fn the_past_is_calls_and_answers_of_people() {
     assert_eq!(answers, [(1, PastAnswer::Declined), (0, PastAnswer::Expired)]);
     assert_eq!(past(&store, Some(23)).await.0.len(), 1);
 
-    // A second gate of the same call is no other call; an edited yes is told apart; a policy is no person.
+    // A second gate of the same call is not another call; an edited approval is distinguished; a policy is
+    // not a user.
     let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let other = super::run("r5", "t1", RunStatus::Waiting);
     let mut stage = checkpoint(&fence, &other);
@@ -613,15 +618,15 @@ async fn the_past_is_calls_and_answers_of_people() {
         "the same id in another run"
     );
     assert_eq!(answers.len(), 3);
-    assert_eq!(past(&store, Some(403)).await.0, [], "its first gate was before");
+    assert_eq!(past(&store, Some(403)).await.0, [], "its first gate was earlier");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever becomes of grants is told. Questions and executions: see `model.rs`.
+    /// Every change of a grant is recorded. Questions and executions: see `model.rs`.
     #[test]
-    fn the_audit_agrees_after_any_requests_about_grants(
+    fn the_audit_agrees_after_any_grant_requests(
         requests in prop::collection::vec((0..4u8, 0..4u8, 0..4u8, 0..100u64, 0..4u64), 1..40)
     ) {
         now(async {
@@ -643,7 +648,7 @@ proptest! {
     }
 }
 
-/// What a row costs the transaction that writes it, and what looking at many costs.
+/// The cost of a row within its transaction, and of verifying many.
 #[tokio::test]
 #[ignore = "it measures"]
 async fn measure() {

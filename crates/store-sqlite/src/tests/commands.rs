@@ -1,4 +1,4 @@
-//! Commands in the background.
+//! Background commands.
 
 use aye_core::contract::command::{CommandEnd, CommandReport};
 
@@ -6,12 +6,12 @@ use super::*;
 use aye_store_suite::commands::{begun, running};
 
 #[tokio::test]
-async fn no_worker_starts_a_run_with_the_end_of_a_command() {
+async fn no_worker_starts_a_run_from_a_finished_command() {
     let store = Store::in_memory().unwrap();
     let number = begun(&store, &running(&store).await).await;
     assert!(store.end_command(number, CommandEnd::Exited(3), CommandReport::Queued, 9).await.unwrap());
     assert_eq!(store.queued(&"t1".into()).await.unwrap().len(), 1);
-    // It waits for a run that somebody wants.
+    // It waits for a run started by a user.
     let next_work = store.mailbox().next_work(1_000, |_| false).await.unwrap();
     assert_eq!(next_work.next, None);
 }
@@ -28,7 +28,7 @@ async fn a_deleted_conversation_takes_its_commands_along() {
 }
 
 #[tokio::test]
-async fn a_store_from_before_has_no_commands() {
+async fn an_older_store_has_no_commands() {
     let home = Home::new();
     home.make();
     let old = home.raw();

@@ -1,4 +1,4 @@
-//! Entries of the configuration: revisions, stale writes, and the versions that are kept.
+//! Configuration entries: revisions, stale writes, and retained versions.
 
 use super::*;
 use aye_core::contract::config_entry::EntryConflict::{Exists, Missing, Stale};
@@ -41,7 +41,7 @@ async fn a_change_has_a_revision_and_a_stale_one_changes_nothing() {
     assert_eq!(numbers, [(1, "a"), (2, "b"), (3, "a"), (4, "a"), (5, "a")]);
     assert_eq!((&all[3].2, &all[4].2), (&None, &Some(json!(5))));
     let told = store.audit(AuditFilter::default()).await.unwrap();
-    assert_eq!(told.len(), 5, "refused changes are none");
+    assert_eq!(told.len(), 5, "refused changes have no effect");
     let body = &told[2].body;
     assert_eq!(
         (&body["id"], &body["replaces"], &body["actor"]["user"]),
@@ -51,7 +51,7 @@ async fn a_change_has_a_revision_and_a_stale_one_changes_nothing() {
 }
 
 #[tokio::test]
-async fn versions_stay_as_long_as_a_run_needs_them() {
+async fn versions_stay_while_a_run_needs_them() {
     let store = Store::in_memory().unwrap();
     assert_eq!(put(&store, "a", Some(json!(0)), Absent).await, Ok(1));
     assert_eq!(put(&store, "a", Some(json!(1)), Present).await, Ok(2));
@@ -72,7 +72,7 @@ async fn versions_stay_as_long_as_a_run_needs_them() {
 }
 
 #[tokio::test]
-async fn a_store_from_before_has_no_entries() {
+async fn an_older_store_has_no_entries() {
     let home = Home::new();
     home.make();
     let old = home.raw();

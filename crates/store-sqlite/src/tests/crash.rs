@@ -1,19 +1,19 @@
-//! What a crash leaves: copies of the files at any moment, torn logs, and a real process that is killed.
+//! Crashes: copies of the files at any moment, torn logs, and a real process that is killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use super::*;
 
-/// Where the child's store is, below the folder it is started in; anywhere else the child has nothing to do.
+/// The child's store, relative to its working directory; elsewhere the child does nothing.
 const CHILD: &str = "data/aye.db";
 /// The crash point of the child.
 #[cfg(feature = "failpoints")]
 const PLACE: &str = "place";
 
-/// Every acknowledged step of a run is in a copy that is taken right after it.
+/// Every acknowledged step of a run is in a copy taken right after it.
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_a_crash() {
+async fn acknowledged_writes_survive_a_crash() {
     let home = Home::new();
     let store = home.open();
     let (fence, run) = waiting(&store, None).await;
@@ -52,7 +52,7 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
     assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// A transaction that was cut before its commit leaves nothing of itself.
+/// A transaction cut before its commit leaves nothing.
 #[tokio::test]
 async fn half_a_transaction_is_nothing() {
     let home = Home::new();
@@ -64,7 +64,7 @@ async fn half_a_transaction_is_nothing() {
     let begun = begin(&fence, &run, "c1", 1, Some(("q1", "d1")));
     store
         .call(move |conn| {
-            // The cache is made tiny, so that unfinished pages are in the log's file already.
+            // A tiny cache writes unfinished pages to the log early.
             conn.execute_batch("PRAGMA cache_size = 1").unwrap();
             let tx = conn.transaction().unwrap();
             for n in 0..200 {
@@ -94,9 +94,9 @@ async fn half_a_transaction_is_nothing() {
     copy.begin(ExecutionStart { fence, ..begun }).await.unwrap();
 }
 
-/// Wherever the log is torn, what is left is a prefix of the steps, each of them whole.
+/// Wherever the log is torn, the rest is a prefix of the steps, each of them complete.
 #[tokio::test]
-async fn a_torn_log_loses_whole_steps_from_the_end_only() {
+async fn a_torn_log_loses_only_whole_steps_from_the_end() {
     let home = Home::new();
     let store = home.open();
     let (fence, run) = waiting(&store, None).await;
@@ -113,13 +113,13 @@ async fn a_torn_log_loses_whole_steps_from_the_end_only() {
     let mut seen = std::collections::BTreeSet::new();
     for cut in (0..=log.len()).step_by(1999).chain([log.len()]) {
         let copy = home.copy();
-        // Cut, and the rest as a disk may leave it: not there, or old bytes.
+        // Truncated, and with the rest as a disk may leave it: missing, or old bytes.
         let mut torn = log[..cut].to_vec();
         if cut % 2 == 1 {
             torn.resize(log.len(), 0x5A);
         }
         std::fs::write(super::super::rows::with_suffix(&copy.path(), "-wal"), torn).unwrap();
-        // With nothing of the log left the file is an empty shell, and a new store is made in it.
+        // Without any log the file is an empty shell, and a new store is created in it.
         let store = copy.try_open().unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new(), "cut at {cut}");
         assert_eq!(store.verify_audit().await.unwrap().faults, [], "cut at {cut}");
@@ -132,7 +132,7 @@ async fn a_torn_log_loses_whole_steps_from_the_end_only() {
             assert_eq!(
                 started,
                 asked.status == SuspensionStatus::Applied,
-                "cut at {cut}: a decision is spent or not"
+                "cut at {cut}: a decision is either spent or not"
             );
         }
         seen.insert((messages, intents.len()));
@@ -141,7 +141,7 @@ async fn a_torn_log_loses_whole_steps_from_the_end_only() {
     assert_eq!(seen.last(), Some(&(25, 12)));
 }
 
-/// The child of the test below: decides and begins for ever, and says so after each acknowledgement.
+/// The child of the test below: decides and starts forever, and reports each acknowledgement.
 #[tokio::test]
 #[ignore = "a process to be killed, started by a test"]
 async fn child() {
@@ -209,7 +209,7 @@ async fn a_killed_process_loses_nothing_it_acknowledged() {
         }
         let (count, _) = store.messages_tail(&"t1".into(), 0).await.unwrap();
         let intents = store.intents(&"r1".into()).await.unwrap().len() as u64;
-        // Killed between asking and beginning at most once a round; message 1 asks q1.
+        // Killed between question and start at most once per round; message 1 asks q1.
         assert!(intents < count && count - 1 - intents <= round as u64 + 1, "{count} {intents}");
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
         assert_eq!(store.verify_audit().await.unwrap().faults, []);
@@ -217,7 +217,7 @@ async fn a_killed_process_loses_nothing_it_acknowledged() {
     }
 }
 
-/// The child of the test below: one step of each kind, and somewhere in it the armed place.
+/// The child of the test below: one step of each kind, with the armed failpoint among them.
 #[cfg(feature = "failpoints")]
 #[tokio::test]
 #[ignore = "a process to be killed, started by a test"]

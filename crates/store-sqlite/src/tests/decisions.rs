@@ -1,4 +1,4 @@
-//! Questions and answers: the table of the design's decisions, as far as rows are concerned.
+//! Questions and answers: the table of decisions, as far as rows are concerned.
 
 use super::*;
 use crate::{SuspensionFilter, SuspensionLookup};
@@ -34,7 +34,7 @@ async fn lists_are_oldest_first_and_filtered() {
     assert_eq!(store.threads(None).await.unwrap().iter().map(|t| t.waiting).sum::<u64>(), 2);
 }
 
-/// The whole table of moves that a checkpoint may make.
+/// The whole table of transitions that a checkpoint may make.
 #[tokio::test]
 async fn closing_follows_the_table() {
     use SuspensionStatus::{Applied, Decided, Expired, Open, Superseded};
@@ -65,9 +65,10 @@ async fn closing_follows_the_table() {
     }
 }
 
-/// Two handles with a connection each, as two processes have them, and two tasks on each: one winner, the same for all.
+/// Two handles with separate connections, like two processes, and two tasks on each: one winner, the same for
+/// all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_who_decide_exactly_one_wins() {
+async fn exactly_one_of_two_deciders_wins() {
     const ROUNDS: usize = 1000;
     let home = Home::new();
     let first = home.open();
@@ -76,7 +77,7 @@ async fn of_two_who_decide_exactly_one_wins() {
         (0..ROUNDS).map(|n| question(&format!("race{n}"), &run, &format!("call{n}"), None)).collect();
     first.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
     let second = home.open();
-    // A commit here is about who wins, not about power cuts: without waiting for the disk the race is tighter.
+    // This is about who wins, not about power cuts: without fsync the race is tighter.
     for store in [&first, &second] {
         on_connection(store, |conn| conn.execute_batch("PRAGMA synchronous = OFF").unwrap()).await;
     }

@@ -1,4 +1,4 @@
-//! What the path is, who wrote the file, its modes and settings.
+//! The path, the author of the file, its modes and settings.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Makes the folder of the store and puts these bytes where it will look.
+/// Creates the store's folder and writes these bytes as its file.
 fn put(home: &Home, bytes: &[u8]) {
     fs::create_dir_all(home.path().parent().unwrap()).unwrap();
     fs::write(home.path(), bytes).unwrap();
@@ -21,7 +21,7 @@ fn refusal(home: &Home) -> OpenError {
 }
 
 #[tokio::test]
-async fn settings_are_what_the_promises_need() {
+async fn connection_settings_are_durable_and_safe() {
     let home = Home::new();
     let store = home.open();
     for (setting, wanted) in [
@@ -44,10 +44,10 @@ async fn settings_are_what_the_promises_need() {
 }
 
 #[tokio::test]
-async fn a_statement_is_planned_once_whatever_is_bound_to_it() {
+async fn a_statement_is_planned_once_for_any_parameters() {
     let home = Home::new();
     let store = home.open();
-    // The table has an index of some of its rows: which ones the values mean would be asked at each use.
+    // The table has a partial index: whether the values match it would be checked on each use.
     let sql = "SELECT body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
     let planned = on_connection(&store, move |conn| {
         for thread in ["a", "b", "c"] {
@@ -131,7 +131,7 @@ fn the_log_of_a_foreign_file_is_not_folded_in() {
 }
 
 #[test]
-fn what_is_no_plain_file_is_refused_by_name() {
+fn irregular_files_are_refused_by_name() {
     let folder = Home::new();
     fs::create_dir_all(folder.path()).unwrap();
     let link = Home::new();
@@ -228,7 +228,7 @@ fn a_read_only_file_or_folder_is_named() {
 }
 
 #[test]
-fn a_store_held_by_another_is_named() {
+fn a_store_locked_by_another_process_is_named() {
     let home = Home::new();
     home.make();
     let other = home.raw();
@@ -239,7 +239,7 @@ fn a_store_held_by_another_is_named() {
 }
 
 #[tokio::test]
-async fn a_writer_that_waits_too_long_is_told_and_nothing_is_written() {
+async fn a_writer_that_waits_too_long_fails_and_nothing_is_written() {
     let home = Home::new();
     let store = home.try_open().unwrap();
     let other = home.raw();
@@ -278,7 +278,7 @@ async fn a_full_disk_acknowledges_nothing_and_breaks_nothing() {
 }
 
 #[tokio::test]
-async fn a_cut_file_is_named_as_damaged() {
+async fn a_truncated_file_is_reported_as_damaged() {
     let home = Home::new();
     let store = home.open();
     waiting(&store, None).await;
@@ -293,7 +293,7 @@ async fn a_cut_file_is_named_as_damaged() {
 }
 
 #[tokio::test]
-async fn warming_makes_the_log_and_changes_nothing() {
+async fn warming_creates_the_log_and_changes_nothing() {
     let home = Home::new();
     let log = super::super::rows::with_suffix(&home.path(), "-wal");
     home.open().close().await;
@@ -303,7 +303,7 @@ async fn warming_makes_the_log_and_changes_nothing() {
     assert!(fs::metadata(&log).unwrap().len() > 0);
     store.close().await;
     let after = fs::read(home.path()).unwrap();
-    // The file's own counters of changes stand at 24 and 92.
+    // The file's change counters are at 24 and 92.
     let counters = [24..28, 92..96];
     let differs = |at: &usize| before[*at] != after[*at] && !counters.iter().any(|c| c.contains(at));
     assert_eq!(before.len(), after.len());
@@ -311,29 +311,29 @@ async fn warming_makes_the_log_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_first_message_finds_its_statements_planned_and_nothing_of_the_rehearsal() {
+async fn a_first_message_finds_its_statements_planned_and_no_rehearsal_data() {
     let home = Home::new();
     let store = home.open();
     store.warm().await;
     assert!(store.threads(None).await.unwrap().is_empty());
     assert!(store.all_prompts(10).await.unwrap().is_empty());
     assert!(store.audit(crate::AuditFilter::default()).await.unwrap().is_empty());
-    // How often a statement ran is known of those that are planned already.
+    // SQLite counts the runs of planned statements only.
     let of_message = on_connection(&store, |conn| {
         let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
         conn.prepare_cached(sql).unwrap().get_status(rusqlite::StatementStatus::Run)
     });
-    assert_eq!(of_message.await, 2, "once for the run, once for the look");
+    assert_eq!(of_message.await, 2, "once for the run, once for the reader");
 }
 
 #[tokio::test]
-async fn a_store_that_is_left_keeps_a_short_log_and_loses_nothing() {
+async fn leaving_a_store_keeps_a_short_log_and_loses_nothing() {
     let home = Home::new();
     let log = super::super::rows::with_suffix(&home.path(), "-wal");
     let store = home.open();
     waiting(&store, None).await;
     store.leave().await;
-    assert!(log.exists(), "the next start makes a new one");
+    assert!(log.exists(), "the next start creates a new one");
     assert_eq!(mode(&log), 0o600);
     let store = home.open();
     assert_eq!(status(&store, "q1").await, SuspensionStatus::Open);
@@ -342,7 +342,7 @@ async fn a_store_that_is_left_keeps_a_short_log_and_loses_nothing() {
     let messages = vec![Message::user("x".repeat(600 * 1024))];
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
     store.leave().await;
-    assert!(!log.exists(), "a long log is folded into the file");
+    assert!(!log.exists(), "a long log is checkpointed into the file");
     assert_eq!(home.open().message_count(&"t1".into()).await.unwrap(), 2);
 }
 
@@ -363,7 +363,7 @@ async fn destroyed_pages_are_named_and_do_not_panic() {
         let read = store.messages(&"t1".into()).await;
         let listed = store.threads(None).await;
         let found = store.check().await;
-        assert!(found.is_err() || !found.unwrap().is_empty(), "page {page} goes unseen");
+        assert!(found.is_err() || !found.unwrap().is_empty(), "damage of page {page} is not detected");
         for error in [read.err(), listed.err()].into_iter().flatten() {
             assert!(
                 matches!(error, StoreError::Corrupt(_) | StoreError::Damaged { .. }),
@@ -387,7 +387,7 @@ async fn an_empty_file_with_a_log_is_damaged_and_an_empty_one_is_new() {
 }
 
 #[tokio::test]
-async fn shared_memory_that_is_gone_or_garbage_is_made_again() {
+async fn missing_or_corrupt_shared_memory_is_rebuilt() {
     let home = Home::new();
     let store = home.open();
     waiting(&store, None).await;
@@ -403,7 +403,7 @@ async fn shared_memory_that_is_gone_or_garbage_is_made_again() {
 }
 
 #[test]
-fn nothing_is_left_of_a_store_that_could_not_be_made() {
+fn a_failed_creation_leaves_no_files() {
     let home = Home::new();
     fs::create_dir_all(home.path().parent().unwrap()).unwrap();
     chmod(home.path().parent().unwrap(), 0o500);
@@ -438,7 +438,7 @@ fn a_missing_table_is_named() {
 }
 
 #[test]
-fn many_may_make_the_same_store_at_once() {
+fn many_processes_may_create_the_same_store_at_once() {
     for _ in 0..20 {
         let home = Home::new();
         std::thread::scope(|scope| {

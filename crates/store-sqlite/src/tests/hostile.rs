@@ -1,4 +1,4 @@
-//! The rows of the hostile samples that are the store's to answer: one check for each id, none left out.
+//! The hostile rows that concern the store: one check per id, none left out.
 
 use super::*;
 use crate::OpenErrorKind;

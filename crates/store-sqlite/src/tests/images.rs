@@ -1,4 +1,4 @@
-//! Pictures beside the messages that name them.
+//! Images stored apart from their messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -35,7 +35,7 @@ async fn delete(store: &Store, id: &str) {
 }
 
 #[tokio::test]
-async fn bytes_leave_the_message_and_go_with_the_last_thread_that_names_them() {
+async fn image_bytes_are_stored_apart_and_deleted_with_their_last_thread() {
     let home = Home::new();
     let store = home.open();
     let data = STANDARD.encode(gif(1));
@@ -55,7 +55,7 @@ async fn bytes_leave_the_message_and_go_with_the_last_thread_that_names_them() {
 }
 
 #[tokio::test]
-async fn what_was_attached_and_never_sent_goes_after_a_month() {
+async fn unsent_attachments_are_deleted_after_a_month() {
     let store = Store::in_memory().unwrap();
     let day = 24 * 60 * 60 * 1000;
     let put = async |width: u8, at: u64| {

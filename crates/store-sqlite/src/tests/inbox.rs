@@ -1,4 +1,4 @@
-//! Lists over all threads, beginnings of ids, and stores that can only be looked at.
+//! Lists over all threads, id prefixes, and read-only stores.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,7 @@ async fn ids(store: &Store, filter: InboxFilter) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_inbox_is_over_all_threads_and_filtered() {
+async fn the_inbox_covers_all_threads_and_is_filtered() {
     let store = Store::in_memory().unwrap();
     three(&store).await;
     let any = InboxFilter::default();
@@ -51,11 +51,11 @@ async fn the_inbox_is_over_all_threads_and_filtered() {
     store.decide(&"perm_c1".into(), yes("d"), 30).await.unwrap();
     assert_eq!(store.waiting_count(None, 30).await.unwrap(), 2);
     assert_eq!(ids(&store, InboxFilter::default()).await, ["perm_c10", "ask_c2"]);
-    assert_eq!(store.waiting_count(None, 90).await.unwrap(), 1, "one is over, and nobody has marked it");
+    assert_eq!(store.waiting_count(None, 90).await.unwrap(), 1, "one has ended, and is unmarked");
 }
 
 #[tokio::test]
-async fn the_beginning_of_an_id_never_comes_to_name_another_question() {
+async fn an_id_prefix_never_comes_to_mean_another_question() {
     let store = Store::in_memory().unwrap();
     three(&store).await;
     let one = async |prefix: &str| match store.find_suspension(prefix).await.unwrap() {
@@ -63,15 +63,15 @@ async fn the_beginning_of_an_id_never_comes_to_name_another_question() {
         SuspensionLookup::None => "none".to_owned(),
         SuspensionLookup::Many(found) => found.iter().map(|q| q.id.as_str()).collect::<Vec<_>>().join(" "),
     };
-    assert_eq!(one("perm_c1").await, "perm_c1", "a whole id is that one");
+    assert_eq!(one("perm_c1").await, "perm_c1", "a complete id is exact");
     assert_eq!(one("perm_c").await, "perm_c1 perm_c10");
     assert_eq!(one("a").await, "ask_c2");
     for nothing in ["", "b", "perm_c2", "PERM", "%", "perm\u{1b}", "ask_c2x", "\u{10ffff}"] {
         assert_eq!(one(nothing).await, "none", "{nothing:?}");
     }
-    // The answered one still stands for its beginnings: the one that is left is not answered in its place.
+    // The answered one still owns its prefixes: the remaining one is not answered in its place.
     store.decide(&"perm_c1".into(), yes("d"), 30).await.unwrap();
-    assert_eq!(one("perm_c").await, "perm_c10 perm_c1", "open ones first");
+    assert_eq!(one("perm_c").await, "perm_c10 perm_c1", "pending ones first");
     assert_eq!(one("perm_c10").await, "perm_c10");
 
     let all: Vec<SuspensionId> = ["perm_c1", "perm_c10", "ask_c2"].map(SuspensionId::from).to_vec();
@@ -86,7 +86,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Every file of the folder with its bytes and mode. The index of a log is shared memory: its bytes are nobody's.
+/// Every file of the folder with bytes and mode. The log's index is shared memory: its bytes do not count.
 fn files(home: &Home) -> BTreeMap<String, (Vec<u8>, u32)> {
     let folder = home.path().parent().unwrap().to_owned();
     let entry = |entry: std::fs::DirEntry| {
@@ -98,7 +98,7 @@ fn files(home: &Home) -> BTreeMap<String, (Vec<u8>, u32)> {
     fs::read_dir(folder).unwrap().flatten().map(entry).collect()
 }
 
-/// Looks at a folder that is read-only as a whole, and wants the three questions and nothing changed.
+/// Opens a read-only folder and expects the three questions and no change.
 async fn looks(home: &Home) {
     for entry in fs::read_dir(home.path().parent().unwrap()).unwrap().flatten() {
         chmod(&entry.path(), 0o400);
@@ -118,8 +118,8 @@ async fn looks(home: &Home) {
 }
 
 #[tokio::test]
-async fn a_read_only_store_can_be_looked_at() {
-    // Closed in order; left by a process that is still there; left by one that died, without the index of its log.
+async fn a_read_only_store_can_be_viewed() {
+    // Closed cleanly; left by a living process; left by a dead one, without the log's index.
     let closed = Home::new();
     let store = closed.open();
     three(&store).await;
@@ -137,7 +137,7 @@ async fn a_read_only_store_can_be_looked_at() {
     looks(&open).await;
 }
 
-/// What a process that writes is committing is seen by one that may only look.
+/// A reader sees the commits of a writing process.
 #[tokio::test]
 async fn a_reader_sees_what_a_writer_commits() {
     let home = Home::new();
@@ -150,7 +150,7 @@ async fn a_reader_sees_what_a_writer_commits() {
 }
 
 #[tokio::test]
-async fn an_older_read_only_store_is_read_in_a_copy() {
+async fn an_older_read_only_store_is_read_from_a_copy() {
     let home = Home::new();
     fs::create_dir_all(home.path().parent().unwrap()).unwrap();
     let raw = home.raw();
@@ -172,18 +172,18 @@ async fn an_older_read_only_store_is_read_in_a_copy() {
 }
 
 #[test]
-fn only_our_own_file_is_looked_at() {
+fn only_our_own_file_is_read() {
     let home = Home::new();
     fs::create_dir_all(home.path().parent().unwrap()).unwrap();
     let kind = |home: &Home| Store::open_to_read(&home.path()).expect_err("refused").kind();
-    assert_eq!(kind(&home), OpenErrorKind::Io, "it is not there, and is not made");
+    assert_eq!(kind(&home), OpenErrorKind::Io, "it does not exist, and is not created");
     assert!(files(&home).is_empty());
     fs::write(home.path(), "dear diary, ".repeat(100)).unwrap();
     assert_eq!(kind(&home), OpenErrorKind::NotOurs);
     fs::remove_file(home.path()).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", home.path()).unwrap();
     assert_eq!(kind(&home), OpenErrorKind::NotAFile);
-    // Signs that mean something in an address.
+    // Characters that are special in a URL.
     let odd = home.folder.path().join("a ?b#c%41é").join("aye.db");
     futures::executor::block_on(Store::open(&odd).unwrap().close());
     Store::open_to_read(&odd).unwrap();

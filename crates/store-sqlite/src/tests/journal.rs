@@ -1,8 +1,8 @@
-//! Checkpoints, begins, leases, output.
+//! Checkpoints, starts, leases, output.
 
 use super::*;
 
-/// A transaction reads first and writes later; another process that writes in between must only make it wait.
+/// A transaction reads first and writes later; another process writing in between must only delay it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_of_two_processes_wait_for_each_other() {
     let home = Home::new();
@@ -38,7 +38,7 @@ async fn an_unreadable_run_does_not_hide_the_others() {
 }
 
 #[tokio::test]
-async fn a_panicking_predicate_takes_only_its_own_request_down() {
+async fn a_panicking_predicate_fails_only_its_own_request() {
     let store = Store::in_memory().unwrap();
     waiting(&store, None).await;
     let error =
@@ -59,7 +59,7 @@ async fn long_output_keeps_its_ends() {
         on_connection(&store, |conn| conn.query_row("PRAGMA synchronous", (), |row| row.get(0)).unwrap())
             .await;
     assert_eq!(synchronous, 2, "all other requests wait for the disk, also after a failure");
-    // Three bytes a character: no cut may fall inside one.
+    // Three bytes per character: no truncation may split one.
     for (n, sizes) in
         [vec![400_000], vec![1; 40], vec![70_000; 9], vec![10, 300_000, 10, 90_000, 7]].iter().enumerate()
     {
@@ -86,7 +86,7 @@ async fn long_output_keeps_its_ends() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_read_again_is_not_written() {
+async fn unreadable_values_are_not_written() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = waiting(&store, None).await;
     let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!([inner]));
@@ -98,7 +98,7 @@ async fn what_could_not_be_read_again_is_not_written() {
             Err(StoreError::Unwritable { .. }) => refused += 1,
             Err(other) => panic!("{other}"),
         }
-        store.messages(&"t1".into()).await.expect("what was written can be read");
+        store.messages(&"t1".into()).await.expect("written rows are readable");
     }
     assert!(refused > 5);
 }

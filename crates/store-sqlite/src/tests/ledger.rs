@@ -1,4 +1,4 @@
-//! Grants and the history of prompts.
+//! Grants and the prompt history.
 
 use super::*;
 use aye_core::contract::judgement::{JudgedCall, Judgement, Risk, Ruling, SandboxOpening};
@@ -21,7 +21,7 @@ pub(super) fn grant(id: &str, expires_at: Option<u64>) -> GrantRecord {
 }
 
 #[tokio::test]
-async fn grants_hold_until_their_time_or_their_revocation() {
+async fn grants_hold_until_expiry_or_revocation() {
     let store = Store::in_memory().unwrap();
     let active = async |at| {
         let held = store.grants(at).await.unwrap();
@@ -33,11 +33,11 @@ async fn grants_hold_until_their_time_or_their_revocation() {
     assert!(matches!(store.add_grant(grant("a", None)).await, Err(StoreError::Exists { .. })));
     assert_eq!(active(99).await, ["a", "b", "c"]);
     assert_eq!(active(100).await, ["a", "c"]);
-    assert_eq!(active(1).await, ["a", "c"], "a clock that goes back revives nothing");
+    assert_eq!(active(1).await, ["a", "c"], "setting the clock back revives nothing");
     assert!(store.revoke_grant("a", 150).await.unwrap());
     assert!(!store.revoke_grant("a", 160).await.unwrap());
     assert!(!store.revoke_grant("z", 160).await.unwrap());
-    assert_eq!(active(140).await, ["c"], "taken back is taken back at once");
+    assert_eq!(active(140).await, ["c"], "a revocation takes effect at once");
     let all = store.all_grants().await.unwrap();
     assert_eq!(
         all,
@@ -51,7 +51,7 @@ async fn grants_hold_until_their_time_or_their_revocation() {
 
 /// Uses are counted for all grants of a call or for none.
 #[tokio::test]
-async fn uses_are_counted_until_they_are_over() {
+async fn uses_are_counted_until_exhausted() {
     let store = Store::in_memory().unwrap();
     let few = |id: &str, uses| GrantRecord { max_uses: Some(uses), ..grant(id, None) };
     for grant in [few("one", 1), few("two", 2), grant("late", Some(100)), grant("free", None)] {
@@ -101,7 +101,7 @@ fn judged(call: &str, tool: &str, command: &str, cwd: &str, at: u64) -> JudgedCa
 }
 
 #[tokio::test]
-async fn calls_of_the_past_come_newest_first_and_say_what_was_declined() {
+async fn past_calls_are_listed_newest_first_with_denials() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = waiting(&store, None).await;
     let judged = vec![
@@ -110,7 +110,7 @@ async fn calls_of_the_past_come_newest_first_and_say_what_was_declined() {
         judged("c2", "Read", "x", "/work", 12),
         judged("c3", "Bash", "date", "/elsewhere", 13),
         judged("c4", "Bash", "date", "/workshop", 14),
-        // Judged once more when the answer came.
+        // Judged again when the answer arrived.
         judged("c1", "Bash", "date", "/work/sub", 15),
     ];
     store.checkpoint(Checkpoint { judged, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -138,7 +138,7 @@ async fn an_unreadable_grant_allows_nothing() {
 }
 
 #[tokio::test]
-async fn prompts_are_remembered_once_and_by_folder() {
+async fn prompts_are_remembered_once_per_folder() {
     let store = Store::in_memory().unwrap();
     let (here, there) = (Path::new("/here"), Path::new("/there"));
     for text in ["one", "two", " \n", "one"] {

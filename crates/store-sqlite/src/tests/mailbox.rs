@@ -1,4 +1,4 @@
-//! The mailbox: what its operations promise, one by one.
+//! The guarantees of each mailbox operation.
 
 use super::*;
 use crate::{ChangeKind, JobFilter, JobLookup, Mailbox};
@@ -44,7 +44,7 @@ async fn says(mailbox: &Mailbox, status: MailboxJobStatus) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn everything_of_a_job_is_read_back() {
+async fn all_fields_of_a_job_round_trip() {
     let store = store().await;
     let mailbox = store.mailbox();
     let mut sent = job("t1", "hello", 7)
@@ -68,7 +68,7 @@ async fn everything_of_a_job_is_read_back() {
 }
 
 #[tokio::test]
-async fn the_order_is_priority_time_birth_number() {
+async fn the_order_is_priority_time_creation_number() {
     let store = store().await;
     let mailbox = store.mailbox();
     for sent in [
@@ -81,7 +81,7 @@ async fn the_order_is_priority_time_birth_number() {
     ] {
         mailbox.enqueue(sent).await.unwrap();
     }
-    // The same in everything but the number.
+    // Identical except for the number.
     mailbox.enqueue(job("t1", "really last", 10)).await.unwrap();
     let mut order = Vec::new();
     while let Some(job) = claim(&mailbox, 50).await {
@@ -105,7 +105,7 @@ async fn one_job_of_a_mailbox_is_claimed_at_a_time() {
     assert_eq!(claim(&mailbox, 1).await, None);
     assert_eq!(mailbox.claim_job(&two.job_id, "w", 1, LEASE).await.unwrap(), None);
     assert_eq!(mailbox.claim_job(&one.job_id, "w", 1, LEASE).await.unwrap(), None, "claimed already");
-    // Also when the time of the claim is over, until it is taken away.
+    // The same after the claim has expired, until it is reclaimed.
     assert_eq!(claim(&mailbox, 9 * LEASE).await, None);
     assert!(mailbox.claim_job(&other.job_id, "w", 1, LEASE).await.unwrap().is_some(), "another mailbox");
     assert!(mailbox.claim(&"t1".into(), "w", 0, 1, LEASE).await.unwrap().is_empty());
@@ -114,7 +114,7 @@ async fn one_job_of_a_mailbox_is_claimed_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_job_is_claimed_by_its_id_before_it_is_due() {
+async fn a_job_can_be_claimed_by_id_before_it_is_due() {
     let store = store().await;
     let mailbox = store.mailbox();
     let later = mailbox.enqueue(job("t1", "later", 1).with_available_at(99)).await.unwrap();
@@ -122,11 +122,11 @@ async fn a_job_is_claimed_by_its_id_before_it_is_due() {
     let claimed = mailbox.claim_job(&later.job_id, "w", 2, LEASE).await.unwrap().unwrap();
     assert_eq!((claimed.status, claimed.lease_until), (MailboxJobStatus::Claimed, Some(2 + LEASE)));
     mailbox.give_back(&claimed.job_id, token(&claimed), 3).await.unwrap();
-    assert!(claim(&mailbox, 99).await.is_some(), "due at its very time");
+    assert!(claim(&mailbox, 99).await.is_some(), "due exactly at its time");
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_job_is_said_with_its_token_only() {
+async fn the_outcome_of_a_job_needs_its_token() {
     let store = store().await;
     let mailbox = store.mailbox();
     put(&mailbox, "one", 1).await;
@@ -195,7 +195,7 @@ async fn a_terminal_job_never_changes() {
 }
 
 #[tokio::test]
-async fn a_failed_try_is_counted_and_the_last_one_is_the_end() {
+async fn a_failed_attempt_is_counted_and_the_last_one_is_final() {
     let store = store().await;
     let mailbox = store.mailbox();
     mailbox.enqueue(job("t1", "x", 1).with_max_attempts(3)).await.unwrap();
@@ -206,7 +206,7 @@ async fn a_failed_try_is_counted_and_the_last_one_is_the_end() {
         assert_eq!((left.status, left.attempt_count), (MailboxJobStatus::Queued, tries));
         assert_eq!((left.available_at, left.last_error), (retry_at, Some(why)));
         assert_eq!((left.claim_token, left.claimed_by, left.lease_until), (None, None, None));
-        assert_eq!(claim(&mailbox, retry_at - 1).await, None, "not before its time");
+        assert_eq!(claim(&mailbox, retry_at - 1).await, None, "not before it is due");
     }
     let held = claim(&mailbox, 200).await.unwrap();
     let dead = mailbox.nack(&held.job_id, token(&held), 300, "try 3", 201).await.unwrap();
@@ -217,7 +217,7 @@ async fn a_failed_try_is_counted_and_the_last_one_is_the_end() {
 }
 
 #[tokio::test]
-async fn a_lease_is_over_behind_its_last_millisecond_and_is_never_shortened() {
+async fn a_lease_ends_after_its_last_millisecond_and_is_never_shortened() {
     let store = store().await;
     let mailbox = store.mailbox();
     put(&mailbox, "x", 1).await;
@@ -225,18 +225,18 @@ async fn a_lease_is_over_behind_its_last_millisecond_and_is_never_shortened() {
     let until = 10 + LEASE;
     assert!(mailbox.extend_lease(&held.job_id, token(&held), 11, 5).await.unwrap());
     assert_eq!(load(&mailbox, &held).await.lease_until, Some(until), "not shorter");
-    assert!(mailbox.reclaim(until, 9, |_| false).await.unwrap().is_empty(), "not over yet");
+    assert!(mailbox.reclaim(until, 9, |_| false).await.unwrap().is_empty(), "not finished yet");
     assert!(mailbox.extend_lease(&held.job_id, token(&held), 12, LEASE).await.unwrap());
     assert!(mailbox.reclaim(until + 1, 9, |_| false).await.unwrap().is_empty(), "extended");
     let back = mailbox.reclaim(12 + LEASE + 1, 9, |_| false).await.unwrap().pop().unwrap();
     assert_eq!((back.status, back.attempt_count), (MailboxJobStatus::Queued, 1));
     assert!(back.last_error.as_deref().unwrap().contains("stopped responding"));
     assert!(!mailbox.extend_lease(&held.job_id, token(&held), 13, LEASE).await.unwrap());
-    assert!(mailbox.ack(&held.job_id, token(&held), 13).await.is_err(), "the old claim is worth nothing");
+    assert!(mailbox.ack(&held.job_id, token(&held), 13).await.is_err(), "the old claim is invalid");
 }
 
 #[tokio::test]
-async fn jobs_of_the_dead_are_taken_away_at_once_and_given_up_in_the_end() {
+async fn jobs_of_dead_workers_are_reclaimed_at_once_and_finally_dead() {
     let store = store().await;
     let mailbox = store.mailbox();
     mailbox.enqueue(job("t1", "x", 1).with_max_attempts(2)).await.unwrap();
@@ -250,7 +250,7 @@ async fn jobs_of_the_dead_are_taken_away_at_once_and_given_up_in_the_end() {
     assert_eq!(says(&mailbox, MailboxJobStatus::Claimed).await, ["y"]);
 }
 
-/// What a dead worker had is served before what was queued behind it.
+/// Jobs of a dead worker are served before those queued after them.
 #[tokio::test]
 async fn a_reclaimed_job_keeps_its_place_in_the_queue() {
     let store = store().await;
@@ -266,7 +266,7 @@ async fn a_reclaimed_job_keeps_its_place_in_the_queue() {
 }
 
 #[tokio::test]
-async fn an_interrupt_supersedes_what_is_queued_and_names_what_is_claimed() {
+async fn an_interrupt_supersedes_queued_jobs_and_names_claimed_ones() {
     let store = store().await;
     let mailbox = store.mailbox();
     let active = put(&mailbox, "active", 1).await;
@@ -279,7 +279,7 @@ async fn an_interrupt_supersedes_what_is_queued_and_names_what_is_claimed() {
     assert_eq!(interrupt.active_job, Some(held.clone()));
     let newer = put(&mailbox, "new", 6).await;
     assert_eq!((active.generation, newer.generation), (0, 1));
-    // The claimed one is still its worker's, and goes back to the queue or ends as that says.
+    // The claimed one still belongs to its worker, and is requeued or ends as the worker reports.
     assert_eq!(claim(&mailbox, 6).await, None);
     mailbox.supersede(&held.job_id, token(&held), "interrupted", 7).await.unwrap();
     assert_eq!(claim(&mailbox, 7).await.unwrap().job_id, newer.job_id);
@@ -292,7 +292,7 @@ async fn an_interrupt_supersedes_what_is_queued_and_names_what_is_claimed() {
 }
 
 #[tokio::test]
-async fn a_key_keeps_a_second_open_job_out_of_its_mailbox() {
+async fn a_key_prevents_a_second_pending_job_in_its_mailbox() {
     let store = store().await;
     let mailbox = store.mailbox();
     let keyed = |mailbox: &str| job(mailbox, "x", 1).with_dedupe_key("k");
@@ -310,7 +310,7 @@ async fn a_key_keeps_a_second_open_job_out_of_its_mailbox() {
 }
 
 #[tokio::test]
-async fn what_is_long_over_is_removed() {
+async fn old_finished_jobs_are_removed() {
     let store = store().await;
     let mailbox = store.mailbox();
     let old = put(&mailbox, "old", 1).await;
@@ -322,11 +322,11 @@ async fn what_is_long_over_is_removed() {
     assert_eq!(mailbox.load_job(&old.job_id).await.unwrap(), None);
     assert_eq!(mailbox.purge_terminal(u64::MAX).await.unwrap(), 1);
     assert_eq!(says(&mailbox, MailboxJobStatus::Queued).await, ["open"]);
-    assert_eq!(put(&mailbox, "next", 30).await.sequence, 4, "a number is never given twice");
+    assert_eq!(put(&mailbox, "next", 30).await.sequence, 4, "a number is never reused");
 }
 
 #[tokio::test]
-async fn jobs_are_found_by_number_and_by_the_beginning_of_their_id() {
+async fn jobs_are_found_by_number_or_id_prefix() {
     let store = store().await;
     let mailbox = store.mailbox();
     let mut named = job("t1", "x", 1);
@@ -357,7 +357,7 @@ async fn a_damaged_job_does_not_hide_the_others() {
     assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
 }
 
-/// A thread whose latest run is `status`, begun with this job under its claim.
+/// A thread whose latest run is `status`, started with this job under its claim.
 async fn begun(store: &Store, held: &MailboxJob, status: RunStatus) -> (Fence, RunRecord) {
     let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let run = run("r1", "t1", status);
@@ -377,7 +377,7 @@ async fn a_job_ends_in_the_transaction_that_ends_its_run() {
         (TerminationReason::NaturalEnd, Accepted),
         (TerminationReason::Cancelled, Cancelled),
         (TerminationReason::Blocked("no".into()), DeadLetter),
-        // A worker tries again, or gives it up.
+        // A worker retries it, or marks it as dead.
         (TerminationReason::Error("down".into()), Claimed),
     ] {
         let store = store().await;
@@ -394,7 +394,7 @@ async fn a_job_ends_in_the_transaction_that_ends_its_run() {
 }
 
 #[tokio::test]
-async fn a_run_begins_with_a_job_only_under_its_claim_or_from_the_queue() {
+async fn a_run_starts_with_a_job_only_under_its_claim_or_from_the_queue() {
     let store = store().await;
     let mailbox = store.mailbox();
     let (first, second) = (put(&mailbox, "one", 1).await, put(&mailbox, "two", 1).await);
@@ -418,7 +418,7 @@ async fn a_run_begins_with_a_job_only_under_its_claim_or_from_the_queue() {
 }
 
 #[tokio::test]
-async fn a_worker_sees_what_it_may_begin_and_what_it_waits_for() {
+async fn a_worker_sees_what_it_may_start_and_what_it_waits_for() {
     let store = store().await;
     let mailbox = store.mailbox();
     assert_eq!(mailbox.next_work(5, |_| false).await.unwrap(), crate::NextWork::default());
@@ -426,12 +426,12 @@ async fn a_worker_sees_what_it_may_begin_and_what_it_waits_for() {
     mailbox.enqueue(job("t2", "scheduled", 1).with_available_at(50)).await.unwrap();
     let seen = mailbox.next_work(5, |_| false).await.unwrap();
     assert_eq!((seen.next.unwrap().messages[0].text(), seen.wake_at), ("one".into(), Some(50)));
-    // Claimed: nobody else may, and its end is waited for.
+    // Claimed: nobody else may claim it, and its end is waited for.
     let held = claim(&mailbox, 1).await.unwrap();
     let seen = mailbox.next_work(5, |_| false).await.unwrap();
     assert_eq!((seen.next, seen.claimed, seen.wake_at), (None, vec!["w".to_owned()], Some(50)));
     assert_eq!(mailbox.next_work(60, |_| false).await.unwrap().wake_at, Some(1 + LEASE + 1));
-    // Its run waits for a person: the job is given back, and nothing can be done about it.
+    // Its run waits for a user: the job is released, and nothing can be done about it.
     let (fence, run) = begun(&store, &held, RunStatus::Waiting).await;
     let asked = vec![question("q1", &run, "c1", Some(900))];
     store.checkpoint(Checkpoint { opened: asked, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -441,11 +441,11 @@ async fn a_worker_sees_what_it_may_begin_and_what_it_waits_for() {
     let seen = mailbox.next_work(60, |_| false).await.unwrap();
     assert_eq!(seen.next.unwrap().messages[0].text(), "scheduled");
     assert_eq!((seen.claimed.len(), seen.wake_at), (0, Some(900)), "the end of the question");
-    // It expired, or was answered: it goes on, before what is behind it.
+    // Once expired or answered it resumes, before the jobs after it.
     assert_eq!(mailbox.next_work(900, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
     store.decide(&"q1".into(), yes("d1"), 61).await.unwrap();
     assert_eq!(mailbox.next_work(62, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
-    // Unless somebody else drives the thread.
+    // Unless another process drives the thread.
     store.acquire(&"t1".into(), &owner("tui"), Term::ENDLESS, |_| true).await.unwrap();
     let seen = mailbox.next_work(62, |lease| lease.owner.token == "tui").await.unwrap();
     assert_eq!(seen.next.unwrap().messages[0].text(), "scheduled");
@@ -453,23 +453,23 @@ async fn a_worker_sees_what_it_may_begin_and_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn a_driver_that_dies_during_a_look_lets_nothing_overtake() {
+async fn a_driver_dying_during_a_check_lets_nothing_overtake() {
     let store = store().await;
     let mailbox = store.mailbox();
     for (at, said) in ["one", "two", "three"].into_iter().enumerate() {
         put(&mailbox, said, at as u64).await;
     }
     store.acquire(&"t1".into(), &owner("worker"), Term::ENDLESS, |_| true).await.unwrap();
-    // It is seen alive once, and is gone when it is asked for again.
+    // The driver looks alive once, and is gone at the next check.
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let lives = move |_: &LeaseRecord| asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
     let seen = mailbox.next_work(5, lives).await.unwrap();
-    assert_eq!((seen.next, seen.held.len()), (None, 1), "the next look sees that it is free");
+    assert_eq!((seen.next, seen.held.len()), (None, 1), "the next check sees that it is free");
     assert_eq!(mailbox.next_work(5, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
 }
 
 #[tokio::test]
-async fn requests_that_come_together_share_a_transaction_and_not_their_fate() {
+async fn concurrent_requests_share_a_transaction_but_not_their_fate() {
     let home = Home::new();
     let (store, other) = (home.open(), home.open());
     store.create_thread(thread("t1")).await.unwrap();
@@ -487,7 +487,7 @@ async fn requests_that_come_together_share_a_transaction_and_not_their_fate() {
     let results = futures::future::join_all(requests).await;
     let refused = results.iter().filter(|result| matches!(result, Err(StoreError::Exists { .. }))).count();
     assert_eq!((refused, results.len()), (10, 50));
-    // What is acknowledged is there for everybody, and on the disk.
+    // Acknowledged jobs are visible to everybody and durable.
     let crashed = home.copy();
     for store in [&other, &crashed.open()] {
         assert_eq!(store.mailbox().list_jobs(JobFilter::default()).await.unwrap().len(), 41);
@@ -495,7 +495,7 @@ async fn requests_that_come_together_share_a_transaction_and_not_their_fate() {
 }
 
 #[tokio::test]
-async fn what_was_queued_before_the_mailbox_was_is_in_it() {
+async fn messages_queued_before_the_mailbox_existed_are_in_it() {
     let home = Home::new();
     std::fs::create_dir_all(home.path().parent().unwrap()).unwrap();
     let old = home.raw();

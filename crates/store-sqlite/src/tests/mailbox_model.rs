@@ -1,4 +1,4 @@
-//! Random requests to the mailbox against a model in a plain map, with crashes between them and clocks that jump.
+//! Random mailbox requests against a model in a plain map, with crashes and clock jumps.
 
 use std::collections::BTreeMap;
 
@@ -48,16 +48,16 @@ enum Op {
         limit: usize,
     },
     Purge(u64),
-    /// The clock goes on, or is set back.
+    /// The clock advances, or is set back.
     Time(i64),
-    /// What a crash leaves is opened.
+    /// Reopens the files left by a crash.
     Crash,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Token {
     Right,
-    /// Of a claim that is over, or of another job.
+    /// The token of an expired claim, or of another job.
     Old(usize),
 }
 
@@ -89,7 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 const LEASE: u64 = 50;
 
-/// What the table should hold.
+/// The expected content of the table.
 #[derive(Debug, Default)]
 struct Model {
     now: u64,
@@ -99,7 +99,7 @@ struct Model {
 }
 
 impl Model {
-    /// A job by a small number, so that requests meet: the open ones first.
+    /// A job by a small number, so that requests collide: pending ones first.
     fn pick(&self, n: usize) -> Option<MailboxJob> {
         let (open, over): (Vec<_>, Vec<_>) = self.jobs.values().partition(|job| !job.status.is_terminal());
         let all: Vec<_> = open.into_iter().chain(over).collect();
@@ -132,7 +132,7 @@ impl Model {
         job
     }
 
-    /// Without a time it keeps its place.
+    /// Without a time the job keeps its place.
     fn fail(&mut self, n: u64, retry_at: Option<u64>, why: &str) -> MailboxJob {
         let job = self.leave(n, MailboxJobStatus::Queued);
         job.attempt_count += 1;
@@ -260,7 +260,7 @@ async fn ends(mailbox: &Mailbox, model: &mut Model, job: MailboxJob, token: &str
     }
 }
 
-/// Does the same to both, and compares what they say.
+/// Applies the same operation to both, and compares the results.
 async fn step(home: &mut Home, store: &mut Store, model: &mut Model, op: Op) {
     let mailbox = store.mailbox();
     match op {
@@ -327,7 +327,7 @@ async fn step(home: &mut Home, store: &mut Store, model: &mut Model, op: Op) {
     }
 }
 
-/// All that can be read is what the model holds, and in the order in which it would be served.
+/// Everything readable matches the model, in serving order.
 async fn compare(store: &Store, model: &Model) {
     let mailbox = store.mailbox();
     let listed = mailbox.list_jobs(JobFilter::default()).await.unwrap();
@@ -338,7 +338,7 @@ async fn compare(store: &Store, model: &Model) {
     let mut wanted: Vec<&MailboxJob> = model.jobs.values().filter(|job| !job.status.is_terminal()).collect();
     wanted.sort_by_key(|job| (job.priority, job.available_at, job.created_at, job.sequence));
     assert_eq!(open, wanted.iter().map(|job| job.job_id.clone()).collect::<Vec<_>>());
-    // No thread is held and nothing has begun: what a worker would claim is the first that is due and may be.
+    // No thread is locked and nothing has started: a worker would claim the first due job that it may.
     let first = wanted.iter().find(|job| {
         job.status == MailboxJobStatus::Queued
             && job.available_at <= model.now
@@ -359,7 +359,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_mailbox_holds_what_the_model_holds(ops in prop::collection::vec(op(), 1..60)) {
+    fn the_mailbox_matches_the_model(ops in prop::collection::vec(op(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut home = Home::new();
@@ -367,7 +367,7 @@ proptest! {
             for n in 0..2 {
                 store.create_thread(thread(&name("t", n))).await.unwrap();
             }
-            // The threads are durable with the first job.
+            // The threads become durable with the first job.
             let mut model = Model { now: 1000, ..Model::default() };
             for op in ops {
                 step(&mut home, &mut store, &mut model, op).await;

@@ -41,7 +41,7 @@ use aye_core::contract::record::*;
 use aye_core::contract::suspension::{Actor, ResumeDecisionAction};
 use aye_store_suite::fixtures::*;
 
-/// A folder of its own with a store in it, gone at the end.
+/// A temporary folder with a store in it.
 struct Home {
     folder: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ impl Home {
         Store::open(&self.path()).unwrap()
     }
 
-    /// Makes the store and waits until it is closed again: a dropped one closes some time later.
+    /// Creates the store and waits until it is closed: a dropped store closes some time later.
     fn make(&self) {
         futures::executor::block_on(self.open().close());
     }
@@ -73,7 +73,7 @@ impl Home {
         Connection::open(self.path()).unwrap()
     }
 
-    /// What a crash at this moment would leave: the files as they are, without the shared memory.
+    /// The files as a crash at this moment would leave them, without the shared memory.
     fn copy(&self) -> Home {
         let copy = Home::new();
         std::fs::create_dir_all(copy.path().parent().unwrap()).unwrap();
@@ -92,12 +92,12 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Who deletes, and when.
+/// The actor and time of a deletion.
 fn by() -> (Actor, u64) {
     (Actor { user: "ada".into(), channel: "cli".into(), pid: 1, ..Actor::default() }, 60)
 }
 
-/// Runs something on the store's own connection.
+/// Runs a closure on the store's own connection.
 async fn on_connection<T: Send + 'static>(
     store: &Store,
     work: impl FnOnce(&Connection) -> T + Send + 'static,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::SuspensionFilter;
 
-/// Small numbers name everything, so that random requests meet each other.
+/// Small numbers name everything, so that random requests collide.
 #[derive(Clone, Debug)]
 enum Op {
     Create(u8),
@@ -85,7 +85,7 @@ struct Thread {
     epoch: u64,
 }
 
-/// What the tables should hold. Run `n` belongs to thread `n % 2`; question `n` to call `n` of its run.
+/// The expected tables. Run `n` belongs to thread `n % 2`; question `n` to call `n` of its run.
 #[derive(Clone, Debug, Default)]
 struct Model {
     threads: BTreeMap<u8, Thread>,
@@ -97,7 +97,7 @@ struct Model {
 }
 
 impl Model {
-    /// Changes a copy, and keeps it only when all of it was allowed: what a transaction is.
+    /// Changes a copy and keeps it only if every part was allowed, like a transaction.
     fn try_change(&mut self, change: impl FnOnce(&mut Self) -> Option<()>) -> bool {
         let mut copy = self.clone();
         let done = change(&mut copy).is_some();
@@ -156,7 +156,7 @@ fn fence_of(&(thread, who, epoch): &(u8, u8, u64)) -> Fence {
     Fence { thread_id: name("t", thread).into(), epoch, token: name("o", who) }
 }
 
-/// Mostly a run that the fence may write, so that not all requests are refused for that one reason.
+/// Mostly a run that the fence may write, so that not all requests are refused for that reason.
 fn run_for(fence: (u8, u8, u64), choice: u8) -> u8 {
     match choice {
         0..=5 => fence.0,
@@ -165,7 +165,7 @@ fn run_for(fence: (u8, u8, u64), choice: u8) -> u8 {
     }
 }
 
-/// Does the same to both, and compares what they say.
+/// Applies the same operation to both, and compares the results.
 async fn step(store: &Store, model: &mut Model, op: Op) {
     let fence_at = |model: &Model, n: u8| model.fences.iter().rev().nth(n as usize).copied();
     match op {
@@ -315,7 +315,7 @@ async fn step(store: &Store, model: &mut Model, op: Op) {
     }
 }
 
-/// All that can be read is what the model holds.
+/// Everything readable matches the model.
 async fn compare(store: &Store, model: &Model) {
     let threads = store.threads(None).await.unwrap();
     assert_eq!(threads.len(), model.threads.len());
@@ -367,7 +367,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_tables_hold_what_the_model_holds(ops in prop::collection::vec(op(), 1..60)) {
+    fn the_tables_match_the_model(ops in prop::collection::vec(op(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let store = Store::in_memory().unwrap();

@@ -8,12 +8,12 @@ async fn put(store: &Store, key: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_message_is_sent_once_by_one_process_and_again_when_that_one_dies() {
+async fn a_message_is_sent_once_by_one_process_and_again_after_its_death() {
     let home = Home::new();
     let (store, other) = (home.open(), home.open());
     store.create_thread(thread("t1")).await.unwrap();
     assert!(put(&store, "a").await);
-    assert!(!put(&other, "a").await, "it is there already");
+    assert!(!put(&other, "a").await, "it already exists");
     let first = store.claim_from_outbox(10, 100).await.unwrap().unwrap();
     assert_eq!(other.claim_from_outbox(20, 100).await.unwrap(), Err(Some(110)), "one at a time");
     let again = other.claim_from_outbox(110, 100).await.unwrap().unwrap();
@@ -26,7 +26,7 @@ async fn a_message_is_sent_once_by_one_process_and_again_when_that_one_dies() {
 }
 
 #[tokio::test]
-async fn a_message_that_was_given_up_stays_until_somebody_retries_it() {
+async fn a_dead_letter_stays_until_it_is_retried() {
     let store = Store::in_memory().unwrap();
     store.create_thread(thread("t1")).await.unwrap();
     put(&store, "a").await;
@@ -48,7 +48,7 @@ async fn a_message_that_was_given_up_stays_until_somebody_retries_it() {
 }
 
 #[tokio::test]
-async fn a_store_from_before_has_sent_nothing() {
+async fn an_older_store_has_sent_nothing() {
     let home = Home::new();
     home.make();
     let old = home.raw();
@@ -62,7 +62,7 @@ async fn a_store_from_before_has_sent_nothing() {
 }
 
 #[tokio::test]
-async fn an_address_waits_for_the_end_of_its_run_and_goes_with_its_conversation() {
+async fn a_push_target_waits_for_its_run_and_is_deleted_with_its_conversation() {
     let store = Store::in_memory().unwrap();
     let target = |config: &str| PushTarget {
         run_id: "r1".into(),

@@ -1,4 +1,4 @@
-//! What is known of a thread without reading it.
+//! Thread outlines, which are read without the messages.
 
 use super::*;
 use crate::Portion;
@@ -8,7 +8,7 @@ use aye_core::contract::outline::Outline;
 
 const LITTLE: Portion = Portion { floor: 0, bytes: 1, count: 3 };
 
-/// A long piece of work behind one request, the last step of which is open.
+/// A long run after one request, with an unfinished last step.
 fn work(steps: usize) -> Vec<Message> {
     let mut messages = vec![Message::system("be kind"), Message::user("build it")];
     for n in 0..steps {
@@ -31,7 +31,7 @@ async fn write(store: &Store, id: &str, messages: &[Message], at_once: usize) {
     }
 }
 
-/// As an older version would have written it.
+/// Removes outlines, as an older version would have written the rows.
 async fn forget(store: &Store) {
     on_connection(store, |conn| {
         conn.execute_batch("UPDATE thread SET outline = NULL, usage = NULL; DELETE FROM called").unwrap();
@@ -72,7 +72,7 @@ async fn an_outline_is_written_with_its_messages() {
 }
 
 #[tokio::test]
-async fn what_an_older_version_wrote_is_caught_up_with() {
+async fn outlines_of_an_older_version_are_completed() {
     let store = Store::in_memory().unwrap();
     let id = ThreadId::from("t1");
     store.create_thread(thread("t1")).await.unwrap();
@@ -82,8 +82,8 @@ async fn what_an_older_version_wrote_is_caught_up_with() {
     let tail = store.thread_tail(&id, LITTLE).await.unwrap();
     assert!(tail.is_assumed);
     assert_eq!((tail.outline.count, tail.outline.request, tail.outline.leading), (said.len(), Some(1), 1));
-    assert_eq!(tail.outline, Outline::of(&said), "all steps but the last are over");
-    // Saying something does not wait for it.
+    assert_eq!(tail.outline, Outline::of(&said), "all steps but the last are finished");
+    // Adding a message does not wait for it.
     write(&store, "t1", &[Message::assistant("so")], 1).await;
     assert_eq!(known(&store, "t1").await, None);
     store.complete_outline(&id).await.unwrap();
@@ -91,7 +91,7 @@ async fn what_an_older_version_wrote_is_caught_up_with() {
     assert_eq!(known(&store, "t1").await, Some(Outline::of(&all)));
     assert_eq!(store.used_call_ids(&id, vec!["a0".into()]).await.unwrap().len(), 1);
     assert_eq!(store.usage_of_thread(&id).await.unwrap().total_tokens, Some(10 * 31));
-    // A short one is caught up with at once.
+    // A short thread is completed at once.
     store.create_thread(thread("t2")).await.unwrap();
     let short = work(20);
     write(&store, "t2", &short, 50).await;
@@ -105,7 +105,7 @@ async fn what_an_older_version_wrote_is_caught_up_with() {
 }
 
 #[tokio::test]
-async fn a_copy_has_the_outline_of_its_beginning() {
+async fn a_fork_has_the_outline_of_its_prefix() {
     let store = Store::in_memory().unwrap();
     store.create_thread(thread("t1")).await.unwrap();
     let said = work(4);
@@ -121,7 +121,7 @@ async fn a_copy_has_the_outline_of_its_beginning() {
 }
 
 #[tokio::test]
-async fn only_what_is_read_can_be_damaged() {
+async fn only_damage_in_rows_being_read_is_reported() {
     let store = Store::in_memory().unwrap();
     let id = ThreadId::from("t1");
     store.create_thread(thread("t1")).await.unwrap();
@@ -143,7 +143,7 @@ async fn only_what_is_read_can_be_damaged() {
 }
 
 #[tokio::test]
-async fn the_messages_of_a_run_are_read_without_those_before_it() {
+async fn the_messages_of_a_run_are_read_without_earlier_ones() {
     let store = Store::in_memory().unwrap();
     let id = ThreadId::from("t1");
     store.create_thread(thread("t1")).await.unwrap();

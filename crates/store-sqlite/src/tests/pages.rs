@@ -1,10 +1,10 @@
-//! Lists for programs, page by page.
+//! Paged lists for programs.
 
 use super::*;
 use crate::{JobFilter, Page, SuspensionFilter};
 use aye_core::contract::mailbox::MailboxJob;
 
-/// What comes behind each other when a list is read to its end, as often as it takes.
+/// The entries and the number of reads when a list is read to its end.
 async fn all<T>(limit: usize, read: impl AsyncFn(Page) -> Vec<T>) -> (Vec<T>, usize) {
     let (mut found, mut page, mut pages) = (Vec::new(), Page::new(0, limit), 0);
     loop {
@@ -19,7 +19,7 @@ async fn all<T>(limit: usize, read: impl AsyncFn(Page) -> Vec<T>) -> (Vec<T>, us
 }
 
 #[test]
-fn a_page_has_fifty_entries_and_two_hundred_at_most() {
+fn a_page_has_fifty_entries_by_default_and_at_most_two_hundred() {
     assert_eq!((Page::default().offset(), Page::default().limit()), (0, 50));
     assert_eq!(Page::new(3, 0).limit(), 1);
     assert_eq!(Page::new(3, 1000), Page::new(3, 200));
@@ -28,7 +28,7 @@ fn a_page_has_fifty_entries_and_two_hundred_at_most() {
 }
 
 #[tokio::test]
-async fn lists_are_read_page_by_page_in_a_stable_order() {
+async fn lists_are_paged_in_a_stable_order() {
     let store = Store::in_memory().unwrap();
     for number in 0..230 {
         store.create_thread(thread(&format!("t{number:03}"))).await.unwrap();
@@ -38,7 +38,7 @@ async fn lists_are_read_page_by_page_in_a_stable_order() {
     let (threads, pages) = all(100, async |page| store.list_threads(page).await.unwrap()).await;
     assert_eq!((threads.len(), pages), (230, 4));
     assert!(threads.is_sorted(), "oldest first, whatever was changed since");
-    // What is added while somebody reads comes last.
+    // Entries added during reading come last.
     store.create_thread(thread("a")).await.unwrap();
     let last = store.list_threads(Page::new(230, 50)).await.unwrap();
     assert_eq!(last.iter().map(ThreadId::as_str).collect::<Vec<_>>(), ["a"]);
@@ -46,7 +46,7 @@ async fn lists_are_read_page_by_page_in_a_stable_order() {
     let mailbox = store.mailbox();
     for number in 0..60_u8 {
         let job = MailboxJob::new("t001", vec![Message::user(number.to_string())], 1);
-        // Urgency changes what is served first, not the list.
+        // Priority changes the serving order, not the list.
         mailbox.enqueue(job.with_priority(200 - number)).await.unwrap();
     }
     let jobs = |page| mailbox.page_of_jobs(JobFilter::default(), page);

@@ -1,4 +1,4 @@
-//! Values that outlive a thread: a model in a map, versions, what is refused, two processes on one file.
+//! Values that outlive a thread: a model in a map, versions, refusals, two processes on one file.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn access(store: &Store) -> ProfileAccess {
 }
 
 #[test]
-fn scopes_make_the_texts_of_the_book() {
+fn scope_names_match_the_book() {
     assert_eq!(StateScope::global().as_str(), "global");
     assert_eq!(StateScope::parent_thread(ThreadId::from("t")).as_str(), "parent_thread::t");
     assert_eq!(StateScope::agent_type("planner").as_str(), "agent_type::planner");
@@ -66,7 +66,7 @@ async fn a_value_outlives_the_process_and_a_missing_one_is_the_default() {
     let profile = access(&store);
     assert_eq!(profile.read::<TeamKey>(scope.as_str()).await.unwrap(), team);
     assert_eq!(profile.read::<TeamKey>("alice").await.unwrap(), Team::default());
-    // The other namespace has the same keys and other values.
+    // The other namespace has the same keys with other values.
     assert_eq!(profile.read::<Count>(scope.as_str()).await.unwrap(), 0);
     assert_eq!(profile.list::<TeamKey>().await.unwrap(), [("global".to_owned(), team)]);
     profile.delete::<TeamKey>(scope.as_str()).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_value_outlives_the_process_and_a_missing_one_is_the_default() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_nobody_registered_is_refused_by_name() {
+async fn an_unregistered_namespace_is_refused_by_name() {
     let store = Store::in_memory().unwrap();
     let profile = ProfileAccess::new(store.profiles(Arc::new(Noon)), ProfileKeys::new().with::<Count>());
     let refused = profile.write::<TeamKey>("global", &Team::default()).await.unwrap_err();
@@ -100,7 +100,7 @@ async fn two_types_cannot_share_a_namespace() {
     let refused = keys.register::<Other>().unwrap_err();
     assert_eq!(refused.to_string(), "profile key `count` is registered with two types");
     assert!(keys.knows::<Count>() && !keys.knows::<Other>());
-    // What another program wrote there is an error, not a default that the next write would put in its place.
+    // A foreign value is an error, not a default that the next write would store in its place.
     let store = Store::in_memory().unwrap();
     let raw = store.profiles(Arc::new(Noon));
     raw.put("count", "k", json!("seven"), None).await.unwrap();
@@ -108,7 +108,7 @@ async fn two_types_cannot_share_a_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn changes_of_two_processes_are_all_there() {
+async fn changes_of_two_processes_are_all_kept() {
     let home = Home::new();
     let stores = [home.open(), home.open()];
     let mut tasks = Vec::new();
@@ -168,7 +168,7 @@ proptest! {
                     Op::Put(n, k, value, expect) => {
                         let name = (format!("n{n}"), format!("k{k}"));
                         let there = model.get(&name).map_or(0, |(version, _)| *version);
-                        // Either the version that is there, or one that is not.
+                        // Either the current version, or one that does not exist.
                         let expected = expect.map(|right| if right { there } else { newest + 1 });
                         match raw.put(&name.0, &name.1, json!(value), expected).await {
                             Ok(version) => {

@@ -60,19 +60,19 @@ fn went(thread: &str, from: Option<&str>) -> WentBackRecord {
 }
 
 #[tokio::test]
-async fn a_copy_has_the_beginning_and_the_thread_stays_whole() {
+async fn a_fork_has_the_prefix_and_the_thread_stays_whole() {
     let home = Home::new();
     let store = home.open();
     talked(&store).await;
     let number = store.go_back(Some(fork(2, "t2", true)), Some(went("t2", Some("t1")))).await.unwrap();
     let left = |rows: Vec<ThreadSummary>| rows.iter().any(|row| row.marks.left_for.is_some());
     assert!(left(store.threads(None).await.unwrap()));
-    // What was acknowledged survives a crash.
+    // Acknowledged changes survive a crash.
     let store = home.copy().open();
     let copied = store.messages(&"t2".into()).await.unwrap();
     let whole = store.messages(&"t1".into()).await.unwrap();
     assert_eq!((copied.as_slice(), whole.len()), (&whole[..2], 6));
-    assert_eq!(store.thread_state(&"t2".into()).await.unwrap()["n"], json!(2), "the state of then");
+    assert_eq!(store.thread_state(&"t2".into()).await.unwrap()["n"], json!(2), "the state at that time");
     assert!(store.snapshots(&"t2".into()).await.unwrap().is_empty());
     let back = store.last_went_back(&"t2".into()).await.unwrap().unwrap();
     assert_eq!((Some(back.n), back.from_thread), (number, Some("t1".into())));
@@ -84,7 +84,7 @@ async fn a_copy_has_the_beginning_and_the_thread_stays_whole() {
     assert!(marks("t2").fork.unwrap().is_rewind);
     assert_eq!(rows.iter().filter_map(|row| row.damaged.clone()).count(), 0);
     let latest = store.latest_thread(&thread("t1").cwd).await.unwrap().unwrap();
-    assert_eq!(latest.id.as_str(), "t2", "the one that was left is not gone on with by itself");
+    assert_eq!(latest.id.as_str(), "t2", "the abandoned one does not resume by itself");
 }
 
 #[tokio::test]
@@ -95,20 +95,20 @@ async fn snapshots_are_found_by_the_messages_that_stay() {
         let found = store.snapshot_behind(&"t1".into(), keep).await.unwrap();
         assert_eq!(found.is_some(), there, "{keep}");
     }
-    // The first one before a step counts, however often the step is begun.
+    // The first snapshot before a step counts, however often the step starts.
     let again =
         ExecutionStart { snapshot: Some(snapshot(&run, 4, "bb")), ..begin(&fence, &run, "c1", 2, None) };
     store.begin(again).await.unwrap();
     let all = store.snapshots(&"t1".into()).await.unwrap();
     assert_eq!(all.iter().map(|one| one.tree.clone().unwrap().0).collect::<Vec<_>>(), ["aa"]);
-    // A copy of all of it can go back further.
+    // A fork of everything can be rewound further.
     store.go_back(Some(fork(6, "t3", false)), None).await.unwrap();
     let of_copy = store.snapshot_behind(&"t3".into(), 2).await.unwrap().unwrap();
     assert_eq!(of_copy.thread_id.as_str(), "t3");
 }
 
 #[tokio::test]
-async fn a_step_without_its_results_is_not_copied() {
+async fn a_step_without_its_results_is_not_forked() {
     let store = Store::in_memory().unwrap();
     talked(&store).await;
     let refused = store.go_back(Some(fork(4, "t2", false)), None).await.unwrap_err();
@@ -122,7 +122,7 @@ async fn a_step_without_its_results_is_not_copied() {
 }
 
 #[tokio::test]
-async fn a_name_of_a_person_is_not_taken_away() {
+async fn a_title_set_by_the_user_is_kept() {
     let store = Store::in_memory().unwrap();
     store.create_thread(thread("t1")).await.unwrap();
     let id = "t1".into();
@@ -140,7 +140,7 @@ async fn a_name_of_a_person_is_not_taken_away() {
 }
 
 #[tokio::test]
-async fn what_was_said_is_found_whatever_its_letters() {
+async fn text_search_ignores_case() {
     let store = Store::in_memory().unwrap();
     talked(&store).await;
     let search = async |words: &str| store.search_thread(&"t1".into(), words, 0).await.unwrap();
@@ -148,6 +148,6 @@ async fn what_was_said_is_found_whatever_its_letters() {
     assert_eq!(search("\"QUOTES").await.0.as_deref(), Some("Grüße, ÄPFEL and \"quotes\""));
     assert_eq!(search("grüße").await.0.as_deref(), Some("Grüße, ÄPFEL and \"quotes\""));
     assert_eq!(search("%").await, (None, None));
-    assert_eq!(search("tool_call_id").await, (None, None), "only words are looked at");
-    assert_eq!(search("ok").await, (None, None), "results are not words of anybody");
+    assert_eq!(search("tool_call_id").await, (None, None), "only words are checked");
+    assert_eq!(search("ok").await, (None, None), "results are not messages");
 }

@@ -1,9 +1,9 @@
-//! The search over all threads.
+//! The search across all threads.
 
 use super::*;
 use aye_core::contract::message::Message;
 
-/// A thread in which this was said, in turns.
+/// Creates a thread with these texts as turns.
 async fn said(store: &Store, id: &str, texts: &[&str]) {
     store.create_thread(thread(id)).await.unwrap();
     let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
@@ -36,9 +36,9 @@ async fn three(store: &Store) {
     }
 }
 
-/// What a search has to find, in the index and without it.
+/// Checks the expected results, with the index and without it.
 async fn finds_all(store: &Store) {
-    assert_eq!(found(store, "äpfel").await, ["a: Grüße, ÄPFEL"], "once a thread, its first place");
+    assert_eq!(found(store, "äpfel").await, ["a: Grüße, ÄPFEL"], "once per thread, at its first match");
     assert_eq!(found(store, "\"QUOTED\" word").await.len(), 1);
     assert_eq!(found(store, "OR NOT AND *").await.len(), 1, "no syntax");
     assert_eq!(found(store, "i̇stanbul").await.len(), 1);
@@ -48,7 +48,7 @@ async fn finds_all(store: &Store) {
     assert_eq!(found(store, "y after a").await.len(), 1);
     assert_eq!(found(store, "\0y after").await.len(), 1);
     assert_eq!(found(store, "pfel more").await.len(), 0);
-    assert_eq!(found(store, "role").await.len(), 0, "only what was said");
+    assert_eq!(found(store, "role").await.len(), 0, "only messages");
     let both = found(store, "re").await;
     assert_eq!(both.iter().map(|row| &row[..1]).collect::<Vec<_>>(), ["c", "a"][1..], "{both:?}");
 }
@@ -62,7 +62,7 @@ async fn a_search_finds_the_same_with_and_without_an_index() {
     index(&store).await;
     assert_eq!(store.unindexed_messages().await.unwrap(), 0);
     finds_all(&store).await;
-    // What comes later is found before it is indexed, and after.
+    // A later text is found before it is indexed, and after.
     said(&store, "d", &["äpfel again"]).await;
     for _ in 0..2 {
         assert_eq!(found(&store, "äpfel").await, ["a: Grüße, ÄPFEL", "d: äpfel again"]);
@@ -74,7 +74,7 @@ async fn a_search_finds_the_same_with_and_without_an_index() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_leaves_the_index_too() {
+async fn deleted_text_leaves_the_index_too() {
     let home = Home::new();
     let store = home.open();
     three(&store).await;
@@ -88,7 +88,7 @@ async fn what_is_deleted_leaves_the_index_too() {
     assert_eq!(entries(), 0);
     assert_eq!(found(&store, "äpfel").await, Vec::<String>::new());
     assert_eq!(found(&store, "quoted").await.len(), 1, "the others stay");
-    // A long one takes the whole index along: the next search builds a new one.
+    // A long thread drops the whole index: the next search rebuilds it.
     let many: Vec<String> = (0..300).map(|n| format!("many {n}")).collect();
     said(&store, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
     index(&store).await;

@@ -1,4 +1,4 @@
-//! Counts of what was done.
+//! Activity counts.
 
 use super::*;
 use aye_core::contract::lifecycle::TerminationReason;
@@ -12,7 +12,7 @@ fn said(model: &str, tokens: [i64; 3], duration_ms: u64) -> Message {
     message
 }
 
-/// An answer with a call, a question about it, its yes, its execution, a second answer.
+/// An answer with a call, a question about it, its approval, its execution, a second answer.
 async fn story(store: &Store) -> (Fence, RunRecord) {
     let (fence, run) = waiting(store, None).await;
     let messages = vec![said("m1", [100, 20, 60], 1500)];
@@ -44,13 +44,13 @@ fn wanted() -> Vec<Tally> {
 }
 
 #[tokio::test]
-async fn what_is_done_is_counted_and_outlives_its_thread() {
+async fn activity_is_counted_and_outlives_its_thread() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = story(&store).await;
     assert_eq!(store.tallies(None).await.unwrap(), wanted());
-    // The same answer again is not a second one.
+    // Repeating the decision is not a second one.
     store.decide(&"q1".into(), yes("d1"), 36).await.unwrap();
-    // A run that fails is counted once, by its model.
+    // A failed run is counted once, for its model.
     let mut failed = RunRecord {
         status: RunStatus::Done,
         termination: Some(TerminationReason::Error("overloaded".into())),
@@ -71,7 +71,7 @@ async fn what_is_done_is_counted_and_outlives_its_thread() {
 }
 
 #[tokio::test]
-async fn only_what_is_asked_for_by_slices_of_time() {
+async fn only_the_requested_time_slices_are_counted() {
     let store = Store::in_memory().unwrap();
     on_connection(&store, |conn| {
         for at in [0, 899_999, 900_000, 1_000_000] {
@@ -89,7 +89,7 @@ async fn only_what_is_asked_for_by_slices_of_time() {
 }
 
 #[tokio::test]
-async fn unknown_outcomes_are_failures_and_questions_are_no_calls() {
+async fn unknown_outcomes_are_failures_and_questions_are_not_calls() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = waiting(&store, None).await;
     for (call, kind, of_call) in [
@@ -102,7 +102,7 @@ async fn unknown_outcomes_are_failures_and_questions_are_no_calls() {
         let ended = OutcomeRecord { outcome: of_call, ..outcome(attempt("r1", call, 1), kind) };
         store.checkpoint(Checkpoint { outcomes: vec![ended], ..checkpoint(&fence, &run) }).await.unwrap();
     }
-    // What was unknown is found out: it stays one call.
+    // An unknown outcome is resolved: it stays one call.
     let known = outcome(attempt("r1", "b", 1), OutcomeKind::Returned);
     store.checkpoint(Checkpoint { outcomes: vec![known], ..checkpoint(&fence, &run) }).await.unwrap();
     let tallies = store.tallies(None).await.unwrap();
@@ -110,9 +110,9 @@ async fn unknown_outcomes_are_failures_and_questions_are_no_calls() {
     assert_eq!((tallies[0].count, tallies[0].failed), (3, 2));
 }
 
-/// A store of the version before: the same story, and rows that nobody can read.
+/// A store of the previous version: the same scenario, with unreadable rows.
 #[tokio::test]
-async fn what_was_done_before_is_counted_too() {
+async fn earlier_activity_is_counted_too() {
     let home = Home::new();
     let store = home.open();
     story(&store).await;
@@ -139,7 +139,7 @@ async fn what_was_done_before_is_counted_too() {
 }
 
 #[tokio::test]
-async fn the_counts_of_ten_thousand_threads_are_read_at_once() {
+async fn three_hundred_thousand_counts_are_read_quickly() {
     let store = Store::in_memory().unwrap();
     on_connection(&store, |conn| {
         conn.execute_batch(
@@ -153,6 +153,6 @@ async fn the_counts_of_ten_thousand_threads_are_read_at_once() {
     let begun = std::time::Instant::now();
     let tallies = store.tallies(None).await.unwrap();
     assert_eq!(tallies.iter().map(|tally| tally.count).sum::<u64>(), 300_000);
-    // A tenth of this on a machine that does nothing else, and without optimization of ours.
+    // An idle machine with optimised code needs a tenth of this.
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }

@@ -1,4 +1,4 @@
-//! What every store has to do.
+//! The requirements on every store.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::ThreadLookup;
 
 #[tokio::test]
-async fn a_thread_comes_back_as_it_was() {
+async fn a_thread_round_trips() {
     use std::os::unix::ffi::OsStringExt;
     let store = Store::in_memory().unwrap();
     let odd = PathBuf::from(std::ffi::OsString::from_vec(b"/w/\xff\n".to_vec()));
@@ -17,7 +17,7 @@ async fn a_thread_comes_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn lists_show_the_newest_first_with_what_waits() {
+async fn lists_show_the_newest_first_with_pending_questions() {
     let store = Store::in_memory().unwrap();
     waiting(&store, None).await;
     let other = ThreadRecord { cwd: "/other".into(), title: "two".into(), ..thread("t2") };
@@ -34,7 +34,7 @@ async fn lists_show_the_newest_first_with_what_waits() {
 }
 
 #[tokio::test]
-async fn the_beginning_of_an_id_is_enough() {
+async fn an_id_prefix_is_enough() {
     let store = Store::in_memory().unwrap();
     for id in ["abc", "abcd", "abx:"] {
         store.create_thread(thread(id)).await.unwrap();
@@ -62,7 +62,7 @@ async fn talk(store: &Store, id: &str, n: usize) -> Vec<Message> {
     messages
 }
 
-/// Each way to damage a thread, and what is said about it.
+/// Each way to damage a thread, and its error.
 #[tokio::test]
 async fn damage_closes_one_thread_and_no_other() {
     let ways = [
@@ -110,9 +110,9 @@ async fn damage_closes_one_thread_and_no_other() {
     }
 }
 
-/// With the unique index gone there can even be two messages at one place.
+/// Without the unique index there can even be two messages at one position.
 #[tokio::test]
-async fn a_doubled_place_is_damage() {
+async fn a_duplicate_position_is_damage() {
     let home = Home::new();
     let store = home.open();
     talk(&store, "t1", 3).await;
@@ -131,7 +131,7 @@ async fn a_doubled_place_is_damage() {
 }
 
 #[tokio::test]
-async fn a_thread_is_deleted_with_all_that_is_its() {
+async fn a_thread_is_deleted_with_everything_it_owns() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = waiting(&store, None).await;
     talk(&store, "t2", 2).await;
@@ -163,7 +163,7 @@ async fn a_thread_is_deleted_with_all_that_is_its() {
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// SQLite stores any bytes as text. What is not UTF-8 closes its own thread, and nothing else.
+/// SQLite stores any bytes as text. Invalid UTF-8 closes its own thread, and nothing else.
 #[tokio::test]
 async fn text_that_is_not_utf8_is_damage_of_one_thread() {
     let store = Store::in_memory().unwrap();
@@ -224,7 +224,7 @@ async fn a_list_is_paged_without_sorting_and_counts_only_what_it_shows() {
     assert_eq!(store.threads_page(Some(Path::new("/work")), 29, None).await.unwrap().len(), 1);
     assert_eq!(ids(0, Some(0)).await, Vec::<String>::new());
 
-    // What keeps it fast with a hundred thousand of them.
+    // This keeps it fast with a hundred thousand threads.
     let conn = home.raw();
     let plan = |sql: &str| -> String {
         let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -243,7 +243,7 @@ async fn a_list_is_paged_without_sorting_and_counts_only_what_it_shows() {
         !listed.contains("TEMP B-TREE") && !listed.contains("SCAN s") && !listed.contains("SCAN m"),
         "{listed}"
     );
-    assert!(!listed.contains("suspension_open"), "all questions are gone through for each row: {listed}");
+    assert!(!listed.contains("suspension_open"), "every question is checked for each row: {listed}");
     let inbox = (1..5).fold(crate::inbox::INBOX.to_owned(), |sql, n| sql.replace(&format!("?{n}"), "NULL"));
     let waiting = plan(&inbox);
     assert!(waiting.contains("suspension_waiting") && !waiting.contains("TEMP B-TREE"), "{waiting}");

@@ -1,4 +1,4 @@
-//! Deleting for good, pruning, backups, and conversations that go from one store to another.
+//! Permanent deletion, pruning, backups, and conversations moved between stores.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use super::*;
 use crate::{PrunePlace, SuspensionFilter, ThreadCopy, ThreadRest};
 use aye_core::contract::message::ToolCall;
 
-/// Words that must be nowhere in the file once they are deleted.
+/// Text that must not be in the file once deleted.
 const SECRET: &str = "xyzzy-plugh-9174";
 
-/// A finished conversation that was changed then.
+/// A finished conversation, last changed at `updated_at`.
 async fn over(store: &Store, id: &str, said: &str, updated_at: u64) -> (Fence, RunRecord) {
     store.create_thread(thread(id)).await.unwrap();
     let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
@@ -32,7 +32,7 @@ fn holds(home: &Home, words: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_in_the_file_no_more_and_the_file_shrinks() {
+async fn deleted_text_leaves_the_file_and_the_file_shrinks() {
     let home = Home::new();
     let store = home.open();
     let long = format!("{SECRET} {}", "much more of it ".repeat(20_000));
@@ -46,8 +46,8 @@ async fn what_is_deleted_is_in_the_file_no_more_and_the_file_shrinks() {
     assert!(store.delete_thread(&"gone".into(), &owner("me"), |_| true, by()).await.unwrap());
     assert!(store.shrink(false).await.unwrap());
     let after = std::fs::metadata(home.path()).unwrap().len();
-    assert!(!holds(&home, SECRET), "it is still there");
-    assert!(!holds(&home, "ugh-9174"), "a part of it is still there");
+    assert!(!holds(&home, SECRET), "it still exists");
+    assert!(!holds(&home, "ugh-9174"), "a part of it still exists");
     assert!(after < before / 2, "{before} -> {after}");
     assert!(holds(&home, "something else"));
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
@@ -58,7 +58,7 @@ async fn what_is_deleted_is_in_the_file_no_more_and_the_file_shrinks() {
 async fn an_older_store_learns_to_shrink() {
     let home = Home::new();
     home.make();
-    // As an older version made it.
+    // As created by an older version.
     let conn = home.raw();
     conn.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM;").unwrap();
     drop(conn);
@@ -73,7 +73,7 @@ async fn an_older_store_learns_to_shrink() {
 }
 
 #[tokio::test]
-async fn pruning_leaves_what_is_pinned_waiting_queued_running_or_owned() {
+async fn pruning_keeps_pinned_waiting_queued_running_and_owned_threads() {
     let store = Store::in_memory().unwrap();
     for (id, at) in [("old", 10), ("older", 5), ("new", 900), ("pinned", 5), ("queued", 5), ("parent", 5)] {
         over(&store, id, id, at).await;
@@ -100,7 +100,7 @@ async fn pruning_leaves_what_is_pinned_waiting_queued_running_or_owned() {
         store.threads(None).await.unwrap().into_iter().map(|row| row.thread.id.to_string()).collect();
     left.sort();
     assert_eq!(left, ["new", "pinned", "queued", "running", "t1"]);
-    // The owner of this one lives.
+    // The owner of this one is alive.
     over(&store, "owned", "owned", 5).await;
     let step = store.prune(Some(800), PrunePlace::default(), &owner("pruner"), |_| true, by()).await.unwrap();
     assert_eq!(step.threads, []);
@@ -123,7 +123,7 @@ async fn a_backup_is_the_whole_store_at_one_moment() {
     assert_eq!(copy.inbox(crate::InboxFilter::default()).await.unwrap().len(), 1);
     assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
     assert!(copy.verify_audit().await.unwrap().is_whole());
-    // Nothing half-made stays beside it.
+    // No temporary file is left beside it.
     let names = std::fs::read_dir(home.folder.path()).unwrap().count();
     assert_eq!(names, 2);
 }
@@ -133,7 +133,7 @@ async fn rest_of(store: &Store, thread: &str) -> ThreadRest {
 }
 
 #[tokio::test]
-async fn a_conversation_comes_back_in_another_store() {
+async fn a_conversation_is_restored_in_another_store() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = waiting(&store, None).await;
     let call = ToolCall::new("c1", "Bash", json!({"command": "date"}));
@@ -170,7 +170,7 @@ async fn a_conversation_comes_back_in_another_store() {
 }
 
 #[tokio::test]
-async fn an_adopted_run_keeps_its_question_and_what_may_have_run_is_unknown() {
+async fn an_adopted_run_keeps_its_question_and_possible_executions_are_unknown() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = waiting(&store, None).await;
     let calls = ["c1", "c2"].map(|id| ToolCall::new(id, "Bash", json!({"command": "date"}))).to_vec();
@@ -206,7 +206,7 @@ async fn an_adopted_run_keeps_its_question_and_what_may_have_run_is_unknown() {
     assert_eq!(intents, [(rest.intents[0].intent.clone(), Some(outcome))]);
     assert!(other.verify_audit().await.unwrap().is_whole());
     assert_eq!(other.check().await.unwrap(), Vec::<String>::new());
-    // What is unknown stays unknown in the next copy.
+    // An unknown outcome stays unknown in the next copy.
     assert_eq!(rest_of(&other, "t1").await.intents, rest.intents);
 }
 
@@ -245,7 +245,7 @@ async fn nothing_is_written_to_a_file_that_nobody_would_find() {
 }
 
 #[tokio::test]
-async fn names_from_outside_are_checked() {
+async fn imported_names_are_validated() {
     let store = Store::in_memory().unwrap();
     for wrong in ["", " ", "a b", "a\0b", "a\nb", ".", "..", "a/b", "é", &"x".repeat(129)] {
         let error = store.create_thread(thread(wrong)).await.unwrap_err();
@@ -268,7 +268,7 @@ async fn names_from_outside_are_checked() {
 }
 
 #[tokio::test]
-async fn a_worker_leaves_what_was_typed_into_a_live_process_to_it() {
+async fn a_worker_leaves_typed_messages_to_their_live_process() {
     let store = Store::in_memory().unwrap();
     for id in ["t1", "t2"] {
         store.create_thread(thread(id)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Without a supervisor and a store; `tests/it/background.rs` has both.
+//! Without a supervisor or store; `tests/it/background.rs` has both.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::testing::Sandbox;
 use aye_core::contract::command::CommandNews;
 use aye_core::contract::record::Owner;
 
-/// Keeps one command, whose output it takes when it is looked at.
+/// Tracks one command and takes its output when it is read.
 #[derive(Default)]
 struct OneCommand {
     kept: tokio::sync::Mutex<Option<Kept>>,
@@ -34,7 +34,7 @@ impl OneCommand {
             run_id: "r".into(),
             call_id: "c".into(),
             agent: String::new(),
-            command: self.line.lock().expect("held").clone(),
+            command: self.line.lock().expect("not poisoned").clone(),
             owner: Owner { token: String::new(), boot_id: String::new(), pid: 1, pid_started: 0 },
             started_at: 0,
             stop: false,
@@ -48,7 +48,7 @@ impl OneCommand {
 #[async_trait]
 impl BackgroundHost for OneCommand {
     async fn adopt(&self, command: BackgroundCommand) -> Result<String, ToolError> {
-        self.line.lock().expect("held").clone_from(&command.command);
+        self.line.lock().expect("not poisoned").clone_from(&command.command);
         let BackgroundCommand { output, end, stop, terminal, .. } = command;
         *self.kept.lock().await = Some(Kept { output, end: tokio::spawn(end), stop, terminal });
         Ok("b7".into())
@@ -67,7 +67,7 @@ impl BackgroundHost for OneCommand {
         self.moved.notified().await;
     }
 
-    /// Waits for the next piece; at the end of all there is the end of the command.
+    /// Waits for the next output; after all of it comes the command's end.
     async fn read_new_output(&self, id: &str) -> Result<CommandNews, ToolError> {
         assert_eq!(id, "b7");
         let mut kept = self.kept.lock().await;
@@ -75,7 +75,7 @@ impl BackgroundHost for OneCommand {
         Ok(if let Some(output) = kept.output.next().await {
             CommandNews { record: self.record(None), output }
         } else {
-            let end = (&mut kept.end).await.expect("no panic");
+            let end = (&mut kept.end).await.expect("not poisoned");
             CommandNews { record: self.record(Some(end)), output: String::new() }
         })
     }
@@ -84,7 +84,7 @@ impl BackgroundHost for OneCommand {
         let mut kept = self.kept.lock().await;
         let kept = kept.as_mut().ok_or_else(|| ToolError::NotFound("none".into()))?;
         kept.stop.cancel();
-        let end = (&mut kept.end).await.expect("no panic");
+        let end = (&mut kept.end).await.expect("not poisoned");
         Ok(self.record(Some(end)))
     }
 }
@@ -105,22 +105,22 @@ fn with(host: &Arc<OneCommand>) -> ToolCallContext {
 }
 
 #[tokio::test]
-async fn a_command_goes_on_and_its_output_is_read() {
+async fn a_background_command_keeps_running_and_its_output_is_read() {
     let (sandbox, host) = (Sandbox::new(), Arc::new(OneCommand::default()));
     let ctx = with(&host);
-    // It ends when the file is there that the test writes.
+    // It ends once the test has created the file.
     let line = "printf 'a\\033[31mb\\033[0m\\nwarn: c\\n'; until [ -e go ]; do sleep 0.01; done; exit 3";
     let args = json!({"command": line, "run_in_background": true, "timeout": 1});
-    let started = sandbox.call_in("Bash", args, &ctx).await.expect("it starts");
+    let started = sandbox.call_in("Bash", args, &ctx).await.expect("starts");
     assert!(started.model_text().starts_with("Runs in the background as b7."), "{started:?}");
     assert_eq!(started.details, Some(json!({"background": "b7"})));
     let read_new_output =
-        async |args: Value| sandbox.call_in("BashOutput", args, &ctx).await.expect("a look").model_text();
-    // A shell may write each line by itself.
+        async |args: Value| sandbox.call_in("BashOutput", args, &ctx).await.expect("a result").model_text();
+    // A shell may write each line separately.
     let mut output = String::new();
     while !output.ends_with("warn: c") {
         let text = read_new_output(json!({"bash_id": "b7"})).await;
-        output += text.strip_prefix("b7 is running").expect("it runs");
+        output += text.strip_prefix("b7 is running").expect("runs");
     }
     assert_eq!(output, "\nab\nwarn: c");
     sandbox.write("go", "");
@@ -135,25 +135,25 @@ async fn a_filter_drops_lines() {
     let (sandbox, host) = (Sandbox::new(), Arc::new(OneCommand::default()));
     let ctx = with(&host);
     let args = json!({"command": "printf 'one\\ntwo\\nthree\\n'; sleep 1000", "run_in_background": true});
-    sandbox.call_in("Bash", args, &ctx).await.expect("it starts");
+    sandbox.call_in("Bash", args, &ctx).await.expect("starts");
     let args = json!({"bash_id": "b7", "filter": "^t"});
-    // A shell may write each line by itself.
+    // A shell may write each line separately.
     let mut lines = String::new();
     while !lines.contains("three") {
-        let text = sandbox.call_in("BashOutput", args.clone(), &ctx).await.expect("a look").model_text();
-        let new = text.strip_prefix("b7 is running\n").expect("it runs");
+        let text = sandbox.call_in("BashOutput", args.clone(), &ctx).await.expect("a result").model_text();
+        let new = text.strip_prefix("b7 is running\n").expect("runs");
         lines += new.strip_prefix("(no new output)").unwrap_or(new);
     }
     assert_eq!(lines.replace('\n', ""), "twothree");
     let text = sandbox.refused("BashOutput", json!({"bash_id": "b7", "filter": "("})).await;
     assert!(text.contains("`filter`"), "{text}");
-    let killed = sandbox.call_in("KillShell", json!({"shell_id": "b7"}), &ctx).await.expect("it is killed");
+    let killed = sandbox.call_in("KillShell", json!({"shell_id": "b7"}), &ctx).await.expect("is killed");
     assert_eq!(killed.model_text(), "b7 was stopped");
 }
 
-/// The command is the same process before and after, and its time limit is gone.
+/// The command keeps its process, and loses its time limit.
 #[tokio::test]
-async fn a_command_that_runs_is_moved() {
+async fn a_running_command_is_moved_to_the_background() {
     let (sandbox, host) = (Sandbox::new(), Arc::new(OneCommand::default()));
     let ctx = with(&host);
     let call = async {
@@ -169,7 +169,7 @@ async fn a_command_that_runs_is_moved() {
     sandbox.write("go", "");
     let read_new_output = async || {
         let looked = sandbox.call_in("BashOutput", json!({"bash_id": "b7"}), &ctx).await;
-        looked.expect("a look").model_text()
+        looked.expect("a result").model_text()
     };
     let printed = read_new_output().await;
     let pid = printed.lines().nth(1).expect("its process");
@@ -178,7 +178,7 @@ async fn a_command_that_runs_is_moved() {
 }
 
 #[tokio::test]
-async fn nothing_starts_where_nothing_keeps_it() {
+async fn background_commands_are_refused_where_unsupported() {
     let sandbox = Sandbox::new();
     let text = sandbox.refused("Bash", json!({"command": "touch ran", "run_in_background": true})).await;
     assert!(text.contains("cannot run in the background here"), "{text}");

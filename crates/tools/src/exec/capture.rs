@@ -260,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn a_progress_bar_is_what_it_was_at_the_end() {
+    fn a_progress_bar_is_shown_in_its_final_state() {
         assert_eq!(captured(1000, &["1%\r2%", "\r", "100%\ndone"]).text, "100%\ndone");
         assert_eq!(captured(1000, &["a\r\nb\r", "\nc"]).text, "a\nb\nc");
         assert_eq!(captured(1000, &["99%\r"]).text, "99%");
     }
 
     #[test]
-    fn long_output_is_in_the_file_as_a_whole() {
+    fn long_output_is_complete_in_its_file() {
         let dir = tempfile::tempdir().expect("a folder");
         let spill = Spill { dir: dir.path().join("out"), name: "x.txt".into() };
         let mut capture = Capture::new(100, Some(spill));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_cut_in_two_is_whole_again() {
+    fn a_split_character_is_joined_again() {
         let mut decoder = OutputDecoder::default();
         let mut out = String::new();
         for byte in "a漢é\u{1f600}".as_bytes() {
@@ -300,7 +300,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn head_tail_and_omitted_are_all(limit in 64_usize..400, pieces in prop::collection::vec("[a-zé漢\n]{0,60}", 0..30)) {
+        fn head_tail_and_omitted_add_up(limit in 64_usize..400, pieces in prop::collection::vec("[a-zé漢\n]{0,60}", 0..30)) {
             let mut capture = Capture::new(limit, None);
             for piece in &pieces {
                 capture.push(piece);
@@ -322,7 +322,7 @@ mod tests {
         }
 
         #[test]
-        fn pieces_do_not_matter(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
+        fn chunk_boundaries_do_not_matter(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
             let cut = cut.min(bytes.len());
             let mut decoder = OutputDecoder::default();
             let mut out = String::new();

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_inside_of_urls_are_left_out() {
+    fn passwords_inside_urls_are_removed() {
         for (value, has) in [
             ("postgres://me:s3cret@db.example/x", true),
             ("HTTP://u:p@h", true),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_internals_are_left_out() {
+    fn secrets_and_internals_are_removed() {
         let base: EnvVars = [
             "ANTHROPIC_API_KEY",
             "OPENAI_BASE_URL",

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_that_a_repository_names_is_started_and_git_still_answers() {
+    async fn repository_settings_start_nothing_and_git_still_works() {
         let dir = tempfile::tempdir().unwrap();
         let plain = hostile(dir.path());
         let root = dir.path().join("root");
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bare_repository_in_a_folder_is_not_used_and_given_settings_stay() {
+    async fn a_nested_bare_repository_is_not_used_and_given_settings_stay() {
         let dir = tempfile::tempdir().unwrap();
         let env: EnvVars = [
             ("PATH", std::env::var("PATH").unwrap()),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_whatever_they_hold() {
+    fn names_with_any_bytes_are_read() {
         let names = b"filter.a.b.clean\0FILTER.x.required\0diff.external\0diff.\xff.command\0submodule.s.url\0core.bare\0odd\0";
         let found = harmless(names).unwrap();
         let keys: Vec<String> = found.keys().map(|key| key.to_string_lossy().into_owned()).collect();

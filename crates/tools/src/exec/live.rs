@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn first_words_at_once_then_in_pieces() {
+    async fn the_first_output_is_immediate_and_the_rest_batched() {
         let mut live = LiveOutput::new();
         assert_eq!(live.due(), None);
         live.push("a");

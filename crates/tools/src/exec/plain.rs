@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_titles_and_charsets_go() {
+    fn colours_titles_and_charsets_are_removed() {
         assert_eq!(
             plain(&["a\u{1b}[1;31mred\u{1b}[0m \u{1b}]0;title\u{7}b\u{1b}]8;;x\u{1b}\\c\u{1b}(Bd"]),
             "ared bcd"
@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(text in "(\u{1b}|\\[|\\]|[a-z;0-9é\n\u{7}]){0,40}", at in 0_usize..40) {
+        fn chunk_boundaries_do_not_matter(text in "(\u{1b}|\\[|\\]|[a-z;0-9é\n\u{7}]){0,40}", at in 0_usize..40) {
             let at = text.floor_char_boundary(at.min(text.len()));
             prop_assert_eq!(plain(&[&text[..at], &text[at..]]), plain(&[&text]));
             let escape = plain(&[&text]).contains('\u{1b}');

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_parentheses_does_not_shift_the_fields() {
+    fn parentheses_in_a_name_do_not_shift_the_fields() {
         let line = b"42 (a) b (c)) S 7 42 41 0 -1 4194560";
         let process = parse_stat(line).expect("it parses");
         assert_eq!(process, Process { pid: 42, parent: 7, group: 42, session: 41, state: b'S' });

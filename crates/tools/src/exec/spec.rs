@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_back() {
+    fn a_spec_round_trips() {
         for (start_before, run) in [(None, ""), (Some(17), "r:1"), (None, "run"), (Some(0), "")] {
             for (input, terminal) in [(None, false), (None, true), (Some(0), false), (Some(4096), false)] {
                 let duty = SupervisorSpec {

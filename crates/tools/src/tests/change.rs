@@ -34,11 +34,11 @@ async fn preview(sandbox: &Sandbox, tool: &str, args: &Value, ctx: &ToolCallCont
 }
 
 #[tokio::test]
-async fn write_makes_files_and_folders() {
+async fn write_creates_files_and_folders() {
     let sandbox = Sandbox::new();
     let args = write("a/b/c.txt", "hello\n");
     let shown = preview(&sandbox, "Write", &args, &ToolCallContext::test_default()).await;
-    assert!(!sandbox.path("a").exists(), "a preview makes nothing");
+    assert!(!sandbox.path("a").exists(), "a preview changes nothing");
     let result = sandbox.call("Write", args).await.expect("written");
     assert_eq!(result.model_text(), "created a/b/c.txt (+1 -0)");
     assert_eq!(sandbox.read("a/b/c.txt"), b"hello\n");
@@ -51,14 +51,14 @@ async fn write_makes_files_and_folders() {
 }
 
 #[tokio::test]
-async fn write_replaces_only_what_was_read() {
+async fn write_replaces_only_files_that_were_read() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "old\n");
     let text = sandbox.refused("Write", write("a", "new\n")).await;
     assert_eq!(text, "a exists; Read it before replacing it, or use Edit");
     sandbox.ok("Read", json!({"file_path": "a"})).await;
     assert_eq!(sandbox.ok("Write", write("a", "new\n")).await, "changed a (+1 -1)");
-    // What was written is known as well.
+    // A written file is known as well.
     assert_eq!(sandbox.ok("Write", write("a", "newer\n")).await, "changed a (+1 -1)");
     sandbox.write("a", "by hand\n");
     let text = sandbox.refused("Write", write("a", "mine\n")).await;
@@ -78,7 +78,7 @@ async fn write_replaces_only_what_was_read() {
 }
 
 #[tokio::test]
-async fn a_decided_or_repeated_call_needs_no_read_after_a_restart() {
+async fn an_approved_or_replayed_call_needs_no_read_after_a_restart() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "old\n");
     let ctx = decided();
@@ -92,7 +92,7 @@ async fn a_decided_or_repeated_call_needs_no_read_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn edits_of_one_file_that_run_side_by_side_are_all_kept() {
+async fn concurrent_edits_of_one_file_are_all_kept() {
     let sandbox = Sandbox::new();
     let lines: Vec<String> = (0..40).map(|n| format!("<{n}>")).collect();
     sandbox.write("a", lines.join("\n"));
@@ -105,7 +105,7 @@ async fn edits_of_one_file_that_run_side_by_side_are_all_kept() {
 }
 
 #[tokio::test]
-async fn edit_replaces_one_text_or_all() {
+async fn edit_replaces_one_match_or_all() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "x = 1\ny = 1\n");
     let args = edit("a", "x = 1", "x = 2");
@@ -130,13 +130,13 @@ async fn edit_replaces_one_text_or_all() {
 }
 
 #[tokio::test]
-async fn edit_refuses_what_it_cannot_do_right() {
+async fn edit_refuses_ambiguous_or_impossible_changes() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "let x = 1;\naaa\n");
     sandbox.write("bin", b"\xff\xfe\0");
     sandbox.write("ro", "x");
-    std::fs::set_permissions(sandbox.path("ro"), PermissionsExt::from_mode(0o444)).expect("set");
-    std::fs::create_dir(sandbox.path("dir")).expect("made");
+    std::fs::set_permissions(sandbox.path("ro"), PermissionsExt::from_mode(0o444)).expect("succeeds");
+    std::fs::create_dir(sandbox.path("dir")).expect("created");
     sandbox.link("../../out", "dangling");
     sandbox.link("/etc", "etc");
     for (args, word) in [
@@ -171,7 +171,7 @@ async fn edit_refuses_what_it_cannot_do_right() {
 }
 
 #[tokio::test]
-async fn a_file_that_changed_since_it_was_read_is_not_edited() {
+async fn a_file_changed_since_it_was_read_is_not_edited() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "one two\n");
     sandbox.ok("Read", json!({"file_path": "a"})).await;
@@ -182,7 +182,7 @@ async fn a_file_that_changed_since_it_was_read_is_not_edited() {
     );
     sandbox.ok("Read", json!({"file_path": "./x/../a"})).await;
     sandbox.ok("Edit", edit("a", "one", "1")).await;
-    // A file that was never read, or before a restart: the text itself is the proof.
+    // A file that was not read since the start: the text itself is the proof.
     sandbox.write("b", "one two\n");
     sandbox.ok("Edit", edit("b", "one", "1")).await;
 }
@@ -201,20 +201,20 @@ async fn a_folder_swapped_for_a_link_is_not_written_through() {
     let error = sandbox.call_in("Edit", args, &decided()).await.expect_err("refused");
     assert!(error.to_string().contains("leads out of the workspace"), "{error}");
     assert!(sandbox.call_in("Write", write("src/new.rs", "x"), &decided()).await.is_err());
-    assert_eq!(std::fs::read(outside.path().join("main.rs")).expect("there"), b"fn main() {}\n");
+    assert_eq!(std::fs::read(outside.path().join("main.rs")).expect("exists"), b"fn main() {}\n");
     assert!(!outside.path().join("new.rs").exists());
 }
 
 #[tokio::test]
-async fn mode_line_ends_mark_and_missing_newline_stay() {
+async fn mode_line_endings_mark_and_missing_newline_are_kept() {
     let sandbox = Sandbox::new();
     let path = sandbox.write("x.sh", "\u{feff}a\r\nb\r\nc");
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("set");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("succeeds");
     sandbox.ok("Edit", edit("x.sh", "a\nb", "a\nnew\nb")).await;
     assert_eq!(sandbox.read("x.sh"), "\u{feff}a\r\nnew\r\nb\r\nc".as_bytes());
     sandbox.ok("Write", write("x.sh", "all\nnew\n")).await;
     assert_eq!(sandbox.read("x.sh"), "\u{feff}all\r\nnew\r\n".as_bytes());
-    assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o7777, 0o755);
+    assert_eq!(std::fs::metadata(&path).expect("exists").permissions().mode() & 0o7777, 0o755);
     sandbox.write("mixed", "a\r\nb\r\nc\nd\n");
     sandbox.ok("Edit", edit("mixed", "a\nb", "x\ny")).await;
     sandbox.ok("Edit", edit("mixed", "c\nd", "c\ne")).await;
@@ -228,7 +228,7 @@ async fn a_link_inside_the_workspace_stays_a_link() {
     sandbox.link("real", "link");
     sandbox.ok("Edit", edit("link", "one", "two")).await;
     assert_eq!(sandbox.read("real"), b"two\n");
-    assert!(sandbox.path("link").symlink_metadata().expect("there").is_symlink());
+    assert!(sandbox.path("link").symlink_metadata().expect("exists").is_symlink());
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn a_newline_in_a_name_is_escaped_in_the_diff() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn an_edit_changes_nothing_but_its_place(
+    fn an_edit_changes_nothing_but_its_match(
         before in prop::collection::vec("[a-z \\t]{0,12}", 0..8),
         after in prop::collection::vec("[a-z \\t]{0,12}", 0..8),
         new in prop::collection::vec("[A-Z]{0,5}", 1..4),
@@ -261,10 +261,10 @@ proptest! {
         let file = |middle: &str| format!("{mark}{head}{eol}{middle}{eol}{tail}{end}");
         let sandbox = Sandbox::new();
         let path = sandbox.write("f", file(&format!("OLD{eol}TEXT#")));
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("set");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("succeeds");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(sandbox.ok("Edit", edit("f", "OLD\nTEXT#", &(new.join("\n") + "!"))));
         prop_assert_eq!(sandbox.read("f"), file(&(lines(&new) + "!")).into_bytes());
-        prop_assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o7777, mode);
+        prop_assert_eq!(std::fs::metadata(&path).expect("exists").permissions().mode() & 0o7777, mode);
     }
 }

@@ -1,4 +1,4 @@
-//! What nobody would write, in every argument of every tool, and in the files that they come across.
+//! Absurd values in every argument of every tool, and in the files that they encounter.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn values() -> Vec<Value> {
     values
 }
 
-/// Valid arguments, of which one after the other is replaced.
+/// Valid arguments, replaced one by one.
 fn arguments(tool: &str) -> Value {
     match tool {
         "Read" => json!({"file_path": "f", "offset": 1, "limit": 1}),
@@ -89,7 +89,7 @@ async fn no_argument_makes_a_tool_panic() {
                 sandbox.write("f", "x\n");
                 let mut args = arguments(name);
                 args[property] = value;
-                // Other tests run these: here nothing may reach a shell, the network, or a whole disk.
+                // Other tests run these: nothing here may reach a shell, the network, or a whole disk.
                 let leads_out =
                     |text: &str| text.starts_with('/') || text.starts_with('~') || text.contains("..");
                 let is_only_checked = matches!(name, "Bash" | "WebFetch")
@@ -105,7 +105,7 @@ async fn no_argument_makes_a_tool_panic() {
 }
 
 #[tokio::test]
-async fn patterns_are_bounded_and_said_to_be_unreadable() {
+async fn long_or_invalid_patterns_are_refused_with_a_reason() {
     let sandbox = Sandbox::new();
     sandbox.write("f", "x");
     let braces = sandbox.refused("Glob", json!({"pattern": "{".repeat(2_000)})).await;
@@ -128,7 +128,7 @@ async fn patterns_are_bounded_and_said_to_be_unreadable() {
 }
 
 #[tokio::test]
-async fn searches_do_not_wait_for_ignore_files_that_are_no_files() {
+async fn irregular_ignore_files_do_not_block_a_search() {
     let sandbox = Sandbox::new();
     sandbox.write("sub/x.rs", "name\n");
     for place in [".gitignore", ".ignore", "sub/.gitignore"] {
@@ -143,7 +143,7 @@ async fn searches_do_not_wait_for_ignore_files_that_are_no_files() {
 }
 
 #[tokio::test]
-async fn a_search_that_hangs_is_left_behind_when_it_is_cancelled() {
+async fn a_hanging_search_is_abandoned_when_cancelled() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let ctx = ToolCallContext { cancellation: CancellationToken::new(), ..ToolCallContext::test_default() };
     let cancel = ctx.cancellation.clone();
@@ -156,7 +156,7 @@ async fn a_search_that_hangs_is_left_behind_when_it_is_cancelled() {
     drop(release);
 }
 
-/// Restricts every path with `secret` in it.
+/// Restricts every path that contains `secret`.
 struct Secrets;
 
 impl PathPolicies for Secrets {
@@ -187,7 +187,7 @@ impl PathPolicy for Secrets {
 }
 
 #[tokio::test]
-async fn searches_skip_restricted_files_and_say_how_many() {
+async fn searches_skip_restricted_files_and_count_them() {
     let sandbox = Sandbox::with(|env| env.policies = Some(Arc::new(Secrets)));
     sandbox.write("a.rs", "name\n");
     sandbox.write("secret.rs", "name\n");
@@ -202,6 +202,6 @@ async fn searches_skip_restricted_files_and_say_how_many() {
     let note = "[skipped 2 files and 1 folder: permission rules deny reading them, or ask first]";
     assert_eq!(sandbox.ok("Glob", json!({"pattern": "**/*.rs"})).await, format!("a.rs\n{note}"));
     assert_eq!(sandbox.ok("List", json!({})).await, format!("a.rs\n{note}"));
-    // A file that the call names was judged with the call.
+    // A file named by the call was judged with the call.
     assert_eq!(sandbox.ok("Grep", json!({"pattern": "name", "path": "secret.rs"})).await, "secret.rs");
 }

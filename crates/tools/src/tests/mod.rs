@@ -1,4 +1,4 @@
-//! What the tools do on a disk.
+//! Tools on a real file system.
 
 mod change;
 mod hostile;

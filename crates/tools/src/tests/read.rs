@@ -26,9 +26,9 @@ async fn a_file_is_shown_with_line_numbers_and_paged() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_refused_by_what_it_is() {
+async fn binary_files_are_refused_with_their_kind() {
     let sandbox = Sandbox::new();
-    std::fs::create_dir(sandbox.path("dir")).expect("made");
+    std::fs::create_dir(sandbox.path("dir")).expect("created");
     sandbox.write("x.pdf", "%PDF-1.7 ...");
     sandbox.write("prog", b"\x7fELF\x02\x01\x01\0\0");
     sandbox.write("bin", b"\xff\xfe\0");
@@ -58,7 +58,7 @@ async fn what_is_no_text_is_refused_by_what_it_is() {
 }
 
 #[tokio::test]
-async fn a_picture_is_shown_as_one() {
+async fn an_image_is_shown_as_one() {
     let sandbox = Sandbox::new();
     sandbox.write("x.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0rest");
     let result = sandbox.call("Read", json!({"file_path": "x.png"})).await.expect("shown");
@@ -68,15 +68,15 @@ async fn a_picture_is_shown_as_one() {
         ("image/png", "iVBORw0KGgoAAAANSUhEUgAAAoAAAAHgcmVzdA==")
     );
     assert_eq!(result.message.as_deref(), Some("x.png: image/png, 640×480 pixels, 28 bytes"));
-    let file = std::fs::File::options().write(true).open(sandbox.path("x.png")).expect("there");
-    file.set_len((5 << 20) + 1).expect("longer");
+    let file = std::fs::File::options().write(true).open(sandbox.path("x.png")).expect("exists");
+    file.set_len((5 << 20) + 1).expect("extended");
     let text = sandbox.refused("Read", json!({"file_path": "x.png"})).await;
     assert!(text.contains("the maximum is 3.75 MiB"), "{text}");
 }
 
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("it is there");
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("exists");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
 }
 
@@ -84,20 +84,30 @@ fn resident_kib() -> u64 {
 async fn a_huge_sparse_file_costs_no_memory() {
     let sandbox = Sandbox::new();
     let path = sandbox.write("big", "");
-    std::fs::File::options().write(true).open(&path).expect("there").set_len(10 << 30).expect("sparse");
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("exists")
+        .set_len(10 << 30)
+        .expect("a sparse file");
     let before = resident_kib();
     let result = sandbox.call("Read", json!({"file_path": "big"})).await.expect("shown");
     assert!(result.is_success() && result.model_text().contains("truncated"), "{result:?}");
     // The same with text at its start, so that it is read at all.
     std::fs::write(&path, "first\nsecond".to_owned() + &"x".repeat(9000)).expect("written");
-    std::fs::File::options().write(true).open(&path).expect("there").set_len(10 << 30).expect("sparse");
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("exists")
+        .set_len(10 << 30)
+        .expect("a sparse file");
     let text = sandbox.ok("Read", json!({"file_path": "big", "limit": 1})).await;
     assert_eq!(text, "     1\tfirst\n[truncated: lines 1-1; continue with offset 2]");
     assert!(resident_kib().saturating_sub(before) < 64 << 10);
 }
 
 #[tokio::test]
-async fn paths_may_be_relative_absolute_or_at_home() {
+async fn paths_may_be_relative_absolute_or_below_home() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "x");
     std::fs::write(sandbox.workspace.home.join("h"), "home").expect("written");

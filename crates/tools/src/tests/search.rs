@@ -21,8 +21,9 @@ fn tree() -> Sandbox {
 }
 
 fn age(sandbox: &Sandbox, name: &str, seconds: u64) {
-    let file = std::fs::File::options().write(true).open(sandbox.path(name)).expect("there");
-    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 - seconds)).expect("set");
+    let file = std::fs::File::options().write(true).open(sandbox.path(name)).expect("exists");
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 - seconds))
+        .expect("succeeds");
 }
 
 #[tokio::test]
@@ -34,7 +35,7 @@ async fn list_shows_a_folder() {
     assert_eq!(text, "README.md\nbin.dat\nlink -> src/main.rs\nloop -> .\nsrc/\n[5 hidden or ignored]");
     let text = sandbox.ok("List", json!({"path": "src", "depth": 3})).await;
     assert_eq!(text, "deep/\n  lib.rs\nmain.rs");
-    std::fs::create_dir(sandbox.path("empty")).expect("made");
+    std::fs::create_dir(sandbox.path("empty")).expect("created");
     assert_eq!(sandbox.ok("List", json!({"path": "empty"})).await, "(empty is empty)");
     for (args, word) in [
         (json!({"path": "gone"}), "gone does not exist"),
@@ -77,7 +78,7 @@ async fn glob_finds_the_newest_first_and_respects_gitignore() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_no_text_is_listed_and_can_be_read() {
+async fn a_name_that_is_not_utf8_is_listed_and_can_be_read() {
     let sandbox = Sandbox::new();
     sandbox.write(OsStr::from_bytes(b"src/\xff.rs"), "inside\n");
     let name = sandbox.ok("Glob", json!({"pattern": "src/*"})).await;
@@ -134,7 +135,7 @@ async fn grep_searches_as_ripgrep_does() {
 }
 
 #[tokio::test]
-async fn a_long_line_is_cut() {
+async fn a_long_line_is_truncated() {
     let sandbox = Sandbox::new();
     sandbox.write("min.js", "x".repeat(100_000));
     let text = sandbox.ok("Grep", json!({"pattern": "x", "output_mode": "content"})).await;
@@ -142,7 +143,7 @@ async fn a_long_line_is_cut() {
 }
 
 #[tokio::test]
-async fn a_fifo_in_the_tree_is_passed_by() {
+async fn a_fifo_in_the_tree_is_skipped() {
     let sandbox = Sandbox::new();
     rustix::fs::mkfifoat(rustix::fs::CWD, sandbox.path("fifo"), 0o600.into()).expect("a FIFO");
     sandbox.write("a", "x");

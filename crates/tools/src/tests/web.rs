@@ -4,10 +4,10 @@ use tokio::net::TcpListener;
 
 use crate::testing::Sandbox;
 
-/// Answers each request with what the path asks for. Gives the port.
+/// Answers each request by its path. Returns the port.
 async fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("bound").port();
+    let port = listener.local_addr().expect("has a local address").port();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
@@ -76,13 +76,13 @@ async fn pages_are_fetched_as_text() {
 }
 
 #[tokio::test]
-async fn local_hosts_are_refused_by_address_and_by_name() {
+async fn local_hosts_are_refused_by_address_and_name() {
     let port = server().await;
     let sandbox = Sandbox::new();
     for (url, word) in [
         (format!("http://127.0.0.1:{port}/page"), "not a public address"),
         (format!("http://[::1]:{port}/page"), "not a public address"),
-        // A name is resolved, and what it resolves to is looked at.
+        // A name is resolved, and its addresses are checked.
         (format!("http://localhost:{port}/page"), "no public address"),
         ("ftp://example.org/".into(), "only http and https"),
         ("example.org".into(), "expected a full URL"),

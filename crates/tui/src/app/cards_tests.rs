@@ -1,4 +1,4 @@
-//! Cards: which answers a key may give, what has to be read first, and what a card says of a call.
+//! Cards: the answers a key may give, the text that must be read first, and the description of a call.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn asked(width: u16, height: u16, tool: &str, arguments: Value, mut parameters: 
     test
 }
 
-/// An edit whose change is longer than the card.
+/// An edit whose diff is longer than the card.
 fn long_edit(height: u16) -> TestApp {
     let (old, new) = (numbered("old", 60), numbered("new", 60));
     let arguments = json!({"file_path": "a.rs", "content": new});
@@ -45,7 +45,7 @@ fn long_edit(height: u16) -> TestApp {
 }
 
 #[test]
-fn a_change_is_read_to_its_end_before_it_is_allowed() {
+fn a_change_must_be_read_to_its_end_before_approval() {
     for key in ["y", "1", "a", "2"] {
         let mut test = long_edit(24);
         test.keys(key);
@@ -53,7 +53,7 @@ fn a_change_is_read_to_its_end_before_it_is_allowed() {
         assert!(test.live().contains("the end of the change was not shown yet"), "{key}: {}", test.live());
         assert!(test.app.cards.open[0].form().is_none(), "{key}: no rule is granted either");
     }
-    // A jump over rows is no reading of them: pages follow each other without a gap.
+    // Jumping over rows does not count as reading: pages follow each other without a gap.
     let mut test = long_edit(24);
     test.app.cards.open[0].scroll = 200;
     test.draw();
@@ -74,25 +74,25 @@ fn a_change_is_read_to_its_end_before_it_is_allowed() {
 }
 
 #[test]
-fn arguments_of_any_tool_are_read_to_their_end_too() {
+fn arguments_of_any_tool_must_be_read_to_their_end() {
     let body = numbered("line", 80);
     let mut test = asked(80, 20, "mcp__mail__send", json!({ "body": body }), json!({}));
     test.keys("y");
     assert!(test.decisions().is_empty(), "{}", test.live());
     assert!(test.live().contains("the end of the call was not shown yet"), "{}", test.live());
 
-    // A call that may have run is run again by the same rule.
+    // The same rule applies to rerunning a call that may have run.
     let mut test = TestApp::new(80, 20);
     test.start("go");
     test.ask("a", "Bash", json!({ "command": body }), ACTION_UNKNOWN_OUTCOME, Value::Null);
     test.keys("r");
     assert!(test.decisions().is_empty(), "{}", test.live());
     test.keys("s");
-    assert_eq!(test.decisions()[0].result, json!({"choice": "skip"}), "leaving it runs nothing");
+    assert_eq!(test.decisions()[0].result, json!({"choice": "skip"}), "skipping it runs nothing");
 }
 
 #[test]
-fn a_wider_window_does_not_make_rows_read_that_were_not_shown() {
+fn widening_the_window_does_not_mark_unseen_rows_as_read() {
     let command = "x".repeat(58 * 40) + "; rm -r /";
     let mut test = asked(60, 20, "Bash", json!({ "command": command }), json!({}));
     for _ in 0..4 {
@@ -105,7 +105,7 @@ fn a_wider_window_does_not_make_rows_read_that_were_not_shown() {
 }
 
 #[test]
-fn digits_answer_as_the_letters_do() {
+fn digits_answer_like_letters() {
     let ask = || asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
     let mut test = ask();
     let live = test.live();
@@ -115,7 +115,7 @@ fn digits_answer_as_the_letters_do() {
     test.keys("1");
     assert_eq!(test.decisions(), [&Answer::yes(Value::Null)]);
     test.keys("11");
-    assert_eq!((test.decisions().len(), test.app.composer.text()), (1, ""), "pressed twice, it is no text");
+    assert_eq!((test.decisions().len(), test.app.composer.text()), (1, ""), "the second press is not text");
 
     let mut test = ask();
     test.keys("2");
@@ -141,7 +141,7 @@ fn digits_answer_as_the_letters_do() {
 }
 
 #[test]
-fn enter_answers_only_what_an_arrow_key_selected() {
+fn enter_answers_only_after_an_arrow_key_selected() {
     let ask = || asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
     let mut test = ask();
     assert!(!test.live().contains('▸'), "nothing is selected: {}", test.live());
@@ -158,7 +158,7 @@ fn enter_answers_only_what_an_arrow_key_selected() {
     test.keys("<up><up><enter>");
     assert!(test.decisions().is_empty(), "the arrows left the answers: {}", test.live());
 
-    // Through the body first: what was not shown cannot be selected.
+    // Body first: unseen answers cannot be selected.
     let mut test = long_edit(24);
     test.keys("<down><enter>");
     assert!(test.decisions().is_empty() && !test.live().contains('▸'), "{}", test.live());
@@ -171,7 +171,7 @@ fn enter_answers_only_what_an_arrow_key_selected() {
 }
 
 #[test]
-fn a_selection_typed_ahead_is_no_answer() {
+fn a_selection_typed_ahead_does_not_answer() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.wait(5000);
@@ -184,11 +184,11 @@ fn a_selection_typed_ahead_is_no_answer() {
     test.app.focus = Focus::Card;
     test.wait(400);
     test.keys("<enter>");
-    assert!(test.decisions().is_empty(), "the arrow came before the card was read");
+    assert!(test.decisions().is_empty(), "the arrow key came before the card was read");
 }
 
 #[test]
-fn digits_never_start_a_message_while_a_question_waits() {
+fn digits_never_start_a_message_while_a_question_is_pending() {
     let mut test = asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
     test.keys("<tab>");
     assert_eq!(test.app.focus, Focus::Composer);
@@ -196,7 +196,7 @@ fn digits_never_start_a_message_while_a_question_waits() {
     assert_eq!((test.app.composer.text(), test.decisions().len()), ("", 0));
     assert!(test.screen().contains("digits answer the question"), "{}", test.screen());
     test.keys("use 2 of them");
-    assert_eq!(test.app.composer.text(), "use 2 of them", "words go to the message, digits in them, too");
+    assert_eq!(test.app.composer.text(), "use 2 of them", "text goes to the message, including digits");
 
     let mut test = asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
     test.keys("wait");
@@ -205,7 +205,7 @@ fn digits_never_start_a_message_while_a_question_waits() {
 }
 
 #[test]
-fn a_digit_that_is_swallowed_holds_the_card_back_as_any_key_does() {
+fn an_ignored_digit_delays_the_card_like_any_key() {
     let mut test = TestApp::new(80, 24);
     test.start("go");
     test.keys("x<backspace>");
@@ -257,7 +257,7 @@ fn a_card_says_what_will_happen() {
 }
 
 #[test]
-fn hunks_show_the_file_and_every_place_that_changes() {
+fn hunks_show_the_file_and_every_changed_place() {
     let old = format!("fn a() {{}}\nlet x = 1;\n{}let x = 1;\n", numbered("// filler", 40));
     let new = old.replace("x = 1", "x = 2");
     let arguments = json!({
@@ -271,7 +271,7 @@ fn hunks_show_the_file_and_every_place_that_changes() {
     assert!(live.contains("▸ [x] 1 of 1, lines 2 and 43: kept"), "{live}");
     assert!(live.contains("2 - x = 1;") && live.contains("2 + x = 2;"), "{live}");
 
-    // One place only, and a file with the line ends of Windows.
+    // A single hunk, and a file with Windows line endings.
     let (old, new) = (old.replace('\n', "\r\n"), new.replace('\n', "\r\n"));
     let mut arguments = arguments;
     arguments["replace_all"] = json!(false);
@@ -285,21 +285,25 @@ fn hunks_show_the_file_and_every_place_that_changes() {
 }
 
 #[test]
-fn a_bar_puts_a_change_side_by_side_and_back() {
+fn the_bar_key_toggles_the_side_by_side_view() {
     let (old, new) = (numbered("old", 3), numbered("new", 3));
     let parameters = json!({"preview": [preview("/home/me/proj/a.txt", Some(&old), &new)]});
     let mut test = asked(120, 40, "Write", json!({"file_path": "a.txt", "content": new}), parameters);
-    assert!(!test.live().contains(" │ 1 + new 1"), "below each other: {}", test.live());
+    assert!(!test.live().contains(" │ 1 + new 1"), "one below the other: {}", test.live());
     test.keys("|");
     assert!(test.live().contains(" │ 1 + new 1"), "{}", test.live());
     assert_eq!(test.app.composer.text(), "");
     test.keys("|");
     assert!(!test.live().contains(" │ 1 + new 1"), "{}", test.live());
     test.keys("n|");
-    assert_eq!(test.app.cards.open[0].line().map(Composer::text), Some("|"), "in a text it is a character");
+    assert_eq!(
+        test.app.cards.open[0].line().map(Composer::text),
+        Some("|"),
+        "in a text field it is a character"
+    );
 }
 
-/// A run in plan mode that ended with words.
+/// A plan-mode run that ended with text.
 fn planned() -> TestApp {
     use aye_core::contract::event::AgentEvent as E;
     let mut test = TestApp::new(100, 30);
@@ -315,7 +319,7 @@ fn planned() -> TestApp {
 }
 
 #[test]
-fn a_plan_ends_with_three_ways_to_go_on() {
+fn a_plan_offers_three_ways_to_continue() {
     use crate::host::{Mode, UserInput};
     use crate::msg::Cmd;
     let test = planned();
@@ -323,7 +327,7 @@ fn a_plan_ends_with_three_ways_to_go_on() {
     for row in ["Plan is ready", "1. go ahead", "2. go ahead and accept edits", "3. keep planning"] {
         assert!(live.contains(row), "{row}\n{live}");
     }
-    assert_eq!((test.app.own_cards(), test.app.focus), (0, Focus::Card), "it is no question of the store");
+    assert_eq!((test.app.own_cards(), test.app.focus), (0, Focus::Card), "it is not a stored question");
     for (keys, mode) in [
         ("1", Mode::Ask),
         ("2", Mode::AcceptEdits),
@@ -350,7 +354,7 @@ fn a_plan_ends_with_three_ways_to_go_on() {
             "{keys}"
         );
     }
-    // Words are an answer, too, and no letter of them decides anything; Enter alone does not either.
+    // Text is an answer too, and no letter of it decides anything; nor does Enter alone.
     let mut test = planned();
     test.keys("<enter>yes, and name it well");
     assert_eq!((test.app.composer.text(), test.app.info.mode), ("yes, and name it well", Mode::Plan));
@@ -363,22 +367,22 @@ fn a_plan_ends_with_three_ways_to_go_on() {
     assert!(test.app.cards.open.is_empty());
 }
 
-/// The colours of code on a card are those of a finished change.
+/// Code on a card has the colours of a finished change.
 #[test]
-fn a_change_on_a_card_has_the_colours_of_its_code() {
+fn a_change_on_a_card_is_highlighted() {
     use crate::highlight::Highlighter;
     use crate::theme::{Role, Theme};
     use crate::view::{self, RenderStyle, scrollback::ScrollbackWriter};
     let parameters =
         json!({"preview": [preview("/home/me/proj/a.rs", Some("let a = 1;\n"), "let b = 1;\n")]});
     let test = asked(100, 40, "Write", json!({"file_path": "a.rs", "content": "let b = 1;\n"}), parameters);
-    let theme = Theme::builtin("dark").expect("it is there");
+    let theme = Theme::builtin("dark").expect("exists");
     let look = RenderStyle { theme: theme.clone(), highlighter: Highlighter::waiting() };
     let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &look);
     let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
-    let style = keyword.expect("a span of its own").style;
+    let style = keyword.expect("a separate span").style;
     assert_eq!(style.fg, theme.style(Role::CodeKeyword).fg);
-    // The bar of the card has no background of a changed line.
+    // The card's bar does not have the background of a changed line.
     let added = theme.style(Role::DiffAdd).bg;
     for line in picture.lines.iter().filter(|line| line.to_string().contains("let b")) {
         assert_eq!(line.style.bg, None);

@@ -1,4 +1,4 @@
-//! Themes, sequences of keys, help, the status line, and what the terminal is told.
+//! Themes, key sequences, help, the status line, and terminal output.
 
 use serde_json::json;
 
@@ -14,22 +14,22 @@ fn themes() -> Vec<ThemeRow> {
         detail: String::new(),
         theme: ThemeChoice::find(name, Depth::True, crate::theme::tests::from_folder)
             .map_err(|e| e.to_string())
-            .map(|t| t.expect("known")),
+            .map(|t| t.expect("is known")),
     };
     let broken =
         ThemeRow { name: "mine".into(), detail: "yours".into(), theme: Err("mine.toml:2: no".into()) };
     vec![row("auto"), row("default"), row("nord"), row("solarized"), broken]
 }
 
-/// With the theme that the settings begin with.
+/// With the theme that the settings start with.
 fn with_default_theme(width: u16, height: u16) -> TestApp {
     let mut test = TestApp::new(width, height);
-    test.app.colours.theme = ThemeChoice::fixed(Theme::builtin("default").expect("known"));
+    test.app.colours.theme = ThemeChoice::fixed(Theme::builtin("default").expect("is known"));
     test
 }
 
 #[test]
-fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
+fn a_theme_is_previewed_while_selected_and_kept_by_enter() {
     let mut test = with_default_theme(80, 24);
     test.keys("/theme<enter>");
     assert!(
@@ -37,11 +37,11 @@ fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
             && test.cmds.contains(&Cmd::AskBackground)
     );
     test.send(Msg::Program(ProgramMsg::Themes(themes(), None)));
-    assert_eq!(test.app.theme().name(), "default", "the one in use is chosen");
+    assert_eq!(test.app.theme().name(), "default", "the one in use is selected");
     test.keys("<down>");
     assert_eq!(test.app.theme().name(), "nord");
     test.keys("<esc>");
-    assert_eq!(test.app.theme().name(), "default", "Esc gives the old one back");
+    assert_eq!(test.app.theme().name(), "default", "Esc restores the old one");
     assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Program(ProgramCmd::Keep(..)))));
 
     test.keys("/theme<enter>");
@@ -56,7 +56,7 @@ fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
 }
 
 #[test]
-fn a_theme_by_name_and_a_broken_one() {
+fn a_theme_can_be_named_and_a_broken_one_is_reported() {
     let mut test = TestApp::new(80, 24);
     test.keys("/theme nord<enter>");
     test.send(Msg::Program(ProgramMsg::Themes(themes(), Some("nord".into()))));
@@ -71,13 +71,13 @@ fn a_theme_by_name_and_a_broken_one() {
 }
 
 #[test]
-fn a_late_answer_of_the_terminal_changes_nothing() {
+fn a_late_terminal_reply_changes_nothing() {
     let mut test = TestApp::new(80, 24);
     test.send(Msg::Background(Background::Light));
     assert_eq!(test.app.colours.background, None, "nobody asked");
     test.app.colours.theme = ThemeChoice::find("auto", Depth::True, crate::theme::tests::from_folder)
-        .expect("right")
-        .expect("known");
+        .expect("valid")
+        .expect("is known");
     test.app.is_shown = false;
     let cmds = test.app.update(test.app.now, Msg::Drawn);
     assert_eq!(cmds, [Cmd::AskBackground], "with the first frame");
@@ -88,7 +88,7 @@ fn a_late_answer_of_the_terminal_changes_nothing() {
 }
 
 #[test]
-fn a_sequence_is_seen_and_cancelled_without_a_clock() {
+fn a_key_sequence_is_shown_and_cancelled_without_a_clock() {
     let mut test = TestApp::new(100, 24);
     test.keys("hi<ctrl-x>");
     assert!(
@@ -99,21 +99,21 @@ fn a_sequence_is_seen_and_cancelled_without_a_clock() {
         test.live()
     );
     test.wait(60_000);
-    assert!(test.live().contains("Ctrl-X …"), "it waits as long as it takes");
+    assert!(test.live().contains("Ctrl-X …"), "it waits without a limit");
     test.keys("<esc>");
     assert!(!test.live().contains("Ctrl-X") && test.live().contains("❯ hi"), "{}", test.live());
     test.keys("<ctrl-x>q");
     assert!(test.live().contains("Ctrl-X q does nothing here") && test.live().contains("❯ hi"));
     test.keys("<ctrl-x><ctrl-e>");
     assert!(test.cmds.contains(&Cmd::Compose("hi".into())));
-    // A paste ends it, and is not lost.
+    // A paste ends the sequence and is not lost.
     test.keys("<ctrl-x>");
     test.send(Msg::Paste(" all".into()));
     assert!(test.live().contains("❯ hi all") && test.app.begun.is_empty());
 }
 
 #[test]
-fn a_command_that_runs_is_moved_to_the_background() {
+fn a_running_command_is_moved_to_the_background() {
     let mut test = TestApp::new(100, 24);
     let moved = |test: &TestApp| {
         test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::ToBackground(_)))).count()
@@ -127,7 +127,7 @@ fn a_command_that_runs_is_moved_to_the_background() {
     test.call("b", "Bash", json!({"command": "sleep 100"}));
     test.keys("<ctrl-b>");
     assert_eq!(test.cmds.last(), Some(&Cmd::Thread(ThreadCmd::ToBackground("t".into()))));
-    // In a text the key moves the caret, and the sequence is what moves the command.
+    // In the composer the key moves the caret; the sequence moves the command to the background.
     test.keys("ab<ctrl-b>");
     assert_eq!((moved(&test), test.app.composer.caret()), (1, 1));
     test.keys("<ctrl-x><ctrl-b>");
@@ -135,25 +135,25 @@ fn a_command_that_runs_is_moved_to_the_background() {
 }
 
 #[test]
-fn the_cursor_is_left_to_an_input_method_only() {
+fn the_cursor_is_shown_only_for_an_input_method() {
     let mut test = TestApp::new(80, 24);
     test.keys("ab");
-    assert!(!test.app.parks_caret(), "no frame comes by itself");
+    assert!(!test.app.parks_caret(), "no frame is drawn unprompted");
     test.start("go");
-    assert!(test.app.parks_caret(), "what is typed without one does not matter");
+    assert!(test.app.parks_caret(), "text typed without one does not matter");
     test.keys("ab");
     assert!(test.app.parks_caret());
     test.keys("漢");
     assert!(!test.app.parks_caret(), "it shows its candidates at the cursor");
     test.wait(20_000);
-    assert!(test.app.parks_caret(), "nobody types any more");
+    assert!(test.app.parks_caret(), "typing has ended");
 }
 
 #[test]
-fn a_sequence_that_is_begun_keeps_a_question_from_the_keys() {
+fn a_started_key_sequence_keeps_a_question_from_the_keys() {
     let mut test = TestApp::new(80, 24);
     test.start("go");
-    test.app.keymap = Keymap::with_file("k", "[composer]\n\"ctrl-x y\" = \"undo\"\n").expect("right");
+    test.app.keymap = Keymap::with_file("k", "[composer]\n\"ctrl-x y\" = \"undo\"\n").expect("valid");
     test.keys("<ctrl-x>");
     test.ask_bash("c", "git push");
     test.wait(10_000);
@@ -162,12 +162,12 @@ fn a_sequence_that_is_begun_keeps_a_question_from_the_keys() {
 }
 
 #[test]
-fn help_begins_with_what_works_now() {
+fn help_starts_with_the_keys_that_work_now() {
     let mut test = TestApp::new(80, 30);
     test.keys("?");
-    insta::assert_snapshot!("help_when_nothing_is_written", test.live());
+    insta::assert_snapshot!("help_on_an_empty_composer", test.live());
     test.keys("<esc>a?");
-    assert!(test.live().contains("❯ a?"), "in a text it is a character");
+    assert!(test.live().contains("❯ a?"), "in a text field it is a character");
     test.start("go");
     test.ask_bash("c", "git push");
     test.send(Msg::Key(crossterm::event::KeyEvent::from(crossterm::event::KeyCode::F(1))));
@@ -175,16 +175,16 @@ fn help_begins_with_what_works_now() {
 }
 
 #[test]
-fn a_screen_reader_hears_words_and_answers_with_them() {
+fn a_screen_reader_gets_text_and_answers_with_words() {
     use crate::terminal::Linear;
     use crate::view::linear;
     let mut test = TestApp::new(80, 24);
     test.app.is_linear = true;
     test.start("go");
     test.ask_bash("c", "git push origin main");
-    assert_eq!(test.app.focus, super::Focus::Composer, "a question takes no keys by itself");
+    assert_eq!(test.app.focus, super::Focus::Composer, "a question does not take the focus by itself");
     let said: Vec<String> = linear::topics(&test.app).into_iter().flat_map(|(_, lines)| lines).collect();
-    insta::assert_snapshot!("what_a_screen_reader_hears", said.join("\n"));
+    insta::assert_snapshot!("screen_reader_output", said.join("\n"));
     assert!(
         !said.iter().any(|line| line.chars().any(|c| ('\u{2500}'..='\u{257f}').contains(&c))),
         "{said:?}"
@@ -199,7 +199,7 @@ fn a_screen_reader_hears_words_and_answers_with_them() {
 }
 
 #[test]
-fn a_screen_reader_hears_a_form_once_and_then_only_where_it_is() {
+fn a_screen_reader_reads_a_form_once_and_then_only_the_position() {
     use crate::terminal::Linear;
     use crate::view::linear;
     use aye_core::contract::surface::ACTION_SURFACE;
@@ -214,7 +214,7 @@ fn a_screen_reader_hears_a_form_once_and_then_only_where_it_is() {
         for key in keys.split_inclusive('>') {
             test.keys(key);
             let bytes = reader.frame(&[], linear::topics(&test.app), &linear::prompt(&test.app));
-            all.push_str(&String::from_utf8(bytes).expect("it is text"));
+            all.push_str(&String::from_utf8(bytes).expect("is text"));
         }
     };
     heard(&mut test, "");
@@ -223,13 +223,13 @@ fn a_screen_reader_hears_a_form_once_and_then_only_where_it_is() {
     heard(&mut test, "<down><enter>A<left>d<right>");
     heard(&mut test, "a");
     heard(&mut test, "<enter><down><enter>1<enter><enter><down>");
-    insta::assert_snapshot!("a_form_in_words", all.replace('\r', ""));
-    assert_eq!(all.matches("New order").count(), 1, "nothing is said twice");
+    insta::assert_snapshot!("form_for_a_screen_reader", all.replace('\r', ""));
+    assert_eq!(all.matches("New order").count(), 1, "nothing is repeated");
     assert!(!all.contains('\u{1b}') && !all.contains('\u{202e}'), "{all:?}");
 }
 
 #[test]
-fn the_first_start_says_who_answers_and_keys_go_to_the_text() {
+fn the_first_start_names_the_model_and_keys_go_to_the_composer() {
     let mut test = TestApp::new(80, 24);
     test.app.welcome();
     test.keys("hello");
@@ -256,7 +256,7 @@ fn the_first_start_says_who_answers_and_keys_go_to_the_text() {
 }
 
 #[test]
-fn models_that_need_a_key_stand_below_the_rest_and_ask_for_it() {
+fn models_without_a_key_are_listed_last_and_ask_for_it() {
     let mut test = TestApp::new(80, 24);
     let row = |name: &str| ModelRow { name: name.into(), note: "listed".into(), ..ModelRow::default() };
     let locked = |name: &str, provider: &str| ModelRow {
@@ -273,7 +273,7 @@ fn models_that_need_a_key_stand_below_the_rest_and_ask_for_it() {
     ];
     test.keys("/model<enter>");
     test.send(Msg::Model(ModelMsg::Listed(rows.clone())));
-    insta::assert_snapshot!("models_in_two_parts", test.live());
+    insta::assert_snapshot!("models_grouped_by_key", test.live());
     test.keys("<down>");
     test.send(Msg::Model(ModelMsg::Listed(rows.clone())));
     test.keys("<enter>");
@@ -282,19 +282,19 @@ fn models_that_need_a_key_stand_below_the_rest_and_ask_for_it() {
         "the choice stays when servers answer"
     );
     test.send(Msg::Model(ModelMsg::Listed(rows.clone())));
-    assert!(test.app.picker.is_none(), "a list that was closed stays closed");
+    assert!(test.app.picker.is_none(), "a closed list stays closed");
     test.keys("/model<enter>");
     test.send(Msg::Model(ModelMsg::Listed(rows)));
-    // Three rows down there is the heading: the cursor is on the first model below it.
+    // Three rows down is the heading: the cursor is on the first model below it.
     test.keys("<down><down><down><enter>");
     test.send(Msg::Paste("sk-canary\n".into()));
     let shown = test.live();
     assert!(shown.contains("Key:") && shown.contains("anthropic") && !shown.contains("canary"), "{shown}");
-    insta::assert_snapshot!("a_key_is_asked_for", shown);
+    insta::assert_snapshot!("key_prompt", shown);
     test.cmds.clear();
     test.keys("<enter>");
     assert!(test.cmds.contains(&Cmd::Model(ModelCmd::LogIn("anthropic".into(), Secret("sk-canary".into())))));
-    assert!(!format!("{:?}", test.cmds).contains("canary"), "nor is it in what is logged");
+    assert!(!format!("{:?}", test.cmds).contains("canary"), "nor is it in the log");
     test.keys("/login openai sk-typed<enter>");
     assert!(test.app.picker.as_ref().is_some_and(|picker| picker.filter().is_empty()));
     test.keys("<esc>/logout<enter>");
@@ -323,7 +323,7 @@ fn the_effort_is_chosen_like_a_model_and_shown_beside_it() {
 }
 
 #[test]
-fn lists_of_themes_at_three_widths() {
+fn theme_lists_at_three_widths() {
     for width in [40, 80, 140] {
         let mut test = with_default_theme(width, 16);
         test.keys("/theme<enter>");

@@ -1,4 +1,4 @@
-//! The text that is written: what its keys do beside a run, cards and lists.
+//! The composer: its keys during a run, on cards and in lists.
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -67,7 +67,7 @@ fn enter_steers_and_tab_queues_while_the_agent_works() {
 }
 
 #[test]
-fn any_queued_message_can_be_taken_back_or_dropped() {
+fn any_queued_message_can_be_edited_or_dropped() {
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 24);
         test.start("go");
@@ -92,7 +92,7 @@ fn any_queued_message_can_be_taken_back_or_dropped() {
     test.keys("<up><up>");
     assert!(test.live().contains("▸ queued two"), "{}", test.live());
     assert!(test.live().contains("Enter: edit"), "{}", test.live());
-    // It is dropped, and the words are not lost even so.
+    // It is dropped, but its text is not lost.
     test.keys("<delete>");
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Unqueue(vec![2]))]);
     test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![2], gone: Vec::new() }));
@@ -104,7 +104,7 @@ fn any_queued_message_can_be_taken_back_or_dropped() {
     test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![1], gone: Vec::new() }));
     assert_eq!(test.app.composer.text(), "one");
     test.keys("<ctrl-u><ctrl-k>");
-    // Two are left again, and one is read while it is chosen.
+    // Two are left again, and one is consumed while selected.
     test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("four"), Ok(queued(4, "four")))));
     test.keys("<up><up><down>");
     assert_eq!(test.app.queue.at, Some(4));
@@ -112,16 +112,16 @@ fn any_queued_message_can_be_taken_back_or_dropped() {
     assert_eq!(test.app.queue.at, None);
     test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("five"), Ok(queued(5, "five")))));
     test.keys("<up>x");
-    assert_eq!((test.app.queue.at, test.app.composer.text()), (None, "x"), "what is written is no key");
+    assert_eq!((test.app.queue.at, test.app.composer.text()), (None, "x"), "typed text is not a key");
     test.keys("<backspace><up><esc>");
     assert_eq!(test.app.queue.at, None);
-    assert!(test.app.is_run_active(), "Esc left the row, and the run goes on");
+    assert!(test.app.is_run_active(), "Esc left the row, and the run continues");
     test.keys("<up><down>");
     assert_eq!(test.app.queue.at, None);
 }
 
 #[test]
-fn a_steering_message_that_was_queued_while_a_card_is_up_closes_nothing() {
+fn a_steering_message_queued_under_a_card_closes_nothing() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.keys("also that");
@@ -141,7 +141,7 @@ fn a_steering_message_that_was_queued_while_a_card_is_up_closes_nothing() {
 }
 
 #[test]
-fn a_command_of_the_person_is_sent_as_one_and_never_steers() {
+fn a_user_command_is_sent_as_one_and_never_steers() {
     let mut test = TestApp::new(100, 30);
     test.keys("!ls -l<enter>");
     let input = last_input(&test);
@@ -166,7 +166,7 @@ fn a_command_of_the_person_is_sent_as_one_and_never_steers() {
 }
 
 #[test]
-fn vi_keys_are_chosen_by_a_command_and_the_mode_is_seen() {
+fn vi_keys_are_enabled_by_a_command_and_the_mode_is_shown() {
     let mut test = TestApp::new(100, 30);
     test.keys("/vim<enter>");
     test.wait(6000);
@@ -192,7 +192,7 @@ fn vi_keys_are_chosen_by_a_command_and_the_mode_is_seen() {
 }
 
 #[test]
-fn what_was_said_is_searched_everywhere_and_walked_through_within_the_conversation() {
+fn history_is_searched_everywhere_and_walked_within_the_conversation() {
     let mut test = TestApp::new(100, 30);
     test.start("first words");
     test.finish(TerminationReason::NaturalEnd);
@@ -206,7 +206,7 @@ fn what_was_said_is_searched_everywhere_and_walked_through_within_the_conversati
 }
 
 #[test]
-fn the_editor_gets_the_whole_text_and_gives_it_back() {
+fn the_editor_gets_the_whole_text_and_returns_it() {
     let mut test = TestApp::new(100, 30);
     let long = "line\n".repeat(20);
     test.send(Msg::Paste(long.clone()));
@@ -224,7 +224,7 @@ fn the_editor_gets_the_whole_text_and_gives_it_back() {
 }
 
 #[test]
-fn the_words_of_the_first_start_are_nothing_said() {
+fn the_first_start_text_is_not_a_message() {
     let mut test = TestApp::new(100, 30);
     test.app.welcome();
     test.draw();
@@ -235,7 +235,7 @@ fn the_words_of_the_first_start_are_nothing_said() {
 }
 
 #[test]
-fn a_long_paste_stays_a_mark_when_it_was_sent() {
+fn a_long_paste_stays_a_mark_once_sent() {
     let long = "a line\n".repeat(20);
     let said = format!("what is this: {}", long.trim_end());
     let mark = "what is this: [paste 1: 20 lines]";
@@ -254,7 +254,7 @@ fn a_long_paste_stays_a_mark_when_it_was_sent() {
     assert_eq!(input.text, said, "the model reads all of it");
     is_marked(&test);
 
-    // The history has the mark, also where another paste has the same one.
+    // The history contains the mark, even if another paste has the same one.
     test.keys("<up>");
     assert_eq!((test.app.composer.text(), test.app.composer.whole().as_str()), (mark, said.as_str()));
     test.app.composer.take();
@@ -267,7 +267,7 @@ fn a_long_paste_stays_a_mark_when_it_was_sent() {
     assert_eq!(test.app.composer.whole(), long.trim_end());
     test.app.composer.take();
 
-    // What could not be sent is a mark again, and so is what was queued.
+    // Text that could not be sent has its mark again, and so has queued text.
     test.send(Msg::Thread(ThreadMsg::Started(Err(("the disk is full".into(), input.clone())))));
     assert_eq!(test.app.composer.text(), mark);
     assert_eq!(test.app.composer.whole().trim_end(), said);
@@ -279,7 +279,7 @@ fn a_long_paste_stays_a_mark_when_it_was_sent() {
     test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![7], gone: Vec::new() }));
     assert_eq!((test.app.composer.text(), test.app.composer.whole().trim_end()), (mark, said.as_str()));
 
-    // One that another process queued begins here.
+    // A message queued by another process starts here.
     let mut test = TestApp::new(100, 30);
     test.send(Msg::Thread(ThreadMsg::Began("t".into(), row)));
     is_marked(&test);
@@ -293,13 +293,13 @@ fn a_long_paste_stays_a_mark_when_it_was_sent() {
         replace: Some(false),
     });
     is_marked(&test);
-    // The viewer has all of it.
+    // The viewer shows all of it.
     test.keys("<ctrl-o>");
     assert!(test.live().contains("a line"), "{}", test.live());
 }
 
 #[test]
-fn what_is_written_is_kept_and_comes_back() {
+fn a_draft_is_kept_and_restored() {
     let kept = |test: &TestApp| {
         let keeps = test.cmds.iter().filter_map(|cmd| match cmd {
             Cmd::Writing(WritingCmd::KeepDraft(keep)) => Some((keep.draft.text.clone(), keep.is_new)),
@@ -319,7 +319,7 @@ fn what_is_written_is_kept_and_comes_back() {
     )));
     assert_eq!(test.app.composer.text(), "half a");
     test.keys(" thought");
-    let due = test.app.deadline().expect("it is to be kept");
+    let due = test.app.deadline().expect("has a deadline");
     test.wait(due.since(test.app.now));
     assert_eq!(kept(&test), [("half a thought".to_owned(), true)]);
     test.keys("!");
@@ -328,14 +328,14 @@ fn what_is_written_is_kept_and_comes_back() {
     assert_eq!(test.cmds.last(), Some(&Cmd::Quit));
     test.keys("<enter>");
     test.wait(1000);
-    assert_eq!(kept(&test).last().map(|(text, _)| text.as_str()), Some(""), "what was sent is no draft");
+    assert_eq!(kept(&test).last().map(|(text, _)| text.as_str()), Some(""), "a sent message is not a draft");
     test.finish(TerminationReason::NaturalEnd);
     test.wait(6000);
     assert_eq!(test.app.deadline(), None);
 }
 
 #[test]
-fn words_behind_a_command_are_helped_with_and_enter_sends_what_is_written() {
+fn command_arguments_are_completed_and_enter_sends_the_text() {
     let mut test = TestApp::new(100, 30);
     test.keys("/export ");
     assert!(test.live().contains("/export [md|json|html]  export this conversation"), "{}", test.live());
@@ -347,9 +347,9 @@ fn words_behind_a_command_are_helped_with_and_enter_sends_what_is_written() {
     assert_eq!(test.cmds.last(), Some(&Cmd::Program(ProgramCmd::SetMode(crate::host::Mode::Plan))));
 }
 
-/// A draft with a paste, wide characters and emoji, what is queued, and the mode of vi.
+/// A draft with a paste, wide characters and emoji, the queue, and the vi mode.
 #[test]
-fn the_text_and_what_is_queued_at_three_widths() {
+fn composer_and_queue_at_three_widths() {
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 20);
         test.start("go");
@@ -398,10 +398,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A key goes to the card only when the card had the focus on the screen; it takes the focus by itself only when
-    /// nothing is written and no key came for a while.
+    /// A key goes to the card only if the card had the focus on screen; the card takes the focus only when
+    /// the composer is empty and no key arrived for a while.
     #[test]
-    fn a_card_never_takes_a_key_that_is_meant_for_the_text(steps in steps()) {
+    fn a_card_never_takes_a_key_meant_for_the_composer(steps in steps()) {
         let mut test = TestApp::new(80, 24);
         test.start("go");
         let (mut count, mut typed_at, mut answers) = (0, None, 0);
@@ -427,21 +427,21 @@ proptest! {
             let is_answered = test.decisions().len() > answers;
             answers = test.decisions().len();
             if had_focus == Focus::Composer && is_key {
-                prop_assert!(!is_answered, "a key for the text answered");
+                prop_assert!(!is_answered, "a key for the composer answered");
                 let is_stray = matches!(step, Step::Type(c) if c.is_ascii_digit()) && before.is_empty();
                 if is_stray && !test.app.cards.open.is_empty() {
-                    prop_assert!(test.app.composer.is_empty(), "a digit began a message");
+                    prop_assert!(test.app.composer.is_empty(), "a digit started a message");
                 } else if let Step::Type(c) = step {
                     prop_assert!(test.app.composer.text().ends_with(c) && test.app.composer.text().len() == before.len() + 1);
                 }
                 typed_at = Some(test.app.now);
             }
             if test.app.focus == Focus::Card && had_focus == Focus::Composer && !is_tab {
-                prop_assert!(!had_text && test.app.composer.is_empty(), "it took the focus from a text");
+                prop_assert!(!had_text && test.app.composer.is_empty(), "it took the focus from a text field");
                 let quiet = typed_at.is_none_or(|at: Moment| test.app.now.since(at) >= 400);
                 prop_assert!(quiet, "it took the focus too soon");
             }
-            // A card has a caret too, where something is written on it.
+            // A card has a caret too, where text is typed on it.
             prop_assert!(test.caret.is_some() || test.app.focus == Focus::Card, "the focus is on the screen");
         }
     }

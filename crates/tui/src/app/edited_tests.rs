@@ -1,4 +1,4 @@
-//! Cards on which a call is changed, sent back, commented, or answered with others.
+//! Cards on which a call is edited, sent back, commented, or answered together with others.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn review(ruling: Ruling, words: &str) -> Review {
     Review { ruling, words: words.into(), files: Vec::new(), payload: Value::Null }
 }
 
-/// The arguments that were last sent to be looked at.
+/// The arguments last sent for review.
 fn reviewed(test: &TestApp) -> Option<Value> {
     test.cmds.iter().rev().find_map(|cmd| match cmd {
         Cmd::Question(QuestionCmd::Review(id, arguments)) => {
@@ -33,7 +33,7 @@ fn reviewed(test: &TestApp) -> Option<Value> {
 }
 
 fn answer_review(test: &mut TestApp, review: Result<Review, String>) {
-    let arguments = reviewed(test).expect("it was asked");
+    let arguments = reviewed(test).expect("was asked");
     test.send(Msg::Question(QuestionMsg::Reviewed("perm_a".into(), arguments, review)));
 }
 
@@ -58,11 +58,11 @@ fn write(content: &str, old: &str) -> TestApp {
 }
 
 #[test]
-fn an_edited_command_is_looked_at_and_allowed_exactly_as_it_is_shown() {
+fn an_edited_command_is_reviewed_and_approved_exactly_as_shown() {
     let mut test = asked(100, 30, "git push");
     assert!(test.live().contains("[e] edit"), "{}", test.live());
     test.keys("e");
-    assert!(test.caret.is_some(), "it is written on the card");
+    assert!(test.caret.is_some(), "it is typed on the card");
     test.keys(" --dry-run<enter>");
     let edited = json!({"command": "git push --dry-run"});
     assert_eq!(reviewed(&test), Some(edited.clone()));
@@ -77,7 +77,7 @@ fn an_edited_command_is_looked_at_and_allowed_exactly_as_it_is_shown() {
     answer_review(&mut test, Ok(review(Ruling::Ask, "the rules ask about it: no rule allows it")));
     assert!(test.live().contains("edited: the rules ask about it"), "{}", test.live());
     test.keys("y");
-    assert!(test.decisions().is_empty(), "what is shown now was not seen for long enough");
+    assert!(test.decisions().is_empty(), "the current card was not visible for long enough");
     test.wait(400);
     test.keys("y");
     let decisions = test.decisions();
@@ -88,7 +88,7 @@ fn an_edited_command_is_looked_at_and_allowed_exactly_as_it_is_shown() {
 }
 
 #[test]
-fn an_edit_is_taken_back_and_the_proposed_call_is_what_is_allowed() {
+fn an_edit_is_discarded_and_the_proposed_call_is_approved() {
     for back in ["u", "<esc>"] {
         let mut test = asked(100, 30, "git push");
         test.keys("e --force<enter>");
@@ -98,13 +98,13 @@ fn an_edit_is_taken_back_and_the_proposed_call_is_what_is_allowed() {
         let live = test.live();
         assert!(!live.contains("--force") && live.contains("it changes what others see"), "{live}");
         test.keys("y");
-        assert!(test.decisions().is_empty(), "{back}: seen anew");
+        assert!(test.decisions().is_empty(), "{back}: must be read again");
         test.wait(400);
         test.keys("y");
         assert_eq!(test.decisions()[0].arguments, None, "{back}");
         assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::Cancel(_)))));
     }
-    // Leaving the text keeps what was there; an unchanged one is no edit.
+    // Leaving the editor keeps the text; an unchanged text is not an edit.
     let mut test = asked(100, 30, "git push");
     test.keys("e more<esc>");
     assert!(test.app.cards.open[0].edit.is_none());
@@ -116,7 +116,7 @@ fn an_edit_is_taken_back_and_the_proposed_call_is_what_is_allowed() {
 }
 
 #[test]
-fn what_would_not_run_cannot_be_allowed() {
+fn an_invalid_edit_cannot_be_approved() {
     for bad in [
         Ok(review(Ruling::Deny, "the rules deny it: deny by rule `Bash(curl *)`")),
         Err("the edited arguments of perm_a cannot be used: `/command`".to_owned()),
@@ -129,7 +129,7 @@ fn what_would_not_run_cannot_be_allowed() {
         assert!(test.decisions().is_empty());
         assert!(test.live().contains("u: discard"), "{}", test.live());
     }
-    // An answer about a version before this one counts for nothing.
+    // A review of an older version is ignored.
     let mut test = asked(100, 30, "git push");
     test.keys("e --a<enter>");
     let old = reviewed(&test).expect("asked");
@@ -142,7 +142,7 @@ fn what_would_not_run_cannot_be_allowed() {
 }
 
 #[test]
-fn a_long_edited_command_is_read_to_its_end_before_it_is_allowed() {
+fn a_long_edited_command_must_be_read_to_its_end_before_approval() {
     let mut test = asked(60, 15, "true");
     test.keys("e");
     for n in 0..14 {
@@ -168,14 +168,14 @@ fn a_paste_goes_into_the_command_and_answers_nothing() {
     test.keys("<enter>");
     assert_eq!(reviewed(&test), Some(json!({"command": "cat <<X\ny\nX"})));
     assert!(test.decisions().is_empty());
-    // A backslash before Enter goes on with the line, as it does in a shell.
+    // A backslash before Enter continues the line, as in a shell.
     let mut test = asked(100, 30, "ls");
     test.keys("e \\<enter>-a<enter>");
     assert_eq!(reviewed(&test), Some(json!({"command": "ls \\\n-a"})));
 }
 
 #[test]
-fn a_call_is_sent_back_with_what_to_change() {
+fn changes_to_a_call_are_requested_with_feedback() {
     let mut test = asked(100, 30, "git push");
     test.keys("m<enter>");
     assert!(test.decisions().is_empty() && test.live().contains("write what to change"), "{}", test.live());
@@ -187,7 +187,7 @@ fn a_call_is_sent_back_with_what_to_change() {
 }
 
 #[test]
-fn a_comment_goes_with_the_answer() {
+fn a_comment_goes_with_the_decision() {
     let mut test = asked(100, 30, "git push");
     test.keys("cgo easy<enter>");
     assert!(test.live().contains("comment: go easy"), "{}", test.live());
@@ -208,7 +208,7 @@ fn a_comment_goes_with_the_answer() {
         (decision.result.clone(), decision.reason.as_deref()),
         (json!({"choice": "done"}), Some("I looked"))
     );
-    // There is nothing to edit at such a question: the letters are text.
+    // Such a question has nothing to edit: the letters are text.
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.ask("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, json!({}));
@@ -217,7 +217,7 @@ fn a_comment_goes_with_the_answer() {
 }
 
 #[test]
-fn a_long_text_goes_to_the_editor_and_comes_back_with_its_difference() {
+fn a_long_text_is_edited_externally_and_returns_as_a_diff() {
     let mut test = write("one\ntwo\n", "one\n");
     test.keys("e");
     let draft = test.cmds.iter().find_map(|cmd| match cmd {
@@ -239,7 +239,8 @@ fn a_long_text_goes_to_the_editor_and_comes_back_with_its_difference() {
     let edited = json!({"file_path": "a.rs", "content": "one\nTWO\n"});
     assert_eq!(reviewed(&test), Some(edited.clone()));
     let files: Vec<FilePreview> =
-        serde_json::from_value(preview("/home/me/proj/a.rs", Some("one\n"), "one\nTWO\n")).expect("previews");
+        serde_json::from_value(preview("/home/me/proj/a.rs", Some("one\n"), "one\nTWO\n"))
+            .expect("has previews");
     let payload = json!({"shown": []});
     answer_review(&mut test, Ok(Review { files, payload: payload.clone(), ..review(Ruling::Ask, "?") }));
     let live = test.live();
@@ -263,7 +264,7 @@ fn other_arguments_are_edited_as_json() {
     test.wait(400);
     test.keys("e");
     let Some(Cmd::Editor(_, draft)) = test.cmds.pop() else { panic!("no editor") };
-    assert_eq!(draft.text, "{\n \"url\": }", "nothing that was written is lost");
+    assert_eq!(draft.text, "{\n \"url\": }", "no written text is lost");
     test.send(Msg::EditorClosed(id.clone(), None, Ok(" ".into())));
     assert!(test.live().contains("the text is empty"), "{}", test.live());
     test.send(Msg::EditorClosed(id, None, Ok("{\"url\": \"https://b.example\"}".into())));
@@ -273,7 +274,7 @@ fn other_arguments_are_edited_as_json() {
 }
 
 #[test]
-fn pieces_of_a_change_are_kept_or_dropped() {
+fn hunks_of_a_change_are_kept_or_dropped() {
     let mut test = write("A\nb\nC\n", "a\nb\nc\n");
     assert!(test.live().contains("[h] choose hunks"), "{}", test.live());
     test.keys("h");
@@ -289,10 +290,10 @@ fn pieces_of_a_change_are_kept_or_dropped() {
     assert!(test.live().contains("all hunks are dropped"), "{}", test.live());
     assert_eq!(reviewed(&test), None);
     test.keys("<esc>h<enter>y");
-    assert_eq!(test.decisions().len(), 1, "all of it is what was proposed");
+    assert_eq!(test.decisions().len(), 1, "the whole call is the proposed one");
     assert_eq!(test.decisions()[0].arguments, None);
 
-    // Of an Edit, the text that takes the place of the old one is taken apart.
+    // For an Edit, the replacement text is split into hunks.
     let mut test = TestApp::new(100, 30);
     test.start("go");
     let arguments = json!({"file_path": "a.rs", "old_string": "a\nb\nc", "new_string": "A\nb\nC"});
@@ -321,7 +322,7 @@ fn decided(test: &TestApp) -> Vec<(&str, ResumeDecisionAction)> {
 }
 
 #[test]
-fn all_that_only_read_are_allowed_at_once_and_the_rest_denied_each_by_itself() {
+fn read_only_calls_are_approved_at_once_and_the_rest_denied_singly() {
     use ResumeDecisionAction::{Cancel, Resume};
     let mut test = three(["reads", "runs", "reads"]);
     let live = test.live();
@@ -331,9 +332,9 @@ fn all_that_only_read_are_allowed_at_once_and_the_rest_denied_each_by_itself() {
     assert!(live.contains("Allow these 2 read-only calls?"), "{live}");
     assert!(live.contains("$ run a") && live.contains("$ run c") && !live.contains("$ run b"), "{live}");
     test.keys("R");
-    assert!(decided(&test).is_empty(), "pressed twice by mistake is no yes");
+    assert!(decided(&test).is_empty(), "pressing twice by mistake does not approve");
     test.wait(400);
-    // Another key goes back and answers nothing.
+    // Another key returns and answers nothing.
     test.keys("y");
     assert!(decided(&test).is_empty() && test.app.cards.batch.is_none(), "{}", test.live());
     test.wait(400);
@@ -342,7 +343,7 @@ fn all_that_only_read_are_allowed_at_once_and_the_rest_denied_each_by_itself() {
     test.keys("R");
     assert_eq!(decided(&test), [("perm_a", Resume), ("perm_c", Resume)]);
     test.wait(1000);
-    assert!(test.live().contains("run b"), "the one that is left is shown: {}", test.live());
+    assert!(test.live().contains("run b"), "the remaining one is shown: {}", test.live());
     test.keys("D");
     test.wait(400);
     test.keys("D");
@@ -351,7 +352,7 @@ fn all_that_only_read_are_allowed_at_once_and_the_rest_denied_each_by_itself() {
 }
 
 #[test]
-fn a_card_that_comes_or_was_edited_is_not_answered_with_the_others() {
+fn a_new_or_edited_card_is_not_answered_with_the_others() {
     let mut test = three(["reads", "reads", "runs"]);
     test.keys("e -l<enter>");
     test.wait(400);

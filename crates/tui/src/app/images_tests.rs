@@ -1,4 +1,4 @@
-//! Pictures: attached in every way, sent, queued and taken back, and shown.
+//! Images: attached in every way, sent, queued, withdrawn, and shown.
 
 use ratatui::style::Color;
 use serde_json::json;
@@ -33,7 +33,7 @@ fn started(cmds: &[Cmd]) -> Option<&UserInput> {
     })
 }
 
-/// Red above, blue below, see-through at the right.
+/// Red above, blue below, transparent on the right.
 fn pixels() -> Pixels {
     let row = |colour: [u8; 3]| {
         [[colour[0], colour[1], colour[2], 255]; 6].into_iter().chain([[0; 4]; 2]).flatten()
@@ -43,7 +43,7 @@ fn pixels() -> Pixels {
 }
 
 #[test]
-fn a_dropped_file_becomes_a_mark_and_goes_with_the_message() {
+fn a_dropped_file_becomes_a_mark_and_is_sent_with_the_message() {
     let mut test = TestApp::new(80, 24);
     test.keys("what is ");
     test.send(Msg::Paste("'/home/me/My Shot.gif' ".into()));
@@ -64,7 +64,7 @@ fn a_dropped_file_becomes_a_mark_and_goes_with_the_message() {
 }
 
 #[test]
-fn enter_waits_for_what_is_named_with_an_at() {
+fn enter_waits_for_files_named_with_an_at() {
     let mut test = TestApp::new(80, 24);
     test.keys("see @a.gif and @no.png.<enter>");
     assert!(started(&test.cmds).is_none(), "{:?}", test.cmds);
@@ -76,7 +76,7 @@ fn enter_waits_for_what_is_named_with_an_at() {
 }
 
 #[test]
-fn what_cannot_be_attached_is_said_and_nothing_is_sent() {
+fn failed_attachments_are_reported_and_nothing_is_sent() {
     let mut test = TestApp::new(80, 24);
     test.keys("see @a.gif<esc><enter>");
     test.send(Msg::Image(ImageMsg::Attached(
@@ -87,11 +87,11 @@ fn what_cannot_be_attached_is_said_and_nothing_is_sent() {
     assert!(started(&test.cmds).is_none());
     assert_eq!(test.app.composer.text(), "see @a.gif");
     test.keys("<enter>");
-    assert_eq!(started(&test.cmds).expect("as words").text, "see @a.gif");
+    assert_eq!(started(&test.cmds).expect("sent as text").text, "see @a.gif");
 }
 
 #[test]
-fn queued_messages_keep_their_pictures() {
+fn queued_messages_keep_their_images() {
     let mut test = TestApp::new(80, 24);
     test.keys("go<enter>");
     test.keys("later ");
@@ -104,7 +104,7 @@ fn queued_messages_keep_their_pictures() {
     });
     let input = input.expect("queued");
     assert_eq!(input.images, [image("a.gif")]);
-    // As another process has it: words and pictures of the store.
+    // As loaded by another process: text and images of the store.
     let row = QueuedRow {
         id: 9,
         text: input.text.clone(),
@@ -149,14 +149,14 @@ fn shown(width: u16) -> String {
 }
 
 #[test]
-fn pictures_are_shown_in_half_blocks_with_what_they_are() {
+fn images_are_shown_in_half_blocks_with_a_description() {
     for width in [40, 80, 140] {
         insta::assert_snapshot!(format!("pictures_{width}"), shown(width));
     }
 }
 
 #[test]
-fn without_colours_there_is_only_what_they_are() {
+fn without_colours_there_is_only_the_description() {
     let mut test = TestApp::new(80, 24);
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
@@ -165,7 +165,7 @@ fn without_colours_there_is_only_what_they_are() {
 }
 
 #[test]
-fn the_viewer_shows_them_too() {
+fn the_viewer_shows_images_too() {
     let mut test = TestApp::new(80, 24);
     test.app.image_cache = ImageCache::new(Some(Depth::Indexed));
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
@@ -193,7 +193,7 @@ fn an_entry_without_an_image_opens_nothing() {
     assert!(test.screen().contains("this entry has no image"), "{}", test.screen());
 }
 
-/// What a tool says with so many pictures, one of which is broken.
+/// A tool result with this number of images, one of them broken.
 fn returned(test: &mut TestApp, id: &str, name: &str, count: usize) {
     let mut result = ToolResult::text(name, "the page");
     let named = |n: usize| ImageRef { hash: format!("h{n}"), ..image("image") };
@@ -209,7 +209,7 @@ fn returned(test: &mut TestApp, id: &str, name: &str, count: usize) {
 }
 
 #[test]
-fn pictures_that_a_tool_returns_stand_below_it() {
+fn images_returned_by_a_tool_appear_below_it() {
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 30);
         test.app.image_cache = ImageCache::new(Some(Depth::True));
@@ -236,7 +236,7 @@ fn pictures_that_a_tool_returns_stand_below_it() {
 }
 
 #[test]
-fn a_read_picture_is_no_line_among_others() {
+fn a_read_image_is_not_grouped_with_other_reads() {
     let mut test = TestApp::new(80, 30);
     test.app.image_cache = ImageCache::new(Some(Depth::True));
     test.start("go");
@@ -244,7 +244,7 @@ fn a_read_picture_is_no_line_among_others() {
     test.send(Msg::Image(ImageMsg::Picture("h0".into(), Ok(pixels()))));
     assert!(test.scrollback.iter().any(|line| line.contains("Read") && line.contains("· 1 image")));
     assert!(test.scrollback.iter().any(|line| line.contains('▀')), "{:?}", test.scrollback);
-    // Opened again it looks the same: there the pictures stand in the message.
+    // Reopened it looks the same: then the images are in the message.
     let before = test.scrollback.clone();
     let mut message = Message::tool("a", "the page");
     message.content.push(ContentBlock::StoredImage(ImageRef { hash: "h0".into(), ..image("image") }));

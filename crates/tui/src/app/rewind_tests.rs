@@ -1,4 +1,4 @@
-//! Going back, as keys and pictures.
+//! Rewinding, in keys and screens.
 
 use crate::app::tests::TestApp;
 use crate::host::{ThreadCmd, ThreadMsg};
@@ -60,7 +60,7 @@ fn preview() -> RewindPreview {
 }
 
 #[test]
-fn escape_twice_with_nothing_written_asks_where() {
+fn pressing_escape_twice_on_an_empty_composer_opens_rewind() {
     let mut app = talked(80);
     app.keys("<esc>");
     assert!(app.live().contains("Esc again: rewind"), "{}", app.live());
@@ -75,18 +75,18 @@ fn escape_twice_with_nothing_written_asks_where() {
 
     let mut app = talked(80);
     app.keys("x<esc><esc>");
-    assert!(asked(&app).is_empty(), "a text that is written is not left for that");
+    assert!(asked(&app).is_empty(), "that does not leave the text being typed");
 }
 
 #[test]
-fn what_goes_back_is_shown_before_it_does() {
+fn a_rewind_is_previewed_before_it_happens() {
     let mut app = talked(80);
     app.keys("/rewind<enter>");
     told(&mut app, RewindMsg::Points(PickPurpose::Back, Ok(points())));
     insta::assert_snapshot!("rewind_points_80", app.live());
     app.keys("<down><down><enter>");
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Preview("t".into(), Some(2))));
-    // An answer to another place is not shown.
+    // A preview of another point is not shown.
     told(&mut app, RewindMsg::Preview(Some(0), Ok(preview())));
     assert!(app.app.picker.as_ref().is_some_and(crate::picker::Picker::is_loading));
     told(&mut app, RewindMsg::Preview(Some(2), Ok(preview())));
@@ -113,7 +113,7 @@ fn what_goes_back_is_shown_before_it_does() {
 }
 
 #[test]
-fn the_last_going_back_can_be_taken_back() {
+fn the_last_rewind_can_be_undone() {
     let mut app = talked(80);
     app.keys("/rewind<enter>");
     told(&mut app, RewindMsg::Points(PickPurpose::Back, Ok(points())));
@@ -151,7 +151,7 @@ fn threads() -> Vec<ThreadSummary> {
 }
 
 #[test]
-fn conversations_are_searched_in_what_was_said() {
+fn conversations_are_searched_by_content() {
     let mut app = talked(100);
     app.keys("/threads<enter>");
     app.send(Msg::Thread(ThreadMsg::Listed(Ok(threads()))));
@@ -171,7 +171,7 @@ fn conversations_are_searched_in_what_was_said() {
 }
 
 #[test]
-fn the_menu_of_a_conversation_names_pins_and_deletes_it() {
+fn the_menu_of_a_conversation_renames_pins_and_deletes_it() {
     let mut app = talked(80);
     let menu = |app: &mut TestApp| {
         app.keys("/threads<enter>");
@@ -189,7 +189,7 @@ fn the_menu_of_a_conversation_names_pins_and_deletes_it() {
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Pin("t1".into(), false)));
     menu(&mut app);
     app.keys("delete<enter><enter>");
-    assert!(!asked(&app).iter().any(|cmd| matches!(cmd, RewindCmd::Delete(_))), "no is the first answer");
+    assert!(!asked(&app).iter().any(|cmd| matches!(cmd, RewindCmd::Delete(_))), "deny is the first answer");
     app.keys("<esc>");
     menu(&mut app);
     app.keys("delete<enter><down><enter>");
@@ -233,7 +233,7 @@ fn some_changes() -> Changes {
 }
 
 #[test]
-fn what_was_changed_is_read_file_by_file_and_hunk_by_hunk() {
+fn changes_are_read_by_file_and_hunk() {
     for width in [40, 80, 140] {
         let mut app = talked(width);
         app.keys("/diff<enter>");
@@ -245,7 +245,7 @@ fn what_was_changed_is_read_file_by_file_and_hunk_by_hunk() {
     }
     let mut app = talked(80);
     told_changes(&mut app, some_changes());
-    // The first file, its second hunk, folded by itself.
+    // The first file, its second hunk, folded separately.
     app.keys("]tt<enter>");
     assert!(app.screen().contains("▎  @@ -19,5 +19,4 @@ +1 −2  … 6 more"), "{}", app.screen());
     assert!(app.screen().contains("new(\"👍"), "the other one is not");
@@ -279,14 +279,14 @@ fn twenty_thousand_lines_open_at_once() {
     assert!(app.screen().contains("long.rs +20000 −20000"), "{}", app.screen());
     app.keys("<end>");
     assert!(app.screen().contains("after 19999"), "{}", app.screen());
-    // Only what is near is laid out: all of it takes seconds in a build for tests.
+    // Only nearby rows are laid out: all of it takes seconds in a debug build.
     assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
     app.keys("<home>]t<down><pagedown>/after 9000<enter>");
     assert!(app.screen().contains("after 9000"), "{}", app.screen());
 }
 
 #[test]
-fn changes_against_git_are_asked_for_by_that_word() {
+fn changes_against_git_need_the_word_git() {
     let mut app = talked(80);
     app.keys("/diff ");
     assert!(app.live().contains("[git] [PATH]"), "{}", app.live());
@@ -298,7 +298,7 @@ fn changes_against_git_are_asked_for_by_that_word() {
 }
 
 #[test]
-fn a_screen_reader_is_told_what_changed_in_order() {
+fn a_screen_reader_reads_the_changes_in_order() {
     let mut app = talked(80);
     app.app.is_linear = true;
     told_changes(&mut app, some_changes());
@@ -329,7 +329,7 @@ fn forks() -> Document {
 }
 
 #[test]
-fn two_conversations_are_one_difference() {
+fn two_conversations_are_shown_as_one_diff() {
     for width in [40, 80, 100, 140] {
         let mut app = talked(width);
         app.keys("/compare t2<enter>");

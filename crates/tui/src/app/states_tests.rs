@@ -1,5 +1,5 @@
-//! What is shown while something is not over yet, and how it ended, at three widths, with wide characters, combining
-//! marks, emoji and what must not reach a terminal.
+//! Unfinished states and endings at three widths, with wide characters, combining marks, emoji and sequences
+//! that must not reach a terminal.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use aye_core::contract::tool::ToolResult;
 
 const HEIGHT: u16 = 40;
 
-/// What was printed for good since the last look, a line, and the live region.
+/// Appends the lines printed since the last call, a rule, and the live region.
 fn shown(all: &mut String, name: &str, test: &mut TestApp) {
     let printed = test.scrollback.join("\n");
     test.scrollback.clear();
@@ -46,7 +46,7 @@ fn prints(test: &mut TestApp, id: &str, text: &str) {
     test.event(E::ToolCallStreamDelta { id: id.into(), name: "Bash".into(), delta: text.into() });
 }
 
-/// An answer, stopped in the middle of each kind of block.
+/// An answer, stopped inside each kind of block.
 fn answer(width: u16) -> String {
     let mut all = String::new();
     let mut test = TestApp::new(width, HEIGHT);
@@ -83,7 +83,7 @@ fn answer(width: u16) -> String {
     all
 }
 
-/// Calls while they run and how they end.
+/// Calls while running, and their endings.
 fn calls(width: u16) -> String {
     let mut all = String::new();
     let mut test = TestApp::new(width, HEIGHT);
@@ -165,7 +165,7 @@ fn children(width: u16) -> String {
     all
 }
 
-/// Thoughts, and an inference that is tried again.
+/// Thoughts, and an inference that is retried.
 fn thoughts(width: u16) -> String {
     let mut all = String::new();
     let mut test = TestApp::new(width, HEIGHT);

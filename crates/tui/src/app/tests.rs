@@ -1,4 +1,4 @@
-//! The test app: keys and events in, screen and commands out, with a clock of its own.
+//! The test app: keys and events in, screen and commands out, with its own clock.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
@@ -62,7 +62,7 @@ impl TestApp {
         test
     }
 
-    /// Before its first conversation is there.
+    /// Before its first conversation is loaded.
     fn unopened(width: u16, height: u16) -> TestApp {
         let info = HostInfo {
             model: "m1".into(),
@@ -120,7 +120,7 @@ impl TestApp {
         self.send_undrawn(Msg::Drawn);
     }
 
-    /// A call that prints more than is shown of it.
+    /// A call that prints more than is shown.
     fn prints_fifty_lines(&mut self) {
         self.call("a", "Bash", json!({"command": "seq 50"}));
         let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
@@ -141,7 +141,7 @@ impl TestApp {
         self.send(Msg::Tick);
     }
 
-    /// Types text; `<enter>`, `<ctrl-c>` and the like are keys.
+    /// Types text; `<enter>`, `<ctrl-c>` and so on are keys.
     pub(crate) fn keys(&mut self, keys: &str) {
         let mut rest = keys;
         while let Some(c) = rest.chars().next() {
@@ -187,7 +187,7 @@ impl TestApp {
         });
     }
 
-    /// A call that is asked about, the run waiting, and time enough to read the card.
+    /// A call that asks, with the run waiting and enough time to read the card.
     pub(crate) fn ask(&mut self, id: &str, name: &str, arguments: Value, action: &str, parameters: Value) {
         self.call(id, name, arguments.clone());
         self.event(suspended(ticket(id, name, arguments, action, parameters)));
@@ -343,7 +343,7 @@ fn the_whole_command_can_be_seen() {
 }
 
 #[test]
-fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
+fn a_message_during_an_active_run_is_queued_and_not_lost() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.keys("and then this<enter>");
@@ -381,7 +381,7 @@ pub(crate) fn queued(id: u64, text: &str) -> QueuedRow {
 }
 
 #[test]
-fn a_message_while_questions_wait_goes_through() {
+fn a_message_is_sent_while_questions_are_pending() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.ask_bash("a", "git push");
@@ -419,18 +419,18 @@ fn ctrl_c_clears_first_and_quits_when_pressed_twice() {
 }
 
 #[test]
-fn nothing_is_scheduled_when_nothing_happens() {
+fn nothing_is_scheduled_while_idle() {
     let mut test = TestApp::new(100, 30);
     assert_eq!(test.app.deadline(), None);
     test.start("go");
-    let due = test.app.deadline().expect("the spinner turns");
+    let due = test.app.deadline().expect("has a deadline");
     assert!(due.since(test.app.now) <= TICK_MS && due > test.app.now);
     test.ask_bash("a", "git push");
     assert_eq!(test.app.deadline(), None, "a waiting run needs no clock");
 }
 
 #[test]
-fn commands_skills_and_paths_are_offered() {
+fn commands_skills_and_paths_are_completed() {
     let mut test = TestApp::new(100, 30);
     test.send(Msg::Writing(WritingMsg::Skills(vec![SkillRow {
         name: "commit".into(),
@@ -472,7 +472,7 @@ fn commands_skills_and_paths_are_offered() {
 }
 
 #[test]
-fn modes_cycle_and_yolo_is_only_reached_by_name() {
+fn modes_cycle_and_yolo_is_reached_only_by_name() {
     let mut test = TestApp::new(100, 30);
     test.keys("<shift-tab><shift-tab><shift-tab>");
     let modes =
@@ -484,7 +484,7 @@ fn modes_cycle_and_yolo_is_only_reached_by_name() {
 }
 
 #[test]
-fn whole_output_is_printed_on_request_and_once() {
+fn full_output_is_printed_once_on_request() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.prints_fifty_lines();
@@ -517,7 +517,7 @@ fn events_that_overtake_the_opened_conversation_are_not_lost() {
 }
 
 #[test]
-fn what_is_said_before_the_first_conversation_is_open_stands_where_it_would_later() {
+fn a_message_before_the_first_conversation_opens_is_shown_once() {
     for note in [None, Some("no such theme")] {
         let mut test = TestApp::unopened(100, 30);
         if let Some(text) = note {
@@ -533,7 +533,7 @@ fn what_is_said_before_the_first_conversation_is_open_stands_where_it_would_late
 }
 
 #[test]
-fn a_run_that_could_not_be_loaded_ends_the_wait() {
+fn a_failed_load_of_a_run_ends_the_wait() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.event(E::Error { message: "the store is locked".into(), code: None });
@@ -567,7 +567,7 @@ fn retry(delay_ms: u64, model: &str, instead: bool) -> E {
 }
 
 #[test]
-fn the_time_until_a_retry_counts_down_and_wakes_once_a_second() {
+fn the_retry_countdown_wakes_once_a_second() {
     let mut test = TestApp::new(80, 20);
     test.start("hi");
     test.event(retry(2300, "m1", false));
@@ -584,14 +584,14 @@ fn the_time_until_a_retry_counts_down_and_wakes_once_a_second() {
     }
     assert_eq!(seen, ["2 of 6 in 3 s", "300 ms", "2 of 6 in 2 s", "1000 ms", "2 of 6 in 1 s", "1000 ms"]);
     assert!(test.live().contains("retry 2 of 6: busy"), "{}", test.live());
-    assert!(test.app.deadline().expect("it is awake").since(test.now) <= 1000);
+    assert!(test.app.deadline().expect("has a deadline").since(test.now) <= 1000);
     test.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1, stop_reason: None });
     assert!(!test.live().contains("retry 2"), "{}", test.live());
     assert!(!test.screen().contains("instead"), "{}", test.screen());
 }
 
 #[test]
-fn a_long_reason_leaves_the_time_until_a_retry_in_sight() {
+fn a_long_reason_keeps_the_retry_countdown_visible() {
     for columns in [40, 60, 80, 140] {
         let mut test = TestApp::new(columns, 20);
         test.start("hi");
@@ -609,7 +609,7 @@ fn a_long_reason_leaves_the_time_until_a_retry_in_sight() {
 }
 
 #[test]
-fn a_model_that_stands_in_is_named() {
+fn a_fallback_model_is_named() {
     let mut test = TestApp::new(80, 20);
     test.start("hi");
     let complete = |model: &str| E::InferenceComplete {
@@ -630,7 +630,7 @@ fn a_model_that_stands_in_is_named() {
 }
 
 #[test]
-fn a_stop_offers_to_go_on() {
+fn a_limit_offers_to_continue() {
     let mut test = TestApp::new(80, 20);
     let stopped = || TerminationReason::stopped("max_rounds", "the limit of 2 inferences is reached");
     let said = |test: &TestApp| {

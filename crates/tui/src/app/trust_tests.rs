@@ -1,4 +1,4 @@
-//! The question of trust: a card beside the prompt that nothing waits for.
+//! The trust question: a card beside the prompt that blocks nothing.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn row(path: &str, does: &str) -> UntrustedRow {
     UntrustedRow { path: path.into(), does: does.to_owned() }
 }
 
-/// A conversation in a folder that is not trusted, the card on the screen for a while.
+/// A conversation in an untrusted folder, with the card on screen for a while.
 fn untrusted(height: u16, rows: Vec<UntrustedRow>) -> TestApp {
     let mut test = TestApp::new(80, height);
     test.app.untrusted = rows;
@@ -37,7 +37,7 @@ fn asks(test: &TestApp) -> usize {
 }
 
 #[test]
-fn the_card_of_trust_names_the_files_and_is_answered_by_digits() {
+fn the_trust_card_names_the_files_and_is_answered_by_digits() {
     let test = one();
     for part in [
         "This folder has untrusted files",
@@ -51,7 +51,7 @@ fn the_card_of_trust_names_the_files_and_is_answered_by_digits() {
     ] {
         assert!(test.live().contains(part), "{part}\n{}", test.live());
     }
-    assert_eq!((test.app.own_cards(), test.app.focus), (0, Focus::Card), "it is no question of the store");
+    assert_eq!((test.app.own_cards(), test.app.focus), (0, Focus::Card), "it is not a stored question");
     for keys in ["1", "<down><enter>"] {
         let mut test = one();
         test.keys(keys);
@@ -70,18 +70,18 @@ fn the_card_of_trust_names_the_files_and_is_answered_by_digits() {
         assert_eq!((asks(&test), test.app.cards.open.len()), (0, 0), "{keys}");
         assert!(test.live().contains("not used in this session"), "{keys}: {}", test.live());
         test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
-        assert!(test.app.cards.open.is_empty(), "{keys}: it is asked once");
+        assert!(test.app.cards.open.is_empty(), "{keys}: asked once");
     }
 }
 
 #[test]
-fn a_first_message_is_no_answer_to_the_question_of_trust() {
+fn a_first_message_does_not_answer_the_trust_question() {
     let mut test = one();
     test.keys("<enter>yes, and name it well");
     assert_eq!((asks(&test), test.app.composer.text()), (0, "yes, and name it well"));
     test.start("");
     assert!(matches!(test.app.run, RunState::Running(_)));
-    // Beside the run it is one row, and neither Esc nor a digit is for it.
+    // During the run it is one row, and ignores both Esc and digits.
     test.wait(1000);
     assert!(test.live().contains("│ This folder  has untrusted files · [Tab] answers"), "{}", test.live());
     assert!(!test.live().contains("hooks.toml"), "{}", test.live());
@@ -93,7 +93,7 @@ fn a_first_message_is_no_answer_to_the_question_of_trust() {
     );
     test.keys("<ctrl-c>");
     test.finish(TerminationReason::Cancelled);
-    // A key right after the run's end is meant for the text.
+    // A key right after the run's end is meant for the composer.
     assert_eq!(test.app.cards.open.len(), 1);
     test.wait(1000);
     test.keys("1");
@@ -101,7 +101,7 @@ fn a_first_message_is_no_answer_to_the_question_of_trust() {
 }
 
 #[test]
-fn what_the_run_asks_comes_before_the_question_of_trust() {
+fn questions_of_the_run_come_before_the_trust_question() {
     let mut test = one();
     test.start("go");
     test.ask_bash("a", "git push");
@@ -109,7 +109,7 @@ fn what_the_run_asks_comes_before_the_question_of_trust() {
     assert!(test.live().contains("2 This folder  has untrusted files"), "{}", test.live());
     test.keys("y");
     assert_eq!((test.decisions().len(), asks(&test)), (1, 0));
-    // Once that is answered the run has the screen and the keys, whatever arrives first.
+    // Once it is answered, the run has the screen and the keys, whatever arrives first.
     let decided = || {
         let record =
             record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, json!({})));
@@ -139,7 +139,7 @@ fn what_the_run_asks_comes_before_the_question_of_trust() {
 }
 
 #[test]
-fn trust_is_given_to_what_was_shown_to_its_end() {
+fn trust_covers_only_what_was_shown_to_its_end() {
     let rows = (0..40).map(|n| row(&format!("/home/me/proj/.aye/skills/s{n}"), "runs scripts")).collect();
     let mut test = untrusted(20, rows);
     test.keys("1");
@@ -155,7 +155,7 @@ fn trust_is_given_to_what_was_shown_to_its_end() {
 }
 
 #[test]
-fn trust_that_is_given_during_a_run_applies_when_the_run_ends() {
+fn trust_given_during_a_run_applies_after_it() {
     let mut test = one();
     test.start("go");
     test.wait(10);
@@ -169,7 +169,7 @@ fn trust_that_is_given_during_a_run_applies_when_the_run_ends() {
     test.keys("half written");
     test.finish(TerminationReason::NaturalEnd);
     assert_eq!(renewals(&test), 1);
-    // Something was still being put away: it is tried again, after a while.
+    // Something was still closing: it is retried after a while.
     test.send(Msg::Program(ProgramMsg::Renewed(Ok(None))));
     test.wait(10);
     assert_eq!(renewals(&test), 1);
@@ -183,7 +183,7 @@ fn trust_that_is_given_during_a_run_applies_when_the_run_ends() {
     let renewal = Renewal { info, untrusted: vec![row("/home/me/proj/.mcp.json", "starts npx")] };
     test.send(Msg::Program(ProgramMsg::Renewed(Ok(Some(Box::new(renewal))))));
     assert!(test.screen().contains("a rule is wrong"), "{}", test.screen());
-    assert!(test.live().contains("starts npx"), "what changed meanwhile is asked about: {}", test.live());
+    assert!(test.live().contains("starts npx"), "changes in the meantime are asked about: {}", test.live());
     assert!(test.screen().contains("changed meanwhile; it is not trusted"), "{}", test.screen());
     assert_eq!(test.app.composer.text(), "half written");
     test.send(Msg::Program(ProgramMsg::Renewed(Err("config.toml:1: no".to_owned()))));
@@ -191,7 +191,7 @@ fn trust_that_is_given_during_a_run_applies_when_the_run_ends() {
 }
 
 #[test]
-fn a_screen_reader_says_the_question_of_trust_and_takes_words() {
+fn a_screen_reader_reads_the_trust_question_and_takes_words() {
     let mut test = TestApp::new(80, 24);
     test.app.is_linear = true;
     test.app.untrusted = vec![row("/home/me/proj/.mcp.json", "starts npx")];

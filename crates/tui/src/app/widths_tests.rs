@@ -1,5 +1,5 @@
-//! Every list and every card at three widths, with wide characters, combining marks, emoji and what must not reach a
-//! terminal.
+//! Every list and every card at three widths, with wide characters, combining marks, emoji and sequences that
+//! must not reach a terminal.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use aye_core::contract::surface::ACTION_SURFACE;
 use aye_core::contract::suspension::{ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME};
 use aye_core::contract::tool::FilePreview;
 
-/// Wide, combining, joined, right to left, and a sequence.
+/// Wide, combining, joined, right-to-left, and an escape sequence.
 pub(super) const ODD: &str =
     "für 漢字 e\u{301} 👩‍👩‍👧 \u{202e}x\u{1b}[31m and a good deal more than fits into forty columns";
 

@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn enter_alone_is_no_answer() {
+    fn enter_alone_does_not_answer() {
         let mut form = form();
         assert_eq!(form.accept(), None);
         assert!(form.hint().is_some());
     }
 
     #[test]
-    fn what_is_written_ticked_and_pressed_is_the_answer() {
+    fn inputs_toggles_and_the_pressed_button_form_the_answer() {
         let mut form = form();
         form.step(1);
         for words in ["Ada", "25"] {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_surface_that_cannot_be_read_has_nothing_to_press() {
+    fn an_unreadable_surface_has_no_buttons() {
         let mut form = FormState::of(&Surface::default());
         form.step(1);
         assert_eq!(form.accept(), None);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_files_are_known_however_they_are_quoted() {
+    fn dropped_files_are_recognised_with_any_quoting() {
         assert_eq!(of("/a/My\\ Shot.png"), ["/a/My Shot.png"]);
         assert_eq!(of("'/a/My Shot.PNG' "), ["/a/My Shot.PNG"]);
         assert_eq!(of("\"/a/b.jpeg\" /c.gif\n"), ["/a/b.jpeg", "/c.gif"]);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_stays_a_text() {
+    fn text_stays_text() {
         for text in ["", "see a.png", "a.rs", "/usr/bin", "the file is called\n/a.png", "file://%", "x\\"] {
             assert!(of(text).is_empty(), "{text}");
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_mentioned_with_an_at() {
+    fn images_are_mentioned_with_an_at() {
         assert_eq!(
             mentions("what is @a.png, and (@b.png) or @\"c d.jpg\"? x@y.png @e.rs @skill:f.png"),
             [("@a.png", "a.png"), ("@\"c d.jpg\"", "c d.jpg")].map(|(a, b)| (a.to_owned(), b.to_owned()))

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_stands_as_a_mark_that_goes_as_one() {
+    fn an_image_is_a_mark_deleted_as_one() {
         let mut composer = Composer::default();
         composer.insert_text("see @shot.gif there");
         assert!(composer.attach("@shot.gif", image("shot.gif")));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn drafts_and_what_comes_back_keep_their_pictures() {
+    fn drafts_and_returned_messages_keep_their_images() {
         let mut composer = Composer::default();
         composer.attach("", image("a.gif"));
         let draft: crate::composer::paste::Draft =

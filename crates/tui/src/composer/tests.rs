@@ -16,7 +16,7 @@ fn shown(text: &str, width: u16) -> Vec<&str> {
 }
 
 #[test]
-fn rows_break_behind_blanks_and_hard_when_there_are_none() {
+fn rows_break_after_spaces_or_hard_without_any() {
     assert_eq!(shown("hello big world", 10), ["hello big ", "world"]);
     assert_eq!(shown("aaaaaaaaaaaa", 5), ["aaaaa", "aaaaa", "aa"]);
     assert_eq!(shown("a\n\nb\n", 5), ["a", "", "b", ""]);
@@ -25,7 +25,7 @@ fn rows_break_behind_blanks_and_hard_when_there_are_none() {
 }
 
 #[test]
-fn caret_is_found_behind_wide_characters() {
+fn the_caret_is_placed_after_wide_characters() {
     let text = "a漢字b";
     let rows = layout::rows(text, 20);
     assert_eq!(layout::position(text, &rows, text.len() - 1), (0, 5));
@@ -34,7 +34,7 @@ fn caret_is_found_behind_wide_characters() {
 }
 
 #[test]
-fn deleting_takes_whole_graphemes() {
+fn deleting_removes_whole_graphemes() {
     let mut composer = with("a👨\u{200d}👩\u{200d}👧", 20);
     composer.delete_left();
     assert_eq!(composer.text(), "a");
@@ -79,7 +79,7 @@ fn history_keeps_the_draft() {
 }
 
 #[test]
-fn what_was_being_written_survives_what_happens_while_history_is_shown() {
+fn a_draft_survives_history_changes_while_browsing() {
     let shown = || {
         let mut composer = with("draft", 20);
         composer.set_history(vec!["first".into(), "second".into()]);
@@ -87,7 +87,7 @@ fn what_was_being_written_survives_what_happens_while_history_is_shown() {
         composer.up();
         composer
     };
-    // Another conversation was opened, in which less was said.
+    // Another conversation with fewer messages was opened.
     let mut composer = shown();
     composer.set_history(vec!["other".into()]);
     assert_eq!(composer.text(), "draft");
@@ -98,7 +98,7 @@ fn what_was_being_written_survives_what_happens_while_history_is_shown() {
     composer.up();
     composer.down();
     assert_eq!(composer.text(), "draft");
-    // What was said before is changed, and undone.
+    // An earlier message is edited, and undone.
     let mut composer = shown();
     composer.insert('!');
     composer.down();
@@ -106,7 +106,7 @@ fn what_was_being_written_survives_what_happens_while_history_is_shown() {
     composer.undo();
     composer.undo();
     assert_eq!(composer.text(), "draft");
-    // A text that is put there stays.
+    // Text that is inserted stays.
     let puts: [fn(&mut Composer); 2] = [|composer| composer.set("put"), |composer| composer.put_back("put")];
     for put in puts {
         let mut composer = shown();
@@ -118,7 +118,7 @@ fn what_was_being_written_survives_what_happens_while_history_is_shown() {
 }
 
 #[test]
-fn pastes_are_cleaned_and_long_ones_stand_behind_a_mark() {
+fn pastes_are_cleaned_and_long_ones_become_a_mark() {
     let mut composer = with("", 40);
     composer.paste("a\u{1b}[201~y\r\nb\r");
     assert_eq!(composer.text(), "a^[[201~y\nb\n");
@@ -142,7 +142,7 @@ fn backslash_and_enter_is_a_new_line() {
 }
 
 #[test]
-fn redo_undoes_the_undo_until_something_is_typed() {
+fn redo_reverts_the_undo_until_something_is_typed() {
     let mut composer = with("one ", 40);
     composer.insert_text("two");
     composer.undo();
@@ -156,7 +156,7 @@ fn redo_undoes_the_undo_until_something_is_typed() {
 }
 
 #[test]
-fn what_was_killed_in_a_row_comes_back_as_one_and_older_pieces_in_turn() {
+fn consecutive_kills_are_yanked_together_and_older_ones_in_turn() {
     let mut composer = with("one two three", 40);
     composer.delete_word_left();
     composer.delete_word_left();
@@ -172,11 +172,11 @@ fn what_was_killed_in_a_row_comes_back_as_one_and_older_pieces_in_turn() {
     assert_eq!(composer.text(), " one");
     composer.left();
     composer.yank_pop();
-    assert_eq!(composer.text(), " one", "only right after a yank");
+    assert_eq!(composer.text(), " one", "only directly after a yank");
 }
 
 #[test]
-fn characters_and_words_change_places_and_cases() {
+fn characters_and_words_are_transposed_and_change_case() {
     let mut composer = with("ab", 40);
     composer.transpose();
     assert_eq!(composer.text(), "ba");
@@ -192,7 +192,7 @@ fn characters_and_words_change_places_and_cases() {
 }
 
 #[test]
-fn a_mark_moves_and_goes_as_one_and_can_be_opened() {
+fn a_mark_moves_and_is_deleted_as_one_and_can_be_opened() {
     let long = "line\n".repeat(30);
     let mut composer = with("a ", 80);
     composer.paste(&long);
@@ -208,11 +208,11 @@ fn a_mark_moves_and_goes_as_one_and_can_be_opened() {
     assert!(composer.open_paste());
     assert_eq!(composer.text(), format!("a {long}"));
     composer.undo();
-    assert_eq!(composer.take(), format!("a {long}"), "the mark still stands for it");
+    assert_eq!(composer.take(), format!("a {long}"), "the mark still represents it");
 }
 
 #[test]
-fn a_draft_comes_back_with_its_pastes() {
+fn a_draft_is_restored_with_its_pastes() {
     let long = "x".repeat(3000);
     let mut composer = with("see ", 80);
     composer.paste(&long);
@@ -229,7 +229,7 @@ fn a_draft_comes_back_with_its_pastes() {
 
 proptest! {
     #[test]
-    fn rows_hold_the_whole_text_and_fit(text in "([a-z ]|漢|\n|\t|e\u{301}){0,60}", width in 4u16..20) {
+    fn rows_contain_the_whole_text_and_fit(text in "([a-z ]|漢|\n|\t|e\u{301}){0,60}", width in 4u16..20) {
         let rows = layout::rows(&text, width);
         let mut joined = String::new();
         for (i, row) in rows.iter().enumerate() {
@@ -284,19 +284,19 @@ proptest! {
 }
 
 #[test]
-fn what_was_sent_gets_its_marks_back() {
+fn sent_text_regains_its_paste_marks() {
     let sent = |text, shown| {
         let draft = Draft::sent(text, Some(shown));
         let marks: Vec<String> = draft.pastes.iter().map(|paste| paste.text.clone()).collect();
         (draft.text, marks)
     };
     let both = sent("see AAA\nand BBB.", "see [paste 1: 20 lines] and [paste 2: 30 lines].");
-    assert_eq!(both, ("see AAA\nand BBB.".into(), vec![]), "the text is another one");
+    assert_eq!(both, ("see AAA\nand BBB.".into(), vec![]), "the text differs");
     let both = sent("see AAA and BBB.", "see [paste 1: 20 lines] and [paste 2: 30 lines].");
     assert_eq!(both.1, ["AAA", "BBB"]);
     assert_eq!(both.0, "see [paste 1: 20 lines] and [paste 2: 30 lines].");
     let next_to = sent("AB", "[paste 1: 20 lines][paste 2: 30 lines]");
-    assert_eq!(next_to, ("AB".into(), vec![]), "nobody knows where one ends");
+    assert_eq!(next_to, ("AB".into(), vec![]), "their border is unknown");
     for (text, shown) in [("", "[paste 1: 2 lines] x"), ("[paste ", "[paste "), ("x]", "[paste x]")] {
         assert_eq!(Draft::sent(text, Some(shown)).whole(), text);
     }

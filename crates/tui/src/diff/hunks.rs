@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_dropped_and_the_others_stay() {
+    fn a_dropped_hunk_leaves_the_others() {
         let mut hunks = Hunks::between("a\nb\nc\nd\n", "a\nB\nc\nD\nE\n");
         assert_eq!(hunks.all().len(), 2);
         hunks.toggle();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_stay_as_they_are() {
+    fn line_endings_are_kept() {
         let mut hunks = Hunks::between("a\r\nb", "a\r\nb\n");
         assert_eq!(hunks.text(), "a\r\nb\n");
         hunks.toggle();
@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_pieces_make_the_new_text_and_none_the_old_one(
+        fn all_hunks_give_the_new_text_and_none_the_old_one(
             old in "([abc]{0,2}\r?\n){0,12}[ab]?", new in "([abc]{0,2}\r?\n){0,12}[ab]?", picks in any::<u16>()
         ) {
             let mut hunks = Hunks::between(&old, &new);

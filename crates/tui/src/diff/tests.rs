@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Lines that are shown of a large change.
+/// The number of lines shown of a large change.
 const MAX_LINES: usize = 400;
 
 fn shown(diff: &Diff) -> String {
@@ -18,7 +18,7 @@ fn lines(word: &str, numbers: std::ops::RangeInclusive<u32>) -> String {
 }
 
 #[test]
-fn a_change_is_shown_with_its_surroundings() {
+fn a_change_is_shown_with_context() {
     let old = lines("line", 1..=20);
     let new = old
         .replace("line 10\n", "line ten\n")
@@ -52,7 +52,7 @@ fn a_change_is_shown_with_its_surroundings() {
 
 #[test]
 fn changed_words_are_marked() {
-    let theme = Theme::builtin("default").expect("it is there");
+    let theme = Theme::builtin("default").expect("exists");
     let diff =
         diff_lines("let total = first + second;\n", "let total = first - second;\n", Show::whole(60, &theme));
     let marked: Vec<&str> = diff
@@ -74,7 +74,7 @@ fn new_emptied_and_equal_files() {
 }
 
 #[test]
-fn line_ends_are_not_hidden() {
+fn line_endings_are_not_hidden() {
     assert_eq!(plain("a\nb\n", "a\r\nb\r\n"), "1 - a\n2 - b\n1 + a␍\n2 + b␍");
     assert_eq!(plain("a\n", "b"), "1 - a\n1 + b\n⋯ no newline at the end of the file now");
 }
@@ -104,7 +104,7 @@ fn hostile_text_is_made_visible() {
 
 proptest! {
     #[test]
-    fn applying_what_is_shown_gives_the_new_text(
+    fn applying_the_shown_diff_gives_the_new_text(
         old in proptest::collection::vec("[a-c]{0,3}", 0..12),
         new in proptest::collection::vec("[a-c]{0,3}", 0..12),
     ) {
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn any_texts_and_width_are_survived(old: String, new: String, path: String, width in 1u16..60) {
+    fn any_text_and_width_is_handled(old: String, new: String, path: String, width in 1u16..60) {
         let diff = diff_lines(&old, &new, Show::whole(width, &Theme::plain()));
         prop_assert!(diff.lines.iter().all(|line| line.width() <= usize::from(width)));
         prop_assert!(header(&path, diff.added, diff.removed, width, &Theme::plain()).width() <= usize::from(width));
@@ -178,29 +178,29 @@ fn a_unified_diff_is_shown_at_each_width() {
 }
 
 #[test]
-fn code_has_its_colours_and_changed_words_stay_marked() {
-    let theme = Theme::builtin("dark").expect("it is there");
+fn code_is_highlighted_and_changed_words_stay_marked() {
+    let theme = Theme::builtin("dark").expect("exists");
     let lines = painted(60, &theme);
     let span = |row: &str, text: &str| {
         let line = lines.iter().find(|line| line.to_string().contains(row)).expect("the row");
         line.spans.iter().find(|span| span.content == text).map(|span| span.style)
     };
-    let keyword = span("first - second", "let").expect("a span of its own");
+    let keyword = span("first - second", "let").expect("a separate span");
     assert_eq!(keyword.fg, theme.style(Role::CodeKeyword).fg);
     assert_eq!(keyword.bg, theme.style(Role::DiffAdd).bg);
-    assert_eq!(span("first - second", "-").expect("marked").bg, theme.style(Role::DiffAddWord).bg);
-    // Without backgrounds the colour of the line is what tells it apart.
-    let lines = painted(60, &Theme::builtin("default").expect("it is there"));
+    assert_eq!(span("first - second", "-").expect("is highlighted").bg, theme.style(Role::DiffAddWord).bg);
+    // Without backgrounds the line's colour distinguishes it.
+    let lines = painted(60, &Theme::builtin("default").expect("exists"));
     let line = lines.iter().find(|line| line.to_string().contains("first - second")).expect("the row");
     assert!(line.spans.iter().all(|span| span.content != "let"), "{line:?}");
 }
 
 #[test]
-fn what_is_no_diff_is_none() {
+fn text_that_is_not_a_diff_is_not_parsed_as_one() {
     for text in ["", "hello", "@@ -1 +1", "@@ -x,1 +1,1 @@\n a", "--- a\n+++ b\n"] {
         assert_eq!(Patch::parse(text), None, "{text:?}");
     }
-    let cut = Patch::parse("@@ -1,9 +1,9 @@\n a\n-b\n[… diff cut …]\n").expect("a part of one");
+    let cut = Patch::parse("@@ -1,9 +1,9 @@\n a\n-b\n[… diff cut …]\n").expect("a part of a line");
     assert_eq!(cut.below.as_deref(), Some("diff cut"));
     let huge = Patch::parse("@@ -4294967295,1 +4294967295,1 @@\n-a\n+b\n").expect("a diff");
     assert!(
@@ -220,7 +220,7 @@ fn what_is_no_diff_is_none() {
 
 proptest! {
     #[test]
-    fn a_written_diff_is_read_back(
+    fn a_written_diff_round_trips(
         old in proptest::collection::vec("[a-c]{0,3}", 0..30), new in proptest::collection::vec("[a-c]{0,3}", 0..30),
         width in 1u16..200,
     ) {
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_as_a_diff_without_harm(text in "(@@ -[0-9]{1,3}(,[0-9]{1,3})? \\+[0-9]{1,3} @@\n|[-+ ]?[ab]?\n|\\PC{0,9}\n){0,30}") {
+    fn arbitrary_text_is_parsed_as_a_diff_without_harm(text in "(@@ -[0-9]{1,3}(,[0-9]{1,3})? \\+[0-9]{1,3} @@\n|[-+ ]?[ab]?\n|\\PC{0,9}\n){0,30}") {
         if let Some(patch) = Patch::parse(&text) {
             patch.lines(Show { most: 50, layout: DiffLayout::Sides, ..Show::whole(130, &Theme::plain()) });
         }
@@ -247,8 +247,8 @@ proptest! {
 }
 
 #[test]
-fn both_sides_have_the_colours_of_their_own_text() {
-    let theme = Theme::builtin("dark").expect("it is there");
+fn both_sides_are_highlighted_from_their_own_text() {
+    let theme = Theme::builtin("dark").expect("exists");
     let patch = Patch::parse("@@ -1,2 +1,4 @@\n-x\n+// y\n+// z\n+// w\n fn a() {}\n").expect("a diff");
     let highlighter = crate::highlight::Highlighter::waiting();
     let (old, new) = patch.texts();
@@ -264,7 +264,7 @@ fn both_sides_have_the_colours_of_their_own_text() {
 }
 
 #[test]
-fn a_part_says_where_it_stands_and_a_long_one_goes_on() {
+fn a_hunk_shows_its_position_and_a_long_one_is_split() {
     let old = lines("line", 1..=20);
     let new = old.replace("line 10\n", "line ten\n").replace("line 20\n", "");
     let parts = Patch::between(&old, &new).parts(200);
@@ -282,13 +282,13 @@ fn a_part_says_where_it_stands_and_a_long_one_goes_on() {
             ("@@ -0,0 +21,5 @@".to_owned(), true)
         ]
     );
-    // Only a line end came.
+    // Only a line ending was added.
     assert_eq!(Patch::between("a", "a\n").parts(10).len(), 1);
 }
 
 proptest! {
     #[test]
-    fn parts_hold_all_lines_in_order(old in "([ab]\n){0,60}", new in "([abc]\n){0,60}", most in 1usize..20) {
+    fn hunks_contain_all_lines_in_order(old in "([ab]\n){0,60}", new in "([abc]\n){0,60}", most in 1usize..20) {
         let whole = Patch::between(&old, &new);
         let parts = whole.clone().parts(most);
         prop_assert_eq!(parts.iter().map(|(part, _)| part.added).sum::<usize>(), whole.added);
@@ -302,7 +302,7 @@ proptest! {
 }
 
 #[test]
-fn a_change_has_two_sides_in_wide_terminals_and_when_asked() {
+fn a_change_has_two_sides_in_wide_terminals_and_on_request() {
     assert!(!DiffLayout::Auto.has_sides(SIDES_FROM - 1) && DiffLayout::Auto.has_sides(SIDES_FROM));
     assert_eq!(DiffLayout::Auto.toggled(100), DiffLayout::Sides);
     assert_eq!(DiffLayout::Auto.toggled(160), DiffLayout::Unified);
@@ -312,7 +312,7 @@ fn a_change_has_two_sides_in_wide_terminals_and_when_asked() {
 
 #[test]
 fn a_background_starts_with_its_line_and_ends_at_the_edge() {
-    let theme = Theme::builtin("dark").expect("it is there");
+    let theme = Theme::builtin("dark").expect("exists");
     let added = theme.style(Role::DiffAdd).bg;
     assert!(added.is_some());
     let long = "let name = ".to_owned() + &"word ".repeat(20);
@@ -320,7 +320,7 @@ fn a_background_starts_with_its_line_and_ends_at_the_edge() {
         let show = Show { layout, ..Show::whole(70, &theme) };
         let diff = diff_lines("a\n", &format!("a\n{long}\n"), show);
         for line in &diff.lines {
-            // What stands before a line is not tinted with it, and what follows it is not either.
+            // The text before a line is not tinted, nor is the text after it.
             assert_eq!(line.style, Style::default(), "{line:?}");
             let is_new = line.spans.iter().any(|span| span.style.bg == added);
             assert!(!is_new || line.width() == 70 || layout == DiffLayout::Sides, "{line:?}");
@@ -331,7 +331,7 @@ fn a_background_starts_with_its_line_and_ends_at_the_edge() {
 }
 
 #[test]
-fn all_of_a_line_is_shown_where_all_of_a_change_has_to_be() {
+fn long_lines_are_shown_in_full_without_a_limit() {
     let long = "x".repeat(1_500);
     let shown = |most| {
         let plain = Theme::plain();

@@ -1,4 +1,4 @@
-//! The screen as a terminal shows it, and requests as a host gets them.
+//! The screen as shown by a terminal, and requests as received by a host.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -28,18 +28,18 @@ use aye_core::contract::record::{
 };
 use aye_core::contract::suspension::Answer;
 
-/// Writes down what it is asked.
+/// Records its requests.
 #[derive(Default)]
 struct FakeHost {
     asked: Mutex<Vec<String>>,
     asks_for_trust: bool,
-    /// What it is built anew as.
+    /// The host that replaces it.
     next: Option<Arc<FakeHost>>,
 }
 
 impl FakeHost {
     fn note(&self, what: impl Into<String>) {
-        self.asked.lock().expect("no panic while it is held").push(what.into());
+        self.asked.lock().expect("not poisoned").push(what.into());
     }
 }
 
@@ -240,7 +240,7 @@ impl RewindHost for FakeHost {
     }
 }
 
-/// Does the commands and gives back what was asked and answered.
+/// Performs the commands and returns the requests and replies.
 async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
     let host = Arc::new(host);
     let (sender, mut answers) = unbounded_channel();
@@ -253,12 +253,12 @@ async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
     while let Ok(msg) = answers.try_recv() {
         msgs.push(msg);
     }
-    let asked = host.asked.lock().expect("no panic while it is held").clone();
+    let asked = host.asked.lock().expect("not poisoned").clone();
     (asked, msgs)
 }
 
 #[tokio::test]
-async fn requests_are_answered_and_a_refused_message_comes_back() {
+async fn requests_are_answered_and_a_refused_message_is_returned() {
     let no = Answer::no(None);
     let (asked, msgs) =
         perform(FakeHost::default(), vec![Cmd::Question(QuestionCmd::Decide("q".into(), Box::new(no)))])
@@ -280,7 +280,7 @@ async fn requests_are_answered_and_a_refused_message_comes_back() {
 }
 
 #[test]
-fn a_long_answer_is_in_the_scrollback_once_and_whole() {
+fn a_long_answer_is_in_the_scrollback_once_and_complete() {
     let (width, height) = (50, 12);
     let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
@@ -290,7 +290,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {
         at += 5;
         app.update(Moment(at), msg);
-        screen.draw(app).expect("a vector takes everything");
+        screen.draw(app).expect("in-memory writes succeed");
     };
     step(&mut app, &mut screen, Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     let agent = |event: AgentEvent| Msg::Agent(ThreadId::from("t"), Box::new(event));
@@ -338,13 +338,12 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     }
 }
 
-/// An answer in so many deltas, a frame for each chunk of them: the bytes that are written.
+/// The number of bytes written for an answer with this number of deltas, with one frame per `per_frame`
+/// deltas.
 fn written(deltas: usize, per_frame: usize) -> usize {
     let (width, height) = (120, 40);
-    let look = RenderStyle {
-        theme: Theme::builtin("default").expect("it is there"),
-        highlighter: Highlighter::off(),
-    };
+    let look =
+        RenderStyle { theme: Theme::builtin("default").expect("exists"), highlighter: Highlighter::off() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
     let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
@@ -358,27 +357,28 @@ fn written(deltas: usize, per_frame: usize) -> usize {
     for (n, delta) in chars.chunks(3).enumerate() {
         tell(&mut app, n as u64, AgentEvent::TextDelta { delta: delta.iter().collect() });
         if n % per_frame == 0 {
-            screen.draw(&app).expect("a vector takes everything");
+            screen.draw(&app).expect("in-memory writes succeed");
         }
     }
     tell(&mut app, deltas as u64, AgentEvent::StepEnd);
-    screen.draw(&app).expect("a vector takes everything");
+    screen.draw(&app).expect("in-memory writes succeed");
     let before = screen.terminal.out_mut().len();
-    screen.draw(&app).expect("a vector takes everything");
+    screen.draw(&app).expect("in-memory writes succeed");
     assert_eq!(screen.terminal.out_mut().len(), before, "no frame when nothing changed");
     before
 }
 
 #[test]
 fn an_answer_of_twenty_thousand_deltas_writes_little() {
-    // As fast as a socket takes them, and at 3,000 in a second. The theme has no band: each frame draws two rules.
+    // As fast as a socket delivers them, and at 3,000 per second. The theme has no band: each frame draws two
+    // rules.
     for (per_frame, limit) in [(400, 400 * 1024), (48, 480 * 1024)] {
         let written = written(20_000, per_frame);
         assert!(written <= limit, "{written} bytes with {per_frame} deltas in a frame");
     }
 }
 
-/// A terminal that nobody sits at.
+/// A terminal without a user.
 struct NoTty;
 
 impl Tty for NoTty {
@@ -392,7 +392,7 @@ impl Tty for NoTty {
     }
 }
 
-/// A loop around a new model; the senders keep it from seeing an end.
+/// A loop around a new model; the senders keep it from ending.
 fn stage(host: &Arc<FakeHost>, app: App) -> UiLoop<Vec<u8>, NoTty> {
     let (width, height) = app.size;
     let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() };
@@ -408,15 +408,15 @@ fn stage(host: &Arc<FakeHost>, app: App) -> UiLoop<Vec<u8>, NoTty> {
     UiLoop { app, screen, waits, performer, tty: NoTty }
 }
 
-/// What a new size or a frame brings about is done like everything else.
+/// Commands caused by a resize or a frame are performed like all others.
 #[tokio::test]
-async fn what_an_update_asks_for_is_done_whatever_it_was_told() {
+async fn commands_of_any_update_are_performed() {
     for msg in [Msg::Resize(60, 20), Msg::Drawn, Msg::Tick] {
         let host = Arc::new(FakeHost::default());
         let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
         app.feed = StatusCommand::on();
         let mut stage = stage(&host, app);
-        assert_eq!(stage.tell(msg.clone()).await.expect("nothing is written"), None);
+        assert_eq!(stage.tell(msg.clone()).await.expect("no write fails"), None);
         stage.performer.settle().await;
         assert_eq!(*host.asked.lock().expect("not poisoned"), ["status line"], "{msg:?}");
         let answer = stage.waits.answers.try_recv();
@@ -425,23 +425,23 @@ async fn what_an_update_asks_for_is_done_whatever_it_was_told() {
 }
 
 #[tokio::test]
-async fn the_first_frame_asks_for_the_background_and_no_other_one_does() {
+async fn only_the_first_frame_queries_the_background() {
     let host = Arc::new(FakeHost::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
     app.colours.theme = ThemeChoice::find("auto", Depth::True, crate::theme::tests::from_folder)
-        .expect("right")
-        .expect("known");
+        .expect("valid")
+        .expect("is known");
     let mut stage = stage(&host, app);
     for _ in 0..3 {
-        assert_eq!(stage.show().await.expect("a vector takes everything"), (true, None));
+        assert_eq!(stage.show().await.expect("in-memory writes succeed"), (true, None));
     }
     let written = String::from_utf8_lossy(stage.screen.terminal.out_mut()).into_owned();
     assert_eq!(written.matches("\u{1b}]11;?").count(), 1, "{written:?}");
 }
 
-/// The host is another one from then on, and the model is told what that says.
+/// The host is replaced, and the model receives its new description.
 #[tokio::test]
-async fn a_trusted_folder_gets_another_host_once_nothing_is_at_work() {
+async fn a_trusted_folder_gets_another_host_once_nothing_is_active() {
     let next = Arc::new(FakeHost { asks_for_trust: true, ..FakeHost::default() });
     let host = Arc::new(FakeHost { next: Some(Arc::clone(&next)), ..FakeHost::default() });
     let app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
@@ -449,16 +449,14 @@ async fn a_trusted_folder_gets_another_host_once_nothing_is_at_work() {
     stage
         .tell(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))))
         .await
-        .expect("nothing is written");
-    assert!(
-        stage.obey(vec![Cmd::Program(ProgramCmd::Trust)]).await.expect("nothing is written").is_continue()
-    );
+        .expect("no write fails");
+    assert!(stage.obey(vec![Cmd::Program(ProgramCmd::Trust)]).await.expect("no write fails").is_continue());
     let mut told = Vec::new();
     loop {
-        let msg = stage.waits.answers.recv().await.expect("it is open");
+        let msg = stage.waits.answers.recv().await.expect("open");
         told.push(format!("{msg:?}"));
         let is_last = matches!(msg, Msg::Program(ProgramMsg::Renewed(_)));
-        stage.tell(msg).await.expect("nothing is written");
+        stage.tell(msg).await.expect("no write fails");
         if is_last {
             break;
         }
@@ -466,7 +464,7 @@ async fn a_trusted_folder_gets_another_host_once_nothing_is_at_work() {
     assert!(told.iter().any(|msg| msg == "Program(Trusted(Ok(())))"), "{told:?}");
     let asked = |host: &FakeHost| host.asked.lock().expect("not poisoned").clone();
     assert_eq!(asked(&host).iter().filter(|asked| *asked == "trust" || *asked == "renew").count(), 2);
-    assert_eq!(stage.app.cards.open.len(), 1, "what changed in the meantime is asked about");
+    assert_eq!(stage.app.cards.open.len(), 1, "changes in the meantime are asked about");
     stage.performer.perform(Cmd::Writing(WritingCmd::Remember("hi".into())));
     stage.performer.settle().await;
     assert!(asked(&next).contains(&"remember hi".to_owned()), "{:?}", asked(&next));

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_ends_where_the_next_thing_begins() {
+    fn a_definition_ends_where_the_next_item_starts() {
         let text = "fn a(\n    x: u8,\n) -> u8\nwhere\n    u8: Copy,\n{\n    x\n}\n\nfn b() {}\n";
         assert_eq!(extent(text, 1), (1, 8));
         assert_eq!(extent(text, 10), (10, 10));

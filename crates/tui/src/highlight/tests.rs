@@ -10,7 +10,7 @@ fn named(block: &CodeBlock, line: usize, text: &str) -> Vec<(String, Role)> {
         at = end;
         (word, role)
     };
-    block.pieces(line).expect("it is there").into_iter().map(piece).collect()
+    block.pieces(line).expect("exists").into_iter().map(piece).collect()
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn rust_gets_its_roles() {
 }
 
 #[test]
-fn a_block_that_grows_keeps_its_state() {
+fn a_growing_block_keeps_its_state() {
     let highlighter = Highlighter::waiting();
     let block = highlighter.block("rust");
     block.push("/* a comment\n");
@@ -53,7 +53,7 @@ fn unknown_languages_and_long_lines_stay_plain() {
 }
 
 #[test]
-fn languages_are_known_by_their_usual_names() {
+fn languages_are_recognised_by_their_usual_names() {
     let highlighter = Highlighter::waiting();
     for language in [
         "rust",
@@ -95,19 +95,19 @@ fn languages_are_known_by_their_usual_names() {
 }
 
 #[test]
-fn the_thread_tells_when_it_is_done_and_ends() {
+fn the_thread_notifies_when_done_and_ends() {
     let (sender, done) = mpsc::channel();
     let sender = Mutex::new(sender);
     let highlighter = Highlighter::in_thread(move || {
-        let _ = sender.lock().expect("no panic").send(());
+        let _ = sender.lock().expect("not poisoned").send(());
     });
     let block = highlighter.whole("rust", "fn main() {}\nlet x = 1;");
-    done.recv().expect("the worker tells");
+    done.recv().expect("the worker reports");
     assert!(block.is_ready(1));
     assert_eq!(block.pieces(0), Highlighter::waiting().whole("rust", "fn main() {}").pieces(0));
     drop(block);
     drop(highlighter);
-    assert!(done.recv().is_err(), "the thread let go of the callback");
+    assert!(done.recv().is_err(), "the thread dropped the callback");
 }
 
 #[test]
@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn pieces_cover_the_line_and_end_between_characters(
+    fn spans_cover_the_line_and_end_between_characters(
         lines in proptest::collection::vec("[a-z\"'/*{}()<>#漢é\\\\ \t=:;0-9]{0,30}", 1..6),
         language in prop_oneof![Just("rust"), Just("python"), Just("html"), Just("sh"), Just("markdown")],
     ) {

@@ -58,12 +58,12 @@ fn keys_in_legacy_and_kitty_form() {
         ("\u{1b}[27;5;13~", "Control-Enter"),
         ("\u{1b}[57441;2u", ""),
         ("\u{1b}[I\u{1b}[O", "Focus(true) Focus(false)"),
-        // Answers to queries and sequences nobody knows are not typed text, nor are reports of the mouse.
+        // Replies to queries and unknown sequences are not typed text, nor are mouse reports.
         ("\u{1b}[<0;;5Mx\u{1b}[<0;0;5My\u{1b}[<3;1;1M", "x y"),
         ("\u{1b}[M !!x", "x"),
         ("\u{1b}[?1u\u{1b}[?62;u\u{1b}[12;40Rx", "x"),
         ("\u{1b}]11;rgb:0/0/0\u{7}x\u{1b}P1$r\u{1b}\\y", "Background(Dark) x y"),
-        // Whether it draws pixels tells its name.
+        // Its graphics support identifies it.
         ("\u{1b}P>|kitty(0.41.1)\u{1b}\\x", "x"),
         ("\u{1b}P>|WezTerm 20240203-110809-5046fc22\u{1b}\\x", "x"),
         ("\u{1b}P>|XTerm(388)\u{1b}\\x", "x"),
@@ -83,11 +83,11 @@ fn keys_in_legacy_and_kitty_form() {
 }
 
 #[test]
-fn a_paste_is_one_event_with_clean_line_ends() {
+fn a_paste_is_one_event_with_clean_line_endings() {
     let paste = |text: &str| TerminalEvent::Paste(text.to_owned());
     assert_eq!(decode(b"\x1b[200~a\r\nb\rc\td\x1b[31m\x07\x1b[201~"), [paste("a\nb\nc\td[31m")]);
     assert_eq!(decode("\u{1b}[200~漢\u{1b}[201~x".as_bytes()).len(), 2);
-    // Two pastes stay two.
+    // Two pastes stay separate.
     let two = decode(b"\x1b[200~a\x1b[201~\x1b[200~b\x1b[201~");
     assert_eq!(two, [paste("a"), paste("b")]);
 }
@@ -96,13 +96,13 @@ fn a_paste_is_one_event_with_clean_line_ends() {
 fn an_end_mark_inside_a_paste_does_not_end_it() {
     let events = decode(b"\x1b[200~a\x1b[201~y\r\x1b[201~");
     assert_eq!(events, [TerminalEvent::Paste("ay\n".to_owned())]);
-    // The Enter that a person types behind a paste is a key.
+    // The Enter typed after a paste is a key.
     let events = decode(b"\x1b[200~a\x1b[201~\r");
     assert_eq!(events.len(), 2);
 }
 
 #[test]
-fn a_paste_without_an_end_can_be_left_by_a_key() {
+fn an_unterminated_paste_can_be_left_with_a_key() {
     let mut decoder = InputDecoder::default();
     let mut events = Vec::new();
     decoder.feed(b"\x1b[200~lost", &mut events);
@@ -111,9 +111,10 @@ fn a_paste_without_an_end_can_be_left_by_a_key() {
     assert_eq!(events.len(), 2);
 }
 
-/// A terminal sends Alt and a key in one piece. A key that comes in another one was pressed after Escape, however soon.
+/// A terminal sends Alt and a key in one chunk. A key in another chunk was pressed after Escape, however
+/// soon.
 #[test]
-fn a_key_soon_after_escape_is_not_one_with_alt() {
+fn a_key_soon_after_escape_is_not_an_alt_key() {
     let pieces = |pieces: &[&[u8]]| {
         let mut decoder = InputDecoder::default();
         let mut events = Vec::new();
@@ -133,14 +134,14 @@ fn a_key_soon_after_escape_is_not_one_with_alt() {
 }
 
 #[test]
-fn a_large_paste_in_small_pieces_is_cheap() {
+fn a_large_paste_in_small_chunks_is_cheap() {
     let mut decoder = InputDecoder::default();
     let mut events = Vec::new();
     decoder.feed(PASTE_START, &mut events);
     for _ in 0..20_000 {
         decoder.feed(b"some more text of a long paste, line after line\r", &mut events);
     }
-    assert!(!decoder.is_waiting(), "no timeout runs while a paste comes in");
+    assert!(!decoder.is_waiting(), "no timeout runs while a paste arrives");
     decoder.feed(b"\x1b[201~", &mut events);
     assert!(matches!(&events[..], [TerminalEvent::Paste(text)] if text.len() == 20_000 * 48));
 }
@@ -149,7 +150,7 @@ const PASTE_START: &[u8] = b"\x1b[200~";
 
 proptest! {
     #[test]
-    fn bytes_in_pieces_mean_the_same_as_in_one(
+    fn chunk_boundaries_do_not_matter(
         bytes in proptest::collection::vec(prop_oneof![
             Just(b"\x1b[A".to_vec()), Just(b"\x1b[97;5u".to_vec()), Just("漢".as_bytes().to_vec()),
             Just(b"\x1b[200~pa\rste\x1b[201~".to_vec()), Just(b"\x1b[<0;1;1M".to_vec()),
@@ -167,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200), escapes: bool) {
+    fn arbitrary_bytes_are_handled(bytes in proptest::collection::vec(any::<u8>(), 0..200), escapes: bool) {
         let bytes: Vec<u8> =
             if escapes { bytes.iter().flat_map(|b| [0x1b, b'[', *b]).collect() } else { bytes };
         for event in decode(&bytes) {
@@ -217,7 +218,7 @@ fn dropping_the_input_ends_the_thread() {
 }
 
 #[test]
-fn the_mouse_is_read_in_the_form_without_a_limit() {
+fn the_mouse_is_read_in_sgr_form() {
     use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
     let mouse =
         |kind, column, row, modifiers| TerminalEvent::Mouse(MouseEvent { kind, column, row, modifiers });

@@ -18,7 +18,7 @@ fn embedded_keys_are_readable_and_every_action_has_a_key() {
 }
 
 #[test]
-fn one_key_has_one_form() {
+fn equivalent_keys_have_one_form() {
     let keymap = Keymap::embedded();
     for code in [KeyCode::BackTab, KeyCode::Tab] {
         let found = keymap.action(KeyContext::Composer, key(code, KeyModifiers::SHIFT));
@@ -38,16 +38,16 @@ fn one_key_has_one_form() {
 }
 
 #[test]
-fn no_embedded_key_is_in_the_way_of_another() {
-    // Laid over themselves they are looked at like a person's own.
+fn no_embedded_key_shadows_another() {
+    // Loaded over themselves they are checked like a user's own keys.
     let keymap = Keymap::with_file("keymap.toml", include_str!("../keymap.toml"));
     assert_eq!(keymap, Ok(Keymap::embedded()));
 }
 
 #[test]
-fn own_keys_lie_over_the_embedded_ones() {
+fn custom_keys_override_the_embedded_ones() {
     let keymap = Keymap::with_file("keys.toml", "[composer]\n\"ctrl-s\" = \"send\"\nenter = \"newline\"\n")
-        .expect("it is right");
+        .expect("valid");
     assert_eq!(
         keymap.action(KeyContext::Composer, key(KeyCode::Enter, KeyModifiers::NONE)),
         Some(Action::Newline)
@@ -56,13 +56,13 @@ fn own_keys_lie_over_the_embedded_ones() {
         keymap.action(KeyContext::Composer, key(KeyCode::Char('s'), KeyModifiers::CONTROL)),
         Some(Action::Send)
     );
-    let keymap = Keymap::with_file("keys.toml", "[card]\na = \"none\"\n").expect("it is right");
+    let keymap = Keymap::with_file("keys.toml", "[card]\na = \"none\"\n").expect("valid");
     assert_eq!(keymap.action(KeyContext::Card, key(KeyCode::Char('a'), KeyModifiers::NONE)), None);
     assert!(keymap.help(KeyContext::Card).iter().all(|(_, what)| *what != Action::Grant.help()));
 }
 
 #[test]
-fn mistakes_are_named_with_file_and_line() {
+fn mistakes_are_reported_with_file_and_line() {
     assert_eq!(
         refused("\n[composer]\n\"ctrl-x\" = \"sendd\"\n"),
         "keys.toml:3: unknown action 'sendd'; did you mean 'send'?"
@@ -82,7 +82,7 @@ fn mistakes_are_named_with_file_and_line() {
 }
 
 #[test]
-fn no_reflex_says_yes() {
+fn no_reflex_key_approves() {
     for reflex in ["enter", "esc", "space", "ctrl-c", "ctrl-d", "ctrl-j", "ctrl-m"] {
         let error = refused(&format!("[card]\n{reflex} = \"allow\"\n"));
         assert!(error.contains("for 'allow'; use a letter"), "{error}");
@@ -90,14 +90,14 @@ fn no_reflex_says_yes() {
 }
 
 #[test]
-fn keys_one_after_another_are_one_binding() {
+fn a_key_sequence_is_one_binding() {
     let text = "[composer]\n\"ctrl-x ctrl-s\" = \"send\"\n\"ctrl-x k k\" = \"undo\"\n";
-    let keymap = Keymap::with_file("keys.toml", text).expect("it is right");
+    let keymap = Keymap::with_file("keys.toml", text).expect("valid");
     let ctrl = |c| key(KeyCode::Char(c), KeyModifiers::CONTROL);
     let layers = KeyContext::Composer.layers();
     assert_eq!(keymap.stroke(layers, &[], ctrl('x')), Stroke::Pending);
     let begun = [Chord::of(ctrl('x'))];
-    let Stroke::Key(whole) = keymap.stroke(layers, &begun, ctrl('s')) else { panic!("it is whole") };
+    let Stroke::Key(whole) = keymap.stroke(layers, &begun, ctrl('s')) else { panic!("it is complete") };
     assert_eq!(keymap.action(KeyContext::Composer, whole), Some(Action::Send));
     assert_eq!(typed(whole), None);
     assert_eq!(keymap.stroke(layers, &begun, ctrl('q')), Stroke::Nothing);
@@ -115,7 +115,7 @@ fn keys_one_after_another_are_one_binding() {
 }
 
 #[test]
-fn keys_that_hide_each_other_are_refused() {
+fn keys_that_shadow_each_other_are_refused() {
     assert_eq!(
         refused("[composer]\n\"ctrl-a ctrl-b\" = \"send\"\n"),
         "keys.toml:2: 'Ctrl-A Ctrl-B' starts with 'Ctrl-A', which is 'line-start' in [composer]; remove one \

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_in_text_end_where_a_reader_ends_them() {
+    fn urls_in_text_end_where_a_reader_expects() {
         assert_eq!(
             found("see https://a.org/x, (http://b.org/y_(z)) and http://c.org/?q=1&r=2."),
             ["https://a.org/x", "http://b.org/y_(z)", "http://c.org/?q=1&r=2"]

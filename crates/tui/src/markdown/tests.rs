@@ -88,7 +88,7 @@ fn a_table_fits_wraps_or_becomes_records() {
 }
 
 #[test]
-fn links_by_reference_are_found_and_shown() {
+fn reference_links_are_found_and_shown() {
     let text = "[home]: https://example.org\n\nSee [home] and [the page][home].\n\nNot [yet][later].\n\n[later]: /x\n";
     insta::assert_snapshot!(plain(text, 60), @"
     [home]: https://example.org
@@ -110,7 +110,7 @@ fn a_list_with_blank_lines_keeps_them_and_its_numbers() {
 
 #[test]
 fn styles_come_from_roles() {
-    let theme = Theme::builtin("default").expect("it is there");
+    let theme = Theme::builtin("default").expect("exists");
     let lines = render("**b** `c`\n\n```rust\nfn x() {}\n```\n", 40, &theme, &Highlighter::waiting());
     assert_eq!(lines[0].spans[0].style, theme.style(Role::Text).patch(theme.style(Role::Strong)));
     assert_eq!(lines[0].spans[2].style, theme.style(Role::Text).patch(theme.style(Role::Code)));
@@ -131,7 +131,7 @@ fn hostile_text_is_made_visible() {
 }
 
 #[test]
-fn nesting_and_floods_are_survived() {
+fn nesting_and_floods_are_bounded() {
     for text in [
         ">".repeat(20_000) + "x",
         "- ".repeat(5_000) + "x",
@@ -168,7 +168,7 @@ fn finished_blocks_are_drained_while_the_rest_streams() {
 }
 
 #[test]
-fn code_waits_for_its_colours_but_not_for_ever() {
+fn code_waits_for_highlighting_but_not_forever() {
     let theme = Theme::plain();
     let mut stream = MarkdownStream::new(&Highlighter::stuck());
     stream.push("```rust\nfn a() {}\nfn b() {}\n");
@@ -182,7 +182,7 @@ fn code_waits_for_its_colours_but_not_for_ever() {
 }
 
 #[test]
-fn twenty_thousand_deltas_are_cheap_to_hold() {
+fn twenty_thousand_deltas_take_little_memory() {
     let theme = Theme::plain();
     let mut stream = MarkdownStream::new(&Highlighter::off());
     let mut drained = 0;
@@ -199,9 +199,9 @@ fn twenty_thousand_deltas_are_cheap_to_hold() {
     assert!(drained >= 1_000);
 }
 
-/// Pieces of markdown that meet each other in odd ways. No item is empty: the parser reads a run of empty items
-/// differently when more follows. A definition ends with a blank line: an HTML tag right behind it is read as a
-/// block of its own or not, depending on what is in sight.
+/// Fragments of markdown that interact in odd ways. No item is empty: the parser reads a run of empty items
+/// differently if more follows. A definition ends with a blank line: an HTML tag right after it may or may
+/// not be read as a separate block, depending on the lookahead.
 fn fragments() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-c ]{1,12}",
@@ -223,7 +223,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_stream_in_pieces_equals_one_shot(text in fragments(), size in 1usize..9, width in 8u16..60, drain: bool) {
+    fn a_chunked_stream_equals_one_shot(text in fragments(), size in 1usize..9, width in 8u16..60, drain: bool) {
         let theme = Theme::plain();
         let highlighter = Highlighter::off();
         let mut stream = MarkdownStream::new(&highlighter);
@@ -243,7 +243,7 @@ proptest! {
     }
 
     #[test]
-    fn lines_once_stable_never_change(text in fragments(), size in 1usize..9) {
+    fn stable_lines_never_change(text in fragments(), size in 1usize..9) {
         let theme = Theme::plain();
         let mut stream = MarkdownStream::new(&Highlighter::off());
         let mut stable: Vec<String> = Vec::new();
@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_and_width_is_survived(text in prop_oneof![any::<String>(), fragments()], width in 1u16..50) {
+    fn any_text_and_width_is_handled(text in prop_oneof![any::<String>(), fragments()], width in 1u16..50) {
         for line in render(&text, width, &Theme::plain(), &Highlighter::off()) {
             prop_assert!(line.width() <= usize::from(width), "{line:?}");
             prop_assert!(!line.to_string().chars().any(is_unsafe), "{line:?}");
@@ -292,20 +292,20 @@ fn good_and_evil() -> Vec<ratatui::style::Color> {
 }
 
 #[test]
-fn links_lead_where_they_say() {
+fn links_lead_where_they_claim() {
     assert_eq!(linked("[page](https://a.org/x)"), ["page", "https://a.org/x"]);
     assert_eq!(linked("<https://a.org> and https://b.org."), ["https://a.org", "https://b.org"]);
-    // Text that looks like another address does not lead to this one; the address itself can be opened.
+    // Text that looks like another URL does not link to this one; the URL itself can be opened.
     assert_eq!(linked("[https://good.org](https://evil.org)"), ["https://good.org", "https://evil.org"]);
     assert_eq!(linked("[good.org](https://evil.org)"), ["https://evil.org"]);
     assert_eq!(linked("[x](javascript:alert) ![pic](file:///etc/passwd)"), Vec::<String>::new());
     let style = good_and_evil();
-    assert_ne!(style[0], style[1], "each leads where it says");
+    assert_ne!(style[0], style[1], "each links where it claims");
     assert_eq!(linked("[x](https://a.org/\u{202e}y)"), Vec::<String>::new());
 }
 
 #[test]
-fn blocks_of_code_say_their_number_where_it_is_asked_for() {
+fn code_blocks_show_their_number_on_request() {
     let text = "```rust,ignore\nfn a() {}\n```\n\n```\n```\n\n- item\n\n  ```sh\n  ls 漢字\n  ```\n\ntext\n\n    indented\n\n```\u{202e}x\ny\n```\n";
     let mut stream = MarkdownStream::new(&Highlighter::off()).with_numbers();
     for piece in text.split_inclusive('\n') {
@@ -314,7 +314,7 @@ fn blocks_of_code_say_their_number_where_it_is_asked_for() {
     }
     stream.finish();
     insta::assert_snapshot!(shown(&stream.lines(30, &Theme::plain())));
-    // What is copied by a number is what stands below it.
+    // The number copies the block shown below it.
     let blocks = crate::viewer::source::code_blocks(text);
     let texts: Vec<&str> = blocks.iter().map(|code| code.text.trim()).collect();
     assert_eq!(texts, ["fn a() {}", "ls 漢字", "indented", "y"]);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn paths_and_spans_are_short() {
+fn paths_and_durations_are_short() {
     let home = Path::new("/home/me");
     assert_eq!(short_path(Path::new("/home/me/x"), Some(home)), "~/x");
     assert_eq!(short_path(home, Some(home)), "~");

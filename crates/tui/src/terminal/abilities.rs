@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_rubbish_is_not_sent() {
+    fn unsupported_sequences_are_not_sent() {
         let dumb = of(&[("TERM", "dumb")]);
         assert!(!dumb.escapes && !dumb.title && !dumb.background && !dumb.progress && !dumb.focus);
         let xterm = of(&[("TERM", "xterm-256color")]);

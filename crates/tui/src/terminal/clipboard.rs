@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_between_is_known_by_its_environment() {
+    fn multiplexers_are_detected_from_the_environment() {
         let of = |name: &'static str| Clipboard::of(move |asked| (asked == name).then(|| "x".to_owned()));
         assert_eq!(
             [of("TMUX"), of("STY"), of("HOME")],
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_wrapped_for_what_stands_between() {
+    fn text_is_wrapped_for_the_multiplexer() {
         let text =
             |clipboard: Clipboard, text: &str| String::from_utf8(clipboard.bytes(text)).expect("ascii");
         assert_eq!(text(Clipboard::Direct, "hi\u{1b}"), "\x1b]52;c;aGkb\x07");

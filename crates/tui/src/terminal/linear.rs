@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_was_written_changes() {
+    fn written_lines_never_change() {
         let mut linear = Linear::default();
         assert_eq!(frame(&mut linear, &["hello"], &[], "> "), "hello\r\n> ");
         assert_eq!(frame(&mut linear, &[], &[], "> a"), "a");

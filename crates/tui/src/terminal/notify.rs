@@ -49,14 +49,14 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_the_form_it_knows() {
+    fn a_terminal_gets_its_supported_form() {
         assert_eq!(of(&[("TERM", "xterm-256color")]), Desktop { osc9: true, osc777: true });
         assert_eq!(of(&[("TERM_PROGRAM", "iTerm.app")]), Desktop { osc9: true, osc777: false });
         assert_eq!(of(&[("VTE_VERSION", "7000")]), Desktop { osc9: false, osc777: true });
     }
 
     #[test]
-    fn nothing_gets_out_of_a_notification() {
+    fn nothing_escapes_a_notification() {
         let bytes = of(&[]).bytes("a\x07b\x1b]0;x\x1b\\c;d\n\u{9c}\u{202e}e");
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.matches('\x1b').count(), 4, "{text:?}");

@@ -89,7 +89,7 @@ mod tests {
     use crate::wrap::width;
 
     #[test]
-    fn what_is_no_ascii_keeps_its_columns() {
+    fn non_ascii_keeps_its_columns() {
         for (text, expected) in [
             ("plain", "plain"),
             ("❯ ─┃╭╮│…", "> -|++|."),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_may_come_in_pieces() {
+    fn a_character_may_be_split() {
         let mut out = Output::new(Vec::new(), false);
         for byte in "a漢b…".bytes() {
             out.write_all(&[byte]).expect("a vector takes everything");

@@ -1,4 +1,4 @@
-//! The live region in a terminal that breaks rows anew, with sizes that change at any time.
+//! The live region in a reflowing terminal, with sizes that change at any time.
 
 use std::fmt::Write as _;
 
@@ -25,21 +25,21 @@ impl Write for Out {
     }
 }
 
-/// Begins a row of the live region.
+/// Marks the start of a live row.
 const LIVE: char = 'L';
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Finished lines of so many words.
+    /// Finished lines with these numbers of words.
     Append(Vec<usize>),
-    /// A live region: columns of each row that are filled, and the caret.
+    /// A live region: the filled columns of each row, and the caret.
     Draw(Vec<u16>, Option<(u16, u16)>),
     Resize(u16, u16),
 }
 
 fn step(rows: usize, far: u16) -> impl Strategy<Value = Step> {
-    // A caret stands in its text or right behind it. What a terminal does with one that is far to the right when it
-    // gets narrower twice without a new picture in between, nobody can follow.
+    // A caret is in its text or right after it. Nobody can predict a terminal's handling of a caret far to
+    // the right if the window gets narrower twice without a frame in between.
     let caret = proptest::option::of((0u16..far, 0u16..9));
     let width = prop_oneof![20u16..60, 20u16..400];
     prop_oneof![
@@ -50,12 +50,12 @@ fn step(rows: usize, far: u16) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What stands in the terminal in the end, and what should.
+/// The final and the expected content of the terminal.
 struct Played {
     lines: Vec<String>,
     finished: Vec<String>,
     live: usize,
-    /// A live region did not fit the terminal any more when that got smaller: nobody can take back what scrolled away.
+    /// A live region no longer fitted when the terminal shrank: scrolled rows cannot be taken back.
     overflowed: bool,
 }
 
@@ -91,7 +91,7 @@ fn play(steps: &[Step]) -> Played {
                         |y: u16| rows.get(usize::from(y)).map_or(0, |columns| (*columns).min(area.width - 1));
                     caret.map(|(x, y)| Position::new(x.min(behind(y.min(area.height.max(1) - 1))), y))
                 })
-                .expect("memory");
+                .expect("in-memory writes succeed");
                 shown = rows.iter().take(usize::from(height)).map(|columns| (*columns).min(width)).collect();
             }
             Step::Resize(columns, rows) => {
@@ -106,21 +106,21 @@ fn play(steps: &[Step]) -> Played {
     Played { lines: term.out_mut().0.lines(), finished, live, overflowed }
 }
 
-/// Whether a live region with so many columns in its rows is too large for a size that the terminal gets.
+/// Whether a live region with these columns in its rows is too large for the terminal's new size.
 fn overflows(terminal: &Emulator, at: u16, shown: &[u16], (width, height): (u16, u16)) -> bool {
     let cursor = terminal.cursor().0.min(i32::from(height) - 1) as usize;
     let need: usize = shown.iter().map(|columns| usize::from(columns.div_ceil(width).max(1))).sum();
-    // This terminal makes room for broken rows by moving what is above, also when there is room below.
+    // This terminal makes room for broken rows by moving what is above, even with room below.
     need > usize::from(height) || need - shown.len() + usize::from(at) > cursor
 }
 
-/// Without blanks, and without the live region.
+/// The words, without spaces and the live region.
 fn words(lines: &[String]) -> String {
     lines.concat().chars().filter(|c| !c.is_whitespace() && !matches!(*c, '~' | '=' | LIVE)).collect()
 }
 
 thread_local! {
-    /// What the next looks at the size of the terminal find; the last one stays.
+    /// The sizes returned by the next queries of the terminal; the last one stays.
     static SIZES: std::cell::RefCell<Vec<(u16, u16)>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
@@ -130,7 +130,7 @@ fn next_size() -> Option<(u16, u16)> {
 }
 
 #[test]
-fn a_size_that_changes_while_a_frame_is_written_takes_no_finished_line() {
+fn a_resize_during_a_frame_loses_no_finished_line() {
     let finished: Vec<String> = (0..30).map(|n| format!("w{n:04}")).collect();
     let (wide, narrow) = ((80, 24), (40, 24));
     SIZES.set(vec![wide]);
@@ -142,16 +142,16 @@ fn a_size_that_changes_while_a_frame_is_written_takes_no_finished_line() {
             }
             Some(Position::new(1, 3))
         })
-        .expect("memory");
+        .expect("in-memory writes succeed");
     };
     term.append(finished.iter().cloned().map(Line::from));
     draw(&mut term, 9);
-    // Between the first look and the write the window gets narrow.
+    // The window gets narrower between the first query and the write.
     SIZES.set(vec![wide, narrow]);
     term.out_mut().0.resize(40, 24);
     draw(&mut term, 60);
     assert!(!term.was_missed());
-    // The program is slow to hear of it.
+    // The program receives the resize late.
     term.written = Instant::now().checked_sub(10 * TAKEN_IN);
     term.resize(40, 24);
     draw(&mut term, 9);
@@ -160,9 +160,10 @@ fn a_size_that_changes_while_a_frame_is_written_takes_no_finished_line() {
     assert!(kept.iter().copied().eq(&finished), "{lines:#?}");
 }
 
-/// As tmux does it: of several sizes in a quarter of a second the terminal tells the first at once, the last later.
+/// As in tmux: of several sizes within a quarter of a second the terminal reports the first at once, the last
+/// later.
 #[test]
-fn a_size_that_is_told_late_takes_no_finished_line() {
+fn a_late_resize_event_loses_no_finished_line() {
     let finished: Vec<String> = (0..20).map(|n| format!("w{n} finished")).collect();
     SIZES.set(vec![(100, 24)]);
     let mut term = LiveTerminal::new(Out(Emulator::new(100, 24)), 100, 24, true)
@@ -176,7 +177,7 @@ fn a_size_that_is_told_late_takes_no_finished_line() {
             }
             Some(Position::new(1, 5))
         })
-        .expect("memory");
+        .expect("in-memory writes succeed");
     };
     term.append(finished.iter().cloned().map(Line::from));
     draw(&mut term);
@@ -187,7 +188,7 @@ fn a_size_that_is_told_late_takes_no_finished_line() {
         term.out_mut().0.resize(real, 24);
         draw(&mut term);
         assert!(!term.was_missed());
-        // What was written is long taken in when the size is told.
+        // The terminal has long processed the output when the size is reported.
         term.written = term.written.and_then(|at| at.checked_sub(2 * TAKEN_IN));
         term.resize_reported = term.resize_reported.and_then(|at| at.checked_sub(4 * TAKEN_IN));
     }
@@ -196,11 +197,12 @@ fn a_size_that_is_told_late_takes_no_finished_line() {
     assert!(kept.iter().copied().eq(&finished), "{lines:#?}");
 }
 
-/// Sizes of which the terminal tells after a frame was drawn for the size before: lines and rows of that frame. The
-/// cursor waits in the first row: because frames come by themselves, or because a size was told a moment ago.
+/// Sizes that the terminal reports after a frame was drawn for the previous size: lines and rows of that
+/// frame. The cursor is parked in the first row, because frames arrive by themselves, or because a size was
+/// just reported.
 fn play_untold(steps: &[((u16, u16), usize, Vec<u16>)], is_dragged: bool) -> Played {
     let mut term = LiveTerminal::new(Out(Emulator::new(80, 24)), 80, 24, true);
-    // It is at the end of the screen.
+    // The region is at the end of the screen.
     term.append((0..40).map(|_| Line::default()));
     if is_dragged {
         term.resize(81, 24);
@@ -216,7 +218,7 @@ fn play_untold(steps: &[((u16, u16), usize, Vec<u16>)], is_dragged: bool) -> Pla
             }
             Some(Position::new(1, rows.len() as u16 - 1))
         })
-        .expect("memory");
+        .expect("in-memory writes succeed");
     };
     for (n, (size, lines, rows)) in steps.iter().enumerate() {
         draw(&mut term, rows, '~');
@@ -229,7 +231,7 @@ fn play_untold(steps: &[((u16, u16), usize, Vec<u16>)], is_dragged: bool) -> Pla
             .collect();
         finished.extend(words.clone());
         term.append(words.into_iter().map(Line::from));
-        // One that prints what is finished, and one that only changes cells.
+        // One frame prints finished lines, and one only changes cells.
         draw(&mut term, rows, '~');
         draw(&mut term, rows, '=');
         term.resize(size.0, size.1);
@@ -249,7 +251,7 @@ proptest! {
     }
 
     #[test]
-    fn a_parked_cursor_leaves_nothing_of_a_picture_for_a_size_that_is_gone(
+    fn a_parked_cursor_leaves_nothing_of_a_frame_for_an_old_size(
         steps in proptest::collection::vec(
             (
                 (20u16..160, 10u16..40),
@@ -283,7 +285,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_of_an_older_picture_is_left(steps in proptest::collection::vec(step(4, 19), 1..30)) {
+    fn nothing_of_an_older_frame_is_left(steps in proptest::collection::vec(step(4, 19), 1..30)) {
         let played = play(&steps);
         if !played.overflowed {
             let shown = played.lines.iter().filter(|line| line.contains([LIVE, '~'])).count();

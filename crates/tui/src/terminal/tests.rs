@@ -77,7 +77,7 @@ fn text(rows: &[&str]) -> impl FnOnce(Rect, &mut Buffer) -> Option<Position> {
     }
 }
 
-/// Rows without the empty ones at the end.
+/// The rows without trailing empty ones.
 fn filled(mut rows: Vec<String>) -> Vec<String> {
     while rows.last().is_some_and(String::is_empty) {
         rows.pop();
@@ -89,9 +89,9 @@ fn filled(mut rows: Vec<String>) -> Vec<String> {
 fn finished_lines_go_above_the_live_region_and_into_the_scrollback() {
     let mut term = terminal(20, 5);
     term.append((0..10).map(|i| Line::from(format!("line {i}"))));
-    term.draw(2, text(&["live a", "live b"])).expect("memory");
+    term.draw(2, text(&["live a", "live b"])).expect("in-memory writes succeed");
     term.append([Line::from("last")]);
-    term.draw(2, text(&["live a", "live c"])).expect("memory");
+    term.draw(2, text(&["live a", "live c"])).expect("in-memory writes succeed");
     let mut expected: Vec<String> = (0..10).map(|i| format!("line {i}")).collect();
     expected.extend(["last", "live a", "live c"].map(String::from));
     assert_eq!(term.out_mut().rows(), expected);
@@ -100,17 +100,17 @@ fn finished_lines_go_above_the_live_region_and_into_the_scrollback() {
 #[test]
 fn only_changes_are_written_and_each_frame_is_one_write() {
     let mut term = terminal(80, 24);
-    assert!(term.draw(3, text(&["one", "two", "three"])).expect("memory"));
-    assert!(!term.draw(3, text(&["one", "two", "three"])).expect("memory"));
+    assert!(term.draw(3, text(&["one", "two", "three"])).expect("in-memory writes succeed"));
+    assert!(!term.draw(3, text(&["one", "two", "three"])).expect("in-memory writes succeed"));
     assert_eq!(term.out_mut().writes, 1);
-    assert!(term.draw(3, text(&["one", "twO", "three"])).expect("memory"));
+    assert!(term.draw(3, text(&["one", "twO", "three"])).expect("in-memory writes succeed"));
     let last = String::from_utf8(term.out_mut().last.clone()).expect("text");
     assert_eq!(last, "\x1b[?2026h\x1b[?25l\n\x1b[3GO\x1b[A\r\x1b[?2026l");
     assert_eq!(term.out_mut().writes, 2);
 }
 
 #[test]
-fn the_cursor_stands_at_the_caret() {
+fn the_cursor_is_at_the_caret() {
     let mut term = terminal(20, 6);
     term.append([Line::from("above")]);
     let caret = |x, y| {
@@ -119,21 +119,21 @@ fn the_cursor_stands_at_the_caret() {
             Some(Position::new(x, y))
         }
     };
-    term.draw(3, caret(4, 1)).expect("memory");
+    term.draw(3, caret(4, 1)).expect("in-memory writes succeed");
     assert_eq!(term.out_mut().cursor(), (2, 4));
     assert!(!term.out_mut().parser.screen().hide_cursor());
-    assert!(term.draw(3, caret(3, 1)).expect("memory"));
+    assert!(term.draw(3, caret(3, 1)).expect("in-memory writes succeed"));
     assert_eq!(term.out_mut().cursor(), (2, 3));
     assert!(
         term.draw(3, |_, buf| {
             buf.set_string(0, 1, "> hi", Style::default());
             None
         })
-        .expect("memory")
+        .expect("in-memory writes succeed")
     );
     assert!(term.out_mut().parser.screen().hide_cursor());
-    // A caret outside of the region is pulled in.
-    term.draw(3, caret(90, 90)).expect("memory");
+    // A caret outside the region is moved inside.
+    term.draw(3, caret(90, 90)).expect("in-memory writes succeed");
     assert_eq!(term.out_mut().cursor(), (3, 19));
 }
 
@@ -148,7 +148,7 @@ fn styles_do_not_leak() {
         buf.set_line(0, 0, &line, 20);
         None
     })
-    .expect("memory");
+    .expect("in-memory writes succeed");
     let screen = term.out_mut().parser.screen();
     let cell = |row, column| screen.cell(row, column).expect("on the screen");
     for row in [0, 2] {
@@ -173,7 +173,7 @@ fn foreign_characters_never_reach_the_terminal() {
         buf[(2, 0)].set_symbol("k");
         None
     })
-    .expect("memory");
+    .expect("in-memory writes succeed");
     let bytes = String::from_utf8(term.out_mut().last.clone()).expect("text");
     assert!(
         !bytes.contains(['\u{9b}', '\u{202e}', '\u{7}', '\t']) && !bytes.contains("\u{1b}]"),
@@ -183,7 +183,7 @@ fn foreign_characters_never_reach_the_terminal() {
     assert_eq!(rows, ["a^[[2Jb<U+009B>c<U+202E>d", "x   y", "z", "??k"]);
 }
 
-/// Bytes without the control sequences that this module writes itself.
+/// The output without the control sequences that this module writes itself.
 fn without_our_own(bytes: &str) -> String {
     let ours =
         regex::Regex::new(r"\x1b\[(\?(2026|25|7)[hl]|[0-9]*[ABGKJ]|[0-9;:]*m)|\r\n|\r").expect("a pattern");
@@ -208,7 +208,7 @@ fn hostile_output_is_only_ever_text() {
     for (name, bytes) in samples {
         let text = String::from_utf8_lossy(bytes).into_owned();
         let mut term = terminal(40, 8);
-        // Neither careful callers nor careless ones get it through.
+        // Neither careful nor careless callers get it through.
         term.append(crate::wrap::Wrap::kept(40).text(&text, Style::default()));
         term.append([Line::raw(text.clone())]);
         term.draw(2, |area, buf| {
@@ -216,7 +216,7 @@ fn hostile_output_is_only_ever_text() {
             buf[(0, 1)].set_symbol(&text);
             None
         })
-        .expect("memory");
+        .expect("in-memory writes succeed");
         let written = String::from_utf8(term.out_mut().last.clone()).expect("text");
         let rest = without_our_own(&written);
         assert!(
@@ -231,16 +231,16 @@ fn wide_characters_replace_and_are_replaced() {
     let mut term = terminal(10, 3);
     for row in ["漢字漢字漢", "a漢字漢字b", "abcdefghij", "漢bcdef 漢", "👍 x", "", "e\u{301}漢"]
     {
-        term.draw(1, text(&[row])).expect("memory");
+        term.draw(1, text(&[row])).expect("in-memory writes succeed");
         assert_eq!(filled(term.out_mut().rows()).concat(), row, "after {row}");
     }
 }
 
 #[test]
-fn text_behind_a_character_of_doubtful_width_is_placed_by_column() {
+fn text_after_an_ambiguous_width_character_is_placed_by_column() {
     let mut term = terminal(10, 3);
     // The emulator gives this one four columns, most terminals two, some six.
-    term.draw(1, text(&["👩\u{200d}💻 x"])).expect("memory");
+    term.draw(1, text(&["👩\u{200d}💻 x"])).expect("in-memory writes succeed");
     let screen = term.out_mut().parser.screen();
     assert_eq!(screen.cell(0, 3).map(vt100::Cell::contents), Some("x"));
 }
@@ -249,27 +249,27 @@ fn text_behind_a_character_of_doubtful_width_is_placed_by_column() {
 fn the_region_grows_and_shrinks() {
     let mut term = terminal(10, 6);
     term.append([Line::from("top")]);
-    term.draw(1, text(&["a"])).expect("memory");
-    term.draw(4, text(&["a", "b", "c", "d"])).expect("memory");
+    term.draw(1, text(&["a"])).expect("in-memory writes succeed");
+    term.draw(4, text(&["a", "b", "c", "d"])).expect("in-memory writes succeed");
     assert_eq!(filled(term.out_mut().rows()), ["top", "a", "b", "c", "d"]);
-    term.draw(2, text(&["a", "x"])).expect("memory");
+    term.draw(2, text(&["a", "x"])).expect("in-memory writes succeed");
     assert_eq!(filled(term.out_mut().rows()), ["top", "a", "x"]);
-    term.draw(0, text(&[])).expect("memory");
+    term.draw(0, text(&[])).expect("in-memory writes succeed");
     assert_eq!(filled(term.out_mut().rows()), ["top"]);
     term.append([Line::from("more")]);
-    term.draw(9, text(&["1", "2", "3", "4", "5", "6", "7"])).expect("memory");
+    term.draw(9, text(&["1", "2", "3", "4", "5", "6", "7"])).expect("in-memory writes succeed");
     assert_eq!(filled(term.out_mut().rows()), ["top", "more", "1", "2", "3", "4", "5", "6"]);
-    term.finish(false).expect("memory");
+    term.finish(false).expect("in-memory writes succeed");
     assert_eq!(filled(term.out_mut().rows()), ["top", "more"]);
 }
 
 #[test]
-fn finish_keeps_or_erases_the_region_and_a_new_one_begins_below() {
+fn finish_keeps_or_erases_the_region_and_a_new_one_starts_below() {
     let mut term = terminal(10, 6);
-    term.draw(2, text(&["a", "b"])).expect("memory");
-    term.finish(true).expect("memory");
+    term.draw(2, text(&["a", "b"])).expect("in-memory writes succeed");
+    term.finish(true).expect("in-memory writes succeed");
     assert!(!term.out_mut().parser.screen().hide_cursor());
-    term.draw(1, text(&["c"])).expect("memory");
+    term.draw(1, text(&["c"])).expect("in-memory writes succeed");
     assert_eq!(filled(term.out_mut().rows()), ["a", "b", "c"]);
 }
 
@@ -277,15 +277,15 @@ fn finish_keeps_or_erases_the_region_and_a_new_one_begins_below() {
 fn one_column_and_one_row_are_enough() {
     let mut term = terminal(1, 1);
     term.append([Line::from("漢a")]);
-    term.draw(3, text(&["x", "y"])).expect("memory");
+    term.draw(3, text(&["x", "y"])).expect("in-memory writes succeed");
     assert_eq!(term.out_mut().rows(), ["?", "a", "x"]);
     term.resize(0, 0);
     assert_eq!(term.size(), (1, 1));
-    term.draw(0, text(&[])).expect("memory");
+    term.draw(0, text(&[])).expect("in-memory writes succeed");
 }
 
 #[test]
-fn a_narrower_terminal_that_reflows_is_followed() {
+fn a_narrower_reflowing_terminal_is_followed() {
     let mut term = LiveTerminal::new(Screen::new(10, 8), 10, 8, true);
     term.draw(3, |_, buf| {
         buf.set_string(0, 0, "0123456789", Style::default());
@@ -293,9 +293,9 @@ fn a_narrower_terminal_that_reflows_is_followed() {
         buf.set_string(0, 2, "> abcdef", Style::default());
         Some(Position::new(8, 2))
     })
-    .expect("memory");
+    .expect("in-memory writes succeed");
     term.resize(4, 8);
-    // Three rows, two, and the cursor behind the text in the second row of the third.
+    // Three rows, two, and the cursor after the text in the second row of the third.
     assert_eq!(term.rows_above_cursor(), 3 + 2 + 1);
     term.resize(5, 8);
     assert_eq!(term.rows_above_cursor(), 2 + 1 + 1);
@@ -308,13 +308,13 @@ fn twenty_thousand_small_updates_write_little() {
     let mut term = terminal(100, 40);
     for i in 0..20_000 {
         term.draw(6, text(&["----", &format!("tick {i}"), "> prompt", "----", "status", ""]))
-            .expect("memory");
+            .expect("in-memory writes succeed");
     }
     assert!(term.out_mut().bytes < 20_000 * 64, "{}", term.out_mut().bytes);
 }
 
 #[test]
-fn terminals_that_reflow_are_known_by_their_environment() {
+fn reflowing_terminals_are_recognised_by_their_environment() {
     let judge = |pairs: &[(&str, &str)]| {
         reflows(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
     };
@@ -353,7 +353,8 @@ fn step(widths: std::ops::Range<u16>) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs the steps and returns what was appended, the live rows of the last frame, and all rows of the terminal.
+/// Runs the steps and returns the appended lines, the live rows of the last frame, and all rows of the
+/// terminal.
 fn play(width: u16, height: u16, steps: &[Step]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let mut term = terminal(width, height);
     let mut appended = Vec::new();
@@ -361,7 +362,7 @@ fn play(width: u16, height: u16, steps: &[Step]) -> (Vec<String>, Vec<String>, V
     for step in steps {
         match step {
             Step::Append(words) => {
-                // A number makes lines unique, so that a doubled one is seen.
+                // A number makes lines unique, so that duplicates are detected.
                 let number = |(i, word)| format!("<{}>{word}", appended.len() + i);
                 let lines: Vec<String> = words.iter().enumerate().map(number).collect();
                 term.append(lines.iter().map(|line| Line::from(line.clone())));
@@ -374,7 +375,7 @@ fn play(width: u16, height: u16, steps: &[Step]) -> (Vec<String>, Vec<String>, V
                     view(area, buf);
                     caret.map(|(x, y)| Position::new(x, y))
                 })
-                .expect("memory");
+                .expect("in-memory writes succeed");
                 let size = term.size();
                 live = rows.iter().take(usize::from(size.1)).map(|row| (*row).to_owned()).collect();
             }
@@ -383,7 +384,7 @@ fn play(width: u16, height: u16, steps: &[Step]) -> (Vec<String>, Vec<String>, V
                 term.resize(*width, *height);
             }
             Step::Finish(keep) => {
-                term.finish(*keep).expect("memory");
+                term.finish(*keep).expect("in-memory writes succeed");
                 live.clear();
             }
         }
@@ -391,7 +392,7 @@ fn play(width: u16, height: u16, steps: &[Step]) -> (Vec<String>, Vec<String>, V
     let pending = term.has_pending();
     if pending || !matches!(steps.last(), Some(Step::Draw(..))) {
         term.draw(live.len() as u16, text(&live.iter().map(String::as_str).collect::<Vec<_>>()))
-            .expect("memory");
+            .expect("in-memory writes succeed");
         live.truncate(usize::from(term.size().1));
     }
     (appended, live, term.out_mut().rows())
@@ -405,7 +406,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn scrollback_and_screen_hold_each_line_once(
+    fn scrollback_and_screen_contain_each_line_once(
         (width, height) in (15u16..30, 1u16..10),
         steps in proptest::collection::vec(step(12..13), 1..25),
     ) {
@@ -423,7 +424,7 @@ proptest! {
             let expected: Vec<String> = appended.iter().chain(&live).cloned().collect();
             prop_assert_eq!(filled(rows), filled(expected));
         } else {
-            // A live region taller than the new screen leaves rows of itself in the scrollback.
+            // A live region taller than the new screen leaves some of its rows in the scrollback.
             let numbered: Vec<&String> =
                 rows.iter().filter(|row| row.starts_with('<')).collect();
             let expected: Vec<&String> = appended.iter().collect();
@@ -432,7 +433,7 @@ proptest! {
     }
 
     #[test]
-    fn a_change_of_width_loses_nothing(
+    fn a_width_change_loses_nothing(
         (width, height) in (15u16..30, 1u16..10),
         steps in proptest::collection::vec(step(15..30), 1..25),
     ) {
@@ -445,7 +446,7 @@ proptest! {
     }
 
     #[test]
-    fn any_size_and_text_is_survived(
+    fn any_size_and_text_is_handled(
         (width, height) in (1u16..8, 1u16..6),
         steps in proptest::collection::vec(step(1..8), 1..15),
     ) {
@@ -466,9 +467,9 @@ proptest! {
                 }
                 None
             };
-            term.draw(1, styled).expect("memory");
+            term.draw(1, styled).expect("in-memory writes succeed");
             let mut fresh = terminal(12, 2);
-            fresh.draw(1, styled).expect("memory");
+            fresh.draw(1, styled).expect("in-memory writes succeed");
             for x in 0..12 {
                 let (a, b) = (term.out.parser.screen().cell(0, x), fresh.out.parser.screen().cell(0, x));
                 let look = |cell: Option<&vt100::Cell>| cell.map(|cell| {
@@ -483,39 +484,39 @@ proptest! {
 }
 
 #[test]
-fn text_leads_to_an_address_and_each_row_ends_it() {
+fn text_links_to_a_url_and_each_row_ends_it() {
     use crate::links::Links;
     let links = Links::of(|name| (name == "FORCE_HYPERLINK").then(|| "1".to_owned()));
     let style = Style::new().bold().patch(links.to("https://a.org/x"));
     let mut term = terminal(20, 5).with_links(links.clone());
     term.append([Line::from(vec![Span::styled("here", style), Span::raw(" not")])]);
-    term.draw(0, |_, _| None).expect("it is drawn");
+    term.draw(0, |_, _| None).expect("is drawn");
     let bytes = String::from_utf8_lossy(&term.out_mut().last).into_owned();
     let link = "\x1b]8;id=aye0;https://a.org/x\x1b\\";
     assert!(bytes.contains(&format!("{link}\x1b[1mhere\x1b]8;;\x1b\\")), "{bytes:?}");
-    assert!(!bytes.contains("58:"), "the number is no colour: {bytes:?}");
+    assert!(!bytes.contains("58:"), "the number is not a colour: {bytes:?}");
     assert_eq!(term.out_mut().rows()[0], "here not");
-    // A number that nobody knows leads nowhere.
+    // An unknown number links nowhere.
     let mut term = terminal(20, 5);
     term.append([Line::styled("here", style)]);
-    term.draw(0, |_, _| None).expect("it is drawn");
+    term.draw(0, |_, _| None).expect("is drawn");
     assert!(!String::from_utf8_lossy(&term.out_mut().last).contains("a.org"));
 }
 
-/// What is erased behind a text still counts to its row in tmux, which breaks it with the row.
+/// In tmux, cells erased after a text still belong to its row, and break with it.
 #[test]
-fn a_row_that_gets_shorter_is_erased_from_its_beginning() {
+fn a_shortened_row_is_erased_from_its_start() {
     let mut terminal = terminal(40, 10);
     let rule = "-".repeat(40);
-    terminal.draw(2, text(&[&rule, "status"])).expect("a vector takes everything");
+    terminal.draw(2, text(&[&rule, "status"])).expect("in-memory writes succeed");
     let last =
         |terminal: &mut LiveTerminal<Screen>| String::from_utf8_lossy(&terminal.out_mut().last).into_owned();
     terminal.append([Line::from("short")]);
-    terminal.draw(2, text(&[&rule, "status"])).expect("a vector takes everything");
+    terminal.draw(2, text(&[&rule, "status"])).expect("in-memory writes succeed");
     let bytes = last(&mut terminal);
     assert!(bytes.contains("\x1b[Kshort\r\n") && !bytes.contains("short\x1b[K"), "{bytes:?}");
     // The same in a row that is only changed.
-    terminal.draw(2, text(&["-", "status"])).expect("a vector takes everything");
+    terminal.draw(2, text(&["-", "status"])).expect("in-memory writes succeed");
     let bytes = last(&mut terminal);
     assert!(bytes.contains("\x1b[K-") && !bytes.contains("-\x1b[K"), "{bytes:?}");
     assert_eq!(terminal.out_mut().rows()[..3], ["short", "-", "status"]);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_tells_the_depth() {
+    fn the_environment_decides_the_depth() {
         assert_eq!(of(&[("TERM", "xterm-256color"), ("COLORTERM", "truecolor")]), Depth::True);
         assert_eq!(of(&[("TERM", "tmux-256color")]), Depth::Indexed);
         assert_eq!(of(&[("TERM", "xterm")]), Depth::Sixteen);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_become_the_nearest_that_there_are() {
+    fn colours_become_the_nearest_available() {
         let rgb = Color::Rgb;
         assert_eq!(Depth::Indexed.map(rgb(255, 0, 0)), Color::Indexed(196));
         assert_eq!(Depth::Indexed.map(rgb(0x80, 0x80, 0x80)), Color::Indexed(244));

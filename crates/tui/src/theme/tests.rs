@@ -1,6 +1,6 @@
 use super::*;
 
-/// The file and text of a theme that comes with the program.
+/// The file and text of a built-in theme.
 pub(crate) fn from_folder(name: &str) -> Option<(String, String)> {
     let file = format!("{}/../../themes/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&file).ok()?;
@@ -8,10 +8,10 @@ pub(crate) fn from_folder(name: &str) -> Option<(String, String)> {
 }
 
 impl Theme {
-    /// The theme of that name that comes with the program.
+    /// The built-in theme of that name.
     pub(crate) fn builtin(name: &str) -> Option<Theme> {
         let (file, text) = from_folder(name)?;
-        Some(Theme::parse(name, &file, &text, from_folder).expect("it can be read"))
+        Some(Theme::parse(name, &file, &text, from_folder).expect("is readable"))
     }
 
     fn builtin_names() -> Vec<String> {
@@ -40,7 +40,7 @@ fn plain_has_no_colour() {
 
 #[test]
 fn default_theme_names_every_role() {
-    let (_, text) = from_folder("default").expect("known");
+    let (_, text) = from_folder("default").expect("is known");
     for role in Role::ALL {
         assert!(text.contains(role.name()), "{} is not in themes/default.toml", role.name());
     }
@@ -48,7 +48,7 @@ fn default_theme_names_every_role() {
 
 #[test]
 fn default_theme_uses_the_terminals_own_colours() {
-    let theme = Theme::builtin("default").expect("known");
+    let theme = Theme::builtin("default").expect("is known");
     for role in Role::ALL {
         let style = theme.style(*role);
         for colour in [style.fg, style.bg].into_iter().flatten() {
@@ -62,7 +62,7 @@ fn a_theme_inherits_palette_and_roles() {
     let mother = "[palette]\nink = \"#102030\"\n[roles]\nerror = \"ink\"\ntool = \"blue\"\n";
     let find = |name: &str| (name == "mother").then(|| ("m.toml".to_owned(), mother.to_owned()));
     let text = "inherits = \"mother\"\n[roles]\ntool = { fg = \"ink\", modifiers = [\"bold\"] }\n";
-    let theme = Theme::parse("mine", "mine.toml", text, find).expect("it is right");
+    let theme = Theme::parse("mine", "mine.toml", text, find).expect("valid");
     assert_eq!(theme.style(Role::Error).fg, Some(Color::Rgb(0x10, 0x20, 0x30)));
     assert_eq!(theme.style(Role::Tool).fg, Some(Color::Rgb(0x10, 0x20, 0x30)));
     assert!(theme.style(Role::Tool).add_modifier.contains(Modifier::BOLD));
@@ -77,11 +77,11 @@ fn a_users_default_may_inherit_the_embedded_default() {
         "inherits = \"default\"\n[roles]\nerror = \"blue\"\n",
         from_folder,
     );
-    assert_eq!(theme.expect("right").style(Role::Error).fg, Some(Color::Blue));
+    assert_eq!(theme.expect("valid").style(Role::Error).fg, Some(Color::Blue));
 }
 
 #[test]
-fn complaints_name_file_and_line() {
+fn errors_name_file_and_line() {
     assert_eq!(
         refused("[roles]\nerror = \"blurple\"\n"),
         "mine.toml:2: invalid colour 'blurple'; expected a name from [palette], red … bright-white, 0 … 255 \
@@ -107,7 +107,7 @@ fn complaints_name_file_and_line() {
 }
 
 #[test]
-fn a_circle_of_themes_is_refused() {
+fn a_cycle_of_themes_is_refused() {
     let find = |name: &str| {
         let other = if name == "a" { "b" } else { "a" };
         Some((format!("{name}.toml"), format!("inherits = \"{other}\"\n")))
@@ -117,20 +117,20 @@ fn a_circle_of_themes_is_refused() {
 }
 
 #[test]
-fn a_palette_counts_for_what_is_inherited() {
+fn a_palette_applies_to_inherited_roles() {
     let text = "inherits = \"dark\"\n[palette]\nmint = \"#010203\"\n";
-    let theme = Theme::parse("mine", "mine.toml", text, from_folder).expect("it is right");
+    let theme = Theme::parse("mine", "mine.toml", text, from_folder).expect("valid");
     assert_eq!(theme.style(Role::Success).fg, Some(Color::Rgb(1, 2, 3)));
     assert_eq!(theme.style(Role::DiffAdd).fg, Some(Color::Rgb(1, 2, 3)));
-    let dark = Theme::builtin("dark").expect("known");
+    let dark = Theme::builtin("dark").expect("is known");
     assert_eq!(theme.style(Role::Error), dark.style(Role::Error));
-    // Two steps: the youngest palette counts everywhere.
+    // Two levels: the most derived palette applies everywhere.
     let find = |name: &str| match name {
         "mother" => Some(("m.toml".to_owned(), text.to_owned())),
         name => from_folder(name),
     };
     let child = "inherits = \"mother\"\n[palette]\nmint = \"#040506\"\n";
-    let theme = Theme::parse("child", "c.toml", child, find).expect("it is right");
+    let theme = Theme::parse("child", "c.toml", child, find).expect("valid");
     assert_eq!(theme.style(Role::Success).fg, Some(Color::Rgb(4, 5, 6)));
 }
 
@@ -141,13 +141,13 @@ fn rgb(theme: &Theme, role: Role) -> [f64; 3] {
     }
 }
 
-/// What a colour looks like without one kind of cones (Machado and others, 2009).
+/// A colour as seen without one kind of cones (Machado and others, 2009).
 fn seen(rgb: [f64; 3], matrix: [[f64; 3]; 3]) -> [f64; 3] {
     matrix.map(|row| row.iter().zip(rgb).map(|(m, c)| m * c).sum())
 }
 
 #[test]
-fn the_colour_blind_pair_is_told_apart_without_red_and_green() {
+fn the_colour_blind_pair_is_distinguishable_without_red_and_green() {
     const PROTAN: [[f64; 3]; 3] = [
         [0.152_286, 1.052_583, -0.204_868],
         [0.114_503, 0.786_281, 0.099_216],
@@ -159,7 +159,7 @@ fn the_colour_blind_pair_is_told_apart_without_red_and_green() {
         [-0.011_820, 0.042_940, 0.968_881],
     ];
     for name in ["colour-blind-dark", "colour-blind-light"] {
-        let theme = Theme::builtin(name).expect("known");
+        let theme = Theme::builtin(name).expect("is known");
         for (one, other) in [(Role::DiffAdd, Role::DiffDel), (Role::Success, Role::Error)] {
             for matrix in [PROTAN, DEUTAN] {
                 let (a, b) = (seen(rgb(&theme, one), matrix), seen(rgb(&theme, other), matrix));
@@ -178,7 +178,7 @@ fn luminance(rgb: [f64; 3]) -> f64 {
     0.2126 * part(rgb[0]) + 0.7152 * part(rgb[1]) + 0.0722 * part(rgb[2])
 }
 
-/// The contrast of two colours, as WCAG 2 defines it; `None`: one of them is the terminal's own.
+/// The contrast of two colours by WCAG 2; `None` if one of them is the terminal's own.
 fn contrast(one: Option<Color>, other: Option<Color>) -> Option<f64> {
     let of = |colour: Option<Color>| match colour {
         Some(Color::Rgb(r, g, b)) => Some(luminance([r, g, b].map(f64::from))),
@@ -188,7 +188,7 @@ fn contrast(one: Option<Color>, other: Option<Color>) -> Option<f64> {
     Some((one.max(other) + 0.05) / (one.min(other) + 0.05))
 }
 
-/// The backgrounds of terminals that a theme is made for; empty when it leaves its colours to the terminal.
+/// The terminal backgrounds that a theme is made for; empty if it leaves its colours to the terminal.
 fn grounds(theme: &str) -> &'static [u32] {
     match theme {
         "default" | "monochrome" | "plain" => &[],
@@ -206,10 +206,10 @@ fn grounds(theme: &str) -> &'static [u32] {
     }
 }
 
-/// Text has a contrast of 4.5, and text that matters less one of 3: over the terminal's background, over the band of
-/// the composer, and, where it is code, over the lines of a diff. Lines of frames are no text.
+/// Text has a contrast of 4.5, and secondary text one of 3: over the terminal's background, over the
+/// composer's band, and, for code, over the lines of a diff. Frame lines are not text.
 #[test]
-fn every_theme_can_be_read() {
+fn every_theme_is_legible() {
     use Role::{
         Accent, CodeComment, CodePunctuation, Composer, ComposerBorder, DiffAdd, DiffDel, DiffHunk, Dim,
         Error, LineNumber, LinkUrl, Placeholder, Quote, Rule, Status, Thinking, ToolOutput, User,
@@ -231,11 +231,11 @@ fn every_theme_can_be_read() {
     };
     let mut faint = Vec::new();
     for name in Theme::builtin_names() {
-        let theme = Theme::builtin(&name).expect("known");
+        let theme = Theme::builtin(&name).expect("is known");
         for ground in grounds(&name) {
             for role in Role::ALL.iter().copied().filter(|role| !matches!(role, Rule | ComposerBorder)) {
                 let style = theme.style(role);
-                // The terminal's own colour of text may be that of the band.
+                // The terminal's own text colour may equal the band's.
                 assert!(style.fg.is_some() || style.bg.is_none(), "{name}: {}", role.name());
                 let mut over = vec![style.bg.unwrap_or(Color::from_u32(*ground))];
                 if matches!(role, Placeholder | Accent | Error) {
@@ -257,9 +257,9 @@ fn every_theme_can_be_read() {
 }
 
 #[test]
-fn high_contrast_is_high() {
+fn high_contrast_has_high_contrast() {
     for (name, back) in [("high-contrast-dark", 0.0), ("high-contrast-light", 1.0)] {
-        let theme = Theme::builtin(name).expect("known");
+        let theme = Theme::builtin(name).expect("is known");
         for role in Role::ALL.iter().filter(|role| theme.style(**role).bg.is_none()) {
             if theme.style(*role).fg.is_none() {
                 assert!(!theme.style(*role).add_modifier.contains(Modifier::DIM), "{}", role.name());
@@ -273,12 +273,13 @@ fn high_contrast_is_high() {
 }
 
 #[test]
-fn a_name_may_stand_for_a_pair() {
-    let find = |name: &str| ThemeChoice::find(name, Depth::True, from_folder).expect("no file is wrong");
-    let pair = find("solarized").expect("a pair");
+fn a_name_may_mean_a_pair() {
+    let find =
+        |name: &str| ThemeChoice::find(name, Depth::True, from_folder).expect("every theme file is valid");
+    let pair = find("solarized").expect("a theme pair");
     assert_eq!(pair.on(Some(Background::Light)).name(), "solarized-light");
     assert_eq!((pair.on(None).name(), pair.is_fixed()), ("solarized-dark", false));
-    let auto = find(AUTO).expect("a pair");
+    let auto = find(AUTO).expect("a theme pair");
     assert_eq!((auto.on(None).name(), auto.on(Some(Background::Dark)).name()), ("default", "dark"));
     assert!(find("nord").expect("one").is_fixed());
     assert_eq!(find("nope"), None);
@@ -288,7 +289,7 @@ fn a_name_may_stand_for_a_pair() {
 }
 
 #[test]
-fn the_background_is_understood() {
+fn the_background_reply_is_parsed() {
     use Background::{Dark, Light};
     for (value, want) in
         [("15;0", Some(Dark)), ("0;default;15", Some(Light)), ("7;8", Some(Dark)), ("x", None)]

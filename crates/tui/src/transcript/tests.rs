@@ -71,7 +71,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
     }
 }
 
-/// What is left when time and counters are taken away.
+/// The entries without times and counters.
 fn picture(transcript: &Transcript) -> Vec<EntryKind> {
     let kinds = transcript.entries().iter().map(|entry| entry.kind.clone());
     kinds
@@ -157,7 +157,7 @@ fn live_and_stored_conversations_look_the_same() {
 }
 
 #[test]
-fn states_of_a_call_are_told_apart() {
+fn call_states_are_distinguished() {
     let mut icons: Vec<_> = ToolState::ALL.iter().map(|state| state.icon()).collect();
     let mut words: Vec<_> = ToolState::ALL.iter().map(|state| state.word()).collect();
     icons.sort_unstable();
@@ -189,7 +189,7 @@ fn states_of_a_call_are_told_apart() {
 }
 
 #[test]
-fn a_call_that_waited_and_was_allowed_runs_and_ends() {
+fn a_call_that_waited_and_was_approved_runs_and_ends() {
     let mut events = call("a", "ls").to_vec();
     events.push(done("a", ToolResult::suspended("Bash", "?"), ToolCallOutcome::Suspended));
     events.push(finish(TerminationReason::Suspended));
@@ -201,7 +201,7 @@ fn a_call_that_waited_and_was_allowed_runs_and_ends() {
     let delta =
         E::ToolCallStreamDelta { id: "a".into(), name: "Bash".into(), delta: "x\r50%\r100%\nend".into() };
     transcript.apply(Moment(1000), &delta);
-    let tool = transcript.tool("a").expect("it is there");
+    let tool = transcript.tool("a").expect("exists");
     assert_eq!((tool.state, tool.tail.last(9)), (ToolState::Running, vec!["100%", "end"]));
     let end = done("a", ToolResult::text("Bash", "end"), ToolCallOutcome::Succeeded);
     transcript.apply(Moment(3000), &end);
@@ -219,7 +219,7 @@ fn an_interrupted_answer_is_marked_and_partial_calls_are_dropped() {
 }
 
 #[test]
-fn a_withdrawn_answer_goes_away_and_says_so() {
+fn a_withdrawn_answer_disappears_with_a_notice() {
     let retry = E::ActivitySnapshot {
         message_id: "m".into(),
         activity_type: "inference-retry".into(),
@@ -232,12 +232,12 @@ fn a_withdrawn_answer_goes_away_and_says_so() {
     events.extend([text("Hello"), complete()]);
     let transcript = fold(&events);
     assert_eq!(transcript.last_answer(), Some("Hello"));
-    assert_eq!(transcript.entries().len(), 3, "what was said, the notice, the answer");
+    assert_eq!(transcript.entries().len(), 3, "the message, the notice, the answer");
     assert_eq!(transcript.retry(Moment(0)), None);
 }
 
 #[test]
-fn an_id_of_an_earlier_turn_is_another_call() {
+fn an_id_reused_in_a_later_turn_is_another_call() {
     let mut events = call("a", "ls").to_vec();
     events.push(done("a", ToolResult::text("Bash", "x"), ToolCallOutcome::Succeeded));
     events.extend(call("a", "rm"));
@@ -282,16 +282,16 @@ fn story() -> Vec<Message> {
         result("a"),
         Message::assistant("Done."),
         Message::user("again"),
-        // An id that was used before is another call.
+        // A reused id is another call.
         asks("a"),
         result("a"),
         Message::assistant("Done again."),
     ]
 }
 
-/// However often somebody looks, and however much is told twice, it comes to the same.
+/// Any number of repeated syncs and events gives the same transcript.
 #[test]
-fn a_conversation_that_is_looked_on_at_is_the_one_that_is_stored() {
+fn a_followed_conversation_equals_the_stored_one() {
     let driver = crate::host::ThreadOwner::Other(7);
     let whole = Transcript::from_thread(&stored(story()));
     for step in 1..=story().len() {
@@ -299,7 +299,7 @@ fn a_conversation_that_is_looked_on_at_is_the_one_that_is_stored() {
         let mut transcript = Transcript::default();
         while seen < story().len() {
             let now = (seen + step).min(story().len());
-            // It begins one message too early: that one is known.
+            // The sync starts one message too early: that one is known.
             let sync = sync_of(stored(story()[..now].to_vec()), seen.saturating_sub(1), driver);
             transcript.sync(Moment(5), &sync, seen as u64);
             transcript.sync(Moment(6), &sync, now as u64);
@@ -312,11 +312,11 @@ fn a_conversation_that_is_looked_on_at_is_the_one_that_is_stored() {
 }
 
 #[test]
-fn results_of_an_open_step_are_told_once() {
+fn results_of_a_pending_step_are_reported_once() {
     let story = story();
     let mut transcript = Transcript::default();
     let mut sync = sync_of(stored(story[..2].to_vec()), 0, crate::host::ThreadOwner::Other(7));
-    // The result is there before its step is written down, and then as a message.
+    // The result arrives before its step is stored, and then as a message.
     sync.results = stored(story[2..3].to_vec()).messages;
     transcript.sync(Moment(5), &sync, 0);
     assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Done));
@@ -327,14 +327,14 @@ fn results_of_an_open_step_are_told_once() {
 }
 
 #[test]
-fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
+fn unaccepted_messages_come_last_and_can_be_removed() {
     let mut transcript = Transcript::default();
     transcript.push_unaccepted_message("mine", None, Vec::new());
     let sync = sync_of(stored(story()[..4].to_vec()), 0, crate::host::ThreadOwner::Own);
     transcript.sync(Moment(5), &sync, 0);
     let is_mine = |entry: &Entry| matches!(&entry.kind, EntryKind::User { text, .. } if text == "mine");
     assert!(transcript.entries().last().is_some_and(is_mine));
-    assert_eq!(transcript.settled(), transcript.entries().len() - 1, "it is not on the screen for good");
+    assert_eq!(transcript.settled(), transcript.entries().len() - 1, "it is not final on the screen");
     let mut other = transcript.clone();
     other.remove_unaccepted_message();
     assert!(!other.entries().iter().any(is_mine));
@@ -345,7 +345,7 @@ fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
 }
 
 #[test]
-fn a_handoff_is_a_notice_and_says_who_answers_until_another_agent_is_chosen() {
+fn a_handoff_is_a_notice_and_names_the_agent_until_the_next_one() {
     let start = || E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None };
     let handed = E::ActivitySnapshot {
         message_id: "m".into(),

@@ -52,7 +52,7 @@ fn report(test: &mut TestApp, id: &str, content: Value) {
     });
 }
 
-/// A run with an entry of each kind, still at work.
+/// An active run with an entry of each kind.
 fn session(width: u16) -> String {
     let mut test = TestApp::new(width, 80);
     test.start("measure it 📏");
@@ -104,7 +104,7 @@ fn entries_of_each_kind() {
 }
 
 #[test]
-fn calls_that_only_look_wait_for_each_other_and_stand_on_one_line() {
+fn read_only_calls_are_grouped_on_one_line() {
     let mut test = TestApp::new(80, 30);
     test.start("go");
     read(&mut test, "a", "a.rs", 3);
@@ -122,7 +122,7 @@ fn calls_that_only_look_wait_for_each_other_and_stand_on_one_line() {
 }
 
 #[test]
-fn a_failed_call_stands_for_itself() {
+fn a_failed_call_is_shown_separately() {
     let mut test = TestApp::new(80, 30);
     test.start("go");
     read(&mut test, "a", "a.rs", 3);
@@ -139,7 +139,7 @@ fn a_failed_call_stands_for_itself() {
 }
 
 #[test]
-fn the_plan_stays_while_something_is_open() {
+fn the_plan_stays_while_items_are_open() {
     let mut test = TestApp::new(60, 24);
     test.start("go");
     ok(&mut test, "a", "TodoWrite", plan(0, 20), ToolResult::text("TodoWrite", "0 of 20 done"));
@@ -162,7 +162,7 @@ fn the_plan_stays_while_something_is_open() {
 }
 
 #[test]
-fn progress_that_makes_no_sense_does_no_harm() {
+fn nonsensical_progress_is_harmless() {
     let mut test = TestApp::new(50, 20);
     test.start("go");
     test.call("a", "mcp", json!({}));
@@ -179,13 +179,13 @@ fn progress_that_makes_no_sense_does_no_harm() {
 }
 
 #[test]
-fn the_spinner_stands_still_when_nothing_comes() {
+fn the_spinner_stands_still_when_nothing_arrives() {
     let mut test = TestApp::new(80, 20);
     test.start("go");
     let status = |test: &TestApp| test.live().lines().last().map(str::to_owned).unwrap_or_default();
     assert!(status(&test).contains("waiting for the model"), "{}", status(&test));
     test.wait(5_000);
-    let (still, due) = (status(&test), test.app.deadline().expect("seconds pass"));
+    let (still, due) = (status(&test), test.app.deadline().expect("has a deadline"));
     assert!(due.since(test.app.now) > 500, "one frame a second");
     test.wait(1_000);
     let turned = |line: &str| line.trim().chars().next();
@@ -198,7 +198,7 @@ fn the_spinner_stands_still_when_nothing_comes() {
     assert!(status(&test).contains("running Bash"), "{}", status(&test));
 }
 
-/// What a finished call leaves on the screen.
+/// The lines of a finished call.
 fn finished(name: &str, arguments: Value, result: ToolResult, outcome: ToolCallOutcome) -> String {
     let mut test = TestApp::new(80, 40);
     test.start("go");
@@ -210,17 +210,17 @@ fn finished(name: &str, arguments: Value, result: ToolResult, outcome: ToolCallO
 }
 
 #[test]
-fn folded_output_keeps_its_beginning_and_its_end() {
+fn folded_output_keeps_its_start_and_end() {
     let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
     for name in ["Bash", "mcp__x__y"] {
         let result = ToolResult::text(name, output.join("\n"));
         let screen = finished(name, json!({"command": "seq 50"}), result, ToolCallOutcome::Succeeded);
         let rows: Vec<&str> = screen.lines().map(str::trim).filter(|row| !row.is_empty()).collect();
-        let at = rows.iter().position(|row| *row == "line 1").expect("its beginning");
+        let at = rows.iter().position(|row| *row == "line 1").expect("its start");
         let shown = ["line 1", "line 2", "… 45 more lines (Ctrl-O)", "line 48", "line 49", "line 50"];
         assert_eq!(rows[at..at + 6], shown, "{name}");
     }
-    // One line that is too long by itself: both of its ends.
+    // A single line that is too long: both of its ends are shown.
     let long = format!("begin {} end", "x ".repeat(2_000));
     let result = ToolResult::text("Bash", long);
     let screen = finished("Bash", json!({"command": "x"}), result, ToolCallOutcome::Succeeded);
@@ -231,7 +231,7 @@ fn folded_output_keeps_its_beginning_and_its_end() {
 }
 
 #[test]
-fn a_call_that_ran_outside_says_so() {
+fn a_call_that_ran_outside_is_marked() {
     for (profile, says) in [(Profile::Outside, true), (Profile::Workspace, false), (Profile::Read, false)] {
         let result = ToolResult::text("Bash", "x").with_profile(profile);
         let screen = finished("Bash", json!({"command": "make"}), result, ToolCallOutcome::Succeeded);
@@ -241,7 +241,7 @@ fn a_call_that_ran_outside_says_so() {
 }
 
 #[test]
-fn what_is_written_for_the_model_is_not_shown() {
+fn text_meant_for_the_model_is_not_shown() {
     let error = |code: &str, text: &str, shown: &str| {
         ToolResult::error_with_code("Bash", code, text).with_shown(shown)
     };
@@ -253,7 +253,7 @@ fn what_is_written_for_the_model_is_not_shown() {
     let declined = error("declined", "The user denied this call. It did not run.", "");
     let screen = finished("Bash", json!({"command": "rm"}), declined, ToolCallOutcome::Cancelled);
     assert!(screen.contains("− Bash declined  rm") && !screen.contains("The user"), "{screen}");
-    // Answers and other data are lines to read, not JSON.
+    // Answers and other data are readable lines, not JSON.
     let data = |name: &str, data: Value| {
         finished(
             name,
@@ -273,13 +273,13 @@ fn what_is_written_for_the_model_is_not_shown() {
 }
 
 #[test]
-fn what_the_user_said_stands_on_a_background() {
+fn user_messages_have_a_background() {
     use crate::theme::{Role, Theme};
     use crate::view::{RenderStyle, scrollback::ScrollbackWriter};
     let mut test = TestApp::new(60, 20);
     test.start("one two\\<enter>three");
     for name in ["dark", "light", "default"] {
-        let theme = Theme::builtin(name).expect("it is there");
+        let theme = Theme::builtin(name).expect("exists");
         let band = theme.style(Role::User).bg;
         assert_eq!(band.is_some(), name != "default", "{name}");
         let look = RenderStyle { theme, highlighter: crate::highlight::Highlighter::off() };

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_is_found_where_it_was_wrapped_to() {
+    fn a_wrapped_hint_is_clickable() {
         let lines = [Line::from("  [y] allow  [n]"), Line::from("no  [↑↓] which")];
         let key = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
         let hints = [

@@ -21,7 +21,7 @@ fn done(id: &str, result: ToolResult, outcome: ToolCallOutcome) -> E {
     E::ToolCallDone { id: id.into(), message_id: "m".into(), result, outcome }
 }
 
-/// A conversation with some of everything, a question open at its end.
+/// A conversation with some of everything and a pending question at its end.
 fn busy(width: u16, height: u16) -> TestApp {
     let mut test = TestApp::new(width, height);
     test.start("fix the bug");
@@ -122,7 +122,7 @@ fn an_empty_terminal_at_20_columns_and_5_rows() {
 }
 
 #[test]
-fn an_answer_that_streams() {
+fn a_streaming_answer() {
     let mut test = TestApp::new(60, 15);
     test.start("say");
     test.event(E::ReasoningDelta { delta: "hm".into() });
@@ -203,7 +203,7 @@ fn all_states_of_a_call() {
 }
 
 #[test]
-fn a_long_conversation_shows_its_end_and_says_how_much_is_above() {
+fn a_long_conversation_shows_its_end_and_counts_the_rest() {
     let messages = (0..10_000u64).map(|i| StoredMessage {
         seq: i + 1,
         run_id: RunId::from("r"),
@@ -335,10 +335,10 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever is pressed and told in whatever order: no panic, nothing wider or higher than the terminal (the test
-    /// app checks both with each frame), and settled entries are handed out once.
+    /// Any keys and events in any order: no panic, nothing wider or higher than the terminal (the test app
+    /// checks both with each frame), and settled entries are returned once.
     #[test]
-    fn no_keys_and_events_break_the_screen(steps in proptest::collection::vec(any_step(), 0..60)) {
+    fn no_keys_or_events_break_the_screen(steps in proptest::collection::vec(any_step(), 0..60)) {
         let mut test = TestApp::new(30, 10);
         for step in steps {
             match step {

@@ -1,4 +1,4 @@
-//! Moving about in conversations of any length.
+//! Moving around in conversations of any length.
 
 use ratatui::text::Line;
 use serde_json::json;
@@ -35,7 +35,7 @@ fn said(count: usize) -> Transcript {
     transcript
 }
 
-/// The rows in sight.
+/// The visible rows.
 fn sight(reader: &Viewer, scene: &Scene<'_>) -> Vec<String> {
     let mut sheets = Sheets::new(RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() });
     let (first, skip) = reader.top(scene, &mut sheets);
@@ -52,7 +52,7 @@ fn sight(reader: &Viewer, scene: &Scene<'_>) -> Vec<String> {
 }
 
 #[test]
-fn it_follows_the_end_until_it_is_moved_away() {
+fn it_follows_the_end_until_scrolled_away() {
     let info = HostInfo::default();
     let mut transcript = said(20);
     let mut reader = Viewer::new(true, &transcript);
@@ -64,7 +64,7 @@ fn it_follows_the_end_until_it_is_moved_away() {
     });
     transcript.note(Level::Info, "one more");
     looked(&transcript, &info, 4, |scene| {
-        assert_eq!(sight(&reader, scene)[3], "", "what comes does not move what is read");
+        assert_eq!(sight(&reader, scene)[3], "", "new entries do not scroll the view");
         reader.scroll(scene, 100);
         assert!(reader.follows());
         assert_eq!(sight(&reader, scene)[3], "· one more");
@@ -76,7 +76,7 @@ fn it_follows_the_end_until_it_is_moved_away() {
 }
 
 #[test]
-fn up_and_down_again_is_the_same_place() {
+fn scrolling_up_and_down_returns_to_the_same_place() {
     let info = HostInfo::default();
     let transcript = said(50);
     let mut reader = Viewer::new(true, &transcript);
@@ -91,7 +91,7 @@ fn up_and_down_again_is_the_same_place() {
 }
 
 #[test]
-fn it_finds_round_the_end_and_unfolds_what_it_finds() {
+fn search_wraps_around_and_unfolds_matches() {
     let info = HostInfo::default();
     let transcript = said(30);
     let mut reader = Viewer::new(true, &transcript);
@@ -117,7 +117,7 @@ fn it_finds_round_the_end_and_unfolds_what_it_finds() {
 }
 
 #[test]
-fn it_goes_from_landmark_to_landmark() {
+fn it_moves_between_landmarks() {
     let info = HostInfo::default();
     let mut transcript = said(2);
     transcript.apply(Moment(0), &E::ToolCallStart { id: "c".into(), name: "Read".into() });
@@ -150,7 +150,7 @@ fn it_goes_from_landmark_to_landmark() {
 }
 
 #[test]
-fn what_is_marked_is_copied_as_it_is_shown() {
+fn selected_text_is_copied_as_shown() {
     let info = HostInfo::default();
     let mut transcript = Transcript::default();
     transcript.say("漢字 first\nsecond line", Vec::new());
@@ -158,7 +158,7 @@ fn what_is_marked_is_copied_as_it_is_shown() {
     let mut reader = Viewer::new(true, &transcript);
     looked(&transcript, &info, 10, |scene| {
         reader.drag(scene, true, 0, 2);
-        assert_eq!(reader.marked(scene), None, "a click marks nothing");
+        assert_eq!(reader.marked(scene), None, "a click selects nothing");
         reader.drag(scene, false, 0, 5);
         assert_eq!(reader.marked(scene).as_deref(), Some("漢字"));
         reader.drag(scene, false, 3, 3);
@@ -170,7 +170,7 @@ fn what_is_marked_is_copied_as_it_is_shown() {
 }
 
 #[test]
-fn blocks_of_code_have_numbers() {
+fn code_blocks_have_numbers() {
     let text = "a\n\n```rust\nfn x() {}\n```\n\n> ```sh now\n> ls\n> ```\n\n    indented\n";
     let blocks = source::code_blocks(text);
     let found: Vec<_> = blocks.iter().map(|code| (code.language.as_str(), code.text.as_str())).collect();
@@ -178,7 +178,7 @@ fn blocks_of_code_have_numbers() {
 }
 
 #[test]
-fn an_empty_conversation_is_no_trouble() {
+fn an_empty_conversation_is_handled() {
     let info = HostInfo::default();
     let transcript = Transcript::default();
     let mut reader = Viewer::new(true, &transcript);

@@ -12,7 +12,7 @@ fn bare(text: &str) -> String {
 }
 
 #[test]
-fn words_go_to_the_next_line_and_hang() {
+fn words_move_to_the_next_line_and_hang() {
     let wrap = Wrap::words(16).prefix(vec![Span::raw("- ")], vec![Span::raw("  ")]);
     let lines = wrap.text("one two three four five", Style::default());
     assert_eq!(shown(&lines), ["- one two three", "  four five"]);
@@ -36,7 +36,7 @@ fn styles_survive_a_break_inside_a_word() {
 }
 
 #[test]
-fn code_keeps_its_blanks() {
+fn code_keeps_its_spaces() {
     let lines = Wrap::kept(8).text("    if x {\n\treturn", Style::default());
     assert_eq!(shown(&lines), ["    if x", " {", "    retu", "rn"]);
 }
@@ -45,13 +45,9 @@ fn code_keeps_its_blanks() {
 fn code_and_output_break_after_spaces() {
     let shown_at = |width, text: &str| shown(&Wrap::kept(width).text(text, Style::default()));
     assert_eq!(shown_at(12, "error: cannot find value"), ["error: ", "cannot find ", "value"]);
-    assert_eq!(
-        shown_at(6, "ab  cdefghij k"),
-        ["ab  ", "cdefgh", "ij k"],
-        "a long word begins a line of its own"
-    );
-    assert_eq!(shown_at(6, "    abcdef"), ["    ab", "cdef"], "an indent alone is no line");
-    // What is styled in the middle of a word stays so, whatever stands before the lines.
+    assert_eq!(shown_at(6, "ab  cdefghij k"), ["ab  ", "cdefgh", "ij k"], "a long word starts a new line");
+    assert_eq!(shown_at(6, "    abcdef"), ["    ab", "cdef"], "an indent alone is not a line");
+    // Styled text in the middle of a word stays styled, whatever precedes the lines.
     let bold = Style::new().bold();
     let wrap = Wrap::kept(9).prefix(vec![Span::raw("$ ")], vec![Span::raw("    ")]);
     let lines = wrap.line(&Line::from(vec![Span::raw("ls ab"), Span::styled("cdefg", bold)]));
@@ -77,7 +73,7 @@ fn hostile_characters_become_visible() {
 }
 
 #[test]
-fn truncation_says_that_something_is_missing() {
+fn truncation_is_marked() {
     assert_eq!(truncate("abcdef", 6), "abcdef");
     assert_eq!(truncate("abcdefg", 6), "abcde…");
     assert_eq!(truncate("漢字漢字", 6), "漢字…");
@@ -96,7 +92,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_line_is_wider_than_asked(text in texts(), width in 1u16..40, first in 0u16..9, rest in 0u16..9, words: bool) {
+    fn no_line_is_wider_than_requested(text in texts(), width in 1u16..40, first in 0u16..9, rest in 0u16..9, words: bool) {
         let wrap = if words { Wrap::words(width) } else { Wrap::kept(width) };
         for line in wrap.indent(first, rest).text(&text, Style::default()) {
             prop_assert!(line.width() <= usize::from(width), "{line:?}");
@@ -105,14 +101,14 @@ proptest! {
     }
 
     #[test]
-    fn all_that_is_visible_is_kept(text in texts(), width in 2u16..40, words: bool) {
+    fn all_visible_text_is_kept(text in texts(), width in 2u16..40, words: bool) {
         let wrap = if words { Wrap::words(width) } else { Wrap::kept(width) };
         let lines = shown(&wrap.text(&text, Style::default())).concat();
         prop_assert_eq!(bare(&lines), bare(&clean(&text.replace("\r\n", "\n"))));
     }
 
     #[test]
-    fn text_that_fits_is_left_alone(words in proptest::collection::vec("[a-z]{1,6}", 1..6)) {
+    fn text_that_fits_is_unchanged(words in proptest::collection::vec("[a-z]{1,6}", 1..6)) {
         let text = words.join(" ");
         prop_assert_eq!(shown(&Wrap::words(60).text(&text, Style::default())), [text]);
     }

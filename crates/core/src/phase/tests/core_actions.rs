@@ -30,7 +30,7 @@ fn keys(shape: &InferenceShape) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_message_is_there_for_one_step_unless_it_is_persistent() {
+async fn a_message_lasts_one_step_unless_persistent() {
     let bench = Bench::new([]);
     submit(&bench, |c| {
         c.schedule_action::<AddContextMessage>(ContextMessage::system("once", "once")).unwrap();
@@ -54,7 +54,7 @@ async fn a_message_is_there_for_one_step_unless_it_is_persistent() {
 }
 
 #[tokio::test]
-async fn a_throttled_message_rests_for_as_many_steps_as_it_says() {
+async fn a_throttled_message_pauses_for_its_number_of_steps() {
     let nag = part("nag", |r| {
         r.register_phase_hook(
             "nag",
@@ -74,7 +74,7 @@ async fn a_throttled_message_rests_for_as_many_steps_as_it_says() {
         shown.push(!step(&bench, steps).await.context_messages.is_empty());
     }
     assert_eq!(shown, [true, false, false, true, false, false, true]);
-    // The same step once more, as after a restart: it is still this step's message.
+    // Running the step again, as after a restart, yields this step's message again.
     assert!(!step(&bench, 6).await.context_messages.is_empty());
 }
 
@@ -108,7 +108,7 @@ async fn overrides_and_tool_filters_last_one_step() {
 }
 
 #[tokio::test]
-async fn an_empty_list_of_only_tools_offers_none() {
+async fn an_empty_only_list_offers_no_tools() {
     let bench = Bench::new([]);
     submit(&bench, |c| c.schedule_action::<IncludeOnlyTools>(Vec::new()).unwrap()).await;
     assert!(!step(&bench, 0).await.offers("a"));
@@ -159,17 +159,17 @@ async fn intercept(payloads: Vec<ToolInterceptPayload>) -> Option<ToolInterceptP
 }
 
 #[tokio::test]
-async fn block_beats_suspend_beats_a_result_and_the_first_of_equals_counts() {
+async fn block_beats_suspend_beats_result_and_the_first_of_equals_wins() {
     assert_eq!(intercept(vec![]).await, None);
     assert_eq!(intercept(vec![set("a"), set("b")]).await, Some(set("a")));
     assert_eq!(intercept(vec![set("a"), suspend("c1")]).await, Some(suspend("c1")));
     assert_eq!(intercept(vec![suspend("c1"), set("a")]).await, Some(suspend("c1")));
     assert_eq!(intercept(vec![suspend("c1"), block("x"), block("y"), set("a")]).await, Some(block("x")));
-    // A deny asks nobody.
+    // A deny asks no question.
     let deny = |text: &str| ToolInterceptPayload::Deny(ToolResult::error("Bash", text));
     assert_eq!(intercept(vec![suspend("c1"), deny("x"), set("a"), deny("y")]).await, Some(deny("x")));
     assert_eq!(intercept(vec![deny("x"), block("y")]).await, Some(block("y")));
-    // Who comes later adds to a question, and does not put another one in its place.
+    // A later hook extends a question instead of replacing it.
     let ToolInterceptPayload::Suspend(mut more) = suspend("c1") else { unreachable!() };
     more.suspension.message.push_str(" and how?");
     let more = ToolInterceptPayload::Suspend(more);
@@ -178,11 +178,11 @@ async fn block_beats_suspend_beats_a_result_and_the_first_of_equals_counts() {
 }
 
 #[tokio::test]
-async fn calls_that_are_gated_at_once_get_their_own_intercepts() {
+async fn concurrently_gated_calls_get_their_own_intercepts() {
     let gate = part("gate", |r| {
         let hook = Hook(|ctx: &PhaseContext| {
             let mut command = StateCommand::new();
-            // Telling gives way, so that the other calls' phases go on between this commit and its actions.
+            // Emitting yields, so the other calls' phases proceed between this commit and its actions.
             command.emit::<Told>("gated".into())?;
             let call = &ctx.tool.as_ref().unwrap().call.id;
             if call != "free" {
@@ -200,7 +200,7 @@ async fn calls_that_are_gated_at_once_get_their_own_intercepts() {
 }
 
 #[tokio::test]
-async fn an_intercept_that_cannot_be_read_does_not_let_the_call_pass() {
+async fn an_unreadable_intercept_does_not_let_the_call_pass() {
     let bench = Bench::new([]);
     let mut command = StateCommand::new();
     command.schedule_action::<ToolInterceptAction>(block("x")).unwrap();
@@ -211,7 +211,7 @@ async fn an_intercept_that_cannot_be_read_does_not_let_the_call_pass() {
 }
 
 #[tokio::test]
-async fn the_first_wish_to_stop_counts_and_is_seen_from_then_on() {
+async fn the_first_stop_request_wins_and_is_visible_afterwards() {
     let bench = Bench::new([]);
     assert_eq!(bench.phase(Phase::StepEnd).await.unwrap().stop, None);
     let first = TerminationReason::stopped("first", "because");
@@ -228,7 +228,7 @@ async fn the_first_wish_to_stop_counts_and_is_seen_from_then_on() {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_step_survives_a_restart() {
+async fn deferred_actions_survive_a_restart() {
     let bench = Bench::new([]);
     submit(&bench, |c| {
         c.schedule_action::<AddContextMessage>(ContextMessage::system("hint", "hint")).unwrap();

@@ -37,7 +37,7 @@ async fn a_phase_without_hooks_changes_nothing() {
 }
 
 #[tokio::test]
-async fn hooks_without_conflict_are_one_commit() {
+async fn hooks_without_conflict_share_one_commit() {
     let add = |n| command_hook(move |c| c.update::<Count>(n));
     let bench = Bench::new([
         hooked("a", Phase::RunStart, add(1)),
@@ -51,7 +51,7 @@ async fn hooks_without_conflict_are_one_commit() {
 }
 
 #[tokio::test]
-async fn hooks_that_write_one_exclusive_key_all_land_in_the_order_of_registration() {
+async fn hooks_writing_one_exclusive_key_commit_in_registration_order() {
     let bench = Bench::new(["a", "b", "c"].map(names_plugin));
     let report = bench.phase(Phase::StepStart).await.unwrap();
     assert_eq!(bench.names(), ["a", "b", "c"]);
@@ -59,7 +59,7 @@ async fn hooks_that_write_one_exclusive_key_all_land_in_the_order_of_registratio
 }
 
 #[tokio::test]
-async fn phases_that_overlap_lose_no_exclusive_write() {
+async fn overlapping_phases_lose_no_exclusive_write() {
     let bench = Bench::new(["a", "b", "c"].map(names_plugin));
     let runs = (0..8).map(|_| bench.phase(Phase::StepStart));
     for report in futures::future::join_all(runs).await {
@@ -72,7 +72,7 @@ async fn phases_that_overlap_lose_no_exclusive_write() {
 }
 
 #[tokio::test]
-async fn a_failing_hook_takes_the_whole_gathering_with_it() {
+async fn a_failing_hook_discards_the_whole_phase() {
     let error = StateError::UnknownKey { key: "x".into() };
     let bench = Bench::new([
         hooked("a", Phase::RunStart, command_hook(|c| c.update::<Count>(1))),
@@ -83,7 +83,7 @@ async fn a_failing_hook_takes_the_whole_gathering_with_it() {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_error_that_names_the_plugin() {
+async fn a_panic_is_an_error_naming_the_plugin() {
     let bench = Bench::new([hooked("bad", Phase::StepEnd, command_hook(|_| panic!("lost the thread")))]);
     let error = bench.phase(Phase::StepEnd).await.unwrap_err();
     assert_eq!(error.to_string(), "a StepEnd hook of plugin `bad` panicked: lost the thread");
@@ -100,7 +100,7 @@ impl StateKey for Fragile {
 }
 
 #[tokio::test]
-async fn a_panic_in_an_update_leaves_the_state_as_it_was_and_usable() {
+async fn a_panic_in_an_update_leaves_the_state_usable_and_unchanged() {
     let bench = Bench::new([part("fragile", |r| {
         r.register_key::<Fragile>(StateKeyOptions::default())?;
         r.register_hook(
@@ -118,7 +118,7 @@ async fn a_panic_in_an_update_leaves_the_state_as_it_was_and_usable() {
 }
 
 #[tokio::test]
-async fn only_the_active_plugins_hooks_run() {
+async fn only_hooks_of_active_plugins_run() {
     let bench = Bench::new(["a", "b", "c"].map(names_plugin));
     let spec = AgentSpec::new("agent").with_hook_filter("b");
     let ctx = PhaseContext::test_default().with_phase(Phase::StepStart).with_agent_spec(spec);
@@ -135,7 +135,7 @@ fn countdown(from: u32) -> Bench {
 }
 
 #[tokio::test]
-async fn sixteen_rounds_of_actions_are_fine_and_a_seventeenth_is_not() {
+async fn sixteen_rounds_of_actions_are_allowed_and_a_seventeenth_is_not() {
     let bench = countdown(15);
     let report = bench.phase(Phase::StepStart).await.unwrap();
     assert_eq!((report.rounds, report.actions, bench.count()), (16, 16, 16));
@@ -162,7 +162,7 @@ async fn actions_of_another_phase_wait_for_it() {
 }
 
 #[tokio::test]
-async fn a_pending_action_whose_handler_is_absent_stays() {
+async fn a_pending_action_without_handler_stays() {
     let bench = Bench::new([]);
     let mut command = StateCommand::new();
     command.schedule_action::<Later>(7).unwrap();
@@ -194,7 +194,7 @@ impl ScheduledActionSpec for Moody {
 }
 
 #[tokio::test]
-async fn a_failing_action_is_noted_and_not_tried_again() {
+async fn a_failing_action_is_recorded_and_not_retried() {
     let bench = Bench::new([part("moody", |r| r.register_scheduled_action::<Moody, _>(Moody))]);
     let mut command = StateCommand::new();
     for mood in ["error", "panic", "fine", "unknown key"] {
@@ -217,7 +217,7 @@ async fn a_failing_action_is_noted_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn effects_are_told_after_the_commit_and_cannot_undo_it() {
+async fn effects_run_after_the_commit_and_cannot_undo_it() {
     let tell = |text: &'static str| {
         command_hook(move |c| {
             c.update::<Count>(1);
@@ -247,7 +247,7 @@ impl ScheduledActionSpec for Nobody {
 }
 
 #[tokio::test]
-async fn what_nobody_handles_is_refused_before_anything_is_committed() {
+async fn unhandled_actions_and_effects_are_refused_before_the_commit() {
     let effect = command_hook(|c| {
         c.update::<Count>(1);
         c.emit::<Nobody>(()).unwrap();
@@ -273,7 +273,7 @@ async fn what_nobody_handles_is_refused_before_anything_is_committed() {
 }
 
 #[tokio::test]
-async fn a_hook_that_would_be_run_again_is_looked_at_before_the_others_are_committed() {
+async fn a_hook_to_be_rerun_is_validated_before_others_commit() {
     let bad = Hook(|_: &PhaseContext| {
         let mut command = StateCommand::new();
         command.update::<Names>(vec!["bad".into()]);
@@ -287,7 +287,7 @@ async fn a_hook_that_would_be_run_again_is_looked_at_before_the_others_are_commi
 }
 
 #[tokio::test]
-async fn what_waited_for_the_phase_comes_before_what_its_hooks_schedule() {
+async fn pending_actions_precede_those_of_the_phases_hooks() {
     let schedule =
         |mood: &'static str| command_hook(move |c| c.schedule_action::<Moody>(mood.into()).unwrap());
     let bench = Bench::new([
@@ -303,7 +303,7 @@ async fn what_waited_for_the_phase_comes_before_what_its_hooks_schedule() {
 }
 
 #[tokio::test]
-async fn a_tools_command_is_one_commit_with_its_actions() {
+async fn a_tools_command_and_its_actions_are_one_commit() {
     let bench = Bench::new([]);
     let mut command = StateCommand::new();
     command.update::<Count>(1);
@@ -315,7 +315,7 @@ async fn a_tools_command_is_one_commit_with_its_actions() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_runs_no_hook_but_those_of_its_end() {
+async fn a_cancelled_run_runs_only_its_end_hooks() {
     let bench = Bench::new([
         hooked("a", Phase::StepStart, command_hook(|c| c.update::<Count>(1))),
         hooked("b", Phase::RunEnd, command_hook(|c| c.update::<Count>(10))),
@@ -343,7 +343,7 @@ async fn cancelling_ends_the_wait_for_a_hook() {
 }
 
 #[tokio::test]
-async fn a_step_of_twenty_plugins_costs_less_than_a_millisecond() {
+async fn a_step_with_twenty_plugins_takes_less_than_a_millisecond() {
     const NAMES: [&str; 20] = [
         "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13", "p14", "p15",
         "p16", "p17", "p18", "p19",
@@ -371,7 +371,7 @@ async fn a_step_of_twenty_plugins_costs_less_than_a_millisecond() {
         }
         best = best.min(start.elapsed());
     }
-    // The best of many, so that a busy machine does not decide.
+    // The best of many runs, so that a busy machine does not decide.
     assert!(best.as_micros() < 1000, "{best:?}");
     assert_eq!(bench.revision(), 0);
 }

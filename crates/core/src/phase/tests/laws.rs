@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What one random hook does.
+/// The behaviour of one random hook.
 #[derive(Clone, Debug)]
 struct Wish {
     name: bool,
@@ -46,10 +46,10 @@ fn plugin(name: &'static str, wish: Wish) -> Arc<dyn Plugin> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Every exclusive write, every count, every action and every effect of every hook lands exactly once, in however
-    /// many phases run at once.
+    /// Every exclusive write, count, action and effect of every hook is applied exactly once, however many
+    /// phases run concurrently.
     #[test]
-    fn everything_lands_exactly_once(
+    fn every_update_is_applied_exactly_once(
         wishes in proptest::collection::vec(wish(), 1..NAMES.len()),
         phases in 1..4_usize,
     ) {
@@ -74,7 +74,7 @@ proptest! {
         };
         let mut names = bench.names();
         if phases == 1 {
-            // One phase alone keeps the order of registration.
+            // A single phase keeps the registration order.
             prop_assert!(names.is_sorted());
         }
         names.sort();

@@ -1,4 +1,4 @@
-//! Tests of the phase engine: the book's examples, the core actions, and laws that hold for any set of plugins.
+//! Tests of the phase engine: the book's examples, the core actions, and laws for any set of plugins.
 
 mod core_actions;
 mod engine;
@@ -16,7 +16,7 @@ use crate::state::{
     StateKeyOptions, StateStore,
 };
 
-/// An exclusive list; each writer replaces the whole of it by what it saw and its own name.
+/// An exclusive list; each writer replaces it with the value it read plus its own name.
 pub(super) struct Names;
 impl StateKey for Names {
     const KEY: &'static str = "test.names";
@@ -38,7 +38,7 @@ impl StateKey for Count {
     }
 }
 
-/// Counts itself, and schedules itself again while its payload is above zero.
+/// Counts itself and reschedules itself while its payload is above zero.
 pub(super) struct Countdown;
 impl ScheduledActionSpec for Countdown {
     const KEY: &'static str = "test.countdown";
@@ -67,7 +67,7 @@ where
     F: Fn(&PhaseContext) -> Result<StateCommand, StateError> + Send + Sync + 'static,
 {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
-        // Gives way once, so that hooks, and phases, are truly interleaved.
+        // Yields once, so that hooks and phases really interleave.
         tokio::task::yield_now().await;
         (self.0)(ctx)
     }
@@ -105,7 +105,7 @@ impl TypedScheduledActionHandler<Later> for Counting {
     }
 }
 
-/// Keeps what it is told, with the count that it saw.
+/// Records the effects it receives, with the count at that time.
 #[derive(Clone, Default)]
 pub(super) struct Ears(pub(super) Arc<Mutex<Vec<(String, u64)>>>);
 #[async_trait]
@@ -114,7 +114,7 @@ impl TypedEffectHandler<Told> for Ears {
         tokio::task::yield_now().await;
         match text.as_str() {
             "deaf" => Err("cannot hear".into()),
-            "panic" => panic!("the ears fell off"),
+            "panic" => panic!("the listener panicked"),
             _ => {
                 let count = snapshot.get::<Count>().copied().unwrap_or_default();
                 self.0.lock().unwrap().push((text, count));
@@ -144,7 +144,7 @@ pub(super) fn part(
     Arc::new(Part(name, Box::new(register)))
 }
 
-/// The keys and handlers that the tests share.
+/// The keys and handlers shared by the tests.
 pub(super) fn base(ears: &Ears) -> Arc<dyn Plugin> {
     let ears = ears.clone();
     part("base", move |r| {

@@ -8,7 +8,7 @@ use crate::contract::foreign::ForeignError;
 use crate::contract::spec::{AgentSpec, PluginConfigKey};
 use crate::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
 
-// The examples of the book, nearly word for word.
+// The book's examples, almost verbatim.
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct AuditLog {
@@ -60,7 +60,7 @@ async fn audit_hook_appends_entry() {
 }
 
 #[test]
-fn a_plugin_that_is_refused_leaves_no_key_behind() {
+fn a_refused_plugin_leaves_no_keys() {
     struct Second;
     impl Plugin for Second {
         fn descriptor(&self) -> PluginDescriptor {
@@ -85,7 +85,7 @@ fn refused(plugins: &[Arc<dyn Plugin>]) -> StateError {
 }
 
 #[test]
-fn two_registrations_of_one_name_are_refused_by_name() {
+fn duplicate_registrations_are_refused_by_name() {
     let key = |name| part(name, |r| r.register_key::<Count>(StateKeyOptions::default()));
     assert_eq!(refused(&[key("a"), key("b")]), StateError::KeyAlreadyRegistered { key: "test.count".into() });
     assert_eq!(refused(&[key("a"), key("a")]), StateError::PluginAlreadyInstalled { name: "a".into() });
@@ -141,14 +141,14 @@ impl Tool for Greet {
 struct Say(&'static str);
 impl InferenceRequestTransform for Say {
     fn transform(&self, mut request: InferenceRequest, _: &PhaseContext) -> InferenceRequest {
-        assert_ne!(self.0, "panic", "told to");
+        assert_ne!(self.0, "panic", "as instructed");
         request.model.push_str(self.0);
         request
     }
 }
 
 #[test]
-fn the_filter_holds_for_tools_and_transforms_but_not_for_keys_and_handlers() {
+fn the_filter_covers_tools_and_transforms_but_not_keys_and_handlers() {
     let plugins = [
         part("greeter", |r| r.register_tool("greet", Arc::new(Greet))),
         part("a", |r| r.register_request_transform("a", Say("a"))),
@@ -173,7 +173,7 @@ fn the_filter_holds_for_tools_and_transforms_but_not_for_keys_and_handlers() {
 }
 
 #[test]
-fn a_transform_that_panics_is_an_error() {
+fn a_panicking_transform_is_an_error() {
     let env = ExecutionEnv::from_plugins(&[part("a", |r| r.register_request_transform("a", Say("panic")))]);
     let ctx = PhaseContext::test_default();
     let error = env.unwrap().transform_request(InferenceRequest::default(), &ctx).unwrap_err();
@@ -181,7 +181,7 @@ fn a_transform_that_panics_is_an_error() {
 }
 
 #[test]
-fn the_same_plugins_can_be_installed_again_and_others_beside_them() {
+fn plugins_can_be_installed_again_and_together() {
     let ears = Ears::default();
     let first = ExecutionEnv::from_plugins(&[base(&ears)]).unwrap();
     let second = ExecutionEnv::from_plugins(&[base(&ears), Arc::new(AuditPlugin)]).unwrap();
@@ -199,7 +199,7 @@ fn the_same_plugins_can_be_installed_again_and_others_beside_them() {
 }
 
 #[test]
-fn activation_writes_first_values_of_active_plugins() {
+fn activation_writes_initial_values_of_active_plugins() {
     struct Starter;
     impl Plugin for Starter {
         fn descriptor(&self) -> PluginDescriptor {
@@ -266,7 +266,7 @@ fn sections(value: Value) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn sections_are_held_against_the_schemas_of_the_plugins() {
+fn sections_are_validated_against_plugin_schemas() {
     assert_eq!(sections(json!({})), Ok(vec![]));
     assert_eq!(sections(json!({"rate_limit": {"max_calls_per_step": 3}})), Ok(vec![]));
     assert_eq!(sections(json!({"rate_limt": {}, "a": 1})), Ok(vec!["a".into(), "rate_limt".into()]));
@@ -320,7 +320,7 @@ impl Plugin for Keeper {
 }
 
 #[test]
-fn an_uninstalled_plugin_leaves_only_the_keys_it_retains() {
+fn an_uninstalled_plugin_leaves_only_retained_keys() {
     fn add<K: StateKey<Update = u32>>(store: &StateStore) -> Result<u64, StateError> {
         let mut command = StateCommand::new();
         command.update::<K>(1);
@@ -338,7 +338,7 @@ fn an_uninstalled_plugin_leaves_only_the_keys_it_retains() {
 
     store.uninstall_plugin::<Keeper>().unwrap();
     assert_eq!((store.read::<Kept>(), store.read::<Gone>()), (Some(1), None));
-    assert_eq!(before.get::<Gone>(), Some(&1), "a snapshot that was taken before stays as it is");
+    assert_eq!(before.get::<Gone>(), Some(&1), "an earlier snapshot is unchanged");
     assert_eq!(add::<Gone>(&store), Err(StateError::UnknownKey { key: "keeper.gone".into() }));
     assert!(store.export(None).unwrap().values.keys().eq(["keeper.kept"]));
 

@@ -17,7 +17,7 @@ use aye_core::phase::{
 use aye_core::state::{PersistedState, Phase, StateCommand, StateError, StateStore, UnknownKeyPolicy};
 use aye_store_sqlite::Store;
 
-/// A tool as servers bring them.
+/// A tool as provided by a server.
 fn brought(i: usize) -> ToolDescriptor {
     const WORDS: [&str; 10] = [
         "issue",
@@ -61,7 +61,7 @@ fn built_in() -> Vec<ToolDescriptor> {
     ]
 }
 
-/// A thread whose phases can be gone through by hand.
+/// A thread whose phases are run by hand.
 struct Thread {
     env: ExecutionEnv,
     phases: PhaseRuntime,
@@ -105,7 +105,7 @@ impl Thread {
         report.inference
     }
 
-    /// A step in which the model calls these tools; what it was offered.
+    /// Runs a step in which the model calls these tools; returns what it was offered.
     async fn step(&self, calls: &[&str]) -> InferenceShape {
         self.phase(Phase::StepStart, |ctx| ctx).await;
         let shape = self.phase(Phase::BeforeInference, |ctx| ctx).await;
@@ -138,7 +138,7 @@ impl Thread {
     }
 }
 
-/// The list of names, when there is one.
+/// The list of names, if there is one.
 fn told(shape: &InferenceShape) -> String {
     let mut messages = shape.context_messages.iter().filter(|message| message.key == LIST_KEY);
     messages.next().map(|message| message.content.clone()).unwrap_or_default()
@@ -162,9 +162,9 @@ async fn five_hundred_tools_cost_less_than_four_thousand_tokens() {
         shape.context_messages.iter().map(|message| 4 + tokens(message.content.len())).sum();
     assert!(tools + messages <= 4000, "{tools} + {messages}");
     let all: usize = thread.tools.iter().map(|tool| tokens(tool.parameters.to_string().len())).sum();
-    assert!(all > 40_000, "the test has tools that matter: {all}");
-    assert!(told(&shape).contains("mcp__server9__*: "), "each server is told of");
-    let saved = savings(&thread.tools, &thread.state()).expect("it saves");
+    assert!(all > 40_000, "the test covers the relevant tools: {all}");
+    assert!(told(&shape).contains("mcp__server9__*: "), "each server is listed");
+    let saved = savings(&thread.tools, &thread.state()).expect("saves");
     assert_eq!(saved.deferred, 500);
     assert!(saved.saved() > 40_000, "{saved:?}");
     let again = thread.step(&[]).await;
@@ -172,7 +172,7 @@ async fn five_hundred_tools_cost_less_than_four_thousand_tokens() {
 }
 
 #[tokio::test]
-async fn few_tools_are_left_alone_and_nothing_is_searched() {
+async fn few_tools_are_not_deferred_or_searched() {
     let thread = Thread::with(3);
     let shape = thread.step(&[CREATE]).await;
     assert_eq!(thread.offered(&shape).len(), 5, "all but the search");
@@ -191,7 +191,7 @@ async fn few_tools_are_left_alone_and_nothing_is_searched() {
 }
 
 #[tokio::test]
-async fn what_is_found_can_be_called_from_the_next_step_on() {
+async fn a_found_tool_can_be_called_from_the_next_step() {
     let thread = Thread::with(100);
     let first = thread.step(&[TOOL_SEARCH]).await;
     assert!(told(&first).contains("create_issue"));
@@ -209,9 +209,9 @@ async fn what_is_found_can_be_called_from_the_next_step_on() {
     assert!(second.offers(CREATE));
     assert!(!told(&second).contains("mcp__server0__*: create_issue"), "{}", told(&second));
     assert_eq!(thread.offered(&second).len(), 3 + 5);
-    // A new run of the thread, in another process: what was promoted stays.
+    // A new run of the thread in another process: promoted tools stay.
     let persisted = thread.phases.store().export(None).expect("a state");
-    assert!(!persisted.values.contains_key("deferred_tools.registry"), "what can be made anew is not stored");
+    assert!(!persisted.values.contains_key("deferred_tools.registry"), "derived values are not stored");
     let other = Thread::with(100);
     let known = PersistedState { revision: 0, values: persisted.values };
     other.phases.store().restore(known, UnknownKeyPolicy::Skip).expect("restored");
@@ -222,7 +222,7 @@ async fn what_is_found_can_be_called_from_the_next_step_on() {
 }
 
 #[tokio::test]
-async fn a_call_of_a_tool_that_is_not_loaded_loads_it() {
+async fn calling_a_deferred_tool_loads_it() {
     let thread = Thread::with(100);
     let first = thread.step(&[LIST]).await;
     let why = first.why_not(LIST).expect("a reason");
@@ -232,7 +232,7 @@ async fn a_call_of_a_tool_that_is_not_loaded_loads_it() {
 }
 
 #[tokio::test]
-async fn what_servers_write_stays_inside_of_its_place() {
+async fn server_text_stays_inside_its_element() {
     let mut tools = built_in();
     tools.extend((0..50).map(brought));
     tools.push(ToolDescriptor::new(
@@ -250,40 +250,40 @@ async fn what_servers_write_stays_inside_of_its_place() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_used_is_deferred_again() {
+async fn an_unused_tool_is_deferred_again() {
     let thread = Thread::with(100);
     thread.step(&[]).await;
     thread.search(&format!("select:{CREATE},{LIST}")).await;
-    // Offered in these steps; one of the two is used all the time.
+    // Both are offered in these steps; one of them is used every time.
     for step in 0..5 {
         let shape = thread.step(&[LIST]).await;
         assert!(shape.offers(CREATE) && shape.offers(LIST), "step {step}");
     }
     let shape = thread.step(&[LIST]).await;
-    assert!(!shape.offers(CREATE), "idle for five inferences, and hardly ever used");
+    assert!(!shape.offers(CREATE), "idle for five inferences and rarely used");
     assert!(shape.offers(LIST));
     assert!(told(&shape).contains("create_issue"));
-    // The one that was used often stays for longer than five idle inferences, and not for ever.
+    // The frequently used one stays for more than five idle inferences, but not forever.
     let mut stayed = 0;
     while thread.step(&[]).await.offers(LIST) {
         stayed += 1;
         assert!(stayed < 200, "it is never deferred again");
     }
     assert!(stayed > 10, "{stayed}");
-    // It can be asked for again at once.
+    // It can be requested again at once.
     thread.search(&format!("select:{LIST}")).await;
     assert!(thread.step(&[]).await.offers(LIST));
 }
 
 #[tokio::test]
-async fn what_is_asked_for_again_is_not_deferred_in_the_same_step() {
+async fn a_tool_requested_again_is_not_deferred_in_the_same_step() {
     let thread = Thread::with(100);
     thread.step(&[]).await;
     thread.search(&format!("select:{CREATE}")).await;
     for _ in 0..5 {
         assert!(thread.step(&[]).await.offers(CREATE));
     }
-    // It would be deferred by the next step, and is wanted in it.
+    // The next step would defer it, but needs it.
     thread.search(&format!("select:{CREATE}")).await;
     for step in 0..5 {
         assert!(thread.step(&[]).await.offers(CREATE), "step {step}");
@@ -303,7 +303,7 @@ async fn rules_and_other_plugins_move_tools() {
     assert!(shape.offers(CREATE) && shape.offers("Read") && !shape.offers("Bash"));
     assert!(told(&shape).contains("\nBash\n"), "{}", told(&shape));
     for _ in 0..10 {
-        assert!(thread.step(&[]).await.offers(CREATE), "what a rule makes eager is never deferred again");
+        assert!(thread.step(&[]).await.offers(CREATE), "a tool made eager by a rule is never deferred again");
     }
     let mut command = StateCommand::new();
     command.schedule_action::<DeferToolAction>(vec![CREATE.into(), "Nope".into()]).expect("an action");
@@ -311,11 +311,11 @@ async fn rules_and_other_plugins_move_tools() {
     thread.phases.submit_command(&thread.env, command).await.expect("submitted");
     let shape = thread.step(&[]).await;
     assert!(!shape.offers(CREATE) && shape.offers("Bash"));
-    assert!(!thread.state().modes.contains_key("Nope"), "what is no tool is no state");
+    assert!(!thread.state().modes.contains_key("Nope"), "an unknown tool has no state");
 }
 
 #[tokio::test]
-async fn what_others_keep_from_the_model_is_not_told_of_or_found() {
+async fn tools_hidden_by_others_are_neither_listed_nor_found() {
     struct Denies;
     impl Plugin for Denies {
         fn descriptor(&self) -> PluginDescriptor {
@@ -341,14 +341,14 @@ async fn what_others_keep_from_the_model_is_not_told_of_or_found() {
     let shape = thread.step(&[]).await;
     assert!(told(&shape).contains("mcp__server0__*: create_branch, create_comment"), "{}", told(&shape));
     assert!(!told(&shape).contains("server0__*: create_branch, create_comment, create_file, create_issue"));
-    assert!(shape.why_not(CREATE).is_none(), "it is not said to be loaded soon");
+    assert!(shape.why_not(CREATE).is_none(), "it is not announced as loading soon");
     let found = thread.search(&format!("select:{CREATE}")).await;
     assert!(found.is_error() && found.model_text().contains("unknown tools: mcp__server0__create_issue"));
     assert!(!thread.search("+server0 +create +issue").await.model_text().contains("<function>"));
 }
 
 #[tokio::test]
-async fn an_agent_that_may_not_search_has_all_its_tools() {
+async fn an_agent_without_search_has_all_its_tools() {
     let mut thread = Thread::with(100);
     thread.tools = thread.tools.iter().filter(|tool| tool.id != TOOL_SEARCH).cloned().collect();
     assert_eq!(thread.offered(&thread.step(&[]).await).len(), 102);
@@ -366,7 +366,7 @@ async fn tools_come_and_go() {
     assert!(!shape.offers(TOOL_SEARCH) && shape.context_messages.is_empty());
     thread.tools = Arc::clone(&all);
     assert!(told(&thread.step(&[]).await).contains("list_issue"));
-    // A server that is away for a while: what was asked of it is still known.
+    // A server is away for a while: requests for its tools are remembered.
     thread.search(&format!("select:{CREATE}")).await;
     assert!(thread.step(&[]).await.offers(CREATE));
     thread.tools = all.iter().filter(|tool| !tool.id.contains("server0")).cloned().collect();
@@ -376,7 +376,7 @@ async fn tools_come_and_go() {
 }
 
 #[tokio::test]
-async fn what_one_run_teaches_the_next_one_knows() {
+async fn usage_learnt_in_one_run_applies_to_the_next() {
     let store = Store::in_memory().expect("a store");
     let keys = ProfileKeys::new().with::<AgentToolPriors>();
     let profile = ProfileAccess::new(store.profiles(Arc::new(SystemClock)), keys);
@@ -405,14 +405,14 @@ async fn what_one_run_teaches_the_next_one_knows() {
     assert_eq!((known.tools.len(), prior.n), (1, 1), "only deferred tools that were called: {known:?}");
     assert!((prior.p - 30.0 / 31.0).abs() < 1e-9, "{prior:?}");
     let later = run(false).await;
-    assert!(later > unknown, "a tool that is used often stays for longer: {later} and {unknown}");
+    assert!(later > unknown, "a frequently used tool stays longer: {later} and {unknown}");
     let known = profile.read::<AgentToolPriors>("agent").await.expect("read");
     assert_eq!(known.tools[CREATE].n, 2);
 }
 
-/// What joins a request later comes behind what was there, so that a provider's cache of the beginning holds.
+/// Tools added later come last, so that the provider's prefix cache stays valid.
 #[tokio::test]
-async fn promoted_tools_are_appended_in_the_order_in_which_they_were_asked_for() {
+async fn promoted_tools_are_appended_in_request_order() {
     let thread = Thread::with(60);
     let ids = |shape: &InferenceShape| {
         shape.ordered(&thread.tools).into_iter().map(|tool| tool.id).collect::<Vec<_>>()
@@ -423,7 +423,7 @@ async fn promoted_tools_are_appended_in_the_order_in_which_they_were_asked_for()
     thread.search(&format!("select:{late}")).await;
     let second = ids(&thread.step(&[]).await);
     assert_eq!(second, [first.as_slice(), std::slice::from_ref(&late)].concat());
-    // One that stands before it in the agent's list comes behind it all the same.
+    // A tool that precedes it in the agent's list still comes after it.
     let early = brought(1).id;
     thread.search(&format!("select:{early}")).await;
     let third = ids(&thread.step(&[]).await);
@@ -431,9 +431,9 @@ async fn promoted_tools_are_appended_in_the_order_in_which_they_were_asked_for()
     assert_eq!(thread.state().order, [late, early]);
 }
 
-/// A plugin without rules, as a program that embeds aye registers it.
+/// A plugin without rules, as registered by a program that embeds aye.
 #[tokio::test]
-async fn without_rules_tools_are_deferred_where_that_saves_more_than_it_costs() {
+async fn by_default_tools_are_deferred_where_that_saves_more_than_it_costs() {
     assert_eq!(DeferredToolsConfig::default().default_mode, ToolLoadMode::Deferred);
     let offered = async |count: usize| {
         let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(DeferredToolsPlugin::new(Vec::new()))];
@@ -452,7 +452,7 @@ async fn without_rules_tools_are_deferred_where_that_saves_more_than_it_costs() 
 }
 
 #[tokio::test]
-async fn a_section_is_checked_at_the_start() {
+async fn a_section_is_validated_at_startup() {
     let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(plugin())];
     let check = |section: Value| {
         let spec = AgentSpec::new("agent").with_section("deferred_tools", section);

@@ -23,7 +23,7 @@ fn index(tools: &[ToolDescriptor]) -> Index {
 }
 
 #[test]
-fn the_numbers_of_the_specification() {
+fn the_numbers_match_the_specification() {
     let params = DiscBetaParams::default();
     let start = Beta::start(PRIOR, &params);
     assert!(near(start.a, 0.05) && near(start.b, 4.95), "{start:?}");
@@ -53,7 +53,7 @@ fn the_numbers_of_the_specification() {
 }
 
 #[test]
-fn it_is_on_by_itself_when_it_saves_more_than_it_costs() {
+fn it_turns_on_when_it_saves_more_than_it_costs() {
     // Saves 250 − 2 = 248 each.
     let tools = |n: usize| -> Vec<_> {
         let schema = json!("x".repeat(998));
@@ -68,7 +68,7 @@ fn it_is_on_by_itself_when_it_saves_more_than_it_costs() {
         (json!({"beta_overhead": 991.9}), 4, true),
         (json!({"enabled": true}), 1, true),
         (json!({"enabled": false}), 100, false),
-        // Only what would be deferred counts.
+        // Only tools that would be deferred count.
         (json!({"rules": [{"tool": "tool_000", "mode": "eager"}]}), 5, false),
         (json!({"rules": [{"tool": "tool_*", "mode": "eager"}]}), 100, false),
     ] {
@@ -78,7 +78,7 @@ fn it_is_on_by_itself_when_it_saves_more_than_it_costs() {
 }
 
 #[test]
-fn the_first_rule_that_matches_counts() {
+fn the_first_matching_rule_wins() {
     let policy = DeferralPolicy::of_section(
         &json!({"rules": [
             {"tool": "get_weather", "mode": "eager"},
@@ -103,7 +103,7 @@ fn the_first_rule_that_matches_counts() {
 }
 
 #[test]
-fn a_section_that_cannot_be_used_says_where() {
+fn an_invalid_section_reports_its_place() {
     for (section, words) in [
         (json!([]), "it must be a map"),
         (
@@ -127,7 +127,7 @@ fn a_section_that_cannot_be_used_says_where() {
 }
 
 #[test]
-fn queries_are_taken_apart() {
+fn queries_are_tokenised() {
     let words = |required: &[&str], ranked: &[&str]| {
         let texts = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
         Some(Query::Words { required: texts(required), ranked: texts(ranked) })
@@ -150,7 +150,7 @@ fn queries_are_taken_apart() {
 }
 
 #[test]
-fn searches_find_what_the_specification_says() {
+fn searches_match_the_specification() {
     let tool = |id: &str, name: &str, description: &str| ToolDescriptor::new(id, name, description);
     let index = index(&[
         tool("slack_send", "Send", "posts a message"),
@@ -166,7 +166,7 @@ fn searches_find_what_the_specification_says() {
     ]);
     for (text, wanted, left_out) in [
         ("message", &["mail_send", "slack_send"][..], 0),
-        // More words, more points; then by id.
+        // Sorted by matching words, then by id.
         ("slack message", &["slack_send", "mail_send", "slack_list"], 0),
         ("FORECAST", &["weather"], 0),
         ("+slack message", &["slack_send", "slack_list"], 0),
@@ -176,7 +176,7 @@ fn searches_find_what_the_specification_says() {
         ("common", &["zz1", "zz2", "zz3", "zz4", "zz5"], 1),
         ("select:zz6,weather,zz1", &["zz6", "weather", "zz1"], 0),
         ("select:zz6,zz5,zz4,zz3,zz2,zz1", &["zz6", "zz5", "zz4", "zz3", "zz2"], 1),
-        // A word does not reach from one field into the next.
+        // A phrase does not span two fields.
         ("send\nsend", &["mail_send", "slack_send"], 0),
     ] {
         let found = search(&index, &Query::parse(text).expect("a query"), |_| false);
@@ -197,7 +197,7 @@ fn the_list_of_names_is_short_and_stable() {
     let text = list(many.iter().map(String::as_str)).expect("a list");
     assert!(text.len() < 10_000, "{}", text.len());
     assert!(text.contains("mcp__server9__*: a_tool_with_a_name_0009, "), "{text}");
-    assert!(text.contains(" more\nmcp__server1__*: "), "each server has its part: {text}");
+    assert!(text.contains(" more\nmcp__server1__*: "), "each server has a section: {text}");
     let backwards = list(many.iter().rev().map(String::as_str)).expect("a list");
     assert_eq!(text, backwards, "the same tools, the same bytes");
     let servers: Vec<String> = (0..500).map(|i| format!("mcp__{}{i}__tool", "s".repeat(100))).collect();
@@ -208,7 +208,7 @@ fn the_list_of_names_is_short_and_stable() {
 }
 
 #[test]
-fn runs_teach_as_the_specification_says() {
+fn usage_statistics_match_the_specification() {
     let run = |turns: u32, called: &[(&str, u32)]| RunUsage {
         turns,
         called: called.iter().map(|(tool, n)| ((*tool).to_owned(), *n)).collect(),
@@ -219,16 +219,16 @@ fn runs_teach_as_the_specification_says() {
     assert_eq!(
         known.frequencies(),
         [("a".to_owned(), 0.5)].into(),
-        "the first sight takes the run's frequency"
+        "the first use takes the run's frequency"
     );
-    // λ = 1/(n+1): the second run counts as much as the first one.
+    // λ = 1/(n+1): both runs weigh the same.
     known.learn(&run(4, &[("b", 1)]), &offered);
     assert_eq!(known.tools["a"], ToolPrior { p: 0.25, n: 2 });
     assert_eq!(known.tools["b"], ToolPrior { p: 0.25, n: 1 });
     known.learn(&run(0, &[]), &offered);
-    assert_eq!(known.tools["a"].n, 2, "a run without an inference teaches nothing");
+    assert_eq!(known.tools["a"].n, 2, "a run without an inference changes no statistics");
     known.learn(&run(1, &[]), &BTreeSet::from(["b".to_owned()]));
-    assert_eq!(known.tools["a"].n, 2, "a tool that was not there stays as it was");
+    assert_eq!(known.tools["a"].n, 2, "an absent tool is unchanged");
     for _ in 0..20 {
         known.learn(&run(1, &[("a", 1)]), &offered);
     }
@@ -238,7 +238,7 @@ fn runs_teach_as_the_specification_says() {
 }
 
 #[test]
-fn savings_count_what_is_kept_out_and_what_it_costs() {
+fn savings_count_what_is_deferred_and_what_it_costs() {
     let schema =
         json!({"type": "object", "properties": {"text": {"type": "string", "description": "x".repeat(300)}}});
     let tools: Vec<_> = (0..20)
@@ -250,7 +250,7 @@ fn savings_count_what_is_kept_out_and_what_it_costs() {
     state.modes.insert("mcp__s__t3".into(), ToolLoadMode::Eager);
     state.moved.insert("mcp__s__t3".into());
     state.modes.insert("mcp__gone__t".into(), ToolLoadMode::Deferred);
-    let saved = savings(&tools, &state).expect("something is deferred");
+    let saved = savings(&tools, &state).expect("some tool is deferred");
     assert_eq!((saved.deferred, saved.promoted), (19, 1));
     let each = |tool: &ToolDescriptor| {
         (tool.id.len() + tool.description.len() + tool.parameters.to_string().len()) / 4 + 10
@@ -264,9 +264,9 @@ fn savings_count_what_is_kept_out_and_what_it_costs() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Made up in one step or one by one, misses come to the same; and what comes out is always a distribution.
+    /// Applied at once or one by one, misses give the same result, which is always a distribution.
     #[test]
-    fn the_distribution_is_the_one_of_single_steps(
+    fn the_distribution_equals_single_steps(
         p in 0.0_f64..=1.0,
         n0 in 0.1_f64..100.0,
         omega in 0.5_f64..=1.0,
@@ -293,17 +293,17 @@ proptest! {
         prop_assert!((lazy.a - a).abs() < 1e-6 && (lazy.b - b).abs() < 1e-6, "{lazy:?} {a} {b}");
         prop_assert_eq!(lazy.turn, turns);
         let later = lazy.idle_until(turns + last, &params);
-        prop_assert!(later.mean() <= lazy.mean() + 1e-12, "an idle tool is never used more");
+        prop_assert!(later.mean() <= lazy.mean() + 1e-12, "an idle tool never gains usage");
         for beta in [start, lazy, later] {
             let upper = beta.upper();
             prop_assert!(upper.is_finite() && upper >= beta.mean() - 1e-12 && upper <= 1.0, "{beta:?}: {upper}");
         }
-        prop_assert_eq!(lazy.called_in(turns, &params), lazy, "two calls of one inference are one");
+        prop_assert_eq!(lazy.called_in(turns, &params), lazy, "two calls of one inference count once");
     }
 
-    /// Search against its definition, word by word.
+    /// Search compared with its definition, word by word.
     #[test]
-    fn searches_are_what_their_definition_says(
+    fn searches_match_their_definition(
         tools in proptest::collection::btree_map("[a-c]{1,3}", ("[a-dA-D ]{0,6}", "[a-dA-D ]{0,10}"), 0..20),
         words in proptest::collection::vec(("[+]?", "[a-dA-D]{1,2}"), 1..4),
     ) {
@@ -333,7 +333,7 @@ proptest! {
         prop_assert_eq!(ids, wanted);
     }
 
-    /// No text makes the reader of queries fail, and what it reads is clean.
+    /// Arbitrary text never breaks the query parser, and parsed queries are clean.
     #[test]
     fn any_text_is_a_query_or_none(text in "\\PC{0,40}") {
         match Query::parse(&text) {

@@ -1,4 +1,4 @@
-//! Against a collector on the loopback that keeps what it was sent.
+//! Tests against a loopback collector that records what it receives.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -53,7 +53,7 @@ impl Collector {
         Self { url, requests }
     }
 
-    /// All that came to a path, once the sender is done.
+    /// All requests to each path, once the sender is done.
     fn all(&self) -> (Vec<Value>, Vec<Value>) {
         let (traces, metrics): (Vec<_>, Vec<_>) =
             self.requests.try_iter().partition(|(path, _)| path == "/v1/traces");
@@ -118,7 +118,7 @@ fn tool() -> ToolSpan {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_gets_the_spans_and_metrics_of_the_conventions() {
+async fn a_collector_gets_spans_and_metrics_by_convention() {
     let collector = Collector::new();
     let otlp = Otlp::start(&collector.url, "1.2.3").unwrap();
     otlp.on_run_start(&run());
@@ -160,7 +160,7 @@ async fn a_collector_gets_the_spans_and_metrics_of_the_conventions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn contents_are_cut_and_a_run_that_waits_ends_its_span_with_the_program() {
+async fn content_is_truncated_and_a_waiting_run_ends_its_span_at_exit() {
     let collector = Collector::new();
     let otlp = Otlp::start(&format!("{}/", collector.url), "1").unwrap();
     otlp.on_inference(&GenAISpan {
@@ -177,7 +177,7 @@ async fn contents_are_cut_and_a_run_that_waits_ends_its_span_with_the_program() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_not_there_holds_nobody_up() {
+async fn an_unreachable_collector_delays_nobody() {
     let otlp = Otlp::start("http://127.0.0.1:1", "1").unwrap();
     otlp.on_inference(&inference());
     let begun = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Lines that the shipped rules allow, run for real: nothing may be written, and nothing from outside be printed.
+//! Runs lines that the shipped rules allow: they must write nothing and print nothing from outside.
 
 use crate::permission::*;
 use fastrand::Rng;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Lines that are made; `AYE_CASES` makes more.
+/// The number of generated lines; `AYE_CASES` raises it.
 const CASES: usize = 600;
 
 const PROGRAMS: &[&str] = &[
@@ -169,7 +169,7 @@ const LONG: &[&str] = &[
     "untracked",
 ];
 
-/// Lines that are the same in every run.
+/// Lines that are the same in every test run.
 struct Lines(Rng);
 
 impl Lines {
@@ -275,7 +275,7 @@ fn allowed_lines_write_nothing_and_print_nothing_from_outside() {
             &text,
         );
         let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        // Whole folders are looked through by another check.
+        // Searches of whole folders are covered by another check.
         let walks = text.contains("grep") || text.contains("rg ") || text.contains("diff");
         if printed.contains("CANARY-OUTSIDE") || printed.contains("CANARY-ENV") && !walks {
             wrong.push(format!("{text}: printed {printed}"));
@@ -292,10 +292,10 @@ fn allowed_lines_write_nothing_and_print_nothing_from_outside() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(allowed > cases / 30, "{allowed} of {cases} were allowed: the lines say nothing");
+    assert!(allowed > cases / 30, "{allowed} of {cases} were allowed: the lines test nothing");
 }
 
-/// Commands of git that the shipped rules know, and ways to make them print what files contain.
+/// Git commands that the shipped rules know, and ways to make them print file contents.
 const GIT: &[&str] = &[
     "status",
     "diff",
@@ -443,7 +443,7 @@ const GIT_WORDS: &[&str] = &[
     "--show-signature",
 ];
 
-/// Knows the names of a repository's files, and the hashes of its secrets.
+/// Knows the file names of a repository and the hashes of its secrets.
 struct Known(Vec<String>);
 
 #[async_trait::async_trait]
@@ -462,7 +462,7 @@ impl AskGit for Known {
 }
 
 #[tokio::test]
-async fn git_prints_no_secret_out_of_its_objects_unasked() {
+async fn git_prints_no_secret_from_its_objects_unasked() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(root.join("src")).unwrap();
@@ -473,7 +473,7 @@ async fn git_prints_no_secret_out_of_its_objects_unasked() {
         let shell = shell.args(["-c", line]).current_dir(&root).stdin(Stdio::null()).env("HOME", &root);
         shell.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_PAGER", "cat").output().unwrap()
     };
-    // The file is in commits and in the index; on the disk, the kernel would mask it.
+    // The file is in commits and the index; on disk, the kernel would mask it.
     let setup = "git init -q && git config user.name a && git config user.email a@b && git add -f . && \
                  git commit -qm first && git tag v1 && echo 'CANARY two ' > .env && echo 'two ' >> a.txt && git add -f . && \
                  git commit -qm second && echo 'CANARY three ' > .env && git add -f .env && echo masked > .env";
@@ -505,5 +505,5 @@ async fn git_prints_no_secret_out_of_its_objects_unasked() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(allowed > cases / 20, "{allowed} of {cases} were allowed: the lines say nothing");
+    assert!(allowed > cases / 20, "{allowed} of {cases} were allowed: the lines test nothing");
 }

@@ -1,4 +1,4 @@
-//! Which profile a command runs in, and what happens where it cannot be enforced.
+//! The profile of each command, and the behaviour where it cannot be enforced.
 
 use super::plugin::{World, world, yes};
 use crate::permission::enforce::{Enforcement, Need};
@@ -25,7 +25,7 @@ fn judge(rules: &RuleSet, command: &str, mode: Mode) -> Verdict {
 
 fn with_file(text: &str) -> RuleSet {
     let mut rules = shipped_rules();
-    rules.join(RuleSet::read(text, RuleFormat::Yaml, Layer::User, "permissions.yaml").expect("it is valid"));
+    rules.join(RuleSet::read(text, RuleFormat::Yaml, Layer::User, "permissions.yaml").expect("valid"));
     rules
 }
 
@@ -37,7 +37,7 @@ const FILE: &str = "rules:
 ";
 
 #[test]
-fn the_rules_that_allow_a_line_say_what_it_is_kept_to() {
+fn an_allowed_line_gets_the_profile_of_its_rules() {
     let profile = |allow: &[&str], command: &str| {
         let mut rules = with_file(FILE);
         rules.join(RuleSet::from_flags(allow, &[]).unwrap());
@@ -48,19 +48,19 @@ fn the_rules_that_allow_a_line_say_what_it_is_kept_to() {
     for line in ["ls", "cat a | head -5", "cd src && ls", "find . -name x", "make look", "timeout 9 ls"] {
         assert_eq!(profile(&[], line), Some(Profile::Read), "{line}");
     }
-    // The user's rule wins over a shipped one, and one command that may write makes it a line that may.
+    // The user's rule wins over a shipped one, and one command that may write makes the whole line writable.
     for line in ["git status", "ls && git commit -m x", "timeout 9 git commit -m x"] {
         assert_eq!(profile(&[], line), Some(Profile::Workspace), "{line}");
     }
     assert_eq!(profile(&["Bash(find *)"], "find . -name x"), Some(Profile::Workspace));
     assert_eq!(profile(&["Bash"], "ls"), Some(Profile::Workspace));
-    // The more specific of two rules.
+    // The more specific of two rules wins.
     assert_eq!(profile(&[], "git push origin main"), Some(Profile::Outside));
     assert_eq!(profile(&[], "timeout 60 git push"), Some(Profile::Outside));
 }
 
 #[test]
-fn a_script_of_a_skill_has_a_profile() {
+fn a_skill_script_has_a_profile() {
     let args = json!({"skill": "a", "script": "x.sh"});
     let script = |rules: &RuleSet, mode| {
         let verdict = evaluate_in(rules, &CallRequest { tool: "skill_script", ..question(&args) }, mode);
@@ -85,19 +85,19 @@ fn a_script_of_a_skill_has_a_profile() {
 }
 
 #[test]
-fn a_line_is_not_half_outside() {
+fn a_line_is_never_partly_outside() {
     let verdict = judge(&with_file(FILE), "git commit -m x && git push", Mode::Ask);
     assert_eq!(verdict.decision, VerdictKind::Ask(AskKind::Default));
     assert!(verdict.why.contains("run them as two calls"), "{}", verdict.why);
-    assert_eq!(verdict.profile, Some(Profile::Workspace), "after a yes");
+    assert_eq!(verdict.profile, Some(Profile::Workspace), "after an approval");
 }
 
 #[test]
 fn modes_and_defaults_have_profiles() {
     let rules = with_file(FILE);
     let of = |command, mode| judge(&rules, command, mode).profile;
-    assert_eq!(of("deploy now", Mode::Ask), Some(Profile::Outside), "as the rule that asks says");
-    assert_eq!(of("touch x", Mode::Ask), Some(Profile::Workspace), "after a yes");
+    assert_eq!(of("deploy now", Mode::Ask), Some(Profile::Outside), "as the asking rule says");
+    assert_eq!(of("touch x", Mode::Ask), Some(Profile::Workspace), "after an approval");
     assert_eq!(of("touch x", Mode::Yolo), Some(Profile::Outside));
     assert_eq!(of("ls", Mode::Yolo), Some(Profile::Outside));
     assert_eq!(of("git status", Mode::Plan), Some(Profile::Read), "rules of the user do not count");
@@ -111,7 +111,7 @@ fn modes_and_defaults_have_profiles() {
 }
 
 #[test]
-fn auto_runs_in_the_sandbox_what_no_rule_speaks_about() {
+fn auto_runs_unmatched_commands_in_the_sandbox() {
     let rules = with_file(FILE);
     let auto = |command: &str| judge(&rules, command, Mode::Auto);
     let shipped = shipped_rules();
@@ -146,7 +146,7 @@ fn question(args: &Value) -> CallRequest<'_> {
 }
 
 #[test]
-fn a_command_goes_outside_only_by_a_rule_or_a_person() {
+fn a_command_leaves_the_sandbox_only_by_rule_or_user() {
     let rules = with_file(FILE);
     let out = |command: &str| json!({"command": command, "outside": true, "reason": "it fetches\npackages"});
     for (command, mode) in [("ls", Mode::Ask), ("touch x", Mode::Auto), ("git fetch", Mode::AcceptEdits)] {
@@ -172,7 +172,7 @@ fn a_command_goes_outside_only_by_a_rule_or_a_person() {
 }
 
 #[test]
-fn a_rule_that_says_where_it_runs_is_about_commands() {
+fn sandbox_is_valid_only_in_rules_that_allow_bash() {
     let refusal = |layer, text: &str| {
         let text = format!("rules:\n  - {text}\n");
         RuleSet::read(&text, RuleFormat::Yaml, layer, "permissions.yaml").unwrap_err().to_string()
@@ -190,7 +190,7 @@ fn a_rule_that_says_where_it_runs_is_about_commands() {
 }
 
 #[test]
-fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
+fn where_the_kernel_enforces_the_rest_reading_needs_no_question() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     for (name, text) in [("a.txt", "x"), (".env", "KEY"), ("b.txt", "x")] {
@@ -221,7 +221,8 @@ fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
         let both = (verdict.decision, verdict.profile);
         assert_eq!(both, (VerdictKind::Allow, Some(Profile::Read)), "{line}: {}", verdict.why);
     }
-    // A rule of the user's that is about a file binds what names it, and the kernel masks it from what finds it.
+    // A user's rule about a file applies to commands that name it; the kernel masks the file from those that
+    // find it.
     for (line, enforced, expected) in [
         ("sed -n 1p b.txt", EnforcedProfiles::ALL, VerdictKind::Deny),
         ("awk '{print}' .env", EnforcedProfiles::ALL, VerdictKind::Ask(AskKind::Rule)),
@@ -239,7 +240,7 @@ fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
             VerdictKind::Ask(AskKind::Rule),
         ),
         ("awk '{print $1}' a.txt", EnforcedProfiles::default(), VerdictKind::Ask(AskKind::Default)),
-        // In one line with what may write, code may write too.
+        // Code may write too if another command of the line may.
         (
             "awk 'BEGIN{system(\"touch x\")}' && npm test",
             EnforcedProfiles::ALL,
@@ -268,10 +269,10 @@ async fn asked(world: &World, command: &str) -> Option<SuspendTicket> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sandboxed_asks() {
+async fn unsandboxable_commands_ask() {
     let world = world(&["Bash(ls *)"], &[], &[]);
     world.permissions.set_enforcement(machine(&[], false));
-    let ticket = asked(&world, "ls -la").await.expect("it asks");
+    let ticket = asked(&world, "ls -la").await.expect("asks for approval");
     let parameters = &ticket.suspension.parameters;
     assert_eq!(parameters["profile"], "outside");
     assert_eq!(parameters["why"], "it cannot be sandboxed: the kernel has no Landlock");
@@ -281,7 +282,7 @@ async fn what_cannot_be_sandboxed_asks() {
     assert_eq!(report.intercept, None);
     assert_eq!(report.judgement.and_then(|judgement| judgement.profile), Some(Profile::Outside));
     world.permissions.set_enforcement(machine(&[], true));
-    assert_eq!(asked(&world, "ls -la").await, None, "the user's settings say so");
+    assert_eq!(asked(&world, "ls -la").await, None, "as the user's settings say");
     world.permissions.set_enforcement(Enforcement::off());
     assert_eq!(asked(&world, "ls -la").await, None);
     assert!(
@@ -290,7 +291,7 @@ async fn what_cannot_be_sandboxed_asks() {
 }
 
 #[tokio::test]
-async fn a_yes_runs_in_the_profile_that_was_shown_or_chosen() {
+async fn an_approved_call_runs_in_the_profile_shown_or_chosen() {
     let world = world(&[], &[], &[]);
     world.permissions.set_enforcement(machine(&[Profile::Read, Profile::Workspace], false));
     let ticket = world.asks("touch x").await;
@@ -307,7 +308,7 @@ async fn a_yes_runs_in_the_profile_that_was_shown_or_chosen() {
     };
     assert_eq!(profile(world.report(info(None)).await), Some(Profile::Workspace));
     assert_eq!(profile(world.report(info(Some(Profile::Outside))).await), Some(Profile::Outside));
-    // Meanwhile the machine lost what it needs: a yes to the sandbox is none to running outside.
+    // Meanwhile the machine lost its layers: an approval for the sandbox does not cover running outside.
     world.permissions.set_enforcement(machine(&[], false));
     let again = world.gate(info(None)).await;
     let Some(ToolInterceptPayload::Suspend(again)) = again else { panic!("{again:?}") };

@@ -12,7 +12,7 @@ struct Place {
     root: PathBuf,
 }
 
-/// A project with a secret, and with a folder outside that links lead to.
+/// A project with a secret, and with links to a folder outside.
 fn place() -> Place {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().canonicalize().unwrap();
@@ -75,7 +75,7 @@ impl Place {
 }
 
 #[test]
-fn a_rule_about_reading_binds_every_file_tool() {
+fn a_read_rule_binds_every_file_tool() {
     let place = place();
     let env = json!({"file_path": "conf/../.env"});
     let all = ["Read", "Edit", "Write", "Grep", "Glob", "List"];
@@ -90,7 +90,7 @@ fn a_rule_about_reading_binds_every_file_tool() {
         );
     }
     assert_eq!(place.word(&denied, "Grep", &json!({"pattern": "x", "path": ".env"})), "deny");
-    // What a search comes across is skipped by the search.
+    // Files found by a search are skipped by the search.
     assert_eq!(place.word(&denied, "Grep", &json!({"pattern": "x", "glob": ".env"})), "allow");
     assert_eq!(place.word(&rules(&all, &["Read(**/.env)"], &[]), "Write", &env), "ask");
 
@@ -104,7 +104,7 @@ fn a_rule_about_reading_binds_every_file_tool() {
         assert_eq!(place.word(&folder, tool, &args), "deny", "{tool} {args}");
     }
     assert_eq!(place.word(&folder, "List", &json!({})), "allow");
-    // A rule about all but some files leaves the folders to the searches.
+    // A rule about all but some files leaves folders to the searches.
     let only_src = rules(&all, &[], &["Read(file_path !~ \"src/**\")"]);
     assert_eq!(place.word(&only_src, "Grep", &json!({"pattern": "x"})), "allow");
     assert_eq!(place.word(&only_src, "Read", &json!({"file_path": "src/a.rs"})), "allow");
@@ -112,7 +112,7 @@ fn a_rule_about_reading_binds_every_file_tool() {
 }
 
 #[test]
-fn a_rule_about_writing_binds_what_writes_and_an_allow_never_extends() {
+fn a_write_rule_binds_writers_and_an_allow_never_extends_it() {
     let place = place();
     let file = json!({"file_path": "conf/app.toml"});
     for (ours, other) in [("Edit", "Write"), ("Write", "Edit")] {
@@ -131,7 +131,7 @@ fn a_rule_about_writing_binds_what_writes_and_an_allow_never_extends() {
 }
 
 #[test]
-fn a_named_file_binds_a_command_however_it_is_named() {
+fn a_named_file_is_matched_however_a_command_names_it() {
     let place = place();
     let denied = rules(&["Bash(cat *)", "Bash(mytool *)"], &[], &["Read(**/.env)"]);
     let mut wrong = Vec::new();
@@ -219,7 +219,7 @@ fn a_command_that_would_find_a_restricted_file_asks_and_names_it() {
             wrong.push(format!("{command}: {verdict}: {why}"));
         }
     }
-    // A deny that is only found asks; nothing may run, and nothing is known to be wanted.
+    // A deny on a merely found file asks: nothing may run, and nothing is known to be requested.
     let denied = rules(&["Bash(grep *)"], &[], &["Read(**/.env)"]);
     for mode in [Mode::Ask, Mode::Yolo] {
         let (verdict, why) = place.bash(&denied, "grep -r x .", mode);
@@ -233,7 +233,7 @@ fn a_command_that_would_find_a_restricted_file_asks_and_names_it() {
             wrong.push(format!("{command}: {verdict}: {why}"));
         }
     }
-    // Words that the shell expands.
+    // Words expanded by the shell.
     let mut globs =
         RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Allow, ["Bash(cat *)", "Bash(grep *)"])
             .unwrap();
@@ -252,7 +252,7 @@ fn a_command_that_would_find_a_restricted_file_asks_and_names_it() {
             wrong.push(format!("{command}: {verdict}: {why}"));
         }
     }
-    // A whole line, a default and a mode do not change that.
+    // A whole line, a default or a mode makes no difference.
     let mut open = shipped_rules();
     open.set_default(ToolPermissionBehavior::Allow);
     for (rules, mode) in
@@ -267,7 +267,7 @@ fn a_command_that_would_find_a_restricted_file_asks_and_names_it() {
 }
 
 #[test]
-fn a_walk_is_bounded_and_asks_when_it_is_cut_short() {
+fn a_walk_is_bounded_and_asks_when_truncated() {
     let place = place();
     let many = place.root.join("many");
     std::fs::create_dir(&many).unwrap();
@@ -282,7 +282,7 @@ fn a_walk_is_bounded_and_asks_when_it_is_cut_short() {
 }
 
 #[test]
-fn links_that_lead_out_ask() {
+fn links_that_lead_outside_ask() {
     let place = place();
     let shipped = shipped_rules();
     for (tool, args) in [
@@ -295,7 +295,7 @@ fn links_that_lead_out_ask() {
         ("Grep", json!({"pattern": "x", "path": "out/x"})),
         ("List", json!({"path": "out"})),
         ("Read", json!({"file_path": "out/x"})),
-        // As a tool shows it when its name is no plain text.
+        // As displayed by a tool when the name is not plain text.
         ("Read", json!({"file_path": "odd\\x0aname/x"})),
         ("List", json!({"path": "odd\\x0aname"})),
     ] {
@@ -312,7 +312,7 @@ fn links_that_lead_out_ask() {
 }
 
 #[test]
-fn accept_edits_stops_at_what_runs_later() {
+fn accept_edits_stops_at_files_that_run_later() {
     let place = place();
     let shipped = shipped_rules();
     let word = |path: &str| {
@@ -329,14 +329,14 @@ fn accept_edits_stops_at_what_runs_later() {
     for path in ["src/new.rs", "README.md", "bare2/config", "header"] {
         assert_eq!(word(path), "allow", "{path}");
     }
-    // A rule that names it means it, whatever its letters' case.
+    // A rule that names the file applies whatever the letter case.
     let named = rules(&["Edit(AGENTS.md)", "Edit(bare/config)"], &[], &[]);
     assert_eq!(place.word(&named, "Edit", &json!({"file_path": "AGENTS.md"})), "allow");
     assert_eq!(place.word(&named, "Edit", &json!({"file_path": "bare/config"})), "allow");
 }
 
 #[test]
-fn the_policy_of_a_run_has_its_agents_rules() {
+fn a_runs_policy_includes_its_agents_rules() {
     let place = place();
     let workspace = aye_core::contract::workspace::Workspace {
         cwd: place.root.clone(),
@@ -356,7 +356,7 @@ fn the_policy_of_a_run_has_its_agents_rules() {
     assert!(!env.is_denied, "{env:?}");
 }
 
-/// A repository that tracks these files.
+/// Creates a repository that tracks these files.
 fn repository(place: &Place, files: &[&str]) {
     std::fs::remove_dir_all(place.root.join(".git")).unwrap();
     for args in [&["init", "-q"][..], &[&["add", "-f"][..], files].concat()] {
@@ -372,7 +372,7 @@ fn repository(place: &Place, files: &[&str]) {
 }
 
 #[test]
-fn git_prints_no_tracked_secret_without_a_question() {
+fn git_prints_no_tracked_secret_unasked() {
     let secret = place();
     repository(&secret, &["src/a.rs", "conf/.env", "conf/app.toml"]);
     let plain = place();
@@ -447,7 +447,7 @@ fn code_that_may_start_git_prints_no_tracked_secret_either() {
     assert_eq!(secret.held(&rules, "awk '{print $1}' src/a.rs").0, "allow", "that starts nothing");
 }
 
-/// Says that commits contain these files, or nothing.
+/// Reports that commits contain these files, or that nothing is known.
 struct Commits(Option<&'static [&'static str]>);
 
 #[async_trait]
@@ -462,7 +462,7 @@ impl AskGit for Commits {
 }
 
 #[tokio::test]
-async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
+async fn git_prints_no_secret_of_an_older_commit_unasked() {
     let place = place();
     repository(&place, &["src/a.rs"]);
     let rules = rules(&[], &[], &[]);
@@ -532,7 +532,7 @@ async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
 }
 
 #[test]
-fn git_whose_settings_name_another_folder_asks() {
+fn git_configured_for_another_folder_asks() {
     let place = place();
     repository(&place, &["src/a.rs"]);
     let rules = rules(&[], &[], &[]);
@@ -570,7 +570,7 @@ fn git_blame_asks_when_the_settings_name_a_file_that_is_not_checked() {
 }
 
 #[test]
-fn a_path_after_a_revision_starts_at_the_root_of_the_repository() {
+fn a_path_after_a_revision_starts_at_the_repository_root() {
     let place = place();
     repository(&place, &["src/a.rs", "conf/app.toml"]);
     let rules = rules(&[], &[], &["Read(conf/app.toml)"]);

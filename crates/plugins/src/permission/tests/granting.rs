@@ -1,4 +1,4 @@
-//! Patterns that people write at a question, and grants that did not answer one.
+//! Patterns written by users at a question, and grants that did not apply.
 
 use super::plugin::{World, grant, world};
 use crate::permission::*;
@@ -44,7 +44,7 @@ fn denying(deny: &[&str]) -> RuleSet {
 }
 
 #[test]
-fn a_pattern_must_mean_the_call_and_not_too_much_more() {
+fn a_pattern_must_cover_the_call_and_not_too_much_more() {
     let place = place();
     let rules = shipped_rules();
     let mut wrong = Vec::new();
@@ -60,7 +60,7 @@ fn a_pattern_must_mean_the_call_and_not_too_much_more() {
         ("npm run build", "Bash(npm run build *)", None),
         ("touch a", "Bash(touch *)", None),
         ("git push && touch a", r#"Bash(command = "git push && touch a")"#, None),
-        // Broad.
+        // Too broad.
         ("git push", "Bash", Some("any call of Bash")),
         ("git push", "Bash(*)", Some("any call of Bash")),
         ("git push", "Bash( ** )", Some("any call of Bash")),
@@ -87,14 +87,14 @@ fn a_pattern_must_mean_the_call_and_not_too_much_more() {
         ("nice ls", "Bash(nice *)", Some("can do anything")),
         ("psql x", "Bash(psql *)", Some("can do anything")),
         ("eval x", "Bash(eval *)", Some("can do anything")),
-        // Not this call.
+        // Does not match this call.
         ("git push", "Bash(git pull *)", Some("does not match this call")),
         ("git push", "Read", Some("this is a call of Bash")),
         ("git push && touch a", "Bash(git push *)", Some("does not cover this call")),
         ("git push > out", "Bash(git push *)", Some("does not cover this call")),
         ("git push $X", "Bash(git push *)", Some("does not cover this call")),
         ("sort -o a b", "Bash(sort *)", Some("does not cover this call")),
-        // No pattern.
+        // Not a pattern.
         ("git push", "", Some("empty")),
         ("git push", "Bash(", Some("")),
         ("git push", "Bash(git push *)\u{202e}", Some("invisible characters")),
@@ -114,7 +114,7 @@ fn a_pattern_must_mean_the_call_and_not_too_much_more() {
 }
 
 #[test]
-fn files_and_addresses_are_bound_to_a_folder_or_a_host() {
+fn files_and_urls_are_bound_to_a_folder_or_host() {
     let place = place();
     let rules = RuleSet::new();
     let home = place.home.display();
@@ -157,9 +157,9 @@ fn files_and_addresses_are_bound_to_a_folder_or_a_host() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is proposed can be granted: both are held by one judge.
+/// Every proposal can be granted: both use the same check.
 #[test]
-fn what_is_proposed_passes_and_dangerous_programs_are_not_proposed() {
+fn proposals_are_grantable_and_exclude_dangerous_programs() {
     let place = place();
     let rules = shipped_rules();
     for command in
@@ -182,7 +182,7 @@ fn what_is_proposed_passes_and_dangerous_programs_are_not_proposed() {
 }
 
 #[test]
-fn rules_that_beat_a_grant_are_named() {
+fn rules_that_override_a_grant_are_named() {
     let place = place();
     let mut rules = denying(&["Bash(git push --force *)"]);
     let ask = RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Ask, ["Bash(git push *)"]).unwrap();
@@ -205,7 +205,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_card_names_the_grant_that_would_have_answered() {
+async fn a_card_names_the_grant_that_would_have_applied() {
     let world = world(&[], &["Bash(git tag *)"], &[]);
     let here = GrantScope::Project(world.permissions.workspace().root.clone());
     let there = GrantScope::Project("/other".into());
@@ -245,14 +245,14 @@ async fn a_card_names_the_grant_that_would_have_answered() {
         map.remove("pattern");
         assert_eq!(got, told, "{command}");
     }
-    // One that would not have answered this call, one that ended with another run, none at all.
+    // A grant that would not have applied, one that ended with another run, and none at all.
     for command in ["git push && rm x", "git fetch", "mkdir x", "git push $X"] {
         assert_eq!(world.missed(command).await, Value::Null, "{command}");
     }
 }
 
 #[tokio::test]
-async fn a_grant_whose_last_use_was_taken_a_moment_ago_is_named() {
+async fn a_grant_whose_last_use_was_just_taken_is_named() {
     let world = world(&[], &[], &[]);
     let one = GrantRecord { max_uses: Some(1), ..given("one", "Bash(touch *)", GrantScope::Everywhere) };
     world.permissions.set_grants(vec![one]);
@@ -281,7 +281,7 @@ fn line_of(words: &[&str]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// A pattern that may be granted matches the call it was written for, whatever was typed.
+    /// A grantable pattern matches the call it was written for, whatever was typed.
     #[test]
     fn an_accepted_pattern_matches_the_call(
         call in prop::collection::vec(word(), 1..5),
@@ -305,9 +305,9 @@ proptest! {
         }
     }
 
-    /// No accepted pattern lets anything through that a deny forbids, whatever it is used for later.
+    /// No accepted pattern lets a denied call through, whatever it is used for later.
     #[test]
-    fn an_accepted_pattern_never_beats_a_deny(
+    fn an_accepted_pattern_never_overrides_a_deny(
         call in prop::collection::vec(word(), 1..5),
         pattern in prop::collection::vec(word(), 1..5),
         later in prop::collection::vec(word(), 1..6),

@@ -1,4 +1,4 @@
-//! What the gate writes down of each call, and which grant it takes.
+//! What the gate records for each call, and which grant it uses.
 
 use super::plugin::{World, grant, world, yes};
 use crate::permission::*;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 impl World {
     async fn judged(&self, info: ToolCallInfo) -> Judgement {
-        self.report(info).await.judgement.expect("each call is judged")
+        self.report(info).await.judgement.expect("every call is judged")
     }
 }
 
@@ -24,7 +24,7 @@ fn matched(judgement: &Judgement) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn every_call_is_judged_with_all_rules_that_were_tried() {
+async fn every_call_is_judged_with_all_rules_tried() {
     let world = world(&["Bash(ls *)", "Read"], &["Bash(git push *)"], &["Bash(rm *)"]);
     for (command, ruling, rule, hits) in [
         ("ls -l", Ruling::Allow, Some("Bash(ls *)"), &["Bash(ls *)"][..]),
@@ -40,7 +40,7 @@ async fn every_call_is_judged_with_all_rules_that_were_tried() {
         let mut want = hits.to_vec();
         want.sort_unstable();
         assert_eq!(seen, want, "{command}");
-        // The rule about another tool was not tried.
+        // The rule for another tool was not tried.
         assert_eq!(judgement.tried.len(), 4, "{command}: {:?}", judgement.tried);
         assert_eq!(judgement.mode, Mode::Ask);
     }
@@ -49,7 +49,7 @@ async fn every_call_is_judged_with_all_rules_that_were_tried() {
 }
 
 #[tokio::test]
-async fn a_card_says_what_the_call_can_do() {
+async fn a_card_describes_what_the_call_can_do() {
     let world = world(&[], &[], &[]);
     for (command, risk) in
         [("cat x", "reads"), ("cargo test", "runs"), ("rm x", "destroys"), ("git push", "network")]
@@ -78,7 +78,7 @@ fn the_risk_of_other_tools() {
 }
 
 #[tokio::test]
-async fn a_grant_is_named_and_a_spent_one_is_left_out() {
+async fn a_grant_is_named_and_a_spent_one_is_omitted() {
     let world = world(&[], &[], &[]);
     world.permissions.set_grants(vec![granted("g1", "Bash(touch *)", Some(1))]);
     let judgement = world.judged(World::info("touch x")).await;
@@ -93,7 +93,7 @@ async fn a_grant_is_named_and_a_spent_one_is_left_out() {
 }
 
 #[tokio::test]
-async fn uses_that_are_counted_are_taken_last() {
+async fn limited_grants_are_used_last() {
     let world = world(&["Bash(touch a)", "Bash(ls *)"], &[], &[]);
     let limited = granted("few", "Bash(touch *)", Some(3));
     let free = granted("free", "Bash(touch b)", None);
@@ -117,7 +117,7 @@ async fn uses_that_are_counted_are_taken_last() {
             "{command}"
         );
     }
-    // The person's yes is for this call, the uses for the next ones.
+    // The user's approval is for this call, the uses for later ones.
     let ticket = {
         let mut info = World::info("touch c");
         info.spent_grants = vec!["few".into()];
@@ -130,10 +130,10 @@ async fn uses_that_are_counted_are_taken_last() {
     };
     let report = world.report(World::info("touch c").with_decision(yes(), Some(ticket))).await;
     assert_eq!((report.intercept, report.judgement.unwrap().grant), (None, None));
-    // Nor does a mode waste them.
-    world.permissions.set_mode(Mode::Yolo).expect("it can");
+    // A mode does not waste uses either.
+    world.permissions.set_mode(Mode::Yolo).expect("the mode is allowed");
     assert_eq!(world.judged(World::info("touch c")).await.grant, None);
-    world.permissions.set_mode(Mode::Plan).expect("it can");
+    world.permissions.set_mode(Mode::Plan).expect("the mode is allowed");
     let judgement = world.judged(World::info("touch c")).await;
     assert_eq!((judgement.ruling, judgement.grant), (Ruling::Deny, None));
 }
@@ -156,7 +156,7 @@ fn part() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// What is written down agrees with what was decided.
+    /// The recorded judgement agrees with the verdict.
     #[test]
     fn tried_rules_agree_with_the_verdict(
         parts in prop::collection::vec(part(), 1..4),

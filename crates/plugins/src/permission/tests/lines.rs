@@ -5,7 +5,7 @@ fn rows(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A workspace with what the rows need in it.
+/// A workspace with everything the rows need.
 struct Home {
     _dir: tempfile::TempDir,
     root: std::path::PathBuf,
@@ -65,7 +65,7 @@ fn every_hostile_path_row_about_rules() {
     for row in rows(include_str!("../../../../../tests/fixtures/hostile/path.jsonl")) {
         let input = &row["input"];
         let want = row["expect"]["verdict"].as_str().unwrap();
-        // Rows about what a tool does with the file are the tools' tests.
+        // Rows about what a tool does with the file belong to the tools' tests.
         let is_about_rules = matches!(want, "allow" | "ask" | "deny") || row["id"] == "PA026";
         let Some(path) = input["file_path"].as_str().filter(|_| is_about_rules) else { continue };
         let path = path.replace("{W}", &home.root.to_string_lossy());
@@ -423,7 +423,7 @@ fn lines_that_are_allowed() {
 }
 
 #[test]
-fn denied_however_it_is_written() {
+fn denied_in_every_spelling() {
     let home = home();
     let mut wrong = Vec::new();
     let rules = json!({"deny": ["Bash(rm *)"], "allow": ["Bash"], "default": "allow"});
@@ -604,7 +604,7 @@ fn denied_however_it_is_written() {
 }
 
 #[test]
-fn what_cannot_be_decided_asks_when_a_deny_rule_exists() {
+fn undecidable_lines_ask_when_a_deny_rule_exists() {
     let home = home();
     let mut wrong = Vec::new();
     for command in [

@@ -1,4 +1,4 @@
-//! What the sandbox refused, on the card of the retry, and the grants that it proposes.
+//! Sandbox refusals on the card of a retry, and the grants that it proposes.
 
 use super::plugin::{World, grant, world, yes};
 use crate::permission::editing::{GrantRefusal, check_grant_in};
@@ -31,11 +31,11 @@ async fn asked(world: &World, info: ToolCallInfo) -> SuspendTicket {
 
 fn patterns(ticket: &SuspendTicket) -> Vec<String> {
     let list = ticket.suspension.parameters["proposals"].as_array().expect("a list");
-    list.iter().map(|proposal| proposal["pattern"].as_str().expect("a text").to_owned()).collect()
+    list.iter().map(|proposal| proposal["pattern"].as_str().expect("a string").to_owned()).collect()
 }
 
 #[tokio::test]
-async fn a_retry_shows_what_was_refused_and_proposes_the_narrowest_first() {
+async fn a_retry_shows_the_refusal_and_proposes_the_narrowest_scope_first() {
     let world = world(&[], &[], &[]);
     world.permissions.set_enforcement(Enforcement::by_kernel(|_| None, false));
     let dir = tempfile::tempdir().unwrap();
@@ -55,11 +55,11 @@ async fn a_retry_shows_what_was_refused_and_proposes_the_narrowest_first() {
     assert_eq!(ticket.suspension.parameters["profile"], "outside");
     let opening = SandboxGrant::Writable(folder.clone()).pattern().to_string();
     assert_eq!(patterns(&ticket), [opening.as_str(), "Bash(command = \"pack --to x\")", "Bash(pack *)"]);
-    // A changed command of the same program, and one of another.
+    // A changed command of the same program, and one of another program.
     let why = |ticket: SuspendTicket| ticket.suspension.parameters["why"].to_string();
     assert!(why(asked(&world, retry("pack --to y")).await).contains("builds/x/y"));
     assert!(!why(asked(&world, retry("ship --to y")).await).contains("refused"));
-    // The grant of the folder answers the question: the call runs in the sandbox, which is open there.
+    // The folder's grant answers the question: the call runs in the sandbox, which is open there.
     let answered = || retry("pack --to x").with_decision(yes(), Some(ticket.clone()));
     let report = world.report(answered()).await;
     let judgement = report.judgement.expect("a judgement");
@@ -75,14 +75,14 @@ async fn a_retry_shows_what_was_refused_and_proposes_the_narrowest_first() {
         (judgement.profile, judgement.opened.writable),
         (Some(Profile::Workspace), vec![folder.clone()])
     );
-    // It lets nothing run by itself.
+    // It allows nothing to run without a question.
     assert!(matches!(world.gate(World::info("pack")).await, Some(ToolInterceptPayload::Suspend(_))));
     let other = world.report(World::info("pack").with_decision(yes(), Some(world.asks("pack").await))).await;
     assert_eq!(other.judgement.expect("a judgement").opened.writable, [folder]);
 }
 
 #[tokio::test]
-async fn a_grant_for_outside_is_one_for_that_command() {
+async fn a_grant_to_run_outside_covers_only_that_command() {
     let world = world(&["Bash(cargo *)"], &[], &["Bash(cargo publish *)"]);
     world.permissions.set_enforcement(Enforcement::by_kernel(|_| None, false));
     let given = |id: &str, pattern: &str| GrantRecord {
@@ -110,7 +110,7 @@ fn checked(args: &Value, pattern: &str, sandbox: Option<Profile>) -> Result<(), 
 }
 
 #[test]
-fn a_grant_for_the_sandbox_is_none_for_outside() {
+fn a_sandbox_grant_does_not_cover_outside() {
     let out = json!({"command": "git fetch", "outside": true});
     assert!(checked(&out, "Bash(git fetch)", None).is_err());
     assert_eq!(checked(&out, "Bash(git fetch)", Some(Profile::Outside)), Ok(()));
@@ -138,7 +138,7 @@ async fn a_refused_domain_is_proposed() {
 }
 
 #[test]
-fn only_a_folder_of_the_users_own_is_opened() {
+fn only_the_users_own_folders_are_opened() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().canonicalize().unwrap();
     for folder in ["builds", ".config/x", "a"] {

@@ -1,4 +1,4 @@
-//! The past under other rules, and rules from the past.
+//! Past calls under other rules, and rules derived from past calls.
 
 use crate::permission::*;
 use aye_core::contract::audit::{PastAnswer, PastCall, PastRow};
@@ -72,7 +72,7 @@ fn rules(text: &str) -> RuleSet {
 }
 
 #[test]
-fn a_simulation_counts_and_says_where_it_differs() {
+fn a_simulation_counts_and_locates_differences() {
     let mut history = History::new();
     history
         .bash("git push", PastAnswer::Declined)
@@ -103,7 +103,7 @@ fn a_simulation_counts_and_says_where_it_differs() {
     assert!(simulation.allows_declined());
     let verdict = simulation.verdict(&history.past.calls[3]);
     assert_eq!((verdict.rule.as_deref(), verdict.origin.as_deref()), (Some("Bash(npm *)"), Some("r.yaml:3")));
-    assert_eq!(history.past.questions.len(), 8, "equal calls are one question");
+    assert_eq!(history.past.questions.len(), 8, "identical calls are one question");
 
     let same = simulate(&history.past, &shipped_rules(), None);
     assert_eq!(same.differences, []);
@@ -113,7 +113,7 @@ fn a_simulation_counts_and_says_where_it_differs() {
 }
 
 #[test]
-fn the_fewest_rules_are_suggested_and_no_broader_than_needed() {
+fn the_fewest_and_narrowest_rules_are_suggested() {
     let mut history = History::new();
     for package in ["a", "b", "c"] {
         history.bash(&format!("cargo test -p {package}"), PastAnswer::Allowed);
@@ -160,7 +160,7 @@ fn the_fewest_rules_are_suggested_and_no_broader_than_needed() {
 }
 
 #[test]
-fn nothing_is_suggested_that_was_declined_or_is_settled() {
+fn nothing_denied_or_already_decided_is_suggested() {
     let mut history = History::new();
     history
         .bash("cargo run -p a", PastAnswer::Allowed)
@@ -184,13 +184,13 @@ fn nothing_is_suggested_that_was_declined_or_is_settled() {
     assert_eq!(
         suggest(&history.past, &asks, None).rules,
         [],
-        "a grant would not answer it, and neither does this"
+        "a grant would not apply, and neither does this"
     );
 }
 
-/// Each part was allowed by itself; together they were declined.
+/// Each part was allowed alone; together they were denied.
 #[test]
-fn two_rules_never_allow_together_what_was_declined() {
+fn two_rules_never_combine_to_allow_a_denied_call() {
     let mut history = History::new();
     for _ in 0..3 {
         history.bash("cargo build", PastAnswer::Allowed).bash("cargo test", PastAnswer::Allowed);
@@ -201,7 +201,7 @@ fn two_rules_never_allow_together_what_was_declined() {
 }
 
 #[test]
-fn a_denial_spares_what_runs() {
+fn a_suggested_denial_spares_commands_that_ran() {
     let mut history = History::new();
     history
         .bash("git push origin a", PastAnswer::Declined)
@@ -267,7 +267,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_suggestion_allows_what_was_declined_and_each_is_needed(
+    fn no_suggestion_allows_a_denied_call_and_each_is_needed(
         calls in prop::collection::vec((call(), 0..5u8), 1..40)
     ) {
         let mut history = History::new();
@@ -292,7 +292,7 @@ proptest! {
             }
             set
         };
-        // As said: so many questions less, none of them against what was said.
+        // The promised number of questions is saved, and none of them contradicts a decision.
         let saved = |set: &RuleSet| -> u64 {
             let simulation = simulate(&history.past, set, None);
             let mut saved = 0;

@@ -106,14 +106,14 @@ pub(super) fn yes() -> ToolCallResume {
 }
 
 #[tokio::test]
-async fn an_allowed_call_goes_through() {
+async fn an_allowed_call_passes() {
     let world = world(&["Bash(ls *)"], &[], &[]);
     assert_eq!(world.gate(World::info("ls -la")).await, None);
     assert_eq!(world.gate(World::info("skill-tool x")).await, None, "granted by another plugin");
 }
 
 #[tokio::test]
-async fn a_question_says_all_that_a_card_needs() {
+async fn a_question_contains_all_that_a_card_needs() {
     let world = world(&[], &["Bash(git push *)"], &[]);
     let ticket = world.asks("git status -sb").await;
     assert_eq!(ticket.suspension.id.as_str(), "perm_c1");
@@ -126,26 +126,26 @@ async fn a_question_says_all_that_a_card_needs() {
     assert_eq!(parameters["proposals"][1]["pattern"], "Bash(git status *)");
     let ticket = world.asks("git push origin").await;
     assert_eq!(ticket.suspension.parameters["rule"], "Bash(git push *)");
-    assert_eq!(ticket.suspension.parameters["proposals"], json!([]), "a grant would not beat the rule");
+    assert_eq!(ticket.suspension.parameters["proposals"], json!([]), "a grant would not override the rule");
 }
 
 #[tokio::test]
-async fn a_yes_passes_an_ask_and_not_a_deny() {
+async fn an_approval_overrides_ask_but_not_deny() {
     let world = world(&[], &["Bash(git push *)"], &[]);
     let ticket = world.asks("git push").await;
     let answered = || World::info("git push").with_decision(yes(), Some(ticket.clone()));
     assert_eq!(world.gate(answered()).await, None);
-    // The rules changed while the question waited.
+    // The rules changed while the question was pending.
     world.permissions.set_rules(RuleSet::from_flags(&[], &["Bash(git push *)"]).unwrap());
     let text = world.refuses(answered()).await;
     assert!(text.contains("Bash(git push *)"), "{text}");
     world.permissions.set_rules(RuleSet::new());
-    world.permissions.set_mode(Mode::Plan).expect("it can");
+    world.permissions.set_mode(Mode::Plan).expect("the mode is allowed");
     assert!(world.refuses(answered()).await.contains("plan mode"));
 }
 
 #[tokio::test]
-async fn a_denied_call_gets_a_result_that_names_the_rule() {
+async fn a_denied_call_gets_a_result_naming_the_rule() {
     let world = world(&["Bash"], &[], &["Bash(rm *)"]);
     let text = world.refuses(World::info("echo $(rm x)")).await;
     assert!(text.contains("`Bash(rm *)`") && text.contains("did not run"), "{text}");
@@ -153,10 +153,10 @@ async fn a_denied_call_gets_a_result_that_names_the_rule() {
 }
 
 #[tokio::test]
-async fn the_mode_can_be_changed_while_it_runs() {
+async fn the_mode_can_change_during_a_run() {
     let world = world(&[], &[], &[]);
     world.asks("touch x").await;
-    world.permissions.set_mode(Mode::Yolo).expect("it can");
+    world.permissions.set_mode(Mode::Yolo).expect("the mode is allowed");
     assert_eq!(world.gate(World::info("touch x")).await, None);
 }
 
@@ -209,7 +209,7 @@ async fn a_grant_reaches_as_far_as_its_scope() {
 }
 
 #[tokio::test]
-async fn denied_tools_are_kept_from_the_model() {
+async fn denied_tools_are_hidden_from_the_model() {
     let world = world(&[], &[], &["WebFetch", "mcp__*", "Bash(rm *)"]);
     world.permissions.set_tools(vec!["Bash".into(), "mcp__a__b".into()]);
     let ctx = PhaseContext::test_default().with_phase(Phase::BeforeInference);
@@ -220,7 +220,7 @@ async fn denied_tools_are_kept_from_the_model() {
 }
 
 #[tokio::test]
-async fn an_agent_brings_rules_of_its_own() {
+async fn an_agent_brings_its_own_rules() {
     let section = json!({"rules": [{"tool": "Bash(ls *)", "behavior": "deny"}]});
     let mut spec = AgentSpec::new("agent");
     spec.sections.insert("permission".into(), section);
@@ -243,7 +243,7 @@ async fn an_agent_brings_rules_of_its_own() {
 }
 
 #[test]
-fn a_handoff_grants_nothing_and_keeps_what_is_stricter() {
+fn a_handoff_grants_nothing_and_keeps_stricter_rules() {
     let plugin = world(&[], &[], &[]).plugin;
     let rule = |tool: &str, behavior: &str| json!({"tool": tool, "behavior": behavior});
     let from = json!({"default_behavior": "ask", "rules": [rule("Read", "allow")]});

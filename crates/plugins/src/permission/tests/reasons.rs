@@ -1,4 +1,4 @@
-//! Misspelt names of tools, runners that nobody knows, and what the reasons say.
+//! Misspelt tool names, unknown runners, and the text of reasons.
 
 use crate::permission::*;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn read(text: &str) -> Result<RuleSet, String> {
 }
 
 #[test]
-fn a_deny_or_ask_under_a_misspelt_tool_is_refused_with_its_place() {
+fn a_misspelt_tool_in_a_deny_or_ask_is_refused_with_its_place() {
     for (name, meant) in [
         ("bash", "Bash"),
         ("Bsh", "Bash"),
@@ -50,7 +50,7 @@ fn a_deny_or_ask_under_a_misspelt_tool_is_refused_with_its_place() {
 }
 
 #[test]
-fn rules_about_tools_that_nobody_has_are_named() {
+fn rules_about_unknown_tools_are_named() {
     let rules = read(
         "rules:\n  - {tool: Deploy, behavior: deny}\n  - {tool: bash(ls *), behavior: allow}\n  - {tool: mcp__here__x, behavior: ask}\n  \
          - {tool: mcp__gone__x, behavior: ask}\n  - {tool: Bash(ls), behavior: allow}\n  - {tool: \"mcp__*\", behavior: ask}\n  \
@@ -71,7 +71,7 @@ fn rules_about_tools_that_nobody_has_are_named() {
 }
 
 #[test]
-fn an_empty_word_can_stand_in_a_rule() {
+fn an_empty_word_is_valid_in_a_rule() {
     let rule = format!("Bash(mytool {} *)", crate::permission::grant::pattern_word(""));
     assert_eq!(rule, "Bash(mytool '' *)");
     let rules = RuleSet::from_flags(&[&rule], &[]).unwrap();
@@ -79,9 +79,9 @@ fn an_empty_word_can_stand_in_a_rule() {
     assert_ne!(judge(&rules, "mytool f f", Mode::Ask).decision, VerdictKind::Allow);
 }
 
-/// In yolo nothing but a deny stands between a command and its start.
+/// In yolo mode only a deny stops a command.
 #[test]
-fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
+fn an_unknown_program_with_a_denied_word_is_undecided() {
     let deny = |pattern: &str| {
         let mut rules = shipped_rules();
         rules.join(RuleSet::from_flags(&[], &[pattern]).unwrap());
@@ -194,12 +194,12 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
         "ls | while read -r x; do echo \"$x\"; done",
     ] {
         let verdict = judge(&rules, command, Mode::Yolo);
-        // `read` sets variables: with rules that deny, that asks.
+        // `read` sets variables: with deny rules, that asks.
         if verdict.decision != VerdictKind::Allow && !command.contains("read") {
             wrong.push(format!("{command}: {verdict:?}"));
         }
     }
-    // What comes with aye holds there too, and so does a rule that names no program.
+    // Shipped rules apply there too, and so does a rule that names no program.
     for (rules, command) in [
         (shipped_rules(), "prlimit rm -rf /"),
         (shipped_rules(), "foo -c 'rm -rf /'"),
@@ -219,7 +219,7 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
 }
 
 #[test]
-fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expression() {
+fn a_reason_names_the_part_and_remedy_but_no_regular_expression() {
     let mut rules = shipped_rules();
     rules.join(RuleSet::from_flags(&["Bash(sort *)", "Bash(git log *)"], &["Bash(git push *)"]).unwrap());
     let line = regex::Regex::new(r"\(shipped\):\d+").unwrap();

@@ -9,7 +9,7 @@ struct Place {
     home: PathBuf,
 }
 
-/// A home with a workspace in it, links of all kinds in the workspace.
+/// A home that contains a workspace with links of all kinds.
 fn place() -> Place {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().canonicalize().unwrap();
@@ -286,7 +286,7 @@ fn shipped_rules_in_use() {
         ("cd src && cat ../src/main.rs", "allow"),
         ("cd src && cat ../../x", "ask"),
         ("cd src/inner/../.. && cat ../x", "ask"),
-        // Programs and options that read more than the files they are named.
+        // Programs and options that read more files than they name.
         ("jq . x.json", "ask"),
         ("jq 'env' x.json", "ask"),
         ("file -bf/etc/shadow", "ask"),
@@ -353,7 +353,7 @@ fn shipped_rules_in_use() {
         ("git --version", "allow"),
     ] {
         let got = place.judge(&rules, "Bash", json!({ "command": command }), Mode::Ask);
-        // What git keeps for itself is no secret: reading it is fine, so both answers are.
+        // Git's own files are not secret: reading them is fine, so both verdicts are accepted.
         if got.decision.word() != want && command != "cat src/g/config" {
             wrong.push(format!("{command:?}: {} not {want} ({})", got.decision.word(), got.why));
         }
@@ -418,7 +418,7 @@ fn broken_rules_make_everything_ask_but_keep_denials() {
 }
 
 #[test]
-fn plan_mode_runs_lines_that_only_read_by_shipped_rules() {
+fn plan_mode_runs_read_only_lines_by_shipped_rules() {
     let place = place();
     let mut rules = crate::permission::shipped_rules();
     rules.join(set(&["Bash(cargo build *)", "Bash(touch *)"], &["Bash(git blame *)"], &["Bash(git show *)"]));
@@ -430,7 +430,7 @@ fn plan_mode_runs_lines_that_only_read_by_shipped_rules() {
         ("ls src", "allow"),
         ("git log --oneline -5 | head -n 2", "allow"),
         ("ls src && git status", "allow"),
-        // A rule of the user's own, or a grant, may allow more than reading.
+        // A user's rule, or a grant, may allow more than reading.
         ("cargo build", "deny"),
         ("make", "deny"),
         ("ls src && touch x", "deny"),
@@ -439,7 +439,7 @@ fn plan_mode_runs_lines_that_only_read_by_shipped_rules() {
         ("sort -o a b", "deny"),
         ("cat /etc/passwd", "deny"),
         ("curl http://x", "deny"),
-        // What is asked about or denied is not read either.
+        // Calls that ask or are denied are not reads either.
         ("git blame x", "deny"),
         ("git show HEAD", "deny"),
     ] {
@@ -447,7 +447,7 @@ fn plan_mode_runs_lines_that_only_read_by_shipped_rules() {
     }
     let why = bash(&rules, "touch x").why;
     assert!(why.contains("plan mode is read-only") && why.contains("`touch x`"), "{why}");
-    // A default that allows everything does not either, and rules that could not be read allow nothing.
+    // An allow-all default makes no difference, and unreadable rules allow nothing.
     rules.set_default(ToolPermissionBehavior::Allow);
     assert_eq!(bash(&rules, "touch x").decision, VerdictKind::Deny);
     assert_eq!(bash(&rules, "ls src").grants, []);
@@ -506,7 +506,7 @@ fn modes() {
 }
 
 #[test]
-fn grants_that_are_proposed() {
+fn proposed_grants() {
     let place = place();
     let bash = |command: &str| place.proposals("Bash", json!({ "command": command }));
     assert_eq!(bash("git status -sb"), ["Bash(command = \"git status -sb\")", "Bash(git status *)"]);
@@ -560,7 +560,7 @@ fn grants_that_are_proposed() {
 }
 
 #[test]
-fn a_granted_proposal_allows_what_it_was_proposed_for() {
+fn a_granted_proposal_allows_its_call() {
     let place = place();
     for (tool, args) in [
         ("Bash", json!({"command": "git status -sb"})),
@@ -588,7 +588,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn files_with_mistakes_are_refused_with_their_line() {
+fn invalid_files_are_refused_with_the_line() {
     for (text, line, part) in [
         ("rules:\n  - {tool: Bash, behavior: deny, pattern: 'rm *'}\n", 2, "pattern"),
         ("default_behavior: allow\nrules:\n  - {tool: 'Bash(rm *', behavior: deny}\n", 3, "unclosed"),
@@ -642,7 +642,7 @@ fn files_with_mistakes_are_refused_with_their_line() {
 }
 
 #[test]
-fn files_that_are_fine() {
+fn valid_files() {
     for text in ["", "\n", "# nothing\n", "---\n", "rules:\n", "rules: []\n", "{}\n", "\u{feff}rules: []\n"] {
         let set = RuleSet::read(text, RuleFormat::Yaml, Layer::User, "p.yaml").unwrap();
         assert_eq!((set.default_behavior(), set.rules().len()), (ToolPermissionBehavior::Ask, 0), "{text:?}");
@@ -660,13 +660,13 @@ fn files_that_are_fine() {
 }
 
 #[test]
-fn hidden_tools_are_those_denied_whatever_their_arguments() {
+fn hidden_tools_are_those_denied_for_any_arguments() {
     let rules = set(&["Read"], &[], &["mcp__*", "Bash(rm *)", "/^Web/(*)"]);
     assert_eq!(rules.hidden_tools(&["Read", "mcp__a__b", "Bash", "WebFetch"]), ["mcp__a__b", "WebFetch"]);
 }
 
 #[test]
-fn a_check_is_made_in_the_mode_it_is_asked_for() {
+fn a_check_uses_the_requested_mode() {
     let edit = r#"{"tool":"Edit","args":{"file_path":"a.rs","old_string":"a","new_string":"b"}}"#;
     let word = |mode: Mode| {
         let (cwd, enforced) = (Path::new("/w"), EnforcedProfiles::default());
@@ -680,7 +680,7 @@ fn a_check_is_made_in_the_mode_it_is_asked_for() {
 }
 
 #[test]
-fn check_lines_that_are_no_questions() {
+fn invalid_check_lines() {
     let ctx = CheckContext {
         cwd: Path::new("/w"),
         workspace: Path::new("/w"),
@@ -747,7 +747,7 @@ fn wrapped(depth: u32) -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// However deep a denied command is wrapped, it never runs by itself, and mostly it is denied outright.
+    /// However deeply a denied command is wrapped, it never runs unasked, and mostly it is denied outright.
     #[test]
     fn a_deny_is_never_lost(command in wrapped(5)) {
         let mut rules = set(&["Bash(ls *)", "Bash(echo *)"], &[], &["Bash(rm *)"]);
@@ -757,7 +757,7 @@ proptest! {
         let verdict = evaluate(&rules, &question);
         prop_assert!(verdict.decision != VerdictKind::Allow, "{command}: {verdict:?}");
         let analysis = aye_pattern::shell::analyse(&command);
-        // Where the grammar cannot read on (`! if …` in an inner text) a question is all that is left.
+        // Where the grammar cannot continue (`! if …` in an inner text), only a question is left.
         let is_read = analysis.unreadable.is_none()
             && analysis.undecided.is_none_or(|why| why.contains("function is defined"));
         if is_read {
@@ -765,9 +765,9 @@ proptest! {
         }
     }
 
-    /// Whatever is allowed consists of commands that are each matched by a rule.
+    /// An allowed line consists of commands that are each matched by a rule.
     #[test]
-    fn allowed_means_every_part_is(parts in proptest::collection::vec(prop_oneof![
+    fn allowed_means_every_part_is_allowed(parts in proptest::collection::vec(prop_oneof![
         Just("ls"), Just("ls -la"), Just("touch pwn"), Just(";"), Just("&&"), Just("|"), Just("\n"), Just("("), Just(")"), Just("'"), Just("\""), Just("$(touch pwn)"),
         Just("`touch pwn`"), Just("#"), Just("\\"), Just(" "), Just("> pwn"), Just("2>&1"), Just("<<'EOF'\n"), Just("EOF\n"), Just("EOF"), Just("<<E"), Just("{"), Just("}"), Just("!"), Just("-"), Just("a=b"), Just("&"), Just("<"), Just("\t"),
     ], 0..14)) {
@@ -783,7 +783,7 @@ proptest! {
         }
     }
 
-    /// No question makes the judge panic, and an answer is an answer.
+    /// No input makes the judge panic, and every answer is valid.
     #[test]
     fn check_never_panics(line in ".{0,80}", command in ".{0,60}", pattern in ".{0,30}", path in ".{0,30}") {
         let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[], enforced: EnforcedProfiles::default(), mode: Mode::Ask, git: None };

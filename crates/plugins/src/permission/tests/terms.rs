@@ -1,4 +1,4 @@
-//! `expires_in` and `notify` of rules: what is read, what is refused, and what a question gets.
+//! `expires_in` and `notify` of rules: parsing, refusals, and the terms of a question.
 
 use super::plugin::{World, world};
 use crate::permission::*;
@@ -25,7 +25,7 @@ fn terms_are_read_from_rules() {
 }
 
 #[test]
-fn wrong_terms_are_refused_with_their_line() {
+fn invalid_terms_are_refused_with_their_line() {
     let rule = |rest: &str| format!("rules:\n  - tool: Bash\n    behavior: ask\n    {rest}\n");
     for (text, layer, wanted) in [
         (rule("expires_in: soon"), Layer::User, "p.yaml:4: `expires_in` must be a time with a unit"),
@@ -83,7 +83,7 @@ async fn a_question_gets_the_terms_of_all_its_rules() {
     .unwrap();
     world.permissions.set_rules(rules);
     let question = asked(&world, "git push origin").await;
-    // The clock of these tests stands at 1,000 ms.
+    // The clock of these tests is at 1,000 ms.
     assert_eq!(question.expires_at, Some(11_000));
     assert_eq!(question.parameters["notify"], json!(["bell", "desktop"]));
     let question = asked(&world, "git status").await;
@@ -94,7 +94,7 @@ async fn a_question_gets_the_terms_of_all_its_rules() {
     let settings = Terms { expires_in: Some("1m".parse().unwrap()), notify: Some(vec![Notify::Bell]) };
     world.permissions.set_terms(settings);
     let question = asked(&world, "make all").await;
-    assert_eq!(question.expires_at, Some(61_000), "the settings speak where no rule does");
+    assert_eq!(question.expires_at, Some(61_000), "the settings apply where no rule does");
     assert_eq!(question.parameters["notify"], json!(["bell"]));
     assert_eq!(asked(&world, "curl x").await.expires_at, Some(61_000), "also where no rule asks");
     assert_eq!(asked(&world, "git push x").await.expires_at, Some(11_000));

@@ -27,7 +27,7 @@ fn a_plain_skill_is_read() {
 }
 
 #[test]
-fn what_is_broken_is_refused_with_its_line() {
+fn invalid_front_matter_is_refused_with_its_line() {
     for (text, expected) in [
         ("", "1 error does not start with front matter"),
         ("# no front matter", "1 error does not start with front matter"),
@@ -75,7 +75,7 @@ fn what_is_broken_is_refused_with_its_line() {
 }
 
 #[test]
-fn what_can_be_mended_is_loaded_with_a_warning() {
+fn repairable_front_matter_is_loaded_with_a_warning() {
     for (text, expected) in [
         ("\u{feff}---\nname: a\ndescription: d\n---\nx", "1 warning starts with a byte order mark"),
         (
@@ -128,7 +128,7 @@ fn what_can_be_mended_is_loaded_with_a_warning() {
 }
 
 #[test]
-fn the_fields_of_claude_code_are_read() {
+fn claude_code_fields_are_read() {
     let parsed = read(
         "---\nname: 7\ndescription: |\n  First line.\n  Second line.\nwhen_to_use: Always\nargument-hint: [issue]\n\
          arguments: issue branch\ndisable-model-invocation: true\nuser-invocable: true\ncontext: fork\nagent: Explore\n\
@@ -161,14 +161,14 @@ fn a_broken_tool_pattern_grants_nothing() {
 }
 
 #[test]
-fn lines_may_end_as_windows_ends_them() {
+fn windows_line_endings_are_accepted() {
     let doc = read("---\r\nname: a\r\ndescription: d\r\n---\r\none\r\ntwo\r\n").doc.expect("a skill");
     assert_eq!(doc.instructions, "one\ntwo\n");
     assert_eq!(doc.meta.description, "d");
 }
 
 #[test]
-fn names_of_any_script_are_normalised_and_compared_with_the_folder() {
+fn names_in_any_script_are_normalised_and_compared_with_the_folder() {
     let named = |name: &str, folder: &str| {
         parse(Path::new("SKILL.md"), &format!("---\nname: {name}\ndescription: d\n---\nx"), Some(folder))
     };
@@ -185,13 +185,13 @@ fn names_of_any_script_are_normalised_and_compared_with_the_folder() {
 }
 
 #[test]
-fn words_that_look_like_other_types_stay_text() {
+fn text_that_looks_like_another_type_stays_text() {
     let doc = read("---\nname: no\ndescription: yes\n---\nx").doc.expect("a skill");
     assert_eq!((doc.meta.name.as_str(), doc.meta.description.as_str()), ("no", "yes"));
 }
 
 #[test]
-fn tools_are_split_outside_of_parentheses() {
+fn tools_are_split_outside_parentheses() {
     let split = |text| split_list(text).0;
     assert_eq!(split("Bash(git add *)  Read\tEdit"), ["Bash(git add *)", "Read", "Edit"]);
     assert_eq!(split("Bash(echo, x), Read"), ["Bash(echo, x)", "Read"]);
@@ -200,7 +200,7 @@ fn tools_are_split_outside_of_parentheses() {
 
 proptest! {
     #[test]
-    fn no_text_panics_and_no_loaded_skill_has_control_characters(
+    fn arbitrary_text_never_panics_and_no_loaded_skill_has_control_characters(
         text in "\\PC*|(---\n)?[a-z:\\-\" '#|>\\[\\]{}&*!\n\r\t\u{1b}\u{200b}]{0,60}(\n---\n)?.{0,9}"
     ) {
         let parsed = read(&text);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().expect("parent")).expect("folder");
-    fs::write(path, text).expect("write");
+    fs::create_dir_all(path.parent().expect("has a parent")).expect("a folder");
+    fs::write(path, text).expect("writes");
 }
 
 fn put_skill(root: &Path, name: &str) -> std::path::PathBuf {
@@ -21,13 +21,13 @@ fn names(skills: &[FsSkill]) -> Vec<&str> {
 }
 
 fn temp() -> (TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir().expect("temp");
-    let path = dir.path().canonicalize().expect("real");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().canonicalize().expect("a real path");
     (dir, path)
 }
 
 #[test]
-fn skills_are_found_below_a_folder_and_a_broken_one_is_told() {
+fn skills_are_found_below_a_folder_and_broken_ones_reported() {
     let (_dir, root) = temp();
     put_skill(&root, "b");
     put_skill(&root, "a");
@@ -47,7 +47,7 @@ fn skills_are_found_below_a_folder_and_a_broken_one_is_told() {
     assert!(FsSkill::discover(root.join("none")).is_err());
 }
 
-/// Row CO045: links to elsewhere and ignored folders give nothing; the walk ends.
+/// Row CO045: links to the outside and ignored folders yield nothing; the walk ends.
 #[test]
 fn the_walk_is_bounded_and_stays_inside() {
     let (_dir, root) = temp();
@@ -58,13 +58,13 @@ fn the_walk_is_bounded_and_stays_inside() {
     put_skill(&skills.join("node_modules"), "hidden");
     put_skill(&skills.join(".git"), "hidden");
     put_skill(&skills.join("a/b/c/d/e"), "deep");
-    symlink("/", skills.join("root")).expect("link");
-    symlink(outside.join("evil"), skills.join("evil")).expect("link");
-    symlink(&skills, skills.join("loop")).expect("link");
-    symlink("nowhere", skills.join("dangling")).expect("link");
-    symlink("good", skills.join("again")).expect("link");
-    fs::create_dir(skills.join("filelink")).expect("dir");
-    symlink(outside.join("evil/SKILL.md"), skills.join("filelink/SKILL.md")).expect("link");
+    symlink("/", skills.join("root")).expect("a link");
+    symlink(outside.join("evil"), skills.join("evil")).expect("a link");
+    symlink(&skills, skills.join("loop")).expect("a link");
+    symlink("nowhere", skills.join("dangling")).expect("a link");
+    symlink("good", skills.join("again")).expect("a link");
+    fs::create_dir(skills.join("filelink")).expect("a folder");
+    symlink(outside.join("evil/SKILL.md"), skills.join("filelink/SKILL.md")).expect("a link");
     let found = FsSkill::discover(&skills).expect("readable");
     assert_eq!(names(&found.skills), ["good"]);
     let outside_warnings =
@@ -74,11 +74,11 @@ fn the_walk_is_bounded_and_stays_inside() {
 
 /// Row CO046: fixed precedence, one warning.
 #[test]
-fn the_first_root_wins_and_the_hidden_skill_is_told_once() {
+fn the_first_root_wins_and_the_hidden_skill_is_reported_once() {
     let (_dir, root) = temp();
     let (repo, home) = (root.join("repo"), root.join("home"));
     let cwd = repo.join("sub");
-    fs::create_dir_all(&cwd).expect("dir");
+    fs::create_dir_all(&cwd).expect("a folder");
     put_skill(&repo.join(".claude/skills"), "x");
     put_skill(&cwd.join(".aye/skills"), "x");
     put_skill(&home.join(".agents/skills"), "y");
@@ -102,15 +102,15 @@ fn the_first_root_wins_and_the_hidden_skill_is_told_once() {
 }
 
 #[test]
-fn a_root_that_is_a_link_inside_the_project_counts_once_and_one_outside_never() {
+fn a_linked_root_counts_once_inside_the_project_and_never_outside() {
     let (_dir, root) = temp();
     let repo = root.join("repo");
     put_skill(&repo.join(".agents/skills"), "x");
-    fs::create_dir_all(repo.join(".claude")).expect("dir");
-    symlink("../.agents/skills", repo.join(".claude/skills")).expect("link");
+    fs::create_dir_all(repo.join(".claude")).expect("a folder");
+    symlink("../.agents/skills", repo.join(".claude/skills")).expect("a link");
     put_skill(&root.join("outside"), "evil");
-    symlink(&root, repo.join(".aye")).expect("link");
-    fs::rename(root.join("outside"), root.join("skills")).expect("rename");
+    symlink(&root, repo.join(".aye")).expect("a link");
+    fs::rename(root.join("outside"), root.join("skills")).expect("renames");
     let discovery = discover(&project_roots(&repo, &repo), Vec::new());
     assert_eq!(discovery.found.len(), 1);
     assert_eq!(discovery.issues.len(), 1, "{:?}", discovery.issues);
@@ -126,13 +126,13 @@ fn resources_and_scripts_stay_inside_the_skill() {
     write(&dir.join("scripts/data.txt"), "x");
     write(&dir.join("evil.sh"), "echo evil");
     write(&root.join("secret"), "secret");
-    symlink("../../secret", dir.join("references/link")).expect("link");
-    symlink("../evil.sh", dir.join("scripts/evil.sh")).expect("link");
-    symlink("/etc", dir.join("etc")).expect("link");
+    symlink("../../secret", dir.join("references/link")).expect("a link");
+    symlink("../evil.sh", dir.join("scripts/evil.sh")).expect("a link");
+    symlink("/etc", dir.join("etc")).expect("a link");
     let (skill, _) = FsSkill::load(&dir);
     let skill = skill.expect("loads");
-    assert_eq!(skill.resource("references/guide.md", 3).expect("there").bytes, b"gui");
-    assert_eq!(skill.resource("./references//guide.md", 9).expect("there").size, 5);
+    assert_eq!(skill.resource("references/guide.md", 3).expect("exists").bytes, b"gui");
+    assert_eq!(skill.resource("./references//guide.md", 9).expect("exists").size, 5);
     for path in [
         "../secret",
         "/etc/passwd",
@@ -165,13 +165,13 @@ fn the_hash_changes_with_any_file() {
     let dir = put_skill(&root, "s");
     write(&dir.join("scripts/run.sh"), "echo hi");
     let skill = FsSkill::load(&dir).0.expect("loads");
-    let before = skill.content_hash().expect("hash");
-    assert_eq!(before, skill.content_hash().expect("hash"));
+    let before = skill.content_hash().expect("a hash");
+    assert_eq!(before, skill.content_hash().expect("a hash"));
     write(&dir.join("scripts/run.sh"), "echo ho");
-    let after = skill.content_hash().expect("hash");
+    let after = skill.content_hash().expect("a hash");
     assert_ne!(before, after);
     write(&dir.join("scripts/.hidden"), "");
-    assert_ne!(after, skill.content_hash().expect("hash"));
+    assert_ne!(after, skill.content_hash().expect("a hash"));
 }
 
 #[test]
@@ -226,10 +226,10 @@ fn the_catalogue_escapes_and_has_limits() {
 }
 
 #[test]
-fn a_person_takes_up_a_skill_by_name() {
+fn a_user_loads_a_skill_by_name() {
     let registry = InMemorySkillRegistry::from_skills(vec![embedded("commit", "d")]);
-    assert!(invocation(&registry, "/commit").unwrap().expect("known").contains("`commit`"));
-    let fix = invocation(&registry, "/commit the fix\nnow").unwrap().expect("known");
+    assert!(invocation(&registry, "/commit").unwrap().expect("is known").contains("`commit`"));
+    let fix = invocation(&registry, "/commit the fix\nnow").unwrap().expect("is known");
     assert!(fix.ends_with("the fix\nnow"));
     for line in ["/other", "commit", "/", ""] {
         assert_eq!(invocation(&registry, line), Ok(None), "{line}");
@@ -237,7 +237,7 @@ fn a_person_takes_up_a_skill_by_name() {
 }
 
 #[test]
-fn a_check_gives_rows_places_and_an_exit_code() {
+fn a_check_returns_rows_places_and_an_exit_code() {
     let (_dir, root) = temp();
     put_skill(&root, "good");
     write(&root.join("bad/SKILL.md"), "---\nname: bad\ndescription: d\nname: bad\n---\nx");
@@ -252,9 +252,9 @@ fn a_check_gives_rows_places_and_an_exit_code() {
     assert_eq!(check_dir(&root.join("good")).expect("readable").exit_code(), 0);
     assert_eq!(check_dir(&root.join("bad/SKILL.md")).expect("readable").exit_code(), 1);
     assert!(check_dir(&root.join("none")).is_err());
-    let empty = tempfile::tempdir().expect("temp");
+    let empty = tempfile::tempdir().expect("a temporary folder");
     assert!(check_dir(empty.path()).is_err());
-    let json = serde_json::to_value(&report).expect("json");
+    let json = serde_json::to_value(&report).expect("JSON");
     assert_eq!(json["skills"][0]["issues"][0]["line"], 4);
     assert_eq!(json["skills"][0]["issues"][0]["severity"], "error");
 }

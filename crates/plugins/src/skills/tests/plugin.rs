@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// Takes requests down and answers what the test says.
+/// Records requests and answers as scripted.
 struct Recorder {
     seen: Mutex<Vec<ScriptRequest>>,
     answer: ScriptOutput,
@@ -21,7 +21,7 @@ struct Recorder {
 #[async_trait]
 impl ScriptRunner for Recorder {
     async fn run(&self, request: ScriptRequest, _: &ToolCallContext) -> Result<ScriptOutput, ScriptNotRun> {
-        self.seen.lock().expect("lock").push(request);
+        self.seen.lock().expect("not poisoned").push(request);
         Ok(self.answer.clone())
     }
 }
@@ -33,7 +33,7 @@ struct World {
     env: ExecutionEnv,
     runner: Arc<Recorder>,
     targets: SharedTargets,
-    /// What the conversation holds.
+    /// The messages of the conversation.
     messages: Mutex<Vec<Message>>,
 }
 
@@ -41,11 +41,11 @@ const DEPLOY: &str = "---\nname: deploy\ndescription: Deploys.\nallowed-tools: B
 
 impl World {
     fn new(files: &[(&str, &[u8])]) -> Self {
-        let dir = tempfile::tempdir().expect("temp");
+        let dir = tempfile::tempdir().expect("a temporary folder");
         for (path, bytes) in files {
             let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().expect("parent")).expect("folder");
-            fs::write(path, bytes).expect("write");
+            fs::create_dir_all(path.parent().expect("has a parent")).expect("a folder");
+            fs::write(path, bytes).expect("writes");
         }
         let root = SkillRoot { dir: dir.path().into(), scope: SkillScope::User, boundary: None };
         let registry = Arc::new(discover(&[root], Vec::new()).registry());
@@ -65,14 +65,14 @@ impl World {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        self.dir.path().canonicalize().expect("real").join(path)
+        self.dir.path().canonicalize().expect("a real path").join(path)
     }
 
     fn tool(&self, id: &str) -> Arc<dyn Tool> {
         Arc::clone(&self.env.tools[id].tool)
     }
 
-    /// Executes a call and commits what it asks for.
+    /// Executes a call and commits its command.
     async fn call(
         &self,
         tool: &str,
@@ -104,12 +104,12 @@ impl World {
         }
     }
 
-    /// What stands before the model.
+    /// The context messages of the model.
     async fn context(&self) -> Vec<(String, String)> {
         let ctx = PhaseContext::test_default().with_phase(Phase::StepStart);
         self.runtime.run_phase(&self.env, ctx).await.expect("phase");
         let mut ctx = PhaseContext::test_default().with_phase(Phase::BeforeInference);
-        ctx = ctx.with_messages(self.messages.lock().expect("lock").clone());
+        ctx = ctx.with_messages(self.messages.lock().expect("not poisoned").clone());
         self.runtime.run_phase(&self.env, ctx).await.expect("phase");
         let shape = self.shape();
         shape.context_messages.into_iter().map(|message| (message.key, message.content)).collect()
@@ -120,7 +120,7 @@ impl World {
     }
 
     fn says(&self, message: Message) {
-        self.messages.lock().expect("lock").push(message);
+        self.messages.lock().expect("not poisoned").push(message);
     }
 
     fn granted(&self) -> Vec<String> {
@@ -143,7 +143,7 @@ async fn the_model_sees_the_catalogue_and_then_the_instructions() {
     assert_eq!(after[1].0, "skills.active.hello");
     assert_eq!(after[1].1, "<skill_instructions name=\"hello\">\n# Be kind\n</skill_instructions>");
     world.runtime.store().clear_run_scope();
-    assert_eq!(world.context().await.len(), 2, "the next run of the thread goes on with it");
+    assert_eq!(world.context().await.len(), 2, "the next run of the thread continues with it");
 }
 
 #[tokio::test]
@@ -154,30 +154,30 @@ async fn without_skills_there_are_no_tools_and_no_catalogue() {
 }
 
 #[tokio::test]
-async fn tools_of_a_skill_are_granted_after_one_question_and_for_the_run_only() {
+async fn tools_of_a_skill_are_granted_after_one_question_for_one_run() {
     let world = World::new(&[("deploy/SKILL.md", DEPLOY.as_bytes())]);
     let args = json!({"skill": "deploy", "args": "it"});
-    let asked = world.call("skill", args.clone(), None).await.expect("asks").result;
+    let asked = world.call("skill", args.clone(), None).await.expect("asks for approval").result;
     assert!(asked.is_pending());
     let ticket = asked.suspension.expect("a ticket");
     assert_eq!(ticket.suspension.action, ACTION_SKILL_CONSENT);
     assert_eq!(ticket.suspension.parameters["allowed_tools"], json!(["Bash(git push *)", "Read"]));
     assert!(ticket.suspension.id.as_str().starts_with("skill_call-1_"));
     assert!(world.granted().is_empty());
-    assert_eq!(world.context().await.len(), 1, "nothing is taken up before the answer");
+    assert_eq!(world.context().await.len(), 1, "nothing is loaded before the answer");
     let done =
-        world.call("skill", args.clone(), Some(ResumeDecisionAction::Resume)).await.expect("goes on").result;
+        world.call("skill", args.clone(), Some(ResumeDecisionAction::Resume)).await.expect("resumes").result;
     assert!(done.is_success());
     assert_eq!(world.granted(), ["Bash(git push *)", "Read"]);
-    // Row CO041: the text is put in literally, nothing in it is carried out.
+    // Row CO041: the text is inserted literally; nothing in it is executed.
     assert!(world.context().await[1].1.contains("Do it with !`touch pwn`."));
     assert!(
-        world.call("skill", args.clone(), None).await.expect("again").result.is_success(),
-        "asked once a run"
+        world.call("skill", args.clone(), None).await.expect("asks again").result.is_success(),
+        "asked once per run"
     );
     world.runtime.store().clear_run_scope();
     assert!(world.granted().is_empty());
-    assert!(world.call("skill", args, None).await.expect("asks").result.is_pending());
+    assert!(world.call("skill", args, None).await.expect("asks for approval").result.is_pending());
 }
 
 #[tokio::test]
@@ -185,21 +185,21 @@ async fn a_changed_skill_asks_again_and_a_foreign_decision_is_no_consent() {
     let world = World::new(&[("deploy/SKILL.md", DEPLOY.as_bytes())]);
     let args = json!({"skill": "deploy"});
     let resume = Some(ResumeDecisionAction::Resume);
-    let first = world.call("skill", args.clone(), resume).await.expect("asks").result;
+    let first = world.call("skill", args.clone(), resume).await.expect("asks for approval").result;
     assert!(first.is_pending(), "the decision answered another question");
-    fs::write(world.path("deploy/evil.sh"), "x").expect("write");
-    let second = world.call("skill", args.clone(), resume).await.expect("asks").result;
-    assert!(second.is_pending(), "what was shown is not what is there");
+    fs::write(world.path("deploy/evil.sh"), "x").expect("writes");
+    let second = world.call("skill", args.clone(), resume).await.expect("asks for approval").result;
+    assert!(second.is_pending(), "the shown content is outdated");
     let id = |result: &aye_core::contract::tool::ToolResult| {
         result.suspension.as_ref().map(|ticket| ticket.suspension.id.clone())
     };
     assert_ne!(id(&first), id(&second));
     assert!(world.granted().is_empty());
-    assert!(world.call("skill", args, resume).await.expect("goes on").result.is_success());
+    assert!(world.call("skill", args, resume).await.expect("resumes").result.is_success());
 }
 
 #[tokio::test]
-async fn resources_are_text_or_base64_and_cut() {
+async fn resources_are_text_or_base64_and_truncated() {
     let long = "ä".repeat(200_000);
     let world = World::new(&[
         ("r/SKILL.md", b"---\nname: r\ndescription: d\n---\nx"),
@@ -228,9 +228,9 @@ async fn resources_are_text_or_base64_and_cut() {
     assert!(
         load("references/bytes").await.starts_with("error: `references/bytes` is not UTF-8 text (2 bytes)")
     );
-    let asset: Value = serde_json::from_str(&load("assets/p.png").await).expect("json");
+    let asset: Value = serde_json::from_str(&load("assets/p.png").await).expect("JSON");
     assert_eq!((asset["encoding"].as_str(), asset["content"].as_str()), (Some("base64"), Some("iVBORw==")));
-    let big: Value = serde_json::from_str(&load("assets/big").await).expect("json");
+    let big: Value = serde_json::from_str(&load("assets/big").await).expect("JSON");
     assert_eq!((big["truncated"].as_bool(), big["size"].as_u64()), (Some(true), Some(600_000)));
     assert!(
         load("../x").await.starts_with("error: invalid arguments: `../x` leads out of the skill's folder")
@@ -254,7 +254,7 @@ async fn a_script_runs_in_its_skill_with_arguments_and_limits() {
     let said =
         world.text("skill_script", json!({"skill": "s", "script": "go.py", "args": ["-a", "b c"]})).await;
     assert_eq!(said, "done^[[2J\n[scripts/go.py: exit status 0]");
-    let request = world.runner.seen.lock().expect("lock").pop().expect("ran");
+    let request = world.runner.seen.lock().expect("not poisoned").pop().expect("ran");
     assert_eq!(request.program, "python3");
     assert_eq!(
         request.args,
@@ -274,15 +274,15 @@ async fn a_script_runs_in_its_skill_with_arguments_and_limits() {
         let said = world.text("skill_script", args).await;
         assert!(said.starts_with("error: ") && said.contains(expected), "{said}");
     }
-    assert!(world.runner.seen.lock().expect("lock").is_empty());
+    assert!(world.runner.seen.lock().expect("not poisoned").is_empty());
     world.text("skill", json!({"skill": "s"})).await;
-    fs::write(world.path("s/scripts/go.py"), "print(2)").expect("write");
+    fs::write(world.path("s/scripts/go.py"), "print(2)").expect("writes");
     let said = world.text("skill_script", json!({"skill": "s", "script": "go.py"})).await;
     assert!(said.contains("changed since it was loaded"), "{said}");
 }
 
 #[tokio::test]
-async fn a_script_that_fails_is_an_error_result() {
+async fn a_failing_script_is_an_error_result() {
     let mut world =
         World::new(&[("s/SKILL.md", b"---\nname: s\ndescription: d\n---\nx"), ("s/scripts/go.sh", b"x")]);
     for (answer, expected) in [
@@ -311,13 +311,13 @@ const USER_ONLY: &[u8] =
     b"---\nname: ship it\ndescription: Ships.\ndisable-model-invocation: true\n---\nShip $0 from ${CLAUDE_SKILL_DIR}.\n";
 
 #[tokio::test]
-async fn a_skill_that_only_users_start_is_unknown_to_the_model_until_they_do() {
+async fn a_user_only_skill_is_hidden_from_the_model_until_started() {
     let world = World::new(&[("ship/SKILL.md", USER_ONLY)]);
     assert!(world.context().await.is_empty(), "it is in no catalogue");
     let call = || world.call("skill", json!({"skill": "ship it", "args": "made up"}), None);
     let refused = call().await.expect("a result").result;
     assert!(refused.is_error() && refused.model_text().contains("with /ship it"), "{refused:?}");
-    // Words that look like it, of a model or a tool server, start nothing.
+    // Similar text from a model or an MCP server starts nothing.
     let words = invocation(&registry_of(&world), "/ship it v1 now").unwrap().expect("a message");
     world.says(Message::user(words.clone()));
     world.context().await;
@@ -342,7 +342,7 @@ fn registry_of(world: &World) -> InMemorySkillRegistry {
 }
 
 #[test]
-fn a_hidden_skill_is_the_models_alone() {
+fn a_hidden_skill_is_available_only_to_the_model() {
     let world = World::new(&[
         (
             "a/SKILL.md",
@@ -362,7 +362,7 @@ fn a_hidden_skill_is_the_models_alone() {
 }
 
 #[tokio::test]
-async fn a_forked_skill_is_a_run_of_its_own() {
+async fn a_forked_skill_is_its_own_run() {
     let world = World::new(&[
         ("f/SKILL.md", b"---\nname: f\ndescription: d\ncontext: fork\nagent: critic\nmodel: small\nallowed-tools: Read\n---\nLook at $ARGUMENTS."),
     ]);
@@ -379,30 +379,26 @@ async fn a_forked_skill_is_a_run_of_its_own() {
     assert_eq!(unknown.suspension.action, ACTION_CHILD_RUN);
     assert_eq!(unknown.resume_mode, ToolCallResumeMode::UseDecisionAsToolResult);
     let agent = ToolCallContext::test_default().run_identity.agent_id;
-    assert_eq!(
-        unknown.suspension.parameters["agent"],
-        json!(agent),
-        "an agent that is not here is the one that asks"
-    );
+    assert_eq!(unknown.suspension.parameters["agent"], json!(agent), "a remote agent asks");
     assert_eq!(unknown.suspension.parameters["prompt"], json!("Look at it all."));
     assert_eq!(unknown.suspension.parameters["model"], Value::Null);
-    *world.targets.write().expect("lock") = SkillTargets {
+    *world.targets.write().expect("not poisoned") = SkillTargets {
         agents: vec!["critic".to_owned()],
         models: [("small".to_owned(), "mock/small".to_owned())].into(),
     };
     let known = ticket().await.suspension.parameters;
     assert_eq!((&known["agent"], &known["model"]), (&json!("critic"), &json!("mock/small")));
-    assert!(world.granted().is_empty() && world.context().await.len() == 1, "nothing of it comes here");
+    assert!(world.granted().is_empty() && world.context().await.len() == 1, "nothing of it arrives here");
 }
 
 #[tokio::test]
-async fn a_skill_names_the_model_for_the_rest_of_the_run() {
+async fn a_skill_sets_the_model_for_the_rest_of_the_run() {
     let world = World::new(&[("m/SKILL.md", b"---\nname: m\ndescription: d\nmodel: small\n---\nx")]);
     let said = world.text("skill", json!({"skill": "m"})).await;
     assert!(said.contains("requests the model `small`, which is not available here"), "{said}");
     world.context().await;
     assert_eq!(world.shape().overrides.model, None);
-    world.targets.write().expect("lock").models.insert("small".to_owned(), "mock/small".to_owned());
+    world.targets.write().expect("not poisoned").models.insert("small".to_owned(), "mock/small".to_owned());
     world.text("skill", json!({"skill": "m"})).await;
     world.context().await;
     assert_eq!(world.shape().overrides.model.as_deref(), Some("mock/small"));

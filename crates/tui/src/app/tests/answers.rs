@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// Esc closes the card; what is typed right behind it is text, also before the run has stopped.
+/// Esc closes the card; text typed right after it is text, even before the run has stopped.
 #[test]
-fn what_is_typed_behind_esc_is_not_eaten_by_the_card_that_closes() {
+fn text_typed_after_esc_is_not_swallowed_by_the_closing_card() {
     let mut test = TestApp::new(120, 40);
     test.start("push it");
     test.ask_bash("a", "git push");
@@ -15,7 +15,7 @@ fn what_is_typed_behind_esc_is_not_eaten_by_the_card_that_closes() {
     test.keys("et");
     assert_eq!((test.app.composer.text(), test.app.cards.open.len()), ("no, yet", 0));
 
-    // The same behind an answer that is not stored yet; the answer pressed twice is no text.
+    // The same after an answer that is not stored yet; pressing the answer key twice is not text.
     let mut test = TestApp::new(120, 40);
     test.start("push it");
     test.ask_bash("a", "git push");
@@ -24,19 +24,19 @@ fn what_is_typed_behind_esc_is_not_eaten_by_the_card_that_closes() {
 }
 
 #[test]
-fn a_question_is_answered_by_y_and_by_nothing_else() {
+fn only_y_approves_a_question() {
     let mut test = TestApp::new(120, 40);
     test.start("push it");
     test.ask_bash("a", "git push");
     assert_eq!(test.app.focus, Focus::Card);
     assert!(test.screen().contains("[y] allow once"), "{}", test.screen());
-    assert_eq!(test.caret, None, "the focus is not in the text");
+    assert_eq!(test.caret, None, "the focus is not in the composer");
     test.keys("<enter><ctrl-c>");
     test.send(Msg::Paste("y\n".into()));
     assert!(test.decisions().is_empty());
     assert_eq!(test.app.composer.text(), "y\n", "a paste is text");
     test.keys("y");
-    assert!(test.decisions().is_empty(), "the text holds something");
+    assert!(test.decisions().is_empty(), "the composer is not empty");
     test.app.composer.clear();
     test.wait(500);
     test.keys("y");
@@ -48,7 +48,7 @@ fn a_question_is_answered_by_y_and_by_nothing_else() {
 }
 
 #[test]
-fn what_was_typed_before_the_card_came_is_text() {
+fn text_typed_before_the_card_stays_text() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.call("a", "Bash", json!({"command": "git push"}));
@@ -67,18 +67,18 @@ fn what_was_typed_before_the_card_came_is_text() {
     test.wait(400);
     test.keys("y");
     assert_eq!(test.decisions().len(), 1);
-    assert_eq!(test.app.composer.text(), "yeyy", "what was written stays");
+    assert_eq!(test.app.composer.text(), "yeyy", "the draft is kept");
 }
 
 #[test]
-fn a_key_pressed_before_the_card_was_seen_is_no_answer() {
+fn a_key_pressed_before_the_card_was_seen_does_not_answer() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.wait(5000);
     test.call("a", "Bash", json!({"command": "git push"}));
     let event =
         suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
-    // The event and the key arrive together: the person cannot have seen the card.
+    // The event and the key arrive together: the user cannot have seen the card.
     test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
     test.send_undrawn(Msg::Key(named("y")));
     test.draw();
@@ -105,7 +105,7 @@ fn enter_and_escape_typed_ahead_do_not_reach_the_card() {
 }
 
 #[test]
-fn no_with_a_reason_and_no_without_one() {
+fn deny_with_and_without_a_reason() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("a", "git push");
@@ -146,7 +146,7 @@ fn a_grant_is_spelled_out_before_it_is_stored() {
 }
 
 #[test]
-fn an_end_that_is_none_is_refused_with_what_would_be_right() {
+fn an_invalid_expiry_is_refused_with_the_expected_form() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("a", "git push");
@@ -156,9 +156,9 @@ fn an_end_that_is_none_is_refused_with_what_would_be_right() {
     assert!(test.live().contains("until revoked"), "{}", test.live());
 }
 
-/// A pattern of one's own is looked at by the host before it can be stored, and its matches are on the card.
+/// A custom pattern is checked by the host before it can be stored, and its matches are on the card.
 #[test]
-fn a_pattern_is_edited_with_what_it_would_have_matched() {
+fn a_pattern_is_edited_with_a_preview_of_past_matches() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("a", "git push");
@@ -181,7 +181,7 @@ fn a_pattern_is_edited_with_what_it_would_have_matched() {
         of: 40,
     };
     test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), pattern.clone(), Ok(preview))));
-    // An answer about an older text changes nothing, however late it comes.
+    // A preview of an older text changes nothing, however late it arrives.
     let stale = GrantPreview { problem: Some("old".into()), ..GrantPreview::default() };
     test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale))));
     let live = test.live();
@@ -215,7 +215,7 @@ fn a_pattern_that_cannot_be_granted_is_not_stored() {
 }
 
 #[test]
-fn a_card_says_what_the_call_can_do_and_which_grant_would_have_answered() {
+fn a_card_shows_the_risk_and_the_grant_that_would_have_applied() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     let parameters = json!({
@@ -229,7 +229,7 @@ fn a_card_says_what_the_call_can_do_and_which_grant_would_have_answered() {
 }
 
 #[test]
-fn a_grant_is_taken_back_after_a_second_word() {
+fn a_grant_is_revoked_after_confirmation() {
     let mut test = TestApp::new(100, 30);
     test.start("hello");
     test.finish(TerminationReason::NaturalEnd);
@@ -278,7 +278,7 @@ fn escape_on_a_card_stops_the_run() {
 }
 
 #[test]
-fn several_cards_are_answered_alone_and_in_any_order() {
+fn several_cards_are_answered_separately_in_any_order() {
     let mut test = TestApp::new(100, 40);
     test.start("go");
     for id in ["a", "b", "c"] {
@@ -294,7 +294,7 @@ fn several_cards_are_answered_alone_and_in_any_order() {
         test.app.cards.open.iter().map(|card| card.id.as_str()).collect::<Vec<_>>(),
         ["perm_a", "perm_c"]
     );
-    // The same key pressed twice in a hurry does not answer the next card.
+    // The same key pressed twice quickly does not answer the next card.
     test.wait(1000);
     test.cmds.clear();
     test.keys("y");
@@ -303,7 +303,7 @@ fn several_cards_are_answered_alone_and_in_any_order() {
 }
 
 #[test]
-fn an_answer_that_came_too_late_says_who_was_first() {
+fn a_late_answer_says_who_was_first() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("a", "git push");
@@ -319,7 +319,7 @@ fn an_answer_that_came_too_late_says_who_was_first() {
 }
 
 #[test]
-fn an_answer_that_was_not_stored_leaves_the_question_open() {
+fn a_failed_answer_leaves_the_question_pending() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("a", "git push");
@@ -331,7 +331,7 @@ fn an_answer_that_was_not_stored_leaves_the_question_open() {
 }
 
 #[test]
-fn questions_of_a_tool_take_a_choice_or_words() {
+fn tool_questions_take_a_choice_or_text() {
     let parameters = json!({
         "question": "Which one?", "free_text": true, "multi": false,
         "choices": [{"label": "red"}, {"label": "blue", "description": "like the sky"}],
@@ -340,7 +340,7 @@ fn questions_of_a_tool_take_a_choice_or_words() {
     test.start("ask me");
     test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters.clone());
     test.keys("<enter>");
-    assert!(test.decisions().is_empty(), "nothing is chosen");
+    assert!(test.decisions().is_empty(), "nothing is selected");
     test.keys("2<enter>");
     assert_eq!(test.decisions()[0].result, json!({"answer": "blue"}));
 

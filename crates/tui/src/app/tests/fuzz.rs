@@ -1,6 +1,8 @@
-//! Keys, pastes, sizes, the mouse and events of the agent in any order: nothing panics, nothing is drawn outside.
+//! Keys, pastes, sizes, the mouse and agent events in any order: nothing panics, nothing is drawn outside the
+//! screen.
 //!
-//! 100,000 steps or 30 seconds. `AYE_FUZZ_SECONDS` lets it go on for longer, `AYE_FUZZ_SEED` repeats one conversation.
+//! 100,000 steps or 30 seconds. `AYE_FUZZ_SECONDS` extends the time, `AYE_FUZZ_SEED` repeats one
+//! conversation.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +13,7 @@ use crate::host::ThreadMsg;
 
 use fastrand::Rng;
 
-/// Steps of one conversation.
+/// Steps per conversation.
 const STEPS: usize = 400;
 const KEYS: &[&str] = &[
     "y",
@@ -101,7 +103,7 @@ const TEXTS: &[&str] = &[
     "x",
 ];
 
-/// Says which conversation it was when it goes wrong.
+/// Prints the seed of a conversation that fails.
 struct Tell(u64);
 
 impl Drop for Tell {
@@ -160,7 +162,7 @@ fn step(test: &mut TestApp, random: &mut Rng) {
     match random.usize(..20) {
         0 => test.wait(random.usize(..900) as u64),
         1 => {
-            // Also sizes that no person has.
+            // Including sizes that no user has.
             let (width, height) = match random.usize(..4) {
                 0 => (random.usize(1..=19), random.usize(1..=6)),
                 1 => (random.usize(20..=400), random.usize(5..=100)),
@@ -195,7 +197,7 @@ fn step(test: &mut TestApp, random: &mut Rng) {
 }
 
 #[test]
-fn nothing_that_happens_breaks_the_screen() {
+fn no_sequence_of_events_breaks_the_screen() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let asked = number("AYE_FUZZ_SECONDS");
     let end = Instant::now() + Duration::from_secs(asked.unwrap_or(30));

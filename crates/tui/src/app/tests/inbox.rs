@@ -1,4 +1,4 @@
-//! What waits over all conversations: the list, the badge, cards of other conversations.
+//! Pending questions of all conversations: the list, the badge, cards of other conversations.
 
 use super::*;
 use crate::host::{OpenedQuestion, QuestionCmd, QuestionMsg, ThreadCmd, ThreadMsg};
@@ -25,7 +25,7 @@ fn row(id: &str, thread: &str, summary: &str) -> InboxRow {
     }
 }
 
-/// A question of the conversation `t2`, about a call with the id `a`.
+/// A question of the conversation `t2` about a call with the id `a`.
 fn question(status: SuspensionStatus) -> OpenedQuestion {
     let parameters = json!({
         "why": "no rule allows it", "cwd": "/home/me/other",
@@ -62,7 +62,7 @@ fn listed(width: u16, height: u16, rows: Vec<InboxRow>) -> TestApp {
     test
 }
 
-/// Chooses the first question of the list and gets its card.
+/// Selects the first question of the list and opens its card.
 fn card(width: u16, height: u16) -> TestApp {
     let mut test = listed(width, height, vec![row("perm_a", "t2", "make it")]);
     test.keys("<enter>");
@@ -73,7 +73,7 @@ fn card(width: u16, height: u16) -> TestApp {
 }
 
 #[test]
-fn the_list_narrows_and_follows_what_happens() {
+fn the_list_is_filtered_and_updated_live() {
     let mut test = listed(
         100,
         24,
@@ -91,7 +91,7 @@ fn the_list_narrows_and_follows_what_happens() {
         "{}",
         test.screen()
     );
-    // Somebody answered it elsewhere, and another one came.
+    // It was answered elsewhere, and another question arrived.
     test.send(Msg::Question(QuestionMsg::InboxChanged));
     assert_eq!(
         test.cmds,
@@ -111,7 +111,7 @@ fn the_list_narrows_and_follows_what_happens() {
     assert_eq!(
         test.cmds,
         [Cmd::Question(QuestionCmd::CountElsewhere(Some("t".into())))],
-        "a list that is closed is not fetched"
+        "a closed list is not loaded"
     );
     test.keys("/inbox<enter>");
     assert!(test.cmds.contains(&Cmd::Question(QuestionCmd::Inbox)));
@@ -141,7 +141,7 @@ fn a_small_terminal_shows_the_list() {
 }
 
 #[test]
-fn the_badge_counts_what_is_not_shown_here() {
+fn the_badge_counts_questions_of_other_conversations() {
     let mut test = TestApp::new(100, 24);
     assert!(
         test.cmds.contains(&Cmd::Question(QuestionCmd::CountElsewhere(Some("t".into())))),
@@ -169,7 +169,7 @@ fn a_question_of_another_conversation_is_answered_in_place() {
     );
     test.keys("y");
     assert!(test.decisions().is_empty(), "it was not on the screen long enough");
-    assert_eq!(test.app.composer.text(), "", "nor is it text: the card was asked for");
+    assert_eq!(test.app.composer.text(), "", "nor is it text: the user asked for the card");
     test.wait(1000);
     test.keys("y");
     assert_eq!(test.decisions().len(), 1);
@@ -188,7 +188,7 @@ fn a_question_of_another_conversation_is_answered_in_place() {
 }
 
 #[test]
-fn escape_puts_the_card_of_another_conversation_away_and_stops_nothing() {
+fn escape_dismisses_the_card_of_another_conversation_and_stops_nothing() {
     let mut test = card(100, 24);
     test.wait(1000);
     test.keys("<esc>");
@@ -196,7 +196,8 @@ fn escape_puts_the_card_of_another_conversation_away_and_stops_nothing() {
     assert!(test.cmds.is_empty(), "{:?}", test.cmds);
     assert!(test.screen().contains("still in the inbox"), "{}", test.screen());
 
-    // Pressed twice, with a question of this conversation behind it: that one is not answered by the second.
+    // Pressed twice, with a question of this conversation after it: the second press does not answer that
+    // one.
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("own", "git push");
@@ -214,10 +215,10 @@ fn escape_puts_the_card_of_another_conversation_away_and_stops_nothing() {
 }
 
 #[test]
-fn events_of_this_conversation_leave_the_others_cards_alone() {
+fn events_of_this_conversation_leave_other_cards_alone() {
     let mut test = card(100, 24);
     test.start("go");
-    // Its call has the same id as that of the card.
+    // Its call has the same id as the card's.
     test.call("a", "Bash", json!({"command": "ls"}));
     let done = ToolResult::text("Bash", "x");
     test.event(E::ToolCallDone {
@@ -233,7 +234,7 @@ fn events_of_this_conversation_leave_the_others_cards_alone() {
 }
 
 #[test]
-fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
+fn a_decision_elsewhere_closes_the_card_and_names_who_decided() {
     let mut test = card(100, 24);
     test.send(Msg::Question(QuestionMsg::InboxChanged));
     assert_eq!(
@@ -246,12 +247,12 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
     test.keys("<tab>");
     let focus = test.app.focus;
     test.send(found(SuspensionStatus::Open));
-    assert_eq!((test.app.cards.open.len(), test.app.focus), (1, focus), "it was only looked at");
+    assert_eq!((test.app.cards.open.len(), test.app.focus), (1, focus), "it was only viewed");
     test.send(found(SuspensionStatus::Decided));
     assert!(test.app.cards.open.is_empty());
     assert!(test.screen().contains("was allowed by ann through cli"), "{}", test.screen());
 
-    // Chosen, and gone before it was fetched.
+    // Selected, and gone before it was loaded.
     for (gone, text) in [
         (found(SuspensionStatus::Expired), "expired; the call did not run"),
         (found(SuspensionStatus::Superseded), "was closed"),
@@ -266,7 +267,7 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
 }
 
 #[test]
-fn right_goes_to_the_conversation() {
+fn right_opens_the_conversation() {
     let mut test = listed(100, 24, vec![row("perm_a", "t2", "make it")]);
     test.keys("<right>");
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Open(Some("t2".into())))]);
@@ -280,13 +281,13 @@ fn right_goes_to_the_conversation() {
     assert!(test.screen().contains("this conversation"), "{}", test.screen());
     test.cmds.clear();
     test.keys("<right>");
-    assert!(test.cmds.is_empty(), "it is open: {:?}", test.cmds);
+    assert!(test.cmds.is_empty(), "it is pending: {:?}", test.cmds);
     assert_eq!(test.app.focus, Focus::Card);
 }
 
-/// A rule is made where the rules and the history of its project are in sight.
+/// A rule is granted only where the rules and history of its project are visible.
 #[test]
-fn no_rule_is_made_at_a_card_of_another_project() {
+fn no_rule_is_granted_on_a_card_of_another_project() {
     let mut test = card(100, 24);
     test.wait(1000);
     test.keys("a");
@@ -297,7 +298,7 @@ fn no_rule_is_made_at_a_card_of_another_project() {
 }
 
 #[test]
-fn ten_thousand_rows_are_a_list_like_any_other() {
+fn ten_thousand_rows_behave_like_any_list() {
     let rows: Vec<_> =
         (0..10_000).map(|n| row(&format!("perm_{n}"), "t2", &format!("make target {n}"))).collect();
     let mut test = listed(120, 40, rows);

@@ -1,17 +1,17 @@
-//! A conversation that grows for long while it is shown.
+//! A conversation that grows for a long time while shown.
 
 use super::*;
 use crate::host::{ThreadCmd, ThreadMsg};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::StoredMessage;
 
-/// The message of a step, as the store has it.
+/// The message of a step, as stored.
 fn stored(seq: u64) -> StoredMessage {
     let message = Message::assistant(format!("answer {seq}"));
     StoredMessage { seq, run_id: "r".into(), created_at: 1, message }
 }
 
-/// A step that writes one message, and what the store answers when it is asked for places.
+/// A step that writes one message, and the store's reply about positions.
 fn step(test: &mut TestApp, seq: u64) {
     let tell = |test: &mut TestApp, event: E| {
         test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
@@ -46,7 +46,7 @@ fn answers(test: &TestApp) -> Vec<String> {
 }
 
 #[test]
-fn what_is_far_above_is_left_to_the_store_and_comes_back_to_be_read() {
+fn distant_entries_are_left_to_the_store_and_reloaded_for_reading() {
     let mut test = begin(80);
     let mut most = 0;
     for seq in 1..=10_000 {
@@ -54,14 +54,14 @@ fn what_is_far_above_is_left_to_the_store_and_comes_back_to_be_read() {
         most = most.max(test.app.transcript.entries().len());
     }
     test.draw();
-    assert!((1000..=2600).contains(&most), "{most} entries were held");
+    assert!((1000..=2600).contains(&most), "{most} entries were in memory");
     // Each was printed once.
     let expected: Vec<String> = (1..=10_000).map(|seq| format!("answer {seq}")).collect();
     assert_eq!(answers(&test), expected);
 
     let held = test.app.transcript.entries().len();
-    let from = test.app.transcript.starts_at().expect("some is in the store");
-    assert_eq!(held as u64, 10_000 - from + 1, "the store has just what is not here");
+    let from = test.app.transcript.starts_at().expect("some entries are in the store");
+    assert_eq!(held as u64, 10_000 - from + 1, "the store has exactly the missing part");
     test.keys("<ctrl-o><home>");
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), from))]);
     test.cmds.clear();
@@ -72,7 +72,7 @@ fn what_is_far_above_is_left_to_the_store_and_comes_back_to_be_read() {
     assert!(test.screen().contains(&format!("answer {}\n", from - 2000)), "{}", test.screen());
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), from - 2000))]);
 
-    // While it is read nothing goes away under the eyes; afterwards it does.
+    // Nothing disappears while it is being read; afterwards it may.
     test.cmds.clear();
     for seq in 10_001..=13_000 {
         step(&mut test, seq);
@@ -86,7 +86,7 @@ fn what_is_far_above_is_left_to_the_store_and_comes_back_to_be_read() {
 }
 
 #[test]
-fn what_went_to_the_store_behind_another_screen_is_not_printed_and_said() {
+fn entries_trimmed_on_the_full_screen_are_counted_and_not_printed() {
     let mut test = begin(80);
     test.keys("/screen<enter>");
     for seq in 1..=6000 {
@@ -105,9 +105,9 @@ fn what_went_to_the_store_behind_another_screen_is_not_printed_and_said() {
     assert_eq!(answers.last().map(String::as_str), Some("answer 6000"));
 }
 
-/// A step whose message was never written down is no place to cut at.
+/// A step whose message was never stored is not a position to trim at.
 #[test]
-fn a_place_that_the_store_does_not_know_is_passed_over() {
+fn an_unknown_store_position_is_skipped() {
     let mut test = begin(80);
     for seq in 1..=6000 {
         let tell = |test: &mut TestApp, event: E| {

@@ -1,4 +1,4 @@
-//! Clicks on the full screen: what is written there is what they do.
+//! Clicks on the full screen: each label does what it says.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
@@ -12,10 +12,10 @@ fn full(width: u16, height: u16) -> TestApp {
     test
 }
 
-/// A click on the first cell of a text that is on the screen.
+/// Clicks on the first cell of a text on the screen.
 fn click(test: &mut TestApp, text: &str) {
     let found = test.live.iter().enumerate().find_map(|(row, line)| Some((row, line.find(text)?)));
-    let (row, at) = found.unwrap_or_else(|| panic!("{text:?} is not there:\n{}", test.screen()));
+    let (row, at) = found.unwrap_or_else(|| panic!("{text:?} is missing:\n{}", test.screen()));
     let column = crate::wrap::width(&test.live[row][..at]) as u16;
     for kind in [MouseEventKind::Down(MouseButton::Left), MouseEventKind::Up(MouseButton::Left)] {
         let event = MouseEvent { kind, column, row: row as u16, modifiers: KeyModifiers::NONE };
@@ -24,14 +24,14 @@ fn click(test: &mut TestApp, text: &str) {
 }
 
 #[test]
-fn a_card_is_answered_by_a_click_on_its_key() {
+fn clicking_a_key_hint_answers_the_card() {
     for (key, is_yes) in [("[y]", true), ("allow once", true), ("[n]", false)] {
         for size in [(120, 40), (80, 24), (40, 12), (60, 15)] {
             let mut test = full(size.0, size.1);
             test.start("push");
             test.ask_bash("a", "git push origin");
             if !test.live().contains(key) {
-                assert!(key.len() > 3, "a small card has the keys alone:\n{}", test.screen());
+                assert!(key.len() > 3, "a small card shows only the keys:\n{}", test.screen());
                 continue;
             }
             click(&mut test, key);
@@ -45,7 +45,7 @@ fn a_card_is_answered_by_a_click_on_its_key() {
 }
 
 #[test]
-fn a_click_that_comes_with_the_question_is_no_answer() {
+fn a_click_arriving_with_the_question_does_not_answer() {
     let mut test = full(80, 24);
     test.start("push");
     test.wait(5000);
@@ -54,14 +54,14 @@ fn a_click_that_comes_with_the_question_is_no_answer() {
     test.event(suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters)));
     assert_eq!(test.app.focus, Focus::Card);
     click(&mut test, "[y]");
-    assert!(test.decisions().is_empty(), "it was meant for what stood there before");
+    assert!(test.decisions().is_empty(), "it was meant for the previous content");
     test.wait(400);
     click(&mut test, "[y]");
     assert_eq!(test.decisions().len(), 1);
 }
 
 #[test]
-fn the_keys_of_a_card_without_the_focus_are_letters_of_the_text() {
+fn keys_of_an_unfocused_card_type_into_the_composer() {
     let mut test = full(80, 24);
     test.start("push");
     test.keys("half");
@@ -77,13 +77,13 @@ fn the_keys_of_a_card_without_the_focus_are_letters_of_the_text() {
 }
 
 #[test]
-fn rows_of_lists_are_chosen_and_taken() {
+fn list_rows_are_selected_and_accepted() {
     let mut test = full(80, 24);
     test.keys("/");
     click(&mut test, "/threads");
-    assert_eq!(test.app.composer.text(), "/", "a click chooses");
+    assert_eq!(test.app.composer.text(), "/", "a click selects");
     click(&mut test, "▸ /threads");
-    assert!(test.app.picker.is_some(), "another one takes it: {}", test.screen());
+    assert!(test.app.picker.is_some(), "another click accepts it: {}", test.screen());
     click(&mut test, "Esc close");
     assert!(test.app.picker.is_none());
     test.keys("/mode<enter>");
@@ -95,7 +95,7 @@ fn rows_of_lists_are_chosen_and_taken() {
 }
 
 #[test]
-fn the_caret_goes_where_the_click_is() {
+fn the_caret_moves_to_the_click() {
     let mut test = full(40, 24);
     test.keys("漢字 and some more words that wrap here");
     click(&mut test, "字");
@@ -107,7 +107,7 @@ fn the_caret_goes_where_the_click_is() {
 }
 
 #[test]
-fn the_viewer_and_a_run_are_closed_by_a_click() {
+fn a_click_closes_the_viewer_and_interrupts_a_run() {
     let mut test = full(100, 24);
     test.start("look");
     click(&mut test, "Esc interrupts");
@@ -116,12 +116,12 @@ fn the_viewer_and_a_run_are_closed_by_a_click() {
     test.keys("<ctrl-o>");
     assert!(test.app.viewer.is_some());
     click(&mut test, "close");
-    // A click anywhere on a key with its word is one on the key.
+    // A click anywhere on a key hint counts as the key.
     assert!(test.app.viewer.is_none(), "{}", test.screen());
 }
 
 #[test]
-fn a_queued_message_is_chosen_by_a_click_and_taken_back_by_another() {
+fn a_click_selects_a_queued_message_and_another_one_edits_it() {
     let mut test = full(80, 24);
     test.start("go");
     for (id, text) in [(7, "the first one"), (8, "the second one")] {
@@ -139,7 +139,7 @@ fn a_queued_message_is_chosen_by_a_click_and_taken_back_by_another() {
     assert_eq!((test.app.queue.at, taken(&test)), (None, vec![Cmd::Thread(ThreadCmd::Unqueue(vec![8]))]));
     test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![8], gone: Vec::new() }));
     assert_eq!(test.app.composer.text(), "the second one");
-    // What is written stays what it is; one alone needs no choice.
+    // The draft is kept; a single queued message needs no selection.
     test.app.queue.rows.retain(|row| row.id == 7);
     click(&mut test, "the first one");
     assert!(test.live().contains("send or clear the draft first"), "{}", test.live());

@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use super::*;
 use crate::host::{ThreadCmd, ThreadMsg};
 
-/// A conversation with words, code, a call that was asked about and one that printed much.
+/// A conversation with text, code, a call that asked and one with long output.
 fn talked(width: u16, height: u16) -> TestApp {
     let mut test = TestApp::new(width, height);
     test.start("look at 漢字 and 👍🏽");
@@ -43,7 +43,7 @@ fn the_viewer_shows_everything_at_all_widths() {
 }
 
 #[test]
-fn the_full_screen_scrolls_by_itself_and_goes_back() {
+fn the_full_screen_scrolls_and_returns() {
     for width in [40, 80, 140] {
         let mut test = talked(width, 20);
         test.keys("/screen<enter>");
@@ -58,7 +58,7 @@ fn the_full_screen_scrolls_by_itself_and_goes_back() {
     test.start("again");
     test.event(E::TextDelta { delta: "Meanwhile.".into() });
     test.finish(TerminationReason::NaturalEnd);
-    assert_eq!(test.scrollback.len(), printed, "nothing goes to the scrollback meanwhile");
+    assert_eq!(test.scrollback.len(), printed, "nothing is added to the scrollback meanwhile");
     assert!(test.screen().contains("Meanwhile."));
     test.keys("/screen<enter>");
     let all = test.scrollback.join("\n");
@@ -67,13 +67,13 @@ fn the_full_screen_scrolls_by_itself_and_goes_back() {
 }
 
 #[test]
-fn what_is_chosen_is_copied_or_opened() {
+fn selected_text_is_copied_or_opened() {
     let mut test = talked(80, 24);
     test.keys("<ctrl-o>[");
     test.cmds.clear();
     test.keys("y");
     let [Cmd::Copy(text)] = &test.cmds[..] else { panic!("{:?}", test.cmds) };
-    assert!(text.starts_with("# Findings\n\nIt is *here*"), "the source, not what is drawn: {text}");
+    assert!(text.starts_with("# Findings\n\nIt is *here*"), "the source, not the rendering: {text}");
     test.cmds.clear();
     test.keys("v");
     assert!(
@@ -94,7 +94,7 @@ fn what_is_chosen_is_copied_or_opened() {
 }
 
 #[test]
-fn the_mouse_scrolls_and_marks() {
+fn the_mouse_scrolls_and_selects() {
     let mut test = talked(80, 20);
     test.keys("/screen<enter>");
     test.cmds.clear();
@@ -103,7 +103,7 @@ fn the_mouse_scrolls_and_marks() {
     assert_ne!(test.screen(), last);
     mouse(&mut test, MouseEventKind::ScrollDown, 5, 5);
     assert_eq!(test.screen(), last);
-    let row = last.lines().position(|line| line.contains("All 50 lines")).expect("it is there") as u16;
+    let row = last.lines().position(|line| line.contains("All 50 lines")).expect("exists") as u16;
     mouse(&mut test, MouseEventKind::Down(MouseButton::Left), 3, row);
     mouse(&mut test, MouseEventKind::Drag(MouseButton::Left), 8, row);
     mouse(&mut test, MouseEventKind::Up(MouseButton::Left), 8, row);
@@ -114,7 +114,7 @@ fn the_mouse_scrolls_and_marks() {
 }
 
 #[test]
-fn no_key_of_the_viewer_answers_a_card() {
+fn no_viewer_key_answers_a_card() {
     let mut test = talked(80, 24);
     test.keys("<ctrl-o>");
     test.start("");
@@ -133,7 +133,7 @@ fn no_key_of_the_viewer_answers_a_card() {
 }
 
 #[test]
-fn ctrl_c_closes_the_viewer_and_nothing_more() {
+fn ctrl_c_only_closes_the_viewer() {
     let mut test = talked(80, 24);
     test.keys("draft<ctrl-o><ctrl-c>");
     assert!(test.app.viewer.is_none());
@@ -146,7 +146,7 @@ fn ctrl_c_closes_the_viewer_and_nothing_more() {
 }
 
 #[test]
-fn what_is_far_is_fetched_when_it_is_near_and_given_back() {
+fn distant_entries_are_loaded_when_near_and_released_again() {
     use crate::host::Earlier;
     use aye_core::contract::inference::TokenUsage;
     use aye_core::contract::message::Message;
@@ -178,14 +178,14 @@ fn what_is_far_is_fetched_when_it_is_near_and_given_back() {
     let printed = test.scrollback.len();
     test.cmds.clear();
     test.keys("<ctrl-o>");
-    assert!(test.cmds.is_empty(), "the end is here");
+    assert!(test.cmds.is_empty(), "the end arrived here");
     test.keys("<home>");
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), 3001))]);
     test.keys("<up>");
     assert_eq!(test.cmds.len(), 1, "once");
     let before = test.screen();
     test.send(Msg::Thread(ThreadMsg::Earlier("t".into(), Ok(stored(1001..3001)))));
-    assert_eq!(test.screen().lines().next(), before.lines().next(), "what is read stays where it is");
+    assert_eq!(test.screen().lines().next(), before.lines().next(), "the visible text does not move");
     assert_eq!(test.app.transcript.entries().len(), 2300);
     test.cmds.clear();
     test.keys("<pageup>");
@@ -197,7 +197,7 @@ fn what_is_far_is_fetched_when_it_is_near_and_given_back() {
     assert!(test.screen().contains("❯ question 1\n"), "{}", test.screen());
     test.keys("/QUESTION 2999<enter>");
     assert!(test.screen().contains("question 2999"), "{}", test.screen());
-    // What happens meanwhile is printed once, afterwards.
+    // Entries that arrive meanwhile are printed once, afterwards.
     test.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
     test.event(E::StepStart { message_id: "m".into() });
     test.event(E::TextDelta { delta: "New words.".into() });

@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What keys make of a text; `|` is the caret, before and after. `<` is Escape.
+/// The text after these keys; `|` is the caret, before and after. `<` is Escape.
 fn run(before: &str, keys: &str) -> String {
     let mut composer = Composer::default();
     composer.set_width(80);
-    let at = before.find('|').expect("a caret");
+    let at = before.find('|').expect("contains a caret");
     composer.set(before.replacen('|', "", 1));
     composer.go(at);
     let mut vim = Vim { mode: VimMode::Normal, ..Vim::default() };
@@ -130,7 +130,7 @@ fn text_objects() {
 }
 
 #[test]
-fn dot_does_the_last_change_again() {
+fn dot_repeats_the_last_change() {
     for (before, keys, after) in [
         ("|one two three", "dw.", "|three"),
         ("|one two three", "cwx<w.", "x |x three"),
@@ -146,7 +146,7 @@ fn dot_does_the_last_change_again() {
 }
 
 #[test]
-fn undo_takes_back_a_whole_change_and_redo_does_it_again() {
+fn undo_reverts_a_whole_change_and_redo_restores_it() {
     assert_eq!(run("|one two", "cwlong text<u"), "|one two");
     assert_eq!(run("|one two", "cwlong text<u\u{12}"), "long tex|t two");
     assert_eq!(run("|one two", "dwdwuu"), "|one two");
@@ -172,7 +172,7 @@ fn visual_mode_selects_and_changes() {
 }
 
 #[test]
-fn escape_leaves_one_thing_at_a_time() {
+fn escape_leaves_one_level_at_a_time() {
     let (mut vim, mut composer) = (Vim::default(), Composer::default());
     press(&mut vim, &mut composer, "ab");
     assert!(vim.escape(&mut composer));
@@ -181,7 +181,7 @@ fn escape_leaves_one_thing_at_a_time() {
     vim.key(&mut composer, 'd');
     assert_eq!(vim.pending(), "2d");
     assert!(vim.escape(&mut composer));
-    assert!(!vim.escape(&mut composer), "nothing is left to leave");
+    assert!(!vim.escape(&mut composer), "nothing is left to close");
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! The line as it is put together, the command that writes it, and what is shown outside of the text.
+//! The configured status line, the command that writes it, and output outside the text.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ fn done(test: &mut TestApp) {
 }
 
 #[test]
-fn a_person_puts_the_line_together() {
+fn a_user_configures_the_line() {
     let mut lines = String::new();
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 24);
@@ -50,7 +50,7 @@ fn a_person_puts_the_line_together() {
     let mut test = TestApp::new(80, 24);
     test.app.segments = Some(Vec::new());
     test.wait(1);
-    assert!(test.live().ends_with('\n'), "none is none: {}", test.live());
+    assert!(test.live().ends_with('\n'), "none: {}", test.live());
 }
 
 fn told(test: &TestApp) -> Vec<&String> {
@@ -62,7 +62,7 @@ fn told(test: &TestApp) -> Vec<&String> {
 }
 
 #[test]
-fn a_command_is_told_what_changed_and_sleeps_while_nothing_does() {
+fn a_command_is_passed_changes_and_sleeps_while_idle() {
     let mut test = TestApp::new(80, 24);
     test.app.feed = StatusCommand::on();
     test.wait(10);
@@ -73,7 +73,7 @@ fn a_command_is_told_what_changed_and_sleeps_while_nothing_does() {
     test.wait(60_000);
     assert_eq!((told(&test).len(), test.app.deadline()), (1, None), "nothing changed: no wake-up");
 
-    // Many changes are told once; what is under way is not doubled.
+    // Several changes are reported once; a running command is not started again.
     test.cmds.clear();
     test.start("go");
     for _ in 0..50 {
@@ -93,23 +93,23 @@ fn a_command_is_told_what_changed_and_sleeps_while_nothing_does() {
     assert!(status(&test).contains("demo"), "{}", status(&test));
     test.keys("hello");
     test.wait(60_000);
-    assert_eq!(told(&test).len(), 2, "what failed is left alone");
+    assert_eq!(told(&test).len(), 2, "failed items are left alone");
 }
 
 #[test]
-fn calm_is_calm() {
+fn calm_mode_has_no_spinner_and_redraws_once_a_second() {
     let mut test = TestApp::new(80, 24);
     test.app.is_calm = true;
     test.start("go");
     test.wait(2600);
     assert!(status(&test).contains("waiting for the model 2s"), "{}", status(&test));
     assert!(!status(&test).contains(['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟']), "{}", status(&test));
-    let next = test.app.deadline().expect("the seconds change");
-    assert!(next.since(test.app.now) > 125, "once a second at most");
+    let next = test.app.deadline().expect("has a deadline");
+    assert!(next.since(test.app.now) > 125, "at most once a second");
 }
 
 #[test]
-fn the_window_says_what_goes_on() {
+fn the_window_title_shows_current_activity() {
     let mut test = TestApp::new(80, 24);
     assert_eq!(
         (chrome(&test.app).title.as_str(), chrome(&test.app).progress),
@@ -128,7 +128,7 @@ fn the_window_says_what_goes_on() {
 }
 
 #[test]
-fn a_missing_layer_of_the_sandbox_is_named() {
+fn a_missing_sandbox_layer_is_named() {
     let mut test = TestApp::new(100, 10);
     assert!(!status(&test).contains("bwrap"));
     test.send(Msg::Program(ProgramMsg::Unsandboxed("no bwrap".into())));

@@ -48,7 +48,7 @@ fn is_shown(test: &TestApp, id: &str) -> bool {
 }
 
 #[test]
-fn a_line_above_the_prompt_names_the_commands_in_the_background() {
+fn a_line_above_the_prompt_lists_background_commands() {
     use aye_core::contract::command::CommandRecord;
     use aye_core::contract::record::Owner;
 
@@ -82,13 +82,13 @@ fn a_line_above_the_prompt_names_the_commands_in_the_background() {
 }
 
 #[test]
-fn a_question_that_others_answered_goes_away_and_says_who() {
+fn a_question_answered_by_others_disappears_and_says_who() {
     let mut test = TestApp::new(100, 30);
     tell(&mut test, waits(&["a", "b"]));
     assert!(is_shown(&test, "a") && is_shown(&test, "b"));
     tell(&mut test, waits(&["a", "b"]));
-    assert_eq!(test.app.cards.open.len(), 2, "it is told twice and shown once");
-    // What was seen may be older than the question: its row is asked before the card goes.
+    assert_eq!(test.app.cards.open.len(), 2, "it is emitted twice and shown once");
+    // The sync may be older than the question: its row is checked before the card goes.
     tell(&mut test, waits(&["b"]));
     assert_eq!(test.cmds, [Cmd::Question(QuestionCmd::WhoAnswered("perm_a".into()))]);
     assert!(is_shown(&test, "a"));
@@ -101,13 +101,13 @@ fn a_question_that_others_answered_goes_away_and_says_who() {
         "{}",
         test.live()
     );
-    // A look from before the answer does not bring it back.
+    // A sync from before the answer does not bring it back.
     tell(&mut test, waits(&["a", "b"]));
     assert!(!is_shown(&test, "a"));
 }
 
 #[test]
-fn what_is_being_written_on_a_card_stays() {
+fn text_being_typed_on_a_card_is_kept() {
     let mut test = TestApp::new(100, 30);
     tell(&mut test, waits(&["a"]));
     test.wait(1000);
@@ -124,8 +124,8 @@ fn what_is_being_written_on_a_card_stays() {
     assert!(test.live().contains("your decision came too late"), "{}", test.live());
     test.cmds.clear();
     test.keys("<enter>");
-    assert_eq!(test.decisions().len(), 1, "the store says who was first");
-    assert!(is_shown(&test, "a"), "until the store said so");
+    assert_eq!(test.decisions().len(), 1, "the store names the first");
+    assert!(is_shown(&test, "a"), "until the store confirmed it");
     assert!(
         test.cmds
             .iter()
@@ -133,9 +133,9 @@ fn what_is_being_written_on_a_card_stays() {
     );
 }
 
-/// The run goes on here by an answer from elsewhere: its events do not throw away what is being written either.
+/// The run resumes here after an answer from elsewhere: its events keep the text being typed too.
 #[test]
-fn what_is_being_written_stays_when_the_run_goes_on_here() {
+fn text_being_typed_is_kept_when_the_run_resumes_here() {
     use aye_core::contract::event::AgentEvent as E;
     let mut test = TestApp::new(100, 30);
     test.start("go");
@@ -150,11 +150,11 @@ fn what_is_being_written_stays_when_the_run_goes_on_here() {
     assert!(is_shown(&test, "a") && test.live().contains("use make"), "{}", test.live());
     assert!(test.app.composer.is_empty());
     test.keys("<esc>");
-    assert!(!is_shown(&test, "a"), "it is given up");
+    assert!(!is_shown(&test, "a"), "it is closed");
 }
 
 #[test]
-fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
+fn a_follower_sends_through_the_queue_and_stops_nothing() {
     let mut test = TestApp::new(100, 30);
     tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
     assert!(test.live().contains("running in process 77"), "{}", test.live());
@@ -172,7 +172,7 @@ fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
     test.cmds.clear();
     test.keys("<esc>");
     assert!(test.cmds.is_empty() && test.live().contains("process 77 runs this"), "{}", test.live());
-    // It began where the run was awake: the queue is empty, and the message comes as one of the conversation.
+    // It started in the active process: the queue is empty, and the message arrives with the conversation.
     tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r2", RunStatus::Running, None)), &[]));
     assert!(!test.live().contains("queued"), "{}", test.live());
     test.cmds.clear();
@@ -181,7 +181,7 @@ fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
 }
 
 #[test]
-fn the_end_of_a_run_elsewhere_is_told_once_and_hands_back_what_was_queued_here() {
+fn the_end_of_a_run_elsewhere_is_reported_once_and_returns_what_was_queued_here() {
     let mut test = TestApp::new(100, 30);
     tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
     test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("hello"), Ok(queued(3, "hello")))));
@@ -196,8 +196,8 @@ fn the_end_of_a_run_elsewhere_is_told_once_and_hands_back_what_was_queued_here()
     };
     tell(&mut test, end());
     assert_eq!(test.app.run, RunState::Idle);
-    assert_eq!(test.app.deadline(), None, "nothing is scheduled while nobody is awake");
-    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Unqueue(vec![3]))], "what others queued is theirs");
+    assert_eq!(test.app.deadline(), None, "nothing is scheduled while no run is active");
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Unqueue(vec![3]))], "messages queued by others are theirs");
     tell(&mut test, end());
     assert!(test.cmds.is_empty());
     assert_eq!(test.screen().matches("interrupted").count(), 1, "{}", test.screen());
@@ -209,12 +209,12 @@ fn the_end_of_a_run_elsewhere_is_told_once_and_hands_back_what_was_queued_here()
     assert_eq!(
         test.cmds.last(),
         Some(&Cmd::Thread(ThreadCmd::Unqueue(vec![4]))),
-        "any of them can be taken back"
+        "any of them can be withdrawn"
     );
 }
 
 #[test]
-fn a_message_that_another_process_overtook_is_queued_and_shown_once() {
+fn a_message_overtaken_by_another_process_is_queued_and_shown_once() {
     let mut test = TestApp::new(100, 30);
     test.keys("hello<enter>");
     assert!(test.screen().contains("hello") && test.app.is_run_active());
@@ -225,7 +225,7 @@ fn a_message_that_another_process_overtook_is_queued_and_shown_once() {
 }
 
 #[test]
-fn a_message_begins_behind_questions_when_that_is_wanted() {
+fn a_message_can_be_queued_after_pending_questions() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.ask_bash("a", "git push");
@@ -255,12 +255,12 @@ fn a_message_begins_behind_questions_when_that_is_wanted() {
 }
 
 #[test]
-fn a_conversation_that_was_taken_over_is_opened_anew() {
+fn a_conversation_that_was_taken_over_is_reopened() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.send(Msg::Thread(ThreadMsg::Lost("t".into())));
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Open(Some("t".into())))]);
-    // What is told meanwhile is for the conversation as it will be.
+    // Events received meanwhile belong to the reopened conversation.
     tell(&mut test, sync(ThreadOwner::Other(9), Some(run("r", RunStatus::Running, None)), &["a"]));
     assert!(!is_shown(&test, "a"));
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
