@@ -734,7 +734,7 @@ fn edits_are_saved_by_the_editor() {
         Answer::new().call("c2", "Edit", edit("formatted.txt", "one", "two")),
         Answer::new().call("c3", "Edit", edit("refused.txt", "one", "two")),
         Answer::new().call("c4", "Edit", edit("kept.txt", "one", "two")),
-        Answer::new().call("c5", "Write", write("link.txt")),
+        Answer::new().call("c5", "Edit", edit("link.txt", "one", "two")),
         Answer::new().call("c6", "Write", write(".env")),
         Answer::new().call("c7", "Write", write("draft.txt")),
         Answer::say("Done."),
@@ -796,7 +796,7 @@ fn edits_are_saved_by_the_editor() {
         ("formatted.txt", "two;\n"),
         ("refused.txt", "two\n"),
         ("kept.txt", "two\n"),
-        ("target.txt", "made\n"),
+        ("target.txt", "two\n"),
     ] {
         assert_eq!(home.read(name), content, "{name}");
     }
