@@ -64,7 +64,7 @@ mod tests {
     fn only_a_fatal_panic_is_printed() {
         let run = |ends: bool| {
             let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "app::panics::tests::panicking_program", "--ignored", "--nocapture"]);
+            command.args(["--exact", "program::panics::tests::panicking_program", "--ignored", "--nocapture"]);
             command.env_remove("RUST_BACKTRACE");
             if ends {
                 command.env("AYE_TEST_END", "1");
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(run(false), (Some(0), String::new()));
         let (code, text) = run(true);
         assert_eq!(code, Some(101));
-        assert!(text.starts_with("aye panicked at src/app/panics.rs:"), "{text}");
+        assert!(text.starts_with("aye panicked at src/program/panics.rs:"), "{text}");
         assert!(text.contains("the end of the program") && !text.contains("caught here"), "{text}");
     }
 }

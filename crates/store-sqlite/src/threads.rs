@@ -6,6 +6,8 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
+use super::connection::transact;
+use super::no_sync::Relaxed;
 use super::rows::{
     all, body, decode, encode, first, int, path_bytes, path_from, run_status_from, text, uint,
 };
@@ -52,17 +54,22 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when it cannot be read or written.
     pub async fn ensure_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
-        // Read without the write lock first: most of the time the thread exists.
-        let known = self.thread(&thread.id).await?;
-        if known.is_some_and(|known| !known.title.is_empty() || thread.title.is_empty()) {
-            return Ok(());
-        }
-        self.write_relaxed(move |tx| {
-            if !add(tx, &thread)? {
-                tx.prepare_cached("UPDATE thread SET title = ?2 WHERE id = ?1 AND title = ''")?
-                    .execute((thread.id.as_str(), &thread.title))?;
+        let checked = self.checked();
+        // One request: those that are sent right after it, such as the lease, need the thread.
+        self.call(move |conn| {
+            // Read without the write lock first: most of the time the thread exists.
+            let known = one(conn, &thread.id)?;
+            if known.is_some_and(|known| !known.title.is_empty() || thread.title.is_empty()) {
+                return Ok(());
             }
-            Ok(())
+            checked()?;
+            transact(&mut *Relaxed::new(conn)?, "", "", |tx| {
+                if !add(tx, &thread)? {
+                    tx.prepare_cached("UPDATE thread SET title = ?2 WHERE id = ?1 AND title = ''")?
+                        .execute((thread.id.as_str(), &thread.title))?;
+                }
+                Ok(())
+            })
         })
         .await
     }
