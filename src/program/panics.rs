@@ -64,7 +64,12 @@ mod tests {
     fn only_a_fatal_panic_is_printed() {
         let run = |ends: bool| {
             let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "program::panics::tests::panicking_program", "--ignored", "--nocapture"]);
+            command.args([
+                "--exact",
+                "program::panics::tests::panicking_program",
+                "--ignored",
+                "--nocapture",
+            ]);
             command.env_remove("RUST_BACKTRACE");
             if ends {
                 command.env("AYE_TEST_END", "1");

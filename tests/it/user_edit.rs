@@ -335,7 +335,8 @@ fn a_denied_edit_is_reported_on_the_card_and_does_not_run() {
     tty.card("echo old");
     tty.send("e\x01\x1bf\x1bd evil\r");
     tty.shows("as you edited it");
-    tty.card("echo");
+    // Until the rules have judged the edited call, `y` only says that it is being checked.
+    tty.card("the rules deny it");
     tty.send("y");
     tty.shows("the edited call would not run");
     tty.send("m");

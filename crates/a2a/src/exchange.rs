@@ -35,9 +35,6 @@ use super::{FillVariables, RetryDelay};
 /// How often a request that did not arrive is repeated, and a lost message is looked for.
 const MAX_RETRIES: u32 = 6;
 const MAX_LOOKUPS: u32 = 3;
-/// The time between two checks whether a question was answered on the other side.
-const MIN_CHECK: Duration = Duration::from_millis(500);
-const MAX_CHECK: Duration = Duration::from_secs(10);
 /// The time limit for cancelling the task when the run ends.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -131,10 +128,6 @@ impl RemoteConversation for Exchanges {
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         vec![Arc::new(RemoteQuestion)]
-    }
-
-    async fn answered_elsewhere(&self) {
-        self.inner.answered_elsewhere().await;
     }
 
     async fn cancel(&self) {
@@ -239,32 +232,6 @@ impl Inner {
 
     async fn write(&self, note: &TaskNote) -> Result<(), ExchangeError> {
         self.notes.write(note).await.map_err(ExchangeError::from)
-    }
-
-    /// Looks at the task until it no longer waits as it did when it asked. Errors are not answers.
-    async fn answered_elsewhere(&self) {
-        let mut pause = Duration::ZERO;
-        loop {
-            match self.has_moved(&mut pause).await {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::debug!(agent = %self.label(), %error, "a question of a remote agent cannot be checked");
-                }
-            }
-            pause = (pause * 3 / 2).clamp(MIN_CHECK, MAX_CHECK.max(pause));
-            tokio::time::sleep(pause).await;
-        }
-    }
-
-    async fn has_moved(&self, pause: &mut Duration) -> Result<bool, ExchangeError> {
-        let Some(note) = self.note().await?.filter(|note| note.endpoint == self.endpoint.base_url) else {
-            return Ok(false);
-        };
-        let (client, agent) = self.discovered(Instant::now()).await?;
-        *pause = (*pause).max(client.address.poll);
-        let Some(id) = note.task.as_ref().filter(|_| !note.is_over) else { return Ok(false) };
-        Ok(note.has_moved(&client.task(agent, id).await?.status))
     }
 
     async fn cancel(&self) -> Result<(), ExchangeError> {
@@ -379,8 +346,8 @@ impl Exchange<'_> {
             sent.before = task.artifacts.iter().map(|artifact| artifact.artifact_id.clone()).collect();
             sent.status.clone_from(&task.status.timestamp);
             answer.skip(&sent.before);
-            if note.has_moved(&task.status) {
-                // It was answered on the other side, or expired: there is nothing left to answer, or something else.
+            if !is_waiting(task.status.state) {
+                // It was answered on the other side, or expired: there is nothing left to answer.
                 sent.arrived = true;
                 note.sent = Some(sent);
                 self.inner.write(note).await?;
@@ -637,10 +604,6 @@ impl Exchange<'_> {
         let outcome = match status.state {
             A2aTaskState::Unspecified | A2aTaskState::Submitted | A2aTaskState::Working => return Ok(None),
             A2aTaskState::InputRequired | A2aTaskState::AuthRequired => {
-                if note.asked != status.timestamp {
-                    note.asked.clone_from(&status.timestamp);
-                    self.inner.write(note).await?;
-                }
                 let sent = note.sent.as_ref();
                 let refused = sent.and_then(|sent| sent.refused.as_deref());
                 let prefix = sent.map_or("question", |sent| &sent.id);
@@ -664,13 +627,6 @@ impl Exchange<'_> {
         note.is_over = true;
         self.inner.write(note).await?;
         outcome.map(Some)
-    }
-}
-
-impl TaskNote {
-    /// Whether the task no longer waits for the answers to the questions that the user is asked.
-    fn has_moved(&self, status: &A2aTaskStatus) -> bool {
-        !is_waiting(status.state) || (self.asked.is_some() && status.timestamp != self.asked)
     }
 }
 

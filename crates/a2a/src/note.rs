@@ -23,8 +23,6 @@ pub(crate) struct TaskNote {
     pub(crate) task: Option<String>,
     /// The newest message.
     pub(crate) sent: Option<SentMessage>,
-    /// The timestamp of the status whose questions the user is asked.
-    pub(crate) asked: Option<String>,
     /// The task is over.
     pub(crate) is_over: bool,
 }

@@ -295,37 +295,6 @@ async fn a_question_of_the_task_is_asked_and_answered_in_the_same_task() {
     assert_ne!(sent[0]["messageId"], sent[1]["messageId"]);
 }
 
-/// Somebody answered on the other side, and the task asks something else: what the user says to the first question is not
-/// an answer to the second.
-#[tokio::test]
-async fn a_question_that_is_answered_elsewhere_is_noticed_and_its_answer_is_not_sent() {
-    let far = MockAgent::new(|what, _, nth| match (what, nth) {
-        ("POST /v1/a2a/message:send", _) => {
-            Response::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "First.")}))
-        }
-        ("GET /v1/a2a/tasks/t1", 1) => Response::Json(200, task("TASK_STATE_INPUT_REQUIRED", "First.")),
-        ("GET /v1/a2a/tasks/t1", _) => {
-            let mut next = task("TASK_STATE_INPUT_REQUIRED", "First.");
-            next["status"]["timestamp"] = json!("2026-01-01T00:00:09Z");
-            next["status"]["message"]["parts"] = json!([{"text": "and how many?"}]);
-            Response::Json(200, next)
-        }
-        _ => Response::Nothing,
-    })
-    .await;
-    let exchanges = far.exchanges();
-    let mut messages = prompt();
-    let asks = exchange(&exchanges, &messages).await.1.unwrap();
-    let noticed = tokio::time::timeout(Duration::from_secs(20), exchanges.answered_elsewhere()).await;
-    assert!(noticed.is_ok() && far.count("GET /v1/a2a/tasks/t1") == 2);
-    answered(&mut messages, &asks.tool_calls, Some("the blue one"));
-    let next = exchange(&exchanges, &messages).await.1.unwrap();
-    let question = next.tool_calls[0].arguments["question"].as_str().unwrap();
-    assert!(question.ends_with("and how many?"), "{question}");
-    assert_ne!(next.tool_calls[0].id, asks.tool_calls[0].id);
-    assert_eq!(far.sent().len(), 1);
-}
-
 #[tokio::test]
 async fn only_an_undelivered_message_is_resent_without_asking() {
     for (status, times) in [(429, 2), (500, 1), (503, 1)] {

@@ -297,7 +297,7 @@ impl SettingsLayer {
             // `--config model=4` means the text.
             Ok(value) if !is_quoted => check(value).or_else(|found| check(raw.into()).map_err(|_| found)),
             Ok(value) => check(value),
-            Err(_) if is_quoted => Err("an invalid TOML value".to_owned()),
+            Err(_) if is_quoted => Err(format!("`{}`", shown(raw))),
             Err(_) => check(raw.into()),
         };
         let value = value.map_err(|found| format!("`{key}` must be {}, not {found}", (leaf.expected)()))?;

@@ -383,7 +383,6 @@ impl AgentRuntimeBuilder {
             windows: Windows::default(),
             tasks: Tasks::default(),
             commands: Commands::default(),
-            remotes: super::remote::RemoteWatches::default(),
         }))
     }
 }

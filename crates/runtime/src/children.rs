@@ -499,9 +499,7 @@ impl AgentRuntime {
                 Box::pin(self.run_fenced(request, agent, stored, slot, lease, sink)).await
             }
         };
-        if result.as_ref().is_ok_and(|result| result.termination == TerminationReason::Suspended) {
-            self.watch_remote(child);
-        } else if result.is_ok() {
+        if result.as_ref().is_ok_and(|result| result.termination != TerminationReason::Suspended) {
             if let Some(remote) = self.remote_of(child) {
                 remote.forget().await;
             }
@@ -511,7 +509,7 @@ impl AgentRuntime {
         result
     }
 
-    pub(super) fn remote_of(&self, child: &ChildRecord) -> Option<Arc<dyn RemoteConversation>> {
+    fn remote_of(&self, child: &ChildRecord) -> Option<Arc<dyn RemoteConversation>> {
         let shared = &self.inner.shared;
         let spec = shared.catalog().agents.get(&child.agent).cloned()?;
         shared.conversation(&spec, &child.thread_id)

@@ -145,7 +145,6 @@ pub(crate) struct RuntimeCore {
     pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
     tasks: tasks::Tasks,
     commands: background::Commands,
-    remotes: remote::RemoteWatches,
 }
 
 impl RuntimeCore {

@@ -197,13 +197,6 @@ pub(super) fn no_user_result(tool: &str, reason: Option<&str>) -> (ToolResult, T
     (result.with_shown("nobody was available to approve it; it did not run"), ToolCallOutcome::Cancelled)
 }
 
-/// Returns the result of a question that a remote agent no longer needs answered.
-pub(super) fn answered_elsewhere_result(tool: &str) -> (ToolResult, ToolCallOutcome) {
-    let text = "The question was answered on the remote agent's side.";
-    let result = ToolResult::error_with_code(tool, "superseded", text).with_code_only();
-    (result.with_shown("answered on the other side"), ToolCallOutcome::Cancelled)
-}
-
 /// Returns the result of a call that was running when the process died, if no user is asked about it.
 pub(super) fn unknown_result(tool: &str, output: &str) -> ToolResult {
     let text = with_output(

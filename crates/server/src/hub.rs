@@ -131,11 +131,6 @@ impl Hub {
                 if is_ready {
                     // One that a live process drives is left to it.
                     hub.wake(&run.thread_id);
-                } else if let Ok(record) = hub.thread(&run.thread_id).await
-                    && let Ok(workshop) = hub.workshop(&record.cwd).await
-                    && let Err(error) = workshop.runtime().watch_remotes(&run.thread_id).await
-                {
-                    tracing::warn!(%error, "questions of remote agents are not watched");
                 }
             }
         });

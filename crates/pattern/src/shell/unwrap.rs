@@ -358,7 +358,7 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
                     text.map(|first| Inner::Text(join_first(first, words.get(i + 2..).unwrap_or_default()))),
                 );
             }
-            if value.is_none() && wrapper.long.contains(&name) {
+            if value.is_none() && wrapper.long.contains(name) {
                 i += 1;
             }
         } else if is_option(word) {
