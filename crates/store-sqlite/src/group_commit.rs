@@ -168,9 +168,13 @@ pub(super) fn execute_group(
             worked?;
         }
         let places: Vec<CommitPlaces> = members.iter().filter_map(|member| member.places()).collect();
-        places.iter().for_each(|(before, _)| failpoint::failpoint(before));
+        for (before, _) in &places {
+            failpoint::failpoint(before);
+        }
         tx.commit()?;
-        places.iter().for_each(|(_, after)| failpoint::failpoint(after));
+        for (_, after) in &places {
+            failpoint::failpoint(after);
+        }
         Ok::<_, SqlFailure>(())
     })();
     let failed = Result::err(done).map(|SqlFailure(error)| error);

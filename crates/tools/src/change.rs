@@ -152,8 +152,9 @@ pub(super) async fn make(
 ) -> Result<ToolOutput, ToolError> {
     let open_text = open_text(env, &args, ctx).await;
     let (env, call) = (Arc::clone(env), ctx.clone());
+    let changing = env.ledger.changing().await;
     super::blocking(ctx, move |cancel| {
-        let _changing = env.ledger.changing();
+        let _changing = changing;
         let change = planned(plan, &env, &args, &call, open_text.as_deref())?;
         env.must_not_be_denied(&call, &change.subject.real, PathAccess::Write)?;
         still_agreed(&change, &call)?;

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::OwnedMutexGuard;
 
 pub(super) use aye_core::contract::digest::sha256_hex as hash;
 
@@ -26,15 +28,15 @@ pub(super) enum KnownContent {
 #[derive(Debug, Default)]
 pub(super) struct FileLedger {
     seen: Mutex<HashMap<(String, PathBuf), String>>,
-    changing: Mutex<()>,
+    changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl FileLedger {
     /// Locks changes from reading a file to replacing it: the calls of one answer run in parallel, and the
-    /// second of two changes to a file has to be made to the result of the first.
-    pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
-        // A panic under it left the file as it was: replacing is one rename.
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// second of two changes to a file has to be made to the result of the first. Calls get the lock in the order in
+    /// which they ask for it.
+    pub(super) async fn changing(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.changing).lock_owned().await
     }
 
     /// Notes what a thread saw.
