@@ -221,14 +221,13 @@ pub(crate) async fn open(
     opened: &OnceLock<tempfile::TempDir>,
 ) -> Result<(), AppError> {
     let wrong = |error: std::io::Error| format!("the image is not opened: {error}");
-    let folder = match opened.get() {
-        Some(folder) => folder,
-        None => {
-            let place = app.foundation.env.var("TMPDIR").filter(|place| !place.is_empty()).unwrap_or("/tmp");
-            // The default mode of these folders is 0700.
-            let new = tempfile::Builder::new().prefix("aye-images-").tempdir_in(place).map_err(wrong)?;
-            opened.get_or_init(|| new)
-        }
+    let folder = if let Some(folder) = opened.get() {
+        folder
+    } else {
+        let place = app.foundation.env.var("TMPDIR").filter(|place| !place.is_empty()).unwrap_or("/tmp");
+        // The default mode of these folders is 0700.
+        let new = tempfile::Builder::new().prefix("aye-images-").tempdir_in(place).map_err(wrong)?;
+        opened.get_or_init(|| new)
     };
     for image in images {
         let bytes = stored(app, image).await?;

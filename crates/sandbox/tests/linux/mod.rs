@@ -158,7 +158,7 @@ pub(super) fn main() -> ExitCode {
 /// A supervisor inside the namespaces: it stays unrestricted beside the command.
 fn inside(args: &[OsString]) -> ExitCode {
     let launch = ThreadLaunch::of(args).expect("launcher arguments");
-    let status = launch.spawn(|command| command.spawn()).and_then(|mut child| child.wait()).expect("runs");
+    let status = launch.spawn(std::process::Command::spawn).and_then(|mut child| child.wait()).expect("runs");
     ExitCode::from(u8::try_from(status.code().expect("it exits")).expect("a status"))
 }
 

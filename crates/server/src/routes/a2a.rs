@@ -404,16 +404,14 @@ async fn repeated(hub: &Arc<Hub>, request: &A2aSendRequest, key: &str) -> Result
         task if was_answered_by(hub, &run_of(hub, task).await?, key).await? => RunId::from(task),
         _ => return Ok(None),
     };
-    let thread = match hub.store().load_run(&run).await.map_err(ApiError::from)? {
-        Some(known) => known.thread_id,
-        None => {
-            let thread =
-                ThreadId::from(if message.context_id.is_empty() { key } else { &message.context_id });
-            if !hub.is_accepted(&thread, &run) {
-                return Ok(None);
-            }
-            thread
+    let thread = if let Some(known) = hub.store().load_run(&run).await.map_err(ApiError::from)? {
+        known.thread_id
+    } else {
+        let thread = ThreadId::from(if message.context_id.is_empty() { key } else { &message.context_id });
+        if !hub.is_accepted(&thread, &run) {
+            return Ok(None);
         }
+        thread
     };
     // The reader comes first, so that it sees the end of a run that is still active.
     let mut reader = RunReader::new(hub, &thread).await?.of(run.clone());

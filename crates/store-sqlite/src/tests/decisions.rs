@@ -139,7 +139,7 @@ async fn answers_that_are_queued_share_one_commit() {
     let lost = Fence { epoch: fence.epoch + 1, ..fence.clone() };
     let (other, me) = (ThreadId::from("other"), owner("me"));
     // Polled in order, so that everything is queued when the first one ends.
-    let (_, lease, answers, refused, ()) = tokio::join!(
+    let ((), lease, answers, refused, ()) = tokio::join!(
         biased;
         on_connection(&store, move |_| held.recv().unwrap()),
         store.acquire(&other, &me, Term::ENDLESS, |_| true),
