@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::phase::{PhaseContext, ToolCallInfo};
 use crate::plugins::hooks::{HookOutput, HookRunner, HookSpec, event, phase_name, read, request};
 use crate::program::foundation::Foundation;
-use crate::program::hooks::{Commands, in_force, projects};
+use crate::program::hooks::{HookCommands, in_force, projects};
 use crate::program::programs::ProjectPrograms;
 use crate::program::put;
 use crate::tools;
@@ -167,7 +167,7 @@ async fn test(
         told.to_string().into_bytes(),
         SpawnContext::default(),
     );
-    let runner = Commands { programs };
+    let runner = HookCommands { programs };
     let began = Instant::now();
     let output = runner.run(asked, &CancellationToken::new()).await;
     let took = began.elapsed();

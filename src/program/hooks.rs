@@ -23,7 +23,7 @@ pub(crate) fn plugin(
     programs: ProjectPrograms,
     clock: &Arc<dyn Clock>,
 ) -> Result<HooksPlugin, Failure> {
-    let runner = Arc::new(Commands { programs });
+    let runner = Arc::new(HookCommands { programs });
     let hook_context = HookContext {
         cwd: foundation.workspace.cwd.clone(),
         home: foundation.workspace.home.clone(),
@@ -75,12 +75,12 @@ fn folders(foundation: &Foundation) -> Vec<PathBuf> {
 }
 
 /// Runs commands of hooks as the Bash tool does, but with their own stdin and stdout.
-pub(crate) struct Commands {
+pub(crate) struct HookCommands {
     pub(crate) programs: ProjectPrograms,
 }
 
 #[async_trait]
-impl HookRunner for Commands {
+impl HookRunner for HookCommands {
     async fn run(&self, request: HookRequest, cancel: &CancellationToken) -> Result<HookOutput, HookNotRun> {
         let exec = tools::exec::ExecRequest {
             program: request.program.into(),

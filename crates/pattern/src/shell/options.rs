@@ -7,7 +7,7 @@
 //! `rg -L`, `find -L`), or traverse whole folders (`diff -r`).
 
 use super::Word;
-use super::tables::{OPTIONS, Options};
+use super::tables::{HarmlessOptions, OPTIONS};
 
 const DIGITS: &str = "0123456789";
 
@@ -63,7 +63,7 @@ pub fn only_named(words: &[Word]) -> Result<(), ReadsMore> {
     Ok(())
 }
 
-impl Options {
+impl HarmlessOptions {
     /// Returns whether a cluster of letters takes the next word as a value; nothing if it contains an unknown
     /// letter.
     fn cluster(&self, letters: &str) -> Option<bool> {

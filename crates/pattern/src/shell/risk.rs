@@ -4,7 +4,7 @@
 //! spells it out, so `Bash(sort -o out.txt *)` still works.
 
 use super::script::{awk, is_awk, sed};
-use super::tables::{FLAGS, Interpreter, PROGRAMS, ProgramFlags, without_version};
+use super::tables::{FLAGS, InterpreterFlags, PROGRAMS, ProgramFlags, without_version};
 use super::unwrap::{self, is_assignment};
 use super::{Word, base_name, git};
 
@@ -122,8 +122,8 @@ fn shell(program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
     }
 }
 
-fn interpret(program: &str, interpreter: &Interpreter, words: &[Word], risks: &mut Vec<RiskyWord>) {
-    let Interpreter { short, long, .. } = interpreter;
+fn interpret(program: &str, interpreter: &InterpreterFlags, words: &[Word], risks: &mut Vec<RiskyWord>) {
+    let InterpreterFlags { short, long, .. } = interpreter;
     let mut has_file = false;
     for (i, word) in words.iter().enumerate().skip(1) {
         let text = word.text.as_str();

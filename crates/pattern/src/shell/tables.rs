@@ -9,15 +9,15 @@ use serde::de::DeserializeOwned;
 /// A list of words, in the order of the file, which separates them by spaces.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "String")]
-pub(super) struct Words(Vec<String>);
+pub(super) struct WordList(Vec<String>);
 
-impl From<String> for Words {
-    fn from(text: String) -> Words {
-        Words(text.split_whitespace().map(str::to_owned).collect())
+impl From<String> for WordList {
+    fn from(text: String) -> WordList {
+        WordList(text.split_whitespace().map(str::to_owned).collect())
     }
 }
 
-impl Words {
+impl WordList {
     pub(super) fn contains(&self, word: &str) -> bool {
         self.0.iter().any(|known| known == word)
     }
@@ -36,49 +36,49 @@ impl Words {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Programs {
-    pub(super) shells: Words,
-    pub(super) stateful: Words,
-    pub(super) programmable: Words,
-    pub(super) plain: Words,
-    pub(super) cargo: Words,
-    pub(super) shell_by_default: Words,
-    pub(super) globs_are_harmless: Words,
-    pub(super) readers: Words,
-    pub(super) lookers: Words,
-    pub(super) network: Words,
-    pub(super) destroyers: Words,
-    pub(super) deleters: Words,
-    pub(super) destroying: BTreeMap<String, Words>,
+    pub(super) shells: WordList,
+    pub(super) stateful: WordList,
+    pub(super) programmable: WordList,
+    pub(super) plain: WordList,
+    pub(super) cargo: WordList,
+    pub(super) shell_by_default: WordList,
+    pub(super) globs_are_harmless: WordList,
+    pub(super) readers: WordList,
+    pub(super) lookers: WordList,
+    pub(super) network: WordList,
+    pub(super) destroyers: WordList,
+    pub(super) deleters: WordList,
+    pub(super) destroying: BTreeMap<String, WordList>,
 }
 
 /// `git.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Git {
-    pub(super) valued: Words,
-    pub(super) harmless: Words,
-    pub(super) commands: Words,
-    pub(super) runners: Words,
-    pub(super) long: Words,
-    pub(super) long_writes: Words,
-    pub(super) exact: Words,
-    pub(super) network: Words,
-    pub(super) reads: Words,
+    pub(super) valued: WordList,
+    pub(super) harmless: WordList,
+    pub(super) commands: WordList,
+    pub(super) runners: WordList,
+    pub(super) long: WordList,
+    pub(super) long_writes: WordList,
+    pub(super) exact: WordList,
+    pub(super) network: WordList,
+    pub(super) reads: WordList,
 }
 
 /// `flags.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Flags {
+pub(super) struct FlagTable {
     programs: Vec<ProgramFlags>,
-    interpreters: Vec<Interpreter>,
+    interpreters: Vec<InterpreterFlags>,
 }
 
 /// Flags of a program: which run something, which write, which short ones take a value.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct ProgramFlags {
-    names: Words,
+    names: WordList,
     #[serde(default)]
     pub(super) runs_short: String,
     #[serde(default)]
@@ -86,31 +86,31 @@ pub(super) struct ProgramFlags {
     #[serde(default)]
     pub(super) valued_short: String,
     #[serde(default)]
-    pub(super) runs: Words,
+    pub(super) runs: WordList,
     #[serde(default)]
-    pub(super) writes: Words,
+    pub(super) writes: WordList,
     #[serde(default)]
-    pub(super) harmless: Words,
+    pub(super) harmless: WordList,
 }
 
 /// An interpreter, with the flags that take code instead of a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Interpreter {
+pub(super) struct InterpreterFlags {
     name: String,
     #[serde(default)]
     pub(super) short: String,
     #[serde(default)]
-    pub(super) long: Words,
+    pub(super) long: WordList,
 }
 
-impl Flags {
+impl FlagTable {
     pub(super) fn of(&self, program: &str) -> Option<&ProgramFlags> {
         self.programs.iter().find(|flags| flags.names.contains(program))
     }
 
     /// The interpreter of that name, with or without the number of its version.
-    pub(super) fn interpreter(&self, program: &str) -> Option<&Interpreter> {
+    pub(super) fn interpreter(&self, program: &str) -> Option<&InterpreterFlags> {
         let name = without_version(program);
         self.interpreters.iter().find(|known| known.name == name || known.name == program)
     }
@@ -125,14 +125,14 @@ pub(super) fn without_version(program: &str) -> &str {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct AllOptions {
-    git_long: Words,
-    programs: Vec<Options>,
+    git_long: WordList,
+    programs: Vec<HarmlessOptions>,
 }
 
 /// The harmless options of a program.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Options {
+pub(super) struct HarmlessOptions {
     /// The program, or the program and its subcommand.
     names: Vec<String>,
     /// Letters that take no value, and so can be followed by others.
@@ -146,17 +146,17 @@ pub(super) struct Options {
     pub(super) glued: String,
     /// Complete names after `--` (`find`: after `-`), with or without `=value`; for git those of all its commands.
     #[serde(default)]
-    long: Words,
+    long: WordList,
 }
 
 impl AllOptions {
     /// The options of a program, or of a program and its subcommand.
-    pub(super) fn of(&self, name: &str) -> Option<&Options> {
+    pub(super) fn of(&self, name: &str) -> Option<&HarmlessOptions> {
         self.programs.iter().find(|options| options.names.iter().any(|known| known == name))
     }
 
     /// The complete names of long options.
-    pub(super) fn long<'a>(&'a self, program: &str, options: &'a Options) -> &'a Words {
+    pub(super) fn long<'a>(&'a self, program: &str, options: &'a HarmlessOptions) -> &'a WordList {
         if program == "git" { &self.git_long } else { &options.long }
     }
 }
@@ -166,20 +166,20 @@ impl AllOptions {
 #[serde(deny_unknown_fields)]
 pub(super) struct Wrappers {
     wrappers: Vec<Wrapper>,
-    loose: BTreeMap<String, Words>,
+    loose: BTreeMap<String, WordList>,
 }
 
 /// A program whose first plain word (after its own options) is another program.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Wrapper {
-    names: Words,
+    names: WordList,
     /// One-letter options that take a value.
     #[serde(default)]
     pub(super) short: String,
     /// Long options that take a value as the next word.
     #[serde(default)]
-    pub(super) long: Words,
+    pub(super) long: WordList,
     /// Plain words of its own in front of the inner program.
     #[serde(default)]
     pub(super) own_words: usize,
@@ -191,14 +191,14 @@ impl Wrappers {
     }
 
     /// The subcommands after which every word may be a program; with an empty list it always may.
-    pub(super) fn loose(&self, program: &str) -> Option<&Words> {
+    pub(super) fn loose(&self, program: &str) -> Option<&WordList> {
         self.loose.get(program)
     }
 }
 
 pub(super) static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| read(include_str!("tables/programs.toml")));
 pub(super) static GIT: LazyLock<Git> = LazyLock::new(|| read(include_str!("tables/git.toml")));
-pub(super) static FLAGS: LazyLock<Flags> = LazyLock::new(|| read(include_str!("tables/flags.toml")));
+pub(super) static FLAGS: LazyLock<FlagTable> = LazyLock::new(|| read(include_str!("tables/flags.toml")));
 pub(super) static OPTIONS: LazyLock<AllOptions> = LazyLock::new(|| read(include_str!("tables/options.toml")));
 pub(super) static WRAPPERS: LazyLock<Wrappers> = LazyLock::new(|| read(include_str!("tables/wrappers.toml")));
 
@@ -267,7 +267,7 @@ mod tests {
             assert!(repeated(words.iter().copied()).is_empty(), "{names:?}: {words:?}");
             assert!(words.iter().all(|word| !word.starts_with('-')), "{names:?}: {words:?}");
         }
-        for Options { names, flags, valued, glued, .. } in &OPTIONS.programs {
+        for HarmlessOptions { names, flags, valued, glued, .. } in &OPTIONS.programs {
             let letters = format!("{flags}{valued}{glued}");
             assert_eq!(letters.chars().collect::<BTreeSet<_>>().len(), letters.len(), "{names:?}: {letters}");
         }

@@ -1,7 +1,7 @@
 //! Commands inside commands: wrappers, runners, and texts that another shell reads.
 
 use super::risk::{own_risks, risks};
-use super::tables::{PROGRAMS, WRAPPERS, Words, Wrapper};
+use super::tables::{PROGRAMS, WRAPPERS, WordList, Wrapper};
 use super::{Analysis, MAX_DEPTH, Simple, Word, base_name, git, walk};
 
 /// The content of a command that is itself a command.
@@ -443,7 +443,7 @@ fn join_first(first: Word, rest: &[Word]) -> Word {
     join(&all)
 }
 
-fn loose(subcommands: &Words, words: &[Word]) -> Vec<Inner> {
+fn loose(subcommands: &WordList, words: &[Word]) -> Vec<Inner> {
     let start = if subcommands.is_empty() {
         1
     } else {
@@ -488,7 +488,7 @@ pub(super) fn is_assignment(text: &str) -> bool {
 
 /// Returns true for programs that run another one whatever their words are.
 pub(super) fn is_wrapper(program: &str) -> bool {
-    WRAPPERS.of(program).is_some() || WRAPPERS.loose(program).is_some_and(Words::is_empty)
+    WRAPPERS.of(program).is_some() || WRAPPERS.loose(program).is_some_and(WordList::is_empty)
 }
 
 /// True for wrappers whose inner program is found by their own options, and for runners that are some by a subcommand.
