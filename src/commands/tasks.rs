@@ -225,7 +225,7 @@ fn about_command(command: &CommandRecord, now: u64) -> String {
 
 fn command_shown(command: &CommandRecord, output: &str, now: u64) -> String {
     let mut text = format!("task {}\n  {}\n", command.id(), about_command(command, now));
-    let _ = writeln!(text, "  begun     {}", when(command.started_at));
+    let _ = writeln!(text, "  started   {}", when(command.started_at));
     let _ = writeln!(
         text,
         "  for       conversation {}, call {}",
@@ -308,14 +308,14 @@ fn state(task: &TaskRecord) -> String {
 fn shown(task: &TaskRecord, said: &str, now: u64) -> String {
     let child = &task.child;
     let mut text = format!("task {}\n  {}\n", child.task_id(), about(task, now));
-    let _ = writeln!(text, "  begun     {}", when(child.created_at));
+    let _ = writeln!(text, "  started   {}", when(child.created_at));
     let _ = writeln!(
         text,
         "  for       conversation {}, call {}",
         child.parent_thread,
         visible_line(child.parent_call.as_str())
     );
-    let _ = writeln!(text, "  its own   aye threads show {}", child.thread_id);
+    let _ = writeln!(text, "  thread    aye threads show {}", child.thread_id);
     for line in child.prompt.lines() {
         let _ = writeln!(text, "  > {}", visible_line(line));
     }

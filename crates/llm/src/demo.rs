@@ -19,7 +19,7 @@ const MAX_SHOWN: usize = 2000;
 
 const HELP: &str = "I understand:
 
-| say | and I |
+| type | and I |
 | --- | --- |
 | `list files` | list the files of this \
                     folder |
@@ -32,7 +32,7 @@ const HELP: &str = "I understand:
 | `write FILE: TEXT` | write a file |
 | `ask me` | ask you a \
                     question |
-| `help` | say this |
+| `help` | show this table |
 ";
 
 /// The demo model.
