@@ -377,7 +377,10 @@ fn a_revoked_token_is_reported_in_the_terminal() {
     logged_in(&home);
     let mut tty = Pty::start(&home, &[], 100, 40);
     tty.ready();
-    tty.wait("the server", |_| far.count("POST /mcp") >= 4);
+    until("the connection", || {
+        tty.say("/mcp");
+        tty.look(|view| view.all().contains("far (user)  connected"))
+    });
     far.revoke(true);
     tty.say("go");
     tty.shows("It is done.");
