@@ -202,7 +202,7 @@ impl Kind for f64 {
     }
 }
 
-/// A number of which 0 means "no limit".
+/// A number; 0 means "no limit".
 pub(crate) struct Limit<T>(PhantomData<T>);
 
 impl<T: Kind<Value = T> + Default + PartialOrd> Kind for Limit<T> {

@@ -45,7 +45,7 @@ pub struct Policy {
     pub relay: Option<Relay>,
 }
 
-/// A folder of which only some entries are visible.
+/// A folder with only some visible entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartialFolder {
