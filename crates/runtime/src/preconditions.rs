@@ -10,18 +10,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use similar::TextDiff;
 
 use super::call::sorted;
 use super::driver::Driver;
 use super::git::{GitHead, short};
 use super::request::RuntimeError;
 use super::user_edit::reviewed_files;
+use aye_core::contract::diff::unified;
 use aye_core::contract::digest::{hex, sha256_hex};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::CallId;
@@ -35,8 +34,6 @@ use aye_core::run::{Call, Fact, Gate, Settled};
 const MAX_HASHED: u64 = 8 << 20;
 /// Texts of files that a question keeps, all together; the same for what it says of their changes.
 const MAX_KEPT: usize = 64 << 10;
-/// Maximum time to compute a diff.
-const DIFF_TIME: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -225,8 +222,7 @@ fn shown<'a>(path: &'a str, cwd: Option<&str>) -> &'a str {
 }
 
 fn delta(name: &str, old: &str, new: &str, room: &mut usize) -> Option<String> {
-    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
-    let mut text = diff.unified_diff().header(&format!("a/{name}"), &format!("b/{name}")).to_string();
+    let mut text = unified(old, new, Some((&format!("a/{name}"), &format!("b/{name}"))), 3);
     if text.is_empty() || *room == 0 {
         return None;
     }

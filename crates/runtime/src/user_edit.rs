@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use similar::TextDiff;
 
 use super::driver::Driver;
+use aye_core::contract::diff;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::suspension::ToolCallResume;
 use aye_core::contract::tool::{AgreedFile, FilePreview, UserEdit};
@@ -159,7 +159,7 @@ fn unified(old: &str, new: &str, room: &mut usize) -> String {
     if gone + come > MAX_COMPARED {
         return format!("from line {}: {gone} lines replaced by {come} lines\n", front + 1);
     }
-    let whole = TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string();
+    let whole = diff::unified(old, new, None, 2);
     let count = whole.chars().count();
     if count <= *room {
         *room -= count;

@@ -1,5 +1,6 @@
 //! A question as a front end far away shows it: everything that is needed to answer it, in plain members.
 
+use aye_core::contract::diff::unified;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::{call_summary, visible};
 use aye_core::contract::judgement::{Profile, Risk};
@@ -236,11 +237,7 @@ fn changed(file: &FilePreview) -> CardFile {
     let old = if exists { file.old_text.as_deref() } else { Some("") };
     let diff = old.zip(file.new_text.as_deref()).map(|(old, new)| {
         let (from, to) = (if exists { path.as_str() } else { "/dev/null" }, path.as_str());
-        similar::TextDiff::from_lines(old, new)
-            .unified_diff()
-            .context_radius(CONTEXT)
-            .header(from, to)
-            .to_string()
+        unified(old, new, Some((from, to)), CONTEXT)
     });
     CardFile { path, exists, diff }
 }

@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use similar::{ChangeTag, TextDiff};
 use tokio_util::sync::CancellationToken;
 
 use aye_core::contract::clock::Clock;
+use aye_core::contract::diff::changed_lines;
 use aye_core::contract::digest::{hex, sha256_hex};
 use aye_core::contract::snapshot::{
     ChangedFile, Changes, FileChange, FileChangeKind, Snapshots, Taken, TreeId,
@@ -618,18 +618,8 @@ fn about(difference: &TreeDifference, texts: Option<&(String, String)>) -> Chang
         (_, None) => FileChangeKind::Deleted,
         (Some(_), Some(_)) => FileChangeKind::Changed,
     };
-    let (added, removed) = texts.map(|(old, new)| lines(old, new)).unzip();
+    let (added, removed) = texts.map(|(old, new)| changed_lines(old, new)).unzip();
     ChangedFile { path: shown(&difference.path), change, added, removed }
-}
-
-/// Counts the added and removed lines.
-fn lines(old: &str, new: &str) -> (usize, usize) {
-    let diff = TextDiff::configure().timeout(Duration::from_millis(200)).diff_lines(old, new);
-    diff.iter_all_changes().fold((0, 0), |(added, removed), change| match change.tag() {
-        ChangeTag::Insert => (added + 1, removed),
-        ChangeTag::Delete => (added, removed + 1),
-        ChangeTag::Equal => (added, removed),
-    })
 }
 
 fn is_ignored(rules: &Gitignore, path: &[u8]) -> bool {

@@ -3,16 +3,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use similar::{ChangeTag, TextDiff};
 
 use super::ToolEnv;
 use super::atomic::{FileError, WriteTarget};
 use super::paths::{absolute, resolve, shown};
 use super::seen_files::{KnownContent, hash};
 use super::text::is_unsaved;
+use aye_core::contract::diff::{changed_lines, unified};
 use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
 
@@ -280,11 +279,9 @@ impl Diff {
     fn of(name: &str, before: Option<&[u8]>, after: &[u8]) -> Self {
         let old = String::from_utf8_lossy(before.unwrap_or_default());
         let new = String::from_utf8_lossy(after);
-        let diff = TextDiff::configure().timeout(Duration::from_millis(300)).diff_lines(&*old, &*new);
-        let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
-        let (added, removed) = (count(ChangeTag::Insert), count(ChangeTag::Delete));
+        let (added, removed) = changed_lines(&old, &new);
         let from = if before.is_none() { "/dev/null".to_owned() } else { format!("a/{name}") };
-        let mut text = diff.unified_diff().header(&from, &format!("b/{name}")).to_string();
+        let mut text = unified(&old, &new, Some((&from, &format!("b/{name}"))), 3);
         if text.len() > MAX_SHOWN {
             text.truncate(text.floor_char_boundary(MAX_SHOWN));
             text.push_str("\n[… diff cut …]\n");

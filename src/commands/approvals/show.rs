@@ -9,6 +9,7 @@ use super::errors::moment;
 use super::errors::right;
 use super::errors::who;
 use crate::commands::approvals::user_edit::difference;
+use crate::contract::diff::unified;
 use crate::contract::display::{call_text, visible, visible_line};
 use crate::contract::question::{Question, QuestionDetails, UnknownOutcome};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
@@ -157,8 +158,7 @@ fn changed(file: &FilePreview) -> String {
         return out;
     };
     let old = file.old_text.as_deref().unwrap_or_default();
-    let diff = similar::TextDiff::from_lines(old, new.as_str());
-    let text = diff.unified_diff().context_radius(3).to_string();
+    let text = unified(old, new, None, 3);
     for line in text.lines().take(DIFF) {
         let _ = writeln!(out, "  {}", visible_line(line));
     }

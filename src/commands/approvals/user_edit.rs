@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use similar::TextDiff;
 
 use crate::cli::Cli;
 use crate::commands::approvals::CommandAnswer;
 use crate::commands::thread_by_prefix;
 use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::diff::unified;
 use crate::contract::display::visible;
 use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::judgement::{Risk, Ruling};
@@ -249,8 +249,7 @@ pub(crate) fn difference(original: &Value, edited: &Value) -> String {
         let is_long = [&old_text, &new_text].into_iter().flatten().any(|text| text.contains('\n'));
         if is_long {
             let (old_text, new_text) = (old_text.unwrap_or_default(), new_text.unwrap_or_default());
-            let diff = TextDiff::from_lines(&old_text, &new_text);
-            let _ = write!(out, "  {key}:\n{}", diff.unified_diff().context_radius(2));
+            let _ = write!(out, "  {key}:\n{}", unified(&old_text, &new_text, None, 2));
             if !out.ends_with('\n') {
                 out.push('\n');
             }

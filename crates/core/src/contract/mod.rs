@@ -10,6 +10,7 @@ pub mod command;
 pub mod config_entry;
 pub mod content;
 pub mod context_message;
+pub mod diff;
 pub mod digest;
 pub mod display;
 pub mod editor;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use similar::{DiffOp, TextDiff};
+use aye_core::contract::diff::{DiffOp, line_ops};
 
 /// When more lines than this differ, they are one piece.
 const MAX_COMPARED: usize = 6_000;
@@ -116,7 +116,7 @@ fn changes(old: &[String], new: &[String]) -> Vec<(Range<usize>, Range<usize>)> 
     let (a, b): (Vec<&str>, Vec<&str>) =
         (old.iter().map(String::as_str).collect(), new.iter().map(String::as_str).collect());
     let mut found: Vec<(Range<usize>, Range<usize>)> = Vec::new();
-    for op in TextDiff::from_slices(&a, &b).ops() {
+    for op in line_ops(&a, &b) {
         if matches!(op, DiffOp::Equal { .. }) {
             continue;
         }

@@ -1,9 +1,10 @@
 //! A diff as styled lines: unified, or side by side.
 
+use aye_core::contract::diff::MarkedLine;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::patch::{DiffSpan, Marked, Patch, marked};
+use super::patch::{DiffSpan, Patch, marked};
 use super::{DiffLayout, MAX_CHARACTERS, NUMBERS_FROM};
 use crate::highlight::{CodeBlock, Pieces};
 use crate::theme::{Role, Theme};
@@ -158,7 +159,7 @@ struct Cell<'a> {
     /// Its place among the lines of its side, which have colours.
     at: usize,
     is_old: bool,
-    text: &'a Marked,
+    text: &'a MarkedLine,
 }
 
 struct View<'a> {

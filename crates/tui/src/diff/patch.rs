@@ -1,6 +1,6 @@
 //! A diff as hunks, made from two texts or parsed from a unified diff.
 
-use similar::{ChangeTag, DiffOp, TextDiff};
+use aye_core::contract::diff::{DiffOp, MarkedLine, group_diff_ops, line_ops, marked_words};
 
 use super::{CONTEXT, MAX_COMPARED, MAX_MARKED};
 
@@ -115,8 +115,7 @@ impl Patch {
             };
             patch.stretches.push(Stretch { old_at: front, new_at: front, pieces: vec![change] });
         } else {
-            let diff = TextDiff::from_slices(&old_lines, &new_lines);
-            for hunk in diff.grouped_ops(CONTEXT) {
+            for hunk in group_diff_ops(line_ops(&old_lines, &new_lines), CONTEXT) {
                 let first = hunk.first().map(|op| (op.old_range().start, op.new_range().start));
                 let (old_at, new_at) = first.unwrap_or_default();
                 let mut stretch = Stretch { old_at, new_at, pieces: Vec::new() };
@@ -346,11 +345,8 @@ fn ranges(text: &str) -> Option<((usize, usize), (usize, usize))> {
     Some((range(old)?, range(new)?))
 }
 
-/// A line in pieces: those that are marked were changed.
-pub(super) type Marked = Vec<(bool, String)>;
-
 /// The lines of a change, with the words marked that differ.
-pub(super) fn marked(old: &[String], new: &[String], mark: bool) -> (Vec<Marked>, Vec<Marked>) {
+pub(super) fn marked(old: &[String], new: &[String], mark: bool) -> (Vec<MarkedLine>, Vec<MarkedLine>) {
     let plain = |lines: &[String]| lines.iter().map(|line| vec![(false, line.clone())]).collect();
     let bytes: usize = old.iter().chain(new).map(String::len).sum();
     if !mark || old.is_empty() || new.is_empty() || bytes > MAX_MARKED {
@@ -358,16 +354,7 @@ pub(super) fn marked(old: &[String], new: &[String], mark: bool) -> (Vec<Marked>
     }
     let (a, b): (Vec<&str>, Vec<&str>) =
         (old.iter().map(String::as_str).collect(), new.iter().map(String::as_str).collect());
-    let diff = TextDiff::from_slices(&a, &b);
-    let op = DiffOp::Replace { old_index: 0, old_len: a.len(), new_index: 0, new_len: b.len() };
-    let (mut before, mut after) = (Vec::new(), Vec::new());
-    for change in diff.iter_inline_changes(&op) {
-        let line = change.values().iter().map(|(mark, text)| (*mark, text.replace('\n', ""))).collect();
-        match change.tag() {
-            ChangeTag::Insert => after.push(line),
-            ChangeTag::Delete | ChangeTag::Equal => before.push(line),
-        }
-    }
+    let (before, after) = marked_words(&a, &b);
     if before.len() == old.len() && after.len() == new.len() {
         (before, after)
     } else {

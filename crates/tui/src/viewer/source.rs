@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use serde_json::Value;
-use similar::TextDiff;
 
 use super::super::links::sole_address;
 use super::super::transcript::{EntryKind, ToolEntry, Transcript};
 use super::{DocEntry, Document};
+use aye_core::contract::diff::unified;
 use aye_core::contract::snapshot::Changes;
 
 /// The texts of an entry, for a search.
@@ -102,8 +102,7 @@ fn changes_of(changes: &Changes) -> String {
         };
         let before = preview.old_text.as_deref().unwrap_or_default();
         let after = preview.new_text.as_deref().unwrap_or_default();
-        let patch = TextDiff::from_lines(before, after);
-        all.extend(["\n".to_owned(), patch.unified_diff().header(path, path).to_string()]);
+        all.extend(["\n".to_owned(), unified(before, after, Some((path, path)), 3)]);
     }
     all.trim().to_owned()
 }
