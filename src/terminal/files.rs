@@ -4,6 +4,9 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
+use nucleo_matcher::{Config, Matcher};
+
 use crate::walk::WalkFilter;
 
 /// How long a list of files may be reused.
@@ -38,13 +41,10 @@ impl Files {
         if query.is_empty() {
             return files.iter().take(OFFERED).cloned().collect();
         }
-        let config = frizbee::Config::default();
-        frizbee::Matcher::new(query, &config)
-            .match_list(files)
-            .into_iter()
-            .take(OFFERED)
-            .filter_map(|hit| files.get(usize::try_from(hit.index).ok()?).cloned())
-            .collect()
+        let mut matcher = Matcher::new(Config::DEFAULT.match_paths());
+        let pattern = Pattern::parse(query, CaseMatching::Smart, Normalization::Smart);
+        let best = pattern.match_list(files, &mut matcher).into_iter().take(OFFERED);
+        best.map(|(file, _)| file.clone()).collect()
     }
 }
 
@@ -62,4 +62,24 @@ fn walk(cwd: &Path) -> Vec<String> {
         .collect();
     files.sort();
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_at_the_start_of_a_name_is_better_than_one_in_a_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(folder.path().join("mainland/src")).expect("folders");
+        for file in ["mainland/src/other.rs", "mainland/src/main.rs", "README.md"] {
+            std::fs::write(folder.path().join(file), "").expect("a file");
+        }
+        let files = Files::default();
+        let first = |query: &str| files.complete(folder.path(), query).into_iter().next();
+        for query in ["main.rs", "srcmai"] {
+            assert_eq!(first(query).as_deref(), Some("mainland/src/main.rs"), "{query}");
+        }
+        assert_eq!(first("zzz"), None);
+    }
 }
