@@ -20,7 +20,6 @@ mod delegate;
 mod document;
 mod driver;
 pub mod executor;
-mod follow;
 mod frontend;
 mod git;
 mod handoff;
@@ -32,10 +31,8 @@ pub mod loop_runner;
 mod mailbox;
 mod nested;
 mod output;
-mod owner;
 mod preconditions;
 mod questions;
-mod queue;
 mod recover;
 mod remote;
 mod report;
@@ -44,6 +41,7 @@ mod resolve;
 mod restore;
 mod result_text;
 pub mod retry;
+mod session;
 mod shared_state;
 mod snapshot;
 mod steer;
@@ -88,10 +86,8 @@ pub use delegate::{
     LocalBackend, tool_name,
 };
 pub use document::{CallResult, CurrentStep, DocumentError, RunDocument, tool_message};
-pub use follow::{ResumeOutcome, RunFollower};
 pub use frontend::FrontendTool;
 pub use git::head_of;
-pub use owner::OwnerWatch;
 pub use recover::{LeftoverProcess, UnknownPolicy, is_alive};
 pub use remote::{DiscoveryError, REMOTE_MODEL, RemoteConversation};
 pub use report::ContextReport;
@@ -99,6 +95,7 @@ pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_a
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use restore::{adopt, mark_unknown};
 pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
+pub use session::{OwnerWatch, ResumeOutcome, RunFollower};
 pub use user_edit::{change_words, shown_payload};
 pub use window::{Artifact, Artifacts};
 

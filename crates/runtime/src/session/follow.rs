@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::owner::until;
-use super::{AgentRunResult, AgentRuntime, OwnerWatch, RuntimeError, UnknownPolicy};
+use super::owner::{OwnerWatch, until};
+use crate::{AgentRunResult, AgentRuntime, RuntimeError, UnknownPolicy};
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::AgentRuntime;
+use crate::AgentRuntime;
 use aye_core::contract::record::LeaseRecord;
 
 /// Waits for the end of the process that drives a thread, or of its lease.
@@ -49,7 +49,7 @@ impl OwnerWatch {
     }
 }
 
-pub(crate) async fn until(end: Option<Instant>) {
+pub(super) async fn until(end: Option<Instant>) {
     match end {
         Some(end) => tokio::time::sleep_until(end).await,
         None => std::future::pending().await,

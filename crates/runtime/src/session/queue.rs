@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::request::{AgentRunResult, RunRequest, RuntimeError};
-use super::{AgentRuntime, StoreError};
+use crate::request::{AgentRunResult, RunRequest, RuntimeError};
+use crate::{AgentRuntime, StoreError};
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::Message;
