@@ -306,5 +306,4 @@ pub(crate) fn read_layer(path: &Path) -> SettingsLayer {
 }
 
 #[cfg(test)]
-#[path = "layers_tests.rs"]
 mod tests;

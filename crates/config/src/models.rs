@@ -577,5 +577,4 @@ pub fn key_sources(settings: &Settings, env: &Env) -> Vec<KeySource> {
 }
 
 #[cfg(test)]
-#[path = "models_tests.rs"]
 mod tests;

@@ -608,5 +608,4 @@ pub(super) fn summary(path: &Path, text: &str) -> (String, bool) {
 }
 
 #[cfg(test)]
-#[path = "servers_tests.rs"]
 mod tests;

@@ -536,5 +536,4 @@ fn covering_folders(folder: &Path) -> Vec<&Path> {
 }
 
 #[cfg(test)]
-#[path = "trust_tests.rs"]
 mod tests;

@@ -383,5 +383,4 @@ fn assistant(message: &Message, quirks: ServerQuirks) -> Said<'_> {
 }
 
 #[cfg(test)]
-#[path = "chat_body_tests.rs"]
 mod tests;

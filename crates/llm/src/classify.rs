@@ -412,5 +412,4 @@ fn retry_info(error: &Value) -> Option<Duration> {
 }
 
 #[cfg(test)]
-#[path = "classify_tests.rs"]
 mod tests;

@@ -480,5 +480,4 @@ fn is_error(message: &Message) -> bool {
 }
 
 #[cfg(test)]
-#[path = "convert_tests.rs"]
 mod tests;

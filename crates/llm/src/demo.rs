@@ -303,5 +303,4 @@ impl LlmExecutor for DemoExecutor {
 }
 
 #[cfg(test)]
-#[path = "demo_tests.rs"]
 mod tests;

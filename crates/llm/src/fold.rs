@@ -598,5 +598,4 @@ impl<'de> serde::de::Visitor<'de> for UniqueVisitor {
 }
 
 #[cfg(test)]
-#[path = "fold_tests.rs"]
 mod tests;

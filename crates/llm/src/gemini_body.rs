@@ -220,5 +220,4 @@ fn with_proof(mut part: Value, proof: Option<String>) -> Value {
 }
 
 #[cfg(test)]
-#[path = "gemini_body_tests.rs"]
 mod tests;

@@ -336,5 +336,4 @@ fn words(duration: Duration) -> String {
 }
 
 #[cfg(test)]
-#[path = "retry_tests.rs"]
 mod tests;
