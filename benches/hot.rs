@@ -190,7 +190,7 @@ fn long(c: &mut Criterion) {
     let mut sheets = Sheets::new(look());
     screen.app.update(Moment(1), key(KeyCode::Char('o'), KeyModifiers::CONTROL));
     let picture = |app: &App, sheets: &mut Sheets| {
-        let viewer = app.viewer.as_ref().expect("it is open");
+        let viewer = app.overlays.viewer.as_ref().expect("it is open");
         view::viewer::viewer(app, viewer, sheets)
     };
     group.bench_function("a page up in the viewer and its frame", |b| {

@@ -94,22 +94,22 @@ pub(super) async fn run(
         .with_late_sizes(terminal::resize_report_delay(options.abilities.multiplexer));
     let mut screen = Screen::new(live, look, &options, restore.other_screen());
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
-    app.segments = options.segments.clone();
+    app.display.segments = options.segments.clone();
     if options.status_command {
-        app.feed = StatusCommand::on();
+        app.display.feed = StatusCommand::on();
     }
-    app.is_linear = options.screen_reader;
-    if app.is_linear && escapes {
+    app.display.is_linear = options.screen_reader;
+    if app.display.is_linear && escapes {
         // A line longer than a row continues in the next row.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
-    let draws_images = options.images && !app.is_linear;
-    app.image_cache = ImageCache::new(abilities.pictures().filter(|_| draws_images));
-    app.is_calm = options.reduced_motion || options.screen_reader;
-    app.colours.theme = options.theme.clone();
-    app.colours.background = options.background;
+    let draws_images = options.images && !app.display.is_linear;
+    app.display.image_cache = ImageCache::new(abilities.pictures().filter(|_| draws_images));
+    app.display.is_calm = options.reduced_motion || options.screen_reader;
+    app.display.colours.theme = options.theme.clone();
+    app.display.colours.background = options.background;
     app.queue.keeps_waiting = options.keep_waiting;
-    app.rings = options.rings;
+    app.display.rings = options.rings;
     app.set_vim(options.vim);
     if options.full {
         app.toggle_screen();
@@ -140,7 +140,7 @@ pub(super) async fn run(
         ended.map_err(TuiError::Write)?;
     }
     performer.settle().await;
-    Ok(ExitStatus { thread: app.thread_id().cloned(), waiting: app.own_cards(), cause })
+    Ok(ExitStatus { thread: app.conversation.id().cloned(), waiting: app.own_cards(), cause })
 }
 
 impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
@@ -218,7 +218,7 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
             } else if at_once || Instant::now() >= ready {
                 resizing = None;
                 if let Some((width, height)) = terminal::size()
-                    && (width, height) != self.app.size
+                    && (width, height) != self.app.display.size
                     && let Some(cause) = self.tell(Msg::Resize(width, height)).await?
                 {
                     return Ok(cause);

@@ -85,16 +85,16 @@ impl ImageCache {
 impl App {
     /// Asks for pictures of entries that came since the last time.
     pub(super) fn want_pictures(&mut self, cmds: &mut Vec<Cmd>) {
-        let entries = self.transcript.entries();
-        let now = (self.epoch, entries.len(), self.transcript.pictured());
-        if self.image_cache.depth.is_none() || self.image_cache.last_checked == now {
+        let entries = self.conversation.transcript.entries();
+        let now = (self.conversation.epoch, entries.len(), self.conversation.transcript.pictured());
+        if self.display.image_cache.depth.is_none() || self.display.image_cache.last_checked == now {
             return;
         }
-        self.image_cache.last_checked = now;
+        self.display.image_cache.last_checked = now;
         let last = entries.iter().rev().take(LAST);
         let images: Vec<ImageRef> = last.flat_map(Entry::images).take(KEPT).cloned().collect();
         for image in images.iter().rev() {
-            self.image_cache.ask(image, cmds);
+            self.display.image_cache.ask(image, cmds);
         }
     }
 }

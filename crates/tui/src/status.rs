@@ -49,7 +49,7 @@ impl StatusItem {
 /// or the last hint. The hint has a row of its own, so it never hides the status line.
 pub fn hint(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
     let (text, role) = if app.begun.is_empty() {
-        (visible_line(&app.hint.as_ref()?.0).into_owned(), Role::Info)
+        (visible_line(&app.display.hint.as_ref()?.0).into_owned(), Role::Info)
     } else {
         (begun(app), Role::Key)
     };
@@ -59,8 +59,12 @@ pub fn hint(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
 
 /// Returns the line that says what works in the background, no wider than `columns`.
 pub fn tasks(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
-    let named = app.commands.iter().map(|(id, line)| format!("{id} {}", truncate(line, MAX_COMMAND_COLUMNS)));
-    let agents = match app.tasks.saturating_sub(app.commands.len()) {
+    let named = app
+        .conversation
+        .commands
+        .iter()
+        .map(|(id, line)| format!("{id} {}", truncate(line, MAX_COMMAND_COLUMNS)));
+    let agents = match app.conversation.tasks.saturating_sub(app.conversation.commands.len()) {
         0 => None,
         1 => Some("1 subagent".to_owned()),
         n => Some(format!("{n} subagents")),
@@ -68,7 +72,7 @@ pub fn tasks(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
     let named = agents.into_iter().chain(named).collect::<Vec<_>>().join(" · ");
     let text = truncate(&format!("in the background: {named}"), columns.saturating_sub(2));
     let line = Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(Role::Dim))]);
-    (app.tasks > 0).then_some(line)
+    (app.conversation.tasks > 0).then_some(line)
 }
 
 /// Returns the status line, at most `columns` wide.
@@ -117,7 +121,7 @@ fn begun(app: &App) -> String {
 /// a default selection.
 fn pieces(app: &App) -> Vec<StatusItem> {
     let mut pieces = working(app);
-    if let Some(text) = app.feed.shown() {
+    if let Some(text) = app.display.feed.shown() {
         pieces.push(StatusItem {
             text: visible_line(text).into_owned(),
             role: Role::Status,
@@ -126,7 +130,7 @@ fn pieces(app: &App) -> Vec<StatusItem> {
         });
         return pieces;
     }
-    match &app.segments {
+    match &app.display.segments {
         None => {
             let all = Segment::STANDARD.iter().flat_map(|segment| segment.pieces(app));
             pieces.extend(all);
@@ -145,30 +149,31 @@ fn pieces(app: &App) -> Vec<StatusItem> {
 /// Returns the items that show that a run is active and which process drives it.
 fn working(app: &App) -> Vec<StatusItem> {
     let mut pieces = Vec::new();
-    if let Some(since) = app.run.active_since() {
+    if let Some(since) = app.conversation.run.active_since() {
         let passed = app.now.since(since);
         let stop = app.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
-        let (word, role) = match app.run {
+        let (word, role) = match app.conversation.run {
             RunState::Stopping(_) => ("stopping".to_owned(), Role::Warning),
             RunState::Idle | RunState::Starting(_) | RunState::Running(_) | RunState::Waiting => {
                 (run_activity(app), Role::Accent)
             }
         };
-        if app.is_calm {
+        if app.display.is_calm {
             pieces.push(StatusItem::new(format!("{word} {}", whole_seconds(passed)), role, 0));
         } else {
             // The spinner turns while something changes and stops when nothing does.
-            let turned = app.now.min(app.moved.max(since).plus(super::app::STILL_MS)).since(since);
+            let turned =
+                app.now.min(app.conversation.moved.max(since).plus(super::app::STILL_MS)).since(since);
             let spin = SPINNER[(turned / super::app::TICK_MS) as usize % SPINNER.len()];
             pieces.push(StatusItem::new(format!("{spin} {word} {}", duration(passed)), role, 0));
         }
-        if let Some(retry) = app.transcript.retry(app.now) {
+        if let Some(retry) = app.conversation.transcript.retry(app.now) {
             let text = visible_line(&retry).into_owned();
             let when = text.split_once(": ").map(|(when, _)| when);
             let when = when.map(|when| width(when.split_once(" with ").map_or(when, |(when, _)| when)));
             pieces.push(StatusItem { text, role: Role::Warning, rank: 2, shrinks_to: when });
-        } else if !matches!(app.run, RunState::Stopping(_)) {
-            match app.driver {
+        } else if !matches!(app.conversation.run, RunState::Stopping(_)) {
+            match app.conversation.driver {
                 ThreadOwner::Other(_) => {}
                 ThreadOwner::Nobody | ThreadOwner::Own => {
                     // How to interrupt is the last item to give up as the line gets narrower.
@@ -184,7 +189,7 @@ fn working(app: &App) -> Vec<StatusItem> {
             1,
         ));
     }
-    if let ThreadOwner::Other(pid) = app.driver {
+    if let ThreadOwner::Other(pid) = app.conversation.driver {
         pieces.push(StatusItem::new(format!("running in process {pid}"), Role::Warning, 1));
     }
     pieces
@@ -200,8 +205,8 @@ pub fn hints(app: &App) -> Vec<Hint> {
 /// Describes in a few words what the run is waiting for.
 fn run_activity(app: &App) -> String {
     let tool = |name: &str| truncate(&visible_line(name), 24);
-    match app.transcript.run_activity() {
-        RunActivity::Asking if app.size.0 < 50 => "waiting".to_owned(),
+    match app.conversation.transcript.run_activity() {
+        RunActivity::Asking if app.display.size.0 < 50 => "waiting".to_owned(),
         RunActivity::Asking => "waiting for the model".to_owned(),
         RunActivity::Thinking => "thinking".to_owned(),
         RunActivity::Answering => "answering".to_owned(),
@@ -214,7 +219,7 @@ fn run_activity(app: &App) -> String {
 /// Returns the cost of the conversation so far, if prices are known.
 fn cost(app: &App) -> Option<f64> {
     let price = app.info.price?;
-    let usage = app.transcript.usage();
+    let usage = app.conversation.transcript.usage();
     let count = |tokens: Option<i32>| f64::from(tokens.unwrap_or(0).max(0)) / 1_000_000.0;
     let cached = count(usage.cache_read_tokens);
     let fresh = (count(usage.prompt_tokens) - cached).max(0.0);

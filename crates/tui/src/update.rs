@@ -52,7 +52,7 @@ impl App {
                 self.resize(width, height);
             }
             Msg::Focus(is_in_front) => {
-                self.has_focus = is_in_front;
+                self.display.has_focus = is_in_front;
                 if is_in_front && self.info.branch.is_some() {
                     // The branch may be another one by now.
                     cmds.push(Cmd::Program(ProgramCmd::Info));
@@ -74,8 +74,8 @@ impl App {
             Msg::Back(told) => self.rewind_msg(*told, &mut cmds),
             Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
             Msg::Composed(text) => self.composed(text, &mut cmds),
-            Msg::Note(text) => self.transcript.note(Level::Info, text),
-            Msg::Failed(error) => self.transcript.note(Level::Error, error),
+            Msg::Note(text) => self.conversation.transcript.note(Level::Info, text),
+            Msg::Failed(error) => self.conversation.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
         self.load_earlier(&mut cmds);
@@ -92,17 +92,17 @@ impl App {
     /// Runs the status line command when its input has changed.
     fn feed_status(&mut self, is_news: bool, cmds: &mut Vec<Cmd>) {
         if is_news {
-            self.feed.touch(self.now);
+            self.display.feed.touch(self.now);
         }
-        let mut feed = std::mem::take(&mut self.feed);
+        let mut feed = std::mem::take(&mut self.display.feed);
         if let Some(json) = feed.take(self.now, || super::status::told(self)) {
             cmds.push(Cmd::Program(ProgramCmd::StatusLine(json)));
         }
-        self.feed = feed;
+        self.display.feed = feed;
     }
 
     fn fill_picker(&mut self, kind: PickerKind, rows: Vec<PickRow>) {
-        if let Some(picker) = self.picker.as_mut().filter(|picker| picker.kind == kind) {
+        if let Some(picker) = self.overlays.picker.as_mut().filter(|picker| picker.kind == kind) {
             picker.fill(rows);
         }
     }
@@ -110,8 +110,8 @@ impl App {
     /// A frame was shown: the card in it was seen.
     fn drawn(&mut self) {
         let now = self.now;
-        if self.picker.is_none()
-            && self.viewer.is_none()
+        if self.overlays.picker.is_none()
+            && self.overlays.viewer.is_none()
             && let is_whole = self.is_card_whole()
             && let Some(card) = self.cards.open.get_mut(self.cards.at)
         {
@@ -122,8 +122,8 @@ impl App {
 
     /// Records how far a card has been shown: the effect of a call may be in the last row of its card.
     fn note_what_was_read(&mut self) {
-        let wants = self.picker.is_none()
-            && self.viewer.is_none()
+        let wants = self.overlays.picker.is_none()
+            && self.overlays.viewer.is_none()
             && self.is_card_whole()
             && self.current_card().is_some_and(|card| {
                 let runs = matches!(card.kind, CardKind::Permission | CardKind::Unknown | CardKind::Trust);
@@ -145,9 +145,9 @@ impl App {
 
     /// Quits. An active run is stopped first; pending questions stay pending.
     fn quit(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.is_run_active()
-            && self.driver == ThreadOwner::Nobody
-            && let Some(thread) = self.thread_id()
+        if self.conversation.is_active()
+            && self.conversation.driver == ThreadOwner::Nobody
+            && let Some(thread) = self.conversation.id()
         {
             cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread.clone())));
         }

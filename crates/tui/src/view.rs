@@ -85,7 +85,7 @@ const PLAN_ROWS: usize = 8;
 
 /// The live region of the model.
 pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rendered {
-    let (width, height) = app.size;
+    let (width, height) = app.display.size;
     let rows = usize::from(height.max(1));
     let below = below(app, rows, &look.theme, feed.card_colours.of(app, &look.highlighter));
     let left = rows.saturating_sub(below.lines.len());
@@ -108,13 +108,13 @@ pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rende
 
 /// Renders everything below the conversation, in at most `rows` rows.
 fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Rendered {
-    let width = app.size.0;
+    let width = app.display.size.0;
     let mut status: Rendered = vec![status::line(app, width, theme)].into();
     status.targets = target::of_hints(&status.lines, &status::hints(app));
     let status = if rows >= 2 { status } else { Rendered::default() };
     let mut left = rows - status.lines.len();
 
-    let bottom = if let Some(picker) = &app.picker {
+    let bottom = if let Some(picker) = &app.overlays.picker {
         let hint = status::hint(app, width, theme).filter(|_| left > 3);
         let mut picture =
             lists::picker(picker, &app.picker_details(), width, left.min((rows * 2 / 3).max(3)), theme);
@@ -129,11 +129,11 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Ren
     left -= bottom.lines.len().min(left);
 
     let mut middle = Rendered::default();
-    if app.picker.is_none() {
+    if app.overlays.picker.is_none() {
         middle = card::cards(app, width, left, theme, code);
         left -= middle.lines.len().min(left);
     }
-    if app.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Themes) {
+    if app.overlays.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Themes) {
         let rows = sample::sample(theme, width);
         // Half a sample would mislead.
         if rows.len() + 2 < left {
@@ -146,8 +146,11 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Ren
     // A question needs the room more than the plan.
     let most =
         if app.cards.open.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) * 2 };
-    let plan =
-        if app.picker.is_none() { scrollback::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
+    let plan = if app.overlays.picker.is_none() {
+        scrollback::plan(app, theme, most.min(left / 2))
+    } else {
+        Vec::new()
+    };
 
     let mut picture: Rendered = plan.into();
     picture.stack(queue);
@@ -159,7 +162,7 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Ren
 
 /// The composer below everything else, in at most `left` rows.
 fn written(app: &App, left: usize, theme: &Theme) -> Rendered {
-    let (width, height) = app.size;
+    let (width, height) = app.display.size;
     let rows = usize::from(height.max(1));
     let most = match (app.cards.open.is_empty(), &app.completion.palette) {
         // The list to select from matters more than earlier messages.
@@ -173,8 +176,8 @@ fn written(app: &App, left: usize, theme: &Theme) -> Rendered {
 /// Returns which rows of the current card's body the live region shows: the first row, the row after the
 /// last, and the total.
 pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
-    let (width, height) = app.size;
-    if app.is_linear {
+    let (width, height) = app.display.size;
+    if app.display.is_linear {
         return card::window(app, width, linear::MOST);
     }
     let rows = usize::from(height.max(1));
@@ -191,7 +194,7 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
     let chosen = app.queue.at.and_then(|id| app.queue.rows.iter().position(|row| row.id == id));
     let kept = app.queue.rows.iter().map(|row| {
         let note = if row.note.is_empty() { String::new() } else { format!("({}) ", row.note) };
-        let kind = if row.steers && app.is_run_active() { "steers" } else { "queued" };
+        let kind = if row.steers && app.conversation.is_active() { "steers" } else { "queued" };
         (kind, note, row.shown.as_ref().unwrap_or(&row.text).clone())
     });
     let all: Vec<(&str, String, String)> = kept.chain(early).collect();

@@ -109,7 +109,7 @@ impl Stage {
         if let Some(c) = text.chars().find(|c| is_unsafe(*c) || matches!(c, '\n' | '\t')) {
             self.bad.get_or_insert(format!("{c:?} is in {text:?}"));
         }
-        if line.width() > usize::from(self.app.size.0) {
+        if line.width() > usize::from(self.app.display.size.0) {
             self.bad.get_or_insert(format!("wider than the terminal: {text:?}"));
         }
         self.drawn.push_str(&text);

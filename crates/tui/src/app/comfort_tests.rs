@@ -24,7 +24,7 @@ fn themes() -> Vec<ThemeRow> {
 /// With the theme that the settings start with.
 fn with_default_theme(width: u16, height: u16) -> TestApp {
     let mut test = TestApp::new(width, height);
-    test.app.colours.theme = ThemeChoice::fixed(Theme::builtin("default").expect("is known"));
+    test.app.display.colours.theme = ThemeChoice::fixed(Theme::builtin("default").expect("is known"));
     test
 }
 
@@ -74,11 +74,11 @@ fn a_theme_can_be_named_and_a_broken_one_is_reported() {
 fn a_late_terminal_reply_changes_nothing() {
     let mut test = TestApp::new(80, 24);
     test.send(Msg::Background(Background::Light));
-    assert_eq!(test.app.colours.background, None, "nobody asked");
-    test.app.colours.theme = ThemeChoice::find("auto", Depth::True, crate::theme::tests::from_folder)
+    assert_eq!(test.app.display.colours.background, None, "nobody asked");
+    test.app.display.colours.theme = ThemeChoice::find("auto", Depth::True, crate::theme::tests::from_folder)
         .expect("valid")
         .expect("is known");
-    test.app.is_shown = false;
+    test.app.display.is_shown = false;
     let cmds = test.app.update(test.app.now, Msg::Drawn);
     assert_eq!(cmds, [Cmd::AskBackground], "with the first frame");
     assert_eq!(test.app.update(test.app.now, Msg::Drawn), [], "and with no other");
@@ -179,7 +179,7 @@ fn a_screen_reader_gets_text_and_answers_with_words() {
     use crate::terminal::Linear;
     use crate::view::linear;
     let mut test = TestApp::new(80, 24);
-    test.app.is_linear = true;
+    test.app.display.is_linear = true;
     test.start("go");
     test.ask_bash("c", "git push origin main");
     assert_eq!(test.app.focus, super::Focus::Composer, "a question does not take the focus by itself");
@@ -204,7 +204,7 @@ fn a_screen_reader_reads_a_form_once_and_then_only_the_position() {
     use crate::view::linear;
     use aye_core::contract::surface::ACTION_SURFACE;
     let mut test = TestApp::new(80, 24);
-    test.app.is_linear = true;
+    test.app.display.is_linear = true;
     test.start("go");
     let surface = super::widths_tests::surface();
     test.ask("a", "render_a2ui", json!({}), ACTION_SURFACE, json!({"surface": surface}));
@@ -233,7 +233,7 @@ fn the_first_start_names_the_model_and_keys_go_to_the_composer() {
     let mut test = TestApp::new(80, 24);
     test.app.welcome();
     test.keys("hello");
-    assert!(test.app.picker.is_none() && test.app.composer.text() == "hello");
+    assert!(test.app.overlays.picker.is_none() && test.app.composer.text() == "hello");
     let words = |test: &TestApp| test.screen().split_whitespace().collect::<Vec<_>>().join(" ");
     let shown = words(&test);
     assert!(shown.contains("I am the demo model") && shown.contains("type /login"), "{shown}");
@@ -282,7 +282,7 @@ fn models_without_a_key_are_listed_last_and_ask_for_it() {
         "the choice stays when servers answer"
     );
     test.send(Msg::Model(ModelMsg::Listed(rows.clone())));
-    assert!(test.app.picker.is_none(), "a closed list stays closed");
+    assert!(test.app.overlays.picker.is_none(), "a closed list stays closed");
     test.keys("/model<enter>");
     test.send(Msg::Model(ModelMsg::Listed(rows)));
     // Three rows down is the heading: the cursor is on the first model below it.
@@ -296,7 +296,7 @@ fn models_without_a_key_are_listed_last_and_ask_for_it() {
     assert!(test.cmds.contains(&Cmd::Model(ModelCmd::LogIn("anthropic".into(), Secret("sk-canary".into())))));
     assert!(!format!("{:?}", test.cmds).contains("canary"), "nor is it in the log");
     test.keys("/login openai sk-typed<enter>");
-    assert!(test.app.picker.as_ref().is_some_and(|picker| picker.filter().is_empty()));
+    assert!(test.app.overlays.picker.as_ref().is_some_and(|picker| picker.filter().is_empty()));
     test.keys("<esc>/logout<enter>");
     assert!(test.cmds.contains(&Cmd::Model(ModelCmd::LogOut(None))));
 }

@@ -115,7 +115,7 @@ fn any_queued_message_can_be_edited_or_dropped() {
     assert_eq!((test.app.queue.at, test.app.composer.text()), (None, "x"), "typed text is not a key");
     test.keys("<backspace><up><esc>");
     assert_eq!(test.app.queue.at, None);
-    assert!(test.app.is_run_active(), "Esc left the row, and the run continues");
+    assert!(test.app.conversation.is_active(), "Esc left the row, and the run continues");
     test.keys("<up><down>");
     assert_eq!(test.app.queue.at, None);
 }

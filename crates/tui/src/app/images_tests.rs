@@ -125,7 +125,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
 
 fn shown(width: u16) -> String {
     let mut test = TestApp::new(width, 30);
-    test.app.image_cache = ImageCache::new(Some(Depth::True));
+    test.app.display.image_cache = ImageCache::new(Some(Depth::True));
     let said = Message::user_with(vec![
         ContentBlock::text("漢字 🎉 see [image 1: größe 漢字.gif 640×480]"),
         ContentBlock::StoredImage(image("größe 漢字.gif")),
@@ -167,7 +167,7 @@ fn without_colours_there_is_only_the_description() {
 #[test]
 fn the_viewer_shows_images_too() {
     let mut test = TestApp::new(80, 24);
-    test.app.image_cache = ImageCache::new(Some(Depth::Indexed));
+    test.app.display.image_cache = ImageCache::new(Some(Depth::Indexed));
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
     test.keys("<ctrl-o>");
@@ -212,7 +212,7 @@ fn returned(test: &mut TestApp, id: &str, name: &str, count: usize) {
 fn images_returned_by_a_tool_appear_below_it() {
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 30);
-        test.app.image_cache = ImageCache::new(Some(Depth::True));
+        test.app.display.image_cache = ImageCache::new(Some(Depth::True));
         test.start("go");
         returned(&mut test, "a", "mcp__shots__take", 4);
         let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Image(ImageCmd::Picture(_)))).count();
@@ -238,7 +238,7 @@ fn images_returned_by_a_tool_appear_below_it() {
 #[test]
 fn a_read_image_is_not_grouped_with_other_reads() {
     let mut test = TestApp::new(80, 30);
-    test.app.image_cache = ImageCache::new(Some(Depth::True));
+    test.app.display.image_cache = ImageCache::new(Some(Depth::True));
     test.start("go");
     returned(&mut test, "a", "Read", 1);
     test.send(Msg::Image(ImageMsg::Picture("h0".into(), Ok(pixels()))));
@@ -253,7 +253,7 @@ fn a_read_image_is_not_grouped_with_other_reads() {
     let call = ToolCall::new("a", "Read", json!({"url": "x"}));
     let said = vec![Message::user("go"), Message::assistant_with(Vec::new(), vec![call]), message];
     let mut test = TestApp::new(80, 30);
-    test.app.image_cache = ImageCache::new(Some(Depth::True));
+    test.app.display.image_cache = ImageCache::new(Some(Depth::True));
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(said))))));
     test.send(Msg::Image(ImageMsg::Picture("h0".into(), Ok(pixels()))));
     let tail = |lines: &[String]| {

@@ -71,7 +71,7 @@ fn pressing_escape_twice_on_an_empty_composer_opens_rewind() {
     app.keys("<esc>");
     assert_eq!(asked(&app), [&RewindCmd::Points("t".into(), PickPurpose::Back)]);
     app.keys("<esc>");
-    assert!(app.app.picker.is_none());
+    assert!(app.app.overlays.picker.is_none());
 
     let mut app = talked(80);
     app.keys("x<esc><esc>");
@@ -88,7 +88,7 @@ fn a_rewind_is_previewed_before_it_happens() {
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Preview("t".into(), Some(2))));
     // A preview of another point is not shown.
     told(&mut app, RewindMsg::Preview(Some(0), Ok(preview())));
-    assert!(app.app.picker.as_ref().is_some_and(crate::picker::Picker::is_loading));
+    assert!(app.app.overlays.picker.as_ref().is_some_and(crate::picker::Picker::is_loading));
     told(&mut app, RewindMsg::Preview(Some(2), Ok(preview())));
     for width in [40, 80, 140] {
         app.send(Msg::Resize(width, 24));
@@ -261,7 +261,7 @@ fn changes_are_read_by_file_and_hunk() {
     app.keys("<tab>");
     assert!(!app.screen().contains("new(\"👍"), "{}", app.screen());
     app.keys("q");
-    assert!(app.app.viewer.is_none());
+    assert!(app.app.overlays.viewer.is_none());
 }
 
 #[test]
@@ -293,16 +293,16 @@ fn changes_against_git_need_the_word_git() {
     app.keys("git src/a b<enter>");
     assert_eq!(asked(&app), [&RewindCmd::GitChanges("src/a b".into())]);
     told_changes(&mut app, Changes::default());
-    assert!(app.app.viewer.is_none());
+    assert!(app.app.overlays.viewer.is_none());
     assert!(app.screen().contains("no differences"), "{}", app.screen());
 }
 
 #[test]
 fn a_screen_reader_reads_the_changes_in_order() {
     let mut app = talked(80);
-    app.app.is_linear = true;
+    app.app.display.is_linear = true;
     told_changes(&mut app, some_changes());
-    assert!(app.app.viewer.is_none());
+    assert!(app.app.overlays.viewer.is_none());
     let told = app.scrollback.join("\n") + &app.live();
     assert!(told.contains("6 files differ") && told.contains("new(\"👍"), "{told}");
 }

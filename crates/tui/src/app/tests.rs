@@ -19,8 +19,11 @@ use crate::view::scrollback::ScrollbackWriter;
 use crate::view::{self, RenderStyle};
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch};
+use aye_core::contract::ids::RunId;
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
-use aye_core::contract::record::{DecideOutcome, GrantScope, SuspensionRecord, SuspensionStatus};
+use aye_core::contract::record::{
+    DecideOutcome, GrantScope, SuspensionRecord, SuspensionStatus, ThreadRecord,
+};
 use aye_core::contract::suspension::{
     ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor, Answer, PendingToolCall,
     ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResume, ToolCallResumeMode,
@@ -98,8 +101,8 @@ impl TestApp {
     }
 
     pub(crate) fn draw(&mut self) {
-        let width = self.app.size.0;
-        let picture = match (&self.app.viewer, &self.app.pane) {
+        let width = self.app.display.size.0;
+        let picture = match (&self.app.overlays.viewer, &self.app.overlays.pane) {
             (Some(viewer), _) => view::viewer::viewer(&self.app, viewer, &mut self.sheets),
             (None, Some(pane)) => view::viewer::full(&self.app, pane, &mut self.sheets),
             (None, None) => {
@@ -108,7 +111,10 @@ impl TestApp {
                 view::live(&self.app, &mut self.feed, &self.look)
             }
         };
-        assert!(picture.lines.len() <= usize::from(self.app.size.1.max(1)), "higher than the terminal");
+        assert!(
+            picture.lines.len() <= usize::from(self.app.display.size.1.max(1)),
+            "higher than the terminal"
+        );
         for line in &picture.lines {
             assert!(line.width() <= usize::from(width), "wider than the terminal: {line:?}");
         }
@@ -156,11 +162,11 @@ impl TestApp {
     }
 
     pub(crate) fn screen(&self) -> String {
-        if self.app.wants_other_screen() {
+        if self.app.overlays.wants_other_screen() {
             return self.live.join("\n");
         }
         let mut lines: Vec<&str> = self.scrollback.iter().chain(&self.live).map(String::as_str).collect();
-        let height = usize::from(self.app.size.1);
+        let height = usize::from(self.app.display.size.1);
         lines.drain(..lines.len().saturating_sub(height));
         lines.join("\n")
     }
@@ -371,7 +377,7 @@ fn a_message_during_an_active_run_is_queued_and_not_lost() {
         test.cmds
     );
     test.send(Msg::Thread(ThreadMsg::Began("t".into(), queued(8, "and then this"))));
-    assert!(test.app.is_run_active());
+    assert!(test.app.conversation.is_active());
     assert!(!test.live().contains("queued"), "{}", test.live());
     assert_eq!(test.screen().matches("and then this").count(), 1, "{}", test.screen());
 }
@@ -399,7 +405,7 @@ fn a_message_is_sent_while_questions_are_pending() {
     };
     test.event(event);
     test.finish(TerminationReason::Cancelled);
-    assert!(test.app.is_run_active(), "the new run is on its way");
+    assert!(test.app.conversation.is_active(), "the new run is on its way");
     assert!(!test.screen().contains("interrupted"), "{}", test.screen());
     assert!(test.app.cards.open.is_empty());
 }
@@ -543,7 +549,7 @@ fn a_failed_load_of_a_run_ends_the_wait() {
         result: None,
         termination: TerminationReason::Error("the store is locked".into()),
     });
-    assert_eq!(test.app.run, RunState::Idle);
+    assert_eq!(test.app.conversation.run, RunState::Idle);
     assert_eq!(test.screen().matches("the store is locked").count(), 1);
 }
 

@@ -80,7 +80,7 @@ fn a_first_message_does_not_answer_the_trust_question() {
     test.keys("<enter>yes, and name it well");
     assert_eq!((asks(&test), test.app.composer.text()), (0, "yes, and name it well"));
     test.start("");
-    assert!(matches!(test.app.run, RunState::Running(_)));
+    assert!(matches!(test.app.conversation.run, RunState::Running(_)));
     // During the run it is one row, and ignores both Esc and digits.
     test.wait(1000);
     assert!(test.live().contains("│ This folder  has untrusted files · [Tab] answers"), "{}", test.live());
@@ -193,7 +193,7 @@ fn trust_given_during_a_run_applies_after_it() {
 #[test]
 fn a_screen_reader_reads_the_trust_question_and_takes_words() {
     let mut test = TestApp::new(80, 24);
-    test.app.is_linear = true;
+    test.app.display.is_linear = true;
     test.app.untrusted = vec![row("/home/me/proj/.mcp.json", "starts npx")];
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     test.wait(1000);

@@ -76,9 +76,9 @@ impl<W: io::Write> Screen<W> {
             self.look.theme = app.theme().clone().with_links(self.links.clone());
             self.sheets = Sheets::new(self.look.clone());
         }
-        let (width, height) = app.size;
+        let (width, height) = app.display.size;
         self.terminal.resize(width, height);
-        if app.wants_other_screen() {
+        if app.overlays.wants_other_screen() {
             self.draw_other(app)?;
             return self.show_outside(app);
         }
@@ -138,14 +138,14 @@ impl<W: io::Write> Screen<W> {
     }
 
     fn draw_other(&mut self, app: &App) -> io::Result<()> {
-        self.enter_other(app.size)?;
-        let picture = match (&app.viewer, &app.pane) {
+        self.enter_other(app.display.size)?;
+        let picture = match (&app.overlays.viewer, &app.overlays.pane) {
             (Some(viewer), _) => view::viewer::viewer(app, viewer, &mut self.sheets),
             (None, Some(pane)) => view::viewer::full(app, pane, &mut self.sheets),
             (None, None) => return Ok(()),
         };
         if let Some((other, _)) = &mut self.other {
-            other.draw(self.terminal.out_mut(), app.size, |area, buf| paint(&picture, area, buf))?;
+            other.draw(self.terminal.out_mut(), app.display.size, |area, buf| paint(&picture, area, buf))?;
         }
         Ok(())
     }

@@ -394,7 +394,7 @@ impl Tty for NoTty {
 
 /// A loop around a new model; the senders keep it from ending.
 fn stage(host: &Arc<FakeHost>, app: App) -> UiLoop<Vec<u8>, NoTty> {
-    let (width, height) = app.size;
+    let (width, height) = app.display.size;
     let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
     let mut options = TuiOptions::default();
@@ -414,7 +414,7 @@ async fn commands_of_any_update_are_performed() {
     for msg in [Msg::Resize(60, 20), Msg::Drawn, Msg::Tick] {
         let host = Arc::new(FakeHost::default());
         let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
-        app.feed = StatusCommand::on();
+        app.display.feed = StatusCommand::on();
         let mut stage = stage(&host, app);
         assert_eq!(stage.tell(msg.clone()).await.expect("no write fails"), None);
         stage.performer.settle().await;
@@ -428,7 +428,7 @@ async fn commands_of_any_update_are_performed() {
 async fn only_the_first_frame_queries_the_background() {
     let host = Arc::new(FakeHost::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
-    app.colours.theme = ThemeChoice::find("auto", Depth::True, crate::theme::tests::from_folder)
+    app.display.colours.theme = ThemeChoice::find("auto", Depth::True, crate::theme::tests::from_folder)
         .expect("valid")
         .expect("is known");
     let mut stage = stage(&host, app);

@@ -43,7 +43,7 @@ pub struct Chrome {
 pub fn chrome(app: &App) -> Chrome {
     let progress = if app.own_cards() > 0 {
         TitleProgress::Waiting
-    } else if app.is_run_active() {
+    } else if app.conversation.is_active() {
         TitleProgress::Working
     } else {
         TitleProgress::None
@@ -55,7 +55,8 @@ pub fn chrome(app: &App) -> Chrome {
     };
     let place = short_path(&app.info.cwd, app.info.home.as_deref());
     let place = place.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(&place).to_owned();
-    let title = app.thread.as_ref().map(|thread| thread.title.trim()).filter(|title| !title.is_empty());
+    let title =
+        app.conversation.thread.as_ref().map(|thread| thread.title.trim()).filter(|title| !title.is_empty());
     let text = match title {
         Some(title) => format!("{mark}{} · {place} · aye", visible_line(title)),
         None => format!("{mark}{place} · aye"),

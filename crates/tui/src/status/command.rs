@@ -89,26 +89,26 @@ impl StatusCommand {
 /// Returns the command's standard input. Nothing in this value changes merely because time passes.
 pub fn told(app: &App) -> Value {
     let info = &app.info;
-    let state = match app.run {
+    let state = match app.conversation.run {
         RunState::Idle => "idle",
         RunState::Starting(_) | RunState::Running(_) => "working",
         RunState::Stopping(_) => "stopping",
         RunState::Waiting => "waiting",
     };
     let (input, output) = tokens(app);
-    let used = app.transcript.context_tokens();
+    let used = app.conversation.transcript.context_tokens();
     let window = info.context_window.filter(|window| *window > 0);
     json!({
         "version": info.version,
         "state": state,
         "model": model(app),
         "provider": info.provider,
-        "agent": app.transcript.handed_to().map(|(agent, _)| agent).or(info.agent.as_deref()),
+        "agent": app.conversation.transcript.handed_to().map(|(agent, _)| agent).or(info.agent.as_deref()),
         "mode": info.mode.as_str(),
         "folder": info.cwd,
         "project": info.project,
         "branch": info.branch,
-        "thread": app.thread.as_ref().map(|thread| json!({"id": thread.id, "title": thread.title})),
+        "thread": app.conversation.thread.as_ref().map(|thread| json!({"id": thread.id, "title": thread.title})),
         "context": {
             "tokens": used,
             "window": window,
@@ -116,10 +116,10 @@ pub fn told(app: &App) -> Value {
         },
         "tokens": {"input": input, "output": output},
         "cost": cost(app),
-        "last_run_ms": app.last_run_ms,
+        "last_run_ms": app.conversation.last_run_ms,
         "queued": app.queue.unsent.len() + app.queue.rows.len(),
-        "tasks": app.tasks,
+        "tasks": app.conversation.tasks,
         "waiting": {"here": app.own_cards(), "elsewhere": app.unseen_elsewhere()},
-        "columns": app.size.0,
+        "columns": app.display.size.0,
     })
 }

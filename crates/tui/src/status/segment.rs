@@ -133,7 +133,7 @@ impl Segment {
                 pieces
             }
             Segment::Agent => {
-                let handed = app.transcript.handed_to().map(|(agent, _)| agent);
+                let handed = app.conversation.transcript.handed_to().map(|(agent, _)| agent);
                 handed
                     .or(info.agent.as_deref())
                     .map_or_else(Vec::new, |agent| one(visible_line(agent).into_owned(), Role::Accent, 3))
@@ -143,7 +143,7 @@ impl Segment {
                 .branch
                 .as_ref()
                 .map_or_else(Vec::new, |branch| one(visible_line(branch).into_owned(), Role::Status, 7)),
-            Segment::Context => match (app.transcript.context_tokens(), info.context_window) {
+            Segment::Context => match (app.conversation.transcript.context_tokens(), info.context_window) {
                 (0, _) => Vec::new(),
                 (used, Some(window @ 1..)) => {
                     let percent = percent(used, window);
@@ -168,7 +168,7 @@ impl Segment {
             Segment::Cost => cost(app).filter(|cost| *cost > 0.0).map_or_else(Vec::new, |cost| {
                 one(if cost < 0.01 { "<$0.01".to_owned() } else { format!("${cost:.2}") }, Role::Status, 6)
             }),
-            Segment::Elapsed => match (app.run.active_since(), app.last_run_ms) {
+            Segment::Elapsed => match (app.conversation.run.active_since(), app.conversation.last_run_ms) {
                 // The part that says that it works says it.
                 (Some(_), _) | (None, None) => Vec::new(),
                 (None, Some(ms)) => one(format!("took {}", duration(ms)), Role::Status, 6),
@@ -177,8 +177,8 @@ impl Segment {
                 counted(app.queue.unsent.len() + app.queue.rows.len(), "queued", Role::Warning, 2)
             }
             Segment::Tasks => {
-                let what = if app.tasks == 1 { "task" } else { "tasks" };
-                counted(app.tasks, what, Role::Accent, 2)
+                let what = if app.conversation.tasks == 1 { "task" } else { "tasks" };
+                counted(app.conversation.tasks, what, Role::Accent, 2)
             }
             Segment::Waiting => {
                 let mut pieces = counted(app.own_cards(), "waiting", Role::Warning, 1);
@@ -199,12 +199,12 @@ impl Segment {
 
 /// The model that answers, as it is shown.
 pub(super) fn model(app: &App) -> String {
-    let model = match app.transcript.handed_to() {
+    let model = match app.conversation.transcript.handed_to() {
         Some((_, model)) if !model.is_empty() => visible_line(model).into_owned(),
         _ if app.info.is_demo => "demo".to_owned(),
         _ => visible_line(&app.info.model).into_owned(),
     };
-    let model = match app.transcript.stands_in() {
+    let model = match app.conversation.transcript.stands_in() {
         Some(other) => format!("{} (for {model})", visible_line(other)),
         None => model,
     };
@@ -217,7 +217,7 @@ pub(super) fn percent(used: u64, window: u64) -> u64 {
 
 /// Tokens in and out.
 pub(super) fn tokens(app: &App) -> (u64, u64) {
-    let usage = app.transcript.usage();
+    let usage = app.conversation.transcript.usage();
     let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0);
     (count(usage.prompt_tokens), count(usage.completion_tokens))
 }

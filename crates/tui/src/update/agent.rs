@@ -17,28 +17,32 @@ use aye_core::contract::record::SuspensionStatus;
 
 impl App {
     pub(super) fn agent(&mut self, thread: &ThreadId, event: &AgentEvent, cmds: &mut Vec<Cmd>) {
-        if self.thread_id() != Some(thread) {
+        if self.conversation.id() != Some(thread) {
             // It may belong to the conversation that is being opened.
-            if self.loading.opening > 0 {
-                self.loading.early.push((thread.clone(), EarlyEvent::Agent(Box::new(event.clone()))));
+            if self.conversation.loading.opening > 0 {
+                self.conversation
+                    .loading
+                    .early
+                    .push((thread.clone(), EarlyEvent::Agent(Box::new(event.clone()))));
             }
             return;
         }
-        self.moved = self.now;
+        self.conversation.moved = self.now;
         match event {
             AgentEvent::RunStart { run_id, .. } => {
-                self.run_id = Some(RunId::from(run_id.as_str()));
-                self.driver = ThreadOwner::Nobody;
-                self.transcript.accept_words();
-                if !matches!(self.run, RunState::Running(_) | RunState::Stopping(_)) {
-                    self.run = RunState::Running(self.run.active_since().unwrap_or(self.now));
+                self.conversation.run_id = Some(RunId::from(run_id.as_str()));
+                self.conversation.driver = ThreadOwner::Nobody;
+                self.conversation.transcript.accept_words();
+                if !matches!(self.conversation.run, RunState::Running(_) | RunState::Stopping(_)) {
+                    self.conversation.run =
+                        RunState::Running(self.conversation.run.active_since().unwrap_or(self.now));
                 }
             }
             AgentEvent::ToolCallDone { id, result, outcome, .. } => {
                 if *outcome == ToolCallOutcome::Suspended {
                     // A call that another agent works on does not ask the user.
                     let asks = result.suspension.as_ref().filter(|ticket| !ticket.is_served());
-                    if let (Some(ticket), Some(run)) = (asks, self.run_id.clone()) {
+                    if let (Some(ticket), Some(run)) = (asks, self.conversation.run_id.clone()) {
                         let card = Card::new(thread.clone(), run, (**ticket).clone());
                         self.born(&card, cmds);
                         self.ask(card);
@@ -55,10 +59,11 @@ impl App {
             }
             AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id, cmds),
             AgentEvent::RunFinish { run_id, termination, .. } => {
-                let is_current = self.run_id.as_ref().is_none_or(|known| known.as_str() == run_id);
+                let is_current =
+                    self.conversation.run_id.as_ref().is_none_or(|known| known.as_str() == run_id);
                 // A run that could not even be loaded has no id.
                 let is_current = is_current || run_id.is_empty();
-                let is_superseded = matches!(self.run, RunState::Starting(_));
+                let is_superseded = matches!(self.conversation.run, RunState::Starting(_));
                 if is_superseded && *termination == TerminationReason::Cancelled {
                     // A new message closed the waiting run; this is not an interruption.
                     let quiet = AgentEvent::RunFinish {
@@ -67,12 +72,12 @@ impl App {
                         result: None,
                         termination: TerminationReason::BehaviorRequested,
                     };
-                    self.transcript.apply(self.now, &quiet);
+                    self.conversation.transcript.apply(self.now, &quiet);
                     self.remove_cards(|card| card.elsewhere.is_none() && !card.is_own());
                     return;
                 }
-                self.transcript.accept_words();
-                self.transcript.apply(self.now, event);
+                self.conversation.transcript.accept_words();
+                self.conversation.transcript.apply(self.now, event);
                 if is_current {
                     self.run_finished(termination, cmds);
                 }
@@ -80,21 +85,22 @@ impl App {
             }
             _ => {}
         }
-        self.transcript.apply(self.now, event);
+        self.conversation.transcript.apply(self.now, event);
     }
 
     fn run_finished(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
-        self.last_run_ms = self.run.active_since().map(|since| self.now.since(since));
+        self.conversation.last_run_ms =
+            self.conversation.run.active_since().map(|since| self.now.since(since));
         if self.info.branch.is_some() {
             cmds.push(Cmd::Program(ProgramCmd::Info));
         }
         if *termination == TerminationReason::Suspended {
-            self.run = RunState::Waiting;
+            self.conversation.run = RunState::Waiting;
             return;
         }
-        self.run = RunState::Idle;
+        self.conversation.run = RunState::Idle;
         self.dismiss_closed_cards(|card| card.elsewhere.is_none() && !card.is_own(), cmds);
-        self.ended.clone_from(&self.run_id);
+        self.conversation.ended.clone_from(&self.conversation.run_id);
         self.take_back_own(termination, cmds);
         self.offer_plan(termination);
     }
@@ -123,7 +129,7 @@ impl App {
 
     fn drop_cards_of(&mut self, call_id: &str, cmds: &mut Vec<Cmd>) {
         // A call of another conversation, or of a child, may have the same id.
-        let shown = self.thread_id().cloned();
+        let shown = self.conversation.id().cloned();
         self.dismiss_closed_cards(
             |card| {
                 card.elsewhere.is_none()
@@ -138,7 +144,7 @@ impl App {
     /// discarded or sent, and explains why it is too late; unless the user's own new message closed the
     /// question.
     fn dismiss_closed_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
-        let stay = !matches!(self.run, RunState::Starting(_));
+        let stay = !matches!(self.conversation.run, RunState::Starting(_));
         for card in self.cards.open.iter().filter(|card| stay && which(card) && card.is_written_on()) {
             self.cards.over.entry(card.id.clone()).or_default();
             cmds.push(Cmd::Question(QuestionCmd::WhoAnswered(card.id.clone())));
@@ -172,12 +178,12 @@ impl App {
     pub(super) fn submit(&mut self, mut input: UserInput, behind: bool, cmds: &mut Vec<Cmd>) {
         self.cards.stays = false;
         // A shell command of the user supersedes no question.
-        let behind = behind || (input.shell.is_some() && self.run == RunState::Waiting);
-        let Some(thread) = self.thread_id().cloned() else {
+        let behind = behind || (input.shell.is_some() && self.conversation.run == RunState::Waiting);
+        let Some(thread) = self.conversation.id().cloned() else {
             self.queue.unsent.push_back(input);
             return;
         };
-        let is_free = match self.run {
+        let is_free = match self.conversation.run {
             // Messages queued earlier go first.
             RunState::Idle => self.queue.rows.is_empty() && !behind,
             RunState::Waiting => !behind,
@@ -186,47 +192,47 @@ impl App {
         if is_free {
             self.start(input, cmds);
         } else {
-            let is_working = matches!(self.run, RunState::Starting(_) | RunState::Running(_));
+            let is_working = matches!(self.conversation.run, RunState::Starting(_) | RunState::Running(_));
             input.steers = is_working && !behind && input.shell.is_none();
             cmds.push(Cmd::Thread(ThreadCmd::Enqueue(thread, input)));
         }
     }
 
     pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
-        let Some(thread) = self.thread_id().cloned() else { return };
+        let Some(thread) = self.conversation.id().cloned() else { return };
         let shown = input.shown().map(str::to_owned);
-        self.transcript.push_unaccepted_message(input.written(), shown, input.images.clone());
-        self.run = RunState::Starting(self.now);
-        self.hint = None;
+        self.conversation.transcript.push_unaccepted_message(input.written(), shown, input.images.clone());
+        self.conversation.run = RunState::Starting(self.now);
+        self.display.hint = None;
         cmds.push(Cmd::Thread(ThreadCmd::Start(thread, input)));
     }
 
     pub(super) fn opened(&mut self, opened: &OpenedThread, cmds: &mut Vec<Cmd>) {
-        let notes: Vec<_> = if self.thread.is_none() {
+        let notes: Vec<_> = if self.conversation.thread.is_none() {
             // Errors from before the first conversation was open stay on the screen.
-            self.transcript.entries().iter().map(|entry| entry.kind.clone()).collect()
+            self.conversation.transcript.entries().iter().map(|entry| entry.kind.clone()).collect()
         } else {
             Vec::new()
         };
         let earlier: VecDeque<UserInput> = std::mem::take(&mut self.queue.unsent);
-        self.transcript = Transcript::from_thread(opened);
+        self.conversation.transcript = Transcript::from_thread(opened);
         self.shows_another();
         for note in notes {
             if let super::super::transcript::EntryKind::Notice { level, text } = note {
-                self.transcript.note(level, text);
+                self.conversation.transcript.note(level, text);
             }
         }
-        let said = self.transcript.said();
+        let said = self.conversation.transcript.said();
         cmds.push(Cmd::Writing(WritingCmd::Draft(opened.thread.id.clone(), said.is_empty())));
         self.composer.set_history(said);
-        self.epoch += 1;
+        self.conversation.epoch += 1;
         self.cards.over.clear();
-        self.seen = opened.messages.last().map_or(0, |stored| stored.seq);
-        self.driver = opened.driver;
+        self.conversation.seen = opened.messages.last().map_or(0, |stored| stored.seq);
+        self.conversation.driver = opened.driver;
         self.take_tasks(&opened.children, &opened.commands);
         self.queue.rows.clone_from(&opened.queued);
-        self.thread = Some(opened.thread.clone());
-        self.run_id = opened.run.as_ref().map(|run| run.id.clone());
+        self.conversation.thread = Some(opened.thread.clone());
+        self.conversation.run_id = opened.run.as_ref().map(|run| run.id.clone());
         self.cards.open = opened
             .waiting
             .iter()
@@ -239,7 +245,7 @@ impl App {
         self.cards.batch = None;
         self.focus = Focus::Composer;
         self.cards.stays = false;
-        self.run = match opened.run.as_ref().map(|run| run.status) {
+        self.conversation.run = match opened.run.as_ref().map(|run| run.status) {
             Some(RunStatus::Running) => RunState::Running(self.now),
             // It waits for nothing but its children.
             Some(RunStatus::Waiting)
@@ -251,25 +257,27 @@ impl App {
             Some(RunStatus::Done) | None => RunState::Idle,
         };
         let over = opened.run.as_ref().filter(|run| run.status == RunStatus::Done);
-        self.ended = over.map(|run| run.id.clone());
+        self.conversation.ended = over.map(|run| run.id.clone());
         if let Some(TerminationReason::Error(why)) =
             opened.run.as_ref().and_then(|run| run.termination.as_ref())
         {
-            self.transcript.note(Level::Error, why.clone());
+            self.conversation.transcript.note(Level::Error, why.clone());
         }
         if let Some(TerminationReason::Stopped(why)) =
             opened.run.as_ref().and_then(|run| run.termination.as_ref())
         {
-            self.transcript.push_stopped_notice(why);
+            self.conversation.transcript.push_stopped_notice(why);
         }
         // Events that overtook the answer.
-        for (thread, told) in std::mem::take(&mut self.loading.early) {
+        for (thread, told) in std::mem::take(&mut self.conversation.loading.early) {
             match told {
                 EarlyEvent::Agent(event) => self.agent(&thread, &event, cmds),
                 EarlyEvent::Synced(sync) => self.synced(sync, cmds),
                 EarlyEvent::Began(row) => self.began(&thread, row),
-                EarlyEvent::TakenOver if self.thread_id() == Some(&thread) => {
-                    self.transcript.note(Level::Warning, "another process took over this conversation");
+                EarlyEvent::TakenOver if self.conversation.id() == Some(&thread) => {
+                    self.conversation
+                        .transcript
+                        .note(Level::Warning, "another process took over this conversation");
                 }
                 EarlyEvent::TakenOver => {}
             }

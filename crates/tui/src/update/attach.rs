@@ -9,7 +9,7 @@ impl App {
     pub(super) fn image_msg(&mut self, msg: ImageMsg, cmds: &mut Vec<Cmd>) {
         match msg {
             ImageMsg::Attached(words, found) => self.attached(&words, found, cmds),
-            ImageMsg::Picture(hash, pixels) => self.image_cache.take(&hash, pixels),
+            ImageMsg::Picture(hash, pixels) => self.display.image_cache.take(&hash, pixels),
             ImageMsg::Opened(Ok(())) => {}
             ImageMsg::Opened(Err(why)) => self.show_hint(why),
         }

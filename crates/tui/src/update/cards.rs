@@ -105,10 +105,10 @@ impl App {
         let window = self.body_window(key);
         let Some(card) = self.cards.open.get_mut(self.cards.at) else { return false };
         card.window = window.unwrap_or(card.window);
-        card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
+        card.fit(self.display.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let project = card.project(&self.info.project).to_path_buf();
         let reply = card.key(key, &self.keymap, &project);
-        card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
+        card.fit(self.display.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let id = card.id.clone();
         self.ask_for_preview(cmds);
         if reply != CardAction::NotMine {
@@ -134,7 +134,7 @@ impl App {
                         card.stage = CardStage::Open;
                     }
                     self.show_driver_hint();
-                } else if let Some(thread) = self.thread_id() {
+                } else if let Some(thread) = self.conversation.id() {
                     cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread.clone())));
                 }
             }
@@ -153,20 +153,22 @@ impl App {
 
     /// Asks what to do with the plan that a run ended with.
     pub(super) fn offer_plan(&mut self, termination: &TerminationReason) {
-        let last = self.transcript.entries().last().map(|entry| &entry.kind);
+        let last = self.conversation.transcript.entries().last().map(|entry| &entry.kind);
         let is_plan = *termination == TerminationReason::NaturalEnd
             && self.info.mode == Mode::Plan
             && matches!(last, Some(EntryKind::Assistant { .. }))
             && self.queue.rows.is_empty()
             && self.own_cards() == 0;
-        if let (true, Some(thread), Some(run)) = (is_plan, self.thread_id().cloned(), self.run_id.clone()) {
+        if let (true, Some(thread), Some(run)) =
+            (is_plan, self.conversation.id().cloned(), self.conversation.run_id.clone())
+        {
             self.ask(Card::plan(thread, run));
         }
     }
 
     /// Removes the card of a plan when there is nothing left to carry out.
     pub(in super::super) fn drop_finished_plan(&mut self) {
-        if self.info.mode != Mode::Plan || !matches!(self.run, RunState::Idle) {
+        if self.info.mode != Mode::Plan || !matches!(self.conversation.run, RunState::Idle) {
             self.remove_cards(|card| card.kind == CardKind::Plan);
         }
     }
@@ -213,7 +215,9 @@ impl App {
         cmds: &mut Vec<Cmd>,
     ) {
         let Some(card) = self.card_of(id) else {
-            self.transcript.note(Level::Warning, "the question was closed while you edited the call");
+            self.conversation
+                .transcript
+                .note(Level::Warning, "the question was closed while you edited the call");
             return;
         };
         // Keys that were typed for the editor are no answer.
@@ -364,7 +368,7 @@ impl App {
                     card.stage = CardStage::Open;
                     card.problem = Some(error);
                 } else {
-                    self.transcript.note(Level::Error, error);
+                    self.conversation.transcript.note(Level::Error, error);
                 }
                 return;
             }
@@ -387,7 +391,7 @@ impl App {
         };
         self.remove_cards(|card| card.id == *id);
         if let Some(note) = note {
-            self.transcript.note(Level::Warning, note);
+            self.conversation.transcript.note(Level::Warning, note);
         }
     }
 

@@ -25,8 +25,8 @@ impl App {
     /// Opens the list of conversations before the first conversation is open; closing the list starts a new
     /// one.
     pub fn ask_which_thread(&mut self) -> Vec<Cmd> {
-        self.picker = Some(Picker::loading(PickerKind::Threads));
-        self.resumes_by_list = true;
+        self.overlays.picker = Some(Picker::loading(PickerKind::Threads));
+        self.overlays.resumes_by_list = true;
         vec![Cmd::Thread(ThreadCmd::List)]
     }
 
@@ -43,7 +43,7 @@ impl App {
     }
 
     pub(super) fn resumes_by_list(&mut self, cmds: &mut Vec<Cmd>) {
-        if std::mem::take(&mut self.resumes_by_list) && self.thread.is_none() {
+        if std::mem::take(&mut self.overlays.resumes_by_list) && self.conversation.thread.is_none() {
             self.open(None, cmds);
         }
     }
@@ -57,7 +57,7 @@ impl App {
             }
             return;
         }
-        if self.is_linear && self.answer_in_words(&written, cmds) {
+        if self.display.is_linear && self.answer_in_words(&written, cmds) {
             return;
         }
         self.completion.palette = None;
@@ -189,11 +189,13 @@ impl App {
                 }
             },
             "mode" => self.open_modes(),
-            "copy" if self.transcript.last_address().is_some() => {
-                cmds.extend(self.transcript.last_address().map(|address| Cmd::Copy(address.to_owned())));
+            "copy" if self.conversation.transcript.last_address().is_some() => {
+                cmds.extend(
+                    self.conversation.transcript.last_address().map(|address| Cmd::Copy(address.to_owned())),
+                );
                 self.show_hint("URL sent to the clipboard, if the terminal allows it");
             }
-            "copy" => match self.transcript.last_answer() {
+            "copy" => match self.conversation.transcript.last_answer() {
                 Some(answer) => {
                     cmds.push(Cmd::Copy(answer.to_owned()));
                     self.show_hint("last answer sent to the clipboard, if the terminal allows it");
@@ -216,7 +218,7 @@ impl App {
                     return false;
                 }
                 let opened = words.trim().strip_prefix("open ").filter(|_| name == "tasks");
-                cmds.push(match (opened, self.thread_id().cloned()) {
+                cmds.push(match (opened, self.conversation.id().cloned()) {
                     (Some(id), Some(thread)) => Cmd::TakeOver(thread, id.trim().to_owned()),
                     (_, thread) => Cmd::Program(ProgramCmd::Page(thread, name.to_owned(), words.to_owned())),
                 });
@@ -227,7 +229,7 @@ impl App {
 
     fn export(&mut self, words: &str, cmds: &mut Vec<Cmd>) {
         let format = if words.is_empty() { Some(ExportFormat::Markdown) } else { ExportFormat::parse(words) };
-        match (format, self.thread_id().cloned()) {
+        match (format, self.conversation.id().cloned()) {
             (Some(format), Some(thread)) => cmds.push(Cmd::Back(RewindCmd::Export(thread, format))),
             (None, _) => self.show_hint(format!("unknown format {words}; expected md, json or html")),
             (Some(_), None) => self.show_hint("no conversation is open yet"),
@@ -241,10 +243,12 @@ impl App {
 
     /// Opens another conversation. The active run of this one keeps running; pending questions stay pending.
     pub(super) fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
-        if self.is_run_active() && !self.is_driven_elsewhere() {
-            self.transcript.note(Level::Info, "the run of this conversation continues in the background");
+        if self.conversation.is_active() && !self.is_driven_elsewhere() {
+            self.conversation
+                .transcript
+                .note(Level::Info, "the run of this conversation continues in the background");
         }
-        self.loading.opening += 1;
+        self.conversation.loading.opening += 1;
         cmds.push(Cmd::Thread(ThreadCmd::Open(thread)));
     }
 
@@ -256,7 +260,7 @@ impl App {
     }
 
     pub(super) fn fetch(&mut self, kind: PickerKind, cmd: Cmd, cmds: &mut Vec<Cmd>) {
-        self.picker = Some(Picker::loading(kind));
+        self.overlays.picker = Some(Picker::loading(kind));
         cmds.push(cmd);
     }
 
@@ -275,7 +279,7 @@ impl App {
             row(Mode::Plan, "read only; nothing changes"),
             row(Mode::Yolo, "no questions; deny rules still apply"),
         ];
-        self.picker = Some(Picker::new(PickerKind::Modes, rows));
+        self.overlays.picker = Some(Picker::new(PickerKind::Modes, rows));
     }
 
     pub(super) fn open_help(&mut self) {
@@ -313,12 +317,12 @@ impl App {
         ] {
             rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
         }
-        self.picker = Some(Picker::new(PickerKind::Help, rows));
+        self.overlays.picker = Some(Picker::new(PickerKind::Help, rows));
     }
 
     /// Enter in a list.
     pub(super) fn pick(&mut self, cmds: &mut Vec<Cmd>) {
-        let Some(picker) = &self.picker else { return };
+        let Some(picker) = &self.overlays.picker else { return };
         let Some(row) = picker.chosen().cloned() else { return };
         if let Some(why) = &row.unusable {
             if picker.kind != PickerKind::Models || !self.pick_without_key(&row) {
@@ -339,13 +343,13 @@ impl App {
             return;
         }
         if kind.verb().is_none() {
-            self.picker = None;
+            self.overlays.picker = None;
             return;
         }
-        self.picker = None;
+        self.overlays.picker = None;
         match kind {
             PickerKind::Threads => {
-                self.resumes_by_list = false;
+                self.overlays.resumes_by_list = false;
                 self.open(Some(ThreadId::from(row.value)), cmds);
             }
             PickerKind::Inbox => {
@@ -382,7 +386,7 @@ impl App {
     pub(super) fn thread_rows(&self, threads: &[ThreadSummary]) -> Vec<PickRow> {
         let row = |summary: &ThreadSummary| {
             let thread = &summary.thread;
-            let found = self.back.found.get(thread.id.as_str());
+            let found = self.overlays.back.found.get(thread.id.as_str());
             let marks = &summary.marks;
             let state = match (summary.waiting, summary.status) {
                 (1.., _) => format!("{} waiting, ", summary.waiting),
@@ -413,12 +417,12 @@ impl App {
     /// Returns the folded entries since the user's last message, including that message, that were not shown
     /// in full yet.
     pub(super) fn folded_since_last_words(&self) -> Vec<u64> {
-        let entries = self.transcript.entries();
+        let entries = self.conversation.transcript.entries();
         let from =
             entries.iter().rposition(|entry| matches!(entry.kind, EntryKind::User { .. })).unwrap_or(0);
         entries[from..]
             .iter()
-            .filter(|entry| self.unfolded.is_none_or(|last| entry.id > last))
+            .filter(|entry| self.display.unfolded.is_none_or(|last| entry.id > last))
             .filter(|entry| match &entry.kind {
                 EntryKind::Tool(tool) => tool.is_over() && super::super::view::entry::is_folded(tool),
                 EntryKind::Thinking { text } => {

@@ -75,19 +75,19 @@ impl App {
         match action {
             Some(Action::Send) => {
                 if !self.composer.newline_after_backslash() {
-                    let behind = self.queue.keeps_waiting && !self.is_run_active();
+                    let behind = self.queue.keeps_waiting && !self.conversation.is_active();
                     self.send(behind, cmds);
                 }
             }
             Some(Action::SendBehind) => self.send(true, cmds),
             Some(Action::Interrupt) if self.leave_vim_mode() => {}
-            Some(Action::Interrupt) if self.is_run_active() => self.interrupt(cmds),
+            Some(Action::Interrupt) if self.conversation.is_active() => self.interrupt(cmds),
             Some(Action::Interrupt) if !self.cards.open.is_empty() => {
                 let chord = self.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
                 self.show_hint(format!("{chord} goes to the question"));
             }
             Some(Action::Interrupt) => self.arm_rewind(cmds),
-            Some(Action::FocusCard) if self.asking_card().is_none() && self.is_run_active() => {
+            Some(Action::FocusCard) if self.asking_card().is_none() && self.conversation.is_active() => {
                 if !self.composer.is_empty() {
                     self.send(true, cmds);
                 } else if !self.cards.open.is_empty() {
@@ -176,8 +176,8 @@ impl App {
                 self.fill_picker(PickerKind::History, rows);
             }
             Err(error) => {
-                self.picker = None;
-                self.transcript.note(Level::Error, error);
+                self.overlays.picker = None;
+                self.conversation.transcript.note(Level::Error, error);
             }
         }
     }

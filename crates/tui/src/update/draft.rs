@@ -14,7 +14,7 @@ impl App {
     /// Keeps the text when it changed some time ago.
     pub(super) fn keep_draft(&mut self, cmds: &mut Vec<Cmd>) {
         let is_kept = self.composer.text() == self.kept.text
-            && (self.kept.text.is_empty() || self.kept.thread.as_ref() == self.thread_id());
+            && (self.kept.text.is_empty() || self.kept.thread.as_ref() == self.conversation.id());
         match self.kept.due {
             _ if is_kept => self.kept.due = None,
             None => self.kept.due = Some(self.now.plus(KEEP_MS)),
@@ -26,7 +26,7 @@ impl App {
     /// Keeps the text as it is now.
     pub(super) fn keep_draft_now(&mut self, cmds: &mut Vec<Cmd>) {
         self.kept.due = None;
-        let Some(thread) = self.thread_id().cloned() else { return };
+        let Some(thread) = self.conversation.id().cloned() else { return };
         let is_same = self.composer.text() == self.kept.text;
         if is_same && (self.kept.text.is_empty() || self.kept.thread.as_ref() == Some(&thread)) {
             return;
@@ -41,7 +41,7 @@ impl App {
 
     fn send_draft(&mut self, thread: ThreadId, draft: Draft, cmds: &mut Vec<Cmd>) {
         self.kept.number += 1;
-        let is_new = self.transcript.is_empty();
+        let is_new = self.conversation.transcript.is_empty();
         cmds.push(Cmd::Writing(WritingCmd::KeepDraft(KeepDraft {
             number: self.kept.number,
             thread,
@@ -52,7 +52,10 @@ impl App {
 
     /// Restores the draft that an earlier process stored.
     pub(super) fn drafted(&mut self, thread: &ThreadId, draft: Draft, cmds: &mut Vec<Cmd>) {
-        if self.thread_id() != Some(thread) || draft.text.is_empty() || draft.text == self.composer.text() {
+        if self.conversation.id() != Some(thread)
+            || draft.text.is_empty()
+            || draft.text == self.composer.text()
+        {
             return;
         }
         self.composer.restore(draft);

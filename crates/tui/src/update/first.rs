@@ -20,6 +20,6 @@ impl App {
                 self.info.model_why
             )
         };
-        self.transcript.note(Level::Info, text);
+        self.conversation.transcript.note(Level::Info, text);
     }
 }

@@ -21,13 +21,13 @@ impl App {
             ..PickRow::default()
         });
         let rows = rows.collect();
-        self.grants = grants;
+        self.overlays.grants = grants;
         self.fill_picker(PickerKind::Grants, rows);
     }
 
     /// Opens the details of a grant, with a row to revoke it.
     pub(super) fn open_grant(&mut self, id: &str) {
-        let Some(grant) = self.grants.iter().find(|grant| grant.id == id) else { return };
+        let Some(grant) = self.overlays.grants.iter().find(|grant| grant.id == id) else { return };
         let row = |label: &str, detail: &str, value: &str| PickRow {
             value: value.to_owned(),
             label: label.to_owned(),
@@ -51,7 +51,7 @@ impl App {
         ] {
             rows.push(PickRow { is_heading: true, ..row(&format!("{name}: {text}"), "", "") });
         }
-        self.picker = Some(Picker::new(PickerKind::Grant, rows));
+        self.overlays.picker = Some(Picker::new(PickerKind::Grant, rows));
     }
 
     /// Enter on a grant.
@@ -59,25 +59,26 @@ impl App {
         if let Some(id) = value.strip_prefix(REVOKE) {
             cmds.push(Cmd::Question(QuestionCmd::RevokeGrant(id.to_owned())));
         } else if let Some(id) = value.strip_prefix(ASK) {
-            let pattern = self.grants.iter().find(|grant| grant.id == id).map(|grant| grant.pattern.clone());
+            let pattern =
+                self.overlays.grants.iter().find(|grant| grant.id == id).map(|grant| grant.pattern.clone());
             let row = |label: String, value: String| PickRow { value, label, ..PickRow::default() };
             let rows = vec![
                 row("no, keep it".to_owned(), KEEP.to_owned()),
                 row(format!("yes, revoke {}", pattern.unwrap_or_default()), format!("{REVOKE}{id}")),
             ];
-            self.picker = Some(Picker::new(PickerKind::Grant, rows));
+            self.overlays.picker = Some(Picker::new(PickerKind::Grant, rows));
         } else if value == KEEP {
-            self.picker = Some(Picker::loading(PickerKind::Grants));
-            let grants = std::mem::take(&mut self.grants);
+            self.overlays.picker = Some(Picker::loading(PickerKind::Grants));
+            let grants = std::mem::take(&mut self.overlays.grants);
             self.list_grants(grants);
         }
     }
 
     pub(super) fn revoked(&mut self, id: &str, revoked: bool) {
-        let grant = self.grants.iter().find(|grant| grant.id == id);
+        let grant = self.overlays.grants.iter().find(|grant| grant.id == id);
         let pattern = grant.map_or(id, |grant| grant.pattern.as_str()).to_owned();
         let text =
             if revoked { format!("revoked {pattern}") } else { format!("{pattern} was already revoked") };
-        self.transcript.note(Level::Info, text);
+        self.conversation.transcript.note(Level::Info, text);
     }
 }

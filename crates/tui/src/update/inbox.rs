@@ -23,14 +23,14 @@ impl App {
             QuestionMsg::Reviewed(id, arguments, review) => self.reviewed(&id, &arguments, review),
             QuestionMsg::InboxChanged => self.inbox_changed(cmds),
             QuestionMsg::Inbox(Ok(rows)) => self.fill_inbox(rows),
-            QuestionMsg::Inbox(Err(error)) => self.transcript.note(Level::Error, error),
+            QuestionMsg::Inbox(Err(error)) => self.conversation.transcript.note(Level::Error, error),
             QuestionMsg::Elsewhere(count) => self.elsewhere = count,
             QuestionMsg::GrantPreviewed(id, pattern, preview) => self.previewed(&id, pattern, preview),
             QuestionMsg::Grants(Ok(grants)) => self.list_grants(grants),
             QuestionMsg::Revoked(id, Ok(revoked)) => self.revoked(&id, revoked),
             QuestionMsg::Grants(Err(error)) | QuestionMsg::Revoked(_, Err(error)) => {
-                self.picker = None;
-                self.transcript.note(Level::Error, error);
+                self.overlays.picker = None;
+                self.conversation.transcript.note(Level::Error, error);
             }
             QuestionMsg::Rules(rules) => {
                 let rows = rules.into_iter().map(|rule| PickRow {
@@ -47,9 +47,9 @@ impl App {
 
     /// The chord of the list: opens it, and closes it again.
     pub(super) fn toggle_inbox(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
-            self.picker = None;
-        } else if !self.resumes_by_list {
+        if self.overlays.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
+            self.overlays.picker = None;
+        } else if !self.overlays.resumes_by_list {
             // The choice of the first conversation has to be made before anything else.
             self.fetch(PickerKind::Inbox, Cmd::Question(QuestionCmd::Inbox), cmds);
         }
@@ -58,7 +58,7 @@ impl App {
     /// Refreshes what is shown of questions after some appeared or were closed.
     pub(super) fn inbox_changed(&mut self, cmds: &mut Vec<Cmd>) {
         self.count_elsewhere(cmds);
-        if self.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
+        if self.overlays.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
             cmds.push(Cmd::Question(QuestionCmd::Inbox));
         }
         let strangers = self.cards.open.iter().filter(|card| card.elsewhere.is_some() && !card.is_deciding());
@@ -66,12 +66,13 @@ impl App {
     }
 
     pub(super) fn count_elsewhere(&self, cmds: &mut Vec<Cmd>) {
-        cmds.push(Cmd::Question(QuestionCmd::CountElsewhere(self.thread_id().cloned())));
+        cmds.push(Cmd::Question(QuestionCmd::CountElsewhere(self.conversation.id().cloned())));
     }
 
     /// The list has come.
     pub(super) fn fill_inbox(&mut self, rows: Vec<InboxRow>) {
-        let Some(picker) = self.picker.as_mut().filter(|picker| picker.kind == PickerKind::Inbox) else {
+        let Some(picker) = self.overlays.picker.as_mut().filter(|picker| picker.kind == PickerKind::Inbox)
+        else {
             return;
         };
         let (clock, now) = (self.clock, self.now);
@@ -92,16 +93,17 @@ impl App {
             }
         };
         picker.fill(rows.iter().map(pick).collect());
-        self.inbox = rows;
+        self.overlays.inbox = rows;
     }
 
     /// Returns the details of the selected question, most important first.
     pub fn inbox_details(&self) -> Vec<String> {
-        let Some(picker) = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Inbox) else {
+        let Some(picker) = self.overlays.picker.as_ref().filter(|picker| picker.kind == PickerKind::Inbox)
+        else {
             return Vec::new();
         };
         let Some(chosen) = picker.chosen() else { return Vec::new() };
-        let Some(row) = self.inbox.iter().find(|row| row.id.as_str() == chosen.value) else {
+        let Some(row) = self.overlays.inbox.iter().find(|row| row.id.as_str() == chosen.value) else {
             return Vec::new();
         };
         let mut why = row.why.clone();
@@ -115,7 +117,7 @@ impl App {
             None if row.parent_run_id.is_some() => " · subagent".to_owned(),
             None => String::new(),
         };
-        let is_here = if self.thread_id().is_some_and(|shown| row.thread_id.is_at_or_below(shown)) {
+        let is_here = if self.conversation.id().is_some_and(|shown| row.thread_id.is_at_or_below(shown)) {
             " · this conversation"
         } else {
             ""
@@ -129,14 +131,17 @@ impl App {
 
     /// Goes to the conversation of the chosen question.
     pub(super) fn jump(&mut self, cmds: &mut Vec<Cmd>) {
-        let Some(picker) = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Inbox) else {
+        let Some(picker) = self.overlays.picker.as_ref().filter(|picker| picker.kind == PickerKind::Inbox)
+        else {
             return;
         };
         let Some(chosen) = picker.chosen() else { return };
-        let Some(row) = self.inbox.iter().find(|row| row.id.as_str() == chosen.value) else { return };
+        let Some(row) = self.overlays.inbox.iter().find(|row| row.id.as_str() == chosen.value) else {
+            return;
+        };
         let (thread, id) = (row.thread_id.clone(), row.id.clone());
-        self.picker = None;
-        if self.thread_id() == Some(&thread) {
+        self.overlays.picker = None;
+        if self.conversation.id() == Some(&thread) {
             self.focus_question(&id);
         } else {
             self.open(Some(thread), cmds);
@@ -153,7 +158,7 @@ impl App {
                 self.show_hint("the question no longer exists; its conversation was deleted");
                 return;
             }
-            Err(error) => return self.transcript.note(Level::Error, error),
+            Err(error) => return self.conversation.transcript.note(Level::Error, error),
         };
         let record = opened.record;
         if record.status != SuspensionStatus::Open {
@@ -175,7 +180,7 @@ impl App {
         }
         let mut card = Card::new(record.thread_id.clone(), record.run_id, record.ticket);
         card.child.clone_from(&opened.child);
-        if self.thread_id().is_none_or(|shown| !record.thread_id.is_at_or_below(shown)) {
+        if self.conversation.id().is_none_or(|shown| !record.thread_id.is_at_or_below(shown)) {
             let title = if opened.title.is_empty() { "(no title)".to_owned() } else { opened.title };
             card.elsewhere = Some(OtherThread { title, project: opened.project });
         }

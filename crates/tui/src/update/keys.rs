@@ -20,9 +20,9 @@ impl App {
             return;
         }
         self.quit_armed = None;
-        if self.viewer.is_some() {
+        if self.overlays.viewer.is_some() {
             self.viewer_key(key, cmds);
-        } else if self.picker.is_some() {
+        } else if self.overlays.picker.is_some() {
             self.picker_key(key, cmds);
         } else if !(self.focus == Focus::Card && self.card_key(key, cmds)
             || self.pane_key(key, cmds)
@@ -45,7 +45,7 @@ impl App {
         let is_stray = typed(key).is_some_and(|c| c.is_ascii_digit())
             && self.asking_card().is_some_and(|card| !matches!(card.stage, CardStage::Stopping))
             && self.composer.is_empty()
-            && !self.is_linear
+            && !self.display.is_linear
             && !is_command;
         if is_stray && self.focus == Focus::Composer {
             // The user is typing, so the card does not take the following keys.
@@ -60,7 +60,7 @@ impl App {
 
     /// The tables that count where keys go now, the first one first.
     pub(in super::super) fn key_layers(&self) -> Vec<KeyContext> {
-        match (&self.viewer, self.picker.is_some(), self.focus) {
+        match (&self.overlays.viewer, self.overlays.picker.is_some(), self.focus) {
             (Some(viewer), ..) if viewer.input.is_some() => KeyContext::List.layers().to_vec(),
             (Some(_), ..) => KeyContext::Viewer.layers().to_vec(),
             (None, true, _) => KeyContext::List.layers().to_vec(),
@@ -99,7 +99,7 @@ impl App {
 
     /// Keys that mean the same everywhere, unless the place has its own meaning for them.
     fn global_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
-        let action = match (&self.viewer, self.picker.is_some(), self.focus) {
+        let action = match (&self.overlays.viewer, self.overlays.picker.is_some(), self.focus) {
             (Some(viewer), ..) if viewer.input.is_some() => self.keymap.action(KeyContext::List, key),
             (Some(_), ..) => self.keymap.action(KeyContext::Viewer, key),
             (None, true, _) => self.keymap.action(KeyContext::List, key),
@@ -129,9 +129,9 @@ impl App {
             self.quit(cmds);
             return;
         }
-        let had_picker = self.picker.is_some() && self.viewer.is_none();
-        let done = if self.viewer.take().is_some()
-            || self.picker.take().is_some()
+        let had_picker = self.overlays.picker.is_some() && self.overlays.viewer.is_none();
+        let done = if self.overlays.viewer.take().is_some()
+            || self.overlays.picker.take().is_some()
             || self.completion.palette.take().is_some_and(|known| !known.rows.is_empty())
         {
             "closed"
@@ -139,7 +139,7 @@ impl App {
             self.composer.clear();
             self.refresh_palette(cmds);
             "cleared"
-        } else if self.is_run_active() && !self.is_driven_elsewhere() {
+        } else if self.conversation.is_active() && !self.is_driven_elsewhere() {
             self.interrupt(cmds);
             "stopping"
         } else {
@@ -151,7 +151,7 @@ impl App {
         let chord = self.keymap.chord_of(KeyContext::Global, Action::CancelOrQuit);
         let gap = if done.is_empty() { "" } else { "; " };
         let waiting = if self.own_cards() == 0 { "" } else { " (questions stay in the inbox)" };
-        self.hint = Some((
+        self.display.hint = Some((
             format!("{done}{gap}press {chord} again to quit{waiting}"),
             self.now.plus(super::super::app::QUIT_MS),
         ));
@@ -162,17 +162,19 @@ impl App {
         use super::super::app::RunState;
         if self.is_driven_elsewhere() {
             self.show_driver_hint();
-        } else if let (Some(since), Some(thread)) = (self.run.active_since(), self.thread_id().cloned()) {
-            self.run = RunState::Stopping(since);
+        } else if let (Some(since), Some(thread)) =
+            (self.conversation.run.active_since(), self.conversation.id().cloned())
+        {
+            self.conversation.run = RunState::Stopping(since);
             cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread)));
         }
     }
 
     /// Moves the running command to the background.
     pub(super) fn move_command(&mut self, cmds: &mut Vec<Cmd>) {
-        match self.thread_id().cloned() {
+        match self.conversation.id().cloned() {
             Some(_) if self.is_driven_elsewhere() => self.show_driver_hint(),
-            Some(thread) if self.transcript.runs_command() => {
+            Some(thread) if self.conversation.transcript.runs_command() => {
                 cmds.push(Cmd::Thread(ThreadCmd::ToBackground(thread)));
             }
             Some(_) | None => self.show_hint("no command is running"),
@@ -181,11 +183,11 @@ impl App {
 
     /// Returns whether another process drives the conversation: only that process can stop it.
     pub(super) fn is_driven_elsewhere(&self) -> bool {
-        matches!(self.driver, ThreadOwner::Other(_))
+        matches!(self.conversation.driver, ThreadOwner::Other(_))
     }
 
     pub(super) fn show_driver_hint(&mut self) {
-        if let ThreadOwner::Other(pid) = self.driver {
+        if let ThreadOwner::Other(pid) = self.conversation.driver {
             self.show_hint(format!("process {pid} runs this conversation; interrupt it there"));
         }
     }
@@ -196,7 +198,7 @@ impl App {
         if self.viewer_paste(text) {
             return;
         }
-        if let Some(picker) = &mut self.picker {
+        if let Some(picker) = &mut self.overlays.picker {
             let most = if picker.kind == PickerKind::Key { 8192 } else { 200 };
             picker.type_all(text.chars().filter(|c| !c.is_control()).take(most));
             return;
@@ -338,7 +340,7 @@ impl App {
     }
 
     fn picker_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
-        let Some(picker) = &mut self.picker else { return };
+        let Some(picker) = &mut self.overlays.picker else { return };
         if let Some(c) = typed(key) {
             picker.type_in(c);
             self.search_threads(cmds);
@@ -356,8 +358,8 @@ impl App {
                 self.search_threads(cmds);
             }
             Some(Action::Close) => {
-                self.picker = None;
-                self.back.found.clear();
+                self.overlays.picker = None;
+                self.overlays.back.found.clear();
                 self.resumes_by_list(cmds);
             }
             Some(Action::Accept | Action::Complete) => self.pick(cmds),
@@ -369,18 +371,18 @@ impl App {
 
     /// Shows more of what tools printed: running ones in place, finished ones once more below.
     fn expand(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.wants_other_screen() {
+        if self.overlays.wants_other_screen() {
             return;
         }
-        if self.transcript.running() > 0 {
-            self.expanded = !self.expanded;
+        if self.conversation.transcript.running() > 0 {
+            self.display.expanded = !self.display.expanded;
             return;
         }
         let folded = self.folded_since_last_words();
         if folded.is_empty() {
             self.show_hint("no output is folded");
         } else {
-            self.unfolded = folded.last().copied();
+            self.display.unfolded = folded.last().copied();
             cmds.push(Cmd::ShowWhole(folded));
         }
     }

@@ -20,10 +20,10 @@ impl App {
     /// Fills the list of models, the first time or with the models that servers list now: those that need a
     /// key are below a heading.
     pub(super) fn list_models(&mut self, models: Vec<ModelRow>) {
-        self.need_key.clear();
+        self.overlays.need_key.clear();
         let (usable, rest): (Vec<_>, Vec<_>) = models.into_iter().partition(|model| model.unusable.is_none());
         for model in &rest {
-            self.need_key.extend(model.login.clone().map(|provider| (model.name.clone(), provider)));
+            self.overlays.need_key.extend(model.login.clone().map(|provider| (model.name.clone(), provider)));
         }
         let row = |model: ModelRow| PickRow {
             note: if model.is_current { "in use".into() } else { String::new() },
@@ -45,7 +45,8 @@ impl App {
     /// Handles the selection of a model that cannot be used yet: asks for its provider's key, if one can be
     /// stored.
     pub(super) fn pick_without_key(&mut self, row: &PickRow) -> bool {
-        let provider = self.need_key.iter().find(|(name, _)| *name == row.value).map(|(_, it)| it.clone());
+        let provider =
+            self.overlays.need_key.iter().find(|(name, _)| *name == row.value).map(|(_, it)| it.clone());
         match provider {
             Some(provider) => self.ask_key(&provider),
             None => return false,
@@ -83,12 +84,12 @@ impl App {
             detail: "the key is checked and stored in a file that only you can read".to_owned(),
             ..PickRow::default()
         };
-        self.picker = Some(Picker::new(PickerKind::Key, vec![row]));
+        self.overlays.picker = Some(Picker::new(PickerKind::Key, vec![row]));
     }
 
     /// Enter after a key was typed or pasted.
     pub(super) fn key_typed(&mut self, cmds: &mut Vec<Cmd>) {
-        let Some(picker) = self.picker.take() else { return };
+        let Some(picker) = self.overlays.picker.take() else { return };
         let provider = picker.chosen().map(|row| row.value.clone()).unwrap_or_default();
         let key = picker.filter().trim().to_owned();
         if key.is_empty() {
@@ -120,7 +121,7 @@ impl App {
                 };
                 rows.push(row(word, detail, in_use(effort.is_some() && effort == self.info.effort)));
             }
-            self.picker = Some(Picker::new(PickerKind::Efforts, rows));
+            self.overlays.picker = Some(Picker::new(PickerKind::Efforts, rows));
             return;
         }
         match ReasoningEffort::parse(word) {

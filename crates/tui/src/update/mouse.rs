@@ -56,7 +56,8 @@ impl App {
         // A click at the moment a question appears was meant for something else.
         let is_sudden = self.focus == Focus::Card && self.now.since(self.cards.focused_at) < QUIET_MS;
         match press {
-            Press::Key(_) if is_sudden && self.picker.is_none() && self.viewer.is_none() => {}
+            Press::Key(_)
+                if is_sudden && self.overlays.picker.is_none() && self.overlays.viewer.is_none() => {}
             Press::Key(key) => self.key(key, cmds),
             Press::Row(row) => self.press_row(row, cmds),
             Press::Queued(at) => self.press_queued(at, cmds),
@@ -72,7 +73,7 @@ impl App {
     /// Chooses a row of the list that is open; one that is chosen is taken.
     fn press_row(&mut self, row: usize, cmds: &mut Vec<Cmd>) {
         let by = |selected: usize| row.cast_signed().wrapping_sub(selected.cast_signed());
-        let is_chosen = if let Some(picker) = &mut self.picker {
+        let is_chosen = if let Some(picker) = &mut self.overlays.picker {
             let by = by(picker.selected());
             picker.step(by);
             by == 0

@@ -18,8 +18,8 @@ impl App {
             return;
         }
         let list = &card.question.notify;
-        let bell = list.contains(&Notify::Bell) || (self.rings && !self.has_focus);
-        let desktop = (list.contains(&Notify::Desktop) && !self.has_focus).then(|| {
+        let bell = list.contains(&Notify::Bell) || (self.display.rings && !self.display.has_focus);
+        let desktop = (list.contains(&Notify::Desktop) && !self.display.has_focus).then(|| {
             let pending = &card.ticket.pending;
             let question = card.question.choice().and_then(|choice| choice.question.clone());
             let what = question.unwrap_or_else(|| call_summary(&pending.name, &pending.arguments));
@@ -42,7 +42,7 @@ impl App {
             return;
         }
         self.expiry_told = Some(self.now);
-        if let Some(thread) = self.thread_id() {
+        if let Some(thread) = self.conversation.id() {
             cmds.push(Cmd::Question(QuestionCmd::Expire(thread.clone())));
         }
     }

@@ -10,7 +10,7 @@ impl App {
         match msg {
             ProgramMsg::Info(info) => {
                 if info.agent != self.info.agent {
-                    self.transcript.forget_handoff();
+                    self.conversation.transcript.forget_handoff();
                 }
                 self.info = *info;
             }
@@ -18,12 +18,12 @@ impl App {
             ProgramMsg::Renewed(renewed) => self.renewed(renewed),
             ProgramMsg::Themes(themes, wanted) => self.list_themes(themes, wanted, cmds),
             ProgramMsg::StatusLine(text) => {
-                if let Some(why) = self.feed.wrote(text) {
-                    self.transcript.note(Level::Warning, why);
+                if let Some(why) = self.display.feed.wrote(text) {
+                    self.conversation.transcript.note(Level::Warning, why);
                 }
             }
-            ProgramMsg::Page(Ok(page)) => self.transcript.page(page.title, page.text),
-            ProgramMsg::Page(Err(error)) => self.transcript.note(Level::Warning, error),
+            ProgramMsg::Page(Ok(page)) => self.conversation.transcript.page(page.title, page.text),
+            ProgramMsg::Page(Err(error)) => self.conversation.transcript.note(Level::Warning, error),
             ProgramMsg::Unsandboxed(lack) => self.info.unsandboxed = Some(lack),
         }
     }

@@ -100,7 +100,7 @@ impl App {
     pub(super) fn enqueued(&mut self, input: UserInput, row: Result<QueuedRow, String>) {
         match row {
             Ok(row) => {
-                if self.run == RunState::Waiting {
+                if self.conversation.run == RunState::Waiting {
                     self.show_hint(match self.cards.open.len() {
                         1 => "queued after the pending question".to_owned(),
                         n => format!("queued after {n} pending questions"),
@@ -109,7 +109,7 @@ impl App {
                 self.queue.keep(row, Some(input));
             }
             Err(error) => {
-                self.transcript.note(Level::Error, error);
+                self.conversation.transcript.note(Level::Error, error);
                 self.restore_unsent(&[input]);
             }
         }
@@ -117,15 +117,15 @@ impl App {
 
     /// Handles the start of a queued message.
     pub(super) fn began(&mut self, thread: &ThreadId, row: QueuedRow) {
-        if self.thread_id() != Some(thread) {
-            if self.loading.opening > 0 {
-                self.loading.early.push((thread.clone(), EarlyEvent::Began(row)));
+        if self.conversation.id() != Some(thread) {
+            if self.conversation.loading.opening > 0 {
+                self.conversation.loading.early.push((thread.clone(), EarlyEvent::Began(row)));
             }
             return;
         }
         self.queue.begin(row.id);
-        self.transcript.push_user_message_as(row.text, row.shown, row.images);
-        self.run = RunState::Starting(self.now);
+        self.conversation.transcript.push_user_message_as(row.text, row.shown, row.images);
+        self.conversation.run = RunState::Starting(self.now);
     }
 
     /// The run read what was said meanwhile.
@@ -133,18 +133,18 @@ impl App {
         let SteeredMessage { queued: id, text, shown, images } = message;
         self.queue.steered.insert(id);
         self.queue.begin(id);
-        self.transcript.push_user_message_as(text, shown, images);
+        self.conversation.transcript.push_user_message_as(text, shown, images);
     }
 
     /// Handles a message sent here that could not start, because another process was faster. The message will
     /// be shown where it starts.
     pub(super) fn deferred(&mut self, thread: &ThreadId, row: QueuedRow, input: UserInput) {
-        if self.thread_id() != Some(thread) {
+        if self.conversation.id() != Some(thread) {
             return;
         }
-        self.transcript.remove_unaccepted_message();
-        if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
-            self.run = RunState::Idle;
+        self.conversation.transcript.remove_unaccepted_message();
+        if matches!(self.conversation.run, RunState::Starting(_) | RunState::Stopping(_)) {
+            self.conversation.run = RunState::Idle;
         }
         self.queue.keep(row, Some(input));
     }

@@ -25,18 +25,18 @@ const UNDO: &str = "undo";
 impl App {
     /// Esc with nothing written and nothing running: the second one asks where to go back to.
     pub(super) fn arm_rewind(&mut self, cmds: &mut Vec<Cmd>) {
-        if !self.composer.is_empty() || self.transcript.is_empty() {
+        if !self.composer.is_empty() || self.conversation.transcript.is_empty() {
             return;
         }
-        let armed = self.back.armed.take().is_some_and(|armed| self.now.since(armed) < TWICE_MS);
+        let armed = self.overlays.back.armed.take().is_some_and(|armed| self.now.since(armed) < TWICE_MS);
         if armed {
-            self.hint = None;
+            self.display.hint = None;
             self.ask_where(PickPurpose::Back, cmds);
             return;
         }
-        self.back.armed = Some(self.now);
+        self.overlays.back.armed = Some(self.now);
         let chord = self.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
-        self.hint = Some((
+        self.display.hint = Some((
             format!("{chord} again: rewind to an earlier message"),
             self.now.plus(HINT_MS.min(TWICE_MS)),
         ));
@@ -49,7 +49,7 @@ impl App {
             cmds.push(Cmd::Back(RewindCmd::GitChanges(rest.trim().to_owned())));
             return;
         }
-        let Some(thread) = self.thread_id().cloned() else {
+        let Some(thread) = self.conversation.id().cloned() else {
             self.show_hint("no conversation is open yet");
             return;
         };
@@ -60,7 +60,7 @@ impl App {
             "rename" if words.is_empty() => self.ask_name(&thread),
             "rename" => cmds.push(Cmd::Back(RewindCmd::Rename(thread, words.to_owned()))),
             "compare" if words.is_empty() => {
-                self.back.menu = Some(thread);
+                self.overlays.back.menu = Some(thread);
                 self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds);
             }
             _ => cmds.push(Cmd::Back(RewindCmd::Compare(thread, ThreadId::from(words)))),
@@ -68,16 +68,16 @@ impl App {
     }
 
     fn ask_where(&mut self, purpose: PickPurpose, cmds: &mut Vec<Cmd>) {
-        if self.is_run_active() && purpose == PickPurpose::Back {
+        if self.conversation.is_active() && purpose == PickPurpose::Back {
             self.show_hint("interrupt the run first, then rewind");
             return;
         }
-        let Some(thread) = self.thread_id().cloned() else { return };
+        let Some(thread) = self.conversation.id().cloned() else { return };
         let kind = match purpose {
             PickPurpose::Back => PickerKind::Back,
             PickPurpose::Fork => PickerKind::Fork,
         };
-        self.back.menu = Some(thread.clone());
+        self.overlays.back.menu = Some(thread.clone());
         self.fetch(kind, Cmd::Back(RewindCmd::Points(thread, purpose)), cmds);
     }
 
@@ -87,7 +87,7 @@ impl App {
             PickPurpose::Fork => PickerKind::Fork,
         };
         if points.points.is_empty() && (points.undo.is_none() || purpose == PickPurpose::Fork) {
-            self.picker = None;
+            self.overlays.picker = None;
             self.show_hint("this conversation has no messages yet");
             return;
         }
@@ -124,17 +124,21 @@ impl App {
 
     /// Enter in a list of this part.
     pub(super) fn pick_back(&mut self, kind: PickerKind, value: &str, cmds: &mut Vec<Cmd>) {
-        let Some(thread) = self.back.menu.clone().or_else(|| self.thread_id().cloned()) else { return };
+        let Some(thread) = self.overlays.back.menu.clone().or_else(|| self.conversation.id().cloned()) else {
+            return;
+        };
         match kind {
             PickerKind::Back => {
                 let keep = if value == UNDO { None } else { value.parse().ok() };
-                self.back.chosen = Some(keep);
-                self.back.preview = None;
+                self.overlays.back.chosen = Some(keep);
+                self.overlays.back.preview = None;
                 self.fetch(PickerKind::RewindTarget, Cmd::Back(RewindCmd::Preview(thread, keep)), cmds);
             }
             PickerKind::Fork => cmds.push(Cmd::Back(RewindCmd::Fork(thread, value.parse().ok()))),
             PickerKind::RewindTarget => {
-                if let (Some(what), Some(keep)) = (RewindTarget::parse(value), self.back.chosen.take()) {
+                if let (Some(what), Some(keep)) =
+                    (RewindTarget::parse(value), self.overlays.back.chosen.take())
+                {
                     cmds.push(Cmd::Back(RewindCmd::Go(thread, keep, what)));
                 }
             }
@@ -166,7 +170,7 @@ impl App {
     }
 
     fn previewed_back(&mut self, keep: Option<u64>, preview: RewindPreview) {
-        if self.back.chosen != Some(keep) {
+        if self.overlays.back.chosen != Some(keep) {
             return;
         }
         let has_files = preview.no_files.is_none() && !preview.files.is_empty();
@@ -189,17 +193,17 @@ impl App {
             let detail = if preview.moves { "messages stay".to_owned() } else { count };
             rows.push(row(RewindTarget::Files, "files", detail));
         }
-        self.back.preview = Some(preview);
+        self.overlays.back.preview = Some(preview);
         self.fill_picker(PickerKind::RewindTarget, rows);
     }
 
     /// Returns the details of the selected row, shown below a list.
     pub fn picker_details(&self) -> Vec<String> {
-        let Some(kind) = self.picker.as_ref().map(|picker| picker.kind) else { return Vec::new() };
+        let Some(kind) = self.overlays.picker.as_ref().map(|picker| picker.kind) else { return Vec::new() };
         if kind != PickerKind::RewindTarget {
             return self.inbox_details();
         }
-        let Some(preview) = &self.back.preview else { return Vec::new() };
+        let Some(preview) = &self.overlays.back.preview else { return Vec::new() };
         let mut lines = Vec::new();
         lines.extend(preview.no_files.iter().map(|why| format!("files stay unchanged: {why}")));
         lines.extend(preview.files.iter().take(NAMED).map(file_in_words));
@@ -211,38 +215,39 @@ impl App {
     }
 
     pub(super) fn fill_threads(&mut self) {
-        let rows = self.thread_rows(&self.back.threads);
+        let rows = self.thread_rows(&self.overlays.back.threads);
         self.fill_picker(PickerKind::Threads, rows.clone());
-        let other = self.back.menu.as_ref().map(ThreadId::as_str);
+        let other = self.overlays.back.menu.as_ref().map(ThreadId::as_str);
         let rows = rows.into_iter().filter(|row| Some(row.value.as_str()) != other).collect();
         self.fill_picker(PickerKind::Compare, rows);
     }
 
     /// Searches all messages for the text typed into the list of conversations.
     pub(super) fn search_threads(&mut self, cmds: &mut Vec<Cmd>) {
-        let Some(picker) = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Threads) else {
+        let Some(picker) = self.overlays.picker.as_ref().filter(|picker| picker.kind == PickerKind::Threads)
+        else {
             return;
         };
         let words = picker.filter().trim().to_owned();
-        if words == self.back.searched.1 {
+        if words == self.overlays.back.searched.1 {
             return;
         }
-        self.back.searched = (self.back.searched.0 + 1, words.clone());
-        if !self.back.found.is_empty() {
-            self.back.found.clear();
+        self.overlays.back.searched = (self.overlays.back.searched.0 + 1, words.clone());
+        if !self.overlays.back.found.is_empty() {
+            self.overlays.back.found.clear();
             self.fill_threads();
         }
         if words.chars().count() >= SEARCHED {
-            cmds.push(Cmd::Back(RewindCmd::Search(self.back.searched.0, words)));
+            cmds.push(Cmd::Back(RewindCmd::Search(self.overlays.back.searched.0, words)));
         }
     }
 
     fn found_threads(&mut self, number: u64, found: Vec<(ThreadId, String)>, is_all: bool) {
-        if number != self.back.searched.0 {
+        if number != self.overlays.back.searched.0 {
             return;
         }
-        let words = self.back.searched.1.clone();
-        self.back.found = found.into_iter().map(|(id, around)| (id.to_string(), around)).collect();
+        let words = self.overlays.back.searched.1.clone();
+        self.overlays.back.found = found.into_iter().map(|(id, around)| (id.to_string(), around)).collect();
         self.fill_threads();
         if !is_all {
             self.show_hint(format!("too many conversations to search all for “{words}”"));
@@ -250,12 +255,12 @@ impl App {
     }
 
     fn summary(&self, thread: &ThreadId) -> Option<&ThreadSummary> {
-        self.back.threads.iter().find(|summary| summary.thread.id == *thread)
+        self.overlays.back.threads.iter().find(|summary| summary.thread.id == *thread)
     }
 
     /// Opens the menu of actions for the selected conversation.
     pub(super) fn open_thread_menu(&mut self) {
-        let Some(chosen) = self.picker.as_ref().and_then(Picker::chosen) else { return };
+        let Some(chosen) = self.overlays.picker.as_ref().and_then(Picker::chosen) else { return };
         let thread = ThreadId::from(chosen.value.clone());
         let Some(summary) = self.summary(&thread) else { return };
         let row = |value: &str, label: &str, detail: &str| PickRow {
@@ -277,8 +282,8 @@ impl App {
             row("html", "export HTML", "one file for a browser"),
             row("delete", "delete", "asks for confirmation"),
         ];
-        self.back.menu = Some(thread);
-        self.picker = Some(Picker::new(PickerKind::Thread, rows));
+        self.overlays.back.menu = Some(thread);
+        self.overlays.picker = Some(Picker::new(PickerKind::Thread, rows));
     }
 
     fn do_with_thread(&mut self, value: &str, thread: ThreadId, cmds: &mut Vec<Cmd>) {
@@ -302,7 +307,7 @@ impl App {
                     row("no", "no, keep it", String::new()),
                     row("yes", "yes, delete it", format!("{messages} messages; cannot be undone")),
                 ];
-                self.picker = Some(Picker::new(PickerKind::DeleteThread, rows));
+                self.overlays.picker = Some(Picker::new(PickerKind::DeleteThread, rows));
             }
             _ => {
                 if let Some(format) = ExportFormat::parse(value) {
@@ -316,18 +321,21 @@ impl App {
         let title = self
             .summary(thread)
             .map(|summary| summary.thread.title.clone())
-            .or_else(|| self.thread.as_ref().filter(|own| own.id == *thread).map(|own| own.title.clone()))
+            .or_else(|| {
+                self.conversation.thread.as_ref().filter(|own| own.id == *thread).map(|own| own.title.clone())
+            })
             .unwrap_or_default();
         let row = PickRow { label: "Enter saves the name".to_owned(), ..PickRow::default() };
         let mut picker = Picker::new(PickerKind::NameThread, vec![row]);
         picker.set_filter(title);
-        self.back.menu = Some(thread.clone());
-        self.picker = Some(picker);
+        self.overlays.back.menu = Some(thread.clone());
+        self.overlays.picker = Some(picker);
     }
 
     pub(super) fn name_thread(&mut self, cmds: &mut Vec<Cmd>) {
-        let title = self.picker.take().map(|picker| picker.filter().trim().to_owned()).unwrap_or_default();
-        if let (false, Some(thread)) = (title.is_empty(), self.back.menu.take()) {
+        let title =
+            self.overlays.picker.take().map(|picker| picker.filter().trim().to_owned()).unwrap_or_default();
+        if let (false, Some(thread)) = (title.is_empty(), self.overlays.back.menu.take()) {
             cmds.push(Cmd::Back(RewindCmd::Rename(thread, title)));
         }
     }
@@ -342,21 +350,23 @@ impl App {
             RewindMsg::Found(number, found, is_all) => self.found_threads(number, found, is_all),
             RewindMsg::Marked(Ok(words)) => self.show_hint(words),
             RewindMsg::Deleted(thread, Ok(())) => {
-                if self.thread_id() == Some(&thread) {
+                if self.conversation.id() == Some(&thread) {
                     self.open(None, cmds);
                 }
                 self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds);
             }
             RewindMsg::Exported(Ok(path)) => {
-                self.transcript.note(Level::Info, format!("written to {}", path.display()));
+                self.conversation.transcript.note(Level::Info, format!("written to {}", path.display()));
             }
             // A screen reader gets everything in order.
-            RewindMsg::Changes(Ok((changes, _))) if self.is_linear => self.transcript.changes(changes),
-            RewindMsg::Changes(Ok((_, book))) if book.count() == 0 => {
-                self.transcript.note(Level::Info, "no differences");
+            RewindMsg::Changes(Ok((changes, _))) if self.display.is_linear => {
+                self.conversation.transcript.changes(changes);
             }
-            RewindMsg::Compared(Ok(book)) if self.is_linear => {
-                self.transcript.page("two conversations", source::book(&book));
+            RewindMsg::Changes(Ok((_, book))) if book.count() == 0 => {
+                self.conversation.transcript.note(Level::Info, "no differences");
+            }
+            RewindMsg::Compared(Ok(book)) if self.display.is_linear => {
+                self.conversation.transcript.page("two conversations", source::book(&book));
             }
             RewindMsg::Changes(Ok((_, book))) | RewindMsg::Compared(Ok(book)) => self.open_book(*book),
             RewindMsg::Points(_, Err(why))
@@ -368,20 +378,20 @@ impl App {
             | RewindMsg::Exported(Err(why))
             | RewindMsg::Changes(Err(why))
             | RewindMsg::Compared(Err(why)) => {
-                self.picker = None;
-                self.transcript.note(Level::Warning, why);
+                self.overlays.picker = None;
+                self.conversation.transcript.note(Level::Warning, why);
             }
         }
     }
 
     fn open_rewound(&mut self, went: Rewound, cmds: &mut Vec<Cmd>) {
-        let is_same = self.thread_id() == Some(&went.thread);
+        let is_same = self.conversation.id() == Some(&went.thread);
         let thread = went.thread.clone();
-        self.back.after_open = Some(went);
+        self.overlays.back.after_open = Some(went);
         if is_same {
             self.push_origin_notice(cmds);
         } else {
-            self.run = RunState::Idle;
+            self.conversation.run = RunState::Idle;
             self.open(Some(thread), cmds);
         }
     }
@@ -389,15 +399,16 @@ impl App {
     /// The conversation that was gone back to is open.
     pub(super) fn push_origin_notice(&mut self, cmds: &mut Vec<Cmd>) {
         let Some(went) = self
+            .overlays
             .back
             .after_open
-            .take_if(|went| self.thread.as_ref().is_some_and(|own| own.id == went.thread))
+            .take_if(|went| self.conversation.thread.as_ref().is_some_and(|own| own.id == went.thread))
         else {
             return;
         };
-        self.transcript.note(Level::Info, went.words);
+        self.conversation.transcript.note(Level::Info, went.words);
         for failed in went.failed {
-            self.transcript.note(Level::Warning, failed);
+            self.conversation.transcript.note(Level::Warning, failed);
         }
         if let Some(text) = went.text.filter(|_| self.composer.is_empty()) {
             self.composer.set(text);

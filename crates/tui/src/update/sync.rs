@@ -35,36 +35,36 @@ impl App {
     pub(super) fn thread_msg(&mut self, msg: ThreadMsg, cmds: &mut Vec<Cmd>) {
         match msg {
             ThreadMsg::Opened(opened) => {
-                self.loading.opening = self.loading.opening.saturating_sub(1);
+                self.conversation.loading.opening = self.conversation.loading.opening.saturating_sub(1);
                 match opened {
                     Ok(opened) => {
                         self.opened(&opened, cmds);
                         self.push_origin_notice(cmds);
                     }
-                    Err(error) => self.transcript.note(Level::Error, error),
+                    Err(error) => self.conversation.transcript.note(Level::Error, error),
                 }
-                if self.loading.opening == 0 {
-                    self.loading.early.clear();
+                if self.conversation.loading.opening == 0 {
+                    self.conversation.loading.early.clear();
                 }
             }
             ThreadMsg::Earlier(thread, messages) => self.earlier_loaded(&thread, messages, cmds),
             ThreadMsg::Placed(thread, message, place) => self.placed(&thread, message, place),
             ThreadMsg::Started(Ok(())) => {}
             ThreadMsg::Started(Err((error, input))) => {
-                self.transcript.remove_unaccepted_message();
-                self.transcript.note(Level::Error, error);
-                if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
-                    self.run = RunState::Idle;
+                self.conversation.transcript.remove_unaccepted_message();
+                self.conversation.transcript.note(Level::Error, error);
+                if matches!(self.conversation.run, RunState::Starting(_) | RunState::Stopping(_)) {
+                    self.conversation.run = RunState::Idle;
                 }
                 self.restore_unsent(&[input]);
             }
             ThreadMsg::Enqueued(input, row) => self.enqueued(input, row),
             ThreadMsg::Unqueued { back, gone } => self.unqueued(&back, &gone),
             ThreadMsg::Listed(Ok(threads)) => {
-                self.back.threads = threads;
+                self.overlays.back.threads = threads;
                 self.fill_threads();
             }
-            ThreadMsg::Listed(Err(error)) => self.transcript.note(Level::Error, error),
+            ThreadMsg::Listed(Err(error)) => self.conversation.transcript.note(Level::Error, error),
             ThreadMsg::Synced(sync) => self.synced(sync, cmds),
             ThreadMsg::Began(thread, row) => self.began(&thread, row),
             ThreadMsg::Deferred(thread, row, input) => self.deferred(&thread, row, input),
@@ -75,25 +75,25 @@ impl App {
     /// Takes what works in the background.
     pub(super) fn take_tasks(&mut self, children: &[TaskRecord], commands: &[CommandRecord]) {
         let agents = children.iter().filter(|task| task.child.background && !task.status().is_over());
-        self.tasks = agents.count() + commands.len();
+        self.conversation.tasks = agents.count() + commands.len();
         let told =
             |command: &CommandRecord| (command.id(), visible_line(command.command.trim()).into_owned());
-        self.commands = commands.iter().map(told).collect();
+        self.conversation.commands = commands.iter().map(told).collect();
     }
 
     /// Brings the picture in line with the store.
     pub(super) fn synced(&mut self, sync: Box<ThreadSync>, cmds: &mut Vec<Cmd>) {
         let thread = &sync.thread.id;
-        if self.loading.opening > 0 {
+        if self.conversation.loading.opening > 0 {
             // The update belongs to the conversation that is being opened, or is repeated after it is open.
-            self.loading.early.push((thread.clone(), EarlyEvent::Synced(sync)));
+            self.conversation.loading.early.push((thread.clone(), EarlyEvent::Synced(sync)));
             return;
         }
-        if self.thread_id() != Some(thread) {
+        if self.conversation.id() != Some(thread) {
             return;
         }
         self.take_tasks(&sync.children, &sync.commands);
-        self.moved = self.now;
+        self.conversation.moved = self.now;
         self.queue.rows.clone_from(&sync.queued);
         self.queue.rows.retain(|row| !self.queue.steered.contains(&row.id));
         self.check_unlisted_cards(&sync, cmds);
@@ -104,10 +104,14 @@ impl App {
             }
             return;
         }
-        self.thread = Some(sync.thread.clone());
-        self.driver = if sync.driver == ThreadOwner::Own { ThreadOwner::Nobody } else { sync.driver };
-        self.transcript.sync(self.now, &sync, self.seen);
-        self.seen = sync.messages.last().map_or(self.seen, |stored| stored.seq.max(self.seen));
+        self.conversation.thread = Some(sync.thread.clone());
+        self.conversation.driver =
+            if sync.driver == ThreadOwner::Own { ThreadOwner::Nobody } else { sync.driver };
+        self.conversation.transcript.sync(self.now, &sync, self.conversation.seen);
+        self.conversation.seen = sync
+            .messages
+            .last()
+            .map_or(self.conversation.seen, |stored| stored.seq.max(self.conversation.seen));
         for record in &sync.waiting {
             self.ask_for(record, &sync);
         }
@@ -122,38 +126,39 @@ impl App {
 
     /// Updates the run's state from the store. This does not cancel a message that is being sent from here.
     fn sync_run(&mut self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
-        let is_starting = matches!(self.run, RunState::Starting(_));
+        let is_starting = matches!(self.conversation.run, RunState::Starting(_));
         let Some(run) = &sync.run else { return };
         match run.status {
             RunStatus::Done => {
-                if self.ended.as_ref() != Some(&run.id) {
-                    self.ended = Some(run.id.clone());
-                    self.transcript.sync_end(sync);
+                if self.conversation.ended.as_ref() != Some(&run.id) {
+                    self.conversation.ended = Some(run.id.clone());
+                    self.conversation.transcript.sync_end(sync);
                     if let Some(termination) = &run.termination {
                         self.take_back_own(termination, cmds);
                     }
                 }
                 if !is_starting {
-                    self.run = RunState::Idle;
+                    self.conversation.run = RunState::Idle;
                 }
             }
             RunStatus::Waiting if is_starting => {}
             // It waits for nothing but its children.
             RunStatus::Waiting if matches!(sync.driver, ThreadOwner::Other(_)) && sync.waiting.is_empty() => {
-                self.run = RunState::Running(self.run.active_since().unwrap_or(self.now));
+                self.conversation.run =
+                    RunState::Running(self.conversation.run.active_since().unwrap_or(self.now));
             }
-            RunStatus::Waiting => self.run = RunState::Waiting,
+            RunStatus::Waiting => self.conversation.run = RunState::Waiting,
             RunStatus::Running => {
-                let since = self.run.active_since().unwrap_or(self.now);
-                self.run = match (sync.driver, self.run) {
-                    (_, RunState::Starting(_) | RunState::Stopping(_)) => self.run,
+                let since = self.conversation.run.active_since().unwrap_or(self.now);
+                self.conversation.run = match (sync.driver, self.conversation.run) {
+                    (_, RunState::Starting(_) | RunState::Stopping(_)) => self.conversation.run,
                     // The run has no driver: its process left it and could not resume it.
                     (ThreadOwner::Nobody, _) => RunState::Idle,
                     (ThreadOwner::Own | ThreadOwner::Other(_), _) => RunState::Running(since),
                 };
             }
         }
-        self.run_id = Some(run.id.clone());
+        self.conversation.run_id = Some(run.id.clone());
     }
 
     /// Checks cards whose questions no longer seem pending. This read may be older than a question that was
@@ -203,13 +208,13 @@ impl App {
 
     /// Reloads the conversation from the store, because another process took it over.
     pub(super) fn lost(&mut self, thread: &ThreadId, cmds: &mut Vec<Cmd>) {
-        if self.thread_id() != Some(thread) {
+        if self.conversation.id() != Some(thread) {
             return;
         }
-        self.run = RunState::Idle;
-        self.loading.opening += 1;
+        self.conversation.run = RunState::Idle;
+        self.conversation.loading.opening += 1;
         // A notice in the transcript that is on screen now would go away with it.
-        self.loading.early.push((thread.clone(), EarlyEvent::TakenOver));
+        self.conversation.loading.early.push((thread.clone(), EarlyEvent::TakenOver));
         cmds.push(Cmd::Thread(ThreadCmd::Open(Some(thread.clone()))));
     }
 }

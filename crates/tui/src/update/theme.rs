@@ -32,25 +32,25 @@ impl App {
 
     /// Queries the terminal's background after the first frame, if the colours depend on the background.
     pub(super) fn ask_first(&mut self, cmds: &mut Vec<Cmd>) {
-        if !std::mem::replace(&mut self.is_shown, true) && !self.colours.theme.is_fixed() {
+        if !std::mem::replace(&mut self.display.is_shown, true) && !self.display.colours.theme.is_fixed() {
             self.ask_background(cmds);
         }
     }
 
     fn ask_background(&mut self, cmds: &mut Vec<Cmd>) {
-        self.colours.asked = Some(self.now);
+        self.display.colours.asked = Some(self.now);
         cmds.push(Cmd::AskBackground);
     }
 
     pub(super) fn background_is(&mut self, background: Background) {
-        if self.colours.asked.take().is_some_and(|asked| self.now.since(asked) <= ANSWER_MS) {
-            self.colours.background = Some(background);
+        if self.display.colours.asked.take().is_some_and(|asked| self.now.since(asked) <= ANSWER_MS) {
+            self.display.colours.background = Some(background);
         }
     }
 
     /// The themes have come: for the list, or to use one of them.
     pub(super) fn list_themes(&mut self, themes: Vec<ThemeRow>, wanted: Option<String>, cmds: &mut Vec<Cmd>) {
-        self.colours.listed = themes;
+        self.display.colours.listed = themes;
         if let Some(name) = wanted {
             self.use_theme(&name, cmds);
             return;
@@ -59,13 +59,14 @@ impl App {
             value: theme.name.clone(),
             label: theme.name.clone(),
             detail: theme.detail.clone(),
-            note: if theme.name == self.colours.theme.name { "in use".into() } else { String::new() },
+            note: if theme.name == self.display.colours.theme.name { "in use".into() } else { String::new() },
             unusable: theme.theme.as_ref().err().cloned(),
             is_heading: false,
         };
-        let rows: Vec<PickRow> = self.colours.listed.iter().map(row).collect();
-        let used = rows.iter().position(|row| row.value == self.colours.theme.name).unwrap_or(0);
-        if let Some(picker) = self.picker.as_mut().filter(|picker| picker.kind == PickerKind::Themes) {
+        let rows: Vec<PickRow> = self.display.colours.listed.iter().map(row).collect();
+        let used = rows.iter().position(|row| row.value == self.display.colours.theme.name).unwrap_or(0);
+        if let Some(picker) = self.overlays.picker.as_mut().filter(|picker| picker.kind == PickerKind::Themes)
+        {
             let is_first = picker.is_loading();
             picker.fill(rows);
             if is_first && picker.filter().is_empty() {
@@ -76,15 +77,15 @@ impl App {
 
     /// Uses a theme from now on, and has it kept.
     pub(super) fn use_theme(&mut self, name: &str, cmds: &mut Vec<Cmd>) {
-        match self.colours.listed.iter().find(|row| row.name == name).map(|row| row.theme.clone()) {
+        match self.display.colours.listed.iter().find(|row| row.name == name).map(|row| row.theme.clone()) {
             Some(Ok(theme)) => {
-                self.colours.theme = theme;
+                self.display.colours.theme = theme;
                 cmds.push(Cmd::Program(ProgramCmd::Keep(Choice::Theme, name.to_owned())));
-                if !self.colours.theme.is_fixed() {
+                if !self.display.colours.theme.is_fixed() {
                     self.ask_background(cmds);
                 }
             }
-            Some(Err(why)) => self.transcript.note(Level::Error, why),
+            Some(Err(why)) => self.conversation.transcript.note(Level::Error, why),
             None => self.show_hint(format!("unknown theme {name}; /theme lists the themes")),
         }
     }

@@ -13,7 +13,7 @@ impl App {
     /// Adds the trust card as the last one, unless there is nothing to trust.
     pub(super) fn offer_trust(&mut self) {
         let is_asked = self.cards.open.iter().any(|card| card.kind == CardKind::Trust);
-        if let Some(thread) = self.thread_id().filter(|_| !is_asked && !self.untrusted.is_empty()) {
+        if let Some(thread) = self.conversation.id().filter(|_| !is_asked && !self.untrusted.is_empty()) {
             let card = Card::trust(thread.clone());
             self.cards.open.push(card);
         }
@@ -22,12 +22,12 @@ impl App {
     /// Returns whether the current card is shown in full: next to an active run, the trust question is one
     /// row.
     pub(in super::super) fn is_card_whole(&self) -> bool {
-        self.asking_card().is_some() || self.focus == Focus::Card || self.is_linear
+        self.asking_card().is_some() || self.focus == Focus::Card || self.display.is_linear
     }
 
     /// Gives the keys back to the text when a run becomes active, unless the user went to the card since.
     pub(in super::super) fn leave_trust_to_run(&mut self) {
-        let since = self.run.active_since();
+        let since = self.conversation.run.active_since();
         let trust = self.current_card().filter(|card| card.kind == CardKind::Trust);
         if trust.is_some_and(|card| since.zip(card.seen).is_some_and(|(since, seen)| seen <= since)) {
             self.focus = Focus::Composer;
@@ -50,7 +50,8 @@ impl App {
                 self.end_trust();
                 self.renews = Some(self.now);
                 if !self.is_at_rest() {
-                    self.transcript
+                    self.conversation
+                        .transcript
                         .note(Level::Info, "this folder is trusted; its files apply after this run");
                 }
             }
@@ -65,10 +66,10 @@ impl App {
 
     /// Returns whether nothing is active that the folder's settings could affect.
     pub(in super::super) fn is_at_rest(&self) -> bool {
-        matches!(self.run, RunState::Idle | RunState::Waiting)
-            && self.thread.is_some()
-            && self.tasks == 0
-            && self.loading.opening == 0
+        matches!(self.conversation.run, RunState::Idle | RunState::Waiting)
+            && self.conversation.thread.is_some()
+            && self.conversation.tasks == 0
+            && self.conversation.loading.opening == 0
             && self.queue.unsent.is_empty()
             && !self.cards.open.iter().any(Card::is_deciding)
     }
@@ -90,14 +91,14 @@ impl App {
             Ok(Some(renewal)) => {
                 let Renewal { info, untrusted } = *renewal;
                 for warning in info.warnings.iter().filter(|warning| !self.info.warnings.contains(warning)) {
-                    self.transcript.note(Level::Warning, warning.clone());
+                    self.conversation.transcript.note(Level::Warning, warning.clone());
                 }
                 let (level, text) = if untrusted.is_empty() {
                     (Level::Info, "this folder is trusted; its files apply from now on")
                 } else {
                     (Level::Warning, "files of this folder changed meanwhile; it is not trusted")
                 };
-                self.transcript.note(level, text);
+                self.conversation.transcript.note(level, text);
                 self.info = info;
                 self.untrusted = untrusted;
                 self.offer_trust();
@@ -106,7 +107,7 @@ impl App {
             Err(error) => {
                 let text =
                     format!("this folder is trusted, but its files do not apply in this session: {error}");
-                self.transcript.note(Level::Error, text);
+                self.conversation.transcript.note(Level::Error, text);
             }
         }
     }

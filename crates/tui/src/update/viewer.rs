@@ -23,28 +23,29 @@ impl App {
         if self.is_read_aloud() {
             return;
         }
-        if self.viewer.take().is_none() {
-            if self.transcript.entries().is_empty() {
+        if self.overlays.viewer.take().is_none() {
+            if self.conversation.transcript.entries().is_empty() {
                 self.show_hint("no messages yet");
                 return;
             }
-            self.viewer = Some(Viewer::new(true, &self.transcript));
+            self.overlays.viewer = Some(Viewer::new(true, &self.conversation.transcript));
         }
     }
 
     /// Opens a book in the viewer.
     pub(super) fn open_book(&mut self, book: Document) {
-        self.books += 1;
-        self.viewer = Some(Viewer::of_book(Document { epoch: u32::MAX - self.books, ..book }));
+        self.overlays.books += 1;
+        self.overlays.viewer =
+            Some(Viewer::of_book(Document { epoch: u32::MAX - self.overlays.books, ..book }));
     }
 
     /// Returns whether the terminal is in screen reader mode, and shows a hint if so. A screen reader gets
     /// everything in order; another screen would add nothing.
     fn is_read_aloud(&mut self) -> bool {
-        if self.is_linear {
+        if self.display.is_linear {
             self.show_hint("everything was already read out; the screen reader mode has no viewer");
         }
-        self.is_linear
+        self.display.is_linear
     }
 
     /// To the other screen, or back to the terminal's own scrollback.
@@ -52,27 +53,31 @@ impl App {
         if self.is_read_aloud() {
             return;
         }
-        self.pane = if self.pane.is_some() { None } else { Some(Viewer::new(false, &self.transcript)) };
+        self.overlays.pane = if self.overlays.pane.is_some() {
+            None
+        } else {
+            Some(Viewer::new(false, &self.conversation.transcript))
+        };
     }
 
     /// Does something with the reader that is on the screen, in what it reads.
     pub(super) fn read<T>(&mut self, act: impl FnOnce(&mut Viewer, &Scene<'_>) -> T) -> Option<T> {
-        let is_viewer = self.viewer.is_some();
-        let mut reader = if is_viewer { self.viewer.take() } else { self.pane.take() }?;
+        let is_viewer = self.overlays.viewer.is_some();
+        let mut reader = if is_viewer { self.overlays.viewer.take() } else { self.overlays.pane.take() }?;
         let book = reader.book.clone();
         let scene = view::viewer::scene(self, reader.whole, book.as_deref());
         let done = act(&mut reader, &scene);
         if is_viewer {
-            self.viewer = Some(reader);
+            self.overlays.viewer = Some(reader);
         } else {
-            self.pane = Some(reader);
+            self.overlays.pane = Some(reader);
         }
         Some(done)
     }
 
     /// A key while the viewer is open.
     pub(super) fn viewer_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
-        if self.viewer.as_ref().is_some_and(|viewer| viewer.input.is_some()) {
+        if self.overlays.viewer.as_ref().is_some_and(|viewer| viewer.input.is_some()) {
             self.viewer_input_key(key, cmds);
             return;
         }
@@ -88,7 +93,7 @@ impl App {
         match action {
             Some(Action::PageUp | Action::PageDown | Action::ScrollUp | Action::ScrollDown) => {
                 let Some(action) = action else { return false };
-                if self.pane.is_some() {
+                if self.overlays.pane.is_some() {
                     self.reader_action(action, cmds);
                 } else {
                     self.show_hint("the terminal scrolls inline output; /screen switches to the full screen");
@@ -96,10 +101,10 @@ impl App {
                 true
             }
             Some(Action::Search) => {
-                if self.viewer.is_none() {
+                if self.overlays.viewer.is_none() {
                     self.toggle_viewer();
                 }
-                if self.viewer.is_some() {
+                if self.overlays.viewer.is_some() {
                     self.reader_action(Action::Search, cmds);
                 }
                 true
@@ -110,48 +115,51 @@ impl App {
 
     /// Another conversation is shown from now on.
     pub(super) fn shows_another(&mut self) {
-        (self.loading.fetched_from, self.loading.fetching) = (None, false);
-        self.viewer = None;
-        if self.pane.is_some() {
-            self.pane = Some(Viewer::new(false, &self.transcript));
+        (self.conversation.loading.fetched_from, self.conversation.loading.fetching) = (None, false);
+        self.overlays.viewer = None;
+        if self.overlays.pane.is_some() {
+            self.overlays.pane = Some(Viewer::new(false, &self.conversation.transcript));
         }
     }
 
     /// Fetches earlier entries from the store when the user is near them.
     pub(super) fn load_earlier(&mut self, cmds: &mut Vec<Cmd>) {
-        let viewer = self.viewer.as_ref().filter(|viewer| viewer.book.is_none());
-        let Some(reader) = viewer.or(self.pane.as_ref()) else {
+        let viewer = self.overlays.viewer.as_ref().filter(|viewer| viewer.book.is_none());
+        let Some(reader) = viewer.or(self.overlays.pane.as_ref()) else {
             self.forget_earlier();
             return;
         };
-        let Some(seq) = self.transcript.starts_at() else { return };
-        if self.loading.fetching || !reader.is_within(&self.transcript, NEAR) {
+        let Some(seq) = self.conversation.transcript.starts_at() else { return };
+        if self.conversation.loading.fetching || !reader.is_within(&self.conversation.transcript, NEAR) {
             return;
         }
-        if let Some(thread) = self.thread_id().cloned() {
-            self.loading.fetching = true;
-            self.loading.fetched_from.get_or_insert(seq);
+        if let Some(thread) = self.conversation.id().cloned() {
+            self.conversation.loading.fetching = true;
+            self.conversation.loading.fetched_from.get_or_insert(seq);
             cmds.push(Cmd::Thread(ThreadCmd::Earlier(thread, seq)));
         }
     }
 
     /// Removes the entries that were fetched for display and are no longer shown.
     fn forget_earlier(&mut self) {
-        if let Some(seq) = self.loading.fetched_from.take() {
-            self.transcript.forget_earlier(seq);
+        if let Some(seq) = self.conversation.loading.fetched_from.take() {
+            self.conversation.transcript.forget_earlier(seq);
         }
     }
 
     /// Trims the start of a long conversation, leaving it to the store, while only the end is shown.
     pub(super) fn trim_transcript(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.loading.cutting || self.loading.opening > 0 || !self.is_at_the_end() {
+        if self.conversation.loading.cutting || self.conversation.loading.opening > 0 || !self.is_at_the_end()
+        {
             return;
         }
-        match self.transcript.cut() {
-            Some(place @ transcript::StorePosition::Seq(seq)) => self.transcript.cut_at(&place, seq),
+        match self.conversation.transcript.cut() {
+            Some(place @ transcript::StorePosition::Seq(seq)) => {
+                self.conversation.transcript.cut_at(&place, seq);
+            }
             Some(transcript::StorePosition::Message(message)) => {
-                let Some(thread) = self.thread_id().cloned() else { return };
-                self.loading.cutting = true;
+                let Some(thread) = self.conversation.id().cloned() else { return };
+                self.conversation.loading.cutting = true;
                 cmds.push(Cmd::Thread(ThreadCmd::Place(thread, message)));
             }
             None => {}
@@ -160,21 +168,21 @@ impl App {
 
     /// Trims the conversation at the position that the store returned for a message.
     pub(super) fn placed(&mut self, thread: &ThreadId, message: String, seq: Result<Option<u64>, String>) {
-        self.loading.cutting = false;
+        self.conversation.loading.cutting = false;
         let place = transcript::StorePosition::Message(message);
-        if self.thread_id() != Some(thread) {
+        if self.conversation.id() != Some(thread) {
             return;
         }
         match seq {
-            Ok(Some(seq)) if self.is_at_the_end() => self.transcript.cut_at(&place, seq),
+            Ok(Some(seq)) if self.is_at_the_end() => self.conversation.transcript.cut_at(&place, seq),
             Ok(Some(_)) => {}
-            Ok(None) | Err(_) => self.transcript.no_cut_at(&place),
+            Ok(None) | Err(_) => self.conversation.transcript.no_cut_at(&place),
         }
     }
 
     /// Returns whether only the end of the conversation is shown.
     fn is_at_the_end(&self) -> bool {
-        self.viewer.is_none() && self.pane.as_ref().is_none_or(Viewer::follows)
+        self.overlays.viewer.is_none() && self.overlays.pane.as_ref().is_none_or(Viewer::follows)
     }
 
     pub(super) fn earlier_loaded(
@@ -183,15 +191,15 @@ impl App {
         messages: Result<Vec<StoredMessage>, String>,
         cmds: &mut Vec<Cmd>,
     ) {
-        self.loading.fetching = false;
-        if self.thread_id() != Some(thread) || self.loading.fetched_from.is_none() {
+        self.conversation.loading.fetching = false;
+        if self.conversation.id() != Some(thread) || self.conversation.loading.fetched_from.is_none() {
             return;
         }
         match messages {
-            Ok(messages) => self.transcript.take_earlier(&messages),
+            Ok(messages) => self.conversation.transcript.take_earlier(&messages),
             Err(error) => {
                 self.show_hint(error);
-                self.loading.fetching = true;
+                self.conversation.loading.fetching = true;
             }
         }
         self.load_earlier(cmds);
@@ -252,10 +260,13 @@ impl App {
                 }
             }
             Action::ViewAll => {
-                let book = self.viewer.as_ref().and_then(|viewer| viewer.book.as_deref());
+                let book = self.overlays.viewer.as_ref().and_then(|viewer| viewer.book.as_deref());
                 cmds.push(match book {
                     Some(book) => Cmd::View("aye.diff".to_owned(), source::book(book)),
-                    None => Cmd::View("conversation.md".to_owned(), source::conversation(&self.transcript)),
+                    None => Cmd::View(
+                        "conversation.md".to_owned(),
+                        source::conversation(&self.conversation.transcript),
+                    ),
                 });
             }
             Action::OpenImage => match self.chosen().map(Entry::images) {
@@ -265,9 +276,9 @@ impl App {
                 _ => self.show_hint("this entry has no image"),
             },
             Action::Close => {
-                let mark = self.viewer.as_mut().and_then(|viewer| viewer.mark.take());
+                let mark = self.overlays.viewer.as_mut().and_then(|viewer| viewer.mark.take());
                 if mark.is_none() {
-                    self.viewer = None;
+                    self.overlays.viewer = None;
                 }
             }
             _ => {}
@@ -276,17 +287,17 @@ impl App {
 
     /// Lays changes out in the other way.
     pub(super) fn toggle_sides(&mut self) {
-        let columns = self.size.0;
+        let columns = self.display.size.0;
         if columns < SIDES_NEED {
             self.show_hint(format!("side by side needs {SIDES_NEED} columns"));
             return;
         }
-        self.layout = self.layout.toggled(columns);
+        self.display.layout = self.display.layout.toggled(columns);
         self.cards.are_laid_out_anew();
     }
 
     fn begin_input(&mut self, wanted: InputPurpose) {
-        if let Some(viewer) = &mut self.viewer {
+        if let Some(viewer) = &mut self.overlays.viewer {
             viewer.input = Some((wanted, String::new()));
         }
     }
@@ -296,14 +307,14 @@ impl App {
     }
 
     fn chosen(&self) -> Option<&Entry> {
-        let reader = self.viewer.as_ref().or(self.pane.as_ref())?;
+        let reader = self.overlays.viewer.as_ref().or(self.overlays.pane.as_ref())?;
         let scene = view::viewer::scene(self, reader.whole, reader.book.as_deref());
         scene.transcript.entries().get(reader.chosen(&scene))
     }
 
     /// The blocks of code of the chosen answer, or the one nearest to what is chosen.
     pub(crate) fn code_of_chosen(&self) -> Vec<Code> {
-        let Some(reader) = &self.viewer else { return Vec::new() };
+        let Some(reader) = &self.overlays.viewer else { return Vec::new() };
         let scene = view::viewer::scene(self, reader.whole, reader.book.as_deref());
         let words = |entry: &Entry| match &entry.kind {
             EntryKind::Assistant { text, .. } => Some(text.clone()),
@@ -316,15 +327,15 @@ impl App {
     }
 
     fn find(&mut self, forward: bool) {
-        if self.viewer.as_ref().is_none_or(|viewer| viewer.search.is_none()) {
+        if self.overlays.viewer.as_ref().is_none_or(|viewer| viewer.search.is_none()) {
             self.begin_input(InputPurpose::Search);
             return;
         }
         match self.read(|reader, scene| reader.find(scene, forward)) {
             Some(SearchStep::Wrapped) => self.show_hint("wrapped around"),
             Some(SearchStep::Nowhere)
-                if self.transcript.starts_at().is_some()
-                    && self.viewer.as_ref().is_some_and(|viewer| viewer.book.is_none()) =>
+                if self.conversation.transcript.starts_at().is_some()
+                    && self.overlays.viewer.as_ref().is_some_and(|viewer| viewer.book.is_none()) =>
             {
                 self.show_hint("not found in the loaded part; Home loads more");
             }
@@ -336,7 +347,7 @@ impl App {
     /// A key while something is written in the viewer.
     fn viewer_input_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
         let action = self.keymap.action(KeyContext::List, key);
-        let Some(viewer) = &mut self.viewer else { return };
+        let Some(viewer) = &mut self.overlays.viewer else { return };
         let Some((wanted, text)) = &mut viewer.input else { return };
         if let Some(c) = typed(key) {
             text.push(c);
@@ -357,7 +368,7 @@ impl App {
     fn take_input(&mut self, wanted: InputPurpose, text: &str, cmds: &mut Vec<Cmd>) {
         match wanted {
             InputPurpose::Search => {
-                if let Some(viewer) = &mut self.viewer {
+                if let Some(viewer) = &mut self.overlays.viewer {
                     // Nothing written: the same once more.
                     viewer.search = Search::new(text).or(viewer.search.take());
                     if viewer.search.is_some() {
@@ -380,7 +391,7 @@ impl App {
 
     /// A paste into what is written in the viewer. `false`: the viewer is not open.
     pub(super) fn viewer_paste(&mut self, text: &str) -> bool {
-        let Some(viewer) = &mut self.viewer else { return false };
+        let Some(viewer) = &mut self.overlays.viewer else { return false };
         if let Some((_, written)) = &mut viewer.input {
             written.extend(text.chars().filter(|c| !c.is_control()).take(200));
         }

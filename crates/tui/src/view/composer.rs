@@ -185,7 +185,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         let chord = |action| app.keymap.chord_of(KeyContext::Composer, action);
         let (answers, enter, behind) =
             (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
-        return Cow::Owned(if app.queue.keeps_waiting || app.is_run_active() {
+        return Cow::Owned(if app.queue.keeps_waiting || app.conversation.is_active() {
             format!("{answers} answers; {enter} queues after it")
         } else if behind.is_empty() {
             format!("{answers} answers; {enter} supersedes it")
@@ -197,7 +197,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
     } else if app.can_continue() {
         let enter = app.keymap.chord_of(KeyContext::Composer, Action::Send);
         return Cow::Owned(format!("{enter}: continue, or type a message"));
-    } else if app.is_run_active() {
+    } else if app.conversation.is_active() {
         let chord = |action| app.keymap.chord_of(KeyContext::Composer, action);
         let up = chord(Action::Up);
         if app.queue.at.is_some() {
@@ -216,7 +216,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
             chord(Action::Send),
             chord(Action::FocusCard)
         ));
-    } else if app.transcript.is_empty() {
+    } else if app.conversation.transcript.is_empty() {
         "Ask for something. / for commands, @ for files"
     } else {
         ""

@@ -31,8 +31,8 @@ pub fn words(line: &Line<'_>) -> String {
 
 /// The last line: what is being written, or where keys go.
 pub fn prompt(app: &App) -> String {
-    if app.picker.is_some() {
-        let filter = app.picker.as_ref().map(Picker::filter).unwrap_or_default();
+    if app.overlays.picker.is_some() {
+        let filter = app.overlays.picker.as_ref().map(Picker::filter).unwrap_or_default();
         return format!("list> {}", visible_line(filter));
     }
     match app.focus {
@@ -46,15 +46,15 @@ pub fn prompt(app: &App) -> String {
 
 /// Returns the current lines of each topic.
 pub fn topics(app: &App) -> Vec<(&'static str, Vec<String>)> {
-    let run = match app.run {
-        RunState::Idle if app.transcript.is_empty() => "",
+    let run = match app.conversation.run {
+        RunState::Idle if app.conversation.transcript.is_empty() => "",
         RunState::Idle => "Ready.",
         RunState::Starting(_) | RunState::Running(_) => "Working.",
         RunState::Stopping(_) => "Stopping.",
         RunState::Waiting => "Waiting for you.",
     };
     let one = |text: String| if text.is_empty() { Vec::new() } else { vec![text] };
-    let hint = app.hint.as_ref().map(|(hint, _)| visible_line(hint).into_owned()).unwrap_or_default();
+    let hint = app.display.hint.as_ref().map(|(hint, _)| visible_line(hint).into_owned()).unwrap_or_default();
     vec![
         ("run", one(run.to_owned())),
         ("card", card(app)),
@@ -81,7 +81,7 @@ fn queue(app: &App) -> String {
 }
 
 fn card(app: &App) -> Vec<String> {
-    if app.cards.open.is_empty() || app.picker.is_some() {
+    if app.cards.open.is_empty() || app.overlays.picker.is_some() {
         return Vec::new();
     }
     let count = app.cards.open.len();
@@ -90,7 +90,7 @@ fn card(app: &App) -> Vec<String> {
         all.extend(super::screen_reader::all(card, app));
         return all;
     }
-    let picture = super::card::cards(app, app.size.0, MOST, &Theme::plain(), &[]);
+    let picture = super::card::cards(app, app.display.size.0, MOST, &Theme::plain(), &[]);
     let lines = picture.lines.iter().map(|line| {
         let text = words(line);
         let text = text.trim_start_matches('|').trim();
@@ -105,12 +105,12 @@ fn card(app: &App) -> Vec<String> {
 }
 
 fn here(app: &App) -> Vec<String> {
-    let card = app.current_card().filter(|_| app.picker.is_none() && app.cards.batch.is_none());
+    let card = app.current_card().filter(|_| app.overlays.picker.is_none() && app.cards.batch.is_none());
     card.map(|card| super::screen_reader::here(card, app)).unwrap_or_default()
 }
 
 fn list(app: &App) -> Vec<String> {
-    let Some(picker) = &app.picker else {
+    let Some(picker) = &app.overlays.picker else {
         let row = app
             .completion
             .palette

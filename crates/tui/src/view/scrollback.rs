@@ -67,8 +67,8 @@ impl ScrollbackWriter {
     /// Lines that go to the scrollback now.
     pub fn finished(&mut self, app: &App, look: &RenderStyle) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
-        let transcript = &app.transcript;
-        if self.epoch != app.epoch {
+        let transcript = &app.conversation.transcript;
+        if self.epoch != app.conversation.epoch {
             self.begin(app, look, &mut lines);
         }
         self.pass_over(app, look, &mut lines);
@@ -122,7 +122,7 @@ impl ScrollbackWriter {
 
     /// Skips entries that were trimmed while another screen was shown: they are not printed any more.
     fn pass_over(&mut self, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
-        let gone = app.transcript.trimmed().saturating_sub(self.next);
+        let gone = app.conversation.transcript.trimmed().saturating_sub(self.next);
         if gone > 0 {
             self.next += gone;
             ScrollbackWriter::push_earlier_notice(gone, app, look, lines);
@@ -132,16 +132,16 @@ impl ScrollbackWriter {
     fn push_earlier_notice(count: usize, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
         let keys = app.keymap.chord_of(KeyContext::Global, Action::Viewer);
         let text = format!("  … {count} earlier entries ({keys})");
-        lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
+        lines.push(Line::styled(super::truncate(&text, app.display.size.0), look.theme.style(Role::Dim)));
     }
 
     /// Another conversation: its last entries only, with a word about those above.
     fn begin(&mut self, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
         let is_first = self.epoch == 0;
         let printed = self.next;
-        *self = ScrollbackWriter { epoch: app.epoch, ..ScrollbackWriter::default() };
-        let Some(thread) = &app.thread else { return };
-        let entries = app.transcript.entries().len();
+        *self = ScrollbackWriter { epoch: app.conversation.epoch, ..ScrollbackWriter::default() };
+        let Some(thread) = &app.conversation.thread else { return };
+        let entries = app.conversation.transcript.entries().len();
         // Nothing was said in it but what was typed while it was opened.
         let is_new = is_first && thread.title.is_empty();
         if is_new && printed > 0 {
@@ -152,16 +152,16 @@ impl ScrollbackWriter {
         if !is_new && (!is_first || entries > 0) {
             let title = if thread.title.is_empty() { "new conversation" } else { &thread.title };
             let text = format!("  ── {} ", aye_core::contract::display::visible_line(title));
-            let width = usize::from(app.size.0);
-            let text = super::truncate(&text, app.size.0);
+            let width = usize::from(app.display.size.0);
+            let text = super::truncate(&text, app.display.size.0);
             let rest = "─".repeat(width.saturating_sub(super::width(&text)));
             lines.push(Line::default());
             lines.push(Line::styled(format!("{text}{rest}"), look.theme.style(Role::Dim)));
         }
-        let left_out = entries.saturating_sub(SHOWN_AT_OPEN).min(app.transcript.settled());
-        self.next = left_out + app.transcript.trimmed();
+        let left_out = entries.saturating_sub(SHOWN_AT_OPEN).min(app.conversation.transcript.settled());
+        self.next = left_out + app.conversation.transcript.trimmed();
         if self.next > 0 {
-            let stored = app.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
+            let stored = app.conversation.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
             ScrollbackWriter::push_earlier_notice(left_out + stored, app, look, lines);
         }
     }
@@ -173,7 +173,7 @@ impl ScrollbackWriter {
             self.theme = Some(look.theme.clone());
         }
         let mut lines = Vec::new();
-        let transcript = &app.transcript;
+        let transcript = &app.conversation.transcript;
         let mut grouped = 0;
         let first = self.at(transcript);
         for (index, entry) in transcript.entries().iter().enumerate().skip(first) {
@@ -192,7 +192,7 @@ impl ScrollbackWriter {
             }
             if matches!(entry.kind, EntryKind::Assistant { .. }) {
                 let words = self.words_of(entry, look);
-                let width = text_width(app.size.0);
+                let width = text_width(app.display.size.0);
                 lines.extend(
                     words.stream.lines(width, &look.theme).into_iter().map(|line| indented(line, INDENT)),
                 );
@@ -202,9 +202,10 @@ impl ScrollbackWriter {
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
             let colours = self.colours.get(&entry.id);
             let colourful = usize::from(colours.is_some_and(Colours::are_ready));
-            let stage = app.image_cache.ready(entry.images()) * 2 + colourful;
+            let stage = app.display.image_cache.ready(entry.images()) * 2 + colourful;
             let kept = self.kept.get(&entry.id);
-            if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
+            if let Some(kept) =
+                kept.filter(|kept| kept.version == entry.version && kept.width == app.display.size.0)
                 && kept.stage == stage
                 && !is_timed
             {
@@ -213,7 +214,7 @@ impl ScrollbackWriter {
             }
             let drawn = draw(entry, EntryLayout { colours, ..page(app, look) });
             lines.extend_from_slice(&drawn);
-            let kept = Kept { version: entry.version, width: app.size.0, stage, lines: drawn };
+            let kept = Kept { version: entry.version, width: app.display.size.0, stage, lines: drawn };
             self.kept.insert(entry.id, kept);
         }
         lines
@@ -222,7 +223,7 @@ impl ScrollbackWriter {
     /// An entry once more, with nothing folded.
     pub fn whole(app: &App, look: &RenderStyle, id: u64) -> Vec<Line<'static>> {
         let page = page(app, look);
-        let entry = app.transcript.entries().iter().find(|entry| entry.id == id);
+        let entry = app.conversation.transcript.entries().iter().find(|entry| entry.id == id);
         let mut lines = match entry.map(|entry| &entry.kind) {
             Some(EntryKind::Tool(tool)) => entry::whole_tool(tool, page),
             Some(EntryKind::Thinking { text }) => entry::thinking(text, true, true, page),
@@ -236,8 +237,8 @@ impl ScrollbackWriter {
     /// Returns whether the colours of a call's change are still being computed. Those of the next entries are
     /// requested along with them.
     fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &RenderStyle) -> bool {
-        let entries = app.transcript.entries();
-        let at = self.at(&app.transcript);
+        let entries = app.conversation.transcript.entries();
+        let at = self.at(&app.conversation.transcript);
         if !matches!(entry.kind, EntryKind::Tool(_)) || entries.len().saturating_sub(at) > MOST_BEHIND {
             return false;
         }
@@ -278,9 +279,9 @@ impl ScrollbackWriter {
         look: &RenderStyle,
         lines: &mut Vec<Line<'static>>,
     ) -> bool {
-        let gap = has_gap(&app.transcript, self.at(&app.transcript));
+        let gap = has_gap(&app.conversation.transcript, self.at(&app.conversation.transcript));
         let words = self.words_of(entry, look);
-        let drained = words.stream.drain_stable(text_width(app.size.0), &look.theme);
+        let drained = words.stream.drain_stable(text_width(app.display.size.0), &look.theme);
         if !drained.is_empty() {
             if gap && !words.begun {
                 lines.push(Line::default());
@@ -302,7 +303,7 @@ impl ScrollbackWriter {
 /// Renders the model's plan in at most `most` rows, with a blank one between the plan and what is next to it.
 pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> {
     let page = page_of(app, theme);
-    let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page);
+    let mut lines = entry::pinned(app.conversation.transcript.plan(), most.saturating_sub(1), page);
     if !lines.is_empty() {
         // A card has an empty line above it.
         let at = if app.cards.open.is_empty() { 0 } else { lines.len() };
@@ -313,8 +314,8 @@ pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> 
 
 /// Returns whether images of an entry are still loading; gives up once many entries come after it.
 fn waits_for_pictures(images: &[ImageRef], at: usize, app: &App) -> bool {
-    let behind = app.transcript.entries().len().saturating_sub(at);
-    behind <= MOST_BEHIND && app.image_cache.ready(images) < images.len()
+    let behind = app.conversation.transcript.entries().len().saturating_sub(at);
+    behind <= MOST_BEHIND && app.display.image_cache.ready(images) < images.len()
 }
 
 /// Returns the number of consecutive quiet calls from an entry on.
@@ -327,9 +328,9 @@ fn quiet_run(transcript: &Transcript, from: usize) -> usize {
 
 /// Returns whether more quiet calls may follow, so that one line can represent them all.
 fn waits_for_more(app: &App, behind: usize) -> bool {
-    match app.transcript.entries().get(behind) {
+    match app.conversation.transcript.entries().get(behind) {
         Some(next) => entry::may_be_quiet(next),
-        None => app.run.active_since().is_some(),
+        None => app.conversation.run.active_since().is_some(),
     }
 }
 
@@ -343,14 +344,14 @@ fn page<'a>(app: &'a App, look: &'a RenderStyle) -> EntryLayout<'a> {
 
 fn page_of<'a>(app: &'a App, theme: &'a Theme) -> EntryLayout<'a> {
     EntryLayout {
-        width: app.size.0,
+        width: app.display.size.0,
         theme,
         info: &app.info,
         now: app.now,
-        expanded: app.expanded,
-        image_cache: &app.image_cache,
+        expanded: app.display.expanded,
+        image_cache: &app.display.image_cache,
         colours: None,
-        layout: app.layout,
+        layout: app.display.layout,
     }
 }
 

@@ -21,7 +21,7 @@ const GUTTER: u16 = 1;
 
 /// Returns what a viewer shows now: the conversation, or that document.
 pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Document>) -> Scene<'a> {
-    let (columns, height) = app.size;
+    let (columns, height) = app.display.size;
     let height = usize::from(height);
     let rows = if whole {
         height.saturating_sub(FOOT)
@@ -33,18 +33,22 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Document>) -> Scene
         info: &app.info,
         now: app.now,
         whole,
-        image_cache: &app.image_cache,
-        epoch: book.map_or(app.epoch, |book| book.epoch),
-        layout: app.layout,
+        image_cache: &app.display.image_cache,
+        epoch: book.map_or(app.conversation.epoch, |book| book.epoch),
+        layout: app.display.layout,
     };
-    Scene { transcript: book.map_or(&app.transcript, |book| &book.pages), layout_context, rows: rows.max(1) }
+    Scene {
+        transcript: book.map_or(&app.conversation.transcript, |book| &book.pages),
+        layout_context,
+        rows: rows.max(1),
+    }
 }
 
 /// Returns the effect of a click on a cell of the screen below the conversation.
 pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
     let plain = Theme::plain();
-    let (_, height) = app.size;
-    let below = match (&app.viewer, &app.pane) {
+    let (_, height) = app.display.size;
+    let below = match (&app.overlays.viewer, &app.overlays.pane) {
         (Some(viewer), _) => foot(app, viewer, &scene(app, viewer.whole, viewer.book.as_deref()), &plain),
         (None, Some(_)) => super::below(app, usize::from(height.max(1)), &plain, &[]),
         (None, None) => return None,
@@ -60,17 +64,17 @@ pub fn viewer(app: &App, viewer: &Viewer, sheets: &mut Sheets) -> Rendered {
     let scene = scene(app, true, viewer.book.as_deref());
     let mut picture: Rendered = conversation(viewer, &scene, sheets).into();
     picture.lines.resize(scene.rows, Line::default());
-    if usize::from(app.size.1) > FOOT {
+    if usize::from(app.display.size.1) > FOOT {
         picture.stack(foot(app, viewer, &scene, &theme));
     }
-    within(picture, app.size.0)
+    within(picture, app.display.size.0)
 }
 
 /// The full screen: the conversation, and below it what the inline terminal has there.
 pub fn full(app: &App, pane: &Viewer, sheets: &mut Sheets) -> Rendered {
     let theme = sheets.look().theme.clone();
     let scene = scene(app, false, None);
-    let height = usize::from(app.size.1.max(1));
+    let height = usize::from(app.display.size.1.max(1));
     let below = super::below(app, height, &theme, sheets.card_colours(app));
     let mut lines = conversation(pane, &scene, sheets);
     lines.resize(height.saturating_sub(below.lines.len()), Line::default());
@@ -78,11 +82,11 @@ pub fn full(app: &App, pane: &Viewer, sheets: &mut Sheets) -> Rendered {
         && let Some(last) = lines.last_mut()
     {
         let text = "  ↓ more below ".to_owned();
-        *last = spread(Vec::new(), vec![Span::styled(text, theme.style(Role::Accent))], app.size.0);
+        *last = spread(Vec::new(), vec![Span::styled(text, theme.style(Role::Accent))], app.display.size.0);
     }
     let mut picture: Rendered = lines.into();
     picture.stack(below);
-    within(picture, app.size.0)
+    within(picture, app.display.size.0)
 }
 
 /// Nothing is wider than the screen.
@@ -192,7 +196,7 @@ fn bytes_of(text: &str, columns: std::ops::Range<usize>) -> std::ops::Range<usiz
 
 /// Renders the footer: the position and the keys.
 fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendered {
-    let columns = app.size.0;
+    let columns = app.display.size.0;
     let rule = Line::styled("─".repeat(usize::from(columns)), theme.style(Role::ComposerBorder));
     let dim = |text: String| Span::styled(text, theme.style(Role::Dim));
     if let Some((wanted, text)) = &viewer.input {
@@ -229,7 +233,7 @@ fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendere
         let key = app.keymap.key_of(KeyContext::Viewer, action);
         (!chord.is_empty()).then(|| Hint::new(format!("{chord} {word}"), key))
     };
-    let (before, keys): (String, Vec<(Action, &str)>) = match (&app.hint, &viewer.search) {
+    let (before, keys): (String, Vec<(Action, &str)>) = match (&app.display.hint, &viewer.search) {
         (Some((hint, _)), _) => (visible_line(hint).into_owned(), Vec::new()),
         (None, Some(search)) => (
             format!("\"{}\"", visible_line(&search.query)),

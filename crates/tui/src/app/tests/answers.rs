@@ -274,7 +274,7 @@ fn escape_on_a_card_stops_the_run() {
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Cancel("t".into()))]);
     test.finish(TerminationReason::Cancelled);
     assert!(test.app.cards.open.is_empty());
-    assert_eq!(test.app.run, RunState::Idle);
+    assert_eq!(test.app.conversation.run, RunState::Idle);
 }
 
 #[test]

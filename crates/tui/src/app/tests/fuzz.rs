@@ -190,7 +190,7 @@ fn step(test: &mut TestApp, random: &mut Rng) {
         5..=11 => test.keys(KEYS[random.usize(..KEYS.len())]),
         _ => test.event(event(random)),
     }
-    if test.app.thread.is_none() || random.usize(..50) == 0 {
+    if test.app.conversation.thread.is_none() || random.usize(..50) == 0 {
         test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     }
     test.cmds.clear();

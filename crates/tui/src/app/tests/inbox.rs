@@ -105,7 +105,7 @@ fn the_list_is_filtered_and_updated_live() {
     test.send(Msg::Question(QuestionMsg::Inbox(Ok(Vec::new()))));
     assert!(test.screen().contains("no match"), "{}", test.screen());
     test.keys("<ctrl-t>");
-    assert!(test.app.picker.is_none(), "the same chord closes it");
+    assert!(test.app.overlays.picker.is_none(), "the same chord closes it");
     test.cmds.clear();
     test.send(Msg::Question(QuestionMsg::InboxChanged));
     assert_eq!(
@@ -271,7 +271,7 @@ fn right_opens_the_conversation() {
     let mut test = listed(100, 24, vec![row("perm_a", "t2", "make it")]);
     test.keys("<right>");
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Open(Some("t2".into())))]);
-    assert!(test.app.picker.is_none());
+    assert!(test.app.overlays.picker.is_none());
 
     let mut test = TestApp::new(100, 30);
     test.start("push it");

@@ -51,7 +51,7 @@ fn distant_entries_are_left_to_the_store_and_reloaded_for_reading() {
     let mut most = 0;
     for seq in 1..=10_000 {
         step(&mut test, seq);
-        most = most.max(test.app.transcript.entries().len());
+        most = most.max(test.app.conversation.transcript.entries().len());
     }
     test.draw();
     assert!((1000..=2600).contains(&most), "{most} entries were in memory");
@@ -59,8 +59,8 @@ fn distant_entries_are_left_to_the_store_and_reloaded_for_reading() {
     let expected: Vec<String> = (1..=10_000).map(|seq| format!("answer {seq}")).collect();
     assert_eq!(answers(&test), expected);
 
-    let held = test.app.transcript.entries().len();
-    let from = test.app.transcript.starts_at().expect("some entries are in the store");
+    let held = test.app.conversation.transcript.entries().len();
+    let from = test.app.conversation.transcript.starts_at().expect("some entries are in the store");
     assert_eq!(held as u64, 10_000 - from + 1, "the store has exactly the missing part");
     test.keys("<ctrl-o><home>");
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), from))]);
@@ -77,12 +77,16 @@ fn distant_entries_are_left_to_the_store_and_reloaded_for_reading() {
     for seq in 10_001..=13_000 {
         step(&mut test, seq);
     }
-    assert_eq!(test.app.transcript.entries().len(), held + 2000 + 3000);
+    assert_eq!(test.app.conversation.transcript.entries().len(), held + 2000 + 3000);
     test.keys("q");
     answer(&mut test);
     test.draw();
     answer(&mut test);
-    assert!(test.app.transcript.entries().len() <= 2600, "{}", test.app.transcript.entries().len());
+    assert!(
+        test.app.conversation.transcript.entries().len() <= 2600,
+        "{}",
+        test.app.conversation.transcript.entries().len()
+    );
 }
 
 #[test]
@@ -92,8 +96,8 @@ fn entries_trimmed_on_the_full_screen_are_counted_and_not_printed() {
     for seq in 1..=6000 {
         step(&mut test, seq);
     }
-    assert!(test.app.transcript.entries().len() <= 2600);
-    let trimmed = test.app.transcript.trimmed();
+    assert!(test.app.conversation.transcript.entries().len() <= 2600);
+    let trimmed = test.app.conversation.transcript.trimmed();
     test.keys("/screen<enter>");
     assert!(
         test.scrollback.iter().any(|line| line.contains(&format!("… {trimmed} earlier entries"))),
@@ -123,5 +127,9 @@ fn an_unknown_store_position_is_skipped() {
             test.send_undrawn(Msg::Thread(ThreadMsg::Placed(thread, message, Ok(known))));
         }
     }
-    assert!(test.app.transcript.entries().len() <= 3000, "{}", test.app.transcript.entries().len());
+    assert!(
+        test.app.conversation.transcript.entries().len() <= 3000,
+        "{}",
+        test.app.conversation.transcript.entries().len()
+    );
 }

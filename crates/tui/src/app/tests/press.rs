@@ -83,14 +83,14 @@ fn list_rows_are_selected_and_accepted() {
     click(&mut test, "/threads");
     assert_eq!(test.app.composer.text(), "/", "a click selects");
     click(&mut test, "▸ /threads");
-    assert!(test.app.picker.is_some(), "another click accepts it: {}", test.screen());
+    assert!(test.app.overlays.picker.is_some(), "another click accepts it: {}", test.screen());
     click(&mut test, "Esc close");
-    assert!(test.app.picker.is_none());
+    assert!(test.app.overlays.picker.is_none());
     test.keys("/mode<enter>");
     let mode = test.app.info.mode;
     click(&mut test, "plan");
     click(&mut test, "Enter");
-    assert!(test.app.picker.is_none(), "{}", test.screen());
+    assert!(test.app.overlays.picker.is_none(), "{}", test.screen());
     assert_ne!(test.app.info.mode, mode);
 }
 
@@ -114,10 +114,10 @@ fn a_click_closes_the_viewer_and_interrupts_a_run() {
     assert!(test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::Cancel(_)))), "{:?}", test.cmds);
     test.finish(TerminationReason::Cancelled);
     test.keys("<ctrl-o>");
-    assert!(test.app.viewer.is_some());
+    assert!(test.app.overlays.viewer.is_some());
     click(&mut test, "close");
     // A click anywhere on a key hint counts as the key.
-    assert!(test.app.viewer.is_none(), "{}", test.screen());
+    assert!(test.app.overlays.viewer.is_none(), "{}", test.screen());
 }
 
 #[test]

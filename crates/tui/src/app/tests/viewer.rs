@@ -90,7 +90,7 @@ fn selected_text_is_copied_or_opened() {
         matches!(&test.cmds[..], [Cmd::Copy(text)] if text.starts_with("$ seq 50\nline 1\n") && text.ends_with("line 50"))
     );
     test.keys("<esc>");
-    assert!(test.app.viewer.is_none());
+    assert!(test.app.overlays.viewer.is_none());
 }
 
 #[test]
@@ -136,13 +136,13 @@ fn no_viewer_key_answers_a_card() {
 fn ctrl_c_only_closes_the_viewer() {
     let mut test = talked(80, 24);
     test.keys("draft<ctrl-o><ctrl-c>");
-    assert!(test.app.viewer.is_none());
+    assert!(test.app.overlays.viewer.is_none());
     assert!(test.screen().contains("❯ draft"), "{}", test.screen());
     let mut empty = TestApp::new(80, 24);
     empty.keys("<ctrl-o>");
-    assert!(empty.app.viewer.is_none() && empty.screen().contains("no messages yet"));
+    assert!(empty.app.overlays.viewer.is_none() && empty.screen().contains("no messages yet"));
     empty.keys("<alt-/>");
-    assert!(empty.app.viewer.is_none());
+    assert!(empty.app.overlays.viewer.is_none());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn distant_entries_are_loaded_when_near_and_released_again() {
         "{:?}",
         test.scrollback
     );
-    assert_eq!(test.app.transcript.usage().total(), 12_345);
+    assert_eq!(test.app.conversation.transcript.usage().total(), 12_345);
     let printed = test.scrollback.len();
     test.cmds.clear();
     test.keys("<ctrl-o>");
@@ -186,7 +186,7 @@ fn distant_entries_are_loaded_when_near_and_released_again() {
     let before = test.screen();
     test.send(Msg::Thread(ThreadMsg::Earlier("t".into(), Ok(stored(1001..3001)))));
     assert_eq!(test.screen().lines().next(), before.lines().next(), "the visible text does not move");
-    assert_eq!(test.app.transcript.entries().len(), 2300);
+    assert_eq!(test.app.conversation.transcript.entries().len(), 2300);
     test.cmds.clear();
     test.keys("<pageup>");
     assert!(test.screen().contains("answer 3000"), "{}", test.screen());
@@ -203,7 +203,7 @@ fn distant_entries_are_loaded_when_near_and_released_again() {
     test.event(E::TextDelta { delta: "New words.".into() });
     test.finish(TerminationReason::NaturalEnd);
     test.keys("q");
-    assert_eq!(test.app.transcript.entries().len(), 301);
+    assert_eq!(test.app.conversation.transcript.entries().len(), 301);
     let new: Vec<&String> = test.scrollback[printed..].iter().filter(|line| !line.is_empty()).collect();
     assert_eq!(new, ["  New words."]);
     test.cmds.clear();

@@ -36,10 +36,10 @@ fn a_user_configures_the_line() {
     let mut lines = String::new();
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 24);
-        test.app.segments = Some(Segment::ALL.to_vec());
+        test.app.display.segments = Some(Segment::ALL.to_vec());
         test.app.info.branch = Some("fix/ümläut-🦀-branch\u{202e}evil".into());
         test.app.info.agent = Some("reviewer".into());
-        test.app.tasks = 2;
+        test.app.conversation.tasks = 2;
         test.start("go");
         test.wait(1500);
         let _ = writeln!(lines, "{}", status(&test));
@@ -48,7 +48,7 @@ fn a_user_configures_the_line() {
     }
     insta::assert_snapshot!(lines);
     let mut test = TestApp::new(80, 24);
-    test.app.segments = Some(Vec::new());
+    test.app.display.segments = Some(Vec::new());
     test.wait(1);
     assert!(test.live().ends_with('\n'), "none: {}", test.live());
 }
@@ -64,7 +64,7 @@ fn told(test: &TestApp) -> Vec<&String> {
 #[test]
 fn a_command_is_passed_changes_and_sleeps_while_idle() {
     let mut test = TestApp::new(80, 24);
-    test.app.feed = StatusCommand::on();
+    test.app.display.feed = StatusCommand::on();
     test.wait(10);
     assert_eq!(told(&test).len(), 1);
     assert!(told(&test)[0].contains("\"state\":\"idle\""), "{}", told(&test)[0]);
@@ -99,7 +99,7 @@ fn a_command_is_passed_changes_and_sleeps_while_idle() {
 #[test]
 fn calm_mode_has_no_spinner_and_redraws_once_a_second() {
     let mut test = TestApp::new(80, 24);
-    test.app.is_calm = true;
+    test.app.display.is_calm = true;
     test.start("go");
     test.wait(2600);
     assert!(status(&test).contains("waiting for the model 2s"), "{}", status(&test));
@@ -120,7 +120,7 @@ fn the_window_title_shows_current_activity() {
     assert_eq!((title(&test).as_str(), chrome(&test.app).progress), ("… proj · aye", TitleProgress::Working));
     test.ask_bash("c", "git push");
     assert_eq!((title(&test).as_str(), chrome(&test.app).progress), ("? proj · aye", TitleProgress::Waiting));
-    if let Some(thread) = &mut test.app.thread {
+    if let Some(thread) = &mut test.app.conversation.thread {
         thread.title = "a\u{1b}]0;evil\u{7}\nb".repeat(60);
     }
     let title = title(&test);

@@ -195,7 +195,7 @@ fn the_end_of_a_run_elsewhere_is_reported_once_and_returns_what_was_queued_here(
         end
     };
     tell(&mut test, end());
-    assert_eq!(test.app.run, RunState::Idle);
+    assert_eq!(test.app.conversation.run, RunState::Idle);
     assert_eq!(test.app.deadline(), None, "nothing is scheduled while no run is active");
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Unqueue(vec![3]))], "messages queued by others are theirs");
     tell(&mut test, end());
@@ -217,9 +217,9 @@ fn the_end_of_a_run_elsewhere_is_reported_once_and_returns_what_was_queued_here(
 fn a_message_overtaken_by_another_process_is_queued_and_shown_once() {
     let mut test = TestApp::new(100, 30);
     test.keys("hello<enter>");
-    assert!(test.screen().contains("hello") && test.app.is_run_active());
+    assert!(test.screen().contains("hello") && test.app.conversation.is_active());
     test.send(Msg::Thread(ThreadMsg::Deferred("t".into(), queued(5, "hello"), UserInput::text("hello"))));
-    assert!(!test.app.is_run_active());
+    assert!(!test.app.conversation.is_active());
     assert_eq!(test.screen().matches("hello").count(), 1, "{}", test.screen());
     assert!(test.live().contains("queued hello"), "{}", test.live());
 }
@@ -265,6 +265,6 @@ fn a_conversation_that_was_taken_over_is_reopened() {
     assert!(!is_shown(&test, "a"));
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     assert!(is_shown(&test, "a"));
-    assert_eq!(test.app.driver, ThreadOwner::Other(9));
+    assert_eq!(test.app.conversation.driver, ThreadOwner::Other(9));
     assert!(test.screen().contains("another process took over this conversation"), "{}", test.screen());
 }

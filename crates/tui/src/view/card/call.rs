@@ -51,7 +51,7 @@ pub(super) fn call(
                 continue;
             };
             let colours = code.get(at).and_then(Option::as_ref);
-            let show = Show { colours, layout: app.layout, ..Show::whole(inner, theme) };
+            let show = Show { colours, layout: app.display.layout, ..Show::whole(inner, theme) };
             let diff = diff_lines(&visible(old), &visible(new), show);
             lines.push(header(&path, diff.added, diff.removed, inner, theme));
             lines.extend(diff.lines);

@@ -100,7 +100,7 @@ pub(super) fn hunks(hunks: &Hunks, app: &App, inner: u16, theme: &Theme) -> (Vec
         let theme = if hunk.is_kept { theme } else { &plain };
         let show = Show {
             numbers: first.is_some(),
-            layout: app.layout,
+            layout: app.display.layout,
             ..Show::whole(inner.saturating_sub(HUNK).max(1), theme)
         };
         lines.extend(patch.lines(show).0.into_iter().map(|line| indented(line, HUNK)));
