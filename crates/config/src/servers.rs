@@ -220,7 +220,7 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
                 let kind = text_value(value).map_err(wrong)?;
                 match kind.as_str() {
                     "stdio" | "http" | "streamable-http" | "streamable_http" | "streamableHttp" => {}
-                    "sse" => sse = Some(wrong("is \"sse\"".to_owned())),
+                    kind if kind.eq_ignore_ascii_case("sse") => sse = Some(wrong("is \"sse\"".to_owned())),
                     _ => return Err(wrong("must be one of stdio, http".to_owned())),
                 }
             }

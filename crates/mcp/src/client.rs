@@ -376,8 +376,8 @@ fn add_lines(text: &mut String, shared: &ConnectionState) {
 
 /// An address of the older transport is refused by its server in ways that do not say so.
 fn sse_hint(url: &str) -> String {
-    let path = url.split(['?', '#']).next().unwrap_or_default();
-    if !path.trim_end_matches('/').ends_with("/sse") {
+    let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    if !path.rsplit('/').next().is_some_and(|last| last.eq_ignore_ascii_case("sse")) {
         return String::new();
     }
     format!(

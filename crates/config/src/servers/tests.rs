@@ -271,6 +271,7 @@ fn the_older_transport_is_refused_with_the_url_to_use() {
             "streamable HTTP URL, probably https://h/v1/mcp;",
         ),
         ("\"transport\": \"sse\"", "https://h/events", "streamable HTTP URL, probably https://h/events;"),
+        ("\"type\": \"SSE\"", "https://h/v1/SSE/", "streamable HTTP URL, probably https://h/v1/mcp;"),
     ] {
         // In any order of the fields.
         for fields in [format!("{kind}, \"url\": \"{url}\""), format!("\"url\": \"{url}\", {kind}")] {

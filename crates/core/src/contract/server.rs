@@ -123,7 +123,10 @@ impl LoginGrant {
 /// hold a key.
 pub fn streamable_url(url: &str) -> String {
     let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-    path.strip_suffix("/sse").map_or_else(|| path.to_owned(), |before| format!("{before}/mcp"))
+    match path.rsplit_once('/') {
+        Some((before, last)) if last.eq_ignore_ascii_case("sse") => format!("{before}/mcp"),
+        _ => path.to_owned(),
+    }
 }
 
 /// One server.
