@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use aye_core::contract::activity::{InferenceRetry, KnownActivity, NoticeActivity};
 use aye_core::contract::clock::Clock;
-use aye_core::contract::display::{escape_json, visible, visible_line};
+use aye_core::contract::display::{call_subject, escape_json, visible, visible_line};
 use aye_core::contract::event::{AgentEvent, StreamEvent};
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
@@ -179,12 +179,8 @@ impl EventSink for Printer {
 fn progress(event: &AgentEvent) {
     match event {
         AgentEvent::ToolCallReady { name, arguments, .. } => {
-            let main = ["command", "file_path", "pattern", "path", "url", "question"]
-                .iter()
-                .find_map(|key| arguments.get(*key)?.as_str())
-                .unwrap_or_default();
-            let main: String = main.chars().take(200).collect();
-            note(&format!("· {} {}", visible_line(name), visible_line(&main)));
+            let subject = call_subject(arguments).map(|subject| format!(" {subject}"));
+            note(&format!("· {}{}", visible_line(name), subject.unwrap_or_default()));
         }
         AgentEvent::ToolCallDone { result, outcome, .. } => {
             let word = match outcome {

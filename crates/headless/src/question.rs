@@ -47,12 +47,13 @@ impl<'a> QuestionView<'a> {
 
     /// Returns the subject of the question and the reason for it.
     pub(super) fn about(&self) -> String {
-        let mut text = format!(
-            "waiting for a decision: {}\n  {} {}",
-            visible_line(self.record.id.as_str()),
-            self.tool,
-            self.summary
-        );
+        let mut text =
+            format!("waiting for a decision: {}\n  {}", visible_line(self.record.id.as_str()), self.tool);
+        // A call without arguments is summarised by its name.
+        if self.summary != *self.tool {
+            text.push(' ');
+            text.push_str(&self.summary);
+        }
         if let Some(why) = &self.why {
             text.push_str("\n  why: ");
             text.push_str(why);
@@ -169,6 +170,7 @@ mod tests {
         let [yes, _] = QuestionView::of(&record).answers();
         assert_eq!(yes, r#"aye answer q1 '{"choice":"rerun"}'"#);
         let lines = QuestionView::of(&record).lines();
+        assert!(lines.starts_with("waiting for a decision: q1\n  Bash\n"), "the name alone: {lines}");
         assert!(lines.ends_with("\n  expected answer: {\"choice\": \"rerun\" or \"done\"}"), "{lines}");
     }
 }

@@ -166,20 +166,36 @@ pub fn visible_line(text: &str) -> Cow<'_, str> {
 /// Characters of a call that a list shows.
 const SUMMARY: usize = 200;
 
+/// Characters of a pattern that is followed by its folder, so that a long one does not hide the folder.
+const PATTERN: usize = 80;
+
 /// Returns the subject of a call, on one line of at most 200 characters: the most descriptive argument, else
 /// all of them.
 pub fn call_summary(tool: &str, arguments: &serde_json::Value) -> String {
+    call_subject(arguments).unwrap_or_else(|| match arguments {
+        serde_json::Value::Object(map) if map.is_empty() => on_one_line(tool),
+        other => on_one_line(&other.to_string()),
+    })
+}
+
+/// Returns the most descriptive argument of a call, on one line of at most 200 characters; `None` if none is.
+pub fn call_subject(arguments: &serde_json::Value) -> Option<String> {
     const TELLING: [&str; 8] =
         ["command", "file_path", "url", "question", "pattern", "path", "skill", "prompt"];
-    let main = TELLING.iter().find_map(|key| arguments.get(*key)?.as_str());
-    let text = match (main, arguments) {
-        (Some(text), _) => text.to_owned(),
-        (None, serde_json::Value::Object(map)) if map.is_empty() => tool.to_owned(),
-        (None, other) => other.to_string(),
+    let text_of = |key: &str| arguments.get(key)?.as_str();
+    let (key, text) = TELLING.iter().find_map(|key| Some((*key, text_of(key)?)))?;
+    let mut text = match text_of("path").filter(|_| key == "pattern") {
+        Some(folder) => on_one_line(&format!("{} in {folder}", shortened(text, PATTERN))),
+        None => on_one_line(text),
     };
-    let text = shortened(&visible_line(text.trim()), SUMMARY).into_owned();
-    let in_background = arguments.get("run_in_background") == Some(&serde_json::Value::Bool(true));
-    if in_background { format!("{text} (in the background)") } else { text }
+    if arguments.get("run_in_background") == Some(&serde_json::Value::Bool(true)) {
+        text.push_str(" (in the background)");
+    }
+    Some(text)
+}
+
+fn on_one_line(text: &str) -> String {
+    shortened(&visible_line(text.trim()), SUMMARY).into_owned()
 }
 
 /// The whole call: a command as it will run, with its other arguments below it, or all arguments as JSON. Not yet
@@ -222,6 +238,17 @@ pub fn count_unsafe(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_is_summarised_with_its_folder() {
+        let summary = |arguments| call_summary("Grep", &arguments);
+        assert_eq!(summary(serde_json::json!({"pattern": "root", "path": "/etc"})), "root in /etc");
+        assert_eq!(summary(serde_json::json!({"pattern": "root"})), "root");
+        let long = summary(serde_json::json!({"pattern": "x".repeat(500), "path": "/etc"}));
+        assert!(long.ends_with("x… in /etc"), "{long}");
+        let list = call_summary("List", &serde_json::json!({"path": "/etc"}));
+        assert_eq!(list, "/etc");
+    }
 
     #[test]
     fn long_text_ends_with_an_ellipsis() {
