@@ -36,9 +36,7 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     on_ask(&foundation, None)?;
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let app = AppContext::build(foundation, cli).await?;
-    for warning in &app.warnings {
-        say(&format!("aye: {warning}"));
-    }
+    app.warn_on_stderr();
     app.mcp.ready().await;
     let thread = match cli.thread() {
         ThreadChoice::New => None,

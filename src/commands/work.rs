@@ -28,9 +28,9 @@ use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
 use crate::failure::{AppError, Failure};
 use crate::headless::{end_commands, exit, exit_code};
+use crate::program::app_context;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::program::{app_context, say};
 use crate::runtime::{AgentRunResult, OwnerWatch, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreChange, StoreError};
 use crate::terminal::background::{app_in, for_other_folders};
@@ -76,9 +76,7 @@ pub(crate) async fn run(args: WorkArgs, foundation: Foundation, cli: &Cli) -> Re
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let env = foundation.env.clone();
     let here = Arc::new(AppContext::build(foundation, cli).await?);
-    for warning in &here.warnings {
-        say(&format!("aye: {warning}"));
-    }
+    here.warn_on_stderr();
     let mut worker = Worker::new(here, cli, env, &args)?;
     let done = worker.work().await;
     worker.leave().await;

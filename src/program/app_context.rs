@@ -38,7 +38,7 @@ use crate::program::notify::Notifier;
 use crate::program::programs::ProjectPrograms;
 use crate::program::telemetry::Telemetry;
 use crate::program::webhook::Webhooks;
-use crate::program::{agents, context, deferred, grants, models, prompt, reminders, sections};
+use crate::program::{agents, context, deferred, grants, models, prompt, reminders, say, sections};
 use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
 use crate::snapshots::FolderSnapshots;
 use crate::store::{Store, StoreError};
@@ -81,6 +81,17 @@ impl AppContext {
         let store = foundation.open_store()?;
         // On the heap: this future is part of those of most commands.
         Box::pin(Self::build_on(store, foundation, cli)).await
+    }
+
+    /// Writes to stderr what is wrong with the settings, and later which files a rewind cannot restore. A terminal
+    /// shows both itself.
+    pub(crate) fn warn_on_stderr(&self) {
+        for warning in &self.warnings {
+            say(&format!("aye: {warning}"));
+        }
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.on_trouble(|text| say(&format!("aye: {text}")));
+        }
     }
 
     /// Builds the program again with what the folder grants now. Choices the user made in the meantime are

@@ -155,6 +155,9 @@ fn a_folder_that_is_too_large_is_reported_and_the_step_runs() {
     pty.send("\x1b");
     pty.wait("the list closed", |view| !view.has("Rewind"));
     pty.quit();
+    let told = home.ok(&["--permission-mode", "yolo", "-p", "do echo four >> file.txt"]).stderr;
+    let reports = told.matches("aye: a rewind cannot restore the files of this step: the files of").count();
+    assert_eq!(reports, 1, "{told}");
 }
 
 /// Viewing changes runs none of the programs that a repository names.

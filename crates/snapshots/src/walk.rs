@@ -434,11 +434,14 @@ impl Eye<'_> {
         let SnapshotLimits { max_files, max_total, .. } = *self.place.limits;
         let root = self.place.root.display();
         if self.files > max_files {
-            return Err(SnapshotError::TooLarge(format!("{root} has more than {max_files} files")));
+            return Err(SnapshotError::TooLarge(format!(
+                "{root} has more than {max_files} files; name folders that need not be kept in .gitignore"
+            )));
         }
         if self.total > max_total {
             return Err(SnapshotError::TooLarge(format!(
-                "the files of {root} have more than {} MiB",
+                "the files of {root} have more than {} MiB; name what need not be kept in .gitignore, or raise \
+                 snapshots.max_folder_mib",
                 max_total >> 20
             )));
         }

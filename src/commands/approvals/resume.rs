@@ -167,9 +167,7 @@ impl ResumePoint {
         print::notice_untrusted(&there);
         let _log = crate::logging::to_file(&there.paths.log_dir());
         let app = AppContext::build(there, &cli).await.map_err(not_here)?;
-        for warning in &app.warnings {
-            say(&format!("aye: {warning}"));
-        }
+        app.warn_on_stderr();
         app.continue_with_its_agent(&self.thread).await.map_err(Failure::failed)?;
         let on_ask = print::on_ask_of(&app).map_err(not_here)?;
         let options = print::options(&app, then.output_format, then.on_unknown, on_ask);
