@@ -20,6 +20,8 @@ use aye_core::contract::snapshot::{ForkRecord, SnapshotRecord, WentBackRecord};
 const MAX_STATE: usize = 64 << 10;
 /// Messages searched in one transaction, so that other requests get their turn.
 const SEARCHED: i64 = 2_000;
+/// Number of messages that a fork copies at once.
+const COPIED: usize = 256;
 
 /// A copy of the first messages of a thread.
 #[derive(Clone, Debug, PartialEq)]
@@ -337,19 +339,28 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), SqlFailure> {
     if added == 0 {
         return Err(StoreError::Exists { what: format!("thread {}", copy.id) }.into());
     }
-    let ids = (copy.id.as_str(), from.as_str(), keep);
+    // SQLite first reads all that an INSERT takes from its own table into memory.
     for sql in [
         "INSERT INTO message (thread_id, seq, run_id, created_at, body) \
-         SELECT ?1, seq, run_id, created_at, body FROM message WHERE thread_id = ?2 AND seq <= ?3",
+         SELECT ?1, seq, run_id, created_at, body FROM message WHERE thread_id = ?2 AND seq > ?3 AND seq <= ?4",
+        "INSERT INTO snapshot (thread_id, seq, run_id, created_at, body) \
+         SELECT ?1, seq, run_id, created_at, json_set(body, '$.thread_id', ?1) FROM snapshot \
+         WHERE thread_id = ?2 AND seq > ?3 AND seq <= ?4",
+        "INSERT INTO thread_state_at (thread_id, seq, body) \
+         SELECT ?1, seq, body FROM thread_state_at WHERE thread_id = ?2 AND seq > ?3 AND seq <= ?4",
+    ] {
+        let mut statement = tx.prepare_cached(sql)?;
+        for after in (-1..keep).step_by(COPIED) {
+            let upto = keep.min(after + int(COPIED as u64));
+            statement.execute((copy.id.as_str(), from.as_str(), after, upto))?;
+        }
+    }
+    let ids = (copy.id.as_str(), from.as_str(), keep);
+    for sql in [
         // Extra images that the copied messages do not refer to do no harm.
         "INSERT INTO image_of (thread_id, hash) SELECT ?1, hash FROM image_of WHERE thread_id = ?2 AND ?3 > 0",
         "INSERT INTO summary (thread_id, upto_seq, body) SELECT ?1, upto_seq, json_set(body, '$.thread_id', ?1) \
          FROM summary WHERE thread_id = ?2 AND upto_seq <= ?3",
-        "INSERT INTO snapshot (thread_id, seq, run_id, created_at, body) \
-         SELECT ?1, seq, run_id, created_at, json_set(body, '$.thread_id', ?1) FROM snapshot \
-         WHERE thread_id = ?2 AND seq <= ?3",
-        "INSERT INTO thread_state_at (thread_id, seq, body) \
-         SELECT ?1, seq, body FROM thread_state_at WHERE thread_id = ?2 AND seq <= ?3",
         // For threads from before states were kept for each moment, only the last state exists.
         "INSERT INTO thread_state (thread_id, body) \
          SELECT ?1, body FROM (SELECT body FROM thread_state_at WHERE thread_id = ?2 AND seq <= ?3 \

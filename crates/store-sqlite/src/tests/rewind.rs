@@ -88,6 +88,25 @@ async fn a_fork_has_the_prefix_and_the_thread_stays_whole() {
 }
 
 #[tokio::test]
+async fn a_long_conversation_is_copied_in_parts() {
+    let store = Store::in_memory().unwrap();
+    store.create_thread(thread("t1")).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("a"), Term::ENDLESS, |_| true).await.unwrap();
+    let run = run("r1", "t1", RunStatus::Running);
+    let all: Vec<Message> = (0..1300).map(|n| said(&n.to_string())).collect();
+    for part in all.chunks(100) {
+        let checkpoint = Checkpoint { messages: part.to_vec(), ..checkpoint(&fence, &run) };
+        store.checkpoint(checkpoint).await.unwrap();
+    }
+    for keep in [0, 1, 255, 256, 257, 512, 1300] {
+        let copy = format!("copy{keep}");
+        store.go_back(Some(fork(keep as u64, &copy, false)), None).await.unwrap();
+        let copied = store.messages(&copy.as_str().into()).await.unwrap();
+        assert!(copied.iter().map(|row| &row.message).eq(&all[..keep]), "{keep}: {}", copied.len());
+    }
+}
+
+#[tokio::test]
 async fn snapshots_are_found_by_the_messages_that_stay() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = talked(&store).await;
