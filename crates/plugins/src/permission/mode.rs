@@ -5,6 +5,7 @@ use super::evaluate::{
     runs_program,
 };
 use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
+use super::shell;
 use aye_core::contract::judgement::Profile;
 pub use aye_core::contract::mode::Mode;
 
@@ -126,7 +127,9 @@ fn in_plan(rules: &RuleSet, call: &PreparedCall<'_>, verdict: Verdict) -> Verdic
         if reading.decision == VerdictKind::Allow {
             return reading;
         }
-        why = format!("this command is not known to be read-only ({})", reading.why);
+        // No rule of the user makes a command read-only.
+        let unread = shell::without_remedy(&reading.why);
+        why = format!("this command is not known to be read-only ({unread})");
     }
     Verdict::new(VerdictKind::Deny, format!("plan mode is read-only, and {why}"))
 }

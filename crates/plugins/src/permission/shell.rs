@@ -308,10 +308,21 @@ pub(super) fn not_by_itself(why: &str, question: &CallRequest<'_>) -> String {
     let line = question.args.get("command").and_then(serde_json::Value::as_str).unwrap_or_default();
     let exact = Pattern::literal(question.tool, "command", line).to_string();
     if exact.chars().count() <= MAX_RULE && line.lines().count() == 1 {
-        format!("{why}; only a rule for the whole line allows that: {exact}")
+        format!("{why}{ONLY_WHOLE}: {exact}")
     } else {
-        format!("{why}; only a rule for the whole line allows that")
+        format!("{why}{ONLY_WHOLE}")
     }
+}
+
+/// Start of the remedy for a line whose commands no rule allows one by one.
+const ONLY_WHOLE: &str = "; only a rule for the whole line allows that";
+/// Start of the remedy for a command that no rule covers.
+const ADD: &str = "; add `";
+
+/// The reason without the rule that would allow the call, where a rule would not help.
+pub(super) fn without_remedy(why: &str) -> &str {
+    let remedy = [ONLY_WHOLE, ADD].into_iter().filter_map(|start| why.rfind(start)).min();
+    remedy.map_or(why, |at| &why[..at])
 }
 
 /// A longer rule is not part of a reason.
@@ -319,7 +330,7 @@ const MAX_RULE: usize = 80;
 
 /// Why a command asks that no rule is about, and the rule that would change that.
 fn not_covered(part: &str, rule: Option<String>) -> String {
-    let add = rule.map(|rule| format!("; add `{rule}`")).unwrap_or_default();
+    let add = rule.map(|rule| format!("{ADD}{rule}`")).unwrap_or_default();
     format!("`{part}` is not covered{add}")
 }
 
@@ -544,7 +555,7 @@ impl<'r> Walk<'_, 'r> {
             }
             let last = risk.through.min(words.len() - 1);
             let would = rule_for(&texts[..=last], last + 1 < words.len() || risk.through == risk.index)
-                .map(|rule| format!("; add `{rule}`"))
+                .map(|rule| format!("{ADD}{rule}`"))
                 .unwrap_or_default();
             return Err(format!("{} does not cover it: {}{would}", named(rule), risk.why));
         }
