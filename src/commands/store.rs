@@ -153,8 +153,12 @@ async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> 
     }
     let left = store.used_bytes().await.map_err(Failure::failed)?;
     store.close().await;
-    let conversations = if gone == 1 { "1 conversation".to_owned() } else { format!("{gone} conversations") };
-    put(&format!("deleted {conversations}; the store shrank from {} to {}\n", size(bytes), size(left)))?;
+    let room = if left < bytes {
+        format!("the store shrank from {} to {}", size(bytes), size(left))
+    } else {
+        format!("the store has {}", size(left))
+    };
+    put(&format!("deleted {}; {room}\n", conversations(gone)))?;
     if let Some(keep) = args.keep.filter(|keep| left > *keep) {
         say(&format!(
             "the store is still larger than {}; pinned, waiting, queued and running conversations stay, and \
@@ -163,6 +167,10 @@ async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> 
         ));
     }
     Ok(())
+}
+
+fn conversations(count: u64) -> String {
+    if count == 1 { "1 conversation".to_owned() } else { format!("{count} conversations") }
 }
 
 /// Deletes conversations that were changed before a time, oldest first, as long as the store is larger than `keep`.
@@ -223,7 +231,7 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     std::fs::rename(&copy, &target).map_err(io)?;
     std::fs::File::open(&folder).and_then(|folder| folder.sync_all()).map_err(io)?;
     foundation.remember_store();
-    put(&format!("restored {threads} conversations from {name}\n"))?;
+    put(&format!("restored {} from {name}\n", conversations(threads as u64)))?;
     if let Some(kept) = kept {
         say(&format!("the previous store is {}", foundation.paths.display(&kept)));
     }

@@ -56,7 +56,7 @@ pub(super) fn text_of(error: &rusqlite::Error) -> String {
 pub enum OpenError {
     /// A newer program wrote it.
     #[error(
-        "the store {} was written by a newer aye (format {found}; this version supports {ours})",
+        "the store {} was written by a newer aye (format {found}; this version supports {ours}); update aye",
         path.display()
     )]
     NewerVersion {
