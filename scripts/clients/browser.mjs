@@ -127,6 +127,15 @@ await step("a wrong token is refused", async (opened) => {
   await page.waitForSelector("#sign-in-error:not([hidden])");
 });
 
+await step("390x844: an empty inbox leads to the first conversation", async (opened) => {
+  const page = await opened({ width: 390, height: 844 });
+  await page.click("#cards-empty .start");
+  await page.waitForSelector("#composer:focus");
+  expect((await page.getAttribute("#composer", "placeholder")) === "What should aye do?", "a question in the composer");
+  await say(page, "[[text]] A first answer.");
+  await page.waitForFunction(() => /A first answer/.test(document.querySelector("#talk .prose")?.textContent ?? ""));
+});
+
 for (const [width, height, scheme] of [
   [1280, 800, "light"],
   [390, 844, "dark"],

@@ -371,6 +371,7 @@ function decidedBy(card) {
   const words = { resume: isAnswer ? "Answered" : "Approved", cancel: isAnswer ? "Skipped" : "Denied" };
   const word = words[decision?.action] ?? { expired: "Expired", superseded: "No longer asked" }[card.status] ?? "Answered";
   const by = decision?.by;
+  if (by?.channel === "remote") return `Answered on the side of ${by.user}`;
   const where = { tui: "in the terminal", cli: "on the command line", http: "over HTTP", acp: "in the editor" };
   const who = [by?.user, by?.channel && (where[by.channel] ?? by.channel)].filter(Boolean).join(", ");
   return who ? `${word} by ${who}` : word;
@@ -1465,8 +1466,11 @@ function updateCounts() {
   const empty = $("cards-empty");
   empty.hidden = $("cards").childElementCount > 0 || !hasInbox;
   const isBeside = open > 0;
-  fill(empty, isBeside ? "" : "No pending questions. New ones appear here.");
+  fill(empty, isBeside ? "" : "No pending questions. New ones appear here.", !isBeside && startButton());
 }
+
+/** What somebody who has nothing to answer can do; a wide window offers it in the middle. */
+const startButton = () => may("chat") && button("New conversation", "secondary start", newConversation);
 
 function showCard(id) {
   const card = cards.get(id);
@@ -1527,7 +1531,7 @@ const list = {
     if (focused) [...$("threads").querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
     $("threads-more").hidden = !this.hasMore || this.limit >= 200;
     $("threads-empty").hidden = this.items.length > 0 || !this.isLoaded;
-    fill($("threads-empty"), "No conversations yet.");
+    fill($("threads-empty"), "No conversations yet.", startButton());
   },
 };
 
@@ -1833,7 +1837,7 @@ class Talk {
     if (isActive) fill(this.activity, "Working");
     else if (status === "waiting") this.cardsChanged();
     else fill(this.activity);
-    if (!this.text.disabled) this.text.placeholder = isActive || status === "waiting" ? "Queue a message" : "Message";
+    if (!this.text.disabled) this.text.placeholder = isActive || status === "waiting" ? "Queue a message" : this.id ? "Message" : "What should aye do?";
     if (status !== "running" && status !== "waiting") this.closeCalls();
     this.size();
     this.follow();
