@@ -127,6 +127,8 @@ struct RunningServer {
     folders: Vec<String>,
     token_file: String,
     is_read_aloud: bool,
+    /// The link leads to this machine, whatever machine opens it.
+    is_here_only: bool,
     warnings: Vec<String>,
     served: Arc<Served>,
     closing: CancellationToken,
@@ -177,6 +179,8 @@ impl RunningServer {
         let token_file = paths.display(&token_file);
         let shown_folders = folders.iter().map(|folder| paths.display(folder)).collect();
         let is_read_aloud = foundation.loaded.settings.tui.screen_reader;
+        let is_here_only = foundation.loaded.settings.serve.public_url.is_none()
+            && matches!(&listening.address, Address::Tcp(at) if at.ip().is_loopback() || at.ip().is_unspecified());
         let env = foundation.env.clone();
         let store = foundation.open_store()?;
         let here = Arc::new(AppContext::build(foundation, cli).await?);
@@ -195,6 +199,7 @@ impl RunningServer {
             folders: shown_folders,
             token_file,
             is_read_aloud,
+            is_here_only,
             warnings,
             served,
             closing,
@@ -213,6 +218,9 @@ impl RunningServer {
         if let Some(url) = &self.url {
             let link = format!("{url}/#code={}", self.served.access().new_code());
             let _ = write!(text, "\n  sign in {link}\n          works once, within five minutes");
+            if self.is_here_only {
+                text.push_str("\n          on this machine; for other devices, set [serve] public_url");
+            }
             if has_picture
                 && !self.is_read_aloud
                 && let Ok(picture) = qrcode::QrCode::new(&link)

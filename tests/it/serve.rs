@@ -599,6 +599,7 @@ fn a_terminal_serves_until_stopped() {
     tty.shows("--insecure-bind");
     tty.say("/serve --bind 127.0.0.1:0");
     tty.shows("within five minutes");
+    tty.shows("for other devices, set [serve] public_url");
     tty.shows("▀▀▀▀");
     let shown = tty.look(View::all);
     let place = shown.lines().find_map(|line| line.trim().strip_prefix("serving on ")).expect("a place");
