@@ -134,7 +134,59 @@ fn a_local_denial_is_a_remote_denial() {
     server.stop();
 }
 
-/// What comes with aye allows subagents; one on another machine is for the user to allow, and the card names the machine.
+/// Whoever is asked here need not answer what was answered there, also when the process that waits was started later.
+#[test]
+fn a_question_that_is_answered_over_there_is_closed_here() {
+    for restarts in [false, true] {
+        let model = MockLlm::answers([
+            Answer::new().text("I will.").bash("c1", RUN),
+            Answer::new().bash("c2", "echo more >> log.txt"),
+            Answer::say("It is done."),
+        ]);
+        let two = Two::new(&model);
+        let server = two.serve();
+        let approve = || {
+            let cards = server.get("/v1/approvals").json()["items"].clone();
+            let path = format!("/v1/approvals/{}/approve", cards[0]["id"].as_str().expect("a question"));
+            let answer = server.post(&path, &json!({ "shown_hash": cards[0]["shown_hash"] }));
+            assert_eq!(answer.status, 200, "{answer:?}");
+        };
+        let near = if restarts {
+            two.go(&server).run().exits(3);
+            two.near(&server, &["serve", "--bind", "127.0.0.1:0"]).spawn()
+        } else {
+            two.near(&server, &["-p", "go", "--agent", "lead", "--on-ask", "wait"]).spawn()
+        };
+        near.until_told(if restarts { "within five minutes" } else { "waiting for an answer" });
+        let first = two.near.question();
+        approve();
+        // The agent asks something else now.
+        until("the next question", || two.near.open().first().is_some_and(|open| id_of(open) != first));
+        let second = two.near.question();
+        approve();
+        until("the end", || two.llm.asked().len() == 2);
+        if restarts {
+            near.signal(rustix::process::Signal::TERM);
+            near.end().exits(0);
+        } else {
+            let out = near.end().exits(0);
+            assert!(out.stdout.contains("The lead is done."), "{out:?}");
+        }
+        assert!(two.llm.last().result("c1").ends_with("It is done."), "{}", two.llm.last().result("c1"));
+        assert_eq!(two.far.read("log.txt"), "ran\nmore\n");
+        for id in [first, second] {
+            let shown = two.near.ok(&["approvals", "show", &id, "--json"]).json();
+            let how = (&shown["status"], &shown["decided_by"]["channel"]);
+            assert_eq!(how, (&json!("superseded"), &json!("remote")));
+        }
+        assert_eq!(Two::runs(&server), 1);
+        two.near.ok(&["audit", "--verify"]);
+        server.stop();
+    }
+}
+
+/// The shipped rules allow subagents; one on another machine needs the user's approval, and the card names
+/// the machine.
 #[test]
 fn a_task_is_sent_only_after_approval() {
     let model = MockLlm::answers([Answer::say("Hello from afar.")]);

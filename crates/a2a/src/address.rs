@@ -92,14 +92,12 @@ impl EndpointAddress {
         if let Some(unknown) = endpoint.options.keys().find(|key| *key != "poll_interval_ms") {
             return Err(EndpointError::UnknownOption(visible_line(unknown).into_owned()));
         }
-        let poll = endpoint.options.get("poll_interval_ms").map_or(Some(1000), Value::as_u64);
-        let poll = poll.ok_or(EndpointError::BadPollInterval)?;
         Ok(Self {
             base,
             target,
             headers: headers(endpoint.auth.as_ref(), fill)?,
             timeout: Duration::from_millis(endpoint.timeout_ms.max(1000)),
-            poll: Duration::from_millis(poll.clamp(50, 60_000)),
+            poll: poll_interval(endpoint)?,
         })
     }
 
@@ -107,6 +105,12 @@ impl EndpointAddress {
     pub(crate) fn is_same_origin(&self, other: &Url) -> bool {
         self.base.origin() == other.origin()
     }
+}
+
+/// Returns the time between two reads of a task that cannot be streamed.
+pub(crate) fn poll_interval(endpoint: &RemoteEndpoint) -> Result<Duration, EndpointError> {
+    let option = endpoint.options.get("poll_interval_ms").map_or(Some(1000), Value::as_u64);
+    option.map(|ms| Duration::from_millis(ms.clamp(50, 60_000))).ok_or(EndpointError::BadPollInterval)
 }
 
 fn headers(auth: Option<&Value>, fill: &FillVariables) -> Result<HeaderMap, EndpointError> {

@@ -70,6 +70,15 @@ impl AnswerStream {
         self.known.extend(before.iter().cloned());
     }
 
+    /// Returns the ids of all artifacts that the task has so far.
+    pub(crate) fn seen(&self) -> Vec<String> {
+        let own = self.artifacts.iter().map(|(id, _)| id).filter(|id| !id.is_empty());
+        let mut seen: Vec<_> = self.known.iter().chain(own).cloned().collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen
+    }
+
     pub(crate) fn has_text(&self) -> bool {
         !self.emitted.trim().is_empty()
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::{shortened, visible_line};
 use aye_core::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
@@ -25,9 +26,10 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
+use super::address::poll_interval;
 use super::answer::{AnswerStream, ExchangeEvent, ExchangeOutcome, MAX_TEXT, text_of};
 use super::client::{A2aClient, A2aClientError, DiscoveredAgent, SendReply, Updates};
-use super::note::{NoteError, SentMessage, TaskNote, TaskNotes};
+use super::note::{AskedStatus, NoteError, SentMessage, TaskNote, TaskNotes};
 use super::question::{RemoteQuestion, lost_message, questions};
 use super::turn::Turn;
 use super::{FillVariables, RetryDelay};
@@ -35,6 +37,9 @@ use super::{FillVariables, RetryDelay};
 /// How often a request that did not arrive is repeated, and a lost message is looked for.
 const MAX_RETRIES: u32 = 6;
 const MAX_LOOKUPS: u32 = 3;
+/// The longest time between two checks whether a question was answered on the other side, unless tasks are checked less
+/// often.
+const MAX_CHECK: Duration = Duration::from_secs(10);
 /// The time limit for cancelling the task when the run ends.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -128,6 +133,14 @@ impl RemoteConversation for Exchanges {
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         vec![Arc::new(RemoteQuestion)]
+    }
+
+    async fn still_asks(&self, checks: u32) -> bool {
+        self.inner.still_asks(checks).await.unwrap_or_else(|error| {
+            let label = self.inner.label();
+            tracing::debug!(agent = %label, %error, "a question of a remote agent cannot be checked");
+            true
+        })
     }
 
     async fn cancel(&self) {
@@ -232,6 +245,23 @@ impl Inner {
 
     async fn write(&self, note: &TaskNote) -> Result<(), ExchangeError> {
         self.notes.write(note).await.map_err(ExchangeError::from)
+    }
+
+    async fn still_asks(&self, checks: u32) -> Result<bool, ExchangeError> {
+        // Whatever fails after it: the caller repeats this without a pause of its own.
+        let poll = poll_interval(&self.endpoint).unwrap_or(MAX_CHECK);
+        tokio::time::sleep((poll * (1 << checks.min(4))).min(poll.max(MAX_CHECK))).await;
+        let note = self.note().await?.filter(|note| !note.is_over && note.endpoint == self.endpoint.base_url);
+        let Some((note, id)) = note.and_then(|note| Some((note.clone(), note.task?))) else {
+            return Ok(true);
+        };
+        let (client, agent) = self.discovered(Instant::now()).await?;
+        match client.task(agent, &id).await {
+            Ok(task) => Ok(!note.has_moved(&task.status)),
+            // The exchange reports that the task is gone.
+            Err(A2aClientError::Refused { status: 404, .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn cancel(&self) -> Result<(), ExchangeError> {
@@ -345,9 +375,14 @@ impl Exchange<'_> {
             let task = self.task(&id).await?;
             sent.before = task.artifacts.iter().map(|artifact| artifact.artifact_id.clone()).collect();
             sent.status.clone_from(&task.status.timestamp);
+            let has_moved = turn.is_superseded || note.has_moved(&task.status);
+            if let Some(asked) = note.asked.as_ref().filter(|_| has_moved) {
+                // What was said since it asked is the answer of this exchange.
+                sent.before.clone_from(&asked.before);
+            }
             answer.skip(&sent.before);
-            if !is_waiting(task.status.state) {
-                // It was answered on the other side, or expired: there is nothing left to answer.
+            if has_moved {
+                // It was answered on the other side, or expired: there is nothing left to answer, or something else.
                 sent.arrived = true;
                 note.sent = Some(sent);
                 self.inner.write(note).await?;
@@ -604,6 +639,11 @@ impl Exchange<'_> {
         let outcome = match status.state {
             A2aTaskState::Unspecified | A2aTaskState::Submitted | A2aTaskState::Working => return Ok(None),
             A2aTaskState::InputRequired | A2aTaskState::AuthRequired => {
+                let asked = Some(AskedStatus { digest: digest_of(status), before: answer.seen() });
+                if note.asked != asked {
+                    note.asked = asked;
+                    self.inner.write(note).await?;
+                }
                 let sent = note.sent.as_ref();
                 let refused = sent.and_then(|sent| sent.refused.as_deref());
                 let prefix = sent.map_or("question", |sent| &sent.id);
@@ -628,6 +668,20 @@ impl Exchange<'_> {
         self.inner.write(note).await?;
         outcome.map(Some)
     }
+}
+
+impl TaskNote {
+    /// Whether the task no longer waits for the answers to the questions that the user is asked.
+    fn has_moved(&self, status: &A2aTaskStatus) -> bool {
+        !is_waiting(status.state)
+            || self.asked.as_ref().is_some_and(|asked| asked.digest != digest_of(status))
+    }
+}
+
+/// What tells one question of a task from the next. Not its time, which an update of a stream need not have.
+fn digest_of(status: &A2aTaskStatus) -> String {
+    let parts = status.message.as_ref().map(|message| &message.parts);
+    sha256_hex(serde_json::to_vec(&parts).unwrap_or_default())
 }
 
 /// Whether a task in this state waits for input.

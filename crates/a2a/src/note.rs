@@ -23,8 +23,20 @@ pub(crate) struct TaskNote {
     pub(crate) task: Option<String>,
     /// The newest message.
     pub(crate) sent: Option<SentMessage>,
+    /// The questions that the user is asked.
+    pub(crate) asked: Option<AskedStatus>,
     /// The task is over.
     pub(crate) is_over: bool,
+}
+
+/// A status of the task that asks something.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct AskedStatus {
+    /// Tells its questions from the next ones.
+    pub(crate) digest: String,
+    /// The artifacts that the task had when it asked.
+    pub(crate) before: Vec<String>,
 }
 
 /// A message that was or may have been sent.
@@ -63,7 +75,7 @@ pub(crate) struct TaskNotes {
 
 enum NoteStorage {
     Store(Arc<dyn ProfileStore>, String),
-    Memory(Mutex<Option<TaskNote>>),
+    Memory(Box<Mutex<Option<TaskNote>>>),
 }
 
 impl TaskNotes {
@@ -74,7 +86,7 @@ impl TaskNotes {
 
     /// Keeps the note in memory, until the value is dropped.
     pub(crate) fn in_memory() -> Self {
-        Self { storage: NoteStorage::Memory(Mutex::default()) }
+        Self { storage: NoteStorage::Memory(Box::default()) }
     }
 
     pub(crate) async fn read(&self) -> Result<Option<TaskNote>, NoteError> {

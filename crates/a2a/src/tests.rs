@@ -295,6 +295,88 @@ async fn a_question_of_the_task_is_asked_and_answered_in_the_same_task() {
     assert_ne!(sent[0]["messageId"], sent[1]["messageId"]);
 }
 
+/// The task asks something else by now: what the user says to the first question is not an answer to the second.
+#[tokio::test]
+async fn a_question_that_is_answered_on_the_other_side_is_noticed_and_its_answer_is_not_sent() {
+    let far = MockAgent::new(|what, _, nth| match (what, nth) {
+        ("POST /v1/a2a/message:send", _) => {
+            Response::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "First.")}))
+        }
+        ("GET /v1/a2a/tasks/t1", 1) => Response::Json(503, json!({})),
+        ("GET /v1/a2a/tasks/t1", 2) => Response::Json(200, task("TASK_STATE_INPUT_REQUIRED", "First.")),
+        ("GET /v1/a2a/tasks/t1", _) => {
+            let mut next = task("TASK_STATE_INPUT_REQUIRED", "First.");
+            next["status"].as_object_mut().unwrap().remove("timestamp");
+            next["status"]["message"]["parts"] = json!([{"text": "and how many?"}]);
+            Response::Json(200, next)
+        }
+        _ => Response::Nothing,
+    })
+    .await;
+    let exchanges = far.exchanges();
+    let mut messages = prompt();
+    let asks = exchange(&exchanges, &messages).await.1.unwrap();
+    let mut still_asks = Vec::new();
+    for checks in 0..3 {
+        still_asks.push(exchanges.still_asks(checks).await);
+    }
+    assert_eq!(still_asks, [true, true, false]);
+    answered(&mut messages, &asks.tool_calls, Some("the blue one"));
+    let next = exchange(&exchanges, &messages).await.1.unwrap();
+    let question = next.tool_calls[0].arguments["question"].as_str().unwrap();
+    assert!(question.ends_with("and how many?"), "{question}");
+    assert_ne!(next.tool_calls[0].id, asks.tool_calls[0].id);
+    assert_eq!(far.sent().len(), 1);
+}
+
+/// The task may ask the same again: only the result of the call says that nobody here answered it.
+#[tokio::test]
+async fn nothing_is_sent_for_a_superseded_question() {
+    let far = MockAgent::new(|what, _, _| match what {
+        "POST /v1/a2a/message:send" => {
+            Response::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "First.")}))
+        }
+        "GET /v1/a2a/tasks/t1" => Response::Json(200, task("TASK_STATE_INPUT_REQUIRED", "First.")),
+        _ => Response::Nothing,
+    })
+    .await;
+    let exchanges = far.exchanges();
+    let mut messages = prompt();
+    let asks = exchange(&exchanges, &messages).await.1.unwrap();
+    answered(&mut messages, &asks.tool_calls, None);
+    let result = messages.last_mut().unwrap().metadata.as_mut().unwrap();
+    result["tool_result"] = json!({"details": {"code": aye_runtime::CODE_ANSWERED_REMOTELY}});
+    let next = exchange(&exchanges, &messages).await.1.unwrap();
+    assert!(next.tool_calls[0].arguments["question"].as_str().unwrap().ends_with("which one?"));
+    assert_ne!(next.tool_calls[0].id, asks.tool_calls[0].id);
+    assert_eq!(far.sent().len(), 1);
+}
+
+/// All that the task said after its question is new, although it was said before the question was closed here.
+#[tokio::test]
+async fn what_a_task_says_after_an_answer_on_the_other_side_is_returned() {
+    let far = MockAgent::new(|what, _, _| match what {
+        "POST /v1/a2a/message:send" => {
+            Response::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "First.")}))
+        }
+        "GET /v1/a2a/tasks/t1" => {
+            let mut done = task("TASK_STATE_COMPLETED", "First.");
+            let more = json!({"artifactId": "a2", "parts": [{"text": "Second."}]});
+            done["artifacts"].as_array_mut().unwrap().push(more);
+            Response::Json(200, done)
+        }
+        _ => Response::Nothing,
+    })
+    .await;
+    let exchanges = far.exchanges();
+    let mut messages = prompt();
+    let asks = exchange(&exchanges, &messages).await.1.unwrap();
+    assert!(!exchanges.still_asks(0).await);
+    answered(&mut messages, &asks.tool_calls, None);
+    assert_eq!(said(&exchanges, &messages).await, "Second.");
+    assert_eq!(far.sent().len(), 1);
+}
+
 #[tokio::test]
 async fn only_an_undelivered_message_is_resent_without_asking() {
     for (status, times) in [(429, 2), (500, 1), (503, 1)] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
 use aye_encode::a2a::A2aPart;
+use aye_runtime::CODE_ANSWERED_REMOTELY;
 use serde_json::{Value, json};
 
 use super::question::{RemoteAsk, SEND_AGAIN};
@@ -19,6 +20,8 @@ pub(crate) struct Turn {
     pub(crate) answers: bool,
     /// It may not have arrived, and the user chose not to send it again.
     pub(crate) is_given_up: bool,
+    /// A question was answered on the other side, so there is nothing to send.
+    pub(crate) is_superseded: bool,
 }
 
 impl Turn {
@@ -59,9 +62,16 @@ impl Turn {
                 parts,
                 answers: !calls.is_empty(),
                 is_given_up,
+                is_superseded: behind.iter().any(|message| is_superseded(message)),
             };
         }
     }
+}
+
+/// Whether a result says that its question was answered on the other side.
+fn is_superseded(result: &Message) -> bool {
+    let code = result.metadata.as_ref().and_then(|about| about.pointer("/tool_result/details/code"));
+    code.is_some_and(|code| code == CODE_ANSWERED_REMOTELY)
 }
 
 /// The user's answer to a call, unless it was declined or expired.

@@ -383,6 +383,7 @@ impl AgentRuntimeBuilder {
             windows: Windows::default(),
             tasks: Tasks::default(),
             commands: Commands::default(),
+            remotes: super::remote::RemoteWatches::default(),
         }))
     }
 }

@@ -499,7 +499,9 @@ impl AgentRuntime {
                 Box::pin(self.run_fenced(request, agent, stored, slot, lease, sink)).await
             }
         };
-        if result.as_ref().is_ok_and(|result| result.termination != TerminationReason::Suspended) {
+        if result.as_ref().is_ok_and(|result| result.termination == TerminationReason::Suspended) {
+            self.watch_remote(child);
+        } else if result.is_ok() {
             if let Some(remote) = self.remote_of(child) {
                 remote.forget().await;
             }
@@ -509,7 +511,7 @@ impl AgentRuntime {
         result
     }
 
-    fn remote_of(&self, child: &ChildRecord) -> Option<Arc<dyn RemoteConversation>> {
+    pub(super) fn remote_of(&self, child: &ChildRecord) -> Option<Arc<dyn RemoteConversation>> {
         let shared = &self.inner.shared;
         let spec = shared.catalog().agents.get(&child.agent).cloned()?;
         shared.conversation(&spec, &child.thread_id)

@@ -468,8 +468,8 @@ impl Driver {
             }
             Directive::Record { call, closing } => {
                 self.end_child_of(&call, &closing).await?;
-                let by_policy = self.is_declined_by_policy(&call, &closing).await?;
-                self.close(&call, &closing, by_policy);
+                let decliner = self.decliner(&call, &closing).await?;
+                self.close(&call, &closing, decliner);
                 if matches!(closing, Closing::Declined { .. } | Closing::ChangeWanted { .. }) {
                     self.run_unexecuted_hooks(&call).await;
                 }

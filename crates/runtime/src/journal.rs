@@ -20,7 +20,9 @@ use aye_core::contract::record::{
     SuspensionStatus,
 };
 use aye_core::contract::storage::StoreError;
-use aye_core::contract::suspension::{ACTION_CHILD_RUN, CHANNEL_POLICY, SuspendTicket, ToolCallResume};
+use aye_core::contract::suspension::{
+    ACTION_CHILD_RUN, CHANNEL_POLICY, CHANNEL_REMOTE, SuspendTicket, ToolCallResume,
+};
 use aye_core::contract::tool::ToolResult;
 use aye_core::run::{Call, Closing};
 use aye_core::state::KeyScope;
@@ -118,24 +120,28 @@ impl Driver {
         });
     }
 
-    /// Whether a setting declined the call rather than a user: the row of its question records this, however
-    /// the answer arrived.
-    pub(super) async fn is_declined_by_policy(
+    /// Returns who declined the call: the row of its question records this, however the answer arrived.
+    pub(super) async fn decliner(
         &mut self,
         call: &CallId,
         closing: &Closing,
-    ) -> Result<bool, RuntimeError> {
+    ) -> Result<Decliner, RuntimeError> {
         let (Closing::Declined { .. } | Closing::Skipped, Some(ticket)) =
             (closing, self.open.tickets.get(call))
         else {
-            return Ok(false);
+            return Ok(Decliner::User);
         };
         let row = self.shared.store.suspension(&ticket.suspension.id).await?;
-        Ok(row.and_then(|row| row.decided_by).is_some_and(|by| by.channel == CHANNEL_POLICY))
+        Ok(match row.and_then(|row| row.decided_by).as_ref().map(|by| by.channel.as_str()) {
+            Some(CHANNEL_POLICY) => Decliner::Policy,
+            Some(CHANNEL_REMOTE) => Decliner::RemoteAgent,
+            _ => Decliner::User,
+        })
     }
 
-    /// Sets the result of a call according to how it was closed. `by_policy`: declined, but not by a user.
-    pub(super) fn close(&mut self, call: &CallId, closing: &Closing, by_policy: bool) {
+    /// Sets the result of a call according to how it was closed.
+    pub(super) fn close(&mut self, call: &CallId, closing: &Closing, decliner: Decliner) {
+        let by_policy = decliner == Decliner::Policy;
         let tool = self.tool_name(call);
         let ticket = self.open.tickets.get(call).cloned();
         // The machine hands a decision over with its fact and forgets it with the closing.
@@ -149,6 +155,9 @@ impl Driver {
         let (mut result, outcome) = match closing {
             Closing::Declined { reason } if by_policy => {
                 result_text::no_user_result(&tool, reason.as_deref())
+            }
+            Closing::Declined { .. } if decliner == Decliner::RemoteAgent => {
+                result_text::answered_remotely_result(&tool)
             }
             Closing::Skipped if by_policy => {
                 (result_text::unknown_result(&tool, &output), ToolCallOutcome::Failed)
@@ -198,6 +207,7 @@ impl Driver {
         }
         if let Some(ticket) = ticket {
             let status = match closing {
+                Closing::Declined { .. } if decliner == Decliner::RemoteAgent => SuspensionStatus::Superseded,
                 Closing::Declined { .. }
                 | Closing::ChangeWanted { .. }
                 | Closing::Answered
@@ -367,6 +377,16 @@ impl Driver {
             other => RuntimeError::Store(other.to_string()),
         }
     }
+}
+
+/// Who declined a call, or skipped one whose outcome is unknown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decliner {
+    User,
+    /// A setting: nobody could be asked.
+    Policy,
+    /// The remote agent that asked, because it no longer needs the answer.
+    RemoteAgent,
 }
 
 /// Returns the action of a question, which determines the kind of answer.

@@ -89,7 +89,7 @@ pub use document::{CallResult, CurrentStep, DocumentError, RunDocument, tool_mes
 pub use frontend::FrontendTool;
 pub use git::head_of;
 pub use recover::{LeftoverProcess, UnknownPolicy, is_alive};
-pub use remote::{DiscoveryError, REMOTE_MODEL, RemoteConversation};
+pub use remote::{CODE_ANSWERED_REMOTELY, DiscoveryError, REMOTE_MODEL, RemoteConversation};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
@@ -142,6 +142,7 @@ pub(crate) struct RuntimeCore {
     pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
     tasks: tasks::Tasks,
     commands: background::Commands,
+    remotes: remote::RemoteWatches,
 }
 
 impl RuntimeCore {

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::remote::CODE_ANSWERED_REMOTELY;
 use aye_core::contract::child::ChildStatus;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::surface::ACTION_SURFACE;
@@ -195,6 +196,13 @@ pub(super) fn no_user_result(tool: &str, reason: Option<&str>) -> (ToolResult, T
     }
     let result = ToolResult::error_with_code(tool, "no_user_result", text).with_code_only();
     (result.with_shown("nobody was available to approve it; it did not run"), ToolCallOutcome::Cancelled)
+}
+
+/// Returns the result of a question that a remote agent no longer needs answered.
+pub(super) fn answered_remotely_result(tool: &str) -> (ToolResult, ToolCallOutcome) {
+    let text = "The question was answered on the remote agent's side.";
+    let result = ToolResult::error_with_code(tool, CODE_ANSWERED_REMOTELY, text).with_code_only();
+    (result.with_shown("answered on the other side"), ToolCallOutcome::Cancelled)
 }
 
 /// Returns the result of a call that was running when the process died, if no user is asked about it.

@@ -131,6 +131,12 @@ impl Hub {
                 if is_ready {
                     // One that a live process drives is left to it.
                     hub.wake(&run.thread_id);
+                } else if matches!(hub.store().children(&run.thread_id).await, Ok(children) if !children.is_empty())
+                    && let Ok(record) = hub.thread(&run.thread_id).await
+                    && let Ok(workshop) = hub.workshop(&record.cwd).await
+                {
+                    // A subagent may be a remote one, whose questions can be answered on its side.
+                    hub.watch_questions(&run.thread_id, &workshop).await;
                 }
             }
         });
@@ -367,7 +373,7 @@ impl Hub {
         match result {
             Ok(result) if result.termination == TerminationReason::Suspended => {
                 self.work().waiting.insert(thread.clone());
-                self.wait_for_expiry(thread, workshop).await;
+                self.watch_questions(thread, workshop).await;
                 // An answer that came while the run was being put down.
                 matches!(self.store().has_answers(thread).await, Ok(true)).then_some(Begin::Look)
             }
@@ -386,15 +392,31 @@ impl Hub {
         }
     }
 
-    /// Resumes a conversation when a question expires.
-    async fn wait_for_expiry(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn AgentFolder>) {
-        let Ok(Some(at)) = workshop.runtime().next_expiry(thread).await else { return };
-        let (hub, thread) = (Arc::downgrade(self), thread.clone());
+    /// Resumes a conversation when a question expires, or when a remote agent no longer needs the answer.
+    async fn watch_questions(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn AgentFolder>) {
+        let runtime = workshop.runtime();
+        let mut children = runtime.watch_children();
+        let expiry = runtime.next_expiry(thread).await.unwrap_or_default();
+        let has_remotes = runtime.watch_remotes(thread).await.unwrap_or_default();
+        if expiry.is_none() && !has_remotes {
+            return;
+        }
         let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+        let left = expiry.map(|at| Duration::from_millis(at.saturating_sub(now) + 1));
+        let (hub, thread, store) = (Arc::downgrade(self), thread.clone(), Arc::clone(self.store()));
         let closing = self.closing.clone();
         tokio::spawn(async move {
+            let answered = async {
+                while children.changed().await.is_ok() {
+                    if matches!(store.has_answers(&thread).await, Ok(true)) {
+                        return;
+                    }
+                }
+                std::future::pending::<()>().await;
+            };
             tokio::select! {
-                () = tokio::time::sleep(Duration::from_millis(at.saturating_sub(now) + 1)) => {}
+                () = tokio::time::sleep(left.unwrap_or_default()), if left.is_some() => {}
+                () = answered, if has_remotes => {}
                 () = closing.cancelled() => return,
             }
             if let Some(hub) = hub.upgrade() {

@@ -25,6 +25,8 @@ pub const ACTION_CHILD_RUN: &str = "agent:ChildRun";
 pub const CHANNEL_POLICY: &str = "policy";
 /// The channel of an [`Actor`] that is a child's run, which ended.
 pub const CHANNEL_CHILD: &str = "child";
+/// The channel of an [`Actor`] that is a remote agent, which no longer needs the answer.
+pub const CHANNEL_REMOTE: &str = "remote";
 
 /// The question of a suspended call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

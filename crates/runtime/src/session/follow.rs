@@ -41,7 +41,7 @@ impl AgentRuntime {
     /// Waits until one of these questions of a thread is no longer pending, whoever decided it, and returns
     /// the current rows of those questions; none if a conversation was deleted or a question has passed its
     /// expiry, which resuming the run then applies. A question that reaches its time in `give_up` is closed
-    /// as expired. Decisions made by this process are not noticed.
+    /// as expired. Of the decisions made by this process, only those of remote agents are noticed.
     ///
     /// # Errors
     /// [`RuntimeError::Store`].
@@ -53,7 +53,7 @@ impl AgentRuntime {
     ) -> Result<Vec<SuspensionRecord>, RuntimeError> {
         let (store, clock) = (self.store(), &self.inner.shared.clock);
         // Subscribed before the first look, so that nothing is missed between the two.
-        let mut changes = store.watch()?;
+        let (mut changes, mut children) = (store.watch()?, self.watch_children());
         loop {
             let mut settled = Vec::new();
             let mut is_deleted = false;
@@ -85,6 +85,7 @@ impl AgentRuntime {
             let end = own.chain(moments.map(|(_, end)| *end)).min();
             tokio::select! {
                 () = changes.next_about(thread) => {}
+                Ok(()) = children.changed() => {}
                 () = until(end) => {}
             }
         }

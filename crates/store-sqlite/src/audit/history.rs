@@ -12,7 +12,9 @@ use aye_core::contract::audit::{AuditRow, PastAnswer, PastCall, PastRow};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::Ruling;
 use aye_core::contract::mode::Mode;
-use aye_core::contract::suspension::{ACTION_PERMISSION, Actor, CHANNEL_POLICY, ResumeDecisionAction};
+use aye_core::contract::suspension::{
+    ACTION_PERMISSION, Actor, CHANNEL_POLICY, CHANNEL_REMOTE, ResumeDecisionAction,
+};
 
 #[derive(Deserialize)]
 struct Judged {
@@ -46,8 +48,8 @@ struct Decided {
     actor: Actor,
 }
 
-/// Channels through which a setting or a rule answers instead of a user.
-const NO_PERSON: [&str; 2] = [CHANNEL_POLICY, "grant"];
+/// Channels through which a setting, a rule or a remote agent answers instead of a user.
+const NO_PERSON: [&str; 3] = [CHANNEL_POLICY, CHANNEL_REMOTE, "grant"];
 
 #[derive(Deserialize)]
 struct QuestionFacts {

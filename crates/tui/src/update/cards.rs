@@ -15,7 +15,7 @@ use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::{Answer, ResumeDecisionAction};
+use aye_core::contract::suspension::{Answer, CHANNEL_REMOTE, ResumeDecisionAction};
 
 /// A character typed this soon after a key that a card took is meant for that card, not for the text.
 const DOUBLE_MS: u64 = 1500;
@@ -409,6 +409,9 @@ impl App {
 
     pub(super) fn who_decided(&self, record: &SuspensionRecord, already: &str) -> String {
         let what = match record.decision.as_ref().map(|decision| decision.action) {
+            _ if record.decided_by.as_ref().is_some_and(|by| by.channel == CHANNEL_REMOTE) => {
+                "answered on the other side"
+            }
             Some(ResumeDecisionAction::Resume) => "allowed",
             Some(ResumeDecisionAction::Cancel) => "declined",
             None => "answered",
