@@ -15,6 +15,7 @@
 //!
 //! A launcher that cannot enforce its policy does not start the program.
 
+mod folder_stamp;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod launch;
@@ -29,6 +30,7 @@ mod toolchains;
 mod watched;
 
 pub use aye_core::contract::judgement::Profile;
+pub use folder_stamp::FolderStamp;
 #[cfg(target_os = "linux")]
 pub use launch::ThreadLaunch;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};

@@ -214,6 +214,10 @@ pub const PAIRS: &[(&str, &str)] = &[
     (".local", "bin"),
 ];
 
+/// Folders of installed or built files: users do not work in them, and they contain files with such names.
+pub const INSTALLED: &[&str] =
+    &["node_modules", "target", ".venv", "venv", "site-packages", "__pycache__", ".tox"];
+
 /// Whether a name in lower case matches the protected one; one `*` in the list matches any characters.
 fn is_named(name: &str, part: &str) -> bool {
     match name.split_once('*') {
@@ -223,7 +227,7 @@ fn is_named(name: &str, part: &str) -> bool {
 }
 
 /// Whether the name of a folder's entry is protected.
-fn is_protected(part: &str) -> bool {
+pub(crate) fn is_protected(part: &str) -> bool {
     let part = part.to_lowercase();
     NAMES.iter().any(|name| is_named(name, &part))
 }
@@ -247,15 +251,8 @@ pub(crate) fn at_root(root: &Path) -> Vec<PathBuf> {
             && inner.is_dir()
             && !is_link
         {
-            found.extend(names.iter().map(|name| inner.join(name)));
-            if part == ".git" {
-                for (_, module) in real_folders(&inner.join("modules")) {
-                    found.extend(["hooks", "config"].map(|name| module.join(name)));
-                }
-                for (_, tree) in real_folders(&inner.join("worktrees")) {
-                    found.push(tree.join("config.worktree"));
-                }
-            }
+            let folders = if part == ".git" { git_folders(&inner) } else { vec![inner] };
+            found.extend(folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name))));
         } else if is_protected(&part) {
             found.push(inner);
         } else if PAIRS.iter().any(|(folder, _)| *folder == part) {
@@ -273,19 +270,42 @@ pub(crate) fn at_root(root: &Path) -> Vec<PathBuf> {
 /// The protected files of a folder that is a repository itself, such as the main one of a linked worktree.
 pub(crate) fn of_repository(folder: &Path) -> Vec<PathBuf> {
     if folder.join("HEAD").is_file() && folder.join("objects").is_dir() {
-        return CONTROL[0].1.iter().map(|name| folder.join(name)).collect();
+        let folders = git_folders(folder);
+        return folders.iter().flat_map(|folder| CONTROL[0].1.iter().map(|name| folder.join(name))).collect();
     }
     at_root(folder)
 }
 
+/// Folders in a repository that contain no other repository.
+const CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs", "worktrees"];
+
+/// A repository's own folder, those of its submodules and those of its worktrees. A submodule's name may be a path, and a
+/// submodule may have its own; a file that is missing does not end the search, because a command may have removed it.
+fn git_folders(git: &Path) -> Vec<PathBuf> {
+    let mut found = vec![git.to_owned()];
+    let mut open = vec![git.join("modules")];
+    while let Some(folder) = open.pop() {
+        for (name, path) in real_folders(&folder) {
+            if !CONTENTS.contains(&name.as_str()) {
+                found.push(path.clone());
+                open.push(path);
+            }
+        }
+    }
+    let trees = found.iter().flat_map(|folder| real_folders(&folder.join("worktrees")));
+    let trees: Vec<PathBuf> = trees.map(|(_, tree)| tree).collect();
+    found.extend(trees);
+    found
+}
+
 /// The folders in a folder, unless one of these two is a link.
-fn real_folders(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> {
+fn real_folders(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
     let all = (!folder.is_symlink()).then(|| entries(folder));
     all.into_iter().flatten().filter(|(_, path)| path.is_dir() && !path.is_symlink())
 }
 
 /// A folder's entries, with their names in lower case.
-fn entries(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> {
+fn entries(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| (entry.file_name().to_string_lossy().to_lowercase(), entry.path()))
 }
@@ -298,7 +318,9 @@ mod tests {
     fn files_that_run_programs_are_found_at_the_root() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path();
-        for name in [".git/hooks", ".git/modules/a", ".github/workflows", "src"] {
+        for name in
+            [".git/hooks", ".git/modules/libs/a/modules/b", ".git/worktrees/t", ".github/workflows", "src"]
+        {
             std::fs::create_dir_all(root.join(name)).expect("written");
         }
         for name in [".envrc", "CLAUDE.local.md", "README.md"] {
@@ -310,7 +332,11 @@ mod tests {
             "CLAUDE.local.md",
             ".git/hooks",
             ".git/config",
-            ".git/modules/a/config",
+            ".git/modules/libs/a/config",
+            ".git/modules/libs/a/commondir",
+            ".git/modules/libs/a/modules/b/hooks",
+            ".git/worktrees/t/config.worktree",
+            ".git/worktrees/t/commondir",
             ".github/workflows",
             ".github/actions",
         ] {
@@ -318,6 +344,14 @@ mod tests {
         }
         for name in [".git", ".github", "README.md", "src"] {
             assert!(!found.contains(&root.join(name)), "{name}");
+        }
+        // The repository of a linked worktree is a folder of its own.
+        let git = root.join(".git");
+        std::fs::create_dir(git.join("objects")).expect("written");
+        std::fs::write(git.join("HEAD"), "").expect("written");
+        let of_git = of_repository(&git);
+        for name in ["config", "modules/libs/a/config", "worktrees/t/commondir"] {
+            assert!(of_git.contains(&git.join(name)), "{name}: {of_git:?}");
         }
     }
 }

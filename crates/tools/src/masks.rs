@@ -5,18 +5,15 @@ use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use aye_core::contract::path_policy::{PathCheck, PathPolicy};
-
-/// A folder that changed this shortly before it was read may change again without a new time.
-const SETTLED: Duration = Duration::from_secs(2);
+use aye_sandbox::FolderStamp;
 
 /// The contents of a folder, where they matter here.
 #[derive(Debug, Default)]
 struct Folder {
-    /// When it last changed; `None` when that is too recent to rely on.
-    changed: Option<SystemTime>,
+    stamp: Option<FolderStamp>,
     masked: Vec<Masked>,
     folders: Vec<PathBuf>,
 }
@@ -56,6 +53,10 @@ pub(super) struct Masks(Mutex<Known>);
 impl Masks {
     /// The files and folders below `roots` that `policy` keeps from being read.
     pub(super) fn below(&self, roots: &[&Path], policy: &dyn PathPolicy) -> Vec<Masked> {
+        self.below_at(SystemTime::now(), roots, policy)
+    }
+
+    fn below_at(&self, now: SystemTime, roots: &[&Path], policy: &dyn PathPolicy) -> Vec<Masked> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = policy.fingerprint();
         let mut before = std::mem::take(&mut known.folders);
@@ -74,15 +75,13 @@ impl Masks {
                     continue;
                 }
                 let folder = match before.remove(&path) {
-                    Some(folder)
-                        if folder.changed.is_some() && folder.changed == metadata.modified().ok() =>
-                    {
+                    Some(folder) if folder.stamp.as_ref().is_some_and(|stamp| stamp.is_of(&metadata)) => {
                         folder
                     }
                     Some(_) | None => {
                         let check =
                             known.checks.entry((*root).to_owned()).or_insert_with(|| policy.below(root));
-                        read(&path, &metadata, check)
+                        read(&path, &metadata, now, check)
                     }
                 };
                 found.extend_from_slice(&folder.masked);
@@ -94,10 +93,8 @@ impl Masks {
     }
 }
 
-fn read(path: &Path, metadata: &Metadata, check: &PathCheck) -> Folder {
-    let now = SystemTime::now();
-    let settled = |changed: &SystemTime| now.duration_since(*changed).is_ok_and(|age| age > SETTLED);
-    let mut folder = Folder { changed: metadata.modified().ok().filter(settled), ..Folder::default() };
+fn read(path: &Path, metadata: &Metadata, now: SystemTime, check: &PathCheck) -> Folder {
+    let mut folder = Folder { stamp: FolderStamp::settled(metadata, now), ..Folder::default() };
     let mut beside = 0;
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -176,8 +173,10 @@ fn is_objects(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use aye_core::contract::path_policy::{PathAccess, PathRestriction};
 
@@ -252,9 +251,18 @@ mod tests {
         assert_eq!((folded.masks.len(), folded.hidden.len()), (30, 0));
     }
 
-    fn age(path: &Path) {
-        let long_ago = SystemTime::now() - Duration::from_hours(1);
-        std::fs::File::open(path).and_then(|folder| folder.set_modified(long_ago)).expect("changed");
+    /// As if nothing had changed for a long time.
+    fn later() -> SystemTime {
+        SystemTime::now() + Duration::from_hours(1)
+    }
+
+    /// Changes a folder so that its time says so: a file system's clock may be coarse.
+    fn change(folder: &Path, change: impl Fn()) {
+        let time = |folder: &Path| folder.metadata().map(|it| (it.ctime(), it.ctime_nsec())).expect("exists");
+        let before = time(folder);
+        while time(folder) == before {
+            change();
+        }
     }
 
     #[test]
@@ -266,13 +274,10 @@ mod tests {
         for name in [".env", "a/b/x.pem", "a/main.rs"] {
             std::fs::write(root.join(name), "").expect("written");
         }
-        for folder in ["a/b", "a", ".git", ""] {
-            age(&root.join(folder));
-        }
         let (masks, rules) = (Masks::default(), Rules::default());
-        let names = |rules: &Rules| {
+        let names = |now: SystemTime, rules: &Rules| {
             let mut found: Vec<String> = masks
-                .below(&[root], rules)
+                .below_at(now, &[root], rules)
                 .into_iter()
                 .map(|it| {
                     format!("{} {}", it.path.strip_prefix(root).expect("below").display(), it.is_denied)
@@ -282,17 +287,25 @@ mod tests {
             found
         };
         let asked = |rules: &Rules| rules.1.swap(0, Ordering::Relaxed);
-        assert_eq!(names(&rules), [".env true", "a/b/x.pem false"]);
+        assert_eq!(names(later(), &rules), [".env true", "a/b/x.pem false"]);
         assert_eq!(asked(&rules), 7);
-        assert_eq!(names(&rules), [".env true", "a/b/x.pem false"]);
+        assert_eq!(names(later(), &rules), [".env true", "a/b/x.pem false"]);
         assert_eq!(asked(&rules), 0, "nothing changed");
-        std::fs::write(root.join("a/y.pem"), "").expect("written");
-        assert_eq!(names(&rules), [".env true", "a/b/x.pem false", "a/y.pem false"]);
+        // A command that creates a file can give its folder the old time of modification.
+        let folder = root.join("a");
+        let modified = folder.metadata().and_then(|it| it.modified()).expect("it has one");
+        change(&folder, || {
+            std::fs::write(folder.join("y.pem"), "").expect("written");
+            let _ = std::fs::File::open(&folder).and_then(|it| it.set_modified(modified));
+        });
+        assert_eq!(names(SystemTime::now(), &rules), [".env true", "a/b/x.pem false", "a/y.pem false"]);
         assert_eq!(asked(&rules), 3, "one folder changed");
-        assert_eq!(names(&rules).len(), 3);
+        assert_eq!(names(later(), &rules).len(), 3);
         assert_eq!(asked(&rules), 3, "a moment ago: it may change again within the same tick");
+        assert_eq!(names(later(), &rules).len(), 3);
+        assert_eq!(asked(&rules), 0);
         let others = Rules(1, Arc::default());
-        assert_eq!(names(&others).len(), 3);
+        assert_eq!(names(later(), &others).len(), 3);
         assert!(asked(&others) > 3, "other rules");
     }
 }

@@ -81,15 +81,12 @@ impl Unchanged {
             let say = |path: &PathBuf| format!("protected, but changed during the command: {}", shown(path));
             return changed.iter().map(say).collect();
         }
-        match self.before.set_aside(&self.protected) {
-            Ok(moved) => {
-                let say = |it: SetAside| match it.to {
-                    Some(to) => {
-                        let back = if it.restored { "; the original is restored" } else { "" };
-                        let (path, to) = (shown(&it.path), shown(&to));
-                        format!("{path} is protected: the command's version is in {to}{back}")
-                    }
-                    None => format!("{} is protected, and the command changed it", shown(&it.path)),
+        let say = |it: SetAside| match it.to {
+            Some(to) => {
+                let back = match it.restored {
+                    Some(true) => "; the original is restored",
+                    Some(false) => "; the original could not be restored",
+                    None => "",
                 };
                 moved.into_iter().map(say).collect()
             }
