@@ -527,12 +527,14 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
         written.iter().filter_map(|text| path(text).canonicalize().ok()).collect()
     };
     tools::SandboxFolders {
-        readable: [all(&settings.readable), vec![output_dir(foundation)]].concat(),
+        readable: all(&settings.readable),
         writable: all(&settings.writable),
         tmp: foundation.paths.cache_dir.join("tmp"),
         caches: foundation.paths.cache_dir.join("packages"),
         domains: settings.domains.clone(),
         sockets: foundation.paths.cache_dir.join("net"),
+        output: output_dir(foundation),
+        own: foundation.paths.own_folders().into(),
     }
 }
 

@@ -13,7 +13,8 @@ use crate::contract::inference::ReasoningEffort;
 use crate::contract::server::ServerConfig;
 use crate::contract::workspace::Workspace;
 use crate::failure::{AppError, Failure};
-use crate::plugins::permission::{Layer, RuleSet, shipped_rules};
+use crate::pattern::escape_glob;
+use crate::plugins::permission::{Layer, RuleSet, ToolPermissionBehavior, shipped_rules};
 use crate::program::keyring::Keyring;
 use crate::store::{OpenError, OpenErrorKind, Store};
 
@@ -127,6 +128,10 @@ impl Foundation {
     /// The rules in force: shipped, user's, project's, this start's. A file that cannot be read makes everything ask.
     pub(crate) fn rules(&mut self, cli: &Cli) -> Result<RuleSet, Failure> {
         let mut rules = shipped_rules();
+        match RuleSet::from_patterns(Layer::Shipped, ToolPermissionBehavior::Ask, self.own_files()) {
+            Ok(set) => rules.join(set),
+            Err(error) => rules.refuse(format!("aye's own folders cannot be protected: {error}")),
+        }
         let mut files = vec![(self.paths.permissions_file(), Layer::User)];
         if self.is_trusted {
             let mut levels: Vec<_> = self
@@ -155,6 +160,26 @@ impl Foundation {
             .map_err(|e| Failure::usage(format!("--allowed-tools/--disallowed-tools: {e}")))?;
         rules.join(run);
         Ok(rules)
+    }
+
+    /// Patterns for aye's own files if the workspace contains them, or is among them: there, what is inside the workspace
+    /// may include aye's rules, keys and trust.
+    fn own_files(&self) -> Vec<String> {
+        let root = &self.workspace.root;
+        let own = self.paths.own_folders();
+        // Long output is kept beside the store, to be read; settings contain no secrets.
+        let [config, data, ..] = &own;
+        let pattern = |tool: &str, own: &Path| {
+            let below = if own == data && tool == "Read" { "*" } else { "**" };
+            let glob = format!("{}/{below}", escape_glob(&own.to_string_lossy()));
+            format!("{tool}(file_path ~ \"{}\")", glob.replace('\\', "\\\\").replace('"', "\\\""))
+        };
+        let reached = own.iter().filter(|own| own.starts_with(root) || root.starts_with(own));
+        let of = |own: &PathBuf| {
+            let tools = ["Read", "Edit", "Write"].into_iter().skip(usize::from(own == config));
+            tools.map(|tool| pattern(tool, own)).collect::<Vec<_>>()
+        };
+        reached.flat_map(of).collect()
     }
 
     pub(crate) fn instructions(&mut self) -> Instructions {

@@ -162,8 +162,7 @@ pub(crate) fn check_opening(paths: &Paths, request: &GrantRequest) -> Result<(),
         );
     }
     let SandboxGrant::Writable(folder) = opened else { return Ok(()) };
-    for own in [&paths.config_dir, &paths.data_dir, &paths.cache_dir, &paths.state_dir] {
-        let own = own.canonicalize().unwrap_or_else(|_| own.clone());
+    for own in paths.own_folders() {
         if folder.starts_with(&own) || own.starts_with(&folder) {
             return Err(
                 format!("{} contains aye's own files", visible_line(&folder.to_string_lossy())).into()

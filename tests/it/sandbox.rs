@@ -273,3 +273,45 @@ fn auto_needs_bubblewrap() {
     let out = out.exits(2);
     assert!(out.stderr.contains("mode auto needs the whole sandbox"), "{}", out.stderr);
 }
+
+/// A project that contains aye's own folders has no sandbox, and its rules cannot be changed without a question.
+#[test]
+fn a_project_with_ayes_own_files_does_not_give_them_away() {
+    let rules = serde_json::json!({"file_path": "own/config/hooks.toml", "content": "\n"});
+    let key = serde_json::json!({"file_path": "own/state/keys/mock"});
+    let agent = || {
+        MockLlm::answers([
+            Answer::new().call("c1", "Write", rules.clone()),
+            Answer::new().call("c2", "Read", key.clone()),
+            Answer::new().bash("c3", "touch own/config/made"),
+            Answer::say("Done."),
+        ])
+    };
+    for (more, shown) in [
+        (&["--permission-mode", "accept-edits"][..], None),
+        (&["--permission-mode", "auto"][..], Some("contains aye's own files")),
+    ] {
+        let llm = agent();
+        let home = Home::with(&llm);
+        home.rules("rules:\n  - {tool: 'Bash(touch *)', behavior: allow}\n");
+        let own = home.work().join("own");
+        std::fs::rename(home.root().join("aye"), &own).expect("moved");
+        std::fs::create_dir_all(own.join("state/keys")).expect("created");
+        std::fs::write(own.join("state/keys/mock"), "canary").expect("written");
+        let own = own.to_string_lossy();
+        let run = |args: &[&str]| home.aye(args).env("AYE_HOME", &own).run();
+        let start = run(&[&["-p", "go", "--config", "sandbox.missing=ask"], more].concat());
+        if let Some(shown) = shown {
+            let out = start.exits(2);
+            assert!(out.stderr.contains(shown), "{}", out.stderr);
+            continue;
+        }
+        for (id, tool) in [("perm_c1", "Write"), ("perm_c2", "Read"), ("perm_c3", "Bash")] {
+            let pending = run(&["approvals", "list"]).exits(0).stdout;
+            assert!(pending.contains(id) && pending.contains(tool), "{pending}");
+            run(&["deny", id, "--resume", "--config", "sandbox.missing=ask"]);
+        }
+        assert!(!home.work().join("own/config/hooks.toml").exists());
+        assert!(!home.work().join("own/config/made").exists());
+    }
+}

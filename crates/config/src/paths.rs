@@ -73,6 +73,11 @@ impl Paths {
         })
     }
 
+    /// All folders in the order above, without links as far as they exist.
+    pub fn own_folders(&self) -> [PathBuf; 4] {
+        [&self.config_dir, &self.data_dir, &self.state_dir, &self.cache_dir].map(|dir| without_links(dir))
+    }
+
     /// The user's settings.
     pub fn config_file(&self) -> PathBuf {
         self.config_dir.join("config.toml")
@@ -297,6 +302,14 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<(), PrivateFileError
     })
 }
 
+/// A path without links as far as it exists.
+fn without_links(path: &Path) -> PathBuf {
+    let existing = path.ancestors().find_map(|above| Some((above.canonicalize().ok()?, above)));
+    let Some((real, above)) = existing else { return path.to_owned() };
+    let rest = path.strip_prefix(above).map(Path::components).into_iter().flatten();
+    rest.fold(real, |path, part| path.join(part))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,5 +355,16 @@ mod tests {
         let env = Env::of(&[("OPENAI_API_KEY", "canary-key")], "/h", "/w");
         let text = format!("{env:?}");
         assert!(text.contains("OPENAI_API_KEY") && !text.contains("canary"));
+    }
+
+    #[test]
+    fn own_folders_have_no_links_as_far_as_they_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(real.join("real/config")).unwrap();
+        std::os::unix::fs::symlink("real", real.join("link")).unwrap();
+        let env = Env::of(&[("AYE_HOME", real.join("link").to_str().unwrap())], "/h", "/w");
+        let own = Paths::from_env(&env).unwrap().own_folders();
+        assert_eq!(own, ["config", "data", "state", "cache"].map(|name| real.join("real").join(name)));
     }
 }

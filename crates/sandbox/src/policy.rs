@@ -64,6 +64,8 @@ pub enum Unusable {
     ContainsHome(PathBuf),
     /// The workspace contains, or is, a folder of the system that the sandbox replaces.
     System(PathBuf),
+    /// A folder that commands could reach contains aye's own files, or is among them.
+    OwnFiles(PathBuf),
     /// More files are masked than can be.
     TooManyMasks(usize),
     /// A path is not absolute.
@@ -84,6 +86,12 @@ impl fmt::Display for Unusable {
             Unusable::System(path) => {
                 write!(f, "the workspace contains {}; start aye in a project folder", path.display())
             }
+            Unusable::OwnFiles(path) => write!(
+                f,
+                "{} contains aye's own files; start aye in a project folder, and name other folders in \
+                 sandbox.readable and sandbox.writable",
+                path.display()
+            ),
             Unusable::TooManyMasks(count) => {
                 write!(f, "the rules hide {count} files, and at most {MAX_MASKS} can be hidden")
             }

@@ -49,6 +49,10 @@ pub struct SandboxFolders {
 #[derive(Debug)]
 pub struct Sandbox {
     own: PathBuf,
+    /// The folder of aye's own that commands can read: long output.
+    pub output: PathBuf,
+    /// Aye's own folders. Without a sandbox for what contains one, no command can change its own rules.
+    pub own: Vec<PathBuf>,
     home: Option<PathBuf>,
     path: OsString,
     folders: SandboxFolders,
@@ -263,7 +267,7 @@ impl Sandbox {
     /// Why commands in `workspace` cannot be kept to `profile`, on request with namespaces; `None` when they can. The
     /// first call starts a process.
     pub fn problem(&self, profile: Profile, namespaces: bool, workspace: &Path) -> Option<String> {
-        let unusable = || self.policy(profile, workspace).check().err().map(|unusable| unusable.to_string());
+        let unusable = || self.check(&self.policy(profile, workspace)).err().map(|why| why.to_string());
         self.missing(profile, namespaces).or_else(unusable)
     }
 
@@ -278,7 +282,8 @@ impl Sandbox {
     /// without starting a process.
     pub fn known_lack(&self, workspace: &Path) -> Option<String> {
         let layers = &self.found.get()?.layers;
-        let here = || self.policy(Profile::Workspace, workspace).check().err().map(|_| "no sandbox here");
+        let here =
+            || self.check(&self.policy(Profile::Workspace, workspace)).err().map(|_| "no sandbox here");
         layers.lack().or_else(here).map(str::to_owned)
     }
 
@@ -338,7 +343,7 @@ impl Sandbox {
             unchanged = Some(Unchanged { protected, before, workspace });
             request.env.extend(self.caches(&mut policy)?);
         }
-        policy.check()?;
+        self.check(&policy)?;
         let network = self.way_out(what)?.map(Arc::new);
         policy.relay = network.as_ref().map(|network| network.relay());
         let Launch { program, args, env, launcher } =
@@ -378,7 +383,8 @@ impl Sandbox {
         let home = |names: &'static [&'static str]| {
             self.home.iter().flat_map(move |home| names.iter().map(move |name| home.join(name)))
         };
-        let shared = home(&GIT_SETTINGS).chain(self.folders.readable.iter().cloned());
+        let shared =
+            home(&GIT_SETTINGS).chain(self.folders.readable.iter().chain([&self.folders.output]).cloned());
         policy.readable.extend(shared.filter(|path| path.exists()));
         if profile == Profile::Workspace {
             policy.readable.extend(home(&PACKAGES).filter(|path| path.exists()));
@@ -398,6 +404,17 @@ impl Sandbox {
         };
         let folders = self.folders.readable.iter().chain(&self.folders.writable).chain(&what.opened.writable);
         let beside = folders.chain(&what.readable).map(PathBuf::as_path);
+    /// Checks whether the kernel can enforce a policy, and that it reaches none of aye's own folders.
+    fn check(&self, policy: &Policy) -> Result<(), Unusable> {
+        let SandboxFolders { readable, writable, own, .. } = &self.folders;
+        let mut reached = readable.iter().chain(writable).chain([&policy.workspace]);
+        match reached.find(|folder| own.iter().any(|own| own.starts_with(folder) || folder.starts_with(own)))
+        {
+            Some(folder) => Err(Unusable::OwnFiles(folder.clone())),
+            None => policy.check(),
+        }
+    }
+
         let roots: Vec<&Path> = std::iter::once(workspace).chain(beside).collect();
         let masked = self.masks.below(&roots, rules).into_iter();
         fold(masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect(), &roots, MAX_MASKS)
