@@ -70,7 +70,19 @@ fn change_of(command: &Simple) -> Option<GitChange> {
         }
         "restore" => GitChange { revisions: named(rest), dirty: true, any: false },
         "reset" => GitChange { revisions: named(rest), dirty: has(&["--hard", "--merge"]), any: false },
-        "switch" | "rebase" | "merge" | "cherry-pick" | "revert" => GitChange {
+        // What is left of the commits is between here and where it started.
+        "rebase" | "merge" if has(&["--continue", "--skip", "--abort", "--quit"]) => {
+            GitChange { revisions: vec!["ORIG_HEAD".to_owned()], dirty: true, any: false }
+        }
+        // Without another name, the branch that this one follows. The word after an option may not be a name.
+        "rebase" | "merge" => {
+            let mut revisions = named(rest);
+            if revisions.is_empty() || has(&["-X", "-s", "-m", "-x", "--exec"]) {
+                revisions.push("@{upstream}".to_owned());
+            }
+            GitChange { revisions, dirty: false, any: false }
+        }
+        "switch" | "cherry-pick" | "revert" => GitChange {
             revisions: named(rest),
             dirty: has(&["-f", "--force", "--discard-changes"]),
             any: false,
@@ -128,6 +140,10 @@ mod tests {
         assert_eq!(of("git checkout HEAD~1 -- AGENTS.md"), change(&["HEAD~1"], true));
         assert_eq!(of("git restore --source=v1 ."), change(&["v1", "."], true));
         assert_eq!(of("git rebase --onto main a b"), change(&["main", "a", "b"], false));
+        assert_eq!(of("git rebase -q"), change(&["@{upstream}"], false));
+        assert_eq!(of("git merge"), change(&["@{upstream}"], false));
+        assert_eq!(of("git rebase -X theirs"), change(&["theirs", "@{upstream}"], false));
+        assert_eq!(of("git rebase --continue"), change(&["ORIG_HEAD"], true));
         assert_eq!(of("git stash"), change(&[], true));
         assert_eq!(of("git stash pop"), change(&["stash@{0}"], false));
         assert_eq!(of("git stash apply 2"), change(&["stash@{2}"], false));
