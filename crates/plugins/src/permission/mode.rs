@@ -4,6 +4,7 @@ use super::evaluate::{
     AskKind, CallRequest, CallSubject, PreparedCall, SHELL_TOOL, Verdict, VerdictKind, edits_inside,
     runs_program,
 };
+use super::opening::wants_out;
 use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell;
 use aye_core::contract::judgement::Profile;
@@ -70,7 +71,8 @@ fn apply_mode(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode, verdict: Ver
         Mode::AcceptEdits | Mode::Auto if kind == AskKind::Default && edits_inside(question) => {
             allow(&format!("{mode} mode: an edit inside the workspace"))
         }
-        Mode::Auto if call.is_open(kind, &verdict, rules) => {
+        // A command that is to leave the sandbox always asks, whatever else is known of it.
+        Mode::Auto if !wants_out(question) && call.is_open(kind, &verdict, rules) => {
             Verdict { profile: Some(Profile::Workspace), ..allow("auto mode: it runs in the sandbox") }
         }
         Mode::AcceptEdits | Mode::Auto => verdict,

@@ -121,6 +121,10 @@ fn auto_runs_unmatched_commands_in_the_sandbox() {
         let verdict = judge(&shipped, line, Mode::Auto);
         let both = (verdict.decision, verdict.profile);
         assert_eq!(both, (VerdictKind::Allow, Some(Profile::Workspace)), "{line}: {}", verdict.why);
+        let out = json!({"command": line, "outside": true, "reason": "it needs the network"});
+        let verdict = judge_args(&shipped, &out, Mode::Auto);
+        let is_asked = matches!(verdict.decision, VerdictKind::Ask(_));
+        assert!(is_asked && verdict.profile == Some(Profile::Outside), "{line}: {}", verdict.why);
     }
     assert_eq!(auto("ls").profile, Some(Profile::Read));
     assert!(matches!(auto("deploy now").decision, VerdictKind::Ask(AskKind::Rule)));
