@@ -257,6 +257,23 @@ const METADATA: &[i64] = &[
     libc::SYS_futimesat,
 ];
 
+/// System V objects and message queues, which have no path. Only a namespace separates them from those of others.
+const SHARED_OBJECTS: &[i64] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
 /// Newer than the C library's headers. These numbers are the same on every architecture.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
@@ -278,6 +295,9 @@ fn any_of<const N: usize>(rules: [Vec<SeccompCondition>; N]) -> io::Result<Vec<S
 fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
     let policy = &orders.policy;
     let mut filter: Filter = NEVER.iter().map(|call| (*call, Vec::new())).collect();
+    if !orders.inside {
+        filter.extend(SHARED_OBJECTS.iter().map(|call| (*call, Vec::new())));
+    }
     if policy.profile == Profile::Read {
         filter.extend(METADATA.iter().map(|call| (*call, Vec::new())));
         // No socket of any kind: what only reads needs none.
@@ -411,8 +431,11 @@ mod tests {
             (Profile::Workspace, false, false),
         ] {
             let policy = Policy { network, ..Policy::new(profile, "/srv") };
-            let program = program(&LaunchPolicy { policy, inside }).expect("it compiles");
-            assert!(program.len() < 512, "{}", program.len());
+            let policy = LaunchPolicy { policy, inside };
+            let refused = refused(&policy).expect("it compiles");
+            assert_eq!(refused.contains_key(&libc::SYS_shmat), !inside, "namespaces have their own");
+            let program = program(&policy).expect("it compiles");
+            assert!(program.len() < 640, "{}", program.len());
         }
     }
 }
