@@ -35,6 +35,7 @@ mod memory;
 mod models;
 mod network;
 mod notify;
+mod packages;
 mod programs;
 mod reminders;
 mod remote;

@@ -351,7 +351,9 @@ fn refused<'a>(output: &'a str, workspace: &Path) -> Option<(&'a str, SandboxRef
         // It leaves the places of letters as they are.
         let small = line.to_ascii_lowercase();
         let says = |sentences: &[&str]| sentences.iter().filter_map(|sentence| small.find(sentence)).min();
-        let other = || SandboxRefusal::Other(line.chars().take(MAX_REFUSAL).collect());
+        let said = says(&NO_NETWORK).or_else(|| says(&REFUSALS));
+        let part = said.map_or(line, |at| around(line, at));
+        let other = || SandboxRefusal::Other(part.chars().take(MAX_REFUSAL).collect());
         let refusal = if let Some(at) = says(&NO_NETWORK) {
             let (before, after) = line.split_at(at);
             let name = words_of(after).find_map(domain_name);
@@ -363,8 +365,18 @@ fn refused<'a>(output: &'a str, workspace: &Path) -> Option<(&'a str, SandboxRef
         } else {
             return None;
         };
-        Some((line, refusal.unwrap_or_else(other)))
+        Some((part, refusal.unwrap_or_else(other)))
     })
+}
+
+/// The part of a long line that is repeated, for a message at this position: a few words before it.
+fn around(line: &str, at: usize) -> &str {
+    if at < MAX_REFUSAL / 2 {
+        return line;
+    }
+    let start = (0..=at - MAX_REFUSAL / 4).rev().find(|start| line.is_char_boundary(*start)).unwrap_or(0);
+    let word = line[start..at].find(' ').map_or(start, |space| start + space + 1);
+    &line[word..]
 }
 
 /// The words of a message, without its quotes and colons.
@@ -428,6 +440,9 @@ mod tests {
         }
         let line = "[Errno -3] Temporary failure in name resolution";
         assert_eq!(of(line), Some((line, SandboxRefusal::Other(line.into()))));
+        let long = format!("WARNING: Retrying after {}'NewConnectionError(x): {line}'", "(x) ".repeat(90));
+        let (part, _) = of(&long).expect("is recognised");
+        assert!(part.len() < 100 && part.contains(line), "{part}");
         let line = "mount: permission denied";
         assert_eq!(of(line), Some((line, SandboxRefusal::Other(line.into()))));
         // A path that the sandbox does not show.

@@ -13,20 +13,26 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::PathPolicy;
 use aye_core::contract::spec::AgentSpec;
+use aye_sandbox::protected::INSTALLED;
 use aye_sandbox::{
     Dialler, Launch, Layers, MAX_MASKS, NetHub, NetSession, PartialFolder, Policy, Profile, ProtectedBefore,
     ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
 };
 
 use super::ToolEnv;
-use super::exec::ExecRequest;
+use super::exec::{EnvVars, ExecRequest};
 use super::masks::{Folded, Masks, fold};
 
 /// Git's own settings in the home folder: without them git does not know whose repositories the user trusts.
 const GIT_SETTINGS: [&str; 2] = [".gitconfig", ".config/git"];
 
 /// Packages that are there already, and what says where they came from, so that a build without a network finds them.
-const PACKAGES: [&str; 4] = [".cargo/registry", ".cargo/git", ".cargo/config.toml", "go/pkg/mod"];
+const PACKAGES: [&str; 5] =
+    [".cargo/registry", ".cargo/git", ".cargo/config.toml", "go/pkg/mod", ".npm/_cacache"];
+
+/// Without a network, trying again is waiting. `pip` names what failed only when it tries again.
+const NO_RETRIES: [(&str, &str); 3] =
+    [("npm_config_fetch_retries", "0"), ("PIP_RETRIES", "1"), ("CARGO_NET_RETRY", "0")];
 
 /// The access that the user gives commands beside the workspace.
 #[derive(Clone, Debug, Default)]
@@ -43,16 +49,16 @@ pub struct SandboxFolders {
     pub domains: Vec<DomainPattern>,
     /// The folder for the sockets of commands in namespaces.
     pub sockets: PathBuf,
+    /// The folder of aye's own that commands can read: long output.
+    pub output: PathBuf,
+    /// Aye's own folders. Without a sandbox for what contains one, no command can change its own rules.
+    pub own: Vec<PathBuf>,
 }
 
 /// The state that all sandboxed commands share.
 #[derive(Debug)]
 pub struct Sandbox {
     own: PathBuf,
-    /// The folder of aye's own that commands can read: long output.
-    pub output: PathBuf,
-    /// Aye's own folders. Without a sandbox for what contains one, no command can change its own rules.
-    pub own: Vec<PathBuf>,
     home: Option<PathBuf>,
     path: OsString,
     folders: SandboxFolders,
@@ -92,12 +98,12 @@ impl Unchanged {
                     Some(false) => "; the original could not be restored",
                     None => "",
                 };
-                moved.into_iter().map(say).collect()
+                let (path, to) = (shown(&it.path), shown(&to));
+                format!("{path} is protected: the command's version is in {to}{back}")
             }
-            Err(error) => {
-                vec![format!("cannot undo the command's change to a protected file: {error}")]
-            }
-        }
+            None => format!("{} is protected, and the command changed it", shown(&it.path)),
+        };
+        self.before.set_aside(&self.protected).into_iter().map(say).collect()
     }
 }
 
@@ -346,6 +352,9 @@ impl Sandbox {
         self.check(&policy)?;
         let network = self.way_out(what)?.map(Arc::new);
         policy.relay = network.as_ref().map(|network| network.relay());
+        if what.profile == Profile::Workspace && !policy.relay.as_ref().is_some_and(|relay| relay.proxies) {
+            self.expect_no_network(&mut request.env);
+        }
         let Launch { program, args, env, launcher } =
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args, request.launcher) = (program, args, launcher);
@@ -395,15 +404,6 @@ impl Sandbox {
         policy
     }
 
-    /// Returns the paths that rules keep from being read, and how to hide them. For a rule that asks, a path that
-    /// the user made readable is allowed once and for all.
-    fn masked(&self, what: &Confined, workspace: &Path, rules: &dyn PathPolicy) -> Folded {
-        let is_readable = |path: &Path| {
-            what.profile == Profile::Workspace
-                && self.folders.readable.iter().any(|readable| path.starts_with(readable))
-        };
-        let folders = self.folders.readable.iter().chain(&self.folders.writable).chain(&what.opened.writable);
-        let beside = folders.chain(&what.readable).map(PathBuf::as_path);
     /// Checks whether the kernel can enforce a policy, and that it reaches none of aye's own folders.
     fn check(&self, policy: &Policy) -> Result<(), Unusable> {
         let SandboxFolders { readable, writable, own, .. } = &self.folders;
@@ -415,7 +415,24 @@ impl Sandbox {
         }
     }
 
+    /// Returns the paths that rules keep from being read, and how to hide them. For a rule that asks, a path that
+    /// the user made readable is allowed once and for all.
+    fn masked(&self, what: &Confined, workspace: &Path, rules: &dyn PathPolicy) -> Folded {
+        let folders = self.folders.readable.iter().chain(&self.folders.writable).chain(&what.opened.writable);
+        let beside = folders.chain(&what.readable).map(PathBuf::as_path);
         let roots: Vec<&Path> = std::iter::once(workspace).chain(beside).collect();
+        // Packages bring test keys and lists of public certificates, which need no secrecy; masked, they could neither be
+        // used nor removed.
+        let is_installed = |path: &Path| {
+            let below = roots.iter().filter_map(|root| path.strip_prefix(root).ok()?.parent());
+            let mut folders = below.flat_map(Path::components).map(std::path::Component::as_os_str);
+            folders.any(|folder| INSTALLED.iter().any(|name| folder == *name))
+        };
+        let is_readable = |path: &Path| {
+            what.profile == Profile::Workspace
+                && (is_installed(path)
+                    || self.folders.readable.iter().any(|readable| path.starts_with(readable)))
+        };
         let masked = self.masks.below(&roots, rules).into_iter();
         fold(masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect(), &roots, MAX_MASKS)
     }
@@ -435,6 +452,19 @@ impl Sandbox {
         Ok([("XDG_CACHE_HOME", at("xdg")), ("npm_config_cache", at("npm")), ("PIP_CACHE_DIR", at("pip"))]
             .map(|(name, value)| (name.into(), value))
             .into())
+    }
+
+    /// Nothing can be downloaded: what the user has downloaded before is all that there is, so npm uses the user's cache.
+    /// It cannot be written, as those of cargo and go.
+    fn expect_no_network(&self, env: &mut EnvVars) {
+        for (name, value) in NO_RETRIES {
+            env.entry(name.into()).or_insert_with(|| value.into());
+        }
+        let Some(npm) = self.home.as_ref().map(|home| home.join(".npm")) else { return };
+        if npm.join("_cacache").is_dir() {
+            let own = env.insert("npm_config_cache".into(), npm.into_os_string()).unwrap_or_default();
+            env.insert("npm_config_logs_dir".into(), PathBuf::from(own).join("_logs").into_os_string());
+        }
     }
 
     fn found(&self) -> &Found {
