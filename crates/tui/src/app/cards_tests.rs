@@ -162,6 +162,7 @@ fn enter_answers_only_after_an_arrow_key_selected() {
     let mut test = long_edit(24);
     test.keys("<down><enter>");
     assert!(test.decisions().is_empty() && !test.live().contains('▸'), "{}", test.live());
+    assert!(test.live().contains("↓ scrolls to the end and then selects an answer"), "{}", test.live());
     for _ in 0..200 {
         test.keys("<down>");
     }

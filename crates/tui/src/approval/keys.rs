@@ -206,6 +206,9 @@ impl Card {
         let numbers: Vec<String> = (1..count).map(|number| number.to_string()).collect();
         self.problem = Some(match number {
             Some(_) => format!("press {} or {count}", numbers.join(", ")),
+            None if self.is_unread => format!(
+                "nothing is selected; ↓ scrolls to the end and then selects an answer, or press {count}"
+            ),
             None => format!(
                 "nothing is selected; ↓ selects an answer, or press {} or {count}",
                 numbers.join(", ")
