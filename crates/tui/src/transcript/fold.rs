@@ -226,10 +226,14 @@ impl Transcript {
                 self.note(level, if source.is_empty() { text } else { format!("{source}: {text}") });
             }
             Some(KnownActivity::Compacted(history)) => {
-                if let Some(usage) = history.usage {
+                let upto = history.upto_seq.unwrap_or(u64::MAX);
+                // A summary may be reported again by another run.
+                if upto > self.summarised
+                    && let Some(usage) = history.usage
+                {
                     self.usage.add(&usage);
                 }
-                self.note_summary(history.upto_seq.unwrap_or(u64::MAX), &history.text);
+                self.note_summary(upto, &history.text);
             }
             Some(KnownActivity::Retry(retry)) => {
                 if retry.reset {

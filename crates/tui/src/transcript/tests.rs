@@ -345,6 +345,20 @@ fn unaccepted_messages_come_last_and_can_be_removed() {
 }
 
 #[test]
+fn a_summary_that_is_reported_again_is_counted_once() {
+    let compacted = |upto: u64| E::ActivitySnapshot {
+        message_id: "m".into(),
+        activity_type: aye_core::contract::summary::COMPACTED_ACTIVITY_TYPE.into(),
+        content: json!({"text": "compacted 9 messages", "upto_seq": upto, "usage": {"prompt_tokens": 100}}),
+        replace: Some(false),
+    };
+    let transcript = fold(&[compacted(9), complete(), compacted(9), complete()]);
+    assert_eq!(transcript.usage().prompt_tokens, Some(120));
+    let transcript = fold(&[compacted(9), compacted(12)]);
+    assert_eq!(transcript.usage().prompt_tokens, Some(200));
+}
+
+#[test]
 fn a_handoff_is_a_notice_and_names_the_agent_until_the_next_one() {
     let start = || E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None };
     let handed = E::ActivitySnapshot {
