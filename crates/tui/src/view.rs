@@ -7,6 +7,7 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::app::App;
+use super::approval::CardKind;
 use super::highlight::Highlighter;
 use super::host::{HostInfo, UserInput};
 use super::picker::PickerKind;
@@ -92,7 +93,7 @@ pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rende
     let mut top = feed.growing(app, look);
     if top.len() > left {
         top.drain(..top.len() - left);
-    } else if top.len() < left && !top.is_empty() && !app.cards.open.is_empty() {
+    } else if top.len() < left && (!top.is_empty() && !app.cards.open.is_empty() || is_planned(app)) {
         top.push(Line::default());
     }
     let mut picture: Rendered = top.into();
@@ -104,6 +105,11 @@ pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rende
     }
     picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
     picture
+}
+
+/// Whether the card is that of a plan, whose text is in the scrollback already.
+fn is_planned(app: &App) -> bool {
+    app.current_card().is_some_and(|card| card.kind == CardKind::Plan)
 }
 
 /// Renders everything below the conversation, in at most `rows` rows.

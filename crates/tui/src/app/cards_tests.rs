@@ -328,6 +328,8 @@ fn a_plan_offers_three_ways_to_continue() {
     for row in ["Plan is ready", "1. go ahead", "2. go ahead and accept edits", "3. keep planning"] {
         assert!(live.contains(row), "{row}\n{live}");
     }
+    let first = live.lines().next().expect("a row");
+    assert_eq!(first.trim(), "", "a blank row separates it from the text above: {live}");
     assert_eq!((test.app.own_cards(), test.app.focus), (0, Focus::Card), "it is not a stored question");
     for (keys, mode) in [
         ("1", Mode::Ask),
