@@ -291,6 +291,10 @@ fn a_project_with_ayes_own_files_does_not_give_them_away() {
         (&["--permission-mode", "accept-edits"][..], None),
         (&["--permission-mode", "auto"][..], Some("contains aye's own files")),
     ] {
+        // Mode auto names a missing layer first.
+        if shown.is_some() && !has_all_layers() {
+            continue;
+        }
         let llm = agent();
         let home = Home::with(&llm);
         home.rules("rules:\n  - {tool: 'Bash(touch *)', behavior: allow}\n");
