@@ -91,6 +91,21 @@ fn a_killed_server_loses_no_question_and_a_click_counts_once() {
 }
 
 #[test]
+fn an_answer_from_elsewhere_resumes_a_run_of_the_server_before() {
+    let llm = asks();
+    let home = Home::with(&llm);
+    let first = Server::start(&home, &[]);
+    let thread = waiting(&first);
+    first.running.signal(rustix::process::Signal::KILL);
+    drop(first);
+    let second = Server::start(&home, &[]);
+    home.ok(&["approve", second.card()["id"].as_str().expect("an id")]);
+    until("the end", || done(&second, &thread));
+    assert_eq!(home.read("log.txt"), "ran\n");
+    second.stop();
+}
+
+#[test]
 fn a_stream_resumes_from_the_store() {
     let gate = Gate::default();
     let llm =

@@ -117,7 +117,7 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Resumes runs that a dead process left, and those that have been answered since.
+    /// Resumes runs that a dead process left, and those that have been answered since; the others as soon as they are.
     fn resume_leftover_runs(self: &Arc<Self>) {
         let hub = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -126,20 +126,29 @@ impl Hub {
                 Vec::new()
             });
             for run in left {
+                // Before the look, so that an answer that comes after it is noticed.
+                hub.work().waiting.insert(run.thread_id.clone());
                 let is_ready = run.status == RunStatus::Running
                     || matches!(hub.store().has_answers(&run.thread_id).await, Ok(true));
                 if is_ready {
                     // One that a live process drives is left to it.
                     hub.wake(&run.thread_id);
-                } else if matches!(hub.store().children(&run.thread_id).await, Ok(children) if !children.is_empty())
+                } else if hub.may_resume_unanswered(&run.thread_id).await
                     && let Ok(record) = hub.thread(&run.thread_id).await
                     && let Ok(workshop) = hub.workshop(&record.cwd).await
                 {
-                    // A subagent may be a remote one, whose questions can be answered on its side.
                     hub.watch_questions(&run.thread_id, &workshop).await;
                 }
             }
         });
+    }
+
+    /// Whether a run that waits may resume without an answer of this side: a question expires, or a subagent may be a
+    /// remote one, whose questions can be answered over there.
+    async fn may_resume_unanswered(&self, thread: &ThreadId) -> bool {
+        let waiting = self.store().waiting_below(thread).await.unwrap_or_default();
+        waiting.iter().any(|question| question.ticket.suspension.expires_at.is_some())
+            || matches!(self.store().children(thread).await, Ok(children) if !children.is_empty())
     }
 
     /// Notifies other agents of what happened to their tasks in the meantime, and from now on.
