@@ -377,7 +377,7 @@ impl Exchange<'_> {
             sent.status.clone_from(&task.status.timestamp);
             let has_moved = turn.is_superseded || note.has_moved(&task.status);
             if let Some(asked) = note.asked.as_ref().filter(|_| has_moved) {
-                // What was said since it asked is the answer of this exchange.
+                // Whatever it said after it had asked belongs to the answer of this exchange.
                 sent.before.clone_from(&asked.before);
             }
             answer.skip(&sent.before);

@@ -379,7 +379,7 @@ impl Driver {
     }
 }
 
-/// Who declined a call, or skipped one whose outcome is unknown.
+/// Says who declined a call, or chose to skip one whose outcome is unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decliner {
     User,
