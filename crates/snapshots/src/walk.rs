@@ -29,6 +29,8 @@ pub(super) use seen::FolderScan;
 
 /// Number of bytes to read before they are written, so that others do not wait long for the database.
 const BATCH: usize = 1 << 20;
+/// The files below a folder that say what is ignored in it.
+const RULES: [&[u8]; 2] = [b".git/info/exclude", b".gitignore"];
 /// A file of rules that is longer is not read.
 const MAX_RULES: u64 = 1 << 20;
 /// Number of bytes read after which the known state is written.
@@ -37,8 +39,8 @@ const PROGRESS: u64 = 128 << 20;
 const MAX_DEPTH: usize = 256;
 /// Maximum number of threads that read times.
 const CHECKERS: usize = 4;
-/// Fewer files than this are not worth a second thread.
-const FEW: usize = 2_000;
+/// Fewer files than this are not worth a second thread; tests have few.
+const FEW: usize = if cfg!(test) { 1 } else { 2_000 };
 
 /// The path below the folder, as the system has it.
 pub(super) fn path_of(relative: &[u8]) -> PathBuf {
@@ -86,9 +88,9 @@ pub(super) fn look(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<Wal
     }
 }
 
-/// Asks for the times of the files that are known, in several threads: with many files nearly all of a look is that. A
-/// folder of which all files are as they were is marked, and the look itself asks for none of them again.
-fn check(place: &WalkContext<'_>, top: &OwnedFd, seen: &Folder, number: u64) {
+/// Asks for the times of the folders and files that are known, in several threads: with many files nearly all of a look
+/// is that. A folder that is as it was, with all of its files, is marked, and the look itself asks for none of it again.
+fn check(place: &WalkContext<'_>, top: &OwnedFd, device: u64, seen: &Folder, number: u64) {
     let mut folders = Vec::new();
     flatten(seen, &mut Vec::new(), &mut folders);
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(CHECKERS));
@@ -98,7 +100,7 @@ fn check(place: &WalkContext<'_>, top: &OwnedFd, seen: &Folder, number: u64) {
     let next = AtomicUsize::new(0);
     let one = || {
         let Some((path, folder)) = folders.get(next.fetch_add(1, Ordering::Relaxed)) else { return false };
-        if is_same(top, path, folder) {
+        if is_same(place.limits, top, device, path, folder) {
             folder.same_in.store(number, Ordering::Relaxed);
         }
         true
@@ -132,8 +134,8 @@ fn flatten<'a>(folder: &'a Folder, path: &mut Vec<u8>, folders: &mut Vec<(Vec<u8
     }
 }
 
-/// Whether all known files of a folder are unchanged.
-fn is_same(top: &OwnedFd, path: &[u8], folder: &Folder) -> bool {
+/// Whether a folder and all of its known files are unchanged; the folders in it are not looked at.
+fn is_same(limits: &SnapshotLimits, top: &OwnedFd, device: u64, path: &[u8], folder: &Folder) -> bool {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::PATH;
     let opened;
     let fd = match path {
@@ -146,14 +148,32 @@ fn is_same(top: &OwnedFd, path: &[u8], folder: &Folder) -> bool {
             Err(_) => return false,
         },
     };
-    folder.rows.iter().all(|row| match &row.what {
-        What::File { stamp, hash } => {
-            hash.is_some()
-                && statat(fd, &*row.name, AtFlags::SYMLINK_NOFOLLOW)
-                    .is_ok_and(|about| FileStamp::of(&about) == *stamp)
+    let is_folder_same = fstat(fd)
+        .is_ok_and(|about| about.st_dev == device && folder.stamp == Some(FileStamp::of(&about)))
+        && folder.rules.as_ref().is_none_or(|rules| rule_sources(limits, fd) == (rules.sources, false));
+    is_folder_same
+        && folder.rows.iter().all(|row| match &row.what {
+            What::File { stamp, hash } => {
+                hash.is_some()
+                    && statat(fd, &*row.name, AtFlags::SYMLINK_NOFOLLOW)
+                        .is_ok_and(|about| FileStamp::of(&about) == *stamp)
+            }
+            What::Link(_) | What::Folder(_) => true,
+        })
+}
+
+/// Marks the folders that are as they were with everything below them; whether this one is.
+fn mark_unchanged(folder: &mut Folder, number: u64) -> bool {
+    let mut is_unchanged = *folder.same_in.get_mut() == number && folder.hash.is_some();
+    for row in &mut folder.rows {
+        if let What::Folder(below) = &mut row.what {
+            is_unchanged &= mark_unchanged(below, number);
         }
-        What::Link(_) | What::Folder(_) => true,
-    })
+    }
+    if is_unchanged {
+        folder.unchanged_in = number;
+    }
+    is_unchanged
 }
 
 /// One look; with `true` it read so much that it ended early.
@@ -182,7 +202,8 @@ fn run(
         held: 0,
     };
     if reads && seen.is_complete {
-        check(place, &top, &seen.top, seen.scans);
+        check(place, &top, about.st_dev, &seen.top, seen.scans);
+        mark_unchanged(&mut seen.top, seen.scans);
     }
     let looked = eye.visit(&top, FileStamp::of(&about), &mut seen.top, false);
     // The known state is only valid once the batch is written.
@@ -308,8 +329,7 @@ impl Eye<'_> {
         let mut looked = Ok(());
         for row in &mut rows {
             if is_same && let What::File { stamp, hash: Some(_) } = &row.what {
-                let size = stamp.size;
-                if let Err(trouble) = self.count(if size <= self.place.limits.max_file { size } else { 0 }) {
+                if let Err(trouble) = self.count(stamp.size) {
                     looked = Err(trouble.into());
                     break;
                 }
@@ -379,6 +399,10 @@ impl Eye<'_> {
                 if self.path.split(|byte| *byte == b'/').count() > MAX_DEPTH + 1 {
                     return Ok(State::Same);
                 }
+                if !is_new && folder.unchanged_in == self.number {
+                    self.count_all(folder).map_err(End::Trouble)?;
+                    return Ok(State::Same);
+                }
                 let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
                 let Ok(below) = openat(fd, &*row.name, flags, Mode::empty()) else {
                     let changed = lose(folder);
@@ -404,8 +428,8 @@ impl Eye<'_> {
                     return Ok(State::Gone);
                 }
                 let now = FileStamp::of(&about);
-                let (max, before) = (self.place.limits.max_file, (stamp.kind(), *hash));
-                self.count(if now.size <= max { now.size } else { 0 }).map_err(End::Trouble)?;
+                let before = (stamp.kind(), *hash);
+                self.count(now.size).map_err(End::Trouble)?;
                 if *stamp == now && hash.is_some() {
                     return Ok(State::Same);
                 }
@@ -428,10 +452,23 @@ impl Eye<'_> {
         }
     }
 
+    /// Counts everything in a folder that is as it was.
+    fn count_all(&mut self, folder: &Folder) -> Result<(), SnapshotError> {
+        for row in &folder.rows {
+            match &row.what {
+                What::File { stamp, .. } => self.count(stamp.size)?,
+                What::Link(_) => self.count(0)?,
+                What::Folder(below) => self.count_all(below)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a file of so many bytes; those of one that is too large to be kept do not count.
     fn count(&mut self, size: u64) -> Result<(), SnapshotError> {
+        let SnapshotLimits { max_file, max_files, max_total, .. } = *self.place.limits;
         self.files += 1;
-        self.total += size;
-        let SnapshotLimits { max_files, max_total, .. } = *self.place.limits;
+        self.total += if size <= max_file { size } else { 0 };
         let root = self.place.root.display();
         if self.files > max_files {
             return Err(SnapshotError::TooLarge(format!(
@@ -552,14 +589,8 @@ impl Eye<'_> {
 
     /// Reads what a folder says is ignored, when that changed.
     fn refresh_rules(&self, fd: &OwnedFd, folder: &mut Folder) -> bool {
-        let names: [&[u8]; 2] = [b".git/info/exclude", b".gitignore"];
-        let sources = names.map(|name| {
-            let about = statat(fd, name, AtFlags::empty()).ok()?;
-            let is_file = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
-            is_file.then(|| FileStamp::of(&about))
-        });
         let known = folder.rules.as_ref().map_or([None; 2], |rules| rules.sources);
-        let is_racy = sources.iter().flatten().any(|stamp| stamp.is_racy(self.place.limits));
+        let (sources, is_racy) = rule_sources(self.place.limits, fd);
         if sources == known && !is_racy {
             return false;
         }
@@ -568,7 +599,7 @@ impl Eye<'_> {
             return true;
         }
         let mut builder = GitignoreBuilder::new(self.place.root.join(path_of(&self.path)));
-        for (name, _) in names.iter().zip(&sources).filter(|(_, source)| source.is_some()) {
+        for (name, _) in RULES.iter().zip(&sources).filter(|(_, source)| source.is_some()) {
             let Ok(Some(bytes)) = read_rules_at(fd.as_fd(), name) else { continue };
             for line in String::from_utf8_lossy(&bytes).lines() {
                 // An invalid pattern ignores nothing.
@@ -579,6 +610,16 @@ impl Eye<'_> {
         folder.rules = Some(Arc::new(FolderRules { sources, matcher }));
         true
     }
+}
+
+/// Returns the stamps of the files of a folder's rules, and whether one may change again without its time telling.
+fn rule_sources(limits: &SnapshotLimits, folder: &OwnedFd) -> ([Option<FileStamp>; 2], bool) {
+    let sources = RULES.map(|name| {
+        let about = statat(folder, name, AtFlags::empty()).ok()?;
+        let is_file = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
+        is_file.then(|| FileStamp::of(&about))
+    });
+    (sources, sources.iter().flatten().any(|stamp| stamp.is_racy(limits)))
 }
 
 /// Forgets a folder; whether anything was in it.
