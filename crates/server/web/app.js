@@ -488,7 +488,9 @@ async function* frames(body, alive) {
   let frame = { event: "message", id: null, data: [] };
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((error) => {
+        throw new Unreachable(error.message);
+      });
       if (done) return;
       alive();
       rest += value;
@@ -599,7 +601,7 @@ class Stream {
         showConnection();
         return;
       }
-    } else if (problem && !(problem instanceof Unreachable) && problem.name !== "AbortError" && !(problem instanceof TypeError)) {
+    } else if (problem && !(problem instanceof Unreachable)) {
       console.error(problem);
     }
     const wait = Math.min(15_000, 300 * 2 ** this.tries) * (0.75 + Math.random() / 2);
@@ -611,7 +613,8 @@ class Stream {
   }
 }
 
-let wasLost = 0;
+let wasLost = false;
+let backUntil = 0;
 let noticeTimer;
 let noticeHeight = 0;
 
@@ -622,7 +625,7 @@ function showConnection() {
   const refused = [...streams].find((stream) => stream.state === "refused");
   clearTimeout(noticeTimer);
   if (lost.length) {
-    wasLost ||= Date.now();
+    wasLost = true;
     const next = Math.min(...lost.map((stream) => stream.next ?? 0));
     const seconds = Math.ceil((next - Date.now()) / 1000);
     const how = navigator.onLine === false ? "This device is offline." : "The server is not reachable.";
@@ -633,14 +636,23 @@ function showConnection() {
   } else if (refused) {
     notice.className = "lost";
     fill(notice, `The server refused ${refused.name}: ${refused.problem}`);
-  } else if ([...streams].some((stream) => stream.state === "open") && wasLost) {
-    notice.className = "back";
-    fill(notice, "Connected again; everything is up to date.");
-    wasLost = 0;
-    noticeTimer = setTimeout(showConnection, 4000);
-  } else if (!wasLost) {
-    notice.className = "";
-    fill(notice, [...streams].some((stream) => stream.state === "open") || !streams.size ? "" : "Connecting…");
+  } else {
+    const on = [...streams].filter((stream) => stream.isOn);
+    const areOpen = on.length > 0 && on.every((stream) => stream.state === "open");
+    if (wasLost && areOpen) {
+      wasLost = false;
+      backUntil = Date.now() + 4000;
+    }
+    const left = backUntil - Date.now();
+    if (areOpen && left > 0) {
+      // It stays for its time, whatever else opens or closes.
+      notice.className = "back";
+      fill(notice, "Connected again; everything is up to date.");
+      noticeTimer = setTimeout(showConnection, left);
+    } else if (!wasLost) {
+      notice.className = "";
+      fill(notice, !streams.size || on.some((stream) => stream.state === "open") ? "" : "Connecting…");
+    }
   }
   // A sentence that comes or goes moves what is under the finger.
   if (notice.offsetHeight !== noticeHeight) for (const card of cards.values()) card.arm();
@@ -2444,7 +2456,7 @@ async function enter(attempt = 0) {
       const notice = $("notice");
       notice.className = "lost";
       fill(notice, "The server is not reachable. Retrying…");
-      wasLost ||= Date.now();
+      wasLost = true;
       setTimeout(() => token && enter(attempt + 1), Math.min(10_000, 500 * 2 ** attempt));
       return;
     }
@@ -2467,7 +2479,8 @@ function signedOut(why) {
   for (const card of cards.values()) card.node.remove();
   cards.clear();
   hasInbox = false;
-  wasLost = 0;
+  wasLost = false;
+  backUntil = 0;
   list.items = [];
   list.isLoaded = false;
   fill($("threads"));
