@@ -29,6 +29,7 @@ pub use effect::{deletes_files, effect};
 pub use options::{ReadsMore, only_named};
 pub use risk::{RiskyWord, globs_are_harmless, is_explained, is_stateful, only_reads, risks, runs_others};
 pub use script::{code_words, is_awk, sed_only_prints};
+pub use tables::{WordList, read_table};
 pub use unwrap::is_transparent;
 
 /// Longer command lines are not read.

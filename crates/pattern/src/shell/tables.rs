@@ -1,15 +1,15 @@
 //! What is known of programs: the files in `tables/`, each read when a command first needs it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// A list of words, in the order of the file, which separates them by spaces.
+/// A list of words of a table, where spaces and line ends separate them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "String")]
-pub(super) struct WordList(Vec<String>);
+pub struct WordList(Vec<String>);
 
 impl From<String> for WordList {
     fn from(text: String) -> WordList {
@@ -18,16 +18,29 @@ impl From<String> for WordList {
 }
 
 impl WordList {
-    pub(super) fn contains(&self, word: &str) -> bool {
-        self.0.iter().any(|known| known == word)
+    /// Whether the word is in the list.
+    pub fn contains(&self, word: &str) -> bool {
+        self.iter().any(|known| known == word)
+    }
+
+    /// Returns the words, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// Returns a word that is in the list twice.
+    pub fn repeated(&self) -> Option<&str> {
+        let mut seen = BTreeSet::new();
+        self.iter().find(|word| !seen.insert(*word))
     }
 
     /// The first word that starts like that.
     pub(super) fn starting_with(&self, start: &str) -> Option<&str> {
-        self.0.iter().map(String::as_str).find(|word| word.starts_with(start))
+        self.iter().find(|word| word.starts_with(start))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether the list has no words.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -196,20 +209,26 @@ impl Wrappers {
     }
 }
 
-pub(super) static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| read(include_str!("tables/programs.toml")));
-pub(super) static GIT: LazyLock<Git> = LazyLock::new(|| read(include_str!("tables/git.toml")));
-pub(super) static FLAGS: LazyLock<FlagTable> = LazyLock::new(|| read(include_str!("tables/flags.toml")));
-pub(super) static OPTIONS: LazyLock<AllOptions> = LazyLock::new(|| read(include_str!("tables/options.toml")));
-pub(super) static WRAPPERS: LazyLock<Wrappers> = LazyLock::new(|| read(include_str!("tables/wrappers.toml")));
+pub(super) static PROGRAMS: LazyLock<Programs> =
+    LazyLock::new(|| read_table(include_str!("tables/programs.toml")));
+pub(super) static GIT: LazyLock<Git> = LazyLock::new(|| read_table(include_str!("tables/git.toml")));
+pub(super) static FLAGS: LazyLock<FlagTable> =
+    LazyLock::new(|| read_table(include_str!("tables/flags.toml")));
+pub(super) static OPTIONS: LazyLock<AllOptions> =
+    LazyLock::new(|| read_table(include_str!("tables/options.toml")));
+pub(super) static WRAPPERS: LazyLock<Wrappers> =
+    LazyLock::new(|| read_table(include_str!("tables/wrappers.toml")));
 
-fn read<T: DeserializeOwned>(text: &str) -> T {
-    toml::from_str(text).expect("the embedded tables are read by a test")
+/// Reads a table in TOML that is part of the program.
+///
+/// # Panics
+/// If the table does not have the form of `T`: a test reads each table.
+pub fn read_table<T: DeserializeOwned>(text: &str) -> T {
+    toml::from_str(text).expect("a test reads each table")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// Returns words of a list that has one twice.
@@ -244,7 +263,7 @@ mod tests {
             &OPTIONS.git_long,
         ];
         for list in lists {
-            assert!(!list.is_empty() && repeated(&list.0).is_empty(), "{list:?}");
+            assert!(!list.is_empty() && list.repeated().is_none(), "{list:?}");
         }
         // The first row that names a program counts: a second one would be dead.
         let none: Vec<&String> = Vec::new();

@@ -6,11 +6,12 @@
 use super::evaluate::{
     AskKind, InvalidCall, PreparedCall, SHELL_TOOL, VerdictKind, is_file_edit, known_primary,
 };
-use super::grant::{WITH_SUBCOMMAND, has_subject, is_anything};
+use super::grant::{has_subject, is_anything};
 use super::opening::FolderRefusal;
 use super::path;
 use super::protected::protected_name;
 use super::rules::{Rule, RuleSet};
+use super::tables::TABLES;
 use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::suspicious;
 use aye_pattern::{Args, Matcher, PatternError, is_glob};
@@ -218,7 +219,7 @@ fn command(matcher: &Matcher) -> Result<(), GrantRefusal> {
         return Err(GrantRefusal::AnyProgram);
     };
     let name = program.rsplit('/').next().unwrap_or(program);
-    let has_subcommand = WITH_SUBCOMMAND.contains(&name);
+    let has_subcommand = TABLES.grants.with_subcommand.contains(name);
     if !has_subcommand && is_anything(program) {
         return Err(GrantRefusal::AnyArguments(name.to_owned()));
     }

@@ -2,55 +2,13 @@
 
 use super::evaluate::{CallRequest, SHELL_TOOL, is_file_edit, known_primary};
 use super::path::{self, PathRoots};
+use super::tables::TABLES;
 use super::typing::INPUT_TOOL;
 use aye_core::contract::question::GrantProposal;
 use aye_pattern::shell::{analyse, canonical, quote, risks, runs_others, visible};
 use aye_pattern::{Pattern, escape_glob, is_glob};
 use serde_json::Value;
 use std::path::Path;
-
-/// Programs whose first word after them says what they do.
-pub(super) const WITH_SUBCOMMAND: &[&str] = &[
-    "git",
-    "cargo",
-    "npm",
-    "pnpm",
-    "yarn",
-    "go",
-    "docker",
-    "podman",
-    "kubectl",
-    "gh",
-    "pip",
-    "pip3",
-    "rustup",
-    "brew",
-    "apt",
-    "dotnet",
-    "mix",
-    "gradle",
-    "mvn",
-    "bundle",
-    "composer",
-    "poetry",
-    "uv",
-    "nix",
-    "terraform",
-    "make",
-    "just",
-    "deno",
-    "bun",
-    "swift",
-    "zig",
-];
-
-/// Programs for which a rule over any arguments would be a rule over anything.
-const ANYTHING: &[&str] = &[
-    "rm", "dd", "chmod", "chown", "mv", "cp", "ln", "tee", "kill", "pkill", "killall", "curl", "wget", "scp",
-    "rsync", "install", "mkfs", "mount", "umount", "awk", "gawk", "sed", "perl", "ruby", "php", "lua",
-    "python", "python3", "node", "deno", "bun", "make", "just", "npx", "truncate", "shred", "patch", "tar",
-    "unzip", "apt", "apt-get", "brew", "pip", "pip3", "java", "dotnet", "find",
-];
 
 /// The grants that make sense for a call, narrowest first. Empty when nothing may be granted.
 pub fn propose_grants(question: &CallRequest<'_>) -> Vec<GrantProposal> {
@@ -116,7 +74,7 @@ pub(super) fn has_subject(subcommand: &str) -> bool {
 /// True when a rule over any arguments of the program would be a rule over anything.
 pub(super) fn is_anything(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
-    ANYTHING.contains(&name) || runs_others(name)
+    TABLES.grants.anything.contains(name) || runs_others(name)
 }
 
 /// The rule that would allow a command with any further words, for a reason; nothing where no such rule makes sense.
@@ -132,7 +90,7 @@ fn prefix(words: &[&str]) -> Option<GrantProposal> {
             && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.'))
     };
     let mut length = 1;
-    if WITH_SUBCOMMAND.contains(&program) {
+    if TABLES.grants.with_subcommand.contains(program) {
         let sub = words.get(1).filter(|sub| is_word(sub))?;
         length = 2;
         // `npm run build`: the script is what runs.

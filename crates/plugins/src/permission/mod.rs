@@ -30,6 +30,7 @@ mod shell;
 mod shipped;
 mod simulate;
 mod suggest;
+mod tables;
 mod tried;
 mod typing;
 

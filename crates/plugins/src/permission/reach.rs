@@ -11,6 +11,7 @@ use super::path::{self, Forms, PathRoots};
 use super::repository::{NamesInHistory, Printed, Repository, printed};
 use super::rules::Rule;
 use super::shell::no_files;
+use super::tables::TABLES;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::path_policy::PathAccess;
 use aye_files::walk::WalkFilter;
@@ -60,19 +61,14 @@ pub(super) enum RuleOverlap<'a> {
 
 /// Programs that show or test names, or only say what they were given.
 fn only_names(words: &[Word]) -> bool {
-    const NAMES: &[&str] = &[
-        "ls", "echo", "printf", "stat", "basename", "dirname", "which", "type", "true", "false", "test", "[",
-        "pwd", "realpath", "readlink", "tree", "fd", "fdfind", "cd", "mkdir", "seq",
-    ];
-    const GIT_NAMES: &[&str] = &["status", "ls-files", "check-ignore", "check-attr", "rev-parse", "branch"];
     let program = name_of(words);
     let has = |start: &str| words.iter().any(|word| word.text.starts_with(start));
     match program {
-        "git" => words.get(1).is_some_and(|sub| GIT_NAMES.contains(&sub.text.as_str())),
+        "git" => words.get(1).is_some_and(|sub| TABLES.git.names.contains(&sub.text)),
         // Both read lists of names from files.
         "du" | "wc" => program == "du" && !has("--files0-from"),
         "find" => !has("-exec") && !has("-ok") && !has("-files0-from"),
-        _ => NAMES.contains(&program),
+        _ => TABLES.programs.names.contains(program),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The files in git's index that a command would print; no mask on the disk prevents that.
 
 use super::reach::{has_long, has_short};
+use super::tables::TABLES;
 use aye_core::contract::digest::hex;
 use aye_pattern::shell::Word;
 use std::path::{Path, PathBuf};
@@ -23,134 +24,11 @@ pub(super) struct Printed {
     pub(super) is_by_hash: bool,
 }
 
-/// Options with which git prints names, counts, dates and messages. What is not listed may print what files contain,
-/// as `--check` and `-v` do.
-const QUIET: &[&str] = &[
-    "abbrev",
-    "abbrev-commit",
-    "ahead-behind",
-    "all",
-    "all-match",
-    "ancestry-path",
-    "author",
-    "author-date-order",
-    "basic-regexp",
-    "boundary",
-    "branch",
-    "branches",
-    "children",
-    "color",
-    "column",
-    "committer",
-    "compact-summary",
-    "cumulative",
-    "date",
-    "date-order",
-    "decorate",
-    "decorate-refs",
-    "decorate-refs-exclude",
-    "diff-filter",
-    "dirstat",
-    "encoding",
-    "exclude",
-    "extended-regexp",
-    "find-copies",
-    "find-renames",
-    "first-parent",
-    "fixed-strings",
-    "follow",
-    "format",
-    "full-history",
-    "glob",
-    "graph",
-    "grep",
-    "ignored",
-    "invert-grep",
-    "left-right",
-    "long",
-    "max-count",
-    "max-parents",
-    "merges",
-    "min-parents",
-    "name-only",
-    "name-status",
-    "no-abbrev",
-    "no-abbrev-commit",
-    "no-ahead-behind",
-    "no-color",
-    "no-column",
-    "no-decorate",
-    "no-ext-diff",
-    "no-merges",
-    "no-notes",
-    "no-patch",
-    "no-renames",
-    "no-textconv",
-    "no-walk",
-    "not",
-    "notes",
-    "numstat",
-    "oneline",
-    "parents",
-    "perl-regexp",
-    "porcelain",
-    "pretty",
-    "quiet",
-    "raw",
-    "reflog",
-    "regexp-ignore-case",
-    "relative",
-    "relative-date",
-    "remotes",
-    "renames",
-    "reverse",
-    "shortstat",
-    "short",
-    "show-signature",
-    "show-stash",
-    "simplify-by-decoration",
-    "since",
-    "after",
-    "skip",
-    "source",
-    "staged",
-    "cached",
-    "merge-base",
-    "stat",
-    "stat-count",
-    "stat-graph-width",
-    "stat-name-width",
-    "stat-width",
-    "summary",
-    "tags",
-    "topo-order",
-    "until",
-    "before",
-    "untracked-files",
-    "walk-reflogs",
-];
-
-/// Those of them with which `git show` and `git diff` print no content.
-const SUMMARIES: &[&str] = &[
-    "stat",
-    "shortstat",
-    "numstat",
-    "dirstat",
-    "name-only",
-    "name-status",
-    "summary",
-    "compact-summary",
-    "raw",
-    "no-patch",
-    "quiet",
-    "cumulative",
-];
-
 /// Whether git prints no content because of a word.
 fn is_quiet(text: &str) -> bool {
     if let Some(long) = text.strip_prefix("--") {
         let name = long.split('=').next().unwrap_or(long);
-        return name.is_empty() || QUIET.contains(&name);
+        return name.is_empty() || TABLES.git.prints_no_content.contains(name);
     }
     let Some(short) = text.strip_prefix('-') else { return true };
     let rest = short.strip_prefix(['n', 'M', 'C', 'u']).unwrap_or(short);
@@ -190,7 +68,7 @@ pub(super) fn printed(words: &[Word]) -> Option<Printed> {
         let is_one = |word: &Word| {
             word.text == "-s"
                 || word.text.starts_with("--stat=")
-                || name(word) == Some(true) && SUMMARIES.contains(&&word.text[2..])
+                || name(word) == Some(true) && TABLES.git.summaries.contains(&word.text[2..])
         };
         rest.iter().any(is_one)
     };

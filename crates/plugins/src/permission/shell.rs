@@ -6,6 +6,7 @@ use super::grant::{pattern_word, rule_for_prefix};
 use super::path::{self, PathRoots};
 use super::protected;
 use super::rules::{Layer, Rule, RuleSet};
+use super::tables::TABLES;
 use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::{
     Analysis, Assignment, Simple, Word, canonical, code_words, globs_are_harmless, is_awk, is_explained,
@@ -606,10 +607,7 @@ impl<'r> Walk<'_, 'r> {
             if !self.is_held && program == "git" && names_files_by_pattern(words, &word.text) {
                 return Err(format!("cannot tell which files `{}` names", word.text));
             }
-            let names_only = matches!(
-                program,
-                "ls" | "echo" | "stat" | "du" | "basename" | "dirname" | "which" | "wc" | "true"
-            );
+            let names_only = TABLES.programs.prints_no_content.contains(program);
             if word.is_glob && !names_only && !self.is_held {
                 return Err("cannot tell which files the glob names".into());
             }
@@ -646,8 +644,7 @@ impl<'r> Walk<'_, 'r> {
 /// Returns whether a word of a git command that shows file contents is a pattern or has magic: `'.en?'`,
 /// `:(top).env`.
 fn names_files_by_pattern(words: &[Word], text: &str) -> bool {
-    const SHOW: &[&str] = &["diff", "log", "show", "blame", "grep", "rev-list", "shortlog"];
-    words.get(1).is_some_and(|sub| SHOW.contains(&sub.text.as_str()))
+    words.get(1).is_some_and(|sub| TABLES.git.takes_pathspecs.contains(&sub.text))
         && !text.starts_with('-')
         && (text.contains(['*', '?', '[', '\\']) || text.starts_with(':') && has_magic(text))
 }
