@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use super::resolve::ResolvedAgent;
 use super::window::{Compacting, answer_of, place};
 use super::{AgentRuntime, RuntimeCore, RuntimeError};
-use aye_core::context::{self, CompactionConfigKey, History, NoGain, Sizes, estimate};
+use aye_core::context::{
+    self, CompactionConfigKey, History, NoGain, Sizes, estimate, read_tokens, short_tokens,
+};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest};
 use aye_core::contract::ids::ThreadId;
@@ -197,7 +199,7 @@ pub(super) async fn read(
         messages.extend(more);
         messages.truncate(range.len());
         let settled = messages[..messages.len().saturating_sub(BEHIND)].iter();
-        if settled.map(context::short_tokens).sum::<usize>() > room {
+        if settled.map(|message| read_tokens(short_tokens(message), room)).sum::<usize>() > room {
             break;
         }
     }

@@ -160,9 +160,7 @@ pub fn plan(
     let mut read = 0;
     // Large results go to the summariser as previews, as to the model.
     while upto < end {
-        // A message larger than the whole room is read in excerpts.
-        let tokens = sizes.at(upto, usize::MAX);
-        read += if tokens > room { room / 2 } else { tokens };
+        read += read_tokens(sizes.at(upto, usize::MAX), room);
         if read > room {
             break;
         }
@@ -178,6 +176,12 @@ pub fn plan(
     let guess = config.summary_max_tokens.map_or(tokens / 10, |max| max as usize).clamp(128, 2048);
     judge(tokens, guess.min(tokens), config)?;
     Ok(CompactionPlan { from, upto, tokens })
+}
+
+/// Returns how many tokens a summariser that can read `room` reads of a message of `tokens`: of one that is larger than
+/// the whole room it reads excerpts.
+pub fn read_tokens(tokens: usize, room: usize) -> usize {
+    if tokens > room { room / 2 } else { tokens }
 }
 
 /// Returns the number of tokens that a summary of this size saves.
