@@ -119,8 +119,9 @@ fn a_command_failing_at_the_gate_closes_it() {
     ] {
         let llm = runs(TOUCH);
         let home = Home::with(&llm);
-        let more = "tool = \"Bash\"\ntimeout = \"700ms\"";
-        hooks(&home, &hook("before_tool_execute", more, line));
+        let limit = if line == "sleep 60" { "700ms" } else { "1m" };
+        let more = format!("tool = \"Bash\"\ntimeout = \"{limit}\"");
+        hooks(&home, &hook("before_tool_execute", &more, line));
         let out = home.ok(&["-p", "go", "--allowed-tools", "Bash"]).says("the call does not run");
         assert_eq!(home.read("log.txt"), "", "{line}");
         let result = llm.last().result("c1");
