@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -313,8 +314,7 @@ pub(crate) fn executor(selection: &ModelSelection, foundation: &Foundation) -> A
         None => KeyPlace::Nowhere,
     };
     Arc::new(ModelExecutor {
-        config,
-        key,
+        provider: Arc::new(KeyedProvider { config, key }),
         reasons: selection.reasoning != Some(false),
         effort: foundation.effort.clone(),
         ready: Mutex::default(),
@@ -330,18 +330,13 @@ enum KeyPlace {
     Stored(PathBuf, Keyring),
 }
 
-/// A model behind an HTTP API, with this program's parts: the key, and the effort that the user set.
-struct ModelExecutor {
+/// A provider, and where its key is.
+struct KeyedProvider {
     config: ProviderConfig,
     key: KeyPlace,
-    /// Whether the model supports reasoning: others reject a request for it.
-    reasons: bool,
-    effort: Effort,
-    /// The client, and the key that it was made with.
-    ready: Mutex<Option<(Option<String>, Arc<GenaiExecutor>)>>,
 }
 
-impl ModelExecutor {
+impl KeyedProvider {
     async fn config(&self) -> Result<(Option<String>, ProviderConfig), InferenceExecutionError> {
         let base = self.config.base_url.as_deref().unwrap_or_default();
         let key = match &self.key {
@@ -365,25 +360,6 @@ impl ModelExecutor {
         Ok((key, config))
     }
 
-    async fn ready(&self) -> Result<Arc<GenaiExecutor>, InferenceExecutionError> {
-        let (key, config) = self.config().await?;
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, executor)) = ready.as_ref().filter(|(known, _)| *known == key) {
-            return Ok(Arc::clone(executor));
-        }
-        let executor = Arc::new(GenaiExecutor::with(config));
-        *ready = Some((key, Arc::clone(&executor)));
-        Ok(executor)
-    }
-
-    /// Sets the user's effort, unless the request is a side job with a small answer, such as a title, or says its own.
-    fn prepare(&self, request: &mut InferenceRequest) {
-        let overrides = &mut request.overrides;
-        if self.reasons && overrides.max_tokens.is_none() {
-            overrides.reasoning_effort = overrides.reasoning_effort.or(self.effort.get());
-        }
-    }
-
     /// Names the closest successor of a model that the provider does not know.
     async fn advise(&self, error: InferenceExecutionError, model: &str) -> InferenceExecutionError {
         let InferenceExecutionError::InvalidRequest(why) = &error else { return error };
@@ -405,13 +381,44 @@ impl ModelExecutor {
     }
 }
 
+/// A model behind an HTTP API, with this program's parts: the key, and the effort that the user set.
+struct ModelExecutor {
+    provider: Arc<KeyedProvider>,
+    /// Whether the model supports reasoning: others reject a request for it.
+    reasons: bool,
+    effort: Effort,
+    /// The client, and the key that it was made with.
+    ready: Mutex<Option<(Option<String>, Arc<GenaiExecutor>)>>,
+}
+
+impl ModelExecutor {
+    async fn ready(&self) -> Result<Arc<GenaiExecutor>, InferenceExecutionError> {
+        let (key, config) = self.provider.config().await?;
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, executor)) = ready.as_ref().filter(|(known, _)| *known == key) {
+            return Ok(Arc::clone(executor));
+        }
+        let executor = Arc::new(GenaiExecutor::with(config));
+        *ready = Some((key, Arc::clone(&executor)));
+        Ok(executor)
+    }
+
+    /// Sets the user's effort, unless the request is a side job with a small answer, such as a title, or says its own.
+    fn prepare(&self, request: &mut InferenceRequest) {
+        let overrides = &mut request.overrides;
+        if self.reasons && overrides.max_tokens.is_none() {
+            overrides.reasoning_effort = overrides.reasoning_effort.or(self.effort.get());
+        }
+    }
+}
+
 #[async_trait]
 impl LlmExecutor for ModelExecutor {
     async fn execute(&self, mut request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
         self.prepare(&mut request);
         let model = request.wire_model().to_owned();
         match self.ready().await?.execute(request).await {
-            Err(error) => Err(self.advise(error, &model).await),
+            Err(error) => Err(self.provider.advise(error, &model).await),
             done => done,
         }
     }
@@ -422,14 +429,26 @@ impl LlmExecutor for ModelExecutor {
     ) -> Result<LlmStream, InferenceExecutionError> {
         self.prepare(&mut request);
         let model = request.wire_model().to_owned();
-        match self.ready().await?.execute_stream(request).await {
-            Err(error) => Err(self.advise(error, &model).await),
-            done => done,
-        }
+        let stream = match self.ready().await?.execute_stream(request).await {
+            Ok(stream) => stream,
+            Err(error) => return Err(self.provider.advise(error, &model).await),
+        };
+        // Some readers report the provider's refusal as the first event.
+        let provider = Arc::clone(&self.provider);
+        let advised = stream.then(move |event| {
+            let failed = event.is_err().then(|| (Arc::clone(&provider), model.clone()));
+            async move {
+                match (event, failed) {
+                    (Err(error), Some((provider, model))) => Err(provider.advise(error, &model).await),
+                    (event, _) => event,
+                }
+            }
+        });
+        Ok(advised.boxed())
     }
 
     fn name(&self) -> &str {
-        &self.config.name
+        &self.provider.config.name
     }
 }
 

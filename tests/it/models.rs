@@ -50,7 +50,7 @@ fn serve(mut stream: TcpStream, models: &[&str], wanted: Option<&str>, seen: &Mu
     let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
     let (mut line, mut length, mut key) = (String::new(), 0, String::new());
     reader.read_line(&mut line).expect("a line");
-    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let path = line.split([' ', '?']).nth(1).unwrap_or_default().to_owned();
     loop {
         line.clear();
         if reader.read_line(&mut line).expect("a line") <= 2 {
@@ -102,6 +102,26 @@ fn a_custom_server_is_asked_for_its_models_and_the_first_one_answers() {
     assert!(usable.starts_with("openai/qwen-coder") && rest.contains("anthropic/claude-sonnet-5"), "{text}");
     let out = home.aye(&["-p", "hi"]).env("OPENAI_BASE_URL", &server.url).run().exits(0);
     assert_eq!(out.stdout.trim(), "hello from the box");
+}
+
+/// Readers of some providers' streams report a refusal as the first event.
+#[test]
+fn a_retired_model_of_any_provider_is_reported_with_its_closest_successor() {
+    for (provider, gone, next) in
+        [("anthropic", "claude-sonnet-4-6", "claude-sonnet-5"), ("openai", "gpt-5", "gpt-6-sol")]
+    {
+        let server = Provider::start(&["claude-sonnet-5", "gpt-6-sol"], None);
+        let home = Home::new();
+        let upper = provider.to_uppercase();
+        let out = home
+            .aye(&["-p", "--model", &format!("{provider}/{gone}"), "hi"])
+            .env(&format!("{upper}_BASE_URL"), &server.url)
+            .env(&format!("{upper}_API_KEY"), "key")
+            .run()
+            .exits(1);
+        let told = format!("the closest model that {provider} lists is {next}");
+        assert!(out.stderr.contains(&told), "{}", out.stderr);
+    }
 }
 
 #[test]
