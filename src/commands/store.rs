@@ -34,7 +34,7 @@ pub enum StoreCommand {
     /// Replace the store with a backup; the old store is kept beside it
     ///
     /// Calls that were approved or running when the backup was made may have run since: each has an unknown outcome,
-    /// and needs your decision before it runs again.
+    /// and does not run again unless you say so.
     Restore {
         /// The backup
         file: PathBuf,
@@ -243,8 +243,11 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
 
 /// Returns the note that calls of a copy may have run since the copy was made.
 pub(crate) fn may_have_run(calls: u64, copy: &str) -> String {
-    let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
-    format!("{calls} may have run since the {copy}; each outcome is unknown and needs your decision")
+    let (calls, outcome) = match calls {
+        1 => ("1 call".to_owned(), "its outcome is unknown, and it does not run"),
+        calls => (format!("{calls} calls"), "their outcomes are unknown, and they do not run"),
+    };
+    format!("{calls} may have run since the {copy}: {outcome} again unless you say so")
 }
 
 /// Moves the current store and its log out of the way. A process that has it open can no longer write to it.
