@@ -101,7 +101,7 @@ fn older_messages_are_summarised_alongside_the_run() {
     let asked = llm.asked();
     let summaries: Vec<&Chat> = asked.iter().filter(|chat| is_summariser(chat)).collect();
     assert!((1..=3).contains(&summaries.len()), "{}", summaries.len());
-    assert!((1..=3).contains(&told), "{told}");
+    assert_eq!(told, summaries.len(), "the run that made a summary reports it");
     let first = texts(summaries[0]);
     assert!(first.contains("User: remember the red barn") && summaries[0].tools().is_empty());
     let last = asked.iter().rfind(|chat| !is_summariser(chat)).expect("a request");
@@ -114,6 +114,27 @@ fn older_messages_are_summarised_alongside_the_run() {
         shown.contains("red barn") && !shown.contains(SUMMARY),
         "a summary is not part of the conversation"
     );
+}
+
+#[test]
+fn the_last_object_has_the_cost_of_a_summary() {
+    let llm = counts(700);
+    let home = home(&llm, 16_000, 30);
+    home.ok(&["-p", "remember the red barn"]);
+    let mut told = 0;
+    for n in 1..10 {
+        let before = llm.asked().len();
+        let out = home.ok(&["-c", "-p", &format!("count to {n}"), "--output-format", "stream-json"]);
+        let requests = llm.asked().len() - before;
+        let lines: Vec<serde_json::Value> =
+            out.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        told += out.stdout.matches("conversation-compacted").count();
+        let result = lines.last().expect("a result");
+        assert_eq!(result["type"], "result");
+        assert_eq!(result["usage"]["total_tokens"], requests * 18, "{out:?}");
+    }
+    let summaries = llm.asked().iter().filter(|chat| is_summariser(chat)).count();
+    assert_eq!((told, summaries > 0), (summaries, true));
 }
 
 #[cfg(feature = "failpoints")]

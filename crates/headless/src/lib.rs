@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aye_core::contract::activity::{InferenceRetry, KnownActivity, NoticeActivity};
+use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity, NoticeActivity};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::display::{call_subject, escape_json, visible, visible_line};
 use aye_core::contract::event::{AgentEvent, StreamEvent};
@@ -23,7 +23,7 @@ use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::suspension::Actor;
-use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
+use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, SettledSummaries, UnknownPolicy};
 use serde_json::json;
 
 pub use ask::AskPolicy;
@@ -104,7 +104,7 @@ pub struct Options {
     pub schema: Option<Arc<AnswerSchema>>,
 }
 
-/// The time that the process waits for an unfinished summary after printing its answer.
+/// The time that the process waits for an unfinished summary after the run.
 const LAST_SUMMARY: Duration = Duration::from_mins(1);
 
 /// Writes events as they come: lines of JSON to stdout, or progress to stderr.
@@ -281,9 +281,17 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
     };
     let (result, signal) = signals::guard(work, signals::reader_gone(), || runtime.cancel(&thread)).await;
     Box::pin(end_commands(runtime, &thread)).await;
+    let mut settled = SettledSummaries::default();
+    if options.format != OutputFormat::Text && signal.is_none() {
+        // The last object has the cost of a summary.
+        settled = settle(runtime, &thread, &printer).await;
+    }
     let code = match result {
         None => break_off(&printer, &thread, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
-        Some(Ok(attended)) => finish(&printer, &attended, options, signal),
+        Some(Ok(mut attended)) => {
+            attended.result.usage.add(&settled.usage);
+            finish(&printer, &attended, options, signal)
+        }
         Some(Err(error)) => match left_to_others(&error).filter(|_| is_answered) {
             Some(who) => {
                 note(&who);
@@ -304,10 +312,8 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
             None => refuse(&printer, &error),
         },
     };
-    if signal.is_none() {
-        // The answer is out already; what a summary costs would be lost with the process, and paid again next time.
-        let settled = tokio::time::timeout(LAST_SUMMARY, runtime.settle(&thread));
-        let _ = signals::guard(settled, std::future::pending(), || false).await;
+    if options.format == OutputFormat::Text && signal.is_none() {
+        settle(runtime, &thread, &printer).await;
     }
     let problem = printer.problem.lock().expect("no panic while the problem is held").take();
     if let Some(error) = problem {
@@ -315,6 +321,22 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         return exit::FAILED;
     }
     signal.unwrap_or(code)
+}
+
+/// Waits for a summary that is still being written, which would be lost with the process and paid again next time, and
+/// reports it. Returns the cost that no run was charged for.
+async fn settle(runtime: &AgentRuntime, thread: &ThreadId, printer: &Printer) -> SettledSummaries {
+    let settled = tokio::time::timeout(LAST_SUMMARY, runtime.settle(thread));
+    let (settled, _) = signals::guard(settled, std::future::pending(), || false).await;
+    let settled = settled.and_then(Result::ok).unwrap_or_default();
+    if let Some(summary) = &settled.summary {
+        let Activity { activity_type, content } = summary.activity();
+        let message_id = summary.upto.to_string();
+        printer
+            .emit(AgentEvent::ActivitySnapshot { message_id, activity_type, content, replace: Some(false) })
+            .await;
+    }
+    settled
 }
 
 /// Stops this process's background commands of a conversation, and reports them.

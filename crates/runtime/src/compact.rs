@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::resolve::ResolvedAgent;
-use super::window::{Compacting, answer_of, place};
+use super::window::{Compacting, SettledSummaries, answer_of, place};
 use super::{AgentRuntime, RuntimeCore, RuntimeError};
 use aye_core::context::{
     self, CompactionConfigKey, History, NoGain, Sizes, estimate, read_tokens, short_tokens,
@@ -153,11 +153,14 @@ impl Compaction {
             created_at: self.shared.clock.now_ms(),
             text,
         };
-        if self.shared.store.add_summary(summary.clone()).await? {
-            Ok(summary)
-        } else {
-            Err(CompactError::Superseded)
+        // Before a run can find it in the store.
+        let windows = &self.shared.windows;
+        windows.change(&self.thread_id, |memory| memory.unreported = Some(summary.clone()));
+        let added = self.shared.store.add_summary(summary.clone()).await;
+        if !matches!(added, Ok(true)) {
+            windows.take_unreported(&self.thread_id, |own| own.upto == summary.upto);
         }
+        if added? { Ok(summary) } else { Err(CompactError::Superseded) }
     }
 }
 
@@ -208,9 +211,9 @@ pub(super) async fn read(
 
 impl AgentRuntime {
     /// Waits until no summary of the conversation is being written in this process: for a program that is about to end,
-    /// and would lose what was paid for.
-    pub async fn settle(&self, thread_id: &ThreadId) {
-        self.inner.shared.windows.settle(thread_id).await;
+    /// and would lose what was paid for. Returns what the next run would have reported; nothing reports it again.
+    pub async fn settle(&self, thread_id: &ThreadId) -> SettledSummaries {
+        self.inner.shared.windows.settle(thread_id).await
     }
 
     /// Has the older messages of a conversation summarised; requests from then on hold the summary in their place. The
@@ -229,9 +232,10 @@ impl AgentRuntime {
     ) -> Result<SummaryRecord, CompactError> {
         let shared = &self.inner.shared;
         let agent = self.resolve(agent_id, None)?;
-        let is_first =
-            shared.windows.change(thread_id, |memory| !std::mem::replace(&mut memory.compacting, true));
-        if !is_first {
+        let (is_busy, bill) = shared.windows.change(thread_id, |memory| {
+            (std::mem::replace(&mut memory.compacting, true), Arc::clone(&memory.bill))
+        });
+        if is_busy {
             return Err(CompactError::Busy);
         }
         let _done = Compacting { shared: Arc::clone(shared), thread: thread_id.clone() };
@@ -242,7 +246,7 @@ impl AgentRuntime {
             agent_id: agent_id.to_owned(),
             policy: agent.spec.context_policy.clone().unwrap_or_default(),
             agent,
-            bill: Arc::default(),
+            bill,
             existing,
         };
         let mut all: Option<SummaryRecord> = None;

@@ -97,7 +97,7 @@ pub use restore::{adopt, mark_unknown};
 pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 pub use session::{OwnerWatch, ResumeOutcome, RunFollower};
 pub use user_edit::{change_words, shown_payload};
-pub use window::{Artifact, Artifacts};
+pub use window::{Artifact, Artifacts, SettledSummaries};
 
 use active_drivers::{ActiveDrivers, Slot};
 use driver::{Driver, LoadedRun};

@@ -69,6 +69,8 @@ pub(super) struct WindowMemory {
     /// The cost of summaries that no run has been charged for yet: the run that requested a summary may be
     /// done when the summary is written.
     pub(super) bill: Arc<Mutex<TokenUsage>>,
+    /// A summary made in this process that no run has reported yet.
+    pub(super) unreported: Option<SummaryRecord>,
 }
 
 impl WindowMemory {
@@ -80,6 +82,15 @@ impl WindowMemory {
         }
         self
     }
+}
+
+/// What a conversation's summaries came to since its last run ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SettledSummaries {
+    /// The cost that no run was charged for.
+    pub usage: TokenUsage,
+    /// The newest summary that no run reported.
+    pub summary: Option<SummaryRecord>,
 }
 
 /// The messages that a run loaded, and their sizes.
@@ -130,8 +141,26 @@ impl Windows {
         kept.take_if(|(known, _)| known == thread).map(|(_, kept)| kept)
     }
 
-    /// Waits until no summary of the conversation is being written.
-    pub(super) async fn settle(&self, thread: &ThreadId) {
+    /// Takes the summary that was made in this process and not reported yet, if it is one that `is_meant`.
+    pub(super) fn take_unreported(
+        &self,
+        thread: &ThreadId,
+        is_meant: impl FnOnce(&SummaryRecord) -> bool,
+    ) -> Option<SummaryRecord> {
+        let mut known = self.known.lock().expect("no panic while it is held");
+        known.get_mut(thread)?.unreported.take_if(|summary| is_meant(summary))
+    }
+
+    /// Takes the cost of summaries that no run was charged for yet.
+    fn take_bill(&self, thread: &ThreadId) -> TokenUsage {
+        let known = self.known.lock().expect("no panic while it is held");
+        known.get(thread).map_or_else(TokenUsage::default, |memory| {
+            std::mem::take(&mut *memory.bill.lock().expect("no panic while it is held"))
+        })
+    }
+
+    /// Waits until no summary of the conversation is being written, and takes what is not reported yet.
+    pub(super) async fn settle(&self, thread: &ThreadId) -> SettledSummaries {
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
@@ -144,7 +173,10 @@ impl Windows {
                 .get(thread)
                 .is_some_and(|m| m.compacting);
             if !is_busy {
-                return;
+                return SettledSummaries {
+                    usage: self.take_bill(thread),
+                    summary: self.take_unreported(thread, |_| true),
+                };
             }
             settled.await;
         }
@@ -349,10 +381,11 @@ impl Driver {
         }
     }
 
-    /// Adopts the current summary, whichever process made it, and notifies the user.
+    /// Adopts the current summary, whichever process made it. It is reported unless an earlier run did so.
     async fn load_new_summary(&mut self) {
         let known = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
-        let found = if std::mem::take(&mut self.packing.is_fresh) {
+        let was_fresh = std::mem::take(&mut self.packing.is_fresh);
+        let found = if was_fresh {
             Ok(self.packing.loaded.take())
         } else {
             self.shared.store.summary(&self.record.thread_id, known).await
@@ -364,7 +397,14 @@ impl Driver {
                 if place(&summary) <= self.history.len()
                     && self.history.get(place(&summary) - 1).is_none_or(|m| m.id == summary.upto) =>
             {
-                self.emit_activities(vec![summary.activity()]).await;
+                let is_it = |own: &SummaryRecord| own.upto == summary.upto;
+                if self.shared.windows.take_unreported(&self.record.thread_id, is_it).is_some() {
+                    self.emit_activities(vec![summary.activity()]).await;
+                } else if !was_fresh {
+                    // The process that made it counts its tokens.
+                    let made_elsewhere = SummaryRecord { usage: None, ..summary.clone() };
+                    self.emit_activities(vec![made_elsewhere.activity()]).await;
+                }
                 self.packing.summary = Some(Arc::new(summary));
             }
             Ok(Some(summary)) => {
@@ -464,8 +504,7 @@ impl Driver {
 
     /// Adds what summaries cost to what the run cost.
     pub(super) fn count_compaction_cost(&mut self) {
-        let bill = self.shared.windows.get(&self.record.thread_id, &self.agent.model_id).bill;
-        let bill = std::mem::take(&mut *bill.lock().expect("no panic while it is held"));
+        let bill = self.shared.windows.take_bill(&self.record.thread_id);
         if bill != TokenUsage::default() {
             self.record.usage.add(&bill);
         }

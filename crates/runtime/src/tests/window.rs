@@ -1,6 +1,7 @@
 //! Requests that fit the window, and summaries of the rest.
 
 use super::*;
+use crate::SettledSummaries;
 use aye_core::context::{CompactionConfig, CompactionConfigKey, is_summary};
 use aye_core::contract::inference::{StopReason, TokenUsage};
 use aye_core::contract::message::Visibility;
@@ -168,7 +169,8 @@ async fn a_summary_is_made_in_parallel_and_replaces_old_messages() {
 
     // Another process knows the summary too, and builds on it.
     let other = room.runtime();
-    say(&other, "request 7").await;
+    let (_, events) = say(&other, "request 7").await;
+    assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE), [] as [Value; 0], "it is reported once");
     assert!(is_summary(&room.last().messages[0]));
     assert_eq!(
         room.last().messages[..3].iter().map(|message| message.text()).collect::<Vec<_>>(),
@@ -183,8 +185,15 @@ async fn a_summary_is_made_in_parallel_and_replaces_old_messages() {
         !asked.contains("request 0") && asked.ends_with("special attention to this: the drinks"),
         "{asked}"
     );
-    say(&runtime, "request 8").await;
+    let (_, events) = say(&runtime, "request 8").await;
+    assert_eq!(
+        told(&events, COMPACTED_ACTIVITY_TYPE),
+        [] as [Value; 0],
+        "the process that made it reports it"
+    );
     assert!(room.last().messages[0].text().contains("then coffee"), "the first process starts it");
+    assert_eq!(other.settle(&"t".into()).await.summary, Some(second));
+    assert_eq!(other.settle(&"t".into()).await, SettledSummaries::default());
     assert_eq!(room.last().messages.iter().filter(|m| is_summary(m)).count(), 1);
 }
 
