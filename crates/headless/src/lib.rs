@@ -188,14 +188,7 @@ fn progress(event: &AgentEvent) {
                 ToolCallOutcome::Failed => "failed",
                 ToolCallOutcome::Cancelled => "cancelled",
             };
-            let why = result
-                .shown()
-                .or(result.message.as_deref())
-                .unwrap_or_default()
-                .lines()
-                .next()
-                .unwrap_or_default();
-            note(&format!("  {word}: {}", visible_line(why)));
+            note(&format!("  {word}: {}", visible_line(result.headline())));
         }
         AgentEvent::ActivitySnapshot { activity_type, content, .. } => {
             match KnownActivity::of(activity_type, content) {

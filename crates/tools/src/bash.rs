@@ -265,38 +265,41 @@ async fn stay(program: &mut Program, ctx: &ToolCallContext) -> Option<Result<Exe
 /// Returns the result that the model and the user read.
 fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, String)>) -> ToolResult {
     let mut text = result.output.trim_end_matches('\n').to_owned();
-    if text.trim().is_empty() {
+    let is_silent = text.trim().is_empty();
+    if is_silent {
         text = "(no output)".into();
     }
-    let mut note = |line: String| {
-        let _ = write!(text, "\n{line}");
-    };
+    let mut ends = Vec::new();
     if result.timed_out {
-        note(format!("timed out after {} s and was stopped", timeout.as_secs_f64()));
+        ends.push(format!("timed out after {} s and was stopped", timeout.as_secs_f64()));
     }
     if result.cancelled {
-        note("cancelled and stopped".into());
+        ends.push("cancelled and stopped".into());
     }
     if result.supervisor_lost && !result.timed_out && !result.cancelled {
-        note("the command killed its supervisor; its remaining processes were stopped".into());
+        ends.push("the command killed its supervisor; its remaining processes were stopped".into());
     }
     match (result.exit_code, result.signal) {
         (Some(0), _) => {}
-        (Some(code), _) => note(format!("exit status {code}")),
-        (None, Some(signal)) => note(format!("ended by {}", signal_name(signal))),
+        (Some(code), _) => ends.push(format!("exit status {code}")),
+        (None, Some(signal)) => ends.push(format!("ended by {}", signal_name(signal))),
         (None, None) => {}
     }
+    let mut note = |line: &str| {
+        let _ = write!(text, "\n{line}");
+    };
+    ends.iter().for_each(|line| note(line));
     let mut refusals = Vec::new();
     for (refusal, line) in refused {
         refusals.push(refusal);
-        note(line);
+        note(&line);
     }
     for line in &result.notes {
-        note(line.clone());
+        note(line);
     }
     if !result.left_behind.is_empty() {
         let names: Vec<_> = result.left_behind.iter().map(|name| visible_line(name)).collect();
-        note(format!("still running when the command ended, and stopped: {}", names.join(", ")));
+        note(&format!("still running when the command ended, and stopped: {}", names.join(", ")));
     }
     let mut details = json!({
         "exit_code": result.exit_code,
@@ -309,6 +312,12 @@ fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, 
         "output_file": result.output_file,
         "left_behind": result.left_behind,
     });
+    // A command that ended by itself says in its output why it failed.
+    let is_stopped =
+        result.timed_out || result.cancelled || result.supervisor_lost || result.signal.is_some();
+    if let Some(why) = ends.first().filter(|_| is_silent || is_stopped) {
+        details["why"] = json!(why);
+    }
     if !refusals.is_empty() {
         details["refused"] = json!(refusals);
     }

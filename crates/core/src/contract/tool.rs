@@ -259,6 +259,15 @@ impl ToolResult {
         self.details.as_ref()?.get("shown")?.as_str()
     }
 
+    /// Returns what happened in one line; for a command that failed without a word, how it ended.
+    pub fn headline(&self) -> &str {
+        let why = self.details.as_ref().and_then(|details| details.get("why")?.as_str());
+        why.or(self.shown())
+            .or(self.message.as_deref())
+            .and_then(|text| text.lines().next())
+            .unwrap_or_default()
+    }
+
     /// Returns whether the call succeeded.
     pub fn is_success(&self) -> bool {
         self.status == ToolStatus::Success

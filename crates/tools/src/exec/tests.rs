@@ -17,3 +17,20 @@ async fn a_command_reports_output_and_status() {
         "(no output)\nended by SIGKILL"
     );
 }
+
+#[tokio::test]
+async fn the_headline_of_a_failed_command_says_why() {
+    let sandbox = Sandbox::new();
+    for (command, why) in [
+        ("exit 3", "exit status 3"),
+        ("sleep 9", "timed out after 0.2 s and was stopped"),
+        ("echo compiling; sleep 9", "timed out after 0.2 s and was stopped"),
+        ("echo out; kill -9 $$", "ended by SIGKILL"),
+        ("echo cannot open x; exit 1", "cannot open x"),
+    ] {
+        let args =
+            json!({"command": command, "timeout": if command.contains("sleep") { 200 } else { 9_000 }});
+        let result = sandbox.call("Bash", args).await.expect("a result");
+        assert_eq!(result.headline(), why, "{result:?}");
+    }
+}
