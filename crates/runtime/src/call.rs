@@ -74,7 +74,7 @@ impl Driver {
         let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(&call.arguments)));
         match checked {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
+            Ok(Err(error)) => return Ok(self.refuse(id, error.into_result(&call.name))),
             Err(_) => {
                 return Ok(self.refuse(id, ToolResult::error(&call.name, "the tool failed on its arguments")));
             }
@@ -229,7 +229,7 @@ impl Driver {
             None => match self.preview(id, call, tool.as_ref()).await {
                 Ok(files) => files,
                 // A change that cannot be made is not worth a question.
-                Err(error) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
+                Err(error) => return Ok(self.refuse(id, error.into_result(&call.name))),
             },
         };
         if let Some(answered) = self.machine.call(id).and_then(|c| c.ticket()) {
@@ -446,7 +446,7 @@ impl Driver {
         }
         let (mut result, command) = match output {
             Ok(output) => (output.result, Some(output.command)),
-            Err(error) => (ToolResult::error(&call.name, error.to_string()), None),
+            Err(error) => (error.into_result(&call.name), None),
         };
         if let Some(profile) = self.open.bounds.get(&id).and_then(|bounds| bounds.profile) {
             result = result.with_profile(profile);

@@ -177,8 +177,7 @@ async fn execute_call(
     let output = base_ctx.cancellation.run_until_cancelled(output).await;
     let output = output.ok_or(ToolExecutorError::Cancelled)?;
     let output = output.unwrap_or_else(|_| Err(ToolError::Internal("the tool panicked".into())));
-    let ToolOutput { result, command } =
-        output.unwrap_or_else(|error| ToolResult::error(&call.name, error.to_string()).into());
+    let ToolOutput { result, command } = output.unwrap_or_else(|error| error.into_result(&call.name).into());
     let outcome = match result.status {
         ToolStatus::Success => ToolCallOutcome::Succeeded,
         ToolStatus::Pending => ToolCallOutcome::Suspended,

@@ -21,6 +21,12 @@ fn describe(value: &Value) -> String {
     }
 }
 
+/// An error that says to a user what happened, and to the model what to do next, too.
+pub(super) fn advised(what: impl Into<String>, advice: &str) -> ToolError {
+    let shown = what.into();
+    ToolError::Advised { text: format!("{shown}; {advice}"), shown }
+}
+
 pub(super) fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::InvalidArguments(message.into())
 }

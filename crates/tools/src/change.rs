@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
+use super::args::advised;
 use super::atomic::{FileError, WriteTarget};
 use super::paths::{absolute, resolve, shown};
 use super::seen_files::{KnownContent, hash};
@@ -116,9 +117,8 @@ fn planned(
     if let (Some(text), Some(file_path)) = (open_text, args.get("file_path").and_then(Value::as_str)) {
         let PlannedFile { name, before, .. } = PlannedFile::look(env, file_path)?;
         if before.map_or(!text.is_empty(), |bytes| is_unsaved(text, &bytes)) {
-            return Err(ToolError::ExecutionFailed(format!(
-                "{name} has unsaved changes in the editor; ask the user to save it, then try again"
-            )));
+            let what = format!("{name} has unsaved changes in the editor");
+            return Err(advised(what, "ask the user to save it, then try again"));
         }
     }
     plan(env, args, ctx)
@@ -207,13 +207,17 @@ impl PlannedChange {
             Some(before) if *before == self.after => "already has this content:",
             Some(_) => "changed",
         };
-        let formatted = match saved {
-            Saved::Otherwise => "; the editor made changes of its own when it saved the file: Read it again",
-            Saved::No | Saved::AsAgreed => "",
-        };
-        let message = format!("{verb} {name} (+{} -{}){formatted}", diff.added, diff.removed);
+        let message = format!("{verb} {name} (+{} -{})", diff.added, diff.removed);
         let details = json!({"path": self.subject.real, "added": diff.added, "removed": diff.removed, "diff": diff.text});
-        Ok(ToolResult::text(tool, message).with_details(details))
+        Ok(match saved {
+            Saved::Otherwise => {
+                let shown = format!("{message}; the editor made changes of its own when it saved the file");
+                ToolResult::text(tool, format!("{shown}: Read it again"))
+                    .with_details(details)
+                    .with_shown(shown)
+            }
+            Saved::No | Saved::AsAgreed => ToolResult::text(tool, message).with_details(details),
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
-use super::args::{CallArgs, invalid};
+use super::args::{CallArgs, advised, invalid};
 use super::change::{self, PlannedChange, PlannedFile, is_decided};
 use super::hint;
 use super::seen_files::KnownContent;
@@ -57,13 +57,13 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     let subject = PlannedFile::look(env, call.file_path)?;
     let name = &subject.name;
     let Some(bytes) = &subject.before else {
-        return Err(ToolError::NotFound(format!("{name} does not exist; use Write to create it")));
+        return Err(advised(format!("{name} does not exist"), "use Write to create it"));
     };
     let seen = subject.seen(env, ctx);
     // A user who decided saw the diff against the current file, and is asked again if the file changes once
     // more.
     if seen == KnownContent::Stale && !is_decided(ctx) {
-        return Err(failed(format!("{name} changed since it was read; Read it again")));
+        return Err(advised(format!("{name} changed since it was read"), "Read it again"));
     }
     let Some(file) = TextFile::decode(bytes) else {
         return Err(failed(format!("{name} is not UTF-8 text and cannot be edited")));
@@ -72,21 +72,22 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     let places = places(&file.text, &old);
     match places.len() {
         0 => {
-            return Err(failed(format!(
-                "`old_string` is not in {name}{}",
-                hint::nearest(&file.text, call.old)
-            )));
+            let text = format!("`old_string` is not in {name}{}", hint::nearest(&file.text, call.old));
+            return Err(ToolError::Advised { text, shown: format!("the text to replace is not in {name}") });
         }
         1 => {}
         count if !call.all => {
-            return Err(failed(format!(
-                "`old_string` occurs {count} times in {name}, at lines {}; add surrounding lines to make it \
-                 unique, or set replace_all",
-                lines_of(&file.text, &places)
-            )));
+            let occurs =
+                format!("occurs {count} times in {name}, at lines {}", lines_of(&file.text, &places));
+            return Err(ToolError::Advised {
+                text: format!(
+                    "`old_string` {occurs}; add surrounding lines to make it unique, or set replace_all"
+                ),
+                shown: format!("the text to replace {occurs}"),
+            });
         }
         _ if seen == KnownContent::Unknown && !is_decided(ctx) => {
-            return Err(failed(format!("{name} was not read; Read it before using replace_all")));
+            return Err(advised(format!("{name} was not read"), "Read it before using replace_all"));
         }
         _ => {}
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use super::args::CallArgs;
+use super::args::{CallArgs, advised};
 use super::atomic::MAX_FILE;
 use super::change::note;
 use super::page::{self, FilePage};
@@ -90,7 +90,7 @@ fn open(path: &Path, name: &str) -> Result<(File, Metadata), ToolError> {
 fn regular(meta: &Metadata, real: &Path, name: &str) -> Result<(), ToolError> {
     let kind = meta.file_type();
     let what = if kind.is_dir() {
-        return Err(refuse(format!("{name} is a folder; use List")));
+        return Err(advised(format!("{name} is a folder"), "use List"));
     } else if kind.is_fifo() {
         "a FIFO"
     } else if kind.is_socket() {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
-use super::args::CallArgs;
+use super::args::{CallArgs, advised};
 use super::change::{self, PlannedChange, PlannedFile, is_decided};
 use super::seen_files::KnownContent;
 use super::text::{LineEnding, TextFile, to_crlf};
@@ -37,13 +37,15 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
                 // A user who decided saw the diff against the current file, and is asked again if the file
                 // changes once more.
                 KnownContent::Stale if !is_decided(ctx) => {
-                    let message =
-                        format!("{name} changed since it was read; Read it again before replacing it");
-                    return Err(ToolError::ExecutionFailed(message));
+                    let what = format!("{name} changed since it was read");
+                    return Err(advised(what, "Read it again before replacing it"));
                 }
                 KnownContent::Unknown if !is_decided(ctx) && *bytes != content.as_bytes() => {
-                    let message = format!("{name} exists; Read it before replacing it, or use Edit");
-                    return Err(ToolError::ExecutionFailed(message));
+                    let text = format!("{name} exists; Read it before replacing it, or use Edit");
+                    return Err(ToolError::Advised {
+                        text,
+                        shown: format!("{name} exists and was not read"),
+                    });
                 }
                 KnownContent::Stale | KnownContent::Unknown | KnownContent::Current => {}
             }

@@ -312,6 +312,14 @@ pub enum ToolError {
     /// It was tried and went wrong.
     #[error("{0}")]
     ExecutionFailed(String),
+    /// The same, with advice for the model that a user does not need.
+    #[error("{text}")]
+    Advised {
+        /// What the model reads.
+        text: String,
+        /// What front ends show.
+        shown: String,
+    },
     /// It is not allowed.
     #[error("denied: {0}")]
     Denied(String),
@@ -325,6 +333,22 @@ pub enum ToolError {
     /// A fault of ours.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+impl ToolError {
+    /// Returns the result that the model reads and front ends show.
+    pub fn into_result(self, tool: &str) -> ToolResult {
+        let result = ToolResult::error(tool, self.to_string());
+        match self {
+            Self::Advised { shown, .. } => result.with_shown(shown),
+            Self::InvalidArguments(_)
+            | Self::ExecutionFailed(_)
+            | Self::Denied(_)
+            | Self::NotFound(_)
+            | Self::Moved(_)
+            | Self::Internal(_) => result,
+        }
+    }
 }
 
 impl From<StateError> for ToolError {

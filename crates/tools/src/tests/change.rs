@@ -171,6 +171,25 @@ async fn edit_refuses_ambiguous_or_impossible_changes() {
 }
 
 #[tokio::test]
+async fn advice_for_the_model_is_not_shown() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "let x = 1;\naaa\n");
+    for (tool, args, shown) in [
+        ("Edit", edit("a", "let  x = 1;", "z"), "the text to replace is not in a"),
+        ("Edit", edit("a", "aa", "b"), "the text to replace occurs 2 times in a, at lines 2, 2"),
+        ("Edit", edit("gone", "a", "x"), "gone does not exist"),
+        ("Write", write("a", "x"), "a exists and was not read"),
+        ("Read", json!({"file_path": "."}), ". is a folder"),
+    ] {
+        let error = sandbox.call(tool, args).await.expect_err("refused");
+        let text = error.to_string();
+        let result = error.into_result(tool);
+        assert_eq!((result.headline(), result.model_text()), (shown, text));
+        assert_ne!(result.model_text(), shown);
+    }
+}
+
+#[tokio::test]
 async fn a_file_changed_since_it_was_read_is_not_edited() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "one two\n");
