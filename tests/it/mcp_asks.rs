@@ -154,3 +154,13 @@ fn the_printed_command_for_a_form_is_accepted() {
     home.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(home.open().is_empty(), "answered");
 }
+
+#[test]
+fn a_form_is_shown_with_its_fields() {
+    let (_llm, home) = world("ask");
+    home.aye(&["-p", "go"]).run().exits(3);
+    let shown = home.ok(&["approvals", "show", &home.question()]).stdout;
+    let fields = "  Which shelf 1?\n  Your answers are sent to this server and stored here: no passwords, no keys.\n  \
+                  Shelf (needed: top, low): …\n  count: …\n  [ ] gift\n  [ Send ]\n  [ Decline ]\n";
+    assert!(shown.contains(fields) && !shown.contains("literalString"), "{shown}");
+}

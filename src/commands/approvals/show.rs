@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::errors::actor_origin;
@@ -13,11 +14,13 @@ use crate::contract::diff::unified;
 use crate::contract::display::{call_text, visible, visible_line};
 use crate::contract::question::{Question, QuestionDetails, UnknownOutcome};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
+use crate::contract::surface::{Surface, SurfaceNode, text_of};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::FilePreview;
 
 /// Parameters shown elsewhere, or that repeat the call.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 11] = [
+    "surface",
     "tool",
     "args",
     "preview",
@@ -72,6 +75,10 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
         line("branch", &format!("{} at {}", part("branch"), part("commit")));
     }
     let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
+    if let Some(surface) = parameters.get("surface").and_then(|form| Surface::deserialize(form).ok()) {
+        out.push('\n');
+        form(&surface.picture(), &mut out);
+    }
     let arguments = &ticket.pending.arguments;
     let _ = writeln!(out, "\n{}", visible(&call_text(arguments)));
     if let Some(output) = &known.output {
@@ -138,15 +145,63 @@ fn state(status: SuspensionStatus) -> &'static str {
     }
 }
 
-/// A value on one line: text as it is, a list of texts with commas, anything else as JSON.
+/// Renders a form as its card shows it, one line for each part.
+fn form(piece: &SurfaceNode, out: &mut String) {
+    match piece {
+        SurfaceNode::Card(inner)
+        | SurfaceNode::Column(inner)
+        | SurfaceNode::Row(inner)
+        | SurfaceNode::List(inner) => inner.iter().for_each(|piece| form(piece, out)),
+        SurfaceNode::Table { columns, rows } => {
+            for row in std::iter::once(columns).chain(rows) {
+                let cells: Vec<_> = row.iter().map(|cell| visible_line(cell)).collect();
+                let _ = writeln!(out, "  {}", cells.join("  "));
+            }
+        }
+        SurfaceNode::Text { text, .. } => {
+            for line in visible(text).lines() {
+                let _ = writeln!(out, "  {line}");
+            }
+        }
+        SurfaceNode::Image { caption } => {
+            let _ = writeln!(out, "  image: {}", visible_line(caption));
+        }
+        SurfaceNode::Divider => {}
+        SurfaceNode::Field(field) => {
+            let text = if field.is_secret { String::new() } else { text_of(&field.value) };
+            let text = if text.is_empty() { "…".into() } else { visible_line(&text) };
+            let _ = writeln!(out, "  {}: {text}", visible_line(&field.label));
+        }
+        SurfaceNode::Check(field) => {
+            let tick = if field.value == true { 'x' } else { ' ' };
+            let _ = writeln!(out, "  [{tick}] {}", visible_line(&field.label));
+        }
+        SurfaceNode::Button(button) => {
+            let label = if button.label.is_empty() { &button.action } else { &button.label };
+            let _ = writeln!(out, "  [ {} ]", visible_line(label));
+        }
+        SurfaceNode::Unknown(what) => {
+            let _ = writeln!(out, "  {} is not shown here", visible_line(what));
+        }
+    }
+}
+
+/// A value on one line: text as it is, a list of texts or choices with commas, anything else as JSON.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(items) if items.iter().all(Value::is_string) => {
-            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
-        }
+        Value::Array(items) => match items.iter().map(item).collect::<Option<Vec<_>>>() {
+            Some(items) => items.join(", "),
+            None => value.to_string(),
+        },
         other => other.to_string(),
     }
+}
+
+fn item(value: &Value) -> Option<String> {
+    let label = value.as_str().or_else(|| value["label"].as_str())?;
+    let about = value["description"].as_str().map(|about| format!(" ({about})"));
+    Some(format!("{label}{}", about.unwrap_or_default()))
 }
 
 /// Renders the change to a file.
