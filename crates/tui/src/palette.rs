@@ -3,6 +3,10 @@
 use std::ops::Range;
 
 use super::host::SkillRow;
+use super::wrap::truncate;
+
+/// Maximum columns of a name in a sentence that says that it is not a command.
+const MAX_NAME: u16 = 13;
 
 /// A command that starts with `/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +203,11 @@ pub fn unknown_command<'a>(text: &'a str, skills: &[SkillRow]) -> Option<&'a str
     (!is_known).then_some(&text[..end])
 }
 
+/// Says that a `/name` is not a command. In 60 columns, the remedy is not cut off.
+pub fn not_a_command(name: &str) -> String {
+    format!("{} is not a command; a leading space sends it", truncate(name, MAX_NAME))
+}
+
 /// Returns the syntax of the command that a text starts with, and the completions for the words after it.
 pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Vec<CompletionItem>)> {
     let (name, rest) = text.strip_prefix('/')?.split_once(' ')?;
@@ -241,6 +250,7 @@ pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<CompletionItem> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wrap::width;
     use super::*;
 
     #[test]
@@ -279,6 +289,12 @@ mod tests {
         assert_eq!(unknown_command(" /modle", &[]), None);
         let skill = SkillRow { name: "review".into(), description: String::new(), origin: "user".into() };
         assert_eq!(unknown_command("/review this", &[skill]), None);
+    }
+
+    #[test]
+    fn the_remedy_for_an_unknown_command_fits_a_narrow_terminal() {
+        let help = not_a_command("/summarise-this-conversation");
+        assert!(help.ends_with("a leading space sends it") && width(&help) <= 56, "{help}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::super::host::{
 };
 use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
-use super::super::palette::{COMMANDS, is_command_word};
+use super::super::palette::{COMMANDS, is_command_word, not_a_command};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::{EntryKind, Level};
 use crate::thread_actions::RewindCmd;
@@ -83,9 +83,7 @@ impl App {
                 if self.command(&name, &words, cmds) {
                     self.begin_text();
                 } else {
-                    self.show_hint(format!(
-                        "/{name} is not a command; put a space before it to send it as a message"
-                    ));
+                    self.show_hint(not_a_command(&format!("/{name}")));
                 }
                 return;
             }

@@ -292,9 +292,7 @@ impl App {
             return;
         }
         let unknown = palette::unknown_command(self.composer.text(), &self.skills);
-        let mut help = unknown.map_or_else(String::new, |name| {
-            format!("{name} is not a command; put a space before it to send it as a message")
-        });
+        let mut help = unknown.map_or_else(String::new, palette::not_a_command);
         let rows = match offer {
             CompletionKind::Words if unknown.is_some() => Vec::new(),
             CompletionKind::Words => {
