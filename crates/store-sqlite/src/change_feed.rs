@@ -92,17 +92,18 @@ impl ChangeNotifier {
     }
 
     /// Notifies all other handles. Never waits and never fails: the store contains what matters.
-    pub(super) fn notify_others(&self, change: &StoreChange) {
-        let Some(place) = &self.place else { return };
+    pub(super) fn notify_others(&self, changes: &[StoreChange]) {
+        let Some(place) = self.place.as_ref().filter(|_| !changes.is_empty()) else { return };
         let Ok(entries) = std::fs::read_dir(&place.folder) else { return };
-        let message = to_bytes(change);
         for entry in entries.flatten() {
             let name = entry.file_name();
             if name.as_bytes().starts_with(place.token.as_bytes()) {
                 continue;
             }
             let sent = with_address(&place.folder, Path::new(&name), |address| {
-                place.socket.send_to(&message, address)
+                changes
+                    .iter()
+                    .try_for_each(|change| place.socket.send_to(&to_bytes(change), address).map(drop))
             });
             // The owner of the socket is gone and could not clean up.
             if sent.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
@@ -287,10 +288,10 @@ mod tests {
         let (one, two) = (Store::open(&store).unwrap(), Store::open(&store).unwrap());
         let (mut heard_by_one, mut heard_by_two) = (one.watch().unwrap(), two.watch().unwrap());
         let change = StoreChange::of(ChangeKind::Decision, &thread("t1"));
-        one.notifier.notify_others(&change);
+        one.notifier.notify_others(std::slice::from_ref(&change));
         assert_eq!(heard_by_two.next().await, change);
         assert!(one.has_listener() && two.has_listener());
-        two.notifier.notify_others(&StoreChange::of(ChangeKind::Run, &thread("t2")));
+        two.notifier.notify_others(&[StoreChange::of(ChangeKind::Run, &thread("t2"))]);
         // The first message received is the other handle's: its own was never sent to it.
         assert_eq!(heard_by_one.next().await, StoreChange::of(ChangeKind::Run, &thread("t2")));
     }
@@ -302,7 +303,7 @@ mod tests {
         let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
         let mut watch = two.watch().unwrap();
         for n in 0..1000 {
-            one.notifier.notify_others(&StoreChange::of(ChangeKind::Run, &thread(&format!("t{n}"))));
+            one.notifier.notify_others(&[StoreChange::of(ChangeKind::Run, &thread(&format!("t{n}")))]);
         }
         loop {
             if watch.next().await == StoreChange::anything() {
@@ -319,11 +320,11 @@ mod tests {
         let mut watch = two.watch().unwrap();
         std::fs::remove_dir_all(folder.path().join("bells")).unwrap();
         let change = StoreChange::of(ChangeKind::Decision, &thread("t1"));
-        one.notifier.notify_others(&change);
+        one.notifier.notify_others(std::slice::from_ref(&change));
         let start = tokio::time::Instant::now();
         assert_eq!(watch.next_or_check().await, StoreChange::anything(), "that one was lost");
         assert_eq!(start.elapsed().as_secs(), 30);
-        one.notifier.notify_others(&change);
+        one.notifier.notify_others(std::slice::from_ref(&change));
         assert_eq!(watch.next_or_check().await, change);
         assert_eq!(start.elapsed().as_secs(), 30, "heard at once");
         // A subscriber that does not check is not woken.
@@ -339,7 +340,7 @@ mod tests {
         std::fs::create_dir(&bells).unwrap();
         drop(UnixDatagram::bind(bells.join("dead")).unwrap());
         assert!(bells.join("dead").exists());
-        store.notifier.notify_others(&StoreChange::anything());
+        store.notifier.notify_others(&[StoreChange::anything()]);
         assert!(!bells.join("dead").exists() && !store.has_listener());
         drop(store.watch().unwrap());
         assert_eq!(std::fs::read_dir(&bells).unwrap().count(), 0);

@@ -182,10 +182,10 @@ pub(super) fn execute_group(
         let mut told: Vec<StoreChange> = Vec::new();
         for change in members.iter_mut().flat_map(|member| member.changes()) {
             if !told.contains(&change) {
-                beside.notifier.notify_others(&change);
                 told.push(change);
             }
         }
+        beside.notifier.notify_others(&told);
     }
     for member in members {
         member.answer(failed.as_ref().map(copy_of));

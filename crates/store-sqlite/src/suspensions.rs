@@ -213,9 +213,14 @@ pub(super) fn listed_from(
     (limit, offset): (i64, i64),
 ) -> Result<Vec<SuspensionRecord>, SqlFailure> {
     let everywhere = filter.thread.is_none() && filter.run.is_none();
+    // A condition that may be absent would keep SQLite from using an index.
+    let when =
+        |is_given: bool, given: &'static str, absent: &'static str| if is_given { given } else { absent };
     let sql = format!(
-        "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
-         AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n LIMIT ?4 OFFSET ?5"
+        "SELECT {COLUMNS} FROM suspension WHERE {} AND {} AND {} ORDER BY n LIMIT ?4 OFFSET ?5",
+        when(filter.thread.is_some(), "thread_id = ?1", "?1 IS NULL"),
+        when(filter.run.is_some(), "run_id = ?2", "?2 IS NULL"),
+        when(filter.status.is_some(), "status = ?3", "?3 IS NULL"),
     );
     let params = (
         filter.thread.as_ref().map(ThreadId::as_str),
