@@ -4,12 +4,16 @@ mod clients;
 mod config;
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::support::home::Home;
 use crate::support::http::{Far, Reply, Server};
-use crate::support::llm::{Answer, Gate, MockLlm, until};
+use crate::support::llm::{Answer, Chat, Gate, MockLlm, until};
 use crate::support::pty::{Pty, View};
 
 const RUN: &str = "echo ran >> log.txt";
@@ -102,6 +106,82 @@ fn an_answer_from_elsewhere_resumes_a_run_of_the_server_before() {
     home.ok(&["approve", second.card()["id"].as_str().expect("an id")]);
     until("the end", || done(&second, &thread));
     assert_eq!(home.read("log.txt"), "ran\n");
+    second.stop();
+}
+
+/// Conversations whose commands wait, each in its own.
+fn waiting_ones(server: &Server, count: usize) -> Vec<String> {
+    (0..count).map(|_| waiting(server)).collect()
+}
+
+fn asks_everyone() -> MockLlm {
+    MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => Answer::new().text("I will.").bash("c1", RUN),
+        _ => Answer::say("It is done."),
+    })
+}
+
+/// A number that the server reports.
+fn metric(server: &Server, name: &str) -> u64 {
+    let text = server.get("/metrics").body;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+#[test]
+fn a_missed_answer_is_found_without_resuming_all_that_wait() {
+    let llm = asks_everyone();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    waiting_ones(&server, 3);
+    let card = server.get("/v1/approvals").json()["items"][1].clone();
+    let thread = card["thread_id"].as_str().expect("a conversation");
+    let before = metric(&server, "aye_runs_total ");
+    let (bells, away) = (home.root().join("aye/data/bells"), home.root().join("away"));
+    let moved = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).expect("a folder");
+        for socket in std::fs::read_dir(from).expect("sockets").flatten() {
+            std::fs::rename(socket.path(), to.join(socket.file_name())).expect("moved");
+        }
+    };
+    moved(&bells, &away);
+    home.ok(&["approve", card["id"].as_str().expect("an id")]);
+    moved(&away, &bells);
+    assert!(!done(&server, thread));
+    let folder = File::open(&bells).expect("a folder");
+    for socket in std::fs::read_dir(&bells).expect("sockets").flatten() {
+        // A socket's address is short.
+        let address = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        let socket = Path::new(&address).join(socket.file_name());
+        UnixDatagram::unbound().and_then(|one| one.send_to(b"*", socket)).expect("sent");
+    }
+    until("the end", || done(&server, thread));
+    assert_eq!(metric(&server, "aye_runs_total ") - before, 1);
+    server.stop();
+}
+
+#[test]
+fn a_burst_of_answers_survives_a_kill() {
+    const CONVERSATIONS: usize = 12;
+    let llm = asks_everyone();
+    let home = Home::with(&llm);
+    let first = Server::start(&home, &[]);
+    let threads = waiting_ones(&first, CONVERSATIONS);
+    let cards = first.get("/v1/approvals").json()["items"].as_array().cloned().unwrap_or_default();
+    std::thread::scope(|scope| {
+        for card in &cards {
+            let path = format!("/v1/approvals/{}/deny", card["id"].as_str().expect("an id"));
+            let far = &*first;
+            scope.spawn(move || assert_eq!(far.post(&path, &json!({})).json()["outcome"], "accepted"));
+        }
+    });
+    first.running.signal(rustix::process::Signal::KILL);
+    drop(first);
+    let second = Server::start(&home, &[]);
+    for thread in &threads {
+        until("the end", || done(&second, thread));
+    }
+    assert_eq!((cards.len(), home.read("log.txt")), (CONVERSATIONS, String::new()));
     second.stop();
 }
 

@@ -56,11 +56,12 @@ pub(super) struct Slot {
 }
 
 impl ActiveDrivers {
-    /// Waits until no driver of this process is active on the thread, then takes its place.
+    /// Waits until no driver of this process is active on the thread, then takes its place. `waits` is called if one is.
     pub(super) async fn enter(
         self: &Arc<Self>,
         thread_id: &ThreadId,
         store: &Arc<dyn ThreadRunStore>,
+        waits: impl FnOnce(),
     ) -> Slot {
         let slot = {
             let mut slots = self.slots.lock().expect("no panic while slots are held");
@@ -68,7 +69,13 @@ impl ActiveDrivers {
             slots.retain(|id, slot| id == thread_id || Arc::strong_count(slot) > 1);
             Arc::clone(slots.entry(thread_id.clone()).or_default())
         };
-        let guard = slot.lock_owned().await;
+        let guard = match Arc::clone(&slot).try_lock_owned() {
+            Ok(guard) => guard,
+            Err(_) => {
+                waits();
+                slot.lock_owned().await
+            }
+        };
         let (handle, deliveries) = self.announce(thread_id);
         Slot {
             live: Arc::clone(self),

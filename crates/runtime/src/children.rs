@@ -430,7 +430,7 @@ impl AgentRuntime {
             let child = self.make_child(child).await?;
             let thread = child.thread_id.clone();
             loop {
-                let slot = self.enter(&thread).await;
+                let slot = self.enter(&thread, &*sink).await;
                 // From here on the slot receives a cancel itself.
                 if stop.is_cancelled() {
                     return Err(RuntimeError::NothingToResume { thread_id: thread });
@@ -446,6 +446,7 @@ impl AgentRuntime {
                     // A process that lost the parent, and does not know it yet.
                     Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
                         drop(slot);
+                        sink.waits();
                         tokio::select! {
                             free = self.wait_until_free(&thread) => free?,
                             () = stop.cancelled() => {}
@@ -554,7 +555,7 @@ impl AgentRuntime {
         let runtime = self.clone();
         Box::pin(async move {
             while runtime.unfinished(&thread).await?.is_some() {
-                let slot = runtime.enter(&thread).await;
+                let slot = runtime.enter(&thread, &NullEventSink).await;
                 match runtime.acquire(&thread).await {
                     Ok(lease_guard) => {
                         let sink = Arc::new(NullEventSink);

@@ -436,6 +436,8 @@ impl Driver {
                     }
                     self.announce_state_change().await;
                 }
+                // The last branch: when it is polled, all that is in flight has begun.
+                () = announce_wait(&*self.sink), if !self.in_flight.is_empty() => {}
             }
         }
     }
@@ -686,6 +688,12 @@ impl Driver {
         }
         self.in_flight.clear();
     }
+}
+
+/// Notifies the sink that the run waits. Never returns.
+async fn announce_wait(sink: &dyn EventSink) {
+    sink.waits();
+    std::future::pending().await
 }
 
 /// Whether a call was judged and needs a decision by the user.

@@ -290,7 +290,7 @@ impl AgentRuntime {
             self.inner.live.cancel(&request.thread_id);
         }
         let thread = &request.thread_id;
-        let slot = self.enter(thread).await;
+        let slot = self.enter(thread, &*sink).await;
         // The store answers these requests in order, so what is read after the lease was acquired is read
         // under the lease. The agent is resolved at the same time.
         let (ensured, lease_guard, stored, agent) = tokio::join!(
@@ -380,13 +380,16 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
-        // A child that a call waits for resumes with its parent, which drives the child.
-        let driven = self.inner.shared.store.driven_with(thread_id).await?;
-        let thread_id = &driven;
-        if self.inner.shared.store.child(thread_id).await?.is_some() {
-            return Box::pin(self.drive_task(thread_id, sink, unknown)).await;
+        let mut thread_id = thread_id.clone();
+        if thread_id.may_be_child() {
+            // A child that a call waits for resumes with its parent, which drives the child.
+            thread_id = self.inner.shared.store.driven_with(&thread_id).await?;
+            if self.inner.shared.store.child(&thread_id).await?.is_some() {
+                return Box::pin(self.drive_task(&thread_id, sink, unknown)).await;
+            }
         }
-        let slot = self.enter(thread_id).await;
+        let thread_id = &thread_id;
+        let slot = self.enter(thread_id, &*sink).await;
         // As in `run`: what is read is read under the lease.
         let stored = self.stored_thread(thread_id);
         let (lease_guard, stored) = tokio::join!(biased; self.take(thread_id, &*sink), stored);
@@ -493,9 +496,9 @@ impl AgentRuntime {
             .await
     }
 
-    async fn enter(&self, thread_id: &ThreadId) -> Slot {
+    async fn enter(&self, thread_id: &ThreadId, sink: &dyn EventSink) -> Slot {
         self.inner.shared.load_grants().await;
-        self.inner.live.enter(thread_id, &self.inner.shared.store).await
+        self.inner.live.enter(thread_id, &self.inner.shared.store, || sink.waits()).await
     }
 
     async fn acquire(&self, thread_id: &ThreadId) -> Result<LeaseGuard, RuntimeError> {
@@ -553,7 +556,7 @@ impl AgentRuntime {
         if self.cancel(thread_id) {
             return Ok(true);
         }
-        let slot = self.enter(thread_id).await;
+        let slot = self.enter(thread_id, &*sink).await;
         let lease_guard = self.take(thread_id, &*sink).await?;
         let result = Box::pin(self.cancel_fenced(thread_id, slot, &lease_guard.lease, sink, false)).await;
         self.release(lease_guard).await;

@@ -124,4 +124,8 @@ impl EventSink for ChildSink {
             self.runtime.children_changed();
         }
     }
+
+    fn waits(&self) {
+        self.parent.waits();
+    }
 }

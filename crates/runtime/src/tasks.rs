@@ -84,7 +84,7 @@ impl AgentRuntime {
         let gone = || RuntimeError::NothingToResume { thread_id: thread.clone() };
         let child = self.inner.shared.store.child(thread).await?.filter(|child| child.background);
         let child = child.ok_or_else(gone)?;
-        let slot = self.enter(thread).await;
+        let slot = self.enter(thread, &*sink).await;
         let lease_guard = self.take(thread, &*sink).await?;
         let result = Box::pin(self.serve_fenced(&child, slot, &lease_guard.lease, sink, unknown)).await;
         self.release(lease_guard).await;
@@ -195,7 +195,7 @@ impl AgentRuntime {
         if self.cancel(thread) {
             return Ok(true);
         }
-        let slot = self.enter(thread).await;
+        let slot = self.enter(thread, &NullEventSink).await;
         let lease_guard = match self.acquire(thread).await {
             // That process receives the request.
             Err(RuntimeError::ThreadAlreadyRunning { .. }) => return Ok(true),

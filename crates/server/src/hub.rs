@@ -11,9 +11,9 @@ use aye_core::contract::event_sink::EventSink as _;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::ThreadRecord;
-use aye_core::contract::storage::{ChangeKind, StoreChange, ThreadRunStore};
+use aye_core::contract::storage::{ChangeKind, StoreChange, StoreError, ThreadRunStore};
 use aye_runtime::{RunRequest, RuntimeError, UnknownPolicy};
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +22,7 @@ use super::host::{AgentFolder, ServerHost};
 use super::live::Channels;
 use super::metrics::Metrics;
 use super::routes;
+use super::starts::{Place, Starts};
 
 /// Time limit for runs to end when the server shuts down.
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(30);
@@ -46,6 +47,20 @@ struct Work {
     driven: HashMap<ThreadId, Drive>,
     /// Those that it left because they wait.
     waiting: HashSet<ThreadId>,
+    /// Those that are about to be resumed.
+    woken: HashSet<ThreadId>,
+}
+
+/// A conversation that is about to be resumed, until dropped.
+struct Woken {
+    hub: Arc<Hub>,
+    thread: ThreadId,
+}
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        self.hub.work().woken.remove(&self.thread);
+    }
 }
 
 /// The next step in a conversation.
@@ -62,9 +77,12 @@ pub struct Hub {
     pub(super) program: Arc<dyn ServerHost>,
     pub(super) channels: Channels,
     pub(super) metrics: Metrics,
+    pub(super) starts: Starts,
     changes: broadcast::Sender<StoreChange>,
     work: Mutex<Work>,
     tasks: TaskTracker,
+    /// Notified when anyone may have answered anything.
+    may_be_answered: Arc<Notify>,
     /// Conversations with tasks that other agents follow.
     push_threads: Mutex<HashSet<ThreadId>>,
     /// Held while a message that other agents may repeat is received.
@@ -90,9 +108,11 @@ impl Hub {
             program,
             channels: Channels::default(),
             metrics: Metrics::default(),
+            starts: Starts::of_machine(),
             changes: broadcast::channel(CHANGES).0,
             work: Mutex::default(),
             tasks: TaskTracker::new(),
+            may_be_answered: Arc::default(),
             push_threads: Mutex::default(),
             sending: tokio::sync::Mutex::default(),
             url,
@@ -100,6 +120,7 @@ impl Hub {
         });
         hub.resume_leftover_runs();
         hub.resume_pushes();
+        hub.resume_answered_runs();
         let weak = Arc::downgrade(&hub);
         let closing = hub.closing.clone();
         tokio::spawn(async move {
@@ -138,6 +159,28 @@ impl Hub {
                     && let Ok(workshop) = hub.workshop(&record.cwd).await
                 {
                     hub.watch_questions(&run.thread_id, &workshop).await;
+                }
+            }
+        });
+    }
+
+    /// Resumes the runs that were answered, whenever changes may have been missed.
+    fn resume_answered_runs(self: &Arc<Self>) {
+        let (weak, closing) = (Arc::downgrade(self), self.closing.clone());
+        let may_be_answered = Arc::clone(&self.may_be_answered);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = may_be_answered.notified() => {}
+                    () = closing.cancelled() => return,
+                }
+                let Some(hub) = weak.upgrade() else { return };
+                let answered = hub.store().answered_threads().await.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "answered conversations cannot be listed");
+                    Vec::new()
+                });
+                for thread in answered {
+                    hub.wake_waiting(&StoreChange::of(ChangeKind::Decision, &thread));
                 }
             }
         });
@@ -195,9 +238,16 @@ impl Hub {
                 self.tasks.spawn(async move { routes::push_task_state(&hub, &thread).await });
             }
         }
-        if !matches!(change.kind, ChangeKind::Decision | ChangeKind::Anything) {
-            return;
+        match change.kind {
+            ChangeKind::Decision => self.wake_waiting(change),
+            // In a burst of changes some may be lost. To resume all that wait would cost more than the burst itself.
+            ChangeKind::Anything => self.may_be_answered.notify_one(),
+            ChangeKind::Run | ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => {}
         }
+    }
+
+    /// Resumes the conversations that this process left waiting and that a change concerns.
+    fn wake_waiting(self: &Arc<Self>, change: &StoreChange) {
         let concerned: Vec<ThreadId> =
             self.work().waiting.iter().filter(|own| change.concerns(own)).cloned().collect();
         for thread in concerned {
@@ -252,29 +302,45 @@ impl Hub {
             workshop.runtime().resolved(agent)?;
         }
         let run = request.run_id.get_or_insert_with(RunId::fresh).clone();
-        self.drive(&thread.id, Begin::Run(Box::new(request)), workshop);
+        self.drive(&thread.id, Begin::Run(Box::new(request)), workshop, None);
         Ok(run)
     }
 
-    /// Resumes a conversation in which something was answered or queued.
+    /// Resumes a conversation in which something was answered or queued, as soon as there is a place for it.
     pub(super) fn wake(self: &Arc<Self>, thread: &ThreadId) {
-        if self.closing.is_cancelled() {
+        if self.closing.is_cancelled() || !self.work().woken.insert(thread.clone()) {
             return;
         }
-        let (hub, thread) = (Arc::clone(self), thread.clone());
+        let (hub, woken) = (Arc::clone(self), Woken { hub: Arc::clone(self), thread: thread.clone() });
         self.tasks.spawn(async move {
-            // An answer to a child resumes the run that waits for the child.
-            let top = match hub.store().driven_with(&thread).await {
-                Ok(top) => top,
-                Err(error) => return tracing::warn!(%error, "a conversation cannot be resumed"),
+            let place = tokio::select! {
+                place = hub.starts.place() => place,
+                () = hub.closing.cancelled() => return,
             };
-            let Ok(record) = hub.thread(&top).await else { return };
-            // The answer is stored even if the folder is not served; a process that works there resumes the
-            // run.
-            if let Ok(workshop) = hub.workshop(&record.cwd).await {
-                hub.drive(&top, Begin::Look, workshop);
+            let found = hub.driven_with(&woken.thread).await;
+            // Before the run reads its answers, so that one that comes after that is noticed.
+            drop(woken);
+            match found {
+                Ok(Some((top, workshop))) => hub.drive(&top, Begin::Look, workshop, Some(place)),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "a conversation cannot be resumed"),
             }
         });
+    }
+
+    /// Returns the conversation that is resumed when something is answered in this one, and its agents. Returns `None` if
+    /// its folder is not served: a process that works there resumes it.
+    async fn driven_with(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Option<(ThreadId, Arc<dyn AgentFolder>)>, StoreError> {
+        let mut top = thread.clone();
+        if thread.may_be_child() {
+            // An answer to a child resumes the run that waits for the child.
+            top = self.store().driven_with(thread).await?;
+        }
+        let Ok(record) = self.thread(&top).await else { return Ok(None) };
+        Ok(self.workshop(&record.cwd).await.ok().map(|workshop| (top, workshop)))
     }
 
     /// Whether a run is active or waits in a conversation, so that a message must be queued.
@@ -294,9 +360,17 @@ impl Hub {
         self.work().driven.get(thread).is_some_and(|drive| drive.accepted.as_ref() == Some(run))
     }
 
-    fn drive(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: Arc<dyn AgentFolder>) {
+    fn drive(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        begin: Begin,
+        workshop: Arc<dyn AgentFolder>,
+        mut place: Option<Place>,
+    ) {
         {
             let mut work = self.work();
+            // From here on, the run itself learns of answers.
+            work.waiting.remove(thread);
             let is_driven = work.driven.contains_key(thread);
             let drive = work.driven.entry(thread.clone()).or_default();
             match begin {
@@ -314,8 +388,8 @@ impl Hub {
         self.tasks.spawn(async move {
             let mut next = None;
             while let Some(begin) = hub.next_of(&thread, next) {
-                workshop.prepare().await;
-                next = hub.step(&thread, begin, &workshop).await;
+                place = hub.starts.aside(place.take(), workshop.prepare()).await;
+                next = hub.step(&thread, begin, &workshop, place.take()).await;
             }
         });
     }
@@ -345,12 +419,14 @@ impl Hub {
         thread: &ThreadId,
         begin: Begin,
         workshop: &Arc<dyn AgentFolder>,
+        place: Option<Place>,
     ) -> Option<Begin> {
         let runtime = workshop.runtime();
         let sink = self.channels.sink(thread, self.store());
-        let _active = self.metrics.run_begins();
+        sink.keep(place);
         let result = match begin {
             Begin::Run(request) => {
+                let _active = self.metrics.run_begins();
                 let run = request.run_id.clone().unwrap_or_else(RunId::fresh);
                 let result = runtime.run(*request, sink.clone()).await;
                 if let Err(error) = &result {
@@ -365,20 +441,26 @@ impl Hub {
                 }
                 result
             }
-            Begin::Look => match runtime.resume(thread, sink.clone(), UnknownPolicy::Ask).await {
-                Err(RuntimeError::NothingToResume { .. }) => return Some(Begin::Queue),
-                other => other,
-            },
+            Begin::Look => {
+                let _active = self.metrics.run_begins();
+                match runtime.resume(thread, sink.clone(), UnknownPolicy::Ask).await {
+                    Err(RuntimeError::NothingToResume { .. }) => return Some(Begin::Queue),
+                    other => other,
+                }
+            }
             Begin::Queue => {
-                let start = |next| runtime.run_queued(next, sink.clone());
+                let start = async |next| {
+                    let _active = self.metrics.run_begins();
+                    runtime.run_queued(next, sink.clone()).await
+                };
                 match runtime.start_next(thread, false, start).await.transpose() {
                     Some(result) => result,
                     None => return None,
                 }
             }
         };
+        sink.waits();
         drop(sink);
-        self.work().waiting.remove(thread);
         match result {
             Ok(result) if result.termination == TerminationReason::Suspended => {
                 self.work().waiting.insert(thread.clone());

@@ -20,6 +20,7 @@ mod reading;
 mod routes;
 mod signature;
 mod sse;
+mod starts;
 
 pub use access::{Access, Caller, TokenRecord, TokenScope, TokenStore, fresh_token};
 pub use card::{CardActor, CardDecision, CardFile, ProposedGrant, QuestionCard, QuestionKind};

@@ -15,6 +15,8 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::storage::ThreadRunStore;
 use tokio::sync::broadcast;
 
+use super::starts::Place;
+
 /// Maximum backlog of events for a reader before the reader is dropped.
 const BACKLOG: usize = 1024;
 
@@ -110,6 +112,7 @@ impl Channels {
             thread: thread.clone(),
             channel: self.channel(thread),
             store: Arc::clone(store),
+            place: Mutex::default(),
         })
     }
 }
@@ -119,10 +122,23 @@ pub(super) struct ChannelSink {
     thread: ThreadId,
     channel: Arc<Channel>,
     store: Arc<dyn ThreadRunStore>,
+    /// The place of a run that is being started.
+    place: Mutex<Option<Place>>,
+}
+
+impl ChannelSink {
+    /// Keeps a place until the run waits.
+    pub(super) fn keep(&self, place: Option<Place>) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }
 }
 
 #[async_trait]
 impl EventSink for ChannelSink {
+    fn waits(&self) {
+        self.keep(None);
+    }
+
     fn wants_state(&self) -> bool {
         self.channel.wants_state.load(Ordering::Relaxed)
     }

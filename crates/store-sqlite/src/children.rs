@@ -160,6 +160,18 @@ impl Store {
         .await
     }
 
+    /// Returns the threads whose unfinished run may have something to read about its questions: one was answered or has
+    /// expired, or the run was asked to stop.
+    pub async fn answered_threads(&self) -> Result<Vec<ThreadId>, StoreError> {
+        self.read(|conn| {
+            let sql = "SELECT r.thread_id FROM run r WHERE r.status <> 'done' AND (\
+                       EXISTS (SELECT 1 FROM suspension s WHERE s.run_id = r.id AND s.status IN ('decided', 'expired')) \
+                       OR EXISTS (SELECT 1 FROM child c WHERE c.thread_id = r.thread_id AND c.stop = 1)) ORDER BY r.n";
+            all(conn, sql, (), |row| Ok(ThreadId::from(text(row, 0)?)))
+        })
+        .await
+    }
+
     /// Reports the end of a background child to its parent, once, in a message for this agent. Returns
     /// `false` if the end was already reported.
     ///

@@ -142,6 +142,7 @@ forward! {
         tasks as tasks(thread: &ThreadId) -> Done<Vec<TaskRecord>>;
         waiting_below as waiting_below(thread: &ThreadId) -> Done<Vec<SuspensionRecord>>;
         has_answers as has_answers(thread: &ThreadId) -> Done<bool>;
+        answered_threads as answered_threads() -> Done<Vec<ThreadId>>;
     }
     CommandStore {
         begin_command as begin_command(

@@ -89,6 +89,7 @@ pub async fn questions_are_listed_oldest_first(store: &dyn ThreadRunStore) {
     let (fence, first) = waiting(store, None).await;
     let opened = vec![question("q0", &first, "c2", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &first) }).await.unwrap();
+    assert_eq!(store.answered_threads().await.unwrap(), []);
     store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
     let list = async |filter| {
         let found = store.suspensions(filter).await.unwrap();
@@ -104,6 +105,7 @@ pub async fn questions_are_listed_oldest_first(store: &dyn ThreadRunStore) {
         store.waiting_below(&"t1".into()).await.unwrap().into_iter().map(|q| q.id).collect();
     assert_eq!(waiting, ["q0".into()]);
     assert!(store.has_answers(&"t1".into()).await.unwrap());
+    assert_eq!(store.answered_threads().await.unwrap(), ["t1".into()]);
 }
 
 pub async fn only_an_unanswered_question_is_closed_early(store: &dyn ThreadRunStore) {

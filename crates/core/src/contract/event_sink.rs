@@ -16,6 +16,9 @@ pub trait EventSink: Send + Sync {
     /// process writes. Messages that others wrote earlier can be shown first.
     async fn acquired(&self) {}
 
+    /// Called whenever the run has nothing to do before a model or a tool responds.
+    fn waits(&self) {}
+
     /// Returns whether this sink receives the run's shared state: a snapshot at each start and finish, and
     /// changes after each commit. The run creates neither for other sinks.
     fn wants_state(&self) -> bool {

@@ -80,6 +80,11 @@ impl ThreadId {
         ThreadId(format!("{self}.{}", &digest[..12]))
     }
 
+    /// Whether this can be the thread of a child, by its name.
+    pub fn may_be_child(&self) -> bool {
+        self.0.contains('.')
+    }
+
     /// Returns whether this is the given thread, or by its name one of the children below that thread.
     pub fn is_at_or_below(&self, above: &ThreadId) -> bool {
         self.0.strip_prefix(&above.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

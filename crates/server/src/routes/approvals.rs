@@ -510,6 +510,7 @@ async fn decide_granting(
     resume: ToolCallResume,
     grant: Option<GrantRecord>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
+    let _answering = hub.starts.answering();
     let record = question(hub, id).await?;
     let thread = hub.thread(&record.thread_id).await?;
     let actor = hub.program.actor(&caller.token);

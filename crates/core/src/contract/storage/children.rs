@@ -97,6 +97,24 @@ pub trait ChildStore: RunStore + DecisionStore {
         }
         Ok(false)
     }
+
+    /// Returns the threads whose unfinished run may have something to read about its questions: one was answered or has
+    /// expired, or the run was asked to stop. A run that has read that and waits for other questions is among them.
+    async fn answered_threads(&self) -> Result<Vec<ThreadId>, StoreError> {
+        let mut found = Vec::new();
+        for run in self.unfinished_runs().await? {
+            let filter = SuspensionFilter { run: Some(run.id), ..SuspensionFilter::default() };
+            let is_closed = |row: &SuspensionRecord| {
+                matches!(row.status, SuspensionStatus::Decided | SuspensionStatus::Expired)
+            };
+            if self.suspensions(filter).await?.iter().any(is_closed)
+                || self.child(&run.thread_id).await?.is_some_and(|child| child.stop)
+            {
+                found.push(run.thread_id);
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// The thread, and those below it that calls wait for, all the way down.
