@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::home::{Aye, Home, id_of};
-use crate::support::http::Server;
+use crate::support::http::{Server, lasting_address};
 use crate::support::llm::{Answer, Chat, Gate, MockLlm, until};
 
 const RUN: &str = "echo ran >> log.txt";
@@ -34,7 +34,7 @@ impl Two {
     }
 
     fn serve(&self) -> Server {
-        self.serve_at("127.0.0.1:0")
+        self.serve_at(&lasting_address())
     }
 
     fn serve_at(&self, address: &str) -> Server {

@@ -1,8 +1,9 @@
 //! A client of `aye serve`: plain requests over a socket, so that tests check the bytes on the wire.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde_json::Value;
 
@@ -58,6 +59,17 @@ impl Reply {
     pub fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
+}
+
+/// Returns a free address that no one else takes while a server restarts: its port is below those that the system hands
+/// out, and no other test of this process gets it.
+pub fn lasting_address() -> String {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 8000).unwrap_or(0);
+    let free = std::iter::repeat_with(|| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 8000)
+        .map(|port| format!("127.0.0.1:{port}"))
+        .find(|address| TcpListener::bind(address).is_ok());
+    free.expect("a free port")
 }
 
 impl Server {
