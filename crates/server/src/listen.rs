@@ -9,7 +9,7 @@ use axum::Router;
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::mpsc;
@@ -66,17 +66,32 @@ impl Tls {
         };
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(cert)
             .and_then(Iterator::collect)
-            .map_err(|error| wrong(cert)(error.to_string()))?;
+            .map_err(|error| wrong(cert)(unreadable(error, "certificate")))?;
         if chain.is_empty() {
             return Err(wrong(cert)("it contains no certificate".to_owned()));
         }
-        let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key)(error.to_string()))?;
+        let key_der = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| wrong(key)(unreadable(error, "private key")))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key_der))
-            .map_err(|error| wrong(cert)(error.to_string()))?;
+            .map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    wrong(key)(format!("it is not the key of {}", cert.display()))
+                }
+                other => wrong(cert)(other.to_string()),
+            })?;
         Ok(Self(Arc::new(config)))
+    }
+}
+
+/// Returns why a PEM file does not contain something.
+fn unreadable(error: pem::Error, what: &str) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => format!("it contains no {what}"),
+        other => other.to_string(),
     }
 }
 
