@@ -642,6 +642,25 @@ fn a_token_is_limited_to_its_scopes_until_revoked() {
 }
 
 #[test]
+fn a_run_takes_decisions_as_inputs() {
+    let llm = asks();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let thread = waiting(&server);
+    let card = server.card();
+    let path = format!("/v1/runs/{}/inputs", card["run_id"].as_str().expect("a run"));
+    let decision = json!({ "tool_call_id": card["call_id"], "action": "resume" });
+    let both = server.post(&path, &json!({ "decisions": [decision], "text": "and hurry" }));
+    assert_eq!((both.status, &both.json()["error"]["field"]), (400, &json!("decisions")));
+    assert_eq!(home.read("log.txt"), "");
+    let reply = server.post(&path, &json!({ "decisions": [decision] }));
+    assert_eq!((reply.status, &reply.json()["run_id"]), (202, &card["run_id"]), "{reply:?}");
+    until("the end", || done(&server, &thread));
+    assert_eq!(home.read("log.txt"), "ran\n");
+    server.stop();
+}
+
+#[test]
 fn a_code_signs_in_once() {
     let home = Home::new();
     let mut server = Server::start(&home, &[]);

@@ -345,6 +345,10 @@ struct SaidPart {
 }
 
 impl Said {
+    fn is_empty(&self) -> bool {
+        self.text.is_none() && self.messages.is_none()
+    }
+
     /// Returns the messages of the user. A client cannot speak in any other role.
     fn messages(self) -> Result<Vec<Message>, ApiError> {
         let mut found = Vec::new();

@@ -66,7 +66,7 @@ fn models(app: &AppContext) -> Vec<ConfigEntry> {
     settings.chain(published.collect::<Vec<_>>()).collect()
 }
 
-fn providers(app: &AppContext) -> Vec<ConfigEntry> {
+pub(super) fn providers(app: &AppContext) -> Vec<ConfigEntry> {
     let all = resolve_providers(&app.foundation.loaded.settings, &app.foundation.env);
     let shown = all.into_iter().map(|provider| {
         // Paths and queries of addresses may be secret too.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::FailureReporter;
+use super::{FailureReporter, config};
 use crate::cli::Cli;
 use crate::commands::{agents, approvals};
 use crate::config::Env;
@@ -274,7 +274,9 @@ impl ServerHost for Served {
         Ok(json!({
             "agents": agents,
             "tools": tools,
+            "plugins": catalog.plugins.keys().collect::<Vec<_>>(),
             "models": [self.here.selection().full_name()],
+            "providers": config::providers(&self.here).into_iter().map(|one| one.id).collect::<Vec<_>>(),
             "mode": self.here.permission.mode().as_str(),
             "namespaces": ConfigNamespace::ALL.map(ConfigNamespace::as_str),
         }))

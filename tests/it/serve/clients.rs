@@ -51,6 +51,33 @@ fn the_ai_sdk_asks_and_is_answered() {
     server.stop();
 }
 
+#[test]
+fn the_ai_sdk_resumes_a_stream_by_its_run() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([Answer::new().text("Half").wait(&gate).text(" and whole")]);
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let thread = server.post("/v1/threads", &json!({})).json()["id"].as_str().expect("an id").to_owned();
+    let said = server.post(&format!("/v1/threads/{thread}/messages"), &json!({ "text": "go" })).json();
+    let run = said["run_id"].as_str().expect("a run");
+    until("the request", || llm.asked().len() == 1);
+    let mut stream = server.stream(&format!("/v1/ai-sdk/streams/{run}"), "");
+    let mut next = |kind: &str| loop {
+        let chunk = stream.next().expect("more").data;
+        if chunk["type"] == kind {
+            return chunk;
+        }
+    };
+    assert_eq!(next("text-delta")["delta"], "Half");
+    gate.open();
+    assert_eq!(next("text-delta")["delta"], " and whole");
+    next("finish");
+    until("the end", || done(&server, &thread));
+    until("rest", || server.get(&format!("/v1/ai-sdk/runs/{run}/stream")).status == 204);
+    assert_eq!(server.get("/v1/ai-sdk/streams/unknown").status, 404);
+    server.stop();
+}
+
 /// The requests and responses of AG-UI's `HttpAgent`: an interrupt, and its answer in a new run.
 #[test]
 fn ag_ui_is_interrupted_and_resumed() {

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::Event;
+use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::SuspensionFilter;
@@ -15,6 +16,7 @@ use aye_runtime::RunRequest;
 use futures::Stream;
 use serde_json::{Value, json};
 
+use super::runs::run_of;
 use super::threads::{CancelReceipt, InterruptReceipt, NewThread, cancel, interrupt, new_thread};
 use super::{Allowed, Body, Chat, InThread, Read, approvals, given_thread};
 use crate::access::Caller;
@@ -38,6 +40,8 @@ pub(super) fn routes(api: Api) -> Api {
         .post("/v1/ai-sdk/agents/{id}/runs", "The same with an agent", &[409, 410], chat_with)
         .get("/v1/ai-sdk/chat/{id}/stream", "Resume the message in progress", &[], resume)
         .get("/v1/ai-sdk/threads/{id}/stream", "The same", &[], resume_in)
+        .get("/v1/ai-sdk/streams/{id}", "The same by the id of the run", &[], resume_run)
+        .get("/v1/ai-sdk/runs/{id}/stream", "The same", &[], resume_in_run)
         .get("/v1/ai-sdk/threads/{id}/messages", "Show the history as messages", &[], messages)
         .post("/v1/ai-sdk/threads/{id}/cancel", "Stop the run", &[409], stop)
         .post(
@@ -48,8 +52,24 @@ pub(super) fn routes(api: Api) -> Api {
         )
 }
 
+async fn resume(InThread { hub, thread, .. }: InThread<Read>) -> Result<StreamOrNothing, ApiError> {
+    in_progress(hub, thread.id, None).await
+}
+
 async fn resume_in(thread: InThread<Read>) -> Result<StreamOrNothing, ApiError> {
     resume(thread).await
+}
+
+async fn resume_run(
+    Allowed { hub, .. }: Allowed<Read>,
+    Path(id): Path<RunId>,
+) -> Result<StreamOrNothing, ApiError> {
+    let run = run_of(&hub, &id).await?;
+    in_progress(hub, run.thread_id, Some(id)).await
+}
+
+async fn resume_in_run(allowed: Allowed<Read>, id: Path<RunId>) -> Result<StreamOrNothing, ApiError> {
+    resume_run(allowed, id).await
 }
 
 async fn stop(thread: InThread<Chat>) -> Result<Json<CancelReceipt>, ApiError> {
@@ -143,21 +163,28 @@ fn respond(frames: impl Stream<Item = Result<Event, Infallible>> + Send + 'stati
     EventStream(response)
 }
 
-/// Streams the message in progress from its start; 204 when no run is active.
-async fn resume(InThread { hub, thread, .. }: InThread<Read>) -> Result<StreamOrNothing, ApiError> {
+/// Streams the message in progress from its start; 204 when no run is active, or another one than the given.
+async fn in_progress(
+    hub: Arc<Hub>,
+    thread: ThreadId,
+    wanted: Option<RunId>,
+) -> Result<StreamOrNothing, ApiError> {
     let nothing = || StreamOrNothing(None);
-    if !hub.channels.join(&thread.id).channel.is_driven() {
+    if !hub.channels.join(&thread).channel.is_driven() {
         return Ok(nothing());
     }
-    let Some(run) = hub.store().latest_run(&thread.id).await? else { return Ok(nothing()) };
-    let (_, said) = hub.store().messages_of_run(&thread.id, &run.id).await?;
+    let latest = hub.store().latest_run(&thread).await?;
+    let Some(run) = latest.filter(|run| wanted.is_none_or(|wanted| run.id == wanted)) else {
+        return Ok(nothing());
+    };
+    let (_, said) = hub.store().messages_of_run(&thread, &run.id).await?;
     let asked = said.iter().take_while(|stored| stored.message.role == Role::User).last();
     let after = match (asked, said.first()) {
         (Some(asked), _) => asked.seq,
         (None, Some(first)) => first.seq.saturating_sub(1),
-        (None, None) => hub.store().message_count(&thread.id).await?,
+        (None, None) => hub.store().message_count(&thread).await?,
     };
-    let follower = Follower::new(hub, thread.id, after).await?;
+    let follower = Follower::new(hub, thread, after).await?;
     let encoder = AiSdkEncoder::replaying(run.id.as_str());
     let frames = sse::chunks(Some(END), (follower, encoder), |(mut follower, mut encoder)| async move {
         if encoder.is_finished() {

@@ -420,8 +420,18 @@ pub(super) async fn decide_in_run(
     Path(id): Path<RunId>,
     Body(decision): Body<CallDecision>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
-    let filter = SuspensionFilter { run: Some(id), ..SuspensionFilter::default() };
-    decide_by_call(&hub, &caller, filter, decision).await
+    decide_call_of(&hub, &caller, &id, decision).await
+}
+
+/// Decides about a call of a run.
+pub(super) async fn decide_call_of(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    run: &RunId,
+    decision: CallDecision,
+) -> Result<Json<DecisionReceipt>, ApiError> {
+    let filter = SuspensionFilter { run: Some(run.clone()), ..SuspensionFilter::default() };
+    decide_by_call(hub, caller, filter, decision).await
 }
 
 async fn decide_by_call(

@@ -19,11 +19,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::approvals::{CallDecision, decide_call_of};
 use super::threads::{CancelReceipt, NewThread, SayReceipt, new_thread, send_message_in};
 use super::{Allowed, Asked, Body, Chat, InThread, ListPage, Paging, Read, Said, given_thread, page};
+use crate::access::TokenScope;
 use crate::api::{Accepted, Api, EventStream};
 use crate::error::ApiError;
 use crate::follow::Frame;
+use crate::guard::demand;
 use crate::hub::Hub;
 use crate::reading::RunReader;
 use crate::sse;
@@ -95,7 +98,7 @@ async fn list(
     page(paging, runs, RunView::from).await
 }
 
-async fn run_of(hub: &Hub, id: &RunId) -> Result<RunRecord, ApiError> {
+pub(super) async fn run_of(hub: &Hub, id: &RunId) -> Result<RunRecord, ApiError> {
     let run = hub.store().load_run(id).await?;
     run.ok_or_else(|| ApiError::not_found("run", id.as_str()))
 }
@@ -192,15 +195,34 @@ fn frames(
     })
 }
 
-/// Says more in the conversation of a run.
+/// What a run is sent: messages, or decisions about its calls.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct RunInputs {
+    decisions: Vec<CallDecision>,
+    #[serde(flatten)]
+    said: Said,
+}
+
+/// Says more in the conversation of a run, or decides about its calls.
 async fn inputs(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<RunId>,
-    Body(said): Body<Said>,
+    Body(inputs): Body<RunInputs>,
 ) -> Result<Accepted<SayReceipt>, ApiError> {
     let run = run_of(&hub, &id).await?;
-    let thread = hub.thread(&run.thread_id).await?;
-    Ok(Accepted(send_message_in(&hub, &thread, said.messages()?, &caller).await?))
+    if inputs.decisions.is_empty() {
+        let thread = hub.thread(&run.thread_id).await?;
+        return Ok(Accepted(send_message_in(&hub, &thread, inputs.said.messages()?, &caller).await?));
+    }
+    if !inputs.said.is_empty() {
+        return Err(ApiError::field("decisions", "send decisions or messages, not both"));
+    }
+    demand(&caller, TokenScope::Decide)?;
+    for decision in inputs.decisions {
+        let _accepted = decide_call_of(&hub, &caller, &id, decision).await?;
+    }
+    Ok(Accepted(SayReceipt::resumed(run)))
 }
 
 async fn cancel(

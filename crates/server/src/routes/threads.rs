@@ -10,7 +10,7 @@ use aye_core::contract::ids::{JobId, RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::message::{Message, Visibility};
-use aye_core::contract::record::{StoredMessage, ThreadRecord, ThreadSummary};
+use aye_core::contract::record::{RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
 use aye_runtime::RunRequest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,12 +78,19 @@ pub(super) struct SayReceipt {
     thread_id: ThreadId,
     /// Whether the message is queued after an active or waiting run.
     queued: bool,
-    /// The run that the message started.
+    /// The run that the message started, or that the decisions are for.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<RunId>,
     /// The job that contains the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     job_id: Option<JobId>,
+}
+
+impl SayReceipt {
+    /// The receipt for decisions.
+    pub(super) fn resumed(run: RunRecord) -> Self {
+        Self { thread_id: run.thread_id, queued: false, run_id: Some(run.id), job_id: None }
+    }
 }
 
 /// A conversation and its state.
