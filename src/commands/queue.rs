@@ -416,16 +416,13 @@ async fn outbox(args: &QueueOutboxArgs, store: &Store, foundation: &Foundation) 
             OutboxStatus::Cancelled => "cancelled",
             OutboxStatus::DeadLetter => "dead",
         };
-        let tries = row.last_error.as_ref().map_or_else(String::new, |error| {
-            format!(
-                "  ({} failed: {error})",
-                if row.attempt_count == 1 {
-                    "1 attempt".to_owned()
-                } else {
-                    format!("{} attempts", row.attempt_count)
-                }
-            )
-        });
+        // One that is sent again has its last error, and no attempt yet.
+        let error = row.last_error.as_deref().unwrap_or_default();
+        let tries = match row.attempt_count {
+            0 => String::new(),
+            1 => format!("  (1 attempt failed: {error})"),
+            attempts => format!("  ({attempts} attempts failed: {error})"),
+        };
         put(&format!(
             "{:>4}  {word:<9}  {}  {}{}\n",
             row.number,

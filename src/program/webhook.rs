@@ -20,7 +20,7 @@ use crate::contract::terms::Notify;
 use crate::program::foundation::Foundation;
 use crate::server::{A2aPushConfig, QuestionCard, WaitingPush, fresh_token, sign};
 use crate::store::{OutboxOutcome, OutboxRow, PushTargetsOf, Store, StoreError, push_key};
-use crate::tools::public_client;
+use crate::tools::{public_client, root_cause};
 
 /// How long an attempt may take; another process takes the message over after twice that.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -394,13 +394,13 @@ impl Inner {
 /// Sends a message. The error says whether another attempt would be in vain.
 async fn answered(request: reqwest::RequestBuilder) -> Result<(), (String, bool)> {
     // The URL may be a secret.
-    let reply = request.send().await.map_err(|error| (error.without_url().to_string(), false))?;
+    let reply = request.send().await.map_err(|error| (root_cause(&error.without_url()), false))?;
     let status = reply.status();
     if status.is_success() {
         return Ok(());
     }
     let comes_again = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
-    Err((format!("it answered {status}"), !comes_again))
+    Err((format!("the response was {status}"), !comes_again))
 }
 
 /// Returns the answers that a receiver can give.

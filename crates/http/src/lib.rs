@@ -31,6 +31,16 @@ pub fn client_builder(base: Option<&Url>) -> ClientBuilder {
     }
 }
 
+/// Returns the innermost cause of an error. It says what happened; those around it say that something did, and repeat the
+/// URL.
+pub fn root_cause(error: &reqwest::Error) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
 /// The certificates that come with the program, parsed once.
 fn roots() -> &'static [Certificate] {
     static ROOTS: OnceLock<Vec<Certificate>> = OnceLock::new();

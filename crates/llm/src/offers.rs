@@ -84,10 +84,12 @@ async fn list(config: &ProviderConfig, base: &reqwest::Url) -> Result<Vec<Provid
 async fn get(config: &ProviderConfig, base: &reqwest::Url, url: reqwest::Url) -> Result<Value, OffersError> {
     let client = http::build(Some(base)).map_err(|error| failed(config, &error.to_string()))?;
     let response = client.get(url).headers(headers(config)?).send().await;
-    let mut response = response.map_err(|error| failed(config, &cause(&error)))?;
+    let mut response = response.map_err(|error| failed(config, &aye_http::root_cause(&error)))?;
     let status = response.status();
     let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| failed(config, &cause(&error)))? {
+    while let Some(piece) =
+        response.chunk().await.map_err(|error| failed(config, &aye_http::root_cause(&error)))?
+    {
         if body.len() + piece.len() > MAX_LIST {
             return Err(failed(config, "its list of models is too large"));
         }
@@ -142,15 +144,6 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, OffersError> {
     headers.insert(name, value);
     headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
     Ok(headers)
-}
-
-/// The innermost cause: the outer ones repeat the address.
-fn cause(error: &reqwest::Error) -> String {
-    let mut inner: &dyn std::error::Error = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
 }
 
 /// Returns the models of a response in any known form: `data[].id`, `models[].name`, or a bare list. Models

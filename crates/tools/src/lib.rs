@@ -51,6 +51,7 @@ use aye_core::contract::path_policy::{PathAccess, PathPolicies};
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
+pub use aye_http::root_cause;
 pub use aye_sandbox::{Dialler, Serving};
 pub use bash::refused_line;
 use exec::{EnvVars, ExecConfig};

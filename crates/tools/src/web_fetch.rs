@@ -46,15 +46,6 @@ fn failed(message: impl Into<String>) -> ToolError {
     ToolError::ExecutionFailed(message.into())
 }
 
-/// The innermost cause says it; the outer ones say that there was one.
-fn cause(error: &reqwest::Error) -> String {
-    let mut inner: &dyn std::error::Error = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
-}
-
 impl WebFetch {
     pub(super) fn new(env: Arc<ToolEnv>) -> Self {
         let allowed = AllowedHosts(env.web_allow_hosts.clone().into());
@@ -67,9 +58,9 @@ impl WebFetch {
             return Ok(client);
         }
         let builder = self.env.http.as_ref().map_or_else(plain_builder, |factory| factory());
-        let client = guarded(builder, &self.allowed)
-            .build()
-            .map_err(|error| ToolError::Internal(format!("no HTTP client: {}", cause(&error))))?;
+        let client = guarded(builder, &self.allowed).build().map_err(|error| {
+            ToolError::Internal(format!("no HTTP client: {}", aye_http::root_cause(&error)))
+        })?;
         Ok(self.client.get_or_init(|| client))
     }
 
@@ -83,7 +74,7 @@ impl WebFetch {
                 .header("accept", "text/markdown, text/html, text/plain, application/json;q=0.9, */*;q=0.5")
                 .send()
                 .await
-                .map_err(|error| failed(format!("cannot fetch {url}: {}", cause(&error))))?;
+                .map_err(|error| failed(format!("cannot fetch {url}: {}", aye_http::root_cause(&error))))?;
             let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             match location.filter(|_| response.status().is_redirection()) {
                 Some(location) => {
@@ -158,8 +149,10 @@ impl WebFetch {
 /// The body up to the cap, and whether there was more.
 async fn body(mut response: Response) -> Result<(Vec<u8>, bool), String> {
     let mut body = Vec::new();
-    while let Some(chunk) =
-        response.chunk().await.map_err(|error| format!("the response broke off: {}", cause(&error)))?
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|error| format!("the response broke off: {}", aye_http::root_cause(&error)))?
     {
         let room = MAX_BODY - body.len();
         if chunk.len() > room {
