@@ -324,10 +324,8 @@ impl Inner {
                 ResumeDecisionAction::Resume => "answered",
                 ResumeDecisionAction::Cancel => "denied",
             };
-            let by = decision
-                .by
-                .as_ref()
-                .map_or_else(String::new, |by| format!(" by {} ({})", by.user, by.channel));
+            let by =
+                question.decided_by.as_ref().map_or_else(String::new, |by| format!(" by {}", by.shown()));
             format!("{word}{by}")
         });
         let state = match news {

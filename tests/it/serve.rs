@@ -56,6 +56,8 @@ fn a_question_is_answered_remotely_and_its_call_runs_once() {
     // A second attempt is too late, and says who was first.
     let late = server.approve(&card);
     assert_eq!((late.status, late.code()), (409, "already_decided".to_owned()));
+    let message = late.json()["error"]["message"].to_string();
+    assert!(message.contains("(owner)") && !message.contains("http"), "{message}");
     assert_eq!(home.read("log.txt"), "ran\n");
     server.stop();
 }
@@ -732,24 +734,6 @@ fn a_terminal_serves_until_stopped() {
     tty.quit();
 }
 
-#[test]
-fn a_public_address_needs_tls() {
-    let home = Home::new();
-    let refused = home.aye(&["serve", "--bind", "0.0.0.0:0"]).run().exits(2);
-    refused.says("--insecure-bind").says("--tls-cert");
-    let other_key = format!("-----BEGIN {KIND}-----\n{OTHER_KEY}\n-----END {KIND}-----\n");
-    let serve = |cert: &str, key: &str| {
-        home.write("cert.pem", cert);
-        home.write("key.pem", key);
-        home.aye(&["serve", "--bind", "127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"])
-    };
-    serve(CERTIFICATE, &other_key).run().exits(2).says("key.pem: it is not the key of ");
-    serve(CERTIFICATE, CERTIFICATE).run().exits(2).says("key.pem: it contains no private key");
-    serve(&other_key, &other_key).run().exits(2).says("cert.pem: it contains no certificate");
-    home.aye(&["serve", "--bind", "nonsense"]).run().exits(2).says("invalid address");
-    home.aye(&["serve", "--ephemeral"]).run().exits(2).says("needs a store");
-}
-
 const CERTIFICATE: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBgDCCASWgAwIBAgIUK42wsqsTMZgKpXIt+hobMyvCo/wwCgYIKoZIzj0EAwIw
@@ -769,6 +753,24 @@ const OTHER_KEY: &str = "\
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgRmOiOX9vD+H8sM88
 l9WHx7bGSKHopnhAjBDa+ai574yhRANCAASYiVtiCNVD+SJ0Hj8X3DSYuCPjNU9s
 IZesxCahl2QXD55lS3bjkS9P4nZldMrmj/VDPIMj5Cic/r383GF+xDYH";
+
+#[test]
+fn a_public_address_needs_tls() {
+    let home = Home::new();
+    let refused = home.aye(&["serve", "--bind", "0.0.0.0:0"]).run().exits(2);
+    refused.says("--insecure-bind").says("--tls-cert");
+    let other_key = format!("-----BEGIN {KIND}-----\n{OTHER_KEY}\n-----END {KIND}-----\n");
+    let serve = |cert: &str, key: &str| {
+        home.write("cert.pem", cert);
+        home.write("key.pem", key);
+        home.aye(&["serve", "--bind", "127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"])
+    };
+    serve(CERTIFICATE, &other_key).run().exits(2).says("key.pem: it is not the key of ");
+    serve(CERTIFICATE, CERTIFICATE).run().exits(2).says("key.pem: it contains no private key");
+    serve(&other_key, &other_key).run().exits(2).says("cert.pem: it contains no certificate");
+    home.aye(&["serve", "--bind", "nonsense"]).run().exits(2).says("invalid address");
+    home.aye(&["serve", "--ephemeral"]).run().exits(2).says("needs a store");
+}
 
 #[test]
 fn a_socket_serves_only_its_owner() {

@@ -321,7 +321,7 @@ fn report_answer(question: &SuspensionRecord) {
                 ResumeDecisionAction::Resume => "answered",
                 ResumeDecisionAction::Cancel => "declined",
             };
-            note(&format!("  {id}: {word} by {} ({})", visible_line(&by.user), visible_line(&by.channel)));
+            note(&format!("  {id}: {word} by {}", visible_line(&by.shown())));
         }
         (SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied, ..) => {}
     }

@@ -121,6 +121,9 @@ function inline(node, text, depth = 0) {
   return add(node, text.slice(from));
 }
 
+/** A text of aye's own, which has names and commands in backticks. */
+const own = (text) => String(text).split(/`([^`]+)`/).map((part, at) => (at % 2 ? el("code", {}, part) : part));
+
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
 const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
@@ -372,7 +375,8 @@ function decidedBy(card) {
   const word = words[decision?.action] ?? { expired: "Expired", superseded: "No longer asked" }[card.status] ?? "Answered";
   const by = decision?.by;
   if (by?.channel === "remote") return `Answered on the side of ${by.user}`;
-  const where = { tui: "in the terminal", cli: "on the command line", http: "over HTTP", acp: "in the editor" };
+  // After a remote user's name stands the name of the token, which says where.
+  const where = { tui: "in the terminal", cli: "on the command line", http: "", acp: "in the editor" };
   const who = [by?.user, by?.channel && (where[by.channel] ?? by.channel)].filter(Boolean).join(", ");
   return who ? `${word} by ${who}` : word;
 }
@@ -800,7 +804,7 @@ class Card {
     const isSaid = data.kind === "permission" && data.why && data.message?.includes(data.why);
     const message = data.message && data.message !== data.title && !isSaid ? el("p", { class: "message" }, data.message) : null;
     const moved = data.moved?.length
-      ? el("div", { class: "moved" }, el("strong", {}, "Changed since it was asked"), el("ul", {}, data.moved.map((text) => el("li", {}, text))))
+      ? el("div", { class: "moved" }, el("strong", {}, "Changed since it was asked"), el("ul", {}, data.moved.map((text) => el("li", {}, own(text)))))
       : null;
     fill(this.head, from, title, message, moved);
     this.node.setAttribute("aria-labelledby", `title-${data.id}`);
@@ -817,7 +821,7 @@ class Card {
       ["Profile", data.reach ? null : data.profile],
       ["Folder", data.cwd],
     ];
-    fill(this.facts, facts.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, String(text)))));
+    fill(this.facts, facts.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, own(text)))));
     this.tick();
     if (!this.panelName) this.drawActions();
     this.guard();
@@ -1057,7 +1061,7 @@ class Card {
         "fieldset",
         {},
         el("legend", {}, "Always allow"),
-        proposals.map((proposal, at) => radio("rule", el("code", {}, proposal.pattern), ` ${proposal.words ?? ""}`, at === 0, () => (pattern = proposal.pattern))),
+        proposals.map((proposal, at) => radio("rule", el("code", {}, proposal.pattern), own(` ${proposal.words ?? ""}`), at === 0, () => (pattern = proposal.pattern))),
       ),
       el("fieldset", {}, el("legend", {}, "In"), el("div", { class: "scopes" }, SCOPES.map((each, at) => radio("scope", each[1], null, at === 0, () => (scope = each))))),
       sentence,

@@ -125,7 +125,7 @@ fn decided(suspension: &SuspensionRecord) -> String {
 
 /// Returns a user's name and channel.
 pub(super) fn who(actor: &Actor) -> String {
-    format!("{} ({})", visible_line(&actor.user), visible_line(&actor.channel))
+    visible_line(&actor.shown()).into_owned()
 }
 
 /// Returns the properties of an actor that cannot be chosen: the user id, the process, the terminal.

@@ -20,7 +20,7 @@ use crate::contract::record::{
     GrantRecord, InboxRow, NamedBy, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary,
 };
 use crate::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
-use crate::contract::suspension::Actor;
+use crate::contract::suspension::{Actor, CHANNEL_HTTP};
 use crate::program::app_context;
 use crate::program::app_context::AppContext;
 use crate::runtime::AgentRuntime;
@@ -30,9 +30,6 @@ use crate::server::{
 use crate::store::{InboxFilter, JobFilter, Page, PushTarget, PushTargetsOf, Store};
 use crate::terminal::background::app_in;
 use crate::tools::public_client;
-
-/// The channel of a decision made over HTTP.
-const CHANNEL: &str = "http";
 
 /// The program that the server serves.
 pub(super) struct Served {
@@ -129,7 +126,7 @@ impl ServerHost for Served {
     }
 
     fn actor(&self, token: &str) -> Actor {
-        let actor = self.here.actor(CHANNEL);
+        let actor = self.here.actor(CHANNEL_HTTP);
         Actor { user: format!("{} ({token})", actor.user), tty: None, ..actor }
     }
 

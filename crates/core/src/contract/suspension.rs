@@ -23,6 +23,8 @@ pub const ACTION_CHILD_RUN: &str = "agent:ChildRun";
 
 /// The channel of an [`Actor`] that is not a user but a setting: nobody could be asked.
 pub const CHANNEL_POLICY: &str = "policy";
+/// The channel of an [`Actor`] that sent a request to the server. The user's name contains the token's.
+pub const CHANNEL_HTTP: &str = "http";
 /// The channel of an [`Actor`] that is a child's run, which ended.
 pub const CHANNEL_CHILD: &str = "child";
 /// The channel of an [`Actor`] that is a remote agent, which no longer needs the answer.
@@ -207,4 +209,16 @@ pub struct Actor {
     /// The terminal, such as `/dev/pts/3`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tty: Option<String>,
+}
+
+impl Actor {
+    /// Returns who it was, for users: the name and the channel, such as `lena (cli)`. The name of one who used the server
+    /// says which device it was.
+    pub fn shown(&self) -> String {
+        if self.channel == CHANNEL_HTTP {
+            self.user.clone()
+        } else {
+            format!("{} ({})", self.user, self.channel)
+        }
+    }
 }

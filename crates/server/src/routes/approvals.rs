@@ -542,10 +542,7 @@ async fn decide_granting(
         DecideOutcome::Repeated(record) => (AnswerOutcome::Repeated, record),
         DecideOutcome::AlreadyDecided(record) => {
             let shown = json!(card(hub, &record).await?);
-            let who = record
-                .decided_by
-                .as_ref()
-                .map_or_else(String::new, |by| format!(" by {} ({})", by.user, by.channel));
+            let who = record.decided_by.as_ref().map_or_else(String::new, |by| format!(" by {}", by.shown()));
             let message = format!("it was already answered{who}");
             return Err(ApiError::new(StatusCode::CONFLICT, "already_decided", message).with("card", shown));
         }

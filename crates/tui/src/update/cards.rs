@@ -15,7 +15,7 @@ use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::{Answer, CHANNEL_REMOTE, ResumeDecisionAction};
+use aye_core::contract::suspension::{Answer, CHANNEL_HTTP, CHANNEL_REMOTE, ResumeDecisionAction};
 
 /// A character typed this soon after a key that a card took is meant for that card, not for the text.
 const DOUBLE_MS: u64 = 1500;
@@ -417,7 +417,12 @@ impl App {
             None => "answered",
         };
         let who = record.decided_by.as_ref().map_or_else(String::new, |actor| {
-            format!(" by {} through {} (process {})", actor.user, actor.channel, actor.pid)
+            let through = if actor.channel == CHANNEL_HTTP {
+                String::new()
+            } else {
+                format!(" through {}", actor.channel)
+            };
+            format!(" by {}{through} (process {})", actor.user, actor.pid)
         });
         let when = record.decision.as_ref().map_or_else(String::new, |decision| {
             format!(" at {}", self.clock.hour_and_minute(decision.updated_at))
