@@ -69,12 +69,11 @@ impl ActiveDrivers {
             slots.retain(|id, slot| id == thread_id || Arc::strong_count(slot) > 1);
             Arc::clone(slots.entry(thread_id.clone()).or_default())
         };
-        let guard = match Arc::clone(&slot).try_lock_owned() {
-            Ok(guard) => guard,
-            Err(_) => {
-                waits();
-                slot.lock_owned().await
-            }
+        let guard = if let Ok(guard) = Arc::clone(&slot).try_lock_owned() {
+            guard
+        } else {
+            waits();
+            slot.lock_owned().await
         };
         let (handle, deliveries) = self.announce(thread_id);
         Slot {

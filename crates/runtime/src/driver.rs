@@ -693,7 +693,7 @@ impl Driver {
 /// Notifies the sink that the run waits. Never returns.
 async fn announce_wait(sink: &dyn EventSink) {
     sink.waits();
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Whether a call was judged and needs a decision by the user.

@@ -5,7 +5,7 @@
 //! here is not stored anywhere else: after a crash the runs are found by their answers.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -16,6 +16,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum time that a run waits for a pause.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Maximum time that a start keeps its place: hooks can run programs before a model or a tool is asked.
+const LONGEST: Duration = Duration::from_secs(1);
+
 /// Admits a few runs at a time, after the answers that are being stored.
 pub(super) struct Starts {
     places: Arc<Semaphore>,
@@ -24,9 +27,22 @@ pub(super) struct Starts {
 }
 
 /// The right to start a run, until dropped. A run that waits for a model or a tool must not keep it.
-#[derive(Debug)]
 pub(super) struct Place {
-    _permit: OwnedSemaphorePermit,
+    _permit: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+}
+
+impl Place {
+    fn of(permit: OwnedSemaphorePermit) -> Self {
+        let permit = Arc::new(Mutex::new(Some(permit)));
+        let kept = Arc::downgrade(&permit);
+        tokio::spawn(async move {
+            tokio::time::sleep(LONGEST).await;
+            if let Some(kept) = kept.upgrade() {
+                kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+            }
+        });
+        Self { _permit: permit }
+    }
 }
 
 /// An answer that is being stored, until dropped.
@@ -58,16 +74,15 @@ impl Starts {
     /// no more come.
     pub(super) async fn place(&self) -> Place {
         let latest = Instant::now() + PATIENCE;
-        let (permit, pause) = match Arc::clone(&self.places).try_acquire_owned() {
-            Ok(permit) => (permit, Duration::ZERO),
-            Err(_) => {
-                let permit = Arc::clone(&self.places).acquire_owned().await;
-                (permit.expect("the semaphore is never closed"), PAUSE)
-            }
+        let (permit, pause) = if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            (permit, Duration::ZERO)
+        } else {
+            let permit = Arc::clone(&self.places).acquire_owned().await;
+            (permit.expect("the semaphore is never closed"), PAUSE)
         };
         // Under a constant stream of answers there is no pause.
         let _ = tokio::time::timeout_at(latest, self.pause(pause)).await;
-        Place { _permit: permit }
+        Place::of(permit)
     }
 
     async fn pause(&self, pause: Duration) {
@@ -138,6 +153,15 @@ mod tests {
         let before = Instant::now();
         drop(starts.place().await);
         assert_eq!(before.elapsed(), PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_start_does_not_keep_its_place() {
+        let starts = Starts::new(1);
+        let _slow = starts.place().await;
+        let before = Instant::now();
+        drop(starts.place().await);
+        assert_eq!(before.elapsed(), LONGEST);
     }
 
     #[tokio::test(start_paused = true)]
