@@ -288,7 +288,9 @@ fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, 
     let mut note = |line: &str| {
         let _ = write!(text, "\n{line}");
     };
-    ends.iter().for_each(|line| note(line));
+    for line in &ends {
+        note(line);
+    }
     let mut refusals = Vec::new();
     for (refusal, line) in refused {
         refusals.push(refusal);
