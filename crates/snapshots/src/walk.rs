@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -24,6 +23,7 @@ use super::tree::{self, Item, PathKind};
 use aye_store_sqlite::objects::{Hash, ObjectKind, Objects, hash_of};
 
 mod seen;
+mod unchanged;
 
 pub(super) use seen::FolderScan;
 
@@ -37,10 +37,6 @@ const MAX_RULES: u64 = 1 << 20;
 const PROGRESS: u64 = 128 << 20;
 /// The deepest folder.
 const MAX_DEPTH: usize = 256;
-/// Maximum number of threads that read times.
-const CHECKERS: usize = 4;
-/// Fewer files than this are not worth a second thread; tests have few.
-const FEW: usize = if cfg!(test) { 1 } else { 2_000 };
 
 /// The path below the folder, as the system has it.
 pub(super) fn path_of(relative: &[u8]) -> PathBuf {
@@ -88,94 +84,6 @@ pub(super) fn look(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<Wal
     }
 }
 
-/// Asks for the times of the folders and files that are known, in several threads: with many files nearly all of a look
-/// is that. A folder that is as it was, with all of its files, is marked, and the look itself asks for none of it again.
-fn check(place: &WalkContext<'_>, top: &OwnedFd, device: u64, seen: &Folder, number: u64) {
-    let mut folders = Vec::new();
-    flatten(seen, &mut Vec::new(), &mut folders);
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(CHECKERS));
-    if threads < 2 || folders.iter().map(|(_, folder)| folder.rows.len()).sum::<usize>() < FEW {
-        return;
-    }
-    let next = AtomicUsize::new(0);
-    let one = || {
-        let Some((path, folder)) = folders.get(next.fetch_add(1, Ordering::Relaxed)) else { return false };
-        if is_same(place.limits, top, device, path, folder) {
-            folder.same_in.store(number, Ordering::Relaxed);
-        }
-        true
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // One that cannot be started is done without.
-            drop(
-                std::thread::Builder::new()
-                    .name("snapshot".to_owned())
-                    .spawn_scoped(scope, || while one() {}),
-            );
-        }
-        // Only this thread may ask whether to stop.
-        while !(place.is_stopped)() && one() {}
-        next.store(folders.len(), Ordering::Relaxed);
-    });
-}
-
-/// All folders with their paths.
-fn flatten<'a>(folder: &'a Folder, path: &mut Vec<u8>, folders: &mut Vec<(Vec<u8>, &'a Folder)>) {
-    folders.push((path.clone(), folder));
-    let length = path.len();
-    for SeenFile { name, what } in &folder.rows {
-        if let What::Folder(below) = what {
-            path.extend_from_slice(name);
-            path.push(b'/');
-            flatten(below, path, folders);
-            path.truncate(length);
-        }
-    }
-}
-
-/// Whether a folder and all of its known files are unchanged; the folders in it are not looked at.
-fn is_same(limits: &SnapshotLimits, top: &OwnedFd, device: u64, path: &[u8], folder: &Folder) -> bool {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::PATH;
-    let opened;
-    let fd = match path {
-        [] => top,
-        path => match openat(top, path, flags, Mode::empty()) {
-            Ok(fd) => {
-                opened = fd;
-                &opened
-            }
-            Err(_) => return false,
-        },
-    };
-    let is_folder_same = fstat(fd)
-        .is_ok_and(|about| about.st_dev == device && folder.stamp == Some(FileStamp::of(&about)))
-        && folder.rules.as_ref().is_none_or(|rules| rule_sources(limits, fd) == (rules.sources, false));
-    is_folder_same
-        && folder.rows.iter().all(|row| match &row.what {
-            What::File { stamp, hash } => {
-                hash.is_some()
-                    && statat(fd, &*row.name, AtFlags::SYMLINK_NOFOLLOW)
-                        .is_ok_and(|about| FileStamp::of(&about) == *stamp)
-            }
-            What::Link(_) | What::Folder(_) => true,
-        })
-}
-
-/// Marks the folders that are as they were with everything below them; whether this one is.
-fn mark_unchanged(folder: &mut Folder, number: u64) -> bool {
-    let mut is_unchanged = *folder.same_in.get_mut() == number && folder.hash.is_some();
-    for row in &mut folder.rows {
-        if let What::Folder(below) = &mut row.what {
-            is_unchanged &= mark_unchanged(below, number);
-        }
-    }
-    if is_unchanged {
-        folder.unchanged_in = number;
-    }
-    is_unchanged
-}
-
 /// One look; with `true` it read so much that it ended early.
 fn run(
     place: &WalkContext<'_>,
@@ -202,8 +110,7 @@ fn run(
         held: 0,
     };
     if reads && seen.is_complete {
-        check(place, &top, about.st_dev, &seen.top, seen.scans);
-        mark_unchanged(&mut seen.top, seen.scans);
+        unchanged::mark(place, &top, about.st_dev, &mut seen.top, seen.scans);
     }
     let looked = eye.visit(&top, FileStamp::of(&about), &mut seen.top, false);
     // The known state is only valid once the batch is written.
@@ -464,7 +371,7 @@ impl Eye<'_> {
         Ok(())
     }
 
-    /// Counts a file of so many bytes; those of one that is too large to be kept do not count.
+    /// Counts a file and its size in bytes. A file that is too large to be kept adds nothing to the total size.
     fn count(&mut self, size: u64) -> Result<(), SnapshotError> {
         let SnapshotLimits { max_file, max_files, max_total, .. } = *self.place.limits;
         self.files += 1;

@@ -81,7 +81,7 @@ pub(super) struct Folder {
     pub(super) rows: Vec<SeenFile>,
     /// The name of its piece; `None` when nothing is in it, or it is not known.
     pub(super) hash: Option<Hash>,
-    /// The last look before which it and its files were found as they were: see [`check`].
+    /// The last look before which it and its files were found as they were: see [`super::unchanged`].
     pub(super) same_in: AtomicU64,
     /// The last look before which everything below it was found as it was, too.
     pub(super) unchanged_in: u64,
