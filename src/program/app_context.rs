@@ -531,6 +531,7 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
         writable: all(&settings.writable),
         tmp: foundation.paths.cache_dir.join("tmp"),
         caches: foundation.paths.cache_dir.join("packages"),
+        linked: foundation.paths.cache_dir.join("linked"),
         domains: settings.domains.clone(),
         sockets: foundation.paths.cache_dir.join("net"),
         output: output_dir(foundation),

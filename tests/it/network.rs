@@ -132,6 +132,13 @@ mod names {
 
     /// A server that answers each request with a page; also returns the request lines.
     fn server() -> (SocketAddr, mpsc::Receiver<String>) {
+        serving(|_| Some(b"the page\n".to_vec()))
+    }
+
+    /// A server with a page for some paths; also returns the request lines.
+    fn serving(
+        page: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static,
+    ) -> (SocketAddr, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("has a local address");
         let (sender, receiver) = mpsc::channel();
@@ -140,11 +147,18 @@ mod names {
                 let mut stream = BufReader::new(stream.expect("a connection"));
                 let mut lines = String::new();
                 while !lines.ends_with("\r\n\r\n") && stream.read_line(&mut lines).expect("read") > 0 {}
-                if sender.send(lines.lines().next().unwrap_or_default().to_owned()).is_err() {
+                let line = lines.lines().next().unwrap_or_default().to_owned();
+                let found = line.split(' ').nth(1).and_then(&page);
+                if sender.send(line).is_err() {
                     return;
                 }
-                let page = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nthe page\n";
-                stream.get_mut().write_all(page.as_bytes()).expect("written");
+                let status = if found.is_some() { "200 OK" } else { "404 Not Found" };
+                let body = found.unwrap_or_default();
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream.get_mut().write_all(&[head.as_bytes(), &body].concat()).expect("written");
             }
         });
         (address, receiver)
@@ -263,5 +277,106 @@ mod names {
             "{around}"
         );
         assert!(requests.is_empty(), "{requests:?}");
+    }
+
+    /// The archive of a package for cargo, and its line in an index.
+    fn package(name: &str) -> (Vec<u8>, String) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join(format!("{name}-1.0.0"));
+        std::fs::create_dir_all(folder.join("src")).expect("made");
+        let about = format!("[package]\nname = \"{name}\"\nversion = \"1.0.0\"\nedition = \"2021\"\n");
+        std::fs::write(folder.join("Cargo.toml"), about).expect("written");
+        std::fs::write(folder.join("src/lib.rs"), "").expect("written");
+        let out = std::process::Command::new("tar")
+            .args(["-cz", &format!("{name}-1.0.0")])
+            .current_dir(dir.path())
+            .output()
+            .expect("tar runs");
+        let hash = aye::contract::digest::sha256_hex(&out.stdout);
+        let line = json!({"name": name, "vers": "1.0.0", "deps": [], "cksum": hash, "features": {}, "yanked": false});
+        (out.stdout, line.to_string())
+    }
+
+    /// Builds run in the sandbox with a registry on a listed domain; the user's downloads are used and not changed.
+    #[test]
+    fn cargo_adds_to_the_users_downloads_without_changing_them() {
+        if !has_all_layers() {
+            return;
+        }
+        let packages = ["abc", "bcd"].map(|name| (name, package(name)));
+        let (address, requests) = serving(move |path| {
+            if path == "/index/config.json" {
+                return Some(br#"{"dl": "http://docs.example.org/dl/{crate}"}"#.to_vec());
+            }
+            let (_, (archive, line)) = packages.iter().find(|(name, _)| path.ends_with(name))?;
+            Some(if path.starts_with("/dl/") { archive.clone() } else { line.clone().into_bytes() })
+        });
+        let build = "cargo build --color never 2>&1";
+        let add = "sh add.sh && cargo build 2>&1";
+        let again = "rm -r target && cargo build --offline 2>&1";
+        let lines = [build, "sh change.sh", add, again];
+        let calls = lines.iter().enumerate().map(|(i, line)| Answer::new().bash(&format!("c{i}"), line));
+        let mut said: Vec<Answer> = calls.collect();
+        let later = said.split_off(1);
+        let llm = MockLlm::answers(
+            said.into_iter().chain([Answer::say("Done.")]).chain(later).chain([Answer::say("Done.")]),
+        );
+        let home = Home::with(&llm);
+        home.rules("rules:\n  - {tool: Bash, behavior: allow}\n");
+        home.write(
+            ".cargo/config.toml",
+            concat!(
+                "[source.crates-io]\nreplace-with = \"near\"\n[source.near]\nregistry = \"sparse",
+                "+http://docs.example.org/index/\"\n"
+            ),
+        );
+        home.write(
+            "Cargo.toml",
+            "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nabc = \"1\"\n",
+        );
+        home.write("src/lib.rs", "");
+        home.write(
+            "change.sh",
+            "rm ~/.cargo/registry/cache/*/abc-1.0.0.crate\nset -- ~/.cargo/registry/src/*/abc-1.0.0/src/lib.rs\n\
+             echo x >> \"$1\"\necho x > /run/aye/cargo/x\n",
+        );
+        home.write("add.sh", "echo 'bcd = \"1\"' >> Cargo.toml\n");
+        let toolchain = std::path::Path::new(env!("CARGO")).parent().expect("a folder").display();
+        let path = format!("{toolchain}:{}", std::env::var("PATH").unwrap_or_default());
+        let names = format!("docs.example.org=93.184.216.34@{address}");
+        let run = |args: &[&str]| {
+            home.aye(args).env("AYE_TEST_NAMES", &names).env("PATH", &path).run().exits(0);
+        };
+        run(&["-p", "go", "--config", DOMAINS]);
+        let result = llm.last().result("c0");
+        assert!(result.contains("Downloaded abc v1.0.0") && result.contains("Finished"), "{result}");
+        let users = home.root().join("home/.cargo/registry");
+        assert!(!users.exists());
+
+        // What was downloaded becomes what the user has downloaded.
+        std::fs::create_dir_all(users.parent().expect("it has one")).expect("made");
+        let linked = home.root().join("aye/cache/linked/cargo");
+        std::fs::rename(&linked, &users).expect("moved");
+        std::fs::remove_file(users.join(".aye-links")).expect("removed");
+        let tree = || {
+            let listed =
+                std::process::Command::new("find").arg(&users).args(["-printf", "%p %s %T@\\n"]).output();
+            String::from_utf8(listed.expect("find runs").stdout).expect("text")
+        };
+        let before = tree();
+        let seen = requests.try_iter().count();
+        assert!(seen >= 3, "{seen}");
+        run(&["-p", "go on", "--config", DOMAINS]);
+        let last = llm.last();
+        let changed = last.result("c1");
+        for refused in ["src/lib.rs: Read-only file system", "cargo/x: Read-only file system"] {
+            assert!(changed.contains(refused), "{changed}");
+        }
+        let (added, again) = (last.result("c2"), last.result("c3"));
+        assert!(added.contains("Downloaded bcd v1.0.0") && added.contains("Finished"), "{added}");
+        assert!(!added.contains("warning"), "{added}");
+        assert!(again.contains("Compiling bcd") && again.contains("Finished"), "{again}");
+        assert_eq!(tree(), before);
+        assert!(linked.join("src").is_dir());
     }
 }

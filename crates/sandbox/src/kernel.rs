@@ -89,6 +89,9 @@ fn landlock(orders: &LaunchPolicy) -> io::Result<()> {
             .allow(Path::new("/"), read)?
             .allow(Path::new("/tmp"), all)?
             .allow(Path::new("/dev"), all)?;
+        for cache in policy.linked_caches() {
+            rules = rules.allow(&cache.path, all)?;
+        }
     } else {
         let masks = policy.masks();
         let system = SYSTEM.iter().chain(&["/etc"]).map(Path::new);

@@ -11,6 +11,8 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 
 use crate::layers::Layers;
+#[cfg(target_os = "linux")]
+use crate::linked_cache::LinkedCache;
 use crate::namespaces;
 #[cfg(target_os = "linux")]
 use crate::net::Relay;
@@ -39,6 +41,15 @@ pub(crate) struct LaunchPolicy {
 
 #[cfg(target_os = "linux")]
 impl LaunchPolicy {
+    /// Restricts this thread and those that it starts, and prepares what it finds.
+    fn enforce(&self) -> io::Result<()> {
+        crate::kernel::restrict(self)?;
+        if self.inside {
+            self.policy.linked_caches().iter().for_each(LinkedCache::link);
+        }
+        Ok(())
+    }
+
     /// The relay to run beside the program.
     fn relay(&self) -> Option<&Relay> {
         self.policy.way_out().filter(|_| self.inside)
@@ -161,7 +172,7 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(NOT_STARTED);
     }
     if let Some(policy_to_enforce) = &policy_to_enforce
-        && let Err(error) = crate::kernel::restrict(policy_to_enforce)
+        && let Err(error) = policy_to_enforce.enforce()
     {
         let _ = writeln!(stderr, "aye: the sandbox cannot be enforced, and nothing was started: {error}");
         return ExitCode::from(NOT_STARTED);
@@ -253,7 +264,7 @@ impl ThreadLaunch {
     ) -> io::Result<T> {
         let ThreadLaunch { policy_to_enforce, mut command } = self;
         in_thread(move |started| {
-            if let Err(error) = crate::kernel::restrict(&policy_to_enforce) {
+            if let Err(error) = policy_to_enforce.enforce() {
                 return started(Err(error));
             }
             match policy_to_enforce.relay() {

@@ -89,6 +89,10 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
     for path in &writable {
         all.bind("--bind", path);
     }
+    for cache in policy.linked_caches() {
+        all.0.extend(["--ro-bind-try".into(), (&cache.path).into(), cache.source().into()]);
+        all.0.extend(["--bind".into(), (&cache.own).into(), (&cache.path).into()]);
+    }
     // What a partial folder does not show has no place in it.
     let is_left_out = |path: &Path| {
         policy.partial.iter().any(|folder| {

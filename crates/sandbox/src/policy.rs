@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use aye_core::contract::judgement::Profile;
 use serde::{Deserialize, Serialize};
 
+use crate::linked_cache::LinkedCache;
 use crate::net::Relay;
 
 /// Maximum number of masked files and folders: each one is a mount.
@@ -26,6 +27,9 @@ pub struct Policy {
     pub readable: Vec<PathBuf>,
     /// Additional writable folders, in [`Profile::Workspace`] only.
     pub writable: Vec<PathBuf>,
+    /// Downloads that the command can add to, in [`Profile::Workspace`] where there are namespaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<LinkedCache>,
     /// Folders of programs, see [`toolchains`](crate::toolchains).
     pub toolchains: Vec<PathBuf>,
     /// Files and folders that cannot be read wherever they are. At most [`MAX_MASKS`].
@@ -116,6 +120,7 @@ impl Policy {
             home: None,
             readable: Vec::new(),
             writable: Vec::new(),
+            caches: Vec::new(),
             toolchains: Vec::new(),
             masked: Vec::new(),
             partial: Vec::new(),
@@ -141,7 +146,9 @@ impl Policy {
     pub fn check(&self) -> Result<(), Unusable> {
         let lists = [&self.readable, &self.writable, &self.toolchains, &self.masked];
         let partial = self.partial.iter().flat_map(|folder| folder.shown.iter().chain([&folder.path]));
-        for path in lists.into_iter().flatten().chain(partial).chain(&self.tmp).chain([&self.workspace]) {
+        let caches = self.caches.iter().flat_map(|cache| [&cache.path, &cache.own]);
+        let others = partial.chain(caches).chain(&self.tmp).chain([&self.workspace]);
+        for path in lists.into_iter().flatten().chain(others) {
             if !path.is_absolute() {
                 return Err(Unusable::Relative(path.clone()));
             }
@@ -175,6 +182,11 @@ impl Policy {
             }
             Profile::Read | Profile::Outside => Vec::new(),
         }
+    }
+
+    /// The downloads that the command can add to, for the profile that can.
+    pub(crate) fn linked_caches(&self) -> &[LinkedCache] {
+        if self.profile == Profile::Workspace { &self.caches } else { &[] }
     }
 
     /// The way out of a network namespace of its own, for the profile that may have one.

@@ -15,8 +15,8 @@ use aye_core::contract::path_policy::PathPolicy;
 use aye_core::contract::spec::AgentSpec;
 use aye_sandbox::protected::INSTALLED;
 use aye_sandbox::{
-    Dialler, Launch, Layers, MAX_MASKS, NetHub, NetSession, PartialFolder, Policy, Profile, ProtectedBefore,
-    ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
+    CacheKind, Dialler, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder, Policy,
+    Profile, ProtectedBefore, ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
 };
 
 use super::ToolEnv;
@@ -29,6 +29,10 @@ const GIT_SETTINGS: [&str; 2] = [".gitconfig", ".config/git"];
 /// Packages that are there already, and what says where they came from, so that a build without a network finds them.
 const PACKAGES: [&str; 5] =
     [".cargo/registry", ".cargo/git", ".cargo/config.toml", "go/pkg/mod", ".npm/_cacache"];
+
+/// Those of [`PACKAGES`] that commands can add to.
+const LINKED: [(CacheKind, &str, &str); 2] =
+    [(CacheKind::Cargo, ".cargo/registry", "cargo"), (CacheKind::Go, "go/pkg/mod", "go")];
 
 /// Without a network, trying again is waiting. `pip` names what failed only when it tries again.
 const NO_RETRIES: [(&str, &str); 3] =
@@ -45,6 +49,8 @@ pub struct SandboxFolders {
     pub tmp: PathBuf,
     /// The folder in which package managers keep their downloads, in [`Profile::Workspace`].
     pub caches: PathBuf,
+    /// The folder of the downloads that commands find at the user's paths. They must not reach it at its own.
+    pub linked: PathBuf,
     /// Domains to reach, in [`Profile::Workspace`] where the machine has namespaces.
     pub domains: Vec<DomainPattern>,
     /// The folder for the sockets of commands in namespaces.
@@ -352,8 +358,14 @@ impl Sandbox {
         self.check(&policy)?;
         let network = self.way_out(what)?.map(Arc::new);
         policy.relay = network.as_ref().map(|network| network.relay());
-        if what.profile == Profile::Workspace && !policy.relay.as_ref().is_some_and(|relay| relay.proxies) {
-            self.expect_no_network(&mut request.env);
+        if what.profile == Profile::Workspace {
+            let can_download = policy.relay.as_ref().is_some_and(|relay| relay.proxies);
+            if !can_download {
+                self.expect_no_network(&mut request.env);
+            }
+            if found.layers.bwrap.is_some() {
+                self.link_caches(&mut policy, can_download)?;
+            }
         }
         let Launch { program, args, env, launcher } =
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
@@ -452,6 +464,21 @@ impl Sandbox {
         Ok([("XDG_CACHE_HOME", at("xdg")), ("npm_config_cache", at("npm")), ("PIP_CACHE_DIR", at("pip"))]
             .map(|(name, value)| (name.into(), value))
             .into())
+    }
+
+    /// What cargo and go download has a place of aye's own, at the path of the user's downloads: from the first command
+    /// on that can download anything.
+    fn link_caches(&self, policy: &mut Policy, can_download: bool) -> Result<(), NotConfined> {
+        for (kind, name, own) in LINKED {
+            let own = self.folders.linked.join(own);
+            let Some(path) = self.home.as_ref().map(|home| home.join(name)) else { continue };
+            if can_download || own.is_dir() {
+                private_folder(&self.folders.linked)?;
+                policy.readable.retain(|readable| *readable != path);
+                policy.caches.push(LinkedCache { kind, path, own: private_folder(&own)? });
+            }
+        }
+        Ok(())
     }
 
     /// Nothing can be downloaded: what the user has downloaded before is all that there is, so npm uses the user's cache.
