@@ -97,7 +97,7 @@ impl GrantStatus {
     fn given(&self) -> String {
         let by = &self.grant.actor;
         let tty = by.tty.as_ref().map(|tty| format!(", {tty}")).unwrap_or_default();
-        format!("{} by {} ({}{tty})", when(self.grant.created_at), by.user, by.channel)
+        format!("{} by {}{tty}", when(self.grant.created_at), by.shown())
     }
 
     fn state_text(&self) -> String {

@@ -15,7 +15,7 @@ use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::{Answer, CHANNEL_HTTP, CHANNEL_REMOTE, ResumeDecisionAction};
+use aye_core::contract::suspension::{Answer, CHANNEL_REMOTE, ResumeDecisionAction};
 
 /// A character typed this soon after a key that a card took is meant for that card, not for the text.
 const DOUBLE_MS: u64 = 1500;
@@ -409,24 +409,18 @@ impl App {
 
     pub(super) fn who_decided(&self, record: &SuspensionRecord, already: &str) -> String {
         let what = match record.decision.as_ref().map(|decision| decision.action) {
-            _ if record.decided_by.as_ref().is_some_and(|by| by.channel == CHANNEL_REMOTE) => {
-                "answered on the other side"
-            }
             Some(ResumeDecisionAction::Resume) => "allowed",
             Some(ResumeDecisionAction::Cancel) => "declined",
             None => "answered",
         };
-        let who = record.decided_by.as_ref().map_or_else(String::new, |actor| {
-            let through = if actor.channel == CHANNEL_HTTP {
-                String::new()
-            } else {
-                format!(" through {}", actor.channel)
-            };
-            format!(" by {}{through} (process {})", actor.user, actor.pid)
-        });
+        let what = match &record.decided_by {
+            Some(by) if by.channel == CHANNEL_REMOTE => format!("answered on the side of {}", by.user),
+            Some(by) => format!("{what} by {} in process {}", by.shown(), by.pid),
+            None => what.to_owned(),
+        };
         let when = record.decision.as_ref().map_or_else(String::new, |decision| {
             format!(" at {}", self.clock.hour_and_minute(decision.updated_at))
         });
-        format!("{} was {already}{what}{who}{when}", record.ticket.pending.name)
+        format!("{} was {already}{what}{when}", record.ticket.pending.name)
     }
 }

@@ -1,6 +1,7 @@
 //! Questions on the screen, and the keys that answer them.
 
 use super::*;
+use aye_core::contract::suspension::{CHANNEL_HTTP, CHANNEL_REMOTE};
 
 /// Esc closes the card; text typed right after it is text, even before the run has stopped.
 #[test]
@@ -314,8 +315,21 @@ fn a_late_answer_says_who_was_first() {
         Ok(DecideOutcome::AlreadyDecided(record(ticket))),
     )));
     assert!(test.app.cards.open.is_empty());
-    let said = "Bash was already allowed by ann through cli (process 7) at 12:03";
+    let said = "Bash was already allowed by ann (cli) in process 7 at 12:03";
     assert!(test.screen().contains(said), "{}", test.screen());
+    for (user, channel, said) in [
+        ("ann (phone)", CHANNEL_HTTP, "allowed by ann (phone) in process 7 at 12:03"),
+        ("reviewer", CHANNEL_REMOTE, "answered on the side of reviewer at 12:03"),
+    ] {
+        let mut record = record(self::ticket("a", "Bash", json!({}), ACTION_PERMISSION, Value::Null));
+        record.decided_by =
+            Some(Actor { user: user.into(), channel: channel.into(), pid: 7, ..Actor::default() });
+        test.send(Msg::Question(QuestionMsg::Decided(
+            "perm_a".into(),
+            Ok(DecideOutcome::AlreadyDecided(record)),
+        )));
+        assert!(test.screen().contains(&format!("Bash was already {said}")), "{}", test.screen());
+    }
 }
 
 #[test]

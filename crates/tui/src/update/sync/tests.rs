@@ -96,11 +96,7 @@ fn a_question_answered_by_others_disappears_and_says_who() {
         record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
     test.send(Msg::Question(QuestionMsg::Closed(answered)));
     assert!(!is_shown(&test, "a") && is_shown(&test, "b"));
-    assert!(
-        test.live().contains("Bash was allowed by ann through cli (process 7) at 12:03"),
-        "{}",
-        test.live()
-    );
+    assert!(test.live().contains("Bash was allowed by ann (cli) in process 7 at 12:03"), "{}", test.live());
     // A sync from before the answer does not bring it back.
     tell(&mut test, waits(&["a", "b"]));
     assert!(!is_shown(&test, "a"));
