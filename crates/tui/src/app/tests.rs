@@ -466,6 +466,9 @@ fn commands_skills_and_paths_are_completed() {
     assert!(test.live().contains("/nope is not a command"), "{}", test.live());
     test.keys("<enter>");
     assert_eq!(test.app.composer.text(), "/nope");
+    assert_eq!(test.live().matches("is not a command").count(), 1, "{}", test.live());
+    test.keys("<home><enter>");
+    assert_eq!(test.live().matches("is not a command").count(), 1, "{}", test.live());
     test.keys("<ctrl-c>");
     test.wait(3000);
     test.keys("/usr/bin is a folder<enter>");

@@ -83,7 +83,12 @@ impl App {
                 if self.command(&name, &words, cmds) {
                     self.begin_text();
                 } else {
-                    self.show_hint(not_a_command(&format!("/{name}")));
+                    self.refresh_palette(cmds);
+                    // The line below the composer says it already, except to screen readers.
+                    let is_said = self.completion.palette.as_ref().is_some_and(|it| !it.help.is_empty());
+                    if self.display.is_linear || !is_said {
+                        self.show_hint(not_a_command(&format!("/{name}")));
+                    }
                 }
                 return;
             }
