@@ -91,7 +91,8 @@ pub(crate) async fn compact(
     if let Some(over) = over {
         let _ = write!(text, "\n\nEven so, the next message would not fit: {over}");
     }
-    Ok(TextPage { title: summary.words(), text })
+    // The notice says how much it replaces, as in other terminals and when the conversation is opened again.
+    Ok(TextPage { title: "summary".to_owned(), text })
 }
 
 /// Why the next request of a conversation cannot fit, and the ways out, when no summary helps.

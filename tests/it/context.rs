@@ -362,3 +362,36 @@ fn messages_that_cannot_be_summarised_are_named_with_the_remedies() {
     tty.shows("/rewind or /fork");
     tty.quit();
 }
+
+/// What the summariser cannot read at once it reads in portions: they are one line. The tokens of the last request are those
+/// of the messages that the summary replaces.
+#[test]
+fn a_summary_in_portions_is_one_line_and_the_old_size_of_the_context_is_gone() {
+    let llm = counts(2000);
+    let home = home(&llm, 128_000, 0);
+    home.ok(&["-p", "count"]);
+    for _ in 0..12 {
+        home.ok(&["-c", "-p", "count on"]);
+    }
+    let config = std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("settings");
+    home.config(&config.replace("context_window = 128000", "context_window = 16000"));
+    let asked = llm.asked().len();
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.shows("sheep-13 ");
+    tty.say("count on");
+    tty.shows("sheep-14 ");
+    tty.shows("% context");
+    tty.say("/compact");
+    tty.shows("It saves ");
+    tty.shows("compacted 26 messages, 26k → ");
+    tty.wait("the end", |view| !view.screen().contains("% context"));
+    let writers = llm.asked()[asked..].iter().filter(|chat| is_summariser(chat)).count();
+    assert!(writers > 1, "{writers} portions");
+    let told = |tty: &Pty| tty.look(crate::support::pty::View::all).matches("compacted ").count();
+    assert_eq!(told(&tty), 1);
+    tty.quit();
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.shows("compacted 26 messages, ");
+    assert_eq!(told(&tty), 1);
+    tty.quit();
+}

@@ -254,15 +254,9 @@ impl AgentRuntime {
             match compaction.run(hint.as_deref()).await {
                 Ok(summary) => {
                     compaction.existing = Some(Arc::new(summary.clone()));
-                    all = Some(match all {
+                    all = Some(match &all {
                         None => summary,
-                        Some(earlier) => SummaryRecord {
-                            messages: earlier.messages + summary.messages,
-                            // The next summary also covers the earlier summary.
-                            before_tokens: earlier.before_tokens + summary.before_tokens
-                                - earlier.after_tokens.min(summary.before_tokens),
-                            ..summary
-                        },
+                        Some(earlier) => summary.after(earlier),
                     });
                 }
                 // Nothing is left, or what was made until now counts.

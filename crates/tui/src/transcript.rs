@@ -9,6 +9,7 @@ use aye_core::contract::image::ImageRef;
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::lifecycle::StoppedReason;
 use aye_core::contract::snapshot::Changes;
+use aye_core::contract::summary::SummaryRecord;
 
 mod fold;
 mod run_activity;
@@ -335,11 +336,21 @@ impl Transcript {
         self.push(EntryKind::Notice { level, text: text.into() }, true);
     }
 
-    /// Says that a summary was made, unless that was said already.
+    /// Says that a summary was made, unless that was said already. How full the window is then is known after the next
+    /// request.
     fn note_summary(&mut self, upto_seq: u64, words: &str) {
         if upto_seq > self.summarised {
             self.summarised = upto_seq;
+            self.context = 0;
             self.note(Level::Info, words);
+        }
+    }
+
+    /// Says that summaries were made, the portions of one in one line.
+    fn note_summaries<'s>(&mut self, summaries: impl IntoIterator<Item = &'s SummaryRecord>) {
+        let new = summaries.into_iter().filter(|summary| summary.upto_seq > self.summarised);
+        if let Some(all) = new.cloned().reduce(|earlier, next| next.after(&earlier)) {
+            self.note_summary(all.upto_seq, &all.words());
         }
     }
 

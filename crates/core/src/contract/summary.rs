@@ -52,6 +52,17 @@ impl SummaryRecord {
         )
     }
 
+    /// Returns this summary as one with the summary before it, which it replaces: what one summariser cannot read at
+    /// once, it summarises in portions.
+    #[must_use]
+    pub fn after(self, earlier: &Self) -> Self {
+        Self {
+            messages: earlier.messages + self.messages,
+            before_tokens: earlier.before_tokens + self.before_tokens.saturating_sub(earlier.after_tokens),
+            ..self
+        }
+    }
+
     /// Returns the activity for front ends.
     pub fn activity(&self) -> Activity {
         let history = CompactedHistory {

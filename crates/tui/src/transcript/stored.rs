@@ -25,9 +25,8 @@ impl Transcript {
         for stored in &opened.messages {
             transcript.mark_stored(stored);
             transcript.take_message(&stored.message);
-            while let Some(summary) = summaries.next_if(|summary| summary.at_seq <= stored.seq) {
-                transcript.note_summary(summary.upto_seq, &summary.words());
-            }
+            let made = std::iter::from_fn(|| summaries.next_if(|summary| summary.at_seq <= stored.seq));
+            transcript.note_summaries(made);
         }
         for open in &opened.interrupted {
             transcript.change_tool(open.intent.id.call_id.as_str(), |tool| {

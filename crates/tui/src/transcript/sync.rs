@@ -19,9 +19,7 @@ impl Transcript {
         for stored in &sync.results {
             self.take_message(&stored.message);
         }
-        for summary in &sync.summaries {
-            self.note_summary(summary.upto_seq, &summary.words());
-        }
+        self.note_summaries(&sync.summaries);
         // When its process is gone, what a call came to is for recovery to judge.
         let is_driven = matches!(sync.driver, ThreadOwner::Other(_));
         for open in sync.running.iter().filter(|_| is_driven) {
