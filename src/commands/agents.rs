@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::agents::ParsedAgent;
 use crate::cli::{Cli, JsonFlag};
+use crate::commands::columns::columns;
 use crate::commands::put_json;
 use crate::contract::display::visible_line;
 use crate::failure::{AppError, Failure};
@@ -85,18 +86,16 @@ pub(crate) fn rows(app: &AppContext) -> Vec<Value> {
 
 /// Renders one line for each agent; the current one is marked.
 fn list(app: &AppContext) -> String {
-    let text = |row: &Value, key: &str| visible_line(row[key].as_str().unwrap_or_default()).into_owned();
-    rows(app).iter().fold(String::new(), |mut out, row| {
+    columns(rows(app).iter().map(|row| {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let mark = if row["current"] == true { "*" } else { " " };
-        let hidden = match text(row, "hidden_by") {
+        let hidden = match text("hidden_by") {
             by if by.is_empty() => String::new(),
             by => format!("  (hidden by {by})"),
         };
-        let (name, scope, model) = (text(row, "name"), text(row, "scope"), text(row, "model"));
-        let _ =
-            writeln!(out, "{mark} {name:<20} {scope:<8} {model:<24} {}{hidden}", text(row, "description"));
-        out
-    })
+        let name = format!("{mark} {}", text("name"));
+        [name, text("scope"), text("model"), text("description") + &hidden]
+    }))
 }
 
 /// Returns the definition of an agent and the agent as it resolves here.

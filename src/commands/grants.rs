@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use crate::commands::columns::columns;
 use crate::commands::{put_json, when};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
@@ -127,17 +128,11 @@ impl GrantStatus {
         value
     }
 
-    /// One line of the list.
-    fn line(&self) -> String {
+    /// The cells of a line of the list.
+    fn cells(&self) -> [String; 3] {
         let state = if self.state == HOLDS { String::new() } else { format!("  {}", self.state_text()) };
-        format!(
-            "{}  {}  {}, {}, used {}{state}\n",
-            self.grant.id,
-            visible_line(&self.grant.pattern),
-            visible_line(&self.grant.scope.to_string()),
-            self.end(),
-            self.uses(),
-        )
+        let reach = format!("{}, {}, used {}{state}", self.grant.scope, self.end(), self.uses());
+        [self.grant.id.clone(), self.grant.pattern.clone(), reach]
     }
 
     fn details(&self) -> String {
@@ -170,7 +165,7 @@ pub(crate) async fn run(command: GrantsCommand, foundation: &Foundation) -> Resu
             if json {
                 put_json(&rows.iter().map(GrantStatus::to_json).collect())?;
             } else {
-                put(&rows.iter().map(GrantStatus::line).collect::<String>())?;
+                put(&columns(rows.iter().map(GrantStatus::cells)))?;
             }
         }
         GrantsCommand::Show { id, json } => {

@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod chat;
+pub(crate) mod columns;
 pub(crate) mod config;
 pub(crate) mod docs;
 pub(crate) mod doctor;

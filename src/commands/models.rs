@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::commands::columns::columns;
 use crate::commands::put_json;
 use crate::config::{ListedModel, list_models};
 use crate::failure::Failure;
@@ -26,9 +27,17 @@ pub(crate) async fn run(json: bool, foundation: &Foundation) -> Result<u8, Failu
 /// Renders the lines of `aye models`: models that need a key are below the others.
 fn listing(rows: &[ListedModel]) -> String {
     let (usable, rest): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.usable);
-    let lines = |rows: &[&ListedModel]| {
-        rows.iter().flat_map(|row| [row.to_string(), "\n".into()]).collect::<String>()
-    };
-    let gap = if rest.is_empty() { "" } else { "\nNeeds a key or a server:\n" };
-    format!("{}{gap}{}", lines(&usable), lines(&rest))
+    let text = columns(usable.iter().chain(&rest).map(|row| {
+        let state = match (row.current, row.usable) {
+            (true, _) => "in use",
+            (false, true) => "usable",
+            (false, false) => "-",
+        };
+        [row.name.clone(), state.to_owned(), row.why.clone()]
+    }));
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    if !rest.is_empty() {
+        lines.insert(usable.len(), "\nNeeds a key or a server:\n");
+    }
+    lines.concat()
 }

@@ -6,10 +6,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::Cli;
+use crate::commands::columns::columns;
 use crate::commands::work::Consumer;
 use crate::commands::{print, since};
 use crate::contract::clock::{Clock as _, SystemClock};
-use crate::contract::display::{escape_json, visible_line};
+use crate::contract::display::escape_json;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
@@ -345,18 +346,17 @@ pub(crate) async fn page(store: &Store) -> Result<TextPage, AppError> {
 
 /// A line for each job.
 async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
-    let mut out = String::new();
+    let mut rows = Vec::new();
     for job in jobs {
         let JobState { word, note, .. } = JobState::of(store, job).await?;
         let said = job.messages.first().map(Message::text).unwrap_or_default();
         let said = said.trim().lines().next().unwrap_or_default();
         let said: String = said.chars().take(60).collect();
         let note = if note.is_empty() { String::new() } else { format!("  ({note})") };
-        let (thread, said, note) =
-            (visible_line(job.mailbox_id.as_str()), visible_line(&said), visible_line(&note));
-        let _ = writeln!(out, "{:>4}  {word:<9}  {thread}  {said}{note}", job.sequence);
+        let thread = job.mailbox_id.to_string();
+        rows.push([format!("{:>4}", job.sequence), word.to_owned(), thread, format!("{said}{note}")]);
     }
-    Ok(out)
+    Ok(columns(rows))
 }
 
 /// Returns the named jobs. All are looked up before anything is done, so that a typing error changes nothing.
@@ -409,7 +409,7 @@ async fn outbox(args: &QueueOutboxArgs, store: &Store, foundation: &Foundation) 
         };
         return commands::put_json(&json!(rows.map(object).collect::<Vec<_>>()));
     }
-    for row in rows {
+    let cells = |row: &OutboxRow| {
         let word = match row.status {
             OutboxStatus::Queued => "queued",
             OutboxStatus::Accepted => "sent",
@@ -423,15 +423,10 @@ async fn outbox(args: &QueueOutboxArgs, store: &Store, foundation: &Foundation) 
             1 => format!("  (1 attempt failed: {error})"),
             attempts => format!("  ({attempts} attempts failed: {error})"),
         };
-        put(&format!(
-            "{:>4}  {word:<9}  {}  {}{}\n",
-            row.number,
-            visible_line(row.thread_id.as_str()),
-            visible_line(&row.target),
-            visible_line(&tries)
-        ))?;
-    }
-    Ok(())
+        let target = format!("{}{tries}", row.target);
+        [format!("{:>4}", row.number), word.to_owned(), row.thread_id.to_string(), target]
+    };
+    put(&columns(rows.map(cells)))
 }
 
 async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {

@@ -7,8 +7,9 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::cli::JsonFlag;
+use crate::commands::columns::columns;
 use crate::commands::put_json;
-use crate::contract::display::{shortened, visible_line};
+use crate::contract::display::shortened;
 use crate::failure::Failure;
 use crate::plugins::skills::{ListedSkill, Severity, check_dir, check_discovery, list_rows};
 use crate::program::app_context::skills_of;
@@ -55,7 +56,6 @@ pub(crate) fn run(command: SkillsCommand, foundation: &Foundation) -> Result<u8,
                         0 => String::new(),
                         n => format!("  ({n} invisible characters)"),
                     };
-                    let (name, scope) = (visible_line(&row.name), row.scope);
                     let hidden = hidden.unwrap_or_default();
                     let summary = row.summary();
                     let description = shortened(&summary, SHOWN);
@@ -64,9 +64,10 @@ pub(crate) fn run(command: SkillsCommand, foundation: &Foundation) -> Result<u8,
                         (false, _) => "  (started by you only)",
                         (true, false) => "  (started by the model only)",
                     };
-                    format!("{name:<24} {scope:<8} {description}{who}{unseen}{hidden}\n")
+                    let text = format!("{description}{who}{unseen}{hidden}");
+                    [row.name.clone(), row.scope.to_string(), text]
                 };
-                put(&rows.iter().map(line).collect::<String>())?;
+                put(&columns(rows.iter().map(line)))?;
                 for issue in found.issues.iter().filter(|issue| issue.severity > Severity::Note) {
                     say(&issue.to_string());
                 }

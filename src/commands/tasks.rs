@@ -6,6 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::cli::Cli;
+use crate::commands::columns::columns;
 use crate::commands::{put_json, when};
 use crate::contract::child::{ChildStatus, TaskRecord};
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -269,18 +270,15 @@ fn lines(tasks: &[TaskRecord], commands: &[CommandRecord], now: u64) -> String {
     if tasks.is_empty() && commands.is_empty() {
         return "none\n".to_owned();
     }
-    let mut text = String::new();
     let top = tasks.iter().map(|task| task.child.depth).min().unwrap_or(1);
-    for task in tasks {
-        let prompt: String = visible_line(task.child.prompt.lines().next().unwrap_or_default()).into_owned();
-        let prompt: String = prompt.chars().take(60).collect();
+    let agents = tasks.iter().map(|task| {
+        let prompt = task.child.prompt.lines().next().unwrap_or_default().chars().take(60).collect();
         let indent = "  ".repeat(usize::try_from(task.child.depth - top).unwrap_or(0));
-        let _ = writeln!(text, "{indent}{}  {}  {prompt}", task.child.task_id(), about(task, now));
-    }
-    for command in commands {
-        let _ = writeln!(text, "{}  {}  {}", command.id(), about_command(command, now), line_of(command));
-    }
-    text
+        [format!("{indent}{}", task.child.task_id()), about(task, now), prompt]
+    });
+    let commands =
+        commands.iter().map(|command| [command.id(), about_command(command, now), line_of(command)]);
+    columns(agents.chain(commands))
 }
 
 fn about(task: &TaskRecord, now: u64) -> String {

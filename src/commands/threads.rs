@@ -7,6 +7,7 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::cli::{ListArgs, PageArgs};
+use crate::commands::columns::columns;
 use crate::commands::export::{ExportEncoder, write};
 use crate::commands::pager::Pager;
 use crate::commands::{put_json, thread_by_prefix, when};
@@ -199,21 +200,21 @@ async fn list(store: &Store, json: bool, page: PageArgs, foundation: &Foundation
     let mut pieces = Pieces::of(page);
     loop {
         let rows = store.threads_page(None, pieces.at, Some(pieces.next())).await.map_err(Failure::failed)?;
-        let text: String = rows.iter().map(line).collect();
+        let text = columns(rows.iter().map(cells));
         if !pager.write(&text)? || !pieces.count_rows(rows.len()) {
             return pager.finish();
         }
     }
 }
 
-fn line(row: &ThreadSummary) -> String {
+fn cells(row: &ThreadSummary) -> [String; 4] {
     let note = match (&row.damaged, row.waiting) {
-        (Some(why), _) => format!("  damaged: {}", visible_line(why)),
+        (Some(why), _) => format!("  damaged: {why}"),
         (None, 0) => String::new(),
         (None, n) => format!("  {n} waiting"),
     };
-    let (id, when) = (&row.thread.id, when(row.thread.updated_at));
-    format!("{id}  {when}  {:>4}  {}{note}\n", row.messages, visible_line(&row.thread.title))
+    let (id, when) = (row.thread.id.to_string(), when(row.thread.updated_at));
+    [id, when, format!("{:>4}", row.messages), format!("{}{note}", row.thread.title)]
 }
 
 async fn search(

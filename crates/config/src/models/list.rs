@@ -1,7 +1,5 @@
 //! The models that can be chosen, and those that cannot with the reason.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::super::endpoints::{ProbeHit, ResolvedProvider, resolve_providers};
@@ -35,17 +33,6 @@ pub struct ListedModel {
     /// The provider that needs a key first, when `aye login` can store one.
     #[serde(skip)]
     pub login: Option<String>,
-}
-
-impl fmt::Display for ListedModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = match (self.current, self.usable) {
-            (true, _) => "in use",
-            (false, true) => "usable",
-            (false, false) => "-",
-        };
-        write!(f, "{:<36} {mark:<7} {}", visible_line(&self.name), visible_line(&self.why))
-    }
 }
 
 /// Returns the rows of `aye models` and `/model`: the model in use, those of the settings, the models that
