@@ -62,6 +62,16 @@ fn a_question_is_answered_remotely_and_its_call_runs_once() {
     server.stop();
 }
 
+/// As a test that fails does.
+#[test]
+fn a_server_ends_with_its_test() {
+    let home = Home::new();
+    let server = Server::start(&home, &[]);
+    assert!(home.works("serve"));
+    drop(server);
+    assert!(!home.works("serve"));
+}
+
 #[test]
 fn a_conversation_is_cancelled_once() {
     let llm = asks();

@@ -251,6 +251,14 @@ pub struct Running {
     pub what: String,
 }
 
+/// A test that fails leaves no program behind.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Running {
     /// Reads lines of stdout until one contains the text, and returns that line.
     pub fn until_line(&mut self, text: &str) -> String {
