@@ -352,6 +352,7 @@ fn a_correlation_id_is_in_rows_and_events() {
         !lines.is_empty() && lines.iter().all(|line| line.contains("\"correlation_id\":\"order-7\"")),
         "{lines:?}"
     );
+    assert_eq!(reply.body.matches("\"run_start\"").count(), 1, "{lines:?}");
     let thread = reply.header("x-thread-id").expect("a conversation").to_owned();
     let latest = || server.get(&format!("/v1/threads/{thread}/runs/latest")).json();
     assert_eq!(latest()["correlation_id"], "order-7");

@@ -177,7 +177,11 @@ impl Follower {
         }
         match &*told.event {
             AgentEvent::RunStart { run_id, .. } => {
-                self.shown = Some((run_id.as_str().into(), RunStatus::Running));
+                let now = Some((RunId::from(run_id.as_str()), RunStatus::Running));
+                // The store may have been faster with the news.
+                if std::mem::replace(&mut self.shown, now.clone()) == now {
+                    return;
+                }
             }
             AgentEvent::RunFinish { run_id, termination, .. } => {
                 self.shown = Some((run_id.as_str().into(), termination.to_run_status()));
