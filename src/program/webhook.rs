@@ -15,7 +15,6 @@ use crate::contract::address::is_this_machine;
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible;
 use crate::contract::record::SuspensionRecord;
-use crate::contract::suspension::ResumeDecisionAction;
 use crate::contract::terms::Notify;
 use crate::program::foundation::Foundation;
 use crate::server::{A2aPushConfig, QuestionCard, WaitingPush, fresh_token, sign};
@@ -319,18 +318,9 @@ impl Inner {
         let page = self.page.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let page = page.map(|url| url.trim_end_matches('/').to_owned());
         let link = page.as_ref().map(|url| format!("{url}/#/card/{}", card.id));
-        let answered = card.decision.as_ref().map(|decision| {
-            let word = match decision.action {
-                ResumeDecisionAction::Resume => "answered",
-                ResumeDecisionAction::Cancel => "denied",
-            };
-            let by =
-                question.decided_by.as_ref().map_or_else(String::new, |by| format!(" by {}", by.shown()));
-            format!("{word}{by}")
-        });
         let state = match news {
             QuestionNews::Asked => None,
-            QuestionNews::Decided => answered,
+            QuestionNews::Decided => question.answered(),
             QuestionNews::Expired => Some("expired unanswered".to_owned()),
         };
         let title =

@@ -109,7 +109,7 @@ fn an_answer_from_a_script_resumes_the_terminal() {
     let stored = Instant::now();
     has_no_card(&tty);
     assert!(stored.elapsed() < AT_ONCE, "{:?}", stored.elapsed());
-    tty.shows("allowed by tester (cli)");
+    tty.shows("approved by tester (cli)");
     tty.shows("It is done.");
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(count(&tty, "It is done."), 1);
@@ -128,14 +128,14 @@ fn the_later_answer_learns_who_was_first() {
     tty.shows("reason:");
     home.ok(&["approvals", "approve", &home.question()]);
     tty.card("your decision came too late");
-    tty.shows("was allowed by tester (cli)");
+    tty.shows("was approved by tester (cli)");
     tty.send("use make");
     tty.card("use make");
     tty.card("your decision came too late");
     tty.send("\r");
     has_no_card(&tty);
     tty.shows("It is done.");
-    tty.wait("the message", |view| view.all().contains("! Bash was already allowed by tester (cli)"));
+    tty.wait("the message", |view| view.all().contains("! Bash was already approved by tester (cli)"));
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(llm.asked().len(), 2, "text typed on the card is not a message");
     tty.quit();

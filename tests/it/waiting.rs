@@ -141,7 +141,7 @@ fn an_answer_from_another_process_takes_effect_at_once() {
         out.lines().into_iter().filter(|line| line["event_type"] == "run_start").collect();
     assert_eq!(starts[0]["run_id"], starts[1]["run_id"], "the same run resumes");
     assert_eq!(home.read("log.txt"), "ran\n");
-    out.says("perm_c1: answered by tester (cli)");
+    out.says("perm_c1: approved by tester (cli)");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn questions_of_one_step_are_answered_one_by_one() {
     let home = Home::with(&llm);
     let run = waits(&home, &[]);
     home.ok(&["approvals", "approve", "perm_c2"]);
-    run.until_told("perm_c2: answered");
+    run.until_told("perm_c2: approved");
     home.ok(&["approvals", "deny", "perm_c1"]);
     let out = run.end().exits(0);
     assert_eq!(home.read("log.txt"), "two\n");

@@ -22,7 +22,7 @@ use aye_core::contract::event_sink::EventSink as _;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::{Actor, Answer, CHANNEL_POLICY, CHANNEL_REMOTE, ResumeDecisionAction};
+use aye_core::contract::suspension::{Actor, Answer, CHANNEL_POLICY};
 use aye_runtime::{
     AgentRunResult, AgentRuntime, DecideError, ResumeOutcome, RunDocument, RunFollower, RuntimeError,
 };
@@ -310,19 +310,13 @@ fn finished(result: &AgentRunResult) -> AgentEvent {
 /// Reports the outcome of a question that this process waited for.
 fn report_answer(question: &SuspensionRecord) {
     let id = visible_line(question.id.as_str());
-    match (question.status, &question.decision, &question.decided_by) {
-        (SuspensionStatus::Expired, ..) => note(&format!("  {id}: expired without an answer")),
-        (SuspensionStatus::Superseded, ..) => note(&format!("  {id}: closed without an answer")),
-        (SuspensionStatus::Decided, _, Some(by)) if by.channel == CHANNEL_REMOTE => {
-            note(&format!("  {id}: answered on the side of {}", visible_line(&by.user)));
+    match question.status {
+        SuspensionStatus::Expired => note(&format!("  {id}: expired without an answer")),
+        SuspensionStatus::Superseded => note(&format!("  {id}: closed without an answer")),
+        SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied => {
+            if let Some(answered) = question.answered() {
+                note(&format!("  {id}: {}", visible_line(&answered)));
+            }
         }
-        (SuspensionStatus::Decided | SuspensionStatus::Applied, Some(decision), Some(by)) => {
-            let word = match decision.action {
-                ResumeDecisionAction::Resume => "answered",
-                ResumeDecisionAction::Cancel => "declined",
-            };
-            note(&format!("  {id}: {word} by {}", visible_line(&by.shown())));
-        }
-        (SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied, ..) => {}
     }
 }

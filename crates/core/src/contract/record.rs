@@ -14,7 +14,9 @@ use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use super::mailbox::MailboxJob;
 use super::message::Message;
 use super::snapshot::{ForkRecord, SnapshotRecord};
-use super::suspension::{Actor, SuspendTicket, ToolCallResume};
+use super::suspension::{
+    ACTION_PERMISSION, Actor, CHANNEL_REMOTE, ResumeDecisionAction, SuspendTicket, ToolCallResume,
+};
 use super::tool::{FilePreview, ToolClass, ToolResult};
 
 /// A conversation.
@@ -180,6 +182,21 @@ impl SuspensionRecord {
     /// Returns the client's id for the request that the question's run serves.
     pub fn correlation_id(&self) -> Option<&str> {
         self.ticket.suspension.parameters.get("correlation_id")?.as_str()
+    }
+
+    /// Returns how the question was answered and by whom, for users, such as `approved by lena (cli)`; `None` without
+    /// an answer.
+    pub fn answered(&self) -> Option<String> {
+        let word = match self.decision.as_ref()?.action {
+            ResumeDecisionAction::Cancel => "denied",
+            ResumeDecisionAction::Resume if self.ticket.suspension.action == ACTION_PERMISSION => "approved",
+            ResumeDecisionAction::Resume => "answered",
+        };
+        Some(match &self.decided_by {
+            Some(by) if by.channel == CHANNEL_REMOTE => format!("answered on the side of {}", by.user),
+            Some(by) => format!("{word} by {}", by.shown()),
+            None => word.to_owned(),
+        })
     }
 }
 

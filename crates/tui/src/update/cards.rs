@@ -15,7 +15,7 @@ use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::{Answer, CHANNEL_REMOTE, ResumeDecisionAction};
+use aye_core::contract::suspension::Answer;
 
 /// A character typed this soon after a key that a card took is meant for that card, not for the text.
 const DOUBLE_MS: u64 = 1500;
@@ -408,16 +408,7 @@ impl App {
     }
 
     pub(super) fn who_decided(&self, record: &SuspensionRecord, already: &str) -> String {
-        let what = match record.decision.as_ref().map(|decision| decision.action) {
-            Some(ResumeDecisionAction::Resume) => "allowed",
-            Some(ResumeDecisionAction::Cancel) => "declined",
-            None => "answered",
-        };
-        let what = match &record.decided_by {
-            Some(by) if by.channel == CHANNEL_REMOTE => format!("answered on the side of {}", by.user),
-            Some(by) => format!("{what} by {} in process {}", by.shown(), by.pid),
-            None => what.to_owned(),
-        };
+        let what = record.answered().unwrap_or_else(|| "answered".to_owned());
         let when = record.decision.as_ref().map_or_else(String::new, |decision| {
             format!(" at {}", self.clock.hour_and_minute(decision.updated_at))
         });

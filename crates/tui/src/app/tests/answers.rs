@@ -315,10 +315,10 @@ fn a_late_answer_says_who_was_first() {
         Ok(DecideOutcome::AlreadyDecided(record(ticket))),
     )));
     assert!(test.app.cards.open.is_empty());
-    let said = "Bash was already allowed by ann (cli) in process 7 at 12:03";
+    let said = "Bash was already approved by ann (cli) at 12:03";
     assert!(test.screen().contains(said), "{}", test.screen());
     for (user, channel, said) in [
-        ("ann (phone)", CHANNEL_HTTP, "allowed by ann (phone) in process 7 at 12:03"),
+        ("ann (phone)", CHANNEL_HTTP, "approved by ann (phone) at 12:03"),
         ("reviewer", CHANNEL_REMOTE, "answered on the side of reviewer at 12:03"),
     ] {
         let mut record = record(self::ticket("a", "Bash", json!({}), ACTION_PERMISSION, Value::Null));

@@ -250,7 +250,7 @@ fn a_decision_elsewhere_closes_the_card_and_names_who_decided() {
     assert_eq!((test.app.cards.open.len(), test.app.focus), (1, focus), "it was only viewed");
     test.send(found(SuspensionStatus::Decided));
     assert!(test.app.cards.open.is_empty());
-    assert!(test.screen().contains("was allowed by ann (cli)"), "{}", test.screen());
+    assert!(test.screen().contains("was approved by ann (cli)"), "{}", test.screen());
 
     // Selected, and gone before it was loaded.
     for (gone, text) in [

@@ -96,7 +96,7 @@ fn a_question_answered_by_others_disappears_and_says_who() {
         record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
     test.send(Msg::Question(QuestionMsg::Closed(answered)));
     assert!(!is_shown(&test, "a") && is_shown(&test, "b"));
-    assert!(test.live().contains("Bash was allowed by ann (cli) in process 7 at 12:03"), "{}", test.live());
+    assert!(test.live().contains("Bash was approved by ann (cli) at 12:03"), "{}", test.live());
     // A sync from before the answer does not bring it back.
     tell(&mut test, waits(&["a", "b"]));
     assert!(!is_shown(&test, "a"));
@@ -114,7 +114,7 @@ fn text_being_typed_on_a_card_is_kept() {
         record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
     test.send(Msg::Question(QuestionMsg::Closed(answered)));
     assert!(is_shown(&test, "a"));
-    assert!(test.live().contains("was allowed by ann"), "{}", test.live());
+    assert!(test.live().contains("was approved by ann"), "{}", test.live());
     assert!(test.live().contains("use make"), "{}", test.live());
     test.keys(" then");
     assert!(test.live().contains("your decision came too late"), "{}", test.live());
