@@ -36,7 +36,7 @@ pub use global::Global;
 
 use crate::config::Flags;
 
-const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   aye                                   chat in this folder
   aye \"why does the build fail?\"        the same, with a first message
@@ -45,10 +45,11 @@ Examples:
   aye -p --output-format json \"...\"     one JSON object on stdout
   aye --model ollama/qwen3              provider and model
   aye inbox                             pending questions of all conversations
-  aye approve perm_0198c --resume       approve a call and resume its conversation here
+  aye approve perm_0198c --resume       approve a call and resume its conversation here";
 
-Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin, refused by the
-model or filtered by its provider, 5 a limit was reached or the answer was cut off, 6 a question expired unanswered,
+pub(crate) const EXIT_STATUS: &str = "\
+0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin, refused by the \
+model or filtered by its provider, 5 a limit was reached or the answer was cut off, 6 a question expired unanswered, \
 75 provider unavailable, 130 interrupted, 143 terminated.";
 
 const LOGIN_EXAMPLES: &str = "\
@@ -70,7 +71,13 @@ Exit status: as with -p, of the job that went worst.";
 
 /// A terminal agent whose questions outlive the process
 #[derive(Clone, Debug, Parser)]
-#[command(name = "aye", version, after_help = EXAMPLES, max_term_width = 100, subcommand_precedence_over_arg = false)]
+#[command(
+    name = "aye",
+    version,
+    after_help = format!("{EXAMPLES}\n\nExit status: {EXIT_STATUS}"),
+    max_term_width = 100,
+    subcommand_precedence_over_arg = false
+)]
 pub struct Cli {
     /// The subcommand; without one, chat.
     #[command(subcommand)]
@@ -420,11 +427,4 @@ pub fn completion(shell: clap_complete::Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "aye", &mut script);
     script
-}
-
-/// The manual page: the one of `aye` with a section for each command.
-pub fn man_page() -> std::io::Result<Vec<u8>> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-    Ok(page)
 }

@@ -243,11 +243,9 @@ fn version_needs_no_parser() {
 }
 
 #[test]
-fn completions_and_the_manual_are_written() {
+fn completions_are_written() {
     use clap_complete::Shell;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         assert!(String::from_utf8_lossy(&completion(shell)).contains("approvals"), "{shell}");
     }
-    let page = man_page().expect("page");
-    assert!(String::from_utf8_lossy(&page).contains("Exit status"));
 }

@@ -13,6 +13,7 @@ pub(crate) mod export;
 pub(crate) mod grants;
 pub(crate) mod hooks;
 pub(crate) mod login;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod models;

@@ -33,8 +33,9 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use crate::cli::{Cli, CliCommand, completion, man_page, version_only};
+use crate::cli::{Cli, CliCommand, completion, version_only};
 use crate::commands;
+use crate::commands::man::man_page;
 use crate::config::Env;
 use crate::failure::Failure;
 
