@@ -586,7 +586,7 @@ fn the_badge_and_the_list_follow_other_processes() {
     tty.send("\r");
     tty.card("echo one");
     home.ok(&["deny", &id_of(&home.open()[0])]);
-    tty.wait("who answered", |view| view.has("was declined by tester") && !view.has("runs a command"));
+    tty.wait("who answered", |view| view.has("was denied by tester") && !view.has("runs a command"));
     home.ok(&["deny", &home.question()]);
     tty.wait("no badge", |view| !view.has("elsewhere"));
     tty.quit();
