@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::agents::HitlMode;
 use crate::cli::{Cli, OnUnknown, OutputFormatArg, ThreadChoice};
 use crate::compose::images;
-use crate::config::{self, Env, Origin, TrustAssessment};
+use crate::config::{self, Env, TrustAssessment};
 use crate::contract::ids::ThreadId;
 use crate::contract::tool::ToolDescriptor;
 use crate::failure::Failure;
@@ -77,7 +77,7 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let on_ask = on_ask_of(&app)?;
     let mut options = options(&app, cli.output_format, cli.on_unknown, on_ask);
     options.schema = schema;
-    options.typed = typed_answers(&app.foundation, on_ask)?;
+    options.typed = typed_answers(&app, on_ask)?;
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     moved::note(&app).await;
     // Pruning comes last, so that neither a request nor an answer waits for it. What is left over is for the
@@ -186,8 +186,7 @@ pub(crate) fn on_ask_of(app: &AppContext) -> Result<AskPolicy, Failure> {
 /// unless somebody waits for them. A flag takes precedence over the agent's file, which takes precedence over
 /// the settings.
 fn on_ask(foundation: &Foundation, hitl: Option<HitlMode>) -> Result<AskPolicy, Failure> {
-    let is_flag = matches!(foundation.loaded.provenance.origin("on_ask"), Some(Origin::Flag(_)));
-    match hitl.filter(|_| !is_flag) {
+    match hitl.filter(|_| !foundation.has_on_ask_flag()) {
         Some(HitlMode::Blocking) => return Ok(AskPolicy::Wait(None)),
         // An agent that insists on it was not chosen under --ephemeral.
         Some(HitlMode::Async) => return Ok(AskPolicy::Suspend),
@@ -212,14 +211,23 @@ fn on_ask(foundation: &Foundation, hitl: Option<HitlMode>) -> Result<AskPolicy, 
 }
 
 /// Opens the terminal of this process for typed answers, if nobody else can give the answers it waits for.
-fn typed_answers(foundation: &Foundation, on_ask: AskPolicy) -> Result<Option<Arc<TypedAnswers>>, Failure> {
+fn typed_answers(app: &AppContext, on_ask: AskPolicy) -> Result<Option<Arc<TypedAnswers>>, Failure> {
+    let foundation = &app.foundation;
     if !(foundation.is_ephemeral && matches!(on_ask, AskPolicy::Wait(_))) {
         return Ok(None);
     }
     TypedAnswers::open().map(|typed| Some(Arc::new(typed))).map_err(|error| {
+        let agent = app.agents.current();
+        let waits = match app.agents.hitl(&agent) {
+            Some(_) if !foundation.has_on_ask_flag() => app.agents.hitl_place(&agent, "blocking"),
+            Some(_) | None => {
+                let origin = foundation.loaded.provenance.origin("on_ask").map(ToString::to_string);
+                format!("{}: `wait`", origin.unwrap_or_default())
+            }
+        };
         Failure::failed(format!(
-            "--on-ask wait with --ephemeral asks in this terminal, and there is none: {error}; use deny, or drop \
-             --ephemeral to answer from another terminal"
+            "{waits} with --ephemeral asks in this terminal, and there is none: {error}; use --on-ask deny, or leave \
+             out --ephemeral to answer from another terminal"
         ))
     })
 }

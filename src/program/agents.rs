@@ -41,7 +41,8 @@ pub(crate) struct Agents {
     /// Those that were defined over the server's API, and their models.
     pub(crate) published: RwLock<Published>,
     chosen: RwLock<Chosen>,
-    is_ephemeral: bool,
+    /// Conversations are not kept, and no flag says what to do with questions.
+    keeps_no_question: bool,
 }
 
 /// The agents and their descriptions, shared with the handoff tool.
@@ -164,7 +165,7 @@ impl Agents {
             written,
             published: RwLock::default(),
             chosen: RwLock::new(Chosen { agent: AGENT.to_owned(), model: selection.clone() }),
-            is_ephemeral: foundation.is_ephemeral,
+            keeps_no_question: foundation.is_ephemeral && !foundation.has_on_ask_flag(),
         };
         runtime.set_default_agent(AGENT);
         let wanted = foundation.loaded.settings.agent.as_deref();
@@ -241,14 +242,13 @@ impl Agents {
         if !self.names().iter().any(|known| known == name) {
             return Err(self.no_such(name).into());
         }
-        if self.is_ephemeral && self.hitl(name) == Some(HitlMode::Async) {
-            let place = self.written.get(name).map(|agent| agent.place("/hitl")).unwrap_or_default();
+        if self.keeps_no_question && self.hitl(name) == Some(HitlMode::Async) {
             return Err(format!(
-                "{}: `hitl: async` of the agent `{}` does not work with --ephemeral, which keeps no question; use \
-                 `auto` or `blocking`",
-                visible_line(&place),
-                visible_line(name)
-            ).into());
+                "{} does not work with --ephemeral, which keeps no question; leave out --ephemeral, or use `auto` or \
+                 `blocking`",
+                self.hitl_place(name, "async")
+            )
+            .into());
         }
         runtime.set_default_agent(name);
         name.clone_into(&mut self.chosen.write().expect("no panic while the choice is held").agent);
@@ -258,6 +258,12 @@ impl Agents {
     /// Returns who is available to answer an agent's questions, if the agent's file says so.
     pub(crate) fn hitl(&self, agent: &str) -> Option<HitlMode> {
         self.written.get(agent)?.hitl
+    }
+
+    /// Names the line of an agent's file that says so, for errors.
+    pub(crate) fn hitl_place(&self, agent: &str, mode: &str) -> String {
+        let place = self.written.get(agent).map(|agent| agent.place("/hitl")).unwrap_or_default();
+        format!("{}: `hitl: {mode}` of the agent `{}`", visible_line(&place), visible_line(agent))
     }
 
     /// The models that agents name, by their registered ids.

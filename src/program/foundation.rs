@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::cli::Cli;
 use crate::config::{
-    Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
+    Env, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
     load_instructions, project_config_files, read_private, repository_root, write_private,
 };
 use crate::contract::editor::EditorSlot;
@@ -220,6 +220,11 @@ impl Foundation {
             self.paths.display(&path)
         ));
         Ok(store)
+    }
+
+    /// Whether a flag says what a headless run does with questions: it takes precedence over an agent's file.
+    pub(crate) fn has_on_ask_flag(&self) -> bool {
+        matches!(self.loaded.provenance.origin("on_ask"), Some(Origin::Flag(_)))
     }
 
     fn open_writable(&self) -> Result<Store, Closed> {

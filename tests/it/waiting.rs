@@ -455,6 +455,12 @@ fn an_agents_hitl_setting_decides_who_waits() {
     assert_eq!(home.read("log.txt"), "ran\n");
     let out = home.aye(&["-p", "do it", "--agent", "async", "--ephemeral"]).run().exits(2);
     out.says("async.md:3").says("`hitl: async` of the agent `async` does not work with --ephemeral");
+    home.ok(&["-p", "do it", "--agent", "async", "--ephemeral", "--on-ask", "deny"]);
+    let remedy = "; use --on-ask deny, or leave out --ephemeral";
+    let out = home.aye(&["-p", "do it", "--agent", "blocking", "--ephemeral"]).run().exits(1);
+    out.says("blocking.md:3: `hitl: blocking` of the agent `blocking` with --ephemeral").says(remedy);
+    let out = home.aye(&["-p", "do it", "--on-ask", "wait", "--ephemeral"]).run().exits(1);
+    out.says("--on-ask: `wait` with --ephemeral asks in this terminal, and there is none").says(remedy);
     // No user is at a terminal here: nobody to wait for.
     home.ok(&["-p", "do it", "--agent", "auto", "--ephemeral"]);
 }
