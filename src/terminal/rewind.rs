@@ -204,7 +204,10 @@ impl AppContext {
                 preview.notes = notes;
                 match self.plan(tree).await {
                     Ok(plan) => {
-                        preview.notes.extend((!plan.note.is_empty()).then(|| plan.note.clone()));
+                        // Usually the same was left out then.
+                        if !plan.note.is_empty() && !preview.notes.contains(&plan.note) {
+                            preview.notes.push(plan.note.clone());
+                        }
                         preview.files = plan.files;
                     }
                     Err(why) => preview.no_files = Some(why.to_string()),

@@ -635,8 +635,13 @@ fn note_of(left_out: &[(Vec<u8>, String)]) -> String {
     if left_out.is_empty() {
         return String::new();
     }
-    let named: Vec<String> =
-        left_out.iter().take(NAMED).map(|(path, why)| format!("{} ({why})", shown(path))).collect();
+    let first = &left_out[..left_out.len().min(NAMED)];
+    let named = first.iter().enumerate().map(|(at, (path, why))| {
+        // Several with the same reason name it once.
+        let is_same = first.get(at + 1).is_some_and(|(_, next)| next == why);
+        if is_same { shown(path) } else { format!("{} ({why})", shown(path)) }
+    });
+    let named: Vec<String> = named.collect();
     let more = left_out.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("not in the snapshot: {}{more}", named.join(", "))

@@ -174,11 +174,52 @@ fn a_file_that_is_too_large_is_reported_and_left_alone() {
     let (plan, _) = folder.back(&first);
     assert_eq!(words(&plan), ["M small +1 -1"]);
     assert_eq!(folder.read("big").as_deref(), Some("changed, and long"));
-    for n in 0..4 {
+    for n in 0..5 {
         folder.write(&format!("more{n}"), "x");
     }
     let why = folder.snapshots.take_now().unwrap_err().to_string();
     assert!(why.contains("has more than 3 files; name folders"), "{why}");
+}
+
+/// One new file does not end what a folder had before.
+#[test]
+fn a_folder_that_grows_above_the_limits_is_kept_without_the_new_files() {
+    let limits = SnapshotLimits { max_files: 3, max_total: 100, ..SnapshotLimits::default() };
+    let folder = Folder::with(limits.clone());
+    folder.write("b", "0");
+    folder.write("c/d", "0");
+    let (first, _) = folder.snapshots.take_now().unwrap();
+    folder.write("a", "new");
+    folder.write("b", "1");
+    folder.write("c/e", "new");
+    folder.write("f", "new");
+    let (second, note) = folder.snapshots.take_now().unwrap();
+    assert_eq!(note, "not in the snapshot: c/e, f (more than 3 files)");
+    // So in the next process.
+    let inner = &folder.snapshots.inner;
+    let (root, objects, clock) = (inner.root.clone(), Arc::clone(&inner.objects), Arc::new(SystemClock));
+    let sweeps = objects.sweeps().unwrap();
+    objects.set_seen(&root, sweeps, |put| inner.hold().seen.write(put)).unwrap();
+    let next = FolderSnapshots::new(root, Vec::new(), objects, limits, clock);
+    folder.write("c/d", "1");
+    assert_eq!(next.take_now().unwrap().1, note);
+    let (plan, _) = folder.back(&second);
+    assert_eq!(words(&plan), ["M c/d +1 -1"]);
+    assert_eq!(plan.note, note);
+    let (plan, _) = folder.back(&first);
+    assert_eq!(words(&plan), ["D a +0 -1", "M b +1 -1"]);
+    assert_eq!(folder.read("f").as_deref(), Some("new"), "it is left alone");
+    // A file that is gone makes room for another one the next time.
+    folder.snapshots.take_now().unwrap();
+    let (_, note) = folder.snapshots.take_now().unwrap();
+    assert_eq!(note, "not in the snapshot: f (more than 3 files)");
+    fs::remove_file(folder.path("b")).unwrap();
+    folder.snapshots.take_now().unwrap();
+    assert_eq!(folder.snapshots.take_now().unwrap().1, "");
+    fs::remove_file(folder.path("f")).unwrap();
+    folder.snapshots.take_now().unwrap();
+    folder.write("g", "x".repeat(100));
+    assert_eq!(folder.snapshots.take_now().unwrap().1, "not in the snapshot: g (more than 0 MiB in all)");
 }
 
 #[test]

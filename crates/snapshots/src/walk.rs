@@ -103,6 +103,11 @@ fn run(
         rules: Vec::new(),
         files: 0,
         total: 0,
+        room: (reads && seen.is_complete).then(|| Room {
+            files: place.limits.max_files.saturating_sub(seen.files),
+            bytes: place.limits.max_total.saturating_sub(seen.total),
+            refused: 0,
+        }),
         read: 0,
         bytes_read: 0,
         left_out: Vec::new(),
@@ -128,7 +133,9 @@ fn run(
             return Err(trouble);
         }
     };
-    seen.files = eye.files;
+    if !is_early {
+        (seen.files, seen.total) = (eye.files, eye.total);
+    }
     let (look, read) = (eye.left_out, eye.read);
     let tree = match seen.top.hash {
         Some(hash) => hash,
@@ -154,6 +161,14 @@ impl From<SnapshotError> for End {
     }
 }
 
+/// What may come to a folder that was kept before.
+struct Room {
+    files: usize,
+    bytes: u64,
+    /// The number of files that were left out for want of room.
+    refused: usize,
+}
+
 struct Eye<'a> {
     place: &'a WalkContext<'a>,
     /// Of the look.
@@ -167,6 +182,8 @@ struct Eye<'a> {
     rules: Vec<Arc<FolderRules>>,
     files: usize,
     total: u64,
+    /// Once a folder was kept, its files are kept whatever comes to it.
+    room: Option<Room>,
     read: usize,
     bytes_read: u64,
     left_out: Vec<(Vec<u8>, String)>,
@@ -336,6 +353,10 @@ impl Eye<'_> {
                 }
                 let now = FileStamp::of(&about);
                 let before = (stamp.kind(), *hash);
+                if hash.is_none() && !self.has_room(now.size).map_err(End::Trouble)? {
+                    *stamp = now;
+                    return Ok(State::Same);
+                }
                 self.count(now.size).map_err(End::Trouble)?;
                 if *stamp == now && hash.is_some() {
                     return Ok(State::Same);
@@ -376,20 +397,50 @@ impl Eye<'_> {
         let SnapshotLimits { max_file, max_files, max_total, .. } = *self.place.limits;
         self.files += 1;
         self.total += if size <= max_file { size } else { 0 };
-        let root = self.place.root.display();
+        if self.room.is_some() {
+            return Ok(());
+        }
         if self.files > max_files {
-            return Err(SnapshotError::TooLarge(format!(
-                "{root} has more than {max_files} files; name folders that need not be kept in .gitignore"
-            )));
+            return Err(self.too_many());
         }
         if self.total > max_total {
             return Err(SnapshotError::TooLarge(format!(
-                "the files of {root} have more than {} MiB; name what need not be kept in .gitignore, or raise \
+                "the files of {} have more than {} MiB; name what need not be kept in .gitignore, or raise \
                  snapshots.max_folder_mib",
+                self.place.root.display(),
                 max_total >> 20
             )));
         }
         Ok(())
+    }
+
+    fn too_many(&self) -> SnapshotError {
+        let (root, most) = (self.place.root.display(), self.place.limits.max_files);
+        SnapshotError::TooLarge(format!(
+            "{root} has more than {most} files; name folders that need not be kept in .gitignore"
+        ))
+    }
+
+    /// Returns whether a file that was not kept before can be; otherwise it is left out, and so are as many others as a
+    /// folder may have files.
+    fn has_room(&mut self, size: u64) -> Result<bool, SnapshotError> {
+        let SnapshotLimits { max_file, max_files, max_total, .. } = *self.place.limits;
+        let Some(room) = self.room.as_mut().filter(|_| size <= max_file) else { return Ok(true) };
+        let why = if room.files == 0 {
+            format!("more than {max_files} files")
+        } else if room.bytes < size {
+            format!("more than {} MiB in all", max_total >> 20)
+        } else {
+            room.files -= 1;
+            room.bytes -= size;
+            return Ok(true);
+        };
+        room.refused += 1;
+        if room.refused > max_files {
+            return Err(self.too_many());
+        }
+        self.left_out.push((self.path.clone(), why));
+        Ok(false)
     }
 
     /// Reads a file and keeps it; `None`: it is left out.

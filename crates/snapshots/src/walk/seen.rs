@@ -99,6 +99,8 @@ pub(super) struct FolderRules {
 pub(crate) struct FolderScan {
     pub(super) top: Folder,
     pub(super) files: usize,
+    /// Their bytes.
+    pub(super) total: u64,
     /// All files were looked at once.
     pub(super) is_complete: bool,
     /// Counts looks.
@@ -154,6 +156,7 @@ impl FolderScan {
             };
             self.top.put(path, What::File { stamp, hash: Some(take(&mut rest)?) });
             self.files += 1;
+            self.total += stamp.size;
         }
         Some(())
     }
