@@ -154,7 +154,7 @@ impl Driver {
             steps: self.machine.steps(),
             usage: self.record.usage,
             waiting: suspensions,
-            expired: self.expired.clone(),
+            expired: self.answers.expired().to_vec(),
             messages: self.history.len() as u64,
         })
     }

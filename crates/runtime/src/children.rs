@@ -224,7 +224,7 @@ impl Driver {
             | DecideOutcome::Repeated(row)
             | DecideOutcome::AlreadyDecided(row) => {
                 if let Some(decision) = row.decision {
-                    self.late.push_back(Fact::Decided { call: row.call_id, suspension: row.id, decision });
+                    self.answers.add(Fact::Decided { call: row.call_id, suspension: row.id, decision });
                 }
                 Ok(())
             }

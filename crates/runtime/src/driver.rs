@@ -1,6 +1,6 @@
 //! The driver: executes what the machine asks, in order, and reports the results as the next facts.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::RuntimeCore;
 use super::active_drivers::Slot;
+use super::answers::Answers;
 use super::children::Children;
 use super::document::{CurrentStep, RunDocument};
 use super::frontend::ClientTools;
@@ -32,7 +33,7 @@ use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::executor::ToolExecutionMode;
 use aye_core::contract::identity::{RunIdentity, RunOrigin};
-use aye_core::contract::ids::{CallId, MessageId, SuspensionId};
+use aye_core::contract::ids::{CallId, MessageId};
 use aye_core::contract::inference::InferenceOverride;
 use aye_core::contract::judgement::{Profile, SandboxOpening};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
@@ -157,11 +158,7 @@ pub(super) struct Driver {
     pub(super) machine: Run,
     pub(super) step: CurrentStep,
     pub(super) open: OpenCalls,
-    /// Facts from outside, for when all that the last one led to is done: a checkpoint writes the machine as it is, and
-    /// the machine must not be ahead of the rows that belong to it.
-    pub(super) late: VecDeque<Fact>,
-    /// Questions that expired while the driver was active.
-    pub(super) overdue: HashSet<SuspensionId>,
+    pub(super) answers: Answers,
     pub(super) phases: PhaseRuntime,
     pub(super) history: History,
     pub(super) inference: InferenceState,
@@ -169,10 +166,6 @@ pub(super) struct Driver {
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(super) packing: Packing,
     pub(super) error_code: Option<String>,
-    /// The questions that were closed as expired.
-    pub(super) expired: Vec<SuspensionId>,
-    /// Questions that were answered or closed and whose renderers have not been notified yet.
-    pub(super) settled: Vec<SuspensionId>,
     pub(super) active_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
     /// The call that the thread serves, if it belongs to a child.
@@ -254,8 +247,7 @@ impl Driver {
             machine,
             step,
             open: OpenCalls { tickets, ..OpenCalls::default() },
-            late: VecDeque::new(),
-            overdue: HashSet::new(),
+            answers: Answers::default(),
             phases,
             history,
             inference: InferenceState { overrides, ..InferenceState::default() },
@@ -263,8 +255,6 @@ impl Driver {
             in_flight: FuturesUnordered::new(),
             packing: Packing::of(summary, sizes, is_assumed),
             error_code: None,
-            expired: Vec::new(),
-            settled: Vec::new(),
             active_since,
             saved_thread_state,
             lineage,
@@ -317,7 +307,9 @@ impl Driver {
         };
         match self.machine.apply(fact) {
             Ok(directives) => {
-                self.settled.extend(settles.filter(|_| !directives.is_empty()));
+                if let Some(question) = settles.filter(|_| !directives.is_empty()) {
+                    self.answers.note_settled(question);
+                }
                 // One that was known before leads to nothing.
                 if let Some((call, decision)) = decided.filter(|_| !directives.is_empty()) {
                     self.open.decisions.insert(call, decision);
@@ -375,7 +367,7 @@ impl Driver {
                 directives.extend(self.apply(Fact::CancelRequested { superseded: false })?);
                 continue;
             }
-            if let Some(fact) = self.late.pop_front() {
+            if let Some(fact) = self.answers.next_fact() {
                 directives.extend(self.try_apply(fact));
                 self.render_outcomes().await;
                 continue;
@@ -386,14 +378,17 @@ impl Driver {
                 // So what follows sees everything that was sent to this one.
                 self.slot.close();
                 while let Ok(delivery) = self.slot.deliveries.try_recv() {
-                    self.late.push_back(delivery.into());
+                    self.answers.add(delivery.into());
                 }
                 if self.slot.handle.rows_changed.notified().now_or_never().is_some() {
                     self.read_answers().await?;
                 }
                 let stop_requested = !cancelled && self.slot.handle.cancel.is_cancelled();
                 let is_waiting = self.machine.status() == RunStatus::Waiting;
-                if self.late.is_empty() && !self.children.is_any_active() && !(stop_requested && is_waiting) {
+                if self.answers.has_no_fact()
+                    && !self.children.is_any_active()
+                    && !(stop_requested && is_waiting)
+                {
                     self.emit_withheld_finish().await;
                     return match self.machine.status() {
                         RunStatus::Done => Ok(()),
@@ -428,7 +423,7 @@ impl Driver {
                         directives.extend(self.apply(Fact::LimitReached { reason })?);
                     }
                 }
-                Some(delivery) = self.slot.deliveries.recv() => self.late.push_back(delivery.into()),
+                Some(delivery) = self.slot.deliveries.recv() => self.answers.add(delivery.into()),
                 ended = self.children.next() => self.child_returned(ended).await?,
                 Some(done) = self.in_flight.next() => {
                     if let Some(fact) = self.returned(done).await? {

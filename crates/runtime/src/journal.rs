@@ -222,7 +222,7 @@ impl Driver {
                 Closing::Interrupted | Closing::Stopped { .. } => return,
             };
             if status == SuspensionStatus::Expired {
-                self.expired.push(ticket.suspension.id.clone());
+                self.answers.note_expired(ticket.suspension.id.clone());
             }
             let id = ticket.suspension.id;
             let asked = self.unsaved.opened.len();
@@ -260,7 +260,7 @@ impl Driver {
 
     /// Notifies the renderers of the outcome of their questions.
     pub(super) async fn render_outcomes(&mut self) {
-        for id in std::mem::take(&mut self.settled) {
+        for id in self.answers.take_settled() {
             let record = match self.shared.store.suspension(&id).await {
                 Ok(Some(record)) if !record.ticket.is_served() => record,
                 Ok(_) => continue,

@@ -91,7 +91,7 @@ impl Driver {
             let text = "a tool call was interrupted and may have run; the run was stopped";
             self.emit_error(text, Some("unknown_outcome")).await;
             directives.retain(is_closing);
-            self.late.push_back(Fact::Failed { message: text.into() });
+            self.answers.add(Fact::Failed { message: text.into() });
         }
         Ok(directives)
     }
@@ -102,7 +102,7 @@ impl Driver {
         let mut directives = self.recover(UnknownPolicy::Report).await?;
         if !matches!(self.machine.stage(), Stage::Ending(_) | Stage::Done(_)) {
             directives.retain(is_closing);
-            self.late.push_back(Fact::CancelRequested { superseded });
+            self.answers.add(Fact::CancelRequested { superseded });
         }
         Ok(directives)
     }
