@@ -7,7 +7,8 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::background::CallBackground;
-use super::driver::{CallBounds, Done, Driver};
+use super::driver::{CallBounds, Driver};
+use super::in_flight::Done;
 use super::output::CallSink;
 use super::preconditions::agreed_files;
 use super::request::RuntimeError;
@@ -404,13 +405,13 @@ impl Driver {
             self.attempt(id, attempt),
         );
         let sink = Arc::new(sink);
-        self.open.outputs.insert(id.clone(), Arc::clone(&sink));
+        self.in_flight.add_output(id.clone(), Arc::clone(&sink));
         let prepared = self.effective_call(id).ok().and_then(|call| {
             let tool = self.agent.tools.get(&call.name).cloned()?;
             Some((tool, self.call_context(id, &call.name, Some(sink)), call.arguments))
         });
         let (id, lease) = (id.clone(), Arc::clone(&self.lease));
-        self.in_flight.push(Box::pin(async move {
+        self.in_flight.start(async move {
             let output = match prepared {
                 None => Err(ToolError::Internal("the tool disappeared".into())),
                 Some((tool, mut ctx, arguments)) => {
@@ -426,7 +427,7 @@ impl Driver {
                 }
             };
             Done::Executed { call: id, output }
-        }));
+        });
     }
 
     /// Handles a result: applies its state, runs the hooks after the call and records the outcome.
@@ -436,9 +437,7 @@ impl Driver {
         output: Result<ToolOutput, ToolError>,
     ) -> Result<Fact, RuntimeError> {
         let call = self.effective_call(&id)?;
-        if let Some(sink) = self.open.outputs.remove(&id) {
-            sink.end();
-        }
+        self.in_flight.end_output(&id);
         if let Err(ToolError::Moved(why)) = &output
             && let Some(fact) = self.ask_about_changed_file(&id, &call, why).await?
         {

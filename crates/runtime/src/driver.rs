@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt as _;
 use serde_json::Value;
 
 use super::RuntimeCore;
@@ -16,10 +14,10 @@ use super::children::Children;
 use super::document::{CurrentStep, RunDocument};
 use super::frontend::ClientTools;
 use super::handoff::Handoff;
-use super::infer::{InferenceState, Inferred};
+use super::in_flight::{Done, InFlight};
+use super::infer::InferenceState;
 use super::journal::Unsaved;
 use super::lease::Lease;
-use super::output::CallSink;
 use super::remote::RemoteConversation;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
@@ -41,7 +39,6 @@ use aye_core::contract::message::Message;
 use aye_core::contract::profile::ProfileAccess;
 use aye_core::contract::record::{JobClaim, RunRecord};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
-use aye_core::contract::tool::{ToolError, ToolOutput};
 use aye_core::phase::{
     PhaseAnswer, PhaseContext, PhaseQuestion, PhaseReport, PhaseRuntime, RoundsCountedFrom, RunProgress,
     TimeLimit,
@@ -51,26 +48,6 @@ use aye_core::state::{
     KeyRegistration, PersistedState, Phase, StateError, StateKeyOptions, StateStore, UnknownKeyPolicy,
 };
 use tracing::Instrument as _;
-
-/// Time that tools have to end after a cancel before they are dropped.
-const ABORT_GRACE: Duration = Duration::from_secs(4);
-
-/// The result of work that was in flight.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one is made for each thing that comes back and taken apart at once"
-)]
-pub(super) enum Done {
-    Inferred(Box<Inferred>),
-    Executed {
-        call: CallId,
-        output: Result<ToolOutput, ToolError>,
-    },
-    /// The attempt at a summary has ended, with or without one: the model is asked again.
-    Compacted,
-    /// A tool was not started, because the thread is not surely this driver's any more.
-    Kept(RuntimeError),
-}
 
 /// A run as it is about to be driven.
 pub(super) struct LoadedRun {
@@ -130,8 +107,6 @@ pub(super) struct OpenCalls {
     pub(super) tickets: HashMap<CallId, SuspendTicket>,
     /// The limits that calls run under.
     pub(super) bounds: HashMap<CallId, CallBounds>,
-    /// The output of calls that run.
-    pub(super) outputs: HashMap<CallId, Arc<CallSink>>,
 }
 
 /// The limits that a call runs under.
@@ -163,7 +138,7 @@ pub(super) struct Driver {
     pub(super) history: History,
     pub(super) inference: InferenceState,
     pub(super) unsaved: Unsaved,
-    pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
+    pub(super) in_flight: InFlight,
     pub(super) packing: Packing,
     pub(super) error_code: Option<String>,
     pub(super) active_since: u64,
@@ -252,7 +227,7 @@ impl Driver {
             history,
             inference: InferenceState { overrides, ..InferenceState::default() },
             unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
-            in_flight: FuturesUnordered::new(),
+            in_flight: InFlight::default(),
             packing: Packing::of(summary, sizes, is_assumed),
             error_code: None,
             active_since,
@@ -668,20 +643,7 @@ impl Driver {
 
     async fn stop_in_flight(&mut self) {
         self.slot.handle.cancel.cancel();
-        let deadline = tokio::time::sleep(ABORT_GRACE);
-        tokio::pin!(deadline);
-        let executing = !self.open.outputs.is_empty();
-        while executing && !self.in_flight.is_empty() {
-            tokio::select! {
-                biased;
-                done = self.in_flight.next() => {
-                    // The closing of the call reports its result, if any: for the call, the run has ended.
-                    drop(done);
-                }
-                () = &mut deadline => break,
-            }
-        }
-        self.in_flight.clear();
+        self.in_flight.stop().await;
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use serde_json::json;
 
-use super::driver::{Done, Driver};
+use super::driver::Driver;
+use super::in_flight::Done;
 use super::request::RuntimeError;
 use super::resolve::executor_of;
 use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
@@ -86,14 +87,14 @@ impl Driver {
         let sink = Arc::clone(&self.sink);
         let partial = Arc::clone(&self.inference.partial);
         let message_id = self.step.message_id.to_string();
-        self.in_flight.push(Box::pin(async move {
+        self.in_flight.start(async move {
             let started = Instant::now();
             let outcome = match request {
                 Ok(request) => stream(executor, request, sink, partial, &message_id).await,
                 Err(message) => Err(InferenceExecutionError::InvalidRequest(message)),
             };
             Done::Inferred(Box::new(Inferred { outcome, duration: started.elapsed() }))
-        }));
+        });
     }
 
     async fn request(&mut self) -> Result<InferenceRequest, String> {

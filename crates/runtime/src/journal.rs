@@ -146,10 +146,7 @@ impl Driver {
         let ticket = self.open.tickets.get(call).cloned();
         // The machine hands a decision over with its fact and forgets it with the closing.
         let decision = self.open.decisions.remove(call);
-        let printed = self.open.outputs.remove(call).map(|sink| {
-            sink.end();
-            sink.tail()
-        });
+        let printed = self.in_flight.end_output(call).map(|output| output.tail());
         let output = printed.unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
         let (mut result, outcome) = match closing {

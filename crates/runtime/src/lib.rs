@@ -24,6 +24,7 @@ mod frontend;
 mod git;
 mod handoff;
 mod images;
+mod in_flight;
 mod infer;
 mod journal;
 mod lease;

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 use super::compact::Compaction;
-use super::driver::{Done, Driver};
+use super::driver::Driver;
 use super::images;
+use super::in_flight::Done;
 use super::{AgentRuntime, RunRequest, RuntimeError, resolve};
 use aye_core::context::{self, Calibration, Fit, FitLimits, History, Marks, Sizes, estimate};
 use aye_core::contract::activity::{InferenceRetry, KnownActivity};
@@ -535,13 +536,13 @@ impl Driver {
         self.sink.emit(KnownActivity::Retry(retry).event(self.step.message_id.as_str())).await;
         let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
         let compaction = self.compaction(policy, bill);
-        self.in_flight.push(Box::pin(async move {
+        self.in_flight.start(async move {
             if let Err(error) = compaction.run(None).await {
                 // Leaving out more messages helps even without a summary.
                 tracing::info!(%error, "no summary was made");
             }
             Done::Compacted
-        }));
+        });
         true
     }
 
