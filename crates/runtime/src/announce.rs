@@ -1,11 +1,14 @@
 //! Emits the events of a run and its result for a driver.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::document::CurrentStep;
 use super::driver::Driver;
 use super::request::{AgentRunResult, RuntimeError};
 use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{CallId, MessageId};
 use aye_core::contract::inference::StopReason;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome, ToolCallStatus};
@@ -13,13 +16,33 @@ use aye_core::contract::message::{Message, Role, ToolCall};
 use aye_core::contract::suspension::ToolCallResume;
 use aye_core::contract::tool::ToolResult;
 use aye_core::run::{Notice, Stage};
+use aye_core::state::PersistedState;
 
-impl Driver {
-    pub(super) async fn emit_error(&mut self, message: &str, code: Option<&str>) {
-        self.error_code = code.map(Into::into);
-        self.sink.emit(AgentEvent::Error { message: message.into(), code: code.map(Into::into) }).await;
+/// Where the events of a run go, and what was emitted of it.
+pub(super) struct EventOutput {
+    pub(super) sink: Arc<dyn EventSink>,
+    /// The code of the last error.
+    error_code: Option<String>,
+    /// The shared state as the sink knows it, when it wants it.
+    pub(super) shared_state: Option<PersistedState>,
+}
+
+impl EventOutput {
+    pub(super) fn new(sink: Arc<dyn EventSink>) -> Self {
+        Self { sink, error_code: None, shared_state: None }
     }
 
+    pub(super) async fn emit(&self, event: AgentEvent) {
+        self.sink.emit(event).await;
+    }
+
+    pub(super) async fn emit_error(&mut self, message: &str, code: Option<&str>) {
+        self.error_code = code.map(Into::into);
+        self.emit(AgentEvent::Error { message: message.into(), code: code.map(Into::into) }).await;
+    }
+}
+
+impl Driver {
     pub(super) async fn announce(&mut self, notice: Notice) {
         let event = match notice {
             Notice::RunStart => AgentEvent::RunStart {
@@ -49,7 +72,7 @@ impl Driver {
             Notice::CallDone(call, status) => {
                 if let (ToolCallStatus::Suspended, Some(ticket)) = (status, self.open.tickets.get(&call)) {
                     for event in AgentEvent::asked(ticket, self.step.message_id.as_str()) {
-                        self.sink.emit(event).await;
+                        self.events.emit(event).await;
                     }
                     return;
                 }
@@ -65,24 +88,24 @@ impl Driver {
         let Some(event) = self.withhold_finish(event) else { return };
         match event {
             start @ AgentEvent::RunStart { .. } => {
-                self.sink.emit(start).await;
+                self.events.emit(start).await;
                 self.announce_whole_state().await;
             }
             finish @ AgentEvent::RunFinish { .. } => {
                 self.announce_whole_state().await;
-                self.sink.emit(finish).await;
+                self.events.emit(finish).await;
             }
-            event => self.sink.emit(event).await,
+            event => self.events.emit(event).await,
         }
     }
 
     /// The calls that came with the run, as if a model had asked for them.
     async fn announce_given(&mut self) {
         let message_id = self.step.message_id.to_string();
-        self.sink.emit(AgentEvent::StepStart { message_id }).await;
+        self.events.emit(AgentEvent::StepStart { message_id }).await;
         for ToolCall { id, name, arguments, .. } in self.step.calls.clone() {
-            self.sink.emit(AgentEvent::ToolCallStart { id: id.clone(), name: name.clone() }).await;
-            self.sink.emit(AgentEvent::ToolCallReady { id, name, arguments }).await;
+            self.events.emit(AgentEvent::ToolCallStart { id: id.clone(), name: name.clone() }).await;
+            self.events.emit(AgentEvent::ToolCallReady { id, name, arguments }).await;
         }
     }
 
@@ -149,7 +172,7 @@ impl Driver {
             run_id: self.record.id.clone(),
             response: self.response(),
             termination,
-            error_code: self.error_code.clone(),
+            error_code: self.events.error_code.clone(),
             stop_reason: self.stop_reason(),
             steps: self.machine.steps(),
             usage: self.record.usage,

@@ -399,7 +399,7 @@ impl Driver {
     pub(super) fn execute(&mut self, id: &CallId) {
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
         let sink = CallSink::new(
-            Arc::clone(&self.sink),
+            Arc::clone(&self.events.sink),
             Arc::clone(&self.shared.store),
             self.lease.fence().clone(),
             self.attempt(id, attempt),

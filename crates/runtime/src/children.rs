@@ -132,7 +132,7 @@ impl Driver {
             ..ChildRunState::default()
         };
         let runtime = self.runtime();
-        let sink = Arc::new(ChildSink::new(Arc::clone(&self.sink), state, runtime.clone()));
+        let sink = Arc::new(ChildSink::new(Arc::clone(&self.events.sink), state, runtime.clone()));
         let stop = CancellationToken::new();
         self.children.running.insert(call.clone(), (child.thread_id.clone(), stop.clone()));
         let mut task = Attached(tokio::spawn(runtime.serve(child, sink, self.children.unknown, stop)));
@@ -279,7 +279,7 @@ impl Driver {
     /// Emits the withheld event, because all children wait for users and so does the run.
     pub(super) async fn emit_withheld_finish(&mut self) {
         if let Some(event) = self.children.withheld.take() {
-            self.sink.emit(event).await;
+            self.events.emit(event).await;
         }
     }
 

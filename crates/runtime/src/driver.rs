@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::RuntimeCore;
 use super::active_drivers::Slot;
+use super::announce::EventOutput;
 use super::answers::Answers;
 use super::children::Children;
 use super::document::{CurrentStep, RunDocument};
@@ -125,7 +126,7 @@ pub(super) struct Driver {
     pub(super) shared: Arc<RuntimeCore>,
     pub(super) lease: Arc<Lease>,
     pub(super) slot: Slot,
-    pub(super) sink: Arc<dyn EventSink>,
+    pub(super) events: EventOutput,
     pub(super) agent: ResolvedAgent,
     pub(super) handoff: Handoff,
     pub(super) identity: RunIdentity,
@@ -140,7 +141,6 @@ pub(super) struct Driver {
     pub(super) unsaved: Unsaved,
     pub(super) in_flight: InFlight,
     pub(super) packing: Packing,
-    pub(super) error_code: Option<String>,
     pub(super) active_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
     /// The call that the thread serves, if it belongs to a child.
@@ -150,8 +150,6 @@ pub(super) struct Driver {
     pub(super) children: Children,
     /// The conversation with the remote agent, if the run serves a call of one.
     pub(super) remote: Option<Arc<dyn RemoteConversation>>,
-    /// The shared state as the sink knows it, when it wants it.
-    pub(super) shared_state: Option<PersistedState>,
 }
 
 impl Driver {
@@ -216,7 +214,7 @@ impl Driver {
             shared,
             lease,
             slot,
-            sink,
+            events: EventOutput::new(sink),
             identity,
             record,
             machine,
@@ -229,14 +227,12 @@ impl Driver {
             unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
             in_flight: InFlight::default(),
             packing: Packing::of(summary, sizes, is_assumed),
-            error_code: None,
             active_since,
             saved_thread_state,
             lineage,
             snapped: StepSnapshot::default(),
             children: Children::default(),
             remote,
-            shared_state: None,
             agent,
             handoff,
         };
@@ -407,7 +403,7 @@ impl Driver {
                     self.announce_state_change().await;
                 }
                 // The last branch: when it is polled, all that is in flight has begun.
-                () = announce_wait(&*self.sink), if !self.in_flight.is_empty() => {}
+                () = announce_wait(&*self.events.sink), if !self.in_flight.is_empty() => {}
             }
         }
     }
@@ -521,7 +517,7 @@ impl Driver {
 
     /// Emits what plugins and tools reported to the user.
     pub(super) fn emit_activities(&self, activities: Vec<Activity>) -> impl Future<Output = ()> + use<> {
-        let (sink, message_id) = (Arc::clone(&self.sink), self.step.message_id.to_string());
+        let (sink, message_id) = (Arc::clone(&self.events.sink), self.step.message_id.to_string());
         async move {
             for Activity { activity_type, content } in activities {
                 let message_id = message_id.clone();
@@ -537,7 +533,7 @@ impl Driver {
             self.refresh_tools();
             if let Err(error) = self.follow_handoff().await {
                 let message = format!("the conversation cannot be handed off: {error}");
-                self.emit_error(&message, Some("handoff")).await;
+                self.events.emit_error(&message, Some("handoff")).await;
                 return Fact::Failed { message };
             }
             self.offer_client_tools();
@@ -578,7 +574,7 @@ impl Driver {
             Err(StateError::Cancelled) => Fact::CancelRequested { superseded: false },
             Err(error) => {
                 let message = format!("a plugin failed: {error}");
-                self.emit_error(&message, Some("plugin")).await;
+                self.events.emit_error(&message, Some("plugin")).await;
                 Fact::Failed { message }
             }
         }

@@ -84,7 +84,7 @@ impl Driver {
         self.inference.partial.clear();
         let request = self.request().await;
         let executor = self.inference.executor.take().unwrap_or_else(|| Arc::clone(&self.agent.executor));
-        let sink = Arc::clone(&self.sink);
+        let sink = Arc::clone(&self.events.sink);
         let partial = Arc::clone(&self.inference.partial);
         let message_id = self.step.message_id.to_string();
         self.in_flight.start(async move {
@@ -171,7 +171,7 @@ impl Driver {
                 self.calibrate(result.usage.as_ref());
                 self.record.steps = self.machine.steps();
                 for call in &result.tool_calls {
-                    self.sink
+                    self.events
                         .emit(AgentEvent::ToolCallReady {
                             id: call.id.clone(),
                             name: call.name.clone(),
@@ -179,7 +179,7 @@ impl Driver {
                         })
                         .await;
                 }
-                self.sink
+                self.events
                     .emit(AgentEvent::InferenceComplete {
                         model: model.clone(),
                         usage: result.usage,
@@ -207,7 +207,7 @@ impl Driver {
                 if self.inference.ended_early.is_none() && is_empty(&result) {
                     if self.machine.steps() <= 1 {
                         let message = format!("{model} gave an empty answer; retry, or choose another model");
-                        self.emit_error(&message, Some("empty_answer")).await;
+                        self.events.emit_error(&message, Some("empty_answer")).await;
                         self.inference.last_response = Some(result);
                         return Ok(Some(Fact::Failed { message }));
                     }
@@ -226,7 +226,7 @@ impl Driver {
                     }
                     message.push_str("; it is still too long after older messages were left out");
                 }
-                self.emit_error(&message, Some(error.code())).await;
+                self.events.emit_error(&message, Some(error.code())).await;
                 self.keep_partial();
                 Ok(Some(Fact::Failed { message }))
             }

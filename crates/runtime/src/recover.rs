@@ -89,7 +89,7 @@ impl Driver {
         let mut directives = self.apply(Fact::Recovered { lost })?;
         if policy == UnknownPolicy::Stop && is_unknown {
             let text = "a tool call was interrupted and may have run; the run was stopped";
-            self.emit_error(text, Some("unknown_outcome")).await;
+            self.events.emit_error(text, Some("unknown_outcome")).await;
             directives.retain(is_closing);
             self.answers.add(Fact::Failed { message: text.into() });
         }

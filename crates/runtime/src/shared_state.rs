@@ -20,27 +20,27 @@ impl Driver {
     }
 
     pub(super) async fn announce_whole_state(&mut self) {
-        if !self.sink.wants_state() {
+        if !self.events.sink.wants_state() {
             return;
         }
         if let Some(state) = self.export_shared_state() {
-            self.sink.emit(AgentEvent::StateSnapshot { snapshot: json!(state.values) }).await;
-            self.shared_state = Some(state);
+            self.events.emit(AgentEvent::StateSnapshot { snapshot: json!(state.values) }).await;
+            self.events.shared_state = Some(state);
         }
     }
 
     /// Emits what changed since the sink last received the state.
     pub(super) async fn announce_state_change(&mut self) {
         // Before its first snapshot a sink cannot place a change, and one that wants none has no snapshot.
-        let Some(known) = &self.shared_state else { return };
+        let Some(known) = &self.events.shared_state else { return };
         if known.revision == self.phases.store().snapshot().revision {
             return;
         }
         let Some(state) = self.export_shared_state() else { return };
         let delta = patch(known, &state);
-        self.shared_state = Some(state);
+        self.events.shared_state = Some(state);
         if !delta.is_empty() {
-            self.sink.emit(AgentEvent::StateDelta { delta }).await;
+            self.events.emit(AgentEvent::StateDelta { delta }).await;
         }
     }
 }

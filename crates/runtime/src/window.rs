@@ -533,7 +533,7 @@ impl Driver {
             reset: true,
             ..InferenceRetry::default()
         };
-        self.sink.emit(KnownActivity::Retry(retry).event(self.step.message_id.as_str())).await;
+        self.events.emit(KnownActivity::Retry(retry).event(self.step.message_id.as_str())).await;
         let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
         let compaction = self.compaction(policy, bill);
         self.in_flight.start(async move {
