@@ -34,9 +34,10 @@ const PACKAGES: [&str; 5] =
 const LINKED: [(CacheKind, &str, &str); 2] =
     [(CacheKind::Cargo, ".cargo/registry", "cargo"), (CacheKind::Go, "go/pkg/mod", "go")];
 
-/// Without a network, trying again is waiting. `pip` names what failed only when it tries again.
-const NO_RETRIES: [(&str, &str); 3] =
-    [("npm_config_fetch_retries", "0"), ("PIP_RETRIES", "1"), ("CARGO_NET_RETRY", "0")];
+/// How often package managers try again without a network and with one. They take a refused connection for a broken one
+/// and wait for seconds. `pip` names what failed only when it tries again.
+const RETRIES: [(&str, &str, &str); 3] =
+    [("npm_config_fetch_retries", "0", "2"), ("PIP_RETRIES", "1", "1"), ("CARGO_NET_RETRY", "0", "1")];
 
 /// The access that the user gives commands beside the workspace.
 #[derive(Clone, Debug, Default)]
@@ -360,8 +361,12 @@ impl Sandbox {
         policy.relay = network.as_ref().map(|network| network.relay());
         if what.profile == Profile::Workspace {
             let can_download = policy.relay.as_ref().is_some_and(|relay| relay.proxies);
+            for (name, without, with) in RETRIES {
+                let tries = if can_download { with } else { without };
+                request.env.entry(name.into()).or_insert_with(|| tries.into());
+            }
             if !can_download {
-                self.expect_no_network(&mut request.env);
+                self.use_npm_downloads(&mut request.env);
             }
             if found.layers.bwrap.is_some() {
                 self.link_caches(&mut policy, can_download)?;
@@ -482,11 +487,8 @@ impl Sandbox {
     }
 
     /// Nothing can be downloaded: what the user has downloaded before is all that there is, so npm uses the user's cache.
-    /// It cannot be written, as those of cargo and go.
-    fn expect_no_network(&self, env: &mut EnvVars) {
-        for (name, value) in NO_RETRIES {
-            env.entry(name.into()).or_insert_with(|| value.into());
-        }
+    /// It cannot be written.
+    fn use_npm_downloads(&self, env: &mut EnvVars) {
         let Some(npm) = self.home.as_ref().map(|home| home.join(".npm")) else { return };
         if npm.join("_cacache").is_dir() {
             let own = env.insert("npm_config_cache".into(), npm.into_os_string()).unwrap_or_default();
