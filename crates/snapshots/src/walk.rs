@@ -84,7 +84,7 @@ pub(super) fn look(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<Wal
     }
 }
 
-/// One look; with `true` it read so much that it ended early.
+/// One look; with `true` another one follows: it read so much that it ended early, or could keep more now.
 fn run(
     place: &WalkContext<'_>,
     seen: &mut FolderScan,
@@ -133,6 +133,9 @@ fn run(
             return Err(trouble);
         }
     };
+    // Files that are gone, or have other names now, made room for some that were left out.
+    let was_refused = eye.room.as_ref().is_some_and(|room| room.refused > 0);
+    let has_room_now = !is_early && was_refused && (eye.files < seen.files || eye.total < seen.total);
     if !is_early {
         (seen.files, seen.total) = (eye.files, eye.total);
     }
@@ -146,7 +149,7 @@ fn run(
         }
         None => [0; 32],
     };
-    Ok((WalkResult { tree, left_out: look, read }, is_early))
+    Ok((WalkResult { tree, left_out: look, read }, is_early || has_room_now))
 }
 
 enum End {
