@@ -9,10 +9,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 /// The file that says what the links were made from.
@@ -63,13 +64,11 @@ impl CacheKind {
     fn link_from(self, from: &Path, to: &Path) {
         let stamp = self.stamp(from);
         let known = to.join(STAMP);
-        if fs::read_to_string(&known).is_ok_and(|text| text == stamp) {
+        if contains(&known, &stamp) {
             return;
         }
         self.link_below(from, to, Path::new(""));
-        // A link in its place would be followed.
-        let _ = fs::remove_file(&known);
-        let _ = fs::write(&known, stamp);
+        let _ = replace(&known, &mut stamp.as_bytes());
     }
 
     /// Whether this is linked as a whole; folders above it are made.
@@ -160,10 +159,29 @@ impl CacheKind {
 
 /// Copies a file where there is none or an older one.
 fn copy_newer(from: &Path, to: &Path) {
-    let time = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    if time(to) < time(from) {
-        let _ = fs::copy(from, to);
+    let time = |path: &Path| path.symlink_metadata().and_then(|metadata| metadata.modified()).ok();
+    if time(to) < time(from)
+        && let Ok(mut file) = fs::File::open(from)
+    {
+        let _ = replace(to, &mut file);
     }
+}
+
+/// Writes a file anew. Whatever a command left in its place, such as a pipe that nobody reads, is not opened.
+fn replace(path: &Path, content: &mut impl io::Read) -> io::Result<()> {
+    let _ = fs::remove_file(path);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+    io::copy(content, &mut file).map(drop)
+}
+
+/// Whether a file has this content. A pipe has none, and is not waited for.
+fn contains(path: &Path, text: &str) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(fs::File::from) else { return false };
+    let mut found = Vec::new();
+    file.metadata().is_ok_and(|about| about.is_file() && about.len() == text.len() as u64)
+        && file.take(text.len() as u64).read_to_end(&mut found).is_ok()
+        && found == text.as_bytes()
 }
 
 /// The entries of a folder, as far as they can be read; none if it is a link.
@@ -274,6 +292,30 @@ mod tests {
         write(&user.join("example.org/a/b/v2@v2.0.1/go.mod"));
         CacheKind::Go.link_from(&user, &own);
         assert!(own.join("example.org/a/b/v2@v2.0.1").is_symlink());
+    }
+
+    #[test]
+    fn pipes_in_place_of_files_are_replaced() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (user, own) = (dir.path().join("user"), dir.path().join("own"));
+        let index = "index/reg/.cache/3/a/abc";
+        fs::create_dir_all(own.join(index).parent().expect("it has one")).expect("made");
+        for path in [STAMP, index] {
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                own.join(path),
+                rustix::fs::FileType::Fifo,
+                Mode::RUSR | Mode::WUSR,
+                0,
+            )
+            .expect("made");
+        }
+        write(&user.join(index));
+        let file = fs::File::options().write(true).open(user.join(index)).expect("opened");
+        file.set_modified(std::time::SystemTime::now() + MINUTE).expect("changed");
+        CacheKind::Cargo.link_from(&user, &own);
+        assert_eq!(fs::read_to_string(own.join(index)).expect("read"), "abc");
+        assert!(own.join(STAMP).symlink_metadata().expect("written").is_file());
     }
 
     #[test]
