@@ -207,9 +207,10 @@ mod names {
         if !has_all_layers() {
             return;
         }
-        let line = "curl -sS http://docs.example.org/plain; curl -sS -p http://docs.example.org/tunnel; echo $NO_PROXY $CARGO_NET_RETRY";
+        let line = "curl -sS http://docs.example.org/plain; curl -sS -p http://docs.example.org/tunnel; \
+                    echo $NO_PROXY $CARGO_NET_RETRY ${YARN_GLOBAL_FOLDER##*/}; [ \"$YARN_HTTPS_PROXY\" = \"$HTTPS_PROXY\" ]";
         let ([result], requests) = run([line]);
-        assert_eq!(result, "the page\nthe page\nlocalhost,127.0.0.1,::1 1");
+        assert_eq!(result, "the page\nthe page\nlocalhost,127.0.0.1,::1 1 yarn");
         assert_eq!(requests, ["GET /plain HTTP/1.1", "GET /tunnel HTTP/1.1"]);
     }
 

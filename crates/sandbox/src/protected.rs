@@ -147,11 +147,9 @@ pub const NAMES: &[&str] = &[
     "mise",
     "mise*.toml",
     "rust-toolchain*",
-    ".yarn",
     ".yarnrc*",
     ".npmrc",
     ".pnpmfile.cjs",
-    ".pnp.*",
     "bunfig.toml",
     ".bazelrc",
     ".bazelversion",
@@ -212,6 +210,10 @@ pub const PAIRS: &[(&str, &str)] = &[
     (".cargo", "config.toml"),
     (".cargo", "config"),
     (".local", "bin"),
+    // The rest of the folder is what yarn installs.
+    (".yarn", "releases"),
+    (".yarn", "plugins"),
+    (".yarn", "sdks"),
 ];
 
 /// Folders of installed or built files: users do not work in them, and they contain files with such names.

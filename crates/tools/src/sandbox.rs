@@ -465,10 +465,13 @@ impl Sandbox {
     fn caches(&self, policy: &mut Policy) -> Result<Vec<(OsString, OsString)>, NotConfined> {
         let caches = private_folder(&self.folders.caches)?;
         policy.writable.push(caches.clone());
-        let at = |name: &str| caches.join(name).into_os_string();
-        Ok([("XDG_CACHE_HOME", at("xdg")), ("npm_config_cache", at("npm")), ("PIP_CACHE_DIR", at("pip"))]
-            .map(|(name, value)| (name.into(), value))
-            .into())
+        let variables = [
+            ("XDG_CACHE_HOME", "xdg"),
+            ("npm_config_cache", "npm"),
+            ("PIP_CACHE_DIR", "pip"),
+            ("YARN_GLOBAL_FOLDER", "yarn"),
+        ];
+        Ok(variables.map(|(name, folder)| (name.into(), caches.join(folder).into_os_string())).into())
     }
 
     /// What cargo and go download has a place of aye's own, at the path of the user's downloads: from the first command

@@ -15,9 +15,17 @@ use super::{Relay, SOCKET};
 /// Time limit for aye to report the ports of other commands, before the command starts without them.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Variables that name the proxy. Programs disagree about the case.
-const PROXIES: [&str; 6] =
-    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+/// Variables that name the proxy. Programs disagree about the case, and yarn reads only its own.
+const PROXIES: [&str; 8] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "YARN_HTTP_PROXY",
+    "YARN_HTTPS_PROXY",
+];
 
 /// Loopback is the sandbox's own.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
