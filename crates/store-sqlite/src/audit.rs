@@ -80,7 +80,7 @@ impl Store {
     }
 }
 
-fn each(
+pub(super) fn each(
     conn: &Connection,
     filter: &AuditFilter,
     mut told: impl FnMut(AuditRow) -> bool,

@@ -79,7 +79,7 @@ use std::time::Duration;
 
 pub use audit::RecentCall;
 pub use aye_core::contract::storage::{
-    AcquireError, AuditFilter, ChangeKind, Portion, StoreChange, StoreError, SuspensionFilter, Term,
+    AcquireError, AuditFilter, ChangeKind, Portion, Slice, StoreChange, StoreError, SuspensionFilter, Term,
     ThreadRunStore, ThreadTail,
 };
 pub use aye_core::failpoint;
@@ -124,6 +124,16 @@ impl Store {
     /// See [`OpenError`]. A file that is not ours, or newer, is left as it is.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Self::open_with(path, BUSY_TIMEOUT)
+    }
+
+    /// Opens the store's file again: another handle, which reports what this one commits.
+    ///
+    /// # Errors
+    /// [`StoreError::Unopened`] for a store in memory, and when the file cannot be opened.
+    pub fn opened_again(&self) -> Result<Self, StoreError> {
+        let why = "a store in memory has one handle; use InMemoryStore or a store in a file";
+        let path = self.path().ok_or_else(|| StoreError::Unopened(why.to_owned()))?;
+        Self::open(path).map_err(|error| StoreError::Unopened(error.to_string()))
     }
 
     fn open_with(path: &Path, busy: Duration) -> Result<Self, OpenError> {

@@ -20,8 +20,8 @@ use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus
 use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
 
 pub(super) use claim::{of_thread, settle, take};
-pub(super) use jobs::jobs_from;
 pub use jobs::{JobFilter, JobLookup};
+pub(super) use jobs::{jobs_from, next_jobs};
 pub use next_work::NextWork;
 
 /// Why a job whose worker went silent is tried again.

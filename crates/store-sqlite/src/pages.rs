@@ -1,14 +1,16 @@
 //! Lists for programs that embed aye: page by page, in an order that later additions do not change.
 
-use super::mailbox::jobs_from;
+use super::audit;
+use super::mailbox::{jobs_from, next_jobs};
 use super::rows::{all, int, run_status};
 use super::runs::run_of;
 use super::suspensions::listed_from;
-use super::{JobFilter, Mailbox, Store, StoreError, SuspensionFilter};
+use super::{AuditFilter, JobFilter, Mailbox, Slice, Store, StoreError, SuspensionFilter};
+use aye_core::contract::audit::AuditRow;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
-use aye_core::contract::mailbox::MailboxJob;
-use aye_core::contract::record::{RunRecord, SuspensionRecord};
+use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
+use aye_core::contract::record::{RunRecord, StoredMessage, SuspensionRecord, ThreadSummary};
 
 /// A page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,17 @@ impl Default for Page {
     }
 }
 
+/// Limit and offset for SQL.
+pub(super) trait SliceBounds {
+    fn bounds(self) -> (i64, i64);
+}
+
+impl SliceBounds for Slice {
+    fn bounds(self) -> (i64, i64) {
+        (int(self.limit as u64), int(self.offset as u64))
+    }
+}
+
 impl Store {
     /// The ids of threads, oldest first. Those of children are left out.
     ///
@@ -88,8 +101,7 @@ impl Store {
         .await
     }
 
-    /// The runs of a thread, or of all threads, in one status or in any, newest first: at most `limit` from the run
-    /// `offset` on.
+    /// The runs of a thread, or of all threads, in one status or in any, newest first.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when a row is unreadable.
@@ -97,14 +109,15 @@ impl Store {
         &self,
         thread: Option<&ThreadId>,
         status: Option<RunStatus>,
-        (offset, limit): (usize, usize),
+        slice: Slice,
     ) -> Result<Vec<RunRecord>, StoreError> {
         let (thread, status) = (thread.cloned(), status.map(run_status));
         self.read(move |conn| {
             let sql = "SELECT thread_id, id, body FROM run WHERE (?1 IS NULL OR thread_id = ?1) \
                        AND (?2 IS NULL OR status = ?2) ORDER BY n DESC LIMIT ?3 OFFSET ?4";
             let of = thread.as_ref().map(ThreadId::as_str);
-            all(conn, sql, (of, status, int(limit as u64), int(offset as u64)), run_of)
+            let (limit, offset) = slice.bounds();
+            all(conn, sql, (of, status, limit, offset), run_of)
         })
         .await
     }
@@ -119,6 +132,80 @@ impl Store {
         page: Page,
     ) -> Result<Vec<SuspensionRecord>, StoreError> {
         self.read(move |conn| listed_from(conn, &filter, page.bounds())).await
+    }
+
+    /// A part of [`Store::threads`] of all folders.
+    ///
+    /// # Errors
+    /// [`StoreError`] when they cannot be read.
+    pub async fn summaries(&self, slice: Slice) -> Result<Vec<ThreadSummary>, StoreError> {
+        self.threads_page(None, slice.offset, Some(slice.limit)).await
+    }
+
+    /// A part of the messages of a thread, in order.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when one of them is unreadable.
+    pub async fn messages_page(&self, id: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, StoreError> {
+        // Positions in the store start at 1.
+        let end = slice.offset.saturating_add(slice.limit).saturating_add(1);
+        self.messages_before(id, end as u64, slice.limit).await
+    }
+
+    /// A part of the questions that the filter leaves, oldest first.
+    ///
+    /// # Errors
+    /// As [`Store::suspensions`].
+    pub async fn suspensions_page(
+        &self,
+        filter: SuspensionFilter,
+        slice: Slice,
+    ) -> Result<Vec<SuspensionRecord>, StoreError> {
+        self.read(move |conn| listed_from(conn, &filter, slice.bounds())).await
+    }
+
+    /// [`Store::waiting_count`] of all threads.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn pending_count(&self, now_ms: u64) -> Result<u64, StoreError> {
+        self.waiting_count(None, now_ms).await
+    }
+
+    /// A part of the rows of the audit that the filter leaves, oldest first.
+    ///
+    /// # Errors
+    /// As [`Store::audit`].
+    pub async fn audit_page(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(move |conn| {
+            let (mut skip, mut found) = (slice.offset, Vec::new());
+            if slice.limit > 0 {
+                audit::each(conn, &filter, |row| {
+                    if skip > 0 {
+                        skip -= 1;
+                    } else {
+                        found.push(row);
+                    }
+                    found.len() < slice.limit
+                })?;
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// The jobs of a thread or of all that are queued or claimed, in the order in which they are served.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn open_jobs(
+        &self,
+        thread: Option<&ThreadId>,
+        slice: Slice,
+    ) -> Result<Vec<MailboxJob>, StoreError> {
+        let statuses = MailboxJobStatus::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
+        let filter = JobFilter { mailbox: thread.cloned(), statuses, limit: None };
+        self.read(move |conn| next_jobs(conn, &filter, slice.bounds())).await
     }
 }
 

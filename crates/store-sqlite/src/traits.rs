@@ -15,20 +15,22 @@ use aye_core::contract::clock::Clock;
 use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::{JobId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::image::ImageRef;
+use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::Message;
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{
     AttemptId, Checkpoint, DecideOutcome, Decision, ExecutionStart, Fence, GrantRecord, IntentRecord,
-    LeaseRecord, OpenIntent, OutcomeRecord, Owner, QueueId, QueuedMessage, RunRecord, StoredMessage,
-    SuspensionRecord, ThreadRecord,
+    LeaseRecord, NamedBy, OpenIntent, OutcomeRecord, Owner, QueueId, QueuedMessage, RunRecord, StoredMessage,
+    SuspensionRecord, ThreadRecord, ThreadSummary,
 };
 use aye_core::contract::storage::{
     AcquireError, AuditFilter, AuditStore, ChangeFeed, ChildStore, CommandStore, DecisionStore, GrantStore,
-    IsAlive, LeaseStore, MailboxStore, Portion, QueueStore, RunStore, StorageError, StoreChange, StoreError,
-    SuspensionFilter, Term, ThreadRunStore, ThreadStore, ThreadTail,
+    IsAlive, LeaseStore, MailboxStore, Portion, QueueStore, RunStore, Slice, StorageError, StoreChange,
+    StoreError, SuspensionFilter, Term, ThreadRunStore, ThreadStore, ThreadTail,
 };
 use aye_core::contract::summary::SummaryRecord;
+use aye_core::contract::suspension::Actor;
 
 #[async_trait]
 impl ChangeFeed for ChangeSubscription {
@@ -83,6 +85,8 @@ forward! {
     ThreadStore {
         ensure_thread as ensure_thread(thread: ThreadRecord) -> Done<()>;
         load_thread as thread(id: &ThreadId) -> Done<Option<ThreadRecord>>;
+        summaries as summaries(slice: Slice) -> Done<Vec<ThreadSummary>>;
+        rename_thread as rename_thread(thread: &ThreadId, title: &str, by: NamedBy) -> Done<bool>;
         load_messages as messages(id: &ThreadId) -> Done<Vec<StoredMessage>>;
         thread_state as thread_state(id: &ThreadId) -> Done<BTreeMap<String, Value>>;
         add_summary as add_summary(summary: SummaryRecord) -> Done<bool>;
@@ -91,6 +95,7 @@ forward! {
         image as image(hash: &str) -> Done<Option<Vec<u8>>>;
         message_count as message_count(id: &ThreadId) -> Done<u64>;
         messages_tail as messages_tail(id: &ThreadId, n: usize) -> Done<(u64, Vec<StoredMessage>)>;
+        messages_page as messages_page(id: &ThreadId, slice: Slice) -> Done<Vec<StoredMessage>>;
         messages_of_run as messages_of_run(id: &ThreadId, run: &RunId) -> Done<(u64, Vec<StoredMessage>)>;
         thread_tail as thread_tail(thread: &ThreadId, portion: Portion) -> Done<ThreadTail>;
         messages_back as messages_back(thread: &ThreadId, before: usize, portion: Portion) -> Done<Vec<Message>>;
@@ -103,6 +108,9 @@ forward! {
         load_run as run(id: &RunId) -> Done<Option<RunRecord>>;
         latest_run as latest_run(thread: &ThreadId) -> Done<Option<RunRecord>>;
         list_runs as runs(thread: &ThreadId) -> Done<Vec<RunRecord>>;
+        latest_runs as latest_runs(
+            thread: Option<&ThreadId>, status: Option<RunStatus>, slice: Slice
+        ) -> Done<Vec<RunRecord>>;
         unfinished_runs as unfinished_runs() -> Done<Vec<RunRecord>>;
         intents as intents(run: &RunId) -> Done<Vec<(IntentRecord, Option<OutcomeRecord>)>>;
         open_intents as open_intents(run: &RunId) -> Done<Vec<OpenIntent>>;
@@ -117,6 +125,8 @@ forward! {
     DecisionStore {
         suspension as suspension(id: &SuspensionId) -> Done<Option<SuspensionRecord>>;
         suspensions as suspensions(filter: SuspensionFilter) -> Done<Vec<SuspensionRecord>>;
+        suspensions_page as suspensions_page(filter: SuspensionFilter, slice: Slice) -> Done<Vec<SuspensionRecord>>;
+        pending_count as pending_count(now_ms: u64) -> Done<u64>;
         decide as decide(id: &SuspensionId, decision: Decision, now_ms: u64) -> Done<DecideOutcome>;
         expire_due as expire_due(now_ms: u64) -> Done<Vec<SuspensionRecord>>;
         expire as expire(ids: Vec<SuspensionId>, now_ms: u64) -> Done<Vec<SuspensionRecord>>;
@@ -129,6 +139,7 @@ forward! {
     }
     AuditStore {
         audit as audit(filter: AuditFilter) -> Done<Vec<AuditRow>>;
+        audit_page as audit_page(filter: AuditFilter, slice: Slice) -> Done<Vec<AuditRow>>;
     }
     ChildStore {
         create_child as create_child(child: ChildRecord, title: String, cwd: PathBuf) -> Done<ChildRecord>;
@@ -162,6 +173,7 @@ forward! {
         submit as submit(job: MailboxJob) -> Done<MailboxJob>;
         interrupt as interrupt(mailbox: &ThreadId, now_ms: u64) -> Done<MailboxInterrupt>;
         queued as queued(thread: &ThreadId) -> Done<Vec<QueuedMessage>>;
+        open_jobs as open_jobs(thread: Option<&ThreadId>, slice: Slice) -> Done<Vec<MailboxJob>>;
         unqueue as unqueue(id: QueueId, now_ms: u64) -> Done<bool>;
     }
 }
@@ -184,6 +196,17 @@ macro_rules! whole {
                     Store::checkpoint_and_begin(&*self.opened()?, checkpoint, begin).await
                 }
 
+                async fn delete_thread(
+                    &self,
+                    thread: &ThreadId,
+                    own: &Owner,
+                    is_alive: IsAlive,
+                    actor: Actor,
+                    now_ms: u64,
+                ) -> Done<bool> {
+                    Store::delete_thread(&*self.opened()?, thread, own, is_alive, (actor, now_ms)).await
+                }
+
                 fn mailboxes(&self) -> Done<Arc<dyn MailboxStore>> {
                     Ok(Arc::new(self.opened()?.mailbox()))
                 }
@@ -198,6 +221,10 @@ macro_rules! whole {
 
                 fn handle(&self) -> Done<Arc<dyn ThreadRunStore>> {
                     Ok(Arc::new(Store::clone(&*self.opened()?)))
+                }
+
+                fn another(&self) -> Done<Arc<dyn ThreadRunStore>> {
+                    Ok(Arc::new(self.opened()?.opened_again()?))
                 }
 
                 async fn close(&self) {

@@ -3,12 +3,10 @@
 use std::path::Path;
 
 use rusqlite::{Connection, Transaction};
-use serde_json::json;
 
-use super::audit::{self, AuditSubject};
-use super::rows::{body, int, text};
-use super::{SqlFailure, Store, StoreError, children, images, leases, log_mark, search, transact};
-use aye_core::contract::audit::AuditKind;
+use super::rows::{body, int, text, uint};
+use super::{SqlFailure, Store, StoreError, audit, children, images, leases, log_mark, search, transact};
+use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::Message;
 use aye_core::contract::record::Owner;
@@ -252,21 +250,16 @@ fn delete(
     search::forget(tx, &all)?;
     let mut gone = Vec::new();
     for id in &all {
-        let count = |table: &str| -> rusqlite::Result<i64> {
+        let count = |table: &str| -> rusqlite::Result<u64> {
             tx.prepare_cached(&format!("SELECT count(*) FROM {table} WHERE thread_id = ?1"))?
-                .query_row((id.as_str(),), |row| row.get(0))
+                .query_row((id.as_str(),), |row| Ok(uint(row.get(0)?)))
         };
-        let told = json!({
-            "questions": count("suspension")?,
-            "executions": count("intent")?,
-            "actor": actor,
-        });
+        let (questions, executions) = (count("suspension")?, count("intent")?);
         forget_prompts(tx, id)?;
         images::forget(tx, id)?;
         let is_gone = tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? > 0;
         if is_gone && ids.contains(id) {
-            let about = AuditSubject { thread: Some(id), ..AuditSubject::default() };
-            audit::append(tx, now_ms, AuditKind::Deleted, about, &told)?;
+            audit::tell(tx, &AuditEntry::deleted(now_ms, id, questions, executions, actor))?;
             gone.push(id.clone());
         }
     }

@@ -64,7 +64,8 @@ pub async fn a_closed_store_does_nothing(store: &dyn ThreadRunStore) {
 }
 
 /// Checks two handles: each receives what the other one commits, but not its own commits.
-pub async fn commits_are_published_to_other_handles(store: &dyn ThreadRunStore, other: &dyn ThreadRunStore) {
+pub async fn commits_are_published_to_other_handles(store: &dyn ThreadRunStore) {
+    let other = store.another().unwrap();
     let (mut own, mut heard) = (store.watch().unwrap(), other.watch().unwrap());
     waiting(store, None).await;
     assert_eq!(other.message_count(&"t1".into()).await.unwrap(), 1, "both have the same rows");

@@ -9,6 +9,7 @@ pub mod commands;
 pub mod decisions;
 pub mod fixtures;
 pub mod journal;
+pub mod lists;
 pub mod mailbox;
 pub mod profile;
 pub mod threads;
@@ -21,8 +22,6 @@ use aye_core::contract::storage::ThreadRunStore;
 /// A new store, for one test.
 pub struct Opened {
     pub store: Arc<dyn ThreadRunStore>,
-    /// Another handle to the same rows, like another process.
-    pub other: Arc<dyn ThreadRunStore>,
     /// Values that must live as long as the store.
     pub keep: Box<dyn Any>,
 }
@@ -86,13 +85,16 @@ macro_rules! store_suite {
             audit {
                 a_calls_events_are_chained
                 a_closed_store_does_nothing
+                commits_are_published_to_other_handles
             }
-        }
-
-        #[tokio::test]
-        async fn commits_are_published_to_other_handles() {
-            let opened = $open();
-            $crate::audit::commits_are_published_to_other_handles(&*opened.store, &*opened.other).await;
+            lists {
+                threads_are_listed_newest_change_first
+                a_users_title_is_kept
+                a_deleted_thread_leaves_its_audit
+                runs_are_listed_newest_first
+                parts_of_lists_match_the_whole
+                open_jobs_are_listed_in_their_turn
+            }
         }
     };
 }
@@ -121,8 +123,7 @@ mod tests {
     use aye_core::memory::InMemoryStore;
 
     pub(crate) fn open() -> Opened {
-        let store = InMemoryStore::new();
-        Opened { other: Arc::new(store.another()), store: Arc::new(store), keep: Box::new(()) }
+        Opened { store: Arc::new(InMemoryStore::new()), keep: Box::new(()) }
     }
 
     crate::store_suite!(crate::tests::open);

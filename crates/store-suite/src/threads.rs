@@ -160,7 +160,7 @@ pub async fn images_are_stored_apart_from_their_messages(store: &dyn ThreadRunSt
     assert_eq!(store.image(&attached.hash).await.unwrap(), Some(gif));
 }
 
-fn child(id: &str, parent: &str, background: bool) -> ChildRecord {
+pub fn child(id: &str, parent: &str, background: bool) -> ChildRecord {
     ChildRecord {
         thread_id: id.into(),
         parent_thread: parent.into(),

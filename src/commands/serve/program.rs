@@ -140,7 +140,8 @@ impl ServerHost for Served {
         status: Option<RunStatus>,
         slice: Slice,
     ) -> Result<Vec<RunRecord>, ApiError> {
-        Ok(self.store.latest_runs(thread, status, (slice.offset, slice.limit)).await?)
+        let part = crate::store::Slice { offset: slice.offset, limit: slice.limit };
+        Ok(self.store.latest_runs(thread, status, part).await?)
     }
 
     async fn inbox(&self) -> Result<Vec<InboxRow>, ApiError> {

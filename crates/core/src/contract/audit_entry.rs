@@ -10,6 +10,7 @@ use super::judgement::JudgedCall;
 use super::record::{
     Decision, ExecutionStart, Fence, GrantRecord, OutcomeRecord, RunRecord, SuspensionRecord,
 };
+use super::suspension::Actor;
 
 /// Characters of a result that its row keeps.
 const SUMMARY: usize = 200;
@@ -148,6 +149,13 @@ impl AuditEntry {
             call_id: Some(call.clone()),
             body: json!({ "suspension": suspension }),
         }
+    }
+
+    /// A thread was deleted, with this number of questions and executions.
+    pub fn deleted(at: u64, thread: &ThreadId, questions: u64, executions: u64, actor: &Actor) -> Self {
+        let body = json!({ "questions": questions, "executions": executions, "actor": actor });
+        let (run_id, call_id) = (None, None);
+        Self { at, kind: AuditKind::Deleted, thread_id: Some(thread.clone()), run_id, call_id, body }
     }
 
     /// A tool is about to start.

@@ -60,8 +60,9 @@ impl CommandStore for InMemoryStore {
             }
             let started = rows.execution_mut(id).ok_or_else(|| StoreError::NotStarted { id: id.clone() })?;
             let thread_id = started.intent.thread_id.clone();
+            rows.command += 1;
             let record = CommandRecord {
-                number: rows.commands.len() as u64 + 1,
+                number: rows.command,
                 thread_id,
                 run_id: id.run_id.clone(),
                 call_id: id.call_id.clone(),

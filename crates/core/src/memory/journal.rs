@@ -18,7 +18,7 @@ use crate::contract::record::{
     AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord,
     RunRecord, StoredMessage,
 };
-use crate::contract::storage::{RunStore, StoreError};
+use crate::contract::storage::{RunStore, Slice, StoreError};
 
 impl Rows {
     pub(super) fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
@@ -173,6 +173,21 @@ impl RunStore for InMemoryStore {
 
     async fn list_runs(&self, thread: &ThreadId) -> Result<Vec<RunRecord>, StoreError> {
         self.runs(|run| run.thread_id == *thread)
+    }
+
+    async fn latest_runs(
+        &self,
+        thread: Option<&ThreadId>,
+        status: Option<RunStatus>,
+        slice: Slice,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        self.read(|rows| {
+            let is_wanted = |run: &&Arc<RunRecord>| {
+                thread.is_none_or(|thread| run.thread_id == *thread)
+                    && status.is_none_or(|status| run.status == status)
+            };
+            slice.of(rows.runs.iter().rev().filter(is_wanted).map(|run| RunRecord::clone(run)))
+        })
     }
 
     async fn unfinished_runs(&self) -> Result<Vec<RunRecord>, StoreError> {

@@ -24,10 +24,11 @@ use tokio::sync::broadcast;
 use crate::contract::clock::Clock;
 use crate::contract::ids::ThreadId;
 use crate::contract::profile::ProfileStore;
-use crate::contract::record::{Checkpoint, ExecutionStart};
+use crate::contract::record::{Checkpoint, ExecutionStart, Owner};
 use crate::contract::storage::{
-    ChangeFeed, ChangeKind, MailboxStore, StoreChange, StoreError, ThreadRunStore,
+    ChangeFeed, ChangeKind, IsAlive, MailboxStore, StoreChange, StoreError, ThreadRunStore,
 };
+use crate::contract::suspension::Actor;
 
 pub use mailbox::InMemoryMailboxStore;
 use rows::Rows;
@@ -127,6 +128,17 @@ impl ThreadRunStore for InMemoryStore {
         Ok(())
     }
 
+    async fn delete_thread(
+        &self,
+        thread: &ThreadId,
+        own: &Owner,
+        is_alive: IsAlive,
+        actor: Actor,
+        now_ms: u64,
+    ) -> Result<bool, StoreError> {
+        self.write(|rows| rows.delete_thread(thread, own, &is_alive, &actor, now_ms))
+    }
+
     fn mailboxes(&self) -> Result<Arc<dyn MailboxStore>, StoreError> {
         Ok(Arc::new(InMemoryMailboxStore::of(self.clone())))
     }
@@ -141,6 +153,10 @@ impl ThreadRunStore for InMemoryStore {
 
     fn handle(&self) -> Result<Arc<dyn ThreadRunStore>, StoreError> {
         Ok(Arc::new(self.clone()))
+    }
+
+    fn another(&self) -> Result<Arc<dyn ThreadRunStore>, StoreError> {
+        Ok(Arc::new(InMemoryStore::another(self)))
     }
 
     async fn close(&self) {

@@ -10,7 +10,7 @@ use crate::contract::ids::{ThreadId, check_given};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
 use crate::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
-use crate::contract::storage::{ChangeKind, QueueStore, StoreError};
+use crate::contract::storage::{ChangeKind, QueueStore, Slice, StoreError};
 
 impl Rows {
     pub(super) fn enqueue(&mut self, mut job: MailboxJob) -> Result<MailboxJob, StoreError> {
@@ -39,7 +39,8 @@ impl Rows {
         job.status = MailboxJobStatus::Queued;
         job.attempt_count = 0;
         (job.claim_token, job.claimed_by, job.lease_until) = (None, None, None);
-        job.sequence = self.jobs.len() as u64 + 1;
+        self.job += 1;
+        job.sequence = self.job;
         job.messages = job.messages.into_iter().map(|message| self.without_images(message)).collect();
         self.jobs.push(Arc::new(job.clone()));
         Ok(job)
@@ -141,6 +142,21 @@ impl QueueStore for InMemoryStore {
             let mut queued: Vec<_> = rows.jobs.iter().filter(is_queued).collect();
             queued.sort_by_key(|job| turn(job));
             queued.into_iter().map(|job| MailboxJob::clone(job).into()).collect()
+        })
+    }
+
+    async fn open_jobs(
+        &self,
+        thread: Option<&ThreadId>,
+        slice: Slice,
+    ) -> Result<Vec<MailboxJob>, StoreError> {
+        self.read(|rows| {
+            let is_open = |job: &&Arc<MailboxJob>| {
+                !job.status.is_terminal() && thread.is_none_or(|thread| job.mailbox_id == *thread)
+            };
+            let mut open: Vec<_> = rows.jobs.iter().filter(is_open).collect();
+            open.sort_by_key(|job| turn(job));
+            slice.of(open.into_iter().map(|job| MailboxJob::clone(job)))
         })
     }
 

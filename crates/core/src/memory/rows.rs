@@ -12,7 +12,7 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::mailbox::MailboxJob;
 use crate::contract::profile::ProfileEntry;
 use crate::contract::record::{
-    AttemptId, Fence, GrantRecord, IntentRecord, OutcomeRecord, Owner, RunRecord, StoredMessage,
+    AttemptId, Fence, GrantRecord, IntentRecord, NamedBy, OutcomeRecord, Owner, RunRecord, StoredMessage,
     SuspensionRecord, ThreadRecord,
 };
 use crate::contract::storage::StoreError;
@@ -36,11 +36,16 @@ pub(super) struct Rows {
     pub(super) profiles: BTreeMap<(String, String), Arc<ProfileEntry>>,
     /// The version of the profile value that was written last.
     pub(super) version: u64,
+    /// The number of the job that was queued last.
+    pub(super) job: u64,
+    /// The number of the command that was started last.
+    pub(super) command: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Conversation {
     pub(super) record: ThreadRecord,
+    pub(super) named_by: NamedBy,
     pub(super) messages: Vec<Arc<StoredMessage>>,
     pub(super) state: BTreeMap<String, Value>,
     pub(super) summaries: Vec<Arc<SummaryRecord>>,

@@ -1,6 +1,7 @@
 //! Conversations, children and leases.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,16 +10,22 @@ use serde_json::Value;
 
 use super::InMemoryStore;
 use super::rows::{Conversation, LeaseRow, Rows};
+use crate::contract::audit_entry::AuditEntry;
 use crate::contract::child::ChildRecord;
+use crate::contract::content::ContentBlock;
 use crate::contract::ids::{ThreadId, check_given};
 use crate::contract::image::ImageRef;
 use crate::contract::mailbox::{MailboxJob, MailboxJobOrigin};
 use crate::contract::message::Message;
-use crate::contract::record::{Fence, LeaseRecord, Owner, StoredMessage, ThreadRecord};
+use crate::contract::record::{
+    Fence, LeaseRecord, NamedBy, Owner, StoredMessage, SuspensionRecord, SuspensionStatus, ThreadMarks,
+    ThreadRecord, ThreadSummary,
+};
 use crate::contract::storage::{
-    AcquireError, ChangeKind, ChildStore, IsAlive, LeaseStore, StoreError, Term, ThreadStore,
+    AcquireError, ChangeKind, ChildStore, IsAlive, LeaseStore, Slice, StoreError, Term, ThreadStore,
 };
 use crate::contract::summary::SummaryRecord;
+use crate::contract::suspension::Actor;
 
 impl Rows {
     pub(super) fn ensure_thread(&mut self, thread: ThreadRecord) -> Result<(), StoreError> {
@@ -30,9 +37,70 @@ impl Rows {
         }
         check_given("thread", thread.id.as_str())?;
         let (messages, state, summaries) = Default::default();
-        let id = thread.id.clone();
-        self.threads.insert(id, Arc::new(Conversation { record: thread, messages, state, summaries }));
+        let (id, named_by) = (thread.id.clone(), NamedBy::FirstLine);
+        let conversation = Conversation { record: thread, named_by, messages, state, summaries };
+        self.threads.insert(id, Arc::new(conversation));
         Ok(())
+    }
+
+    fn summary(&self, thread: &Conversation) -> ThreadSummary {
+        let id = &thread.record.id;
+        let mut all = self.below(id);
+        all.push(id);
+        let is_pending = |row: &&Arc<SuspensionRecord>| {
+            row.status == SuspensionStatus::Open && !row.ticket.is_served() && all.contains(&&row.thread_id)
+        };
+        ThreadSummary {
+            thread: thread.record.clone(),
+            messages: thread.messages.len() as u64,
+            waiting: self.suspensions.iter().filter(is_pending).count() as u64,
+            status: self.latest_run(id).map(|run| run.status),
+            damaged: None,
+            marks: ThreadMarks::default(),
+        }
+    }
+
+    fn used_images(&self) -> BTreeSet<String> {
+        let stored = self.threads.values().flat_map(|thread| &thread.messages).map(|stored| &stored.message);
+        let blocks = stored.chain(self.jobs.iter().flat_map(|job| &job.messages));
+        let blocks = blocks.flat_map(|message| &message.content);
+        blocks.filter_map(ContentBlock::as_stored_image).map(|image| image.hash.clone()).collect()
+    }
+
+    pub(super) fn delete_thread(
+        &mut self,
+        id: &ThreadId,
+        own: &Owner,
+        is_alive: &IsAlive,
+        actor: &Actor,
+        now_ms: u64,
+    ) -> Result<bool, StoreError> {
+        if !self.threads.contains_key(id) {
+            return Ok(false);
+        }
+        let owner = self.leases.get(id).and_then(|lease| lease.owner.as_ref());
+        if let Some(owner) = owner.filter(|owner| owner.token != own.token && is_alive(owner)) {
+            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(owner.clone()) });
+        }
+        let questions = self.suspensions.iter().filter(|row| row.thread_id == *id).count() as u64;
+        let executions = self.intents.iter().filter(|row| row.intent.thread_id == *id).count() as u64;
+        let gone: Vec<ThreadId> = self.below(id).into_iter().chain([id]).cloned().collect();
+        let before = self.used_images();
+        let stays = |thread: &ThreadId| !gone.contains(thread);
+        self.threads.retain(|thread, _| stays(thread));
+        // The epoch stays, so that a fence of before does not fit a new thread with this id.
+        self.leases.iter_mut().filter(|(thread, _)| !stays(thread)).for_each(|(_, lease)| lease.owner = None);
+        self.generations.retain(|thread, _| stays(thread));
+        self.children.retain(|child| stays(&child.thread_id));
+        self.runs.retain(|run| stays(&run.thread_id));
+        self.intents.retain(|known| stays(&known.intent.thread_id));
+        self.commands.retain(|row| stays(&row.record.thread_id));
+        self.suspensions.retain(|row| stays(&row.thread_id));
+        self.jobs.retain(|job| stays(&job.mailbox_id));
+        let after = self.used_images();
+        self.images.retain(|hash, _| after.contains(hash) || !before.contains(hash));
+        self.tell(AuditEntry::deleted(now_ms, id, questions, executions, actor))?;
+        Ok(true)
     }
 
     fn child_mut(&mut self, thread: &ThreadId) -> Option<&mut ChildRecord> {
@@ -48,6 +116,28 @@ impl ThreadStore for InMemoryStore {
 
     async fn load_thread(&self, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError> {
         self.read(|rows| rows.threads.get(id).map(|thread| thread.record.clone()))
+    }
+
+    async fn summaries(&self, slice: Slice) -> Result<Vec<ThreadSummary>, StoreError> {
+        self.read(|rows| {
+            let is_child = |id: &ThreadId| rows.children.iter().any(|child| child.thread_id == *id);
+            let mut threads: Vec<_> =
+                rows.threads.values().filter(|thread| !is_child(&thread.record.id)).collect();
+            threads.sort_by_key(|thread| Reverse((thread.record.updated_at, thread.record.created_at)));
+            slice.of(threads).into_iter().map(|thread| rows.summary(thread)).collect()
+        })
+    }
+
+    async fn rename_thread(&self, thread: &ThreadId, title: &str, by: NamedBy) -> Result<bool, StoreError> {
+        self.write(|rows| {
+            let thread = rows.thread_mut(thread)?;
+            let is_used = by == NamedBy::Person || thread.named_by == NamedBy::FirstLine;
+            if is_used {
+                title.clone_into(&mut thread.record.title);
+                thread.named_by = by;
+            }
+            Ok(is_used)
+        })
     }
 
     async fn load_messages(&self, id: &ThreadId) -> Result<Vec<StoredMessage>, StoreError> {

@@ -81,7 +81,7 @@ impl Mailbox {
     /// [`StoreError::Damaged`] when a row is unreadable.
     pub async fn list_jobs(&self, filter: JobFilter) -> Result<Vec<MailboxJob>, StoreError> {
         let limit = filter.limit.map_or(-1, |limit| int(limit as u64));
-        self.store.read(move |conn| listed(conn, &filter, NEXT_FIRST, (limit, 0))).await
+        self.store.read(move |conn| next_jobs(conn, &filter, (limit, 0))).await
     }
 
     /// Finds the job with this number or with an id that starts with `words`.
@@ -124,6 +124,15 @@ pub(crate) fn jobs_from(
     part: (i64, i64),
 ) -> Result<Vec<MailboxJob>, SqlFailure> {
     listed(conn, filter, "n", part)
+}
+
+/// A part of them in the order in which they are served: its limit and its offset.
+pub(crate) fn next_jobs(
+    conn: &Connection,
+    filter: &JobFilter,
+    part: (i64, i64),
+) -> Result<Vec<MailboxJob>, SqlFailure> {
+    listed(conn, filter, NEXT_FIRST, part)
 }
 
 fn listed(

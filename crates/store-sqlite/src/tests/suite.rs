@@ -8,8 +8,7 @@ use super::Home;
 
 pub(crate) fn open() -> Opened {
     let home = Home::new();
-    let (store, other) = (Arc::new(home.open()), Arc::new(home.open()));
-    Opened { store, other, keep: Box::new(home) }
+    Opened { store: Arc::new(home.open()), keep: Box::new(home) }
 }
 
 store_suite!(crate::tests::suite::open);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 
-use super::{DecisionStore, RunStore, StoreError, SuspensionFilter};
+use super::{DecisionStore, RunStore, Slice, StoreError, SuspensionFilter};
 use crate::contract::child::{ChildRecord, TaskRecord, TaskRun};
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
@@ -148,6 +148,10 @@ pub trait QueueStore: Send + Sync {
 
     /// The queue of a thread, in the order in which its messages start.
     async fn queued(&self, thread: &ThreadId) -> Result<Vec<QueuedMessage>, StoreError>;
+
+    /// The jobs of a thread or of all that are queued or claimed, in the order in which they are served.
+    async fn open_jobs(&self, thread: Option<&ThreadId>, slice: Slice)
+    -> Result<Vec<MailboxJob>, StoreError>;
 
     /// Takes a message out of the queue before its turn. `false`: it is gone already.
     async fn unqueue(&self, id: QueueId, now_ms: u64) -> Result<bool, StoreError>;

@@ -23,8 +23,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::clock::Clock;
+use super::ids::ThreadId;
 use super::profile::ProfileStore;
-use super::record::{Checkpoint, ExecutionStart};
+use super::record::{Checkpoint, ExecutionStart, Owner};
+use super::suspension::Actor;
 
 pub use change::{ChangeFeed, ChangeKind, StoreChange};
 pub use children::{ChildStore, QueueStore};
@@ -33,7 +35,7 @@ pub use decisions::{AuditStore, DecisionStore, GrantStore};
 pub use encode::encode;
 pub use error::{AcquireError, StorageError, StoreError, holder};
 pub use mailbox::MailboxStore;
-pub use query::{AuditFilter, Portion, SuspensionFilter, Term, ThreadTail};
+pub use query::{AuditFilter, Portion, Slice, SuspensionFilter, Term, ThreadTail};
 pub use runs::{IsAlive, LeaseStore, RunStore};
 pub use threads::ThreadStore;
 
@@ -79,6 +81,20 @@ pub trait ThreadRunStore:
         begin: ExecutionStart,
     ) -> Result<(), StoreError>;
 
+    /// Deletes a thread with its children and everything that belongs to them, except for the audit, which names
+    /// the actor. Returns `false` if the thread does not exist. `own` may be the owner of the thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Owned`] while another live process drives it.
+    async fn delete_thread(
+        &self,
+        thread: &ThreadId,
+        own: &Owner,
+        is_alive: IsAlive,
+        actor: Actor,
+        now_ms: u64,
+    ) -> Result<bool, StoreError>;
+
     /// The mailbox of this store.
     ///
     /// # Errors
@@ -103,6 +119,13 @@ pub trait ThreadRunStore:
     /// # Errors
     /// [`StoreError::Unopened`].
     fn handle(&self) -> Result<Arc<dyn ThreadRunStore>, StoreError>;
+
+    /// Returns another handle of the same rows, as another process has one: each reports what the other one
+    /// commits.
+    ///
+    /// # Errors
+    /// [`StoreError::Unopened`], also when the rows cannot be opened a second time.
+    fn another(&self) -> Result<Arc<dyn ThreadRunStore>, StoreError>;
 
     /// Closes the store for all its handles, after the requests that were sent before.
     async fn close(&self);

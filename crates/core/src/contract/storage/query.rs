@@ -22,6 +22,22 @@ impl Term {
     pub const ENDLESS: Term = Term { now: 0, until: None };
 }
 
+/// A part of a list: what to leave out first, and how many to give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Entries to leave out.
+    pub offset: usize,
+    /// Maximum number of entries.
+    pub limit: usize,
+}
+
+impl Slice {
+    /// Returns this part of a list.
+    pub fn of<T>(self, list: impl IntoIterator<Item = T>) -> Vec<T> {
+        list.into_iter().skip(self.offset).take(self.limit).collect()
+    }
+}
+
 /// A filter for listing questions; a field that is `None` does not restrict the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuspensionFilter {

@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{AcquireError, StoreError, Term};
+use super::{AcquireError, Slice, StoreError, Term};
 use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{
     AttemptId, Fence, IntentRecord, LeaseRecord, OpenIntent, OutcomeRecord, Owner, RunRecord,
 };
@@ -22,6 +23,14 @@ pub trait RunStore: Send + Sync {
 
     /// All runs of a thread, oldest first.
     async fn list_runs(&self, thread: &ThreadId) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// Runs of a thread or of all, in one status or in any, newest first.
+    async fn latest_runs(
+        &self,
+        thread: Option<&ThreadId>,
+        status: Option<RunStatus>,
+        slice: Slice,
+    ) -> Result<Vec<RunRecord>, StoreError>;
 
     /// All runs that are not done, oldest first. An unreadable one is left out: it must not keep the others from being
     /// resumed.

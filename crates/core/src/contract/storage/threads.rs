@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{Portion, StoreError, ThreadTail};
+use super::{Portion, Slice, StoreError, ThreadTail};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::image::ImageRef;
 use crate::contract::message::{Message, Role};
 use crate::contract::outline::Outline;
-use crate::contract::record::{StoredMessage, ThreadRecord};
+use crate::contract::record::{NamedBy, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::contract::summary::SummaryRecord;
 
 /// Keeps conversations. Messages are only appended, by [`ThreadRunStore::checkpoint`](super::ThreadRunStore::checkpoint);
@@ -27,6 +27,17 @@ pub trait ThreadStore: Send + Sync {
 
     /// The thread, when it exists.
     async fn load_thread(&self, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError>;
+
+    /// Threads, pinned ones first, then newest change first. Those of children are left out: their questions
+    /// count for the one at the top.
+    async fn summaries(&self, slice: Slice) -> Result<Vec<ThreadSummary>, StoreError>;
+
+    /// Names a thread. A model's title is used only if nothing else named the thread; `false` means that it
+    /// was not used.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`].
+    async fn rename_thread(&self, thread: &ThreadId, title: &str, by: NamedBy) -> Result<bool, StoreError>;
 
     /// All messages of a thread, in order; none for a thread that does not exist.
     async fn load_messages(&self, id: &ThreadId) -> Result<Vec<StoredMessage>, StoreError>;
@@ -61,6 +72,11 @@ pub trait ThreadStore: Send + Sync {
         let mut messages = self.load_messages(id).await?;
         let count = messages.len();
         Ok((count as u64, messages.split_off(count.saturating_sub(n))))
+    }
+
+    /// A part of the messages of a thread, in order.
+    async fn messages_page(&self, id: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, StoreError> {
+        Ok(slice.of(self.load_messages(id).await?))
     }
 
     /// Returns the number of messages of a thread, and the messages of a run, in order. The messages of a run
