@@ -339,25 +339,16 @@ fn folders(foundation: &Foundation) -> Result<Vec<PathBuf>, Failure> {
 /// Returns the host names that requests may use.
 fn names(foundation: &Foundation, address: &Address) -> Names {
     let settings = &foundation.loaded.settings.serve;
-    let mut hosts: Vec<String> = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-    hosts.extend(settings.public_url.as_deref().and_then(host_of));
-    match address {
-        Address::Tcp(address) => {
-            let port = address.port();
-            if address.ip().is_loopback() || address.ip().is_unspecified() {
-                hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{port}")));
-            }
-            if !address.ip().is_unspecified() {
-                hosts.push(address.to_string());
-            }
-            let with_port: Vec<_> =
-                settings.hosts.iter().map(|host| format!("{}:{port}", host.to_ascii_lowercase())).collect();
-            hosts.extend(with_port);
-        }
-        Address::Unix(_) => hosts.push("localhost".to_owned()),
+    let place = match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(_) => String::new(),
+    };
+    let mut names = Names::of(&place, &settings.hosts, &settings.origins);
+    names.hosts.extend(settings.public_url.as_deref().and_then(host_of));
+    if place.is_empty() {
+        names.hosts.push("localhost".to_owned());
     }
-    let origins = settings.origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect();
-    Names { hosts, origins }
+    names
 }
 
 /// Returns the host and port of a URL, as in a Host header.

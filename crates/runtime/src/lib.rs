@@ -71,6 +71,7 @@ use aye_core::contract::renderer::Renderer;
 use aye_core::contract::snapshot::Snapshots;
 use aye_core::contract::spec::AgentSpec;
 use aye_core::contract::storage::{AcquireError, StoreError, ThreadRunStore};
+use aye_core::contract::suspension::Actor;
 use aye_core::contract::terms::Terms;
 use aye_core::phase::PhaseRuntime;
 use aye_core::run::Fact;
@@ -584,6 +585,18 @@ impl AgentRuntime {
         let directives = driver.end_abandoned(superseded).await?;
         driver.drive(directives).await?;
         Ok(true)
+    }
+
+    /// Deletes a conversation with its children and everything that belongs to them, except for the audit, which
+    /// names the actor. Returns `false` if it does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Owned`] while a live process drives it, this one included.
+    pub async fn delete_thread(&self, thread_id: &ThreadId, actor: Actor) -> Result<bool, StoreError> {
+        let shared = &self.inner.shared;
+        let (own, nobody) = (shared.owner.clone(), Owner { token: String::new(), ..shared.owner.clone() });
+        let is_alive = Box::new(move |other: &Owner| is_alive(&own, other));
+        shared.store.delete_thread(thread_id, &nobody, is_alive, actor, shared.clock.now_ms()).await
     }
 
     /// Whether a lease excludes this process: another, live process owns it and it has not expired.

@@ -1,7 +1,7 @@
 //! Tokens, what they allow, and codes to sign in with.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -170,9 +170,9 @@ impl Access {
         Ok(Some((token, record)))
     }
 
-    /// Notes a wrong token and says how long to hold the answer back.
+    /// Notes a wrong token and says how long to hold the answer back. Clients without an address count as one.
     pub fn mistake(&self, from: Option<IpAddr>) -> Duration {
-        let Some(from) = from else { return Duration::ZERO };
+        let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let now = Instant::now();
         let mut failed_attempts = self.failed_attempts.lock().unwrap_or_else(PoisonError::into_inner);
         if failed_attempts.len() >= ADDRESSES {
@@ -234,5 +234,7 @@ mod tests {
         }
         assert_eq!(access.mistake(one), LONGEST_PAUSE);
         assert_eq!(access.mistake(Some(IpAddr::from([192, 0, 2, 2]))), Duration::ZERO);
+        let slowed = (0..=FREE_MISTAKES).any(|_| access.mistake(None) > Duration::ZERO);
+        assert!(slowed, "clients behind a socket without addresses");
     }
 }

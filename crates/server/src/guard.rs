@@ -1,6 +1,7 @@
 //! Checks that every request must pass before it reaches a route: path, host, origin, type of the body,
 //! token.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -22,6 +23,26 @@ pub struct Names {
     pub hosts: Vec<String>,
     /// `https://app.example.com`: other origins than the server's own.
     pub origins: Vec<String>,
+}
+
+impl Names {
+    /// The names of a server that listens on an address such as `127.0.0.1:3000`, and further hosts and origins. A
+    /// server on loopback or on all addresses is also reached under the names of loopback.
+    pub fn of(address: &str, hosts: &[String], origins: &[String]) -> Self {
+        let mut names: Vec<String> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        if let Some((own, port)) = address.rsplit_once(':') {
+            let ip = own.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+            names.extend(names.clone().iter().map(|host| format!("{host}:{port}")));
+            if ip.is_none_or(|ip| ip.is_loopback() || ip.is_unspecified()) {
+                names.extend(["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{port}")));
+            }
+            if !ip.is_some_and(|ip| ip.is_unspecified()) {
+                names.push(address.to_ascii_lowercase());
+            }
+        }
+        let origins = origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect();
+        Self { hosts: names, origins }
+    }
 }
 
 /// The state of the guard.
@@ -79,7 +100,7 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
             guard.hub.metrics.refused();
             let from = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.0.ip());
             tokio::time::sleep(guard.hub.program.access().mistake(from)).await;
-            let message = "send `Authorization: Bearer TOKEN`; `aye serve token add NAME` creates one";
+            let message = format!("send `Authorization: Bearer TOKEN`; {}", guard.hub.program.texts().token);
             let mut refused =
                 ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -117,7 +138,7 @@ fn check(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "unknown_host",
-            "unknown host name; add it to [serve] hosts or set public_url",
+            format!("unknown host name; {}", guard.hub.program.texts().host),
         ));
     }
     let origin = headers.get(header::ORIGIN);
@@ -127,7 +148,7 @@ fn check(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "unknown_origin",
-            "this origin is not allowed; add it to [serve] origins",
+            format!("this origin is not allowed; {}", guard.hub.program.texts().origin),
         ));
     }
     let has_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE)
@@ -264,6 +285,18 @@ mod tests {
         for path in ["/", "/v1/threads", "/v1/threads/", "/v1/threads/a..b", "/v1/a2a/tasks/x:cancel"] {
             assert!(is_plain(path), "{path}");
         }
+    }
+
+    #[test]
+    fn a_server_has_the_names_of_its_address() {
+        let of = |address: &str| Names::of(address, &["Aye.local".to_owned()], &["https://a/".to_owned()]);
+        let loopback = ["aye.local", "aye.local:3000", "127.0.0.1:3000", "localhost:3000", "[::1]:3000"];
+        assert_eq!(of("0.0.0.0:3000").hosts, loopback);
+        assert_eq!(of("[::]:3000").hosts, loopback);
+        assert_eq!(of("LOCALHOST:3000").hosts, [&loopback[..], &["localhost:3000"]].concat());
+        assert_eq!(of("192.0.2.1:3000").hosts, ["aye.local", "aye.local:3000", "192.0.2.1:3000"]);
+        assert_eq!(of("").hosts, ["aye.local"]);
+        assert_eq!(of("").origins, ["https://a"]);
     }
 
     #[test]

@@ -4,15 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use aye_core::contract::audit::AuditRow;
 use aye_core::contract::grant::GrantRequest;
 use aye_core::contract::ids::{RunId, ThreadId};
-use aye_core::contract::lifecycle::RunStatus;
-use aye_core::contract::mailbox::MailboxJob;
-use aye_core::contract::record::{
-    GrantRecord, InboxRow, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary,
-};
-use aye_core::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
+use aye_core::contract::record::GrantRecord;
+use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::suspension::Actor;
 use aye_runtime::AgentRuntime;
 use serde_json::Value;
@@ -21,15 +16,6 @@ use super::access::Access;
 use super::config::ConfigHost;
 use super::error::ApiError;
 use super::routes::A2aPushConfig;
-
-/// A part of a list: what to leave out first, and how many to give.
-#[derive(Clone, Copy, Debug)]
-pub struct Slice {
-    /// Entries to leave out.
-    pub offset: usize,
-    /// Maximum number of entries, 1 to 200.
-    pub limit: usize,
-}
 
 /// The program that a server is part of: its store, and its agents by folder.
 #[async_trait]
@@ -43,6 +29,11 @@ pub trait ServerHost: Send + Sync + 'static {
     /// The folders that conversations may work in, absolute; the first one is the default. Folders below them count.
     fn folders(&self) -> &[PathBuf];
 
+    /// Returns whether conversations may work in a folder.
+    fn serves(&self, folder: &Path) -> bool {
+        self.folders().iter().any(|served| folder.starts_with(served))
+    }
+
     /// The agents of a folder, built when it is first asked for.
     ///
     /// # Errors
@@ -55,69 +46,72 @@ pub trait ServerHost: Send + Sync + 'static {
     /// Returns the user that the audit names for decisions; `token` is the name of the token.
     fn actor(&self, token: &str) -> Actor;
 
-    /// Conversations, pinned ones first, then newest change first.
+    /// Returns what errors and cards say about this server.
+    fn texts(&self) -> &'static ServerTexts {
+        &ServerTexts::PROGRAM
+    }
+
+    /// How many events a reader may be behind before its stream ends.
+    fn backlog(&self) -> usize {
+        1024
+    }
+
+    /// The push notifications of A2A, if this server sends some.
+    fn pushes(&self) -> Option<&dyn PushHost> {
+        None
+    }
+
+    /// The configuration, if clients can read it and admins can change it.
+    fn config(&self) -> Option<&dyn ConfigHost> {
+        None
+    }
+
+    /// Returns the capabilities of this program, for `/v1/capabilities`.
     ///
     /// # Errors
     /// [`ApiError`].
-    async fn threads(&self, slice: Slice) -> Result<Vec<ThreadSummary>, ApiError>;
+    async fn capabilities(&self) -> Result<Value, ApiError>;
+}
 
-    /// Runs of a conversation or of all, in one status or in any, newest first.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    async fn runs(
-        &self,
-        thread: Option<&ThreadId>,
-        status: Option<RunStatus>,
-        slice: Slice,
-    ) -> Result<Vec<RunRecord>, ApiError>;
+/// What errors and cards say about a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerTexts {
+    /// Where a token comes from.
+    pub token: &'static str,
+    /// Where a host name is allowed.
+    pub host: &'static str,
+    /// Where an origin is allowed.
+    pub origin: &'static str,
+    /// Where a folder is allowed.
+    pub folder: &'static str,
+    /// Where a code to sign in with comes from.
+    pub code: &'static str,
+    /// What the agents are, in the card for other agents.
+    pub about: &'static str,
+    /// The id, the name and the description of what they do, in the card for other agents.
+    pub skill: [&'static str; 3],
+}
 
-    /// The pending questions of all conversations, oldest first.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    async fn inbox(&self) -> Result<Vec<InboxRow>, ApiError>;
+impl ServerTexts {
+    /// Those of `aye serve`.
+    pub const PROGRAM: ServerTexts = ServerTexts {
+        token: "`aye serve token add NAME` creates one",
+        host: "add it to [serve] hosts or set public_url",
+        origin: "add it to [serve] origins",
+        folder: "see [serve] folders",
+        code: "create a new one where `aye serve` runs",
+        about: "A coding agent that asks before it does anything its rules do not allow",
+        skill: [
+            "work",
+            "Work in a project",
+            "Reads, changes and runs what is in a folder; questions come back as input-required",
+        ],
+    };
+}
 
-    /// Messages of a conversation from a place on, from 0, in order.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    async fn messages(&self, thread: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, ApiError>;
-
-    /// Questions that the filter leaves, oldest first; those that other agents answer are among them.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    async fn questions(
-        &self,
-        filter: SuspensionFilter,
-        slice: Slice,
-    ) -> Result<Vec<SuspensionRecord>, ApiError>;
-
-    /// Rows of the audit that the filter leaves, oldest first.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    async fn audit(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, ApiError>;
-
-    /// The jobs of a conversation or of all that are not over.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    async fn jobs(&self, thread: Option<&ThreadId>, slice: Slice) -> Result<Vec<MailboxJob>, ApiError>;
-
-    /// Names a conversation.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    async fn rename(&self, thread: &ThreadId, title: &str) -> Result<(), ApiError>;
-
-    /// Deletes a conversation. Returns `false` if there is none.
-    ///
-    /// # Errors
-    /// [`ApiError`] while another process drives it.
-    async fn delete(&self, thread: &ThreadId, actor: Actor) -> Result<bool, ApiError>;
-
+/// Sends push notifications of A2A.
+#[async_trait]
+pub trait PushHost: Send + Sync {
     /// Whether push notifications may go to a URL: a public address, or one that the settings name.
     ///
     /// # Errors
@@ -157,17 +151,6 @@ pub trait ServerHost: Send + Sync + 'static {
     /// # Errors
     /// [`ApiError`].
     async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError>;
-
-    /// The configuration, if clients can read it and admins can change it.
-    fn config(&self) -> Option<&dyn ConfigHost> {
-        None
-    }
-
-    /// Returns the capabilities of this program, for `/v1/capabilities`.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    async fn capabilities(&self) -> Result<Value, ApiError>;
 }
 
 /// A push target that was not notified of the end of its task.

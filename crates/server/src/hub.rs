@@ -105,8 +105,8 @@ impl Hub {
     ) -> Result<Arc<Self>, ApiError> {
         let mut feed = program.store().watch()?;
         let hub = Arc::new(Self {
+            channels: Channels::new(program.backlog()),
             program,
-            channels: Channels::default(),
             metrics: Metrics::default(),
             starts: Starts::of_machine(),
             changes: broadcast::channel(CHANGES).0,
@@ -198,7 +198,8 @@ impl Hub {
     fn resume_pushes(self: &Arc<Self>) {
         let hub = Arc::clone(self);
         self.tasks.spawn(async move {
-            let waiting = hub.program.pushes_that_wait(None).await.unwrap_or_else(|error| {
+            let Some(pushes) = hub.program.pushes() else { return };
+            let waiting = pushes.pushes_that_wait(None).await.unwrap_or_else(|error| {
                 tracing::warn!(error = error.message(), "push notifications cannot be listed");
                 Vec::new()
             });
@@ -267,7 +268,11 @@ impl Hub {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "folder_not_served",
-                format!("this server does not serve the folder {}; see [serve] folders", folder.display()),
+                format!(
+                    "this server does not serve the folder {}; {}",
+                    folder.display(),
+                    self.program.texts().folder
+                ),
             ));
         }
         self.program.workshop(folder).await
@@ -275,7 +280,13 @@ impl Hub {
 
     /// Whether conversations may work in a folder.
     pub(super) fn serves(&self, folder: &Path) -> bool {
-        self.program.folders().iter().any(|served| folder.starts_with(served))
+        self.program.serves(folder)
+    }
+
+    /// The agents of the first folder, for what does not depend on the folder.
+    pub(super) async fn any_workshop(&self) -> Result<Arc<dyn AgentFolder>, ApiError> {
+        let first = self.program.folders().first();
+        self.workshop(first.ok_or_else(|| ApiError::internal("no folder is served"))?).await
     }
 
     /// Starts a run in the background and returns its id. The run starts after one that is active here, and

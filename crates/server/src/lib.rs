@@ -23,6 +23,7 @@ mod sse;
 mod starts;
 
 pub use access::{Access, Caller, TokenRecord, TokenScope, TokenStore, fresh_token};
+pub use aye_core::contract::storage::Slice;
 pub use card::{CardActor, CardDecision, CardFile, ProposedGrant, QuestionCard, QuestionKind};
 pub use config::{
     AgentDefinition, ConfigChange, ConfigEntry, ConfigHost, ConfigNamespace, EntryOrigin, ModelDefinition,
@@ -30,7 +31,7 @@ pub use config::{
 };
 pub use error::ApiError;
 pub use guard::Names;
-pub use host::{AgentFolder, ServerHost, Slice, WaitingPush};
+pub use host::{AgentFolder, PushHost, ServerHost, ServerTexts, WaitingPush};
 pub use hub::Hub;
 pub use listen::{Address, ListenError, Listening, Tls, bind};
 pub use mcp::{McpServeError, serve_stdio as serve_mcp};

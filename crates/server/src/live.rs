@@ -17,8 +17,8 @@ use tokio::sync::broadcast;
 
 use super::starts::Place;
 
-/// Maximum backlog of events for a reader before the reader is dropped.
-const BACKLOG: usize = 1024;
+/// Maximum backlog that can be configured: the channel allocates it.
+const MAX_BACKLOG: usize = 1 << 16;
 
 /// An event of a run.
 #[derive(Clone, Debug)]
@@ -52,6 +52,7 @@ struct Progress {
 #[derive(Debug)]
 pub(super) struct Channel {
     sender: broadcast::Sender<LiveEvent>,
+    backlog: usize,
     progress: Mutex<Progress>,
     /// Set once a reader wants the shared state as well.
     wants_state: AtomicBool,
@@ -74,12 +75,20 @@ impl Channel {
 }
 
 /// The channels of all conversations that are driven or read here.
-#[derive(Debug, Default)]
-pub(super) struct Channels(Mutex<HashMap<ThreadId, Arc<Channel>>>);
+#[derive(Debug)]
+pub(super) struct Channels {
+    open: Mutex<HashMap<ThreadId, Arc<Channel>>>,
+    /// Maximum backlog of events for a reader before the reader is dropped.
+    backlog: usize,
+}
 
 impl Channels {
+    pub(super) fn new(backlog: usize) -> Self {
+        Self { open: Mutex::default(), backlog: backlog.clamp(1, MAX_BACKLOG) }
+    }
+
     fn channel(&self, thread: &ThreadId) -> Arc<Channel> {
-        let mut channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if !channels.contains_key(thread) {
             // Unused channels are removed when one is added, so that there are never more than twice as many
             // as needed.
@@ -88,7 +97,8 @@ impl Channels {
         let fresh = || {
             let progress = Mutex::new(Progress { committed: None, drafts: Vec::new() });
             Arc::new(Channel {
-                sender: broadcast::channel(BACKLOG).0,
+                sender: broadcast::channel(self.backlog).0,
+                backlog: self.backlog,
                 progress,
                 wants_state: AtomicBool::new(false),
             })
@@ -157,16 +167,22 @@ impl EventSink for ChannelSink {
         } else {
             None
         };
-        let mut progress = self.channel.progress();
-        if committed.is_some() {
-            // After the end of a run the store contains everything.
-            progress.committed = committed.filter(|_| !matches!(event, AgentEvent::RunFinish { .. }));
-            progress.drafts.clear();
-        } else {
-            add(&mut progress.drafts, &event);
+        {
+            let mut progress = self.channel.progress();
+            if committed.is_some() {
+                // After the end of a run the store contains everything.
+                progress.committed = committed.filter(|_| !matches!(event, AgentEvent::RunFinish { .. }));
+                progress.drafts.clear();
+            } else {
+                add(&mut progress.drafts, &event);
+            }
+            // There may be no readers.
+            let _ = self.channel.sender.send(LiveEvent { event: Arc::new(event), committed });
         }
-        // There may be no readers.
-        let _ = self.channel.sender.send(LiveEvent { event: Arc::new(event), committed });
+        // A model that answers faster than the readers get their turn must not make them lag.
+        if self.channel.sender.len() > self.channel.backlog / 2 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -210,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_reader_gets_the_text_so_far_as_one_event() {
-        let channels = Channels::default();
+        let channels = Channels::new(8);
         let thread = ThreadId::from("t");
         let store: Arc<dyn ThreadRunStore> = Arc::new(InMemoryStore::default());
         let sink = channels.sink(&thread, &store);
@@ -235,10 +251,10 @@ mod tests {
 
     #[test]
     fn unused_channels_are_removed() {
-        let channels = Channels::default();
+        let channels = Channels::new(8);
         for n in 0..100 {
             drop(channels.join(&ThreadId::from(format!("t{n}"))));
         }
-        assert_eq!(channels.0.lock().expect("not poisoned").len(), 1);
+        assert_eq!(channels.open.lock().expect("not poisoned").len(), 1);
     }
 }

@@ -28,6 +28,7 @@ use axum::{Json, Router};
 use aye_core::contract::ids::{ThreadId, check_given};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{RunRecord, ThreadRecord};
+use aye_core::contract::storage::Slice;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,6 @@ use super::access::{Caller, TokenScope};
 use super::api::{Api, HandlerInput, Operation, OperationBuilder, document};
 use super::error::ApiError;
 use super::guard::{Guard, MAX_BODY, demand, guard};
-use super::host::Slice;
 use super::hub::Hub;
 use super::listen::Peer;
 use super::signature::is_signed;
@@ -300,11 +300,14 @@ impl Paging {
 }
 
 /// Reads a page of a list.
-async fn page<T, U>(
+async fn page<T, U, E>(
     paging: Paging,
-    read: impl AsyncFnOnce(Slice) -> Result<Vec<T>, ApiError>,
+    read: impl AsyncFnOnce(Slice) -> Result<Vec<T>, E>,
     shown: impl FnMut(T) -> U,
-) -> Result<Json<ListPage<U>>, ApiError> {
+) -> Result<Json<ListPage<U>>, ApiError>
+where
+    ApiError: From<E>,
+{
     let slice = paging.slice();
     let items = read(one_more(slice)).await?;
     let next_offset = (items.len() > slice.limit).then(|| slice.offset + slice.limit);
@@ -405,4 +408,4 @@ pub(super) fn now_ms() -> u64 {
 }
 
 /// State of every handler.
-type AppState = axum::extract::State<Arc<Hub>>;
+type HubState = axum::extract::State<Arc<Hub>>;

@@ -9,25 +9,20 @@ use serde_json::{Value, json};
 
 use super::{FailureReporter, config};
 use crate::cli::Cli;
-use crate::commands::{agents, approvals};
+use crate::commands::agents;
 use crate::config::Env;
-use crate::contract::audit::AuditRow;
 use crate::contract::grant::GrantRequest;
 use crate::contract::ids::{RunId, ThreadId};
-use crate::contract::lifecycle::RunStatus;
-use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
-use crate::contract::record::{
-    GrantRecord, InboxRow, NamedBy, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary,
-};
-use crate::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
+use crate::contract::record::GrantRecord;
+use crate::contract::storage::ThreadRunStore;
 use crate::contract::suspension::{Actor, CHANNEL_HTTP};
-use crate::program::app_context;
 use crate::program::app_context::AppContext;
 use crate::runtime::AgentRuntime;
 use crate::server::{
-    A2aPushConfig, Access, AgentFolder, ApiError, ConfigHost, ConfigNamespace, ServerHost, Slice, WaitingPush,
+    A2aPushConfig, Access, AgentFolder, ApiError, ConfigHost, ConfigNamespace, PushHost, ServerHost,
+    WaitingPush,
 };
-use crate::store::{InboxFilter, JobFilter, Page, PushTarget, PushTargetsOf, Store};
+use crate::store::{PushTarget, PushTargetsOf, Store};
 use crate::terminal::background::app_in;
 use crate::tools::public_client;
 
@@ -130,87 +125,41 @@ impl ServerHost for Served {
         Actor { user: format!("{} ({token})", actor.user), tty: None, ..actor }
     }
 
-    async fn threads(&self, slice: Slice) -> Result<Vec<ThreadSummary>, ApiError> {
-        Ok(self.store.threads_page(None, slice.offset, Some(slice.limit)).await?)
+    fn pushes(&self) -> Option<&dyn PushHost> {
+        Some(self)
     }
 
-    async fn runs(
-        &self,
-        thread: Option<&ThreadId>,
-        status: Option<RunStatus>,
-        slice: Slice,
-    ) -> Result<Vec<RunRecord>, ApiError> {
-        let part = crate::store::Slice { offset: slice.offset, limit: slice.limit };
-        Ok(self.store.latest_runs(thread, status, part).await?)
+    fn config(&self) -> Option<&dyn ConfigHost> {
+        Some(self)
     }
 
-    async fn inbox(&self) -> Result<Vec<InboxRow>, ApiError> {
-        let now = self.here.clock.now_ms();
-        approvals::waiting(&self.store, InboxFilter::default(), now)
-            .await
-            .map_err(|e| ApiError::internal(e.message))
-    }
-
-    async fn messages(&self, thread: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, ApiError> {
-        // Positions in the store start at 1.
-        let end = slice.offset.saturating_add(slice.limit).saturating_add(1);
-        Ok(self.store.messages_before(thread, end as u64, slice.limit).await?)
-    }
-
-    async fn questions(
-        &self,
-        filter: SuspensionFilter,
-        slice: Slice,
-    ) -> Result<Vec<SuspensionRecord>, ApiError> {
-        // A page of the store has at most 200, so one more than that is a second page.
-        let mut found =
-            self.store.list_suspensions(filter.clone(), Page::new(slice.offset, slice.limit)).await?;
-        let missing = slice.limit.saturating_sub(Page::MAX_LIMIT);
-        if missing > 0 && found.len() == Page::MAX_LIMIT {
-            let rest = Page::new(slice.offset.saturating_add(Page::MAX_LIMIT), missing);
-            found.extend(self.store.list_suspensions(filter, rest).await?);
+    async fn capabilities(&self) -> Result<Value, ApiError> {
+        let mut agents = agents::rows(&self.here);
+        for agent in &mut agents {
+            agent["id"] = agent["name"].clone();
         }
-        Ok(found)
+        let catalog = self.here.runtime.catalog();
+        let tools: Vec<_> = catalog
+            .tool_ids()
+            .filter_map(|id| {
+                let about = catalog.tool(id)?.descriptor();
+                Some(json!({ "id": id, "description": about.description, "parameters": about.parameters }))
+            })
+            .collect();
+        Ok(json!({
+            "agents": agents,
+            "tools": tools,
+            "plugins": catalog.plugins.keys().collect::<Vec<_>>(),
+            "models": [self.here.selection().full_name()],
+            "providers": config::providers(&self.here).into_iter().map(|one| one.id).collect::<Vec<_>>(),
+            "mode": self.here.permission.mode().as_str(),
+            "namespaces": ConfigNamespace::ALL.map(ConfigNamespace::as_str),
+        }))
     }
+}
 
-    async fn audit(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, ApiError> {
-        let (told, rows) = std::sync::mpsc::channel();
-        let mut seen = 0;
-        let each = move |row| {
-            seen += 1;
-            // The reader waits for this to end, so the channel is open.
-            seen <= slice.offset || (told.send(row).is_ok() && seen < slice.offset + slice.limit)
-        };
-        self.store.audit_each(filter, each).await?;
-        Ok(rows.try_iter().collect())
-    }
-
-    async fn jobs(&self, thread: Option<&ThreadId>, slice: Slice) -> Result<Vec<MailboxJob>, ApiError> {
-        let open = MailboxJobStatus::ALL.into_iter().filter(|status| !status.is_terminal());
-        let filter = JobFilter {
-            mailbox: thread.cloned(),
-            statuses: open.collect(),
-            limit: Some(slice.offset.saturating_add(slice.limit)),
-        };
-        let jobs = self.store.mailbox().list_jobs(filter).await?;
-        Ok(jobs.into_iter().skip(slice.offset).collect())
-    }
-
-    async fn rename(&self, thread: &ThreadId, title: &str) -> Result<(), ApiError> {
-        self.store.rename_thread(thread, title, NamedBy::Person).await?;
-        Ok(())
-    }
-
-    async fn delete(&self, thread: &ThreadId, actor: Actor) -> Result<bool, ApiError> {
-        let own = app_context::owner();
-        let is_alive = {
-            let own = own.clone();
-            move |other: &_| crate::runtime::is_alive(&own, other)
-        };
-        let now = self.here.clock.now_ms();
-        Ok(self.store.delete_thread(thread, &own, is_alive, (actor, now)).await?)
-    }
-
+#[async_trait]
+impl PushHost for Served {
     fn checked_push(&self, url: &str) -> Result<(), ApiError> {
         let given = public_client(url, &self.here.foundation.loaded.settings.serve.push_hosts);
         given.map(drop).map_err(|refused| ApiError::field("url", refused.to_string()))
@@ -250,34 +199,6 @@ impl ServerHost for Served {
     async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError> {
         self.here.notifier.webhooks().push(to, stop, &body).await?;
         Ok(())
-    }
-
-    fn config(&self) -> Option<&dyn ConfigHost> {
-        Some(self)
-    }
-
-    async fn capabilities(&self) -> Result<Value, ApiError> {
-        let mut agents = agents::rows(&self.here);
-        for agent in &mut agents {
-            agent["id"] = agent["name"].clone();
-        }
-        let catalog = self.here.runtime.catalog();
-        let tools: Vec<_> = catalog
-            .tool_ids()
-            .filter_map(|id| {
-                let about = catalog.tool(id)?.descriptor();
-                Some(json!({ "id": id, "description": about.description, "parameters": about.parameters }))
-            })
-            .collect();
-        Ok(json!({
-            "agents": agents,
-            "tools": tools,
-            "plugins": catalog.plugins.keys().collect::<Vec<_>>(),
-            "models": [self.here.selection().full_name()],
-            "providers": config::providers(&self.here).into_iter().map(|one| one.id).collect::<Vec<_>>(),
-            "mode": self.here.permission.mode().as_str(),
-            "namespaces": ConfigNamespace::ALL.map(ConfigNamespace::as_str),
-        }))
     }
 }
 

@@ -28,12 +28,13 @@ use serde_json::{Value, json};
 
 use super::a2a_push::{self, A2aPushConfig, PushOperation};
 use super::ai_sdk::thread_of;
-use super::{AppState, Paging, approvals, now_ms};
+use super::{HubState, Paging, approvals, now_ms};
 use crate::access::{Caller, TokenScope};
 use crate::api::{Api, Operation as Operations};
 use crate::error::ApiError;
 use crate::follow::{Follower, Frame};
 use crate::guard::demand;
+use crate::host::ServerTexts;
 use crate::hub::Hub;
 use crate::reading::RunReader;
 use crate::sse;
@@ -133,7 +134,7 @@ impl IntoResponse for A2aError {
 
 /// Returns what this server offers, for clients that search for agents. The card names no folder and no
 /// model.
-async fn card(State(hub): AppState) -> Json<Value> {
+async fn card(State(hub): HubState) -> Json<Value> {
     Json(public_card(&hub))
 }
 
@@ -143,11 +144,12 @@ fn public_card(hub: &Hub) -> Value {
         protocol_binding: A2A_BINDING.into(),
         protocol_version: A2A_VERSION.into(),
     };
-    let capabilities =
-        A2aCapabilities { streaming: true, push_notifications: true, extended_agent_card: true };
+    let push_notifications = hub.program.pushes().is_some();
+    let capabilities = A2aCapabilities { streaming: true, push_notifications, extended_agent_card: true };
+    let ServerTexts { about, skill: [id, name, description], .. } = hub.program.texts();
     json!({
         "name": "aye",
-        "description": "A coding agent that asks before it does anything its rules do not allow",
+        "description": about,
         "version": env!("CARGO_PKG_VERSION"),
         "supportedInterfaces": [interface],
         "capabilities": capabilities,
@@ -156,9 +158,9 @@ fn public_card(hub: &Hub) -> Value {
         "securitySchemes": { "token": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } },
         "securityRequirements": [{ "schemes": { "token": { "list": [] } } }],
         "skills": [{
-            "id": "work",
-            "name": "Work in a project",
-            "description": "Reads, changes and runs what is in a folder; questions come back as input-required",
+            "id": id,
+            "name": name,
+            "description": description,
             "tags": ["coding"],
         }],
     })
@@ -230,7 +232,7 @@ fn operation<'a>(method: &Method, path: &'a str) -> Option<(Operation<'a>, Optio
 }
 
 async fn serve(
-    State(hub): AppState,
+    State(hub): HubState,
     caller: Caller,
     method: Method,
     Path(path): Path<String>,
@@ -367,7 +369,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
         None => None,
     };
     if let Some(push) = &push {
-        hub.program.checked_push(&push.url)?;
+        a2a_push::host(hub)?.checked_push(&push.url)?;
     }
     let key = message_key(caller, tenant, &request);
     // One message at a time, so that a message and its repetition do not both start something.
@@ -380,7 +382,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
         if push.id.is_empty() {
             push.id = key;
         }
-        if hub.program.pushes_of_run(&turn.run).await?.iter().all(|known| known.id != push.id) {
+        if a2a_push::host(hub)?.pushes_of_run(&turn.run).await?.iter().all(|known| known.id != push.id) {
             a2a_push::add(hub, &turn.thread, &turn.run, push).await?;
         }
     }
@@ -545,7 +547,11 @@ async fn list(hub: &Arc<Hub>, caller: &Caller, uri: &Uri) -> Result<Response, A2
         Some(token) => token.parse().map_err(|_| ApiError::field("pageToken", "not a token of this list"))?,
     };
     let slice = Paging { offset, limit: asked.page_size }.slice();
-    let runs = hub.program.runs(asked.context_id.as_ref(), None, super::one_more(slice)).await?;
+    let runs = hub
+        .store()
+        .latest_runs(asked.context_id.as_ref(), None, super::one_more(slice))
+        .await
+        .map_err(ApiError::from)?;
     let more = runs.len() > slice.limit;
     let mut tasks = Vec::new();
     for run in runs.iter().take(slice.limit) {

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::a2a::{A2aError, shown};
 use crate::error::ApiError;
+use crate::host::PushHost;
 use crate::hub::Hub;
 
 /// The place where a task stops for good.
@@ -66,6 +67,14 @@ fn no_config(id: &str) -> A2aError {
     A2aError::new(StatusCode::NOT_FOUND, "TASK_NOT_FOUND", message)
 }
 
+/// Returns what sends push notifications here.
+pub(super) fn host(hub: &Hub) -> Result<&dyn PushHost, A2aError> {
+    let message = "this server sends no push notifications; subscribe to the task instead";
+    hub.program
+        .pushes()
+        .ok_or_else(|| A2aError::new(StatusCode::BAD_REQUEST, "PUSH_NOTIFICATION_NOT_SUPPORTED", message))
+}
+
 /// Keeps an address of a task.
 pub(super) async fn add(
     hub: &Arc<Hub>,
@@ -73,7 +82,7 @@ pub(super) async fn add(
     run: &RunId,
     given: A2aPushConfig,
 ) -> Result<A2aPushConfig, A2aError> {
-    hub.program.checked_push(&given.url)?;
+    host(hub)?.checked_push(&given.url)?;
     let is_word = |text: &str| text.len() <= 1024 && text.bytes().all(|b| b.is_ascii_graphic());
     let is_header =
         |text: &str| text.len() <= 4096 && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
@@ -88,14 +97,14 @@ pub(super) async fn add(
     {
         return Err(ApiError::field("authentication", "must be a scheme and its credentials").into());
     }
-    let known = hub.program.pushes_of_run(run).await?;
+    let known = host(hub)?.pushes_of_run(run).await?;
     let id = if given.id.is_empty() { RunId::fresh().to_string() } else { given.id };
     if known.len() >= MAX_CONFIGS && known.iter().all(|config| config.id != id) {
         let message = format!("a task has at most {MAX_CONFIGS} push notification configs");
         return Err(A2aError::new(StatusCode::BAD_REQUEST, "INVALID_PARAMS", message));
     }
     let config = A2aPushConfig { id, task_id: run.to_string(), ..given };
-    hub.program.keep_push(thread, run, &config).await?;
+    host(hub)?.keep_push(thread, run, &config).await?;
     hub.track_pushes(thread);
     // The task may have stopped before the config was added.
     push_task_state(hub, thread).await;
@@ -118,17 +127,17 @@ pub(super) async fn serve(
             Json(add(hub, &run.thread_id, &run.id, given).await?).into_response()
         }
         PushOperation::List => {
-            let configs = hub.program.pushes_of_run(&run.id).await?;
+            let configs = host(hub)?.pushes_of_run(&run.id).await?;
             Json(json!({ "configs": configs, "nextPageToken": "" })).into_response()
         }
         PushOperation::Get(id) => {
-            let configs = hub.program.pushes_of_run(&run.id).await?;
+            let configs = host(hub)?.pushes_of_run(&run.id).await?;
             let found = configs.into_iter().find(|config| config.id == id).ok_or_else(|| no_config(id))?;
             Json(found).into_response()
         }
         PushOperation::Delete(id) => {
             // Deleting a missing config is not an error: the caller may have lost the first reply.
-            hub.program.remove_push(&run.id, id).await?;
+            host(hub)?.remove_push(&run.id, id).await?;
             Json(json!({})).into_response()
         }
     })
@@ -142,7 +151,8 @@ pub(crate) async fn push_task_state(hub: &Arc<Hub>, thread: &ThreadId) {
 }
 
 async fn queue_pushes(hub: &Arc<Hub>, thread: &ThreadId) -> Result<(), ApiError> {
-    for to in hub.program.pushes_that_wait(Some(thread)).await? {
+    let Some(pushes) = hub.program.pushes() else { return Ok(()) };
+    for to in pushes.pushes_that_wait(Some(thread)).await? {
         // A run that is not stored yet starts in a moment.
         let Some(record) = hub.store().load_run(&to.run).await? else { continue };
         let stop = match record.status {
@@ -157,7 +167,7 @@ async fn queue_pushes(hub: &Arc<Hub>, thread: &ThreadId) -> Result<(), ApiError>
         };
         if let Some(stop) = stop {
             let body = json!({ "task": shown(hub, &record, None).await? });
-            hub.program.push(&to, &stop, body).await?;
+            pushes.push(&to, &stop, body).await?;
         }
     }
     Ok(())

@@ -88,7 +88,7 @@ async fn list(
         Some(other) => return Err(ApiError::field("status", format!("`{other}` is not `open` or `all`"))),
     };
     let filter = SuspensionFilter { thread: asked.thread_id, status, ..SuspensionFilter::default() };
-    let records = hub.program.questions(filter, one_more(slice)).await?;
+    let records = hub.store().suspensions_page(filter, one_more(slice)).await?;
     let next_offset = (records.len() > slice.limit).then(|| slice.offset + slice.limit);
     let mut items = Vec::new();
     // Subagents answer their own questions, so a page may have fewer cards than its limit.
@@ -526,13 +526,8 @@ async fn decide_granting(
     let actor = hub.program.actor(&caller.token);
     // Nothing runs here in a folder that is not served, but answers are accepted: the process that drives the
     // run resumes it.
-    let folder = if hub.serves(&thread.cwd) {
-        Some(thread.cwd.clone())
-    } else {
-        hub.program.folders().first().cloned()
-    };
-    let folder = folder.ok_or_else(|| ApiError::internal("no folder is served"))?;
-    let workshop = hub.workshop(&folder).await?;
+    let workshop =
+        if hub.serves(&thread.cwd) { hub.workshop(&thread.cwd).await? } else { hub.any_workshop().await? };
     let outcome = workshop.runtime().decide_granting(id, resume, actor, grant).await?;
     let (outcome, record) = match outcome {
         DecideOutcome::Accepted(record) => {

@@ -166,10 +166,7 @@ pub(super) async fn list(
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<ConfigEntry>>, ApiError> {
     let entries = place.config()?.entries(place.namespace).await?;
-    let part = async |slice: super::Slice| {
-        Ok(entries.into_iter().skip(slice.offset).take(slice.limit).collect::<Vec<_>>())
-    };
-    page(paging, part, |entry| entry).await
+    page(paging, async |slice| Ok::<_, ApiError>(slice.of(entries)), |entry| entry).await
 }
 
 pub(super) async fn show(place: InNamespace<Read>) -> Result<Tagged, ApiError> {

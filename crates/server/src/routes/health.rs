@@ -8,7 +8,7 @@ use aye_core::contract::ids::ThreadId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::AppState;
+use super::{HubState, now_ms};
 use crate::access::{Caller, TokenScope};
 use crate::api::{Api, HandlerOutput, KINDS, OperationBuilder, Text};
 use crate::error::ApiError;
@@ -47,12 +47,12 @@ impl HandlerOutput for Health {
     }
 }
 
-async fn health(hub: AppState) -> Health {
+async fn health(hub: HubState) -> Health {
     ready(hub).await
 }
 
 /// 200 while the store can be read and requests are taken, else 503.
-async fn ready(State(hub): AppState) -> Health {
+async fn ready(State(hub): HubState) -> Health {
     let is_open = !hub.closing.is_cancelled();
     // A conversation that cannot exist: the store only has to answer.
     let reads = hub.store().load_thread(&ThreadId::from(" ")).await.is_ok();
@@ -64,8 +64,8 @@ async fn ready(State(hub): AppState) -> Health {
     Health(status, HealthReport { status: word })
 }
 
-async fn metrics(State(hub): AppState, caller: Caller) -> Result<Text<0>, ApiError> {
+async fn metrics(State(hub): HubState, caller: Caller) -> Result<Text<0>, ApiError> {
     demand(&caller, TokenScope::Read)?;
-    let waiting = hub.program.inbox().await?.len() as u64;
+    let waiting = hub.store().pending_count(now_ms()).await?;
     Ok(Text(([(header::CONTENT_TYPE, KINDS[0])], hub.metrics.text(waiting)).into_response()))
 }

@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AppState, Body, now_ms};
+use super::{Body, HubState, now_ms};
 use crate::access::{Caller, TokenScope};
 use crate::api::Api;
 use crate::error::ApiError;
@@ -49,7 +49,7 @@ struct Myself {
 
 /// Spends a code for a token.
 async fn sign_in(
-    State(hub): AppState,
+    State(hub): HubState,
     from: Option<Extension<ConnectInfo<Peer>>>,
     Body(SignIn { code }): Body<SignIn>,
 ) -> Result<Json<SignedIn>, ApiError> {
@@ -61,11 +61,11 @@ async fn sign_in(
     Err(ApiError::new(
         StatusCode::UNAUTHORIZED,
         "invalid_code",
-        "the code was already used or has expired; create a new one where `aye serve` runs",
+        format!("the code was already used or has expired; {}", hub.program.texts().code),
     ))
 }
 
-async fn me(State(hub): AppState, caller: Caller) -> Result<Json<Myself>, ApiError> {
+async fn me(State(hub): HubState, caller: Caller) -> Result<Json<Myself>, ApiError> {
     let folders = hub.program.folders();
     let model = match folders.first() {
         Some(folder) => hub.workshop(folder).await?.model(),

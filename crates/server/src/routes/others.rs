@@ -54,7 +54,7 @@ async fn audit(
     Asked(asked): Asked<AuditQuery>,
 ) -> Result<Json<ListPage<AuditRow>>, ApiError> {
     let filter = AuditFilter { since: asked.since, thread: asked.thread_id, kinds: Vec::new() };
-    page(paging, async |slice| hub.program.audit(filter, slice).await, |row| row).await
+    page(paging, async |slice| hub.store().audit_page(filter, slice).await, |row| row).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -68,7 +68,7 @@ async fn queue(
     Asked(asked): Asked<QueueQuery>,
 ) -> Result<Json<ListPage<MailboxJob>>, ApiError> {
     let thread = asked.thread_id.as_ref();
-    page(paging, async |slice| hub.program.jobs(thread, slice).await, |job| job).await
+    page(paging, async |slice| hub.store().open_jobs(thread, slice).await, |job| job).await
 }
 
 async fn unqueue(

@@ -94,7 +94,7 @@ async fn list(
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<RunsQuery>,
 ) -> Result<Json<ListPage<RunView>>, ApiError> {
-    let runs = async |slice| hub.program.runs(None, asked.status, slice).await;
+    let runs = async |slice| hub.store().latest_runs(None, asked.status, slice).await;
     page(paging, runs, RunView::from).await
 }
 

@@ -10,21 +10,21 @@ use aye_core::contract::ids::{JobId, RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::message::{Message, Visibility};
-use aye_core::contract::record::{RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
+use aye_core::contract::record::{NamedBy, RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
+use aye_core::contract::storage::Slice;
 use aye_runtime::RunRequest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::runs::RunView;
 use super::{
-    Allowed, AppState, Asked, Body, Chat, InThread, ListPage, Paging, Read, Said, given_thread, now_ms, page,
+    Allowed, Asked, Body, Chat, HubState, InThread, ListPage, Paging, Read, Said, given_thread, now_ms, page,
 };
 use crate::access::{Caller, TokenScope};
 use crate::api::{Accepted, Api, Created, EventStream, Nothing};
 use crate::error::ApiError;
 use crate::follow::Follower;
 use crate::guard::demand;
-use crate::host::Slice;
 use crate::hub::Hub;
 use crate::sse::{self, LastEvent};
 
@@ -129,7 +129,7 @@ async fn ids(
     Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<ThreadId>>, ApiError> {
-    page(paging, async |slice| hub.program.threads(slice).await, |row| row.thread.id).await
+    page(paging, async |slice| hub.store().summaries(slice).await, |row| row.thread.id).await
 }
 
 async fn summaries(
@@ -137,7 +137,7 @@ async fn summaries(
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<SummaryRow>>, ApiError> {
     let row = |summary: ThreadSummary| SummaryRow { served: hub.serves(&summary.thread.cwd), summary };
-    page(paging, async |slice| hub.program.threads(slice).await, row).await
+    page(paging, async |slice| hub.store().summaries(slice).await, row).await
 }
 
 /// The properties of a new conversation.
@@ -154,12 +154,13 @@ pub(super) struct NewThread {
 
 /// Makes a conversation in a folder that is served.
 pub(super) async fn new_thread(hub: &Hub, wanted: NewThread) -> Result<ThreadRecord, ApiError> {
-    let folder = wanted.folder.or_else(|| hub.program.folders().first().cloned());
-    let folder = folder.ok_or_else(|| ApiError::field("folder", "this server serves no folder"))?;
-    // Links are followed before the folder is compared with those that are served.
-    let found = tokio::fs::canonicalize(&folder).await;
-    let folder =
-        found.map_err(|_| ApiError::field("folder", format!("{} is not a folder", folder.display())))?;
+    let folder = match wanted.folder {
+        // Links are followed before the folder is compared with those that are served.
+        Some(folder) => tokio::fs::canonicalize(&folder)
+            .await
+            .map_err(|_| ApiError::field("folder", format!("{} is not a folder", folder.display())))?,
+        None => hub.program.folders().first().cloned().unwrap_or_default(),
+    };
     hub.workshop(&folder).await?;
     let id = match wanted.id {
         Some(id) => given_thread(&id)?,
@@ -218,7 +219,7 @@ async fn rename(
     if title.trim().is_empty() {
         return Err(ApiError::field("title", "a title is not empty"));
     }
-    hub.program.rename(&thread.id, &title).await?;
+    hub.store().rename_thread(&thread.id, &title, NamedBy::Person).await?;
     Ok(Json(hub.thread(&thread.id).await?))
 }
 
@@ -226,9 +227,10 @@ async fn patch_metadata(thread: InThread<Chat>, title: Body<Rename>) -> Result<J
     rename(thread, title).await
 }
 
-async fn delete(State(hub): AppState, caller: Caller, Path(id): Path<ThreadId>) -> Result<Nothing, ApiError> {
+async fn delete(State(hub): HubState, caller: Caller, Path(id): Path<ThreadId>) -> Result<Nothing, ApiError> {
     demand(&caller, TokenScope::Admin)?;
-    let gone = hub.program.delete(&id, hub.program.actor(&caller.token)).await?;
+    let actor = hub.program.actor(&caller.token);
+    let gone = hub.any_workshop().await?.runtime().delete_thread(&id, actor).await?;
     if gone { Ok(Nothing) } else { Err(ApiError::not_found("conversation", id.as_str())) }
 }
 
@@ -266,7 +268,7 @@ async fn messages(
     };
     let until = count.min(from.saturating_add(limit));
     let page = Slice { offset: usize::try_from(from).unwrap_or(usize::MAX), limit: slice.limit };
-    let mut items = hub.program.messages(&thread.id, page).await?;
+    let mut items = hub.store().messages_page(&thread.id, page).await?;
     items.retain(|stored| all || stored.message.visibility != Visibility::Internal);
     Ok(Json(HistoryPage {
         items,
@@ -319,7 +321,7 @@ async fn mailbox(
     InThread { hub, thread, .. }: InThread<Read>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<MailboxJob>>, ApiError> {
-    page(paging, async |slice| hub.program.jobs(Some(&thread.id), slice).await, |job| job).await
+    page(paging, async |slice| hub.store().open_jobs(Some(&thread.id), slice).await, |job| job).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -353,7 +355,7 @@ async fn runs(
     InThread { hub, thread, .. }: InThread<Read>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<RunView>>, ApiError> {
-    let runs = async |slice| hub.program.runs(Some(&thread.id), None, slice).await;
+    let runs = async |slice| hub.store().latest_runs(Some(&thread.id), None, slice).await;
     page(paging, runs, RunView::from).await
 }
 
