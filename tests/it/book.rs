@@ -6,15 +6,18 @@ mod extensions;
 mod migrating;
 mod observe;
 mod operate;
+mod serving;
 mod shared;
 mod storage;
 mod testing;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::http::Far;
 use crate::support::mock_server::{MockServer, Reply};
 
 /// The program of an example. `cargo test` builds all of them; a narrower call may not have.
@@ -110,6 +113,28 @@ async fn first_tool() {
     assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
     assert!(stdout.contains("tool_call_done_seen: true"), "{stdout}");
     assert_eq!(results(&server), [json!({"greeting": "Hello, Alice!", "times_greeted": 0})]);
+}
+
+#[test]
+fn server() {
+    let mut process = Command::new(example("server"))
+        .arg("127.0.0.1:0")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the example runs");
+    let mut told = String::new();
+    BufReader::new(process.stdout.take().expect("stdout")).read_line(&mut told).expect("a line");
+    let (address, token) =
+        told.trim().strip_prefix("http://").and_then(|url| url.split_once("/#token=")).expect("a URL");
+    let far = Far { address: address.to_owned(), token: token.to_owned() };
+    let first = far.post("/v1/runs", &json!({ "text": "Deploy" }));
+    let accepted = far.approve(&far.card());
+    let mut events = far
+        .stream(&format!("/v1/threads/{}/events?after=0", first.header("x-thread-id").expect("an id")), "");
+    while events.until("run_finish").data["termination"]["type"] != "natural_end" {}
+    process.kill().expect("it runs until it is stopped");
+    process.wait().expect("an end");
+    assert_eq!((first.status, accepted.status), (200, 200));
 }
 
 #[test]

@@ -359,16 +359,18 @@ impl AgentRuntimeBuilder {
             pid_started: 0,
         });
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let are_profiles_stored = self.profiles.is_none();
         let profiles = match self.profiles {
             Some(profiles) => profiles,
             None => store.profile_store(Arc::clone(&clock)).map_err(|e| BuildError::Store(e.to_string()))?,
         };
         Ok(AgentRuntime::new(RuntimeCore {
-            catalog: RwLock::new(self.catalog),
+            catalog: Arc::new(RwLock::new(self.catalog)),
             breaker: Arc::default(),
             store,
             clock,
             profiles,
+            are_profiles_stored,
             owner,
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,

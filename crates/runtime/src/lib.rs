@@ -54,7 +54,7 @@ mod titles;
 mod user_edit;
 mod window;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ struct Inner {
 
 /// The state shared by all drivers.
 pub(crate) struct RuntimeCore {
-    catalog: RwLock<Catalog>,
+    catalog: Arc<RwLock<Catalog>>,
     /// One for all runs: a model that is down is down for each of them.
     pub(crate) breaker: Arc<CircuitBreaker>,
     pub(crate) store: Arc<dyn ThreadRunStore>,
@@ -140,6 +140,8 @@ pub(crate) struct RuntimeCore {
     /// The engine that runs work on, for callers that inspect its state; without it each run has its own.
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
+    /// Whether they are those of the store.
+    are_profiles_stored: bool,
     /// Keeps the files before a step changes them.
     pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
     tasks: tasks::Tasks,
@@ -213,6 +215,54 @@ impl AgentRuntime {
     /// The store that threads and runs live in.
     pub fn store(&self) -> &Arc<dyn ThreadRunStore> {
         &self.inner.shared.store
+    }
+
+    /// The folder that tools work in; empty if the program named none.
+    pub fn cwd(&self) -> &Path {
+        &self.inner.shared.cwd
+    }
+
+    /// Returns the resolver of its agents, for callers that share it.
+    pub fn resolver_arc(&self) -> Arc<dyn AgentResolver> {
+        Arc::new(self.clone())
+    }
+
+    /// Returns a runtime for the same agents, models, tools and plugins that keeps threads and runs in this store.
+    /// It works like another process, also on the store of this runtime: while one of the two drives a thread, the
+    /// other one cannot.
+    ///
+    /// # Errors
+    /// [`StoreError::Unopened`].
+    pub fn on_store(&self, store: Arc<dyn ThreadRunStore>) -> Result<Self, StoreError> {
+        let shared = &self.inner.shared;
+        let profiles = if shared.are_profiles_stored {
+            store.profile_store(Arc::clone(&shared.clock))?
+        } else {
+            Arc::clone(&shared.profiles)
+        };
+        Ok(Self::new(RuntimeCore {
+            catalog: Arc::clone(&shared.catalog),
+            breaker: Arc::clone(&shared.breaker),
+            store,
+            clock: Arc::clone(&shared.clock),
+            owner: Owner { token: uuid::Uuid::now_v7().to_string(), ..shared.owner.clone() },
+            cwd: shared.cwd.clone(),
+            keys: shared.keys.clone(),
+            leftover_handler: shared.leftover_handler.clone(),
+            lease: shared.lease,
+            grants: shared.grants.clone(),
+            renderers: shared.renderers.clone(),
+            question_terms: shared.question_terms.clone(),
+            artifacts: shared.artifacts.clone(),
+            windows: window::Windows::default(),
+            phases: None,
+            profiles,
+            are_profiles_stored: shared.are_profiles_stored,
+            snapshots: shared.snapshots.clone(),
+            tasks: tasks::Tasks::default(),
+            commands: background::Commands::default(),
+            remotes: remote::RemoteWatches::default(),
+        }))
     }
 
     /// The values that outlive threads.

@@ -2,6 +2,7 @@ mod children;
 mod edited;
 mod handoff;
 mod mailbox;
+mod on_store;
 mod profile;
 mod published;
 mod queue;

@@ -5,8 +5,10 @@
 
 mod access;
 mod api;
+pub mod app;
 mod card;
 mod config;
+mod embedded;
 mod error;
 mod follow;
 mod guard;
@@ -14,10 +16,11 @@ mod host;
 mod hub;
 mod listen;
 mod live;
+pub mod mailbox;
 mod mcp;
 mod metrics;
 mod reading;
-mod routes;
+pub mod routes;
 mod signature;
 mod sse;
 mod starts;
@@ -29,6 +32,7 @@ pub use config::{
     AgentDefinition, ConfigChange, ConfigEntry, ConfigHost, ConfigNamespace, EntryOrigin, ModelDefinition,
     ProviderView, ServerEntry,
 };
+pub use embedded::catalog_view;
 pub use error::ApiError;
 pub use guard::Names;
 pub use host::{AgentFolder, PushHost, ServerHost, ServerTexts, WaitingPush};

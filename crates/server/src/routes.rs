@@ -17,13 +17,19 @@ pub(super) use a2a_push::push_task_state;
 pub use a2a_push::{A2aAuthentication, A2aPushConfig, PUSH_DONE};
 
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{
+    ConnectInfo, DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State,
+};
+use axum::handler::Handler;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any_service;
 use axum::{Json, Router};
 use aye_core::contract::ids::{ThreadId, check_given};
 use aye_core::contract::message::Message;
@@ -35,6 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{Caller, TokenScope};
 use super::api::{Api, HandlerInput, Operation, OperationBuilder, document};
+use super::app::AppState;
 use super::error::ApiError;
 use super::guard::{Guard, MAX_BODY, demand, guard};
 use super::hub::Hub;
@@ -43,6 +50,25 @@ use super::signature::is_signed;
 
 /// The default and the maximum number of entries in a list.
 const PAGE: (u32, u32) = (50, 200);
+
+/// The routes for a program that serves its own runtime: `build_router().with_state(AppState::new(…))`.
+///
+/// Served with `into_make_service_with_connect_info::<SocketAddr>()`, wrong tokens are counted for each address;
+/// otherwise those of all clients together slow each other down.
+pub fn build_router() -> Router<AppState> {
+    Router::new().fallback(embedded)
+}
+
+async fn embedded(State(state): State<AppState>, mut request: Request) -> Response {
+    let router = match state.router() {
+        Ok(router) => router,
+        Err(error) => return error.into_response(),
+    };
+    if let Some(ConnectInfo(from)) = request.extensions().get::<ConnectInfo<SocketAddr>>().copied() {
+        request.extensions_mut().insert(ConnectInfo(Peer(from)));
+    }
+    Handler::<(), ()>::call(any_service(router), request, ()).await
+}
 
 /// All routes.
 pub(super) fn router(guarding: Guard) -> Router {

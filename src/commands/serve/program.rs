@@ -20,7 +20,7 @@ use crate::program::app_context::AppContext;
 use crate::runtime::AgentRuntime;
 use crate::server::{
     A2aPushConfig, Access, AgentFolder, ApiError, ConfigHost, ConfigNamespace, PushHost, ServerHost,
-    WaitingPush,
+    WaitingPush, catalog_view,
 };
 use crate::store::{PushTarget, PushTargetsOf, Store};
 use crate::terminal::background::app_in;
@@ -138,23 +138,13 @@ impl ServerHost for Served {
         for agent in &mut agents {
             agent["id"] = agent["name"].clone();
         }
-        let catalog = self.here.runtime.catalog();
-        let tools: Vec<_> = catalog
-            .tool_ids()
-            .filter_map(|id| {
-                let about = catalog.tool(id)?.descriptor();
-                Some(json!({ "id": id, "description": about.description, "parameters": about.parameters }))
-            })
-            .collect();
-        Ok(json!({
-            "agents": agents,
-            "tools": tools,
-            "plugins": catalog.plugins.keys().collect::<Vec<_>>(),
-            "models": [self.here.selection().full_name()],
-            "providers": config::providers(&self.here).into_iter().map(|one| one.id).collect::<Vec<_>>(),
-            "mode": self.here.permission.mode().as_str(),
-            "namespaces": ConfigNamespace::ALL.map(ConfigNamespace::as_str),
-        }))
+        let mut all = catalog_view(&self.here.runtime.catalog());
+        all["agents"] = json!(agents);
+        all["models"] = json!([self.here.selection().full_name()]);
+        all["providers"] = config::providers(&self.here).into_iter().map(|one| one.id).collect();
+        all["mode"] = self.here.permission.mode().as_str().into();
+        all["namespaces"] = json!(ConfigNamespace::ALL.map(ConfigNamespace::as_str));
+        Ok(all)
     }
 }
 
