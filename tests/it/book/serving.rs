@@ -334,12 +334,13 @@ async fn the_ai_sdk_chats_with_a_runtime() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn copilot_kit_runs_an_agent() {
     let (listener, address) = listen().await;
     // More pieces at once than a client may be behind.
-    let text: String = (0..500).map(|n| format!("{n} ")).collect();
-    let model = ScriptedExecutor::new([ScriptedReply::new().text(text.clone())]);
+    let words = ["word "; 500];
+    let text = words.concat();
+    let model = ScriptedExecutor::new([words.into_iter().fold(ScriptedReply::new(), ScriptedReply::text)]);
     let state = frontend::state(frontend::copilot_kit(), Arc::new(model), &address);
     served(listener, state, move |far| {
         let input = json!({
