@@ -84,7 +84,8 @@ pub(super) fn look(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<Wal
     }
 }
 
-/// One look; with `true` another one follows: it read so much that it ended early, or could keep more now.
+/// Looks once. `true` asks for another look: this one read so much that it ended early, or there is room now for files
+/// that it left out.
 fn run(
     place: &WalkContext<'_>,
     seen: &mut FolderScan,

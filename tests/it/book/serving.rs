@@ -443,7 +443,7 @@ fn a_state_made_outside_of_tokio_starts_with_its_first_request() {
         served(listener, state, move |far| {
             let head = format!("GET /health HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", config.address);
             assert_eq!(far.raw(&head, "").status, 200);
-            assert_eq!(far.get("/health").status, 403, "{address} is not the address that it was told");
+            assert_eq!(far.get("/health").status, 403, "{address} is not the address in its settings");
         })
         .await;
         assert!(client.runtime().is_some());
