@@ -30,7 +30,8 @@ const GIT_SETTINGS: [&str; 2] = [".gitconfig", ".config/git"];
 const PACKAGES: [&str; 5] =
     [".cargo/registry", ".cargo/git", ".cargo/config.toml", "go/pkg/mod", ".npm/_cacache"];
 
-/// Those of [`PACKAGES`] that commands can add to.
+/// Those of [`PACKAGES`] that commands can add to, each with its folder among aye's own, named as the program that
+/// downloads.
 const LINKED: [(CacheKind, &str, &str); 2] =
     [(CacheKind::Cargo, ".cargo/registry", "cargo"), (CacheKind::Go, "go/pkg/mod", "go")];
 
@@ -119,6 +120,8 @@ impl Unchanged {
 struct Found {
     layers: Layers,
     toolchains: Vec<PathBuf>,
+    /// The programs of [`LINKED`] that are installed.
+    downloaders: Vec<CacheKind>,
 }
 
 /// The confinement of a program.
@@ -356,7 +359,6 @@ impl Sandbox {
             unchanged = Some(Unchanged { protected, before, workspace });
             request.env.extend(self.caches(&mut policy)?);
         }
-        self.check(&policy)?;
         let network = self.way_out(what)?.map(Arc::new);
         policy.relay = network.as_ref().map(|network| network.relay());
         if what.profile == Profile::Workspace {
@@ -372,6 +374,7 @@ impl Sandbox {
                 self.link_caches(&mut policy, can_download)?;
             }
         }
+        self.check(&policy)?;
         let Launch { program, args, env, launcher } =
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args, request.launcher) = (program, args, launcher);
@@ -475,12 +478,14 @@ impl Sandbox {
     }
 
     /// What cargo and go download has a place of aye's own, at the path of the user's downloads: from the first command
-    /// on that can download anything.
+    /// on that can download anything. Each place costs two mounts, so one that nobody would use is left out.
     fn link_caches(&self, policy: &mut Policy, can_download: bool) -> Result<(), NotConfined> {
+        let downloaders = &self.found().downloaders;
         for (kind, name, own) in LINKED {
             let own = self.folders.linked.join(own);
             let Some(path) = self.home.as_ref().map(|home| home.join(name)) else { continue };
-            if can_download || own.is_dir() {
+            let is_used = || downloaders.contains(&kind) || path.is_dir();
+            if own.is_dir() || (can_download && is_used()) {
                 private_folder(&self.folders.linked)?;
                 policy.readable.retain(|readable| *readable != path);
                 policy.caches.push(LinkedCache { kind, path, own: private_folder(&own)? });
@@ -503,6 +508,7 @@ impl Sandbox {
         self.found.get_or_init(|| Found {
             layers: Layers::detect(&self.path),
             toolchains: toolchains(&self.path, self.home.as_deref()),
+            downloaders: LINKED.iter().filter(|it| is_program(&self.path, it.2)).map(|it| it.0).collect(),
         })
     }
 
@@ -555,6 +561,11 @@ fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
     })
 }
 
+/// Whether a folder of `path`, a value of `PATH`, has a file of this name.
+fn is_program(path: &OsStr, name: &str) -> bool {
+    std::env::split_paths(path).any(|folder| folder.join(name).is_file())
+}
+
 /// Creates a folder that no other user can enter, whatever the umask, and returns its path without links.
 fn private_folder(path: &Path) -> Result<PathBuf, NotConfined> {
     let made = || {
@@ -563,4 +574,29 @@ fn private_folder(path: &Path) -> Result<PathBuf, NotConfined> {
         path.canonicalize()
     };
     made().map_err(|error| NotConfined::Folder { path: path.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn downloads_have_a_place_where_something_downloads() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [bin, home, linked] = ["bin", "home", "linked"].map(|name| dir.path().join(name));
+        std::fs::create_dir_all(&bin).expect("made");
+        std::fs::write(bin.join("cargo"), "").expect("written");
+        let folders = SandboxFolders { linked: linked.clone(), ..SandboxFolders::default() };
+        let sandbox = Sandbox::new(PathBuf::new(), Some(home.clone()), bin.into_os_string(), folders);
+        let kinds = |can_download: bool| -> Vec<CacheKind> {
+            let mut policy = sandbox.policy(Profile::Workspace, dir.path());
+            sandbox.link_caches(&mut policy, can_download).expect("made");
+            policy.caches.iter().map(|cache| cache.kind).collect()
+        };
+        assert_eq!(kinds(false), []);
+        assert_eq!(kinds(true), [CacheKind::Cargo], "only cargo is installed");
+        std::fs::create_dir_all(home.join("go/pkg/mod")).expect("made");
+        assert_eq!(kinds(true), [CacheKind::Cargo, CacheKind::Go], "the user has modules");
+        assert_eq!(kinds(false), [CacheKind::Cargo, CacheKind::Go], "commands have downloaded before");
+    }
 }
