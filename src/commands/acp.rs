@@ -4,8 +4,8 @@ use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
 use aye_acp::{ClientServer, EditorHost, FolderHost, ModelOption, PromptCommand, PromptPart, Refusal};
+use futures::future::BoxFuture;
 use reqwest::Url;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
@@ -109,51 +109,59 @@ impl Host {
     }
 }
 
-#[async_trait]
 impl EditorHost for Host {
-    async fn open(&self, cwd: &Path, servers: Vec<ClientServer>) -> Result<Arc<dyn FolderHost>, Refusal> {
-        let (mut foundation, cli) = self.foundation(Some(cwd))?;
-        let settings = &foundation.loaded.settings.mcp;
-        let (timeout, start_timeout) = (settings.timeout, settings.start_timeout);
-        foundation.client_servers = servers
-            .into_iter()
-            .map(|ClientServer { name, transport }| {
-                let shown = match &transport {
-                    ServerTransport::Stdio { command, .. } => command.clone(),
-                    ServerTransport::Http { .. } => "a URL given by the editor".to_owned(),
-                };
-                ServerConfig {
-                    scope: ServerScope::Client,
-                    place: "the editor".to_owned(),
-                    digest: sha256_hex(&shown),
-                    name,
-                    transport,
-                    shown,
-                    timeout,
-                    start_timeout,
-                }
-            })
-            .collect();
-        let mut warnings = Vec::new();
-        warnings.extend(TrustAssessment::ignored_notice(&foundation.untrusted));
-        if let Some(why) = models::needs_login(&foundation).await {
-            return Err(Refusal::NoModel(why));
-        }
-        let app = AppContext::build(foundation, &cli).await.map_err(|e| Refusal::Failed(e.message))?;
-        warnings.extend(app.warnings.iter().cloned());
-        let news: News = Arc::default();
-        let told = Arc::clone(&news);
-        app.mcp.start(move |text| told.lock().unwrap_or_else(PoisonError::into_inner).push(text));
-        Ok(Arc::new(Folder { app, warnings, news }))
+    fn open<'a>(
+        &'a self,
+        cwd: &'a Path,
+        servers: Vec<ClientServer>,
+    ) -> BoxFuture<'a, Result<Arc<dyn FolderHost>, Refusal>> {
+        Box::pin(async move {
+            let (mut foundation, cli) = self.foundation(Some(cwd))?;
+            let settings = &foundation.loaded.settings.mcp;
+            let (timeout, start_timeout) = (settings.timeout, settings.start_timeout);
+            foundation.client_servers = servers
+                .into_iter()
+                .map(|ClientServer { name, transport }| {
+                    let shown = match &transport {
+                        ServerTransport::Stdio { command, .. } => command.clone(),
+                        ServerTransport::Http { .. } => "a URL given by the editor".to_owned(),
+                    };
+                    ServerConfig {
+                        scope: ServerScope::Client,
+                        place: "the editor".to_owned(),
+                        digest: sha256_hex(&shown),
+                        name,
+                        transport,
+                        shown,
+                        timeout,
+                        start_timeout,
+                    }
+                })
+                .collect();
+            let mut warnings = Vec::new();
+            warnings.extend(TrustAssessment::ignored_notice(&foundation.untrusted));
+            if let Some(why) = models::needs_login(&foundation).await {
+                return Err(Refusal::NoModel(why));
+            }
+            let app = AppContext::build(foundation, &cli).await.map_err(|e| Refusal::Failed(e.message))?;
+            warnings.extend(app.warnings.iter().cloned());
+            let news: News = Arc::default();
+            let told = Arc::clone(&news);
+            app.mcp.start(move |text| told.lock().unwrap_or_else(PoisonError::into_inner).push(text));
+            let folder: Arc<dyn FolderHost> = Arc::new(Folder { app, warnings, news });
+            Ok(folder)
+        })
     }
 
-    async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadRecord>, Refusal> {
-        let (foundation, _) = self.foundation(None)?;
-        let store = foundation.open_store_to_read().map_err(|e| Refusal::Failed(e.message))?;
-        let threads = store.threads(cwd).await;
-        store.close().await;
-        let threads = threads.map_err(|error| Refusal::Failed(error.to_string()))?;
-        Ok(threads.into_iter().filter(|row| row.messages > 0).map(|row| row.thread).collect())
+    fn threads<'a>(&'a self, cwd: Option<&'a Path>) -> BoxFuture<'a, Result<Vec<ThreadRecord>, Refusal>> {
+        Box::pin(async move {
+            let (foundation, _) = self.foundation(None)?;
+            let store = foundation.open_store_to_read().map_err(|e| Refusal::Failed(e.message))?;
+            let threads = store.threads(cwd).await;
+            store.close().await;
+            let threads = threads.map_err(|error| Refusal::Failed(error.to_string()))?;
+            Ok(threads.into_iter().filter(|row| row.messages > 0).map(|row| row.thread).collect())
+        })
     }
 }
 
@@ -187,7 +195,6 @@ fn file_of(uri: &str) -> Option<PathBuf> {
     Url::parse(uri).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
 }
 
-#[async_trait]
 impl FolderHost for Folder {
     fn runtime(&self) -> &AgentRuntime {
         &self.app.runtime
@@ -237,56 +244,68 @@ impl FolderHost for Folder {
         models
     }
 
-    async fn set_model(&self, name: &str) -> Result<(), Refusal> {
-        self.app.set_model(name).await.map_err(invalid)
+    fn set_model<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(async move { self.app.set_model(name).await.map_err(invalid) })
     }
 
-    async fn prepare(&self) -> Vec<String> {
-        self.app.mcp.settled().await;
-        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async move {
+            self.app.mcp.settled().await;
+            std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+        })
     }
 
-    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, Refusal> {
-        let mut text = String::new();
-        let mut goes_with = Vec::new();
-        for part in parts {
-            match part {
-                PromptPart::Text(words) => text.push_str(&words),
-                // A mention, as the user types it in the terminal.
-                PromptPart::Link { name, uri } => match file_of(&uri) {
-                    Some(path) => text.extend(["@", &path.to_string_lossy()]),
-                    None => text.extend(["[", &name, "](", &uri, ")"]),
-                },
-                PromptPart::Resource { uri, text } => {
-                    goes_with.push(self.resource(&uri, &text).map_err(invalid)?);
-                }
-                PromptPart::Image(data) => {
-                    goes_with.push(images::given(&self.app, &data).await.map_err(invalid)?);
-                }
-            }
-        }
-        compose::message(&self.app, &text, &text, goes_with).await.map_err(invalid)
-    }
-
-    async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, DecideError> {
-        let actor = self.app.actor("acp");
-        let mut grant = None;
-        if let Some(request) = answer.grant.take() {
-            match self.app.checked_grant(request, actor.clone()).await {
-                Ok(checked) => grant = Some(checked),
-                Err(error) => {
-                    tracing::warn!(question = %id, %error, "the rule is not granted; the call is allowed once");
+    fn message(&self, parts: Vec<PromptPart>) -> BoxFuture<'_, Result<Message, Refusal>> {
+        Box::pin(async move {
+            let mut text = String::new();
+            let mut goes_with = Vec::new();
+            for part in parts {
+                match part {
+                    PromptPart::Text(words) => text.push_str(&words),
+                    // A mention, as the user types it in the terminal.
+                    PromptPart::Link { name, uri } => match file_of(&uri) {
+                        Some(path) => text.extend(["@", &path.to_string_lossy()]),
+                        None => text.extend(["[", &name, "](", &uri, ")"]),
+                    },
+                    PromptPart::Resource { uri, text } => {
+                        goes_with.push(self.resource(&uri, &text).map_err(invalid)?);
+                    }
+                    PromptPart::Image(data) => {
+                        goes_with.push(images::given(&self.app, &data).await.map_err(invalid)?);
+                    }
                 }
             }
-        }
-        let resume = answer.resume(self.app.clock.now_ms());
-        self.app.runtime.decide_granting(id, resume, actor, grant).await
+            compose::message(&self.app, &text, &text, goes_with).await.map_err(invalid)
+        })
     }
 
-    async fn close(&self) {
-        self.app.mcp.manager.close().await;
-        self.app.notifier.finish().await;
-        self.app.telemetry.end().await;
-        self.app.store.leave().await;
+    fn decide<'a>(
+        &'a self,
+        id: &'a SuspensionId,
+        mut answer: Answer,
+    ) -> BoxFuture<'a, Result<DecideOutcome, DecideError>> {
+        Box::pin(async move {
+            let actor = self.app.actor("acp");
+            let mut grant = None;
+            if let Some(request) = answer.grant.take() {
+                match self.app.checked_grant(request, actor.clone()).await {
+                    Ok(checked) => grant = Some(checked),
+                    Err(error) => {
+                        tracing::warn!(question = %id, %error, "the rule is not granted; the call is allowed once");
+                    }
+                }
+            }
+            let resume = answer.resume(self.app.clock.now_ms());
+            self.app.runtime.decide_granting(id, resume, actor, grant).await
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.app.mcp.manager.close().await;
+            self.app.notifier.finish().await;
+            self.app.telemetry.end().await;
+            self.app.store.leave().await;
+        })
     }
 }

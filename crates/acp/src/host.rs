@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use aye_core::contract::editor::EditorFiles;
 use aye_core::contract::ids::SuspensionId;
@@ -78,23 +78,25 @@ pub struct ModelOption {
 }
 
 /// The program, as clients of the protocol reach it.
-#[async_trait]
 pub trait EditorHost: Send + Sync {
     /// Builds the program for a folder, with servers of the client beside its own.
     ///
     /// # Errors
     /// [`Refusal`].
-    async fn open(&self, cwd: &Path, servers: Vec<ClientServer>) -> Result<Arc<dyn FolderHost>, Refusal>;
+    fn open<'a>(
+        &'a self,
+        cwd: &'a Path,
+        servers: Vec<ClientServer>,
+    ) -> BoxFuture<'a, Result<Arc<dyn FolderHost>, Refusal>>;
 
     /// The conversations of a folder, or all of them, latest first.
     ///
     /// # Errors
     /// [`Refusal`].
-    async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadRecord>, Refusal>;
+    fn threads<'a>(&'a self, cwd: Option<&'a Path>) -> BoxFuture<'a, Result<Vec<ThreadRecord>, Refusal>>;
 }
 
 /// The program in one folder, for one session.
-#[async_trait]
 pub trait FolderHost: Send + Sync {
     /// Returns the runtime of the folder's agents.
     fn runtime(&self) -> &AgentRuntime;
@@ -130,23 +132,27 @@ pub trait FolderHost: Send + Sync {
     ///
     /// # Errors
     /// [`Refusal`]: it cannot be used.
-    async fn set_model(&self, name: &str) -> Result<(), Refusal>;
+    fn set_model<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Refusal>>;
 
     /// Waits a moment for MCP servers, before a run. Returns what the user should know.
-    async fn prepare(&self) -> Vec<String>;
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>>;
 
     /// The message that a prompt is.
     ///
     /// # Errors
     /// [`Refusal`]: something is wrong with a part.
-    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, Refusal>;
+    fn message(&self, parts: Vec<PromptPart>) -> BoxFuture<'_, Result<Message, Refusal>>;
 
     /// Stores an answer, and the rule that is granted with it; a rule that cannot be granted is left out.
     ///
     /// # Errors
     /// [`DecideError`]: nothing was written.
-    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, DecideError>;
+    fn decide<'a>(
+        &'a self,
+        id: &'a SuspensionId,
+        answer: Answer,
+    ) -> BoxFuture<'a, Result<DecideOutcome, DecideError>>;
 
     /// Ends what runs beside the conversation.
-    async fn close(&self);
+    fn close(&self) -> BoxFuture<'_, ()>;
 }

@@ -1,10 +1,10 @@
 //! The configuration as clients see it: agents and models, which an admin may define, and providers and MCP servers,
 //! which they can only read. Nothing that a client defines can hold a rule, a mode, a hook, an address or a key.
 
-use async_trait::async_trait;
 use axum::http::StatusCode;
 use aye_core::contract::config_entry::{EntryConflict, EntryExpectation};
 use aye_core::contract::executor::ToolExecutionMode;
+use futures::future::BoxFuture;
 use jsonschema::error::ValidationErrorKind;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
@@ -228,20 +228,19 @@ pub struct ConfigChange {
 }
 
 /// The configuration of a program.
-#[async_trait]
 pub trait ConfigHost: Send + Sync {
     /// The entries of a namespace. If two have one id, the first is in use.
     ///
     /// # Errors
     /// [`ApiError`].
-    async fn entries(&self, namespace: ConfigNamespace) -> Result<Vec<ConfigEntry>, ApiError>;
+    fn entries(&self, namespace: ConfigNamespace) -> BoxFuture<'_, Result<Vec<ConfigEntry>, ApiError>>;
 
     /// Checks and stores a change, and publishes it with a new revision for the runs that start from now on.
     ///
     /// # Errors
     /// [`ApiError`]: the change cannot be used; [`EntryConflict`]: the entry is not what the change expects. Nothing was
     /// changed.
-    async fn publish(&self, change: ConfigChange) -> Result<Result<u64, EntryConflict>, ApiError>;
+    fn publish(&self, change: ConfigChange) -> BoxFuture<'_, Result<Result<u64, EntryConflict>, ApiError>>;
 }
 
 #[cfg(test)]

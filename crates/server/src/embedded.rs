@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::grant::GrantRequest;
 use aye_core::contract::record::GrantRecord;
 use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::suspension::{Actor, CHANNEL_HTTP};
 use aye_runtime::{AgentRuntime, Catalog};
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::access::{Access, TokenRecord, TokenScope, TokenStore};
@@ -70,7 +70,6 @@ impl TokenStore for OneToken {
     }
 }
 
-#[async_trait]
 impl ServerHost for Embedded {
     fn store(&self) -> &Arc<dyn ThreadRunStore> {
         &self.store
@@ -89,8 +88,8 @@ impl ServerHost for Embedded {
         folder == self.folders[0]
     }
 
-    async fn workshop(&self, _folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError> {
-        Ok(Arc::clone(&self.agents) as _)
+    fn workshop<'a>(&'a self, _folder: &'a Path) -> BoxFuture<'a, Result<Arc<dyn AgentFolder>, ApiError>> {
+        Box::pin(async move { Ok(Arc::clone(&self.agents) as _) })
     }
 
     fn webhook_key(&self, _name: &str) -> Option<Vec<u8>> {
@@ -110,23 +109,30 @@ impl ServerHost for Embedded {
         self.backlog
     }
 
-    async fn capabilities(&self) -> Result<Value, ApiError> {
-        Ok(catalog_view(&self.agents.0.catalog()))
+    fn capabilities(&self) -> BoxFuture<'_, Result<Value, ApiError>> {
+        Box::pin(async move { Ok(catalog_view(&self.agents.0.catalog())) })
     }
 }
 
 struct ProgramAgents(AgentRuntime);
 
-#[async_trait]
 impl AgentFolder for ProgramAgents {
     fn runtime(&self) -> &AgentRuntime {
         &self.0
     }
 
-    async fn prepare(&self) {}
+    fn prepare(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {})
+    }
 
-    async fn checked_grant(&self, _request: GrantRequest, _actor: Actor) -> Result<GrantRecord, ApiError> {
-        Err(ApiError::field("grant", "this server grants no rules; approve the call without a grant"))
+    fn checked_grant(
+        &self,
+        _request: GrantRequest,
+        _actor: Actor,
+    ) -> BoxFuture<'_, Result<GrantRecord, ApiError>> {
+        Box::pin(async move {
+            Err(ApiError::field("grant", "this server grants no rules; approve the call without a grant"))
+        })
     }
 
     fn root(&self) -> &Path {

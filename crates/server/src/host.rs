@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use aye_core::contract::grant::GrantRequest;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::record::GrantRecord;
 use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::suspension::Actor;
 use aye_runtime::AgentRuntime;
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::access::Access;
@@ -18,7 +18,6 @@ use super::error::ApiError;
 use super::routes::A2aPushConfig;
 
 /// The program that a server is part of: its store, and its agents by folder.
-#[async_trait]
 pub trait ServerHost: Send + Sync + 'static {
     /// A handle of the store that nothing else writes through, so that its change feed reports every commit.
     fn store(&self) -> &Arc<dyn ThreadRunStore>;
@@ -38,7 +37,7 @@ pub trait ServerHost: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`ApiError`] when its settings or rules cannot be used.
-    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError>;
+    fn workshop<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<Arc<dyn AgentFolder>, ApiError>>;
 
     /// Returns the key that this program shares with the owner of the webhook of that name.
     fn webhook_key(&self, name: &str) -> Option<Vec<u8>>;
@@ -70,7 +69,7 @@ pub trait ServerHost: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`ApiError`].
-    async fn capabilities(&self) -> Result<Value, ApiError>;
+    fn capabilities(&self) -> BoxFuture<'_, Result<Value, ApiError>>;
 }
 
 /// What errors and cards say about a server.
@@ -110,7 +109,6 @@ impl ServerTexts {
 }
 
 /// Sends push notifications of A2A.
-#[async_trait]
 pub trait PushHost: Send + Sync {
     /// Whether push notifications may go to a URL: a public address, or one that the settings name.
     ///
@@ -122,27 +120,34 @@ pub trait PushHost: Send + Sync {
     ///
     /// # Errors
     /// [`ApiError`].
-    async fn keep_push(&self, thread: &ThreadId, run: &RunId, config: &A2aPushConfig)
-    -> Result<(), ApiError>;
+    fn keep_push<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        run: &'a RunId,
+        config: &'a A2aPushConfig,
+    ) -> BoxFuture<'a, Result<(), ApiError>>;
 
     /// Returns the push targets of a task.
     ///
     /// # Errors
     /// [`ApiError`].
-    async fn pushes_of_run(&self, run: &RunId) -> Result<Vec<A2aPushConfig>, ApiError>;
+    fn pushes_of_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<A2aPushConfig>, ApiError>>;
 
     /// Returns the push targets of a conversation, or of all if none is given, that have not been notified of
     /// the end of their task.
     ///
     /// # Errors
     /// [`ApiError`].
-    async fn pushes_that_wait(&self, thread: Option<&ThreadId>) -> Result<Vec<WaitingPush>, ApiError>;
+    fn pushes_that_wait<'a>(
+        &'a self,
+        thread: Option<&'a ThreadId>,
+    ) -> BoxFuture<'a, Result<Vec<WaitingPush>, ApiError>>;
 
     /// Forgets an address.
     ///
     /// # Errors
     /// [`ApiError`].
-    async fn remove_push(&self, run: &RunId, id: &str) -> Result<(), ApiError>;
+    fn remove_push<'a>(&'a self, run: &'a RunId, id: &'a str) -> BoxFuture<'a, Result<(), ApiError>>;
 
     /// Notifies a push target of the state of its task, until the target accepts or the attempt is given up.
     /// `stop` names the point at which the task stopped, [`PUSH_DONE`](super::PUSH_DONE) at its end: each is
@@ -150,7 +155,12 @@ pub trait PushHost: Send + Sync {
     ///
     /// # Errors
     /// [`ApiError`].
-    async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError>;
+    fn push<'a>(
+        &'a self,
+        to: &'a WaitingPush,
+        stop: &'a str,
+        body: Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>>;
 }
 
 /// A push target that was not notified of the end of its task.
@@ -165,19 +175,22 @@ pub struct WaitingPush {
 }
 
 /// The agents of one folder.
-#[async_trait]
 pub trait AgentFolder: Send + Sync {
     /// Their runtime.
     fn runtime(&self) -> &AgentRuntime;
 
     /// Waits for tools of servers, before a run starts or resumes.
-    async fn prepare(&self);
+    fn prepare(&self) -> BoxFuture<'_, ()>;
 
     /// A grant as it is stored, when it may be given with a question of this folder.
     ///
     /// # Errors
     /// [`ApiError`]: why it cannot be granted.
-    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, ApiError>;
+    fn checked_grant(
+        &self,
+        request: GrantRequest,
+        actor: Actor,
+    ) -> BoxFuture<'_, Result<GrantRecord, ApiError>>;
 
     /// The folder of its project, which a grant for the project names.
     fn root(&self) -> &Path;

@@ -7,6 +7,7 @@ pub use aye_core::contract::mode::Mode;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::ids::ThreadId;
+use futures::future::BoxFuture;
 
 mod images;
 mod models;
@@ -24,6 +25,12 @@ pub use threads::{
     ThreadSync, UserInput,
 };
 pub use writing::{KeepDraft, MentionRow, SkillRow, WritingCmd, WritingHost, WritingMsg};
+
+/// The host's answer, when it is ready. The error is a sentence for the user.
+///
+/// The parts of the host return it themselves. With `async_trait`, each method would add bounds of its own, under which
+/// the compiler proves anew that all of the program can be sent to another thread.
+pub type HostFuture<'a, T> = BoxFuture<'a, Result<T, ForeignError>>;
 
 /// The program behind the terminal: all parts of it.
 pub trait Host:

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use super::event_loop::Performer;
 use super::host::ExportFormat;
@@ -127,10 +127,9 @@ pub enum RewindMsg {
 }
 
 /// Whole conversations, as the program keeps them.
-#[async_trait]
 pub trait RewindHost: Send + Sync {
     /// Does something with whole conversations.
-    async fn back(&self, cmd: RewindCmd) -> RewindMsg;
+    fn back(&self, cmd: RewindCmd) -> BoxFuture<'_, RewindMsg>;
 }
 
 impl RewindCmd {

@@ -1,6 +1,6 @@
 //! The configuration over HTTP: what is there, and changes that admins make.
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -98,58 +98,64 @@ fn servers(app: &AppContext) -> Vec<ConfigEntry> {
     shown.collect()
 }
 
-#[async_trait]
 impl ConfigHost for Served {
-    async fn entries(&self, namespace: ConfigNamespace) -> Result<Vec<ConfigEntry>, ApiError> {
-        Ok(match namespace {
-            ConfigNamespace::Agents => agents(&self.here),
-            ConfigNamespace::Models => models(&self.here),
-            ConfigNamespace::Providers => providers(&self.here),
-            ConfigNamespace::McpServers => servers(&self.here),
+    fn entries(&self, namespace: ConfigNamespace) -> BoxFuture<'_, Result<Vec<ConfigEntry>, ApiError>> {
+        Box::pin(async move {
+            Ok(match namespace {
+                ConfigNamespace::Agents => agents(&self.here),
+                ConfigNamespace::Models => models(&self.here),
+                ConfigNamespace::Providers => providers(&self.here),
+                ConfigNamespace::McpServers => servers(&self.here),
+            })
         })
     }
 
-    async fn publish(&self, change: ConfigChange) -> Result<Result<u64, EntryConflict>, ApiError> {
-        let _alone = self.publishing.lock().await;
-        let mut rows = self.store.config_entries().await?;
-        let ConfigChange { namespace, id, definition, expected, token } = change;
-        let of_entry = |row: &&EntryVersion| row.namespace == namespace.as_str() && row.id == id;
-        let latest = rows.iter().rfind(of_entry).filter(|row| row.value.is_some());
-        let found = latest.map(|row| row.revision);
-        let local = match namespace {
-            ConfigNamespace::Agents => local_agent(&self.here, &id),
-            _ => local_model(&self.here, &id),
-        };
-        // One that a local file hides since can still be deleted.
-        if let Some(place) = local.filter(|_| definition.is_some() || found.is_none()) {
-            return Err(ApiError::conflict(
-                "local",
-                format!("the {} `{id}` is defined by {place}, which no client can change", namespace.noun()),
-            ));
-        }
-        if let Err(conflict) = expected.check(found) {
-            return Ok(Err(conflict));
-        }
-        let now = self.here.clock.now_ms();
-        rows.push(EntryVersion {
-            revision: rows.last().map_or(0, |row| row.revision) + 1,
-            namespace: namespace.as_str().to_owned(),
-            id: id.clone(),
-            value: definition.clone(),
-            at: now,
-        });
-        self.check(namespace, &id, &rows).await?;
-        let actor = crate::server::ServerHost::actor(self, &token);
-        let name = (namespace.as_str().to_owned(), id);
-        let revision = self.store.publish_entry(name, definition, expected, (actor, now)).await?;
-        if revision.is_ok() {
-            for app in self.apps.lock().await.values().chain([&self.here]) {
-                for problem in app.load_published().await? {
-                    tracing::warn!("{problem}");
+    fn publish(&self, change: ConfigChange) -> BoxFuture<'_, Result<Result<u64, EntryConflict>, ApiError>> {
+        Box::pin(async move {
+            let _alone = self.publishing.lock().await;
+            let mut rows = self.store.config_entries().await?;
+            let ConfigChange { namespace, id, definition, expected, token } = change;
+            let of_entry = |row: &&EntryVersion| row.namespace == namespace.as_str() && row.id == id;
+            let latest = rows.iter().rfind(of_entry).filter(|row| row.value.is_some());
+            let found = latest.map(|row| row.revision);
+            let local = match namespace {
+                ConfigNamespace::Agents => local_agent(&self.here, &id),
+                _ => local_model(&self.here, &id),
+            };
+            // One that a local file hides since can still be deleted.
+            if let Some(place) = local.filter(|_| definition.is_some() || found.is_none()) {
+                return Err(ApiError::conflict(
+                    "local",
+                    format!(
+                        "the {} `{id}` is defined by {place}, which no client can change",
+                        namespace.noun()
+                    ),
+                ));
+            }
+            if let Err(conflict) = expected.check(found) {
+                return Ok(Err(conflict));
+            }
+            let now = self.here.clock.now_ms();
+            rows.push(EntryVersion {
+                revision: rows.last().map_or(0, |row| row.revision) + 1,
+                namespace: namespace.as_str().to_owned(),
+                id: id.clone(),
+                value: definition.clone(),
+                at: now,
+            });
+            self.check(namespace, &id, &rows).await?;
+            let actor = crate::server::ServerHost::actor(self, &token);
+            let name = (namespace.as_str().to_owned(), id);
+            let revision = self.store.publish_entry(name, definition, expected, (actor, now)).await?;
+            if revision.is_ok() {
+                for app in self.apps.lock().await.values().chain([&self.here]) {
+                    for problem in app.load_published().await? {
+                        tracing::warn!("{problem}");
+                    }
                 }
             }
-        }
-        Ok(revision)
+            Ok(revision)
+        })
     }
 }
 

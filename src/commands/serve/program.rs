@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{FailureReporter, config};
@@ -74,6 +74,23 @@ impl Served {
         }
     }
 
+    /// The app of a folder, built with its first request.
+    async fn app_of(&self, folder: &Path) -> Result<Arc<AppContext>, ApiError> {
+        if folder == self.here.foundation.workspace.cwd {
+            return Ok(Arc::clone(&self.here));
+        }
+        let mut apps = self.apps.lock().await;
+        if let Some(app) = apps.get(folder) {
+            return Ok(Arc::clone(app));
+        }
+        let app =
+            app_in(&self.cli, self.env.clone(), folder.to_path_buf()).await.map_err(ApiError::internal)?;
+        let app = Arc::new(app);
+        self.listen_to(&app);
+        apps.insert(folder.to_path_buf(), Arc::clone(&app));
+        Ok(app)
+    }
+
     /// Closes what was opened.
     pub(super) async fn leave(&self) {
         for app in self.apps.lock().await.values().chain([&self.here]) {
@@ -86,7 +103,6 @@ impl Served {
     }
 }
 
-#[async_trait]
 impl ServerHost for Served {
     fn store(&self) -> &Arc<dyn ThreadRunStore> {
         &self.shared
@@ -100,20 +116,11 @@ impl ServerHost for Served {
         &self.folders
     }
 
-    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError> {
-        if folder == self.here.foundation.workspace.cwd {
-            return Ok(Arc::new(FolderApp(Arc::clone(&self.here))));
-        }
-        let mut apps = self.apps.lock().await;
-        if let Some(app) = apps.get(folder) {
-            return Ok(Arc::new(FolderApp(Arc::clone(app))));
-        }
-        let app =
-            app_in(&self.cli, self.env.clone(), folder.to_path_buf()).await.map_err(ApiError::internal)?;
-        let app = Arc::new(app);
-        self.listen_to(&app);
-        apps.insert(folder.to_path_buf(), Arc::clone(&app));
-        Ok(Arc::new(FolderApp(app)))
+    fn workshop<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<Arc<dyn AgentFolder>, ApiError>> {
+        Box::pin(async move {
+            let app: Arc<dyn AgentFolder> = Arc::new(FolderApp(self.app_of(folder).await?));
+            Ok(app)
+        })
     }
 
     fn webhook_key(&self, name: &str) -> Option<Vec<u8>> {
@@ -133,62 +140,83 @@ impl ServerHost for Served {
         Some(self)
     }
 
-    async fn capabilities(&self) -> Result<Value, ApiError> {
-        let mut agents = agents::rows(&self.here);
-        for agent in &mut agents {
-            agent["id"] = agent["name"].clone();
-        }
-        let mut all = catalog_view(&self.here.runtime.catalog());
-        all["agents"] = json!(agents);
-        all["models"] = json!([self.here.selection().full_name()]);
-        all["providers"] = config::providers(&self.here).into_iter().map(|one| one.id).collect();
-        all["mode"] = self.here.permission.mode().as_str().into();
-        all["namespaces"] = json!(ConfigNamespace::ALL.map(ConfigNamespace::as_str));
-        Ok(all)
+    fn capabilities(&self) -> BoxFuture<'_, Result<Value, ApiError>> {
+        Box::pin(async move {
+            let mut agents = agents::rows(&self.here);
+            for agent in &mut agents {
+                agent["id"] = agent["name"].clone();
+            }
+            let mut all = catalog_view(&self.here.runtime.catalog());
+            all["agents"] = json!(agents);
+            all["models"] = json!([self.here.selection().full_name()]);
+            all["providers"] = config::providers(&self.here).into_iter().map(|one| one.id).collect();
+            all["mode"] = self.here.permission.mode().as_str().into();
+            all["namespaces"] = json!(ConfigNamespace::ALL.map(ConfigNamespace::as_str));
+            Ok(all)
+        })
     }
 }
 
-#[async_trait]
 impl PushHost for Served {
     fn checked_push(&self, url: &str) -> Result<(), ApiError> {
         let given = public_client(url, &self.here.foundation.loaded.settings.serve.push_hosts);
         given.map(drop).map_err(|refused| ApiError::field("url", refused.to_string()))
     }
 
-    async fn keep_push(
-        &self,
-        thread: &ThreadId,
-        run: &RunId,
-        config: &A2aPushConfig,
-    ) -> Result<(), ApiError> {
-        let target = PushTarget {
-            run_id: run.clone(),
-            id: config.id.clone(),
-            thread_id: thread.clone(),
-            config: serde_json::to_string(config).map_err(|error| ApiError::internal(error.to_string()))?,
-        };
-        let is_kept = self.store.put_push_target(target, self.here.clock.now_ms()).await?;
-        if is_kept { Ok(()) } else { Err(ApiError::not_found("conversation", thread.as_str())) }
+    fn keep_push<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        run: &'a RunId,
+        config: &'a A2aPushConfig,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let target = PushTarget {
+                run_id: run.clone(),
+                id: config.id.clone(),
+                thread_id: thread.clone(),
+                config: serde_json::to_string(config)
+                    .map_err(|error| ApiError::internal(error.to_string()))?,
+            };
+            let is_kept = self.store.put_push_target(target, self.here.clock.now_ms()).await?;
+            if is_kept { Ok(()) } else { Err(ApiError::not_found("conversation", thread.as_str())) }
+        })
     }
 
-    async fn pushes_of_run(&self, run: &RunId) -> Result<Vec<A2aPushConfig>, ApiError> {
-        let found = self.store.push_targets(PushTargetsOf::Run(run.clone())).await?;
-        Ok(found.into_iter().filter_map(waiting_push).map(|push| push.config).collect())
+    fn pushes_of_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<A2aPushConfig>, ApiError>> {
+        Box::pin(async move {
+            let found = self.store.push_targets(PushTargetsOf::Run(run.clone())).await?;
+            Ok(found.into_iter().filter_map(waiting_push).map(|push| push.config).collect())
+        })
     }
 
-    async fn pushes_that_wait(&self, thread: Option<&ThreadId>) -> Result<Vec<WaitingPush>, ApiError> {
-        let of = thread.map_or(PushTargetsOf::AllWaiting, |thread| PushTargetsOf::Waiting(thread.clone()));
-        Ok(self.store.push_targets(of).await?.into_iter().filter_map(waiting_push).collect())
+    fn pushes_that_wait<'a>(
+        &'a self,
+        thread: Option<&'a ThreadId>,
+    ) -> BoxFuture<'a, Result<Vec<WaitingPush>, ApiError>> {
+        Box::pin(async move {
+            let of =
+                thread.map_or(PushTargetsOf::AllWaiting, |thread| PushTargetsOf::Waiting(thread.clone()));
+            Ok(self.store.push_targets(of).await?.into_iter().filter_map(waiting_push).collect())
+        })
     }
 
-    async fn remove_push(&self, run: &RunId, id: &str) -> Result<(), ApiError> {
-        self.store.delete_push_target(run, id.to_owned()).await?;
-        Ok(())
+    fn remove_push<'a>(&'a self, run: &'a RunId, id: &'a str) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            self.store.delete_push_target(run, id.to_owned()).await?;
+            Ok(())
+        })
     }
 
-    async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError> {
-        self.here.notifier.webhooks().push(to, stop, &body).await?;
-        Ok(())
+    fn push<'a>(
+        &'a self,
+        to: &'a WaitingPush,
+        stop: &'a str,
+        body: Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            self.here.notifier.webhooks().push(to, stop, &body).await?;
+            Ok(())
+        })
     }
 }
 
@@ -200,18 +228,28 @@ fn waiting_push(target: PushTarget) -> Option<WaitingPush> {
 
 struct FolderApp(Arc<AppContext>);
 
-#[async_trait]
 impl AgentFolder for FolderApp {
     fn runtime(&self) -> &AgentRuntime {
         &self.0.runtime
     }
 
-    async fn prepare(&self) {
-        self.0.mcp.ready_quietly().await;
+    fn prepare(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.0.mcp.ready_quietly().await;
+        })
     }
 
-    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, ApiError> {
-        self.0.checked_grant(request, actor).await.map_err(|why| ApiError::field("grant", why.to_string()))
+    fn checked_grant(
+        &self,
+        request: GrantRequest,
+        actor: Actor,
+    ) -> BoxFuture<'_, Result<GrantRecord, ApiError>> {
+        Box::pin(async move {
+            self.0
+                .checked_grant(request, actor)
+                .await
+                .map_err(|why| ApiError::field("grant", why.to_string()))
+        })
     }
 
     fn root(&self) -> &Path {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use super::TerminalHost;
 use crate::config::{ProbeHit, key_sources, list_models};
 use crate::contract::foreign::ForeignError;
@@ -11,7 +9,7 @@ use crate::contract::inference::ReasoningEffort;
 use crate::program::app_context::AppContext;
 use crate::program::{keys, models};
 use crate::terminal::themes;
-use crate::tui::host::{HostEvent, ModelHost, ModelRow, Secret};
+use crate::tui::host::{HostEvent, HostFuture, ModelHost, ModelRow, Secret};
 
 impl TerminalHost {
     /// Saves a choice in the user's settings, and returns the message about it.
@@ -27,7 +25,6 @@ impl TerminalHost {
     }
 }
 
-#[async_trait]
 impl ModelHost for TerminalHost {
     fn models(&self) -> Vec<ModelRow> {
         keys::look(&self.app.foundation);
@@ -43,23 +40,27 @@ impl ModelHost for TerminalHost {
         rows
     }
 
-    async fn set_model(&self, name: &str) -> Result<String, ForeignError> {
-        self.app.set_model(name).await?;
-        let model = self.app.selection().full_name();
-        let answers = format!("now using {model}");
-        if self.app.agents.has_own_model() {
-            // The setting is for agents that name none.
-            return Ok(format!("{answers}, in this session"));
-        }
-        // Saved as it was written: a name from the settings represents more than its model.
-        self.chosen("model", Some(name), &answers)
+    fn set_model<'a>(&'a self, name: &'a str) -> HostFuture<'a, String> {
+        Box::pin(async move {
+            self.app.set_model(name).await?;
+            let model = self.app.selection().full_name();
+            let answers = format!("now using {model}");
+            if self.app.agents.has_own_model() {
+                // The setting is for agents that name none.
+                return Ok(format!("{answers}, in this session"));
+            }
+            // Saved as it was written: a name from the settings represents more than its model.
+            self.chosen("model", Some(name), &answers)
+        })
     }
 
-    async fn set_effort(&self, effort: Option<ReasoningEffort>) -> Result<String, ForeignError> {
-        self.app.foundation.effort.set(effort);
-        let word = effort.map(|effort| effort.to_string());
-        let what = format!("effort: {}", word.as_deref().unwrap_or("the model's default"));
-        self.chosen("effort", word.as_deref(), &what)
+    fn set_effort(&self, effort: Option<ReasoningEffort>) -> HostFuture<'_, String> {
+        Box::pin(async move {
+            self.app.foundation.effort.set(effort);
+            let word = effort.map(|effort| effort.to_string());
+            let what = format!("effort: {}", word.as_deref().unwrap_or("the model's default"));
+            self.chosen("effort", word.as_deref(), &what)
+        })
     }
 
     fn logins(&self) -> Vec<ModelRow> {
@@ -80,22 +81,24 @@ impl ModelHost for TerminalHost {
         keys::takers(foundation).into_iter().map(|provider| row(provider.name)).collect()
     }
 
-    async fn log_in(&self, provider: &str, key: Secret) -> Result<String, ForeignError> {
-        let foundation = &self.app.foundation;
-        let words = keys::log_in(foundation, provider, &key.0, false).await?;
-        if !self.app.selection().is_demo() {
-            return Ok(words);
-        }
-        // A user who connects a provider wants to use it.
-        let name = keys::provider(foundation, provider)?.name;
-        match self.app.set_model(&format!("{name}/")).await {
-            Ok(()) => Ok(format!("{words}; now using {}", self.app.selection().full_name())),
-            Err(why) => Ok(format!("{words}; choose a model with /model ({why})")),
-        }
+    fn log_in<'a>(&'a self, provider: &'a str, key: Secret) -> HostFuture<'a, String> {
+        Box::pin(async move {
+            let foundation = &self.app.foundation;
+            let words = keys::log_in(foundation, provider, &key.0, false).await?;
+            if !self.app.selection().is_demo() {
+                return Ok(words);
+            }
+            // A user who connects a provider wants to use it.
+            let name = keys::provider(foundation, provider)?.name;
+            match self.app.set_model(&format!("{name}/")).await {
+                Ok(()) => Ok(format!("{words}; now using {}", self.app.selection().full_name())),
+                Err(why) => Ok(format!("{words}; choose a model with /model ({why})")),
+            }
+        })
     }
 
-    async fn log_out(&self, provider: Option<&str>) -> Result<String, ForeignError> {
-        Ok(keys::log_out(&self.app.foundation, provider).await?)
+    fn log_out<'a>(&'a self, provider: Option<&'a str>) -> HostFuture<'a, String> {
+        Box::pin(async move { Ok(keys::log_out(&self.app.foundation, provider).await?) })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use super::TerminalHost;
 use super::writing::skill_rows;
@@ -14,10 +14,11 @@ use crate::contract::judgement::Profile;
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
 use crate::terminal::{statusline, themes};
-use crate::tui::host::{Choice, Host, HostEvent, HostInfo, Mode, ProgramHost, TextPage, UntrustedRow};
+use crate::tui::host::{
+    Choice, Host, HostEvent, HostFuture, HostInfo, Mode, ProgramHost, TextPage, UntrustedRow,
+};
 use crate::tui::theme::ThemeRow;
 
-#[async_trait]
 impl ProgramHost for TerminalHost {
     fn info(&self) -> HostInfo {
         let selection = self.app.selection();
@@ -45,37 +46,39 @@ impl ProgramHost for TerminalHost {
         }
     }
 
-    async fn shown(&self) {
-        // The first frame is shown and the user has not typed anything yet.
-        let events = self.events.clone();
-        let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
-        self.app.mcp.on_prompts(move || {
-            if let Some(app) = app.upgrade() {
-                let _ = of_prompts.send(HostEvent::Skills(skill_rows(&app)));
-            }
-        });
-        self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
-        let store = self.app.store.clone();
-        tokio::spawn(async move { store.warm().await });
-        // Looking what the machine can enforce starts a process, and a first command would wait for that and for a walk
-        // through the folder.
-        if let Some(sandbox) = self.app.sandbox.clone() {
-            let root = self.app.foundation.workspace.root.clone();
+    fn shown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // The first frame is shown and the user has not typed anything yet.
             let events = self.events.clone();
-            let rules = self.app.permission.policy(&AgentSpec::new(""));
-            tokio::task::spawn_blocking(move || {
-                if let Some(lack) = sandbox.lack(&root) {
-                    let _ = events.send(HostEvent::Unsandboxed(lack));
-                }
-                if sandbox.problem(Profile::Workspace, false, &root).is_none() {
-                    sandbox.prepare(&root, rules.as_ref());
+            let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
+            self.app.mcp.on_prompts(move || {
+                if let Some(app) = app.upgrade() {
+                    let _ = of_prompts.send(HostEvent::Skills(skill_rows(&app)));
                 }
             });
-        }
-        // Reading a large folder takes long, and a first command would wait for it.
-        if let Some(snapshots) = &self.app.snapshots {
-            crate::contract::snapshot::Snapshots::prepare(snapshots);
-        }
+            self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
+            let store = self.app.store.clone();
+            tokio::spawn(async move { store.warm().await });
+            // Looking what the machine can enforce starts a process, and a first command would wait for that and for a walk
+            // through the folder.
+            if let Some(sandbox) = self.app.sandbox.clone() {
+                let root = self.app.foundation.workspace.root.clone();
+                let events = self.events.clone();
+                let rules = self.app.permission.policy(&AgentSpec::new(""));
+                tokio::task::spawn_blocking(move || {
+                    if let Some(lack) = sandbox.lack(&root) {
+                        let _ = events.send(HostEvent::Unsandboxed(lack));
+                    }
+                    if sandbox.problem(Profile::Workspace, false, &root).is_none() {
+                        sandbox.prepare(&root, rules.as_ref());
+                    }
+                });
+            }
+            // Reading a large folder takes long, and a first command would wait for it.
+            if let Some(snapshots) = &self.app.snapshots {
+                crate::contract::snapshot::Snapshots::prepare(snapshots);
+            }
+        })
     }
 
     fn untrusted(&self) -> Vec<UntrustedRow> {
@@ -87,24 +90,26 @@ impl ProgramHost for TerminalHost {
         self.app.foundation.untrusted.iter().map(row).collect()
     }
 
-    async fn trust(&self) -> Result<(), ForeignError> {
-        Ok(self.app.foundation.trust()?)
+    fn trust(&self) -> HostFuture<'_, ()> {
+        Box::pin(async move { Ok(self.app.foundation.trust()?) })
     }
 
-    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, ForeignError> {
-        if !self.viewer.rests().await {
-            return Ok(None);
-        }
-        let app = Arc::new(self.app.renewed(&self.cli).await.map_err(|failure| failure.message)?);
-        let elsewhere = Arc::clone(&self.elsewhere);
-        let next = Arc::new(TerminalHost::new(app, self.events.clone(), elsewhere, self.cli.clone()));
-        for watching in &self.watching {
-            watching.abort();
-        }
-        self.viewer.transfer_to(&next.viewer);
-        self.app.mcp.manager.close().await;
-        let next = self.next.get_or_init(|| next);
-        Ok(Some(Arc::<TerminalHost>::clone(next)))
+    fn renew(&self) -> HostFuture<'_, Option<Arc<dyn Host>>> {
+        Box::pin(async move {
+            if !self.viewer.rests().await {
+                return Ok(None);
+            }
+            let app = Arc::new(self.app.renewed(&self.cli).await.map_err(|failure| failure.message)?);
+            let elsewhere = Arc::clone(&self.elsewhere);
+            let next = Arc::new(TerminalHost::new(app, self.events.clone(), elsewhere, self.cli.clone()));
+            for watching in &self.watching {
+                watching.abort();
+            }
+            self.viewer.transfer_to(&next.viewer);
+            self.app.mcp.manager.close().await;
+            let next: Arc<dyn Host> = Arc::<TerminalHost>::clone(self.next.get_or_init(|| next));
+            Ok(Some(next))
+        })
     }
 
     fn set_mode(&self, mode: Mode) -> Result<(), ForeignError> {
@@ -115,33 +120,38 @@ impl ProgramHost for TerminalHost {
         themes::list(&self.app.foundation)
     }
 
-    async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, ForeignError> {
-        let (app, value) = (Arc::clone(&self.app), value.to_owned());
-        let kept =
-            tokio::task::spawn_blocking(move || themes::keep(&app.foundation, choice.key(), Some(&value)))
-                .await;
-        Ok(kept??)
+    fn keep<'a>(&'a self, choice: Choice, value: &'a str) -> HostFuture<'a, PathBuf> {
+        Box::pin(async move {
+            let (app, value) = (Arc::clone(&self.app), value.to_owned());
+            let kept = tokio::task::spawn_blocking(move || {
+                themes::keep(&app.foundation, choice.key(), Some(&value))
+            })
+            .await;
+            Ok(kept??)
+        })
     }
 
-    async fn status_line(&self, json: String) -> Result<String, ForeignError> {
-        Ok(statusline::run(&self.app.foundation, json).await?)
+    fn status_line(&self, json: String) -> HostFuture<'_, String> {
+        Box::pin(async move { Ok(statusline::run(&self.app.foundation, json).await?) })
     }
 
-    async fn page(
-        &self,
-        thread: Option<&ThreadId>,
-        name: &str,
-        words: &str,
-    ) -> Result<TextPage, ForeignError> {
-        if name == "compact" {
-            let _ = self.events.send(HostEvent::Note("summarising older messages …".to_owned()));
-        }
-        if name == "serve" {
-            return Ok(self.elsewhere.serve(words.trim()).await?);
-        }
-        let page = crate::terminal::pages::page(&self.app, thread, name, words).await;
-        // What a page changed in the conversation is reported like changes by others.
-        self.viewer.request_read();
-        Ok(page?)
+    fn page<'a>(
+        &'a self,
+        thread: Option<&'a ThreadId>,
+        name: &'a str,
+        words: &'a str,
+    ) -> HostFuture<'a, TextPage> {
+        Box::pin(async move {
+            if name == "compact" {
+                let _ = self.events.send(HostEvent::Note("summarising older messages …".to_owned()));
+            }
+            if name == "serve" {
+                return Ok(self.elsewhere.serve(words.trim()).await?);
+            }
+            let page = crate::terminal::pages::page(&self.app, thread, name, words).await;
+            // What a page changed in the conversation is reported like changes by others.
+            self.viewer.request_read();
+            Ok(page?)
+        })
     }
 }

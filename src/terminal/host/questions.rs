@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use serde_json::Value;
 
 use super::TerminalHost;
 use crate::commands::approvals::user_edit;
 use crate::commands::grants;
 use crate::config::repository_root;
-use crate::contract::foreign::ForeignError;
 use crate::contract::grant::GrantPreview;
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::record::{DecideOutcome, GrantScope, InboxRow, SuspensionRecord};
@@ -19,7 +17,7 @@ use crate::program::app_context::AppContext;
 use crate::runtime::{DecideError, UnknownPolicy};
 use crate::store::InboxFilter;
 use crate::terminal::background::{folder_of, tell};
-use crate::tui::host::{GrantRow, HostEvent, OpenedQuestion, QuestionHost, Review, RuleRow};
+use crate::tui::host::{GrantRow, HostEvent, HostFuture, OpenedQuestion, QuestionHost, Review, RuleRow};
 
 impl TerminalHost {
     /// The app that a question's run belongs to: the one on the screen, or that of its folder.
@@ -50,100 +48,111 @@ impl TerminalHost {
     }
 }
 
-#[async_trait]
 impl QuestionHost for TerminalHost {
-    async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, ForeignError> {
-        Ok(self.app.store.suspension(id).await?)
+    fn question<'a>(&'a self, id: &'a SuspensionId) -> HostFuture<'a, Option<SuspensionRecord>> {
+        Box::pin(async move { Ok(self.app.store.suspension(id).await?) })
     }
 
-    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, ForeignError> {
-        let Some(record) = self.app.store.suspension(id).await? else { return Ok(None) };
-        let Some(thread) = self.app.store.thread(&record.thread_id).await? else {
-            return Ok(None);
-        };
-        let project = repository_root(&folder_of(&record, &thread.cwd));
-        let child = self.app.store.child(&record.thread_id).await?;
-        let title = match &child {
-            Some(child) => {
-                let root = self.app.store.thread(&child.root_thread).await?;
-                root.map_or(thread.title, |root| root.title)
-            }
-            None => thread.title,
-        };
-        Ok(Some(OpenedQuestion { record, title, project, child: child.map(|child| child.agent) }))
-    }
-
-    async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, ForeignError> {
-        let actor = self.app.actor("tui");
-        let grant = match answer.grant.take() {
-            Some(request) => {
-                let grant = self.app.checked_grant(request, actor.clone()).await;
-                Some(grant.map_err(|error| format!("the rule was not stored: {error}"))?)
-            }
-            None => None,
-        };
-        let resume = answer.resume(self.app.clock.now_ms());
-        let decided = self.app.runtime.decide_granting(id, resume, actor, grant);
-        let outcome = decided.await.map_err(on_card)?;
-        match &outcome {
-            DecideOutcome::Accepted(record)
-            | DecideOutcome::Repeated(record)
-            | DecideOutcome::AlreadyDecided(record) => {
-                // A question of a child run resumes the parent run that waits for the child.
-                let store = &self.app.store;
-                let thread = store.driven_with(&record.thread_id).await?;
-                if self.viewer.shows(&thread) {
-                    self.viewer.wake(&thread);
-                } else {
-                    self.resume_elsewhere(record, &thread).await;
+    fn opened_question<'a>(&'a self, id: &'a SuspensionId) -> HostFuture<'a, Option<OpenedQuestion>> {
+        Box::pin(async move {
+            let Some(record) = self.app.store.suspension(id).await? else { return Ok(None) };
+            let Some(thread) = self.app.store.thread(&record.thread_id).await? else {
+                return Ok(None);
+            };
+            let project = repository_root(&folder_of(&record, &thread.cwd));
+            let child = self.app.store.child(&record.thread_id).await?;
+            let title = match &child {
+                Some(child) => {
+                    let root = self.app.store.thread(&child.root_thread).await?;
+                    root.map_or(thread.title, |root| root.title)
                 }
-            }
-            DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
-        }
-        Ok(outcome)
+                None => thread.title,
+            };
+            Ok(Some(OpenedQuestion { record, title, project, child: child.map(|child| child.agent) }))
+        })
     }
 
-    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, ForeignError> {
-        let found = self.app.store.suspension(suspension).await?;
-        let found = found.ok_or("the question no longer exists")?;
-        let app = self.app_of(&found).await?;
-        app.load_grants().await;
-        let tool = app.runtime.catalog().tool(&found.ticket.pending.name).cloned();
-        Ok(user_edit::review(&app.permission, tool, &found, arguments).await?)
+    fn decide<'a>(&'a self, id: &'a SuspensionId, mut answer: Answer) -> HostFuture<'a, DecideOutcome> {
+        Box::pin(async move {
+            let actor = self.app.actor("tui");
+            let grant = match answer.grant.take() {
+                Some(request) => {
+                    let grant = self.app.checked_grant(request, actor.clone()).await;
+                    Some(grant.map_err(|error| format!("the rule was not stored: {error}"))?)
+                }
+                None => None,
+            };
+            let resume = answer.resume(self.app.clock.now_ms());
+            let decided = self.app.runtime.decide_granting(id, resume, actor, grant);
+            let outcome = decided.await.map_err(on_card)?;
+            match &outcome {
+                DecideOutcome::Accepted(record)
+                | DecideOutcome::Repeated(record)
+                | DecideOutcome::AlreadyDecided(record) => {
+                    // A question of a child run resumes the parent run that waits for the child.
+                    let store = &self.app.store;
+                    let thread = store.driven_with(&record.thread_id).await?;
+                    if self.viewer.shows(&thread) {
+                        self.viewer.wake(&thread);
+                    } else {
+                        self.resume_elsewhere(record, &thread).await;
+                    }
+                }
+                DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
+            }
+            Ok(outcome)
+        })
+    }
+
+    fn review<'a>(&'a self, suspension: &'a SuspensionId, arguments: &'a Value) -> HostFuture<'a, Review> {
+        Box::pin(async move {
+            let found = self.app.store.suspension(suspension).await?;
+            let found = found.ok_or("the question no longer exists")?;
+            let app = self.app_of(&found).await?;
+            app.load_grants().await;
+            let tool = app.runtime.catalog().tool(&found.ticket.pending.name).cloned();
+            Ok(user_edit::review(&app.permission, tool, &found, arguments).await?)
+        })
     }
 
     fn expired(&self, thread: &ThreadId) {
         self.viewer.wake(thread);
     }
 
-    async fn inbox(&self) -> Result<Vec<InboxRow>, ForeignError> {
-        let now = self.app.clock.now_ms();
-        let waiting = crate::commands::approvals::waiting(&self.app.store, InboxFilter::default(), now);
-        waiting.await.map_err(|failure| failure.message.into())
+    fn inbox(&self) -> HostFuture<'_, Vec<InboxRow>> {
+        Box::pin(async move {
+            let now = self.app.clock.now_ms();
+            let waiting = crate::commands::approvals::waiting(&self.app.store, InboxFilter::default(), now);
+            waiting.await.map_err(|failure| failure.message.into())
+        })
     }
 
-    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, ForeignError> {
-        Ok(self.app.store.waiting_count(here, self.app.clock.now_ms()).await?)
+    fn waiting_elsewhere<'a>(&'a self, here: Option<&'a ThreadId>) -> HostFuture<'a, u64> {
+        Box::pin(async move { Ok(self.app.store.waiting_count(here, self.app.clock.now_ms()).await?) })
     }
 
-    async fn preview_grant(
-        &self,
-        suspension: &SuspensionId,
-        pattern: &str,
-    ) -> Result<GrantPreview, ForeignError> {
-        Ok(self.app.preview_grant(&self.pasts, suspension, pattern).await?)
+    fn preview_grant<'a>(
+        &'a self,
+        suspension: &'a SuspensionId,
+        pattern: &'a str,
+    ) -> HostFuture<'a, GrantPreview> {
+        Box::pin(async move { Ok(self.app.preview_grant(&self.pasts, suspension, pattern).await?) })
     }
 
-    async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError> {
-        let rows = grants::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
-        Ok(rows.iter().map(grants::GrantStatus::to_grant_row).collect())
+    fn grants(&self) -> HostFuture<'_, Vec<GrantRow>> {
+        Box::pin(async move {
+            let rows = grants::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
+            Ok(rows.iter().map(grants::GrantStatus::to_grant_row).collect())
+        })
     }
 
-    async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError> {
-        let now = self.app.clock.now_ms();
-        let revoked = self.app.store.revoke_grant(id, now).await?;
-        self.app.load_grants().await;
-        Ok(revoked)
+    fn revoke_grant<'a>(&'a self, id: &'a str) -> HostFuture<'a, bool> {
+        Box::pin(async move {
+            let now = self.app.clock.now_ms();
+            let revoked = self.app.store.revoke_grant(id, now).await?;
+            self.app.load_grants().await;
+            Ok(revoked)
+        })
     }
 
     fn permissions(&self) -> Vec<RuleRow> {

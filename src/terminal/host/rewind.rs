@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use super::TerminalHost;
 use crate::commands::export;
@@ -45,56 +45,59 @@ async fn bound(changes: Result<Changes, AppError>) -> Result<(Changes, Box<Docum
     Ok(tokio::task::spawn_blocking(bind).await?)
 }
 
-#[async_trait]
 impl RewindHost for TerminalHost {
-    async fn back(&self, cmd: RewindCmd) -> RewindMsg {
-        let app = &self.app;
-        match cmd {
-            RewindCmd::Points(thread, purpose) => {
-                let points = app.back_points(&thread).await.map(|mut points| {
-                    if purpose == PickPurpose::Back {
-                        points.points.retain(|point| point.is_message);
-                    }
-                    points
-                });
-                RewindMsg::Points(purpose, words(points))
+    fn back(&self, cmd: RewindCmd) -> BoxFuture<'_, RewindMsg> {
+        Box::pin(async move {
+            let app = &self.app;
+            match cmd {
+                RewindCmd::Points(thread, purpose) => {
+                    let points = app.back_points(&thread).await.map(|mut points| {
+                        if purpose == PickPurpose::Back {
+                            points.points.retain(|point| point.is_message);
+                        }
+                        points
+                    });
+                    RewindMsg::Points(purpose, words(points))
+                }
+                RewindCmd::Preview(thread, keep) => {
+                    RewindMsg::Preview(keep, words(app.back_preview(&thread, keep).await))
+                }
+                RewindCmd::Go(thread, keep, what) => {
+                    RewindMsg::Went(words(self.go_back(&thread, keep, what).await))
+                }
+                RewindCmd::Fork(thread, keep) => RewindMsg::Forked(words(app.fork(&thread, keep).await)),
+                RewindCmd::Search(number, words) => self.search(number, &words).await,
+                RewindCmd::Rename(thread, title) => {
+                    let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
+                    self.viewer.request_read();
+                    RewindMsg::Marked(
+                        renamed.map(|_| format!("renamed to “{title}”")).map_err(|e| e.to_string()),
+                    )
+                }
+                RewindCmd::Pin(thread, pin) => {
+                    let now = pin.then(|| app.clock.now_ms());
+                    let pinned = app.store.pin_thread(&thread, now).await;
+                    let words = if pin { "pinned" } else { "unpinned" };
+                    RewindMsg::Marked(pinned.map(|()| words.to_owned()).map_err(|e| e.to_string()))
+                }
+                RewindCmd::Delete(thread) => {
+                    let deleted = self.delete(&thread).await;
+                    RewindMsg::Deleted(thread, words(deleted))
+                }
+                RewindCmd::Export(thread, format) => {
+                    RewindMsg::Exported(words(self.write_export(&thread, format).await))
+                }
+                RewindCmd::Changes(thread, wanted) => {
+                    RewindMsg::Changes(words(bound(app.changes(&thread, &wanted).await).await))
+                }
+                RewindCmd::GitChanges(wanted) => RewindMsg::Changes(words(
+                    bound(git::changes(&app.foundation, &wanted).await.map_err(AppError::from)).await,
+                )),
+                RewindCmd::Compare(one, other) => {
+                    RewindMsg::Compared(words(compare::book(&app.store, &one, &other).await.map(Box::new)))
+                }
             }
-            RewindCmd::Preview(thread, keep) => {
-                RewindMsg::Preview(keep, words(app.back_preview(&thread, keep).await))
-            }
-            RewindCmd::Go(thread, keep, what) => {
-                RewindMsg::Went(words(self.go_back(&thread, keep, what).await))
-            }
-            RewindCmd::Fork(thread, keep) => RewindMsg::Forked(words(app.fork(&thread, keep).await)),
-            RewindCmd::Search(number, words) => self.search(number, &words).await,
-            RewindCmd::Rename(thread, title) => {
-                let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
-                self.viewer.request_read();
-                RewindMsg::Marked(renamed.map(|_| format!("renamed to “{title}”")).map_err(|e| e.to_string()))
-            }
-            RewindCmd::Pin(thread, pin) => {
-                let now = pin.then(|| app.clock.now_ms());
-                let pinned = app.store.pin_thread(&thread, now).await;
-                let words = if pin { "pinned" } else { "unpinned" };
-                RewindMsg::Marked(pinned.map(|()| words.to_owned()).map_err(|e| e.to_string()))
-            }
-            RewindCmd::Delete(thread) => {
-                let deleted = self.delete(&thread).await;
-                RewindMsg::Deleted(thread, words(deleted))
-            }
-            RewindCmd::Export(thread, format) => {
-                RewindMsg::Exported(words(self.write_export(&thread, format).await))
-            }
-            RewindCmd::Changes(thread, wanted) => {
-                RewindMsg::Changes(words(bound(app.changes(&thread, &wanted).await).await))
-            }
-            RewindCmd::GitChanges(wanted) => RewindMsg::Changes(words(
-                bound(git::changes(&app.foundation, &wanted).await.map_err(AppError::from)).await,
-            )),
-            RewindCmd::Compare(one, other) => {
-                RewindMsg::Compared(words(compare::book(&app.store, &one, &other).await.map(Box::new)))
-            }
-        }
+        })
     }
 }
 

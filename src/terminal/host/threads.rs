@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::TerminalHost;
@@ -10,7 +9,6 @@ use crate::commands::tasks;
 use crate::compose;
 use crate::compose::{images, mentions, symbols};
 use crate::contract::content::ContentBlock;
-use crate::contract::foreign::ForeignError;
 use crate::contract::ids::{CallId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
@@ -21,7 +19,7 @@ use crate::store::{MessageSelection, ThreadView};
 use crate::terminal::follow::{row_of, running_of};
 use crate::terminal::take_over;
 use crate::tui::host::{
-    Earlier, HostEvent, OpenedThread, QueuedRow, Shell, ThreadHost, ThreadOwner, UserInput,
+    Earlier, HostEvent, HostFuture, OpenedThread, QueuedRow, Shell, ThreadHost, ThreadOwner, UserInput,
 };
 
 /// The number of messages loaded when a conversation is opened, and fetched at a time when the user reads
@@ -78,138 +76,144 @@ impl TerminalHost {
     }
 }
 
-#[async_trait]
 impl ThreadHost for TerminalHost {
-    async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, ForeignError> {
-        let now = self.app.clock.now_ms();
-        let Some(id) = id else {
-            let thread = ThreadRecord {
-                id: ThreadId::fresh(),
-                title: String::new(),
-                cwd: self.app.foundation.workspace.cwd.clone(),
-                created_at: now,
-                updated_at: now,
+    fn open_thread(&self, id: Option<ThreadId>) -> HostFuture<'_, OpenedThread> {
+        Box::pin(async move {
+            let now = self.app.clock.now_ms();
+            let Some(id) = id else {
+                let thread = ThreadRecord {
+                    id: ThreadId::fresh(),
+                    title: String::new(),
+                    cwd: self.app.foundation.workspace.cwd.clone(),
+                    created_at: now,
+                    updated_at: now,
+                };
+                self.viewer.show(&thread.id, 0);
+                return Ok(OpenedThread {
+                    thread,
+                    messages: Vec::new(),
+                    earlier: None,
+                    run: None,
+                    waiting: Vec::new(),
+                    interrupted: Vec::new(),
+                    driver: ThreadOwner::Nobody,
+                    queued: Vec::new(),
+                    children: Vec::new(),
+                    commands: Vec::new(),
+                    summaries: Vec::new(),
+                });
             };
-            self.viewer.show(&thread.id, 0);
-            return Ok(OpenedThread {
-                thread,
-                messages: Vec::new(),
-                earlier: None,
-                run: None,
-                waiting: Vec::new(),
-                interrupted: Vec::new(),
-                driver: ThreadOwner::Nobody,
-                queued: Vec::new(),
-                children: Vec::new(),
-                commands: Vec::new(),
-                summaries: Vec::new(),
-            });
-        };
-        let thread_view = self
-            .app
-            .store
-            .thread_view_at(&id, MessageSelection::Last(OPENED))
-            .await?
-            .ok_or_else(|| format!("unknown thread {id}"))?;
-        if !self.viewer.shows(&id)
-            && let Some(notice) = self.app.continue_with_its_agent(&id).await?
-        {
-            drop(self.events.send(HostEvent::Warned(notice)));
-        }
-        let driver = self.viewer.driver_of(&thread_view);
-        self.viewer.show(&id, thread_view.messages.last().map_or(0, |stored| stored.seq));
-        let before = thread_view.total.saturating_sub(thread_view.messages.len() as u64);
-        let earlier = match before {
-            0 => None,
-            messages => {
-                let usage = self.app.store.usage_of_thread(&id).await?;
-                Some(Earlier { messages, usage })
+            let thread_view = self
+                .app
+                .store
+                .thread_view_at(&id, MessageSelection::Last(OPENED))
+                .await?
+                .ok_or_else(|| format!("unknown thread {id}"))?;
+            if !self.viewer.shows(&id)
+                && let Some(notice) = self.app.continue_with_its_agent(&id).await?
+            {
+                drop(self.events.send(HostEvent::Warned(notice)));
             }
-        };
-        let ThreadView {
-            thread,
-            messages,
-            run,
-            waiting,
-            running,
-            queued,
-            summaries,
-            lease: _,
-            decided: _,
-            total: _,
-            children,
-            commands,
-        } = thread_view;
-        let mut messages = with_open_results(messages, run.as_ref());
-        for stored in messages.iter_mut().filter(|stored| stored.message.role == Role::Tool) {
-            images::name(&self.app, &mut stored.message.content).await;
-        }
-        // While a driver is active its calls run; otherwise their outcome is unknown.
-        let interrupted = if driver == ThreadOwner::Nobody { running } else { Vec::new() };
-        if driver == ThreadOwner::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
-            self.viewer.wake(&id);
-        }
-        let queued = queued.iter().map(row_of).collect();
-        self.viewer.mind(&id);
-        Ok(OpenedThread {
-            thread,
-            messages,
-            earlier,
-            run,
-            waiting,
-            interrupted,
-            driver,
-            queued,
-            children,
-            commands: running_of(&self.app.runtime, &commands),
-            summaries,
+            let driver = self.viewer.driver_of(&thread_view);
+            self.viewer.show(&id, thread_view.messages.last().map_or(0, |stored| stored.seq));
+            let before = thread_view.total.saturating_sub(thread_view.messages.len() as u64);
+            let earlier = match before {
+                0 => None,
+                messages => {
+                    let usage = self.app.store.usage_of_thread(&id).await?;
+                    Some(Earlier { messages, usage })
+                }
+            };
+            let ThreadView {
+                thread,
+                messages,
+                run,
+                waiting,
+                running,
+                queued,
+                summaries,
+                lease: _,
+                decided: _,
+                total: _,
+                children,
+                commands,
+            } = thread_view;
+            let mut messages = with_open_results(messages, run.as_ref());
+            for stored in messages.iter_mut().filter(|stored| stored.message.role == Role::Tool) {
+                images::name(&self.app, &mut stored.message.content).await;
+            }
+            // While a driver is active its calls run; otherwise their outcome is unknown.
+            let interrupted = if driver == ThreadOwner::Nobody { running } else { Vec::new() };
+            if driver == ThreadOwner::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done)
+            {
+                self.viewer.wake(&id);
+            }
+            let queued = queued.iter().map(row_of).collect();
+            self.viewer.mind(&id);
+            Ok(OpenedThread {
+                thread,
+                messages,
+                earlier,
+                run,
+                waiting,
+                interrupted,
+                driver,
+                queued,
+                children,
+                commands: running_of(&self.app.runtime, &commands),
+                summaries,
+            })
         })
     }
 
-    async fn earlier(&self, thread: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, ForeignError> {
-        Ok(self.app.store.messages_before(thread, seq, OPENED).await?)
+    fn earlier<'a>(&'a self, thread: &'a ThreadId, seq: u64) -> HostFuture<'a, Vec<StoredMessage>> {
+        Box::pin(async move { Ok(self.app.store.messages_before(thread, seq, OPENED).await?) })
     }
 
-    async fn place(&self, thread: &ThreadId, message: &str) -> Result<Option<u64>, ForeignError> {
-        Ok(self.app.store.place_of_message(thread, message).await?)
+    fn place<'a>(&'a self, thread: &'a ThreadId, message: &'a str) -> HostFuture<'a, Option<u64>> {
+        Box::pin(async move { Ok(self.app.store.place_of_message(thread, message).await?) })
     }
 
-    async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), ForeignError> {
-        let messages = self.messages_of(&input).await?;
-        let request = RunRequest::new(thread.clone(), messages.clone());
-        // Checked before the run starts, so that the draft is restored if the message does not fit.
-        self.app.runtime.fits(&request)?;
-        let events = self.events.clone();
-        let (app, viewer, own, sink) =
-            (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
-        self.viewer.drive(thread, async move {
-            let result = app.runtime.run(request, sink).await;
-            if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
-                // Another process became active at the same moment. The message must not be lost.
-                viewer.defer(&own, messages, input).await?;
+    fn start<'a>(&'a self, thread: &'a ThreadId, input: UserInput) -> HostFuture<'a, ()> {
+        Box::pin(async move {
+            let messages = self.messages_of(&input).await?;
+            let request = RunRequest::new(thread.clone(), messages.clone());
+            // Checked before the run starts, so that the draft is restored if the message does not fit.
+            self.app.runtime.fits(&request)?;
+            let events = self.events.clone();
+            let (app, viewer, own, sink) =
+                (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
+            self.viewer.drive(thread, async move {
+                let result = app.runtime.run(request, sink).await;
+                if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
+                    // Another process became active at the same moment. The message must not be lost.
+                    viewer.defer(&own, messages, input).await?;
+                }
+                if result.is_ok() {
+                    crate::terminal::titles::begin(&app, &own, move |event| drop(events.send(event)));
+                }
+                result.map(Some)
+            });
+            Ok(())
+        })
+    }
+
+    fn enqueue<'a>(&'a self, thread: &'a ThreadId, input: UserInput) -> HostFuture<'a, QueuedRow> {
+        Box::pin(async move {
+            let messages = self.messages_of(&input).await?;
+            let queued = self.app.runtime.enqueue(thread, messages).await?;
+            // The process that was active when the message was sent may already have read the queue for the last
+            // time.
+            let run = self.app.store.latest_run(thread).await?;
+            if run.is_none_or(|run| run.status == RunStatus::Done) {
+                self.viewer.begin_queued(thread);
             }
-            if result.is_ok() {
-                crate::terminal::titles::begin(&app, &own, move |event| drop(events.send(event)));
-            }
-            result.map(Some)
-        });
-        Ok(())
+            Ok(row_of(&queued))
+        })
     }
 
-    async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, ForeignError> {
-        let messages = self.messages_of(&input).await?;
-        let queued = self.app.runtime.enqueue(thread, messages).await?;
-        // The process that was active when the message was sent may already have read the queue for the last
-        // time.
-        let run = self.app.store.latest_run(thread).await?;
-        if run.is_none_or(|run| run.status == RunStatus::Done) {
-            self.viewer.begin_queued(thread);
-        }
-        Ok(row_of(&queued))
-    }
-
-    async fn unqueue(&self, id: QueueId) -> Result<bool, ForeignError> {
-        Ok(self.app.runtime.unqueue(id).await?)
+    fn unqueue(&self, id: QueueId) -> HostFuture<'_, bool> {
+        Box::pin(async move { Ok(self.app.runtime.unqueue(id).await?) })
     }
 
     fn cancel(&self, thread: &ThreadId) {
@@ -224,20 +228,22 @@ impl ThreadHost for TerminalHost {
         self.app.runtime.move_to_background(thread)
     }
 
-    async fn take_over(&self, thread: &ThreadId, id: &str) -> Result<(), ForeignError> {
-        let terminal = match self.app.runtime.terminal(thread, id) {
-            Ok(terminal) => terminal,
-            Err(error) => {
-                return Err(tasks::kept_elsewhere(&self.app, thread, id)
-                    .await?
-                    .unwrap_or_else(|| error.into()));
-            }
-        };
-        Ok(take_over::take_over(terminal.as_ref(), id).await?)
+    fn take_over<'a>(&'a self, thread: &'a ThreadId, id: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async move {
+            let terminal = match self.app.runtime.terminal(thread, id) {
+                Ok(terminal) => terminal,
+                Err(error) => {
+                    return Err(tasks::kept_elsewhere(&self.app, thread, id)
+                        .await?
+                        .unwrap_or_else(|| error.into()));
+                }
+            };
+            Ok(take_over::take_over(terminal.as_ref(), id).await?)
+        })
     }
 
-    async fn threads(&self) -> Result<Vec<ThreadSummary>, ForeignError> {
-        Ok(self.app.store.threads(None).await?)
+    fn threads(&self) -> HostFuture<'_, Vec<ThreadSummary>> {
+        Box::pin(async move { Ok(self.app.store.threads(None).await?) })
     }
 }
 

@@ -2,74 +2,83 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use super::TerminalHost;
 use crate::compose::mentions;
-use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
 use crate::plugins::skills::list_rows;
 use crate::program::app_context::AppContext;
 use crate::terminal::editor;
 use crate::tui::composer::paste::Draft;
-use crate::tui::host::{KeepDraft, MentionRow, SkillRow, WritingHost};
+use crate::tui::host::{HostFuture, KeepDraft, MentionRow, SkillRow, WritingHost};
 
 /// The maximum number of earlier messages that can be searched.
 const HISTORY: usize = 10_000;
 
-#[async_trait]
 impl WritingHost for TerminalHost {
-    async fn keep_draft(&self, keep: KeepDraft) {
-        let drafts = self.drafts.clone();
-        let _ = tokio::task::spawn_blocking(move || drafts.keep(&keep)).await;
+    fn keep_draft(&self, keep: KeepDraft) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let drafts = self.drafts.clone();
+            let _ = tokio::task::spawn_blocking(move || drafts.keep(&keep)).await;
+        })
     }
 
-    async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft> {
-        let (drafts, thread) = (self.drafts.clone(), thread.clone());
-        tokio::task::spawn_blocking(move || drafts.find(&thread, is_new)).await.ok().flatten()
+    fn draft<'a>(&'a self, thread: &'a ThreadId, is_new: bool) -> BoxFuture<'a, Option<Draft>> {
+        Box::pin(async move {
+            let (drafts, thread) = (self.drafts.clone(), thread.clone());
+            tokio::task::spawn_blocking(move || drafts.find(&thread, is_new)).await.ok().flatten()
+        })
     }
 
-    async fn history(&self) -> Result<Vec<String>, ForeignError> {
-        Ok(self.app.store.all_prompts(HISTORY).await?)
+    fn history(&self) -> HostFuture<'_, Vec<String>> {
+        Box::pin(async move { Ok(self.app.store.all_prompts(HISTORY).await?) })
     }
 
-    async fn remember(&self, prompt: &str) {
-        if let Err(error) = self.app.store.remember_prompt(&self.app.foundation.workspace.cwd, prompt).await {
-            tracing::warn!(%error, "the prompt could not be added to the history");
-        }
-    }
-
-    async fn complete_files(&self, query: &str) -> Vec<MentionRow> {
-        let (files, cwd, wanted) =
-            (Arc::clone(&self.files), self.app.foundation.workspace.cwd.clone(), query.to_owned());
-        let named = |label: String| MentionRow { label, detail: String::new() };
-        let mut rows: Vec<_> =
-            crate::program::mcp::complete(&self.app, query).await.into_iter().map(named).collect();
-        let others = mentions::complete(&self.app, query).await;
-        let (kinds, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|row| row.label.ends_with(':'));
-        rows.extend(kinds);
-        let symbols = Arc::clone(&self.symbols);
-        let found = tokio::task::spawn_blocking(move || {
-            if wanted.contains('#') {
-                let all = if wanted.starts_with('#') { files.all(&cwd) } else { Vec::new() };
-                let found = symbols.complete(&cwd, &all, &wanted);
-                if !found.is_empty() {
-                    return found;
-                }
+    fn remember<'a>(&'a self, prompt: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Err(error) =
+                self.app.store.remember_prompt(&self.app.foundation.workspace.cwd, prompt).await
+            {
+                tracing::warn!(%error, "the prompt could not be added to the history");
             }
-            files.complete(&cwd, &wanted).into_iter().map(named).collect()
-        });
-        rows.extend(found.await.unwrap_or_default());
-        rows.extend(others);
-        rows
+        })
+    }
+
+    fn complete_files<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<MentionRow>> {
+        Box::pin(async move {
+            let (files, cwd, wanted) =
+                (Arc::clone(&self.files), self.app.foundation.workspace.cwd.clone(), query.to_owned());
+            let named = |label: String| MentionRow { label, detail: String::new() };
+            let mut rows: Vec<_> =
+                crate::program::mcp::complete(&self.app, query).await.into_iter().map(named).collect();
+            let others = mentions::complete(&self.app, query).await;
+            let (kinds, others): (Vec<_>, Vec<_>) =
+                others.into_iter().partition(|row| row.label.ends_with(':'));
+            rows.extend(kinds);
+            let symbols = Arc::clone(&self.symbols);
+            let found = tokio::task::spawn_blocking(move || {
+                if wanted.contains('#') {
+                    let all = if wanted.starts_with('#') { files.all(&cwd) } else { Vec::new() };
+                    let found = symbols.complete(&cwd, &all, &wanted);
+                    if !found.is_empty() {
+                        return found;
+                    }
+                }
+                files.complete(&cwd, &wanted).into_iter().map(named).collect()
+            });
+            rows.extend(found.await.unwrap_or_default());
+            rows.extend(others);
+            rows
+        })
     }
 
     fn skills(&self) -> Vec<SkillRow> {
         skill_rows(&self.app)
     }
 
-    async fn edit(&self, text: &str, name: &str) -> Result<String, ForeignError> {
-        Ok(editor::edit(&self.app.foundation.env, text, name).await?.text)
+    fn edit<'a>(&'a self, text: &'a str, name: &'a str) -> HostFuture<'a, String> {
+        Box::pin(async move { Ok(editor::edit(&self.app.foundation.env, text, name).await?.text) })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
+use crate::host::HostFuture;
+use futures::future::BoxFuture;
 
 use super::perform::Performer;
 use super::*;
@@ -43,35 +44,40 @@ impl FakeHost {
     }
 }
 
-#[async_trait]
 impl ThreadHost for FakeHost {
-    async fn open_thread(&self, _: Option<ThreadId>) -> Result<OpenedThread, ForeignError> {
-        Ok(opened(Vec::new()))
+    fn open_thread(&self, _: Option<ThreadId>) -> HostFuture<'_, OpenedThread> {
+        Box::pin(async move { Ok(opened(Vec::new())) })
     }
-    async fn earlier(&self, _: &ThreadId, _: u64) -> Result<Vec<StoredMessage>, ForeignError> {
-        Ok(Vec::new())
+    fn earlier<'a>(&'a self, _: &'a ThreadId, _: u64) -> HostFuture<'a, Vec<StoredMessage>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
-    async fn place(&self, _: &ThreadId, _: &str) -> Result<Option<u64>, ForeignError> {
-        Ok(None)
+    fn place<'a>(&'a self, _: &'a ThreadId, _: &'a str) -> HostFuture<'a, Option<u64>> {
+        Box::pin(async move { Ok(None) })
     }
-    async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), ForeignError> {
-        self.note(format!("start {}", input.text));
-        Err("the store is locked".into())
-    }
-    async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, ForeignError> {
-        self.note(format!("enqueue {}", input.text));
-        Ok(QueuedRow {
-            id: 1,
-            text: input.text,
-            shown: None,
-            images: Vec::new(),
-            note: String::new(),
-            steers: false,
+    fn start<'a>(&'a self, _: &'a ThreadId, input: UserInput) -> HostFuture<'a, ()> {
+        Box::pin(async move {
+            self.note(format!("start {}", input.text));
+            Err("the store is locked".into())
         })
     }
-    async fn unqueue(&self, id: QueueId) -> Result<bool, ForeignError> {
-        self.note(format!("unqueue {id}"));
-        Ok(id == 1)
+    fn enqueue<'a>(&'a self, _: &'a ThreadId, input: UserInput) -> HostFuture<'a, QueuedRow> {
+        Box::pin(async move {
+            self.note(format!("enqueue {}", input.text));
+            Ok(QueuedRow {
+                id: 1,
+                text: input.text,
+                shown: None,
+                images: Vec::new(),
+                note: String::new(),
+                steers: false,
+            })
+        })
+    }
+    fn unqueue(&self, id: QueueId) -> HostFuture<'_, bool> {
+        Box::pin(async move {
+            self.note(format!("unqueue {id}"));
+            Ok(id == 1)
+        })
     }
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
@@ -80,136 +86,161 @@ impl ThreadHost for FakeHost {
         self.note(format!("background {thread}"));
         true
     }
-    async fn take_over(&self, _: &ThreadId, id: &str) -> Result<(), ForeignError> {
-        Err(format!("{id} has no terminal").into())
+    fn take_over<'a>(&'a self, _: &'a ThreadId, id: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async move { Err(format!("{id} has no terminal").into()) })
     }
-    async fn threads(&self) -> Result<Vec<ThreadSummary>, ForeignError> {
-        Ok(Vec::new())
+    fn threads(&self) -> HostFuture<'_, Vec<ThreadSummary>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
 }
 
-#[async_trait]
 impl QuestionHost for FakeHost {
-    async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, ForeignError> {
-        Ok(None)
+    fn question<'a>(&'a self, _: &'a SuspensionId) -> HostFuture<'a, Option<SuspensionRecord>> {
+        Box::pin(async move { Ok(None) })
     }
-    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, ForeignError> {
-        self.note(format!("question {id}"));
-        Ok(None)
+    fn opened_question<'a>(&'a self, id: &'a SuspensionId) -> HostFuture<'a, Option<OpenedQuestion>> {
+        Box::pin(async move {
+            self.note(format!("question {id}"));
+            Ok(None)
+        })
     }
-    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, ForeignError> {
-        self.note(format!("decide {id} {:?}", answer.action));
-        Ok(DecideOutcome::NotFound)
+    fn decide<'a>(&'a self, id: &'a SuspensionId, answer: Answer) -> HostFuture<'a, DecideOutcome> {
+        Box::pin(async move {
+            self.note(format!("decide {id} {:?}", answer.action));
+            Ok(DecideOutcome::NotFound)
+        })
     }
-    async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, ForeignError> {
-        self.note(format!("review {id} {arguments}"));
-        Err("no such thing".into())
+    fn review<'a>(
+        &'a self,
+        id: &'a SuspensionId,
+        arguments: &'a serde_json::Value,
+    ) -> HostFuture<'a, Review> {
+        Box::pin(async move {
+            self.note(format!("review {id} {arguments}"));
+            Err("no such thing".into())
+        })
     }
     fn expired(&self, thread: &ThreadId) {
         self.note(format!("expired {thread}"));
     }
-    async fn inbox(&self) -> Result<Vec<InboxRow>, ForeignError> {
-        Ok(Vec::new())
+    fn inbox(&self) -> HostFuture<'_, Vec<InboxRow>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
-    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, ForeignError> {
-        self.note(format!("count all but {here:?}"));
-        Ok(2)
+    fn waiting_elsewhere<'a>(&'a self, here: Option<&'a ThreadId>) -> HostFuture<'a, u64> {
+        Box::pin(async move {
+            self.note(format!("count all but {here:?}"));
+            Ok(2)
+        })
     }
-    async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, ForeignError> {
-        Ok(GrantPreview::default())
+    fn preview_grant<'a>(&'a self, _: &'a SuspensionId, _: &'a str) -> HostFuture<'a, GrantPreview> {
+        Box::pin(async move { Ok(GrantPreview::default()) })
     }
-    async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError> {
-        Ok(Vec::new())
+    fn grants(&self) -> HostFuture<'_, Vec<GrantRow>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
-    async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError> {
-        self.note(format!("revoke {id}"));
-        Ok(true)
+    fn revoke_grant<'a>(&'a self, id: &'a str) -> HostFuture<'a, bool> {
+        Box::pin(async move {
+            self.note(format!("revoke {id}"));
+            Ok(true)
+        })
     }
     fn permissions(&self) -> Vec<RuleRow> {
         Vec::new()
     }
 }
 
-#[async_trait]
 impl ModelHost for FakeHost {
     fn models(&self) -> Vec<ModelRow> {
         Vec::new()
     }
-    async fn set_model(&self, name: &str) -> Result<String, ForeignError> {
-        Ok(format!("{name} answers"))
+    fn set_model<'a>(&'a self, name: &'a str) -> HostFuture<'a, String> {
+        Box::pin(async move { Ok(format!("{name} answers")) })
     }
-    async fn set_effort(
+    fn set_effort(
         &self,
         effort: Option<aye_core::contract::inference::ReasoningEffort>,
-    ) -> Result<String, ForeignError> {
-        Err(format!("effort {effort:?}").into())
+    ) -> HostFuture<'_, String> {
+        Box::pin(async move { Err(format!("effort {effort:?}").into()) })
     }
     fn logins(&self) -> Vec<ModelRow> {
         Vec::new()
     }
-    async fn log_in(&self, provider: &str, key: crate::host::Secret) -> Result<String, ForeignError> {
-        self.note(format!("login {provider} {key:?}"));
-        Ok(format!("logged in to {provider}"))
+    fn log_in<'a>(&'a self, provider: &'a str, key: crate::host::Secret) -> HostFuture<'a, String> {
+        Box::pin(async move {
+            self.note(format!("login {provider} {key:?}"));
+            Ok(format!("logged in to {provider}"))
+        })
     }
-    async fn log_out(&self, provider: Option<&str>) -> Result<String, ForeignError> {
-        self.note(format!("logout {provider:?}"));
-        Err("no key is stored".into())
+    fn log_out<'a>(&'a self, provider: Option<&'a str>) -> HostFuture<'a, String> {
+        Box::pin(async move {
+            self.note(format!("logout {provider:?}"));
+            Err("no key is stored".into())
+        })
     }
 }
 
-#[async_trait]
 impl ImageHost for FakeHost {
-    async fn attach(&self, _: Attach) -> Result<Attached, ForeignError> {
-        Ok(Attached::Nothing)
+    fn attach(&self, _: Attach) -> HostFuture<'_, Attached> {
+        Box::pin(async move { Ok(Attached::Nothing) })
     }
-    async fn picture(&self, _: &ImageRef) -> Result<Pixels, ForeignError> {
-        Err("there is none".into())
+    fn picture<'a>(&'a self, _: &'a ImageRef) -> HostFuture<'a, Pixels> {
+        Box::pin(async move { Err("there is none".into()) })
     }
-    async fn open(&self, _: &[ImageRef]) -> Result<(), ForeignError> {
-        Err("there is none".into())
+    fn open<'a>(&'a self, _: &'a [ImageRef]) -> HostFuture<'a, ()> {
+        Box::pin(async move { Err("there is none".into()) })
     }
 }
 
-#[async_trait]
 impl WritingHost for FakeHost {
-    async fn keep_draft(&self, _: crate::host::KeepDraft) {}
-    async fn draft(&self, _: &ThreadId, _: bool) -> Option<crate::composer::paste::Draft> {
-        None
+    fn keep_draft(&self, _: crate::host::KeepDraft) -> BoxFuture<'_, ()> {
+        Box::pin(async move {})
     }
-    async fn history(&self) -> Result<Vec<String>, ForeignError> {
-        Ok(Vec::new())
+    fn draft<'a>(&'a self, _: &'a ThreadId, _: bool) -> BoxFuture<'a, Option<crate::composer::paste::Draft>> {
+        Box::pin(async move { None })
     }
-    async fn remember(&self, prompt: &str) {
-        self.note(format!("remember {prompt}"));
+    fn history(&self) -> HostFuture<'_, Vec<String>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
-    async fn complete_files(&self, query: &str) -> Vec<crate::host::MentionRow> {
-        vec![crate::host::MentionRow { label: format!("{query}.rs"), detail: String::new() }]
+    fn remember<'a>(&'a self, prompt: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.note(format!("remember {prompt}"));
+        })
+    }
+    fn complete_files<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<crate::host::MentionRow>> {
+        Box::pin(async move {
+            vec![crate::host::MentionRow { label: format!("{query}.rs"), detail: String::new() }]
+        })
     }
     fn skills(&self) -> Vec<SkillRow> {
         Vec::new()
     }
-    async fn edit(&self, text: &str, _: &str) -> Result<String, ForeignError> {
-        Ok(text.to_owned())
+    fn edit<'a>(&'a self, text: &'a str, _: &'a str) -> HostFuture<'a, String> {
+        Box::pin(async move { Ok(text.to_owned()) })
     }
 }
 
-#[async_trait]
 impl ProgramHost for FakeHost {
     fn info(&self) -> HostInfo {
         HostInfo::default()
     }
-    async fn shown(&self) {}
+    fn shown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {})
+    }
     fn untrusted(&self) -> Vec<UntrustedRow> {
         let row = UntrustedRow { path: "/p/.aye/hooks.toml".into(), does: "runs make".into() };
         if self.asks_for_trust { vec![row] } else { Vec::new() }
     }
-    async fn trust(&self) -> Result<(), ForeignError> {
-        self.note("trust");
-        Ok(())
+    fn trust(&self) -> HostFuture<'_, ()> {
+        Box::pin(async move {
+            self.note("trust");
+            Ok(())
+        })
     }
-    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, ForeignError> {
-        self.note("renew");
-        Ok(self.next.as_ref().map(|next| Arc::clone(next) as Arc<dyn Host>))
+    fn renew(&self) -> HostFuture<'_, Option<Arc<dyn Host>>> {
+        Box::pin(async move {
+            self.note("renew");
+            Ok(self.next.as_ref().map(|next| Arc::clone(next) as Arc<dyn Host>))
+        })
     }
     fn set_mode(&self, mode: Mode) -> Result<(), ForeignError> {
         self.note(mode.as_str());
@@ -218,25 +249,37 @@ impl ProgramHost for FakeHost {
     fn themes(&self) -> Vec<ThemeRow> {
         Vec::new()
     }
-    async fn keep(&self, _: Choice, name: &str) -> Result<PathBuf, ForeignError> {
-        self.note(format!("theme {name}"));
-        Ok(PathBuf::from("config.toml"))
+    fn keep<'a>(&'a self, _: Choice, name: &'a str) -> HostFuture<'a, PathBuf> {
+        Box::pin(async move {
+            self.note(format!("theme {name}"));
+            Ok(PathBuf::from("config.toml"))
+        })
     }
-    async fn status_line(&self, json: String) -> Result<String, ForeignError> {
-        self.note("status line");
-        Ok(json)
+    fn status_line(&self, json: String) -> HostFuture<'_, String> {
+        Box::pin(async move {
+            self.note("status line");
+            Ok(json)
+        })
     }
-    async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<TextPage, ForeignError> {
-        self.note(format!("page {name} {words}"));
-        Ok(TextPage { title: name.to_owned(), text: words.to_owned() })
+    fn page<'a>(
+        &'a self,
+        _: Option<&'a ThreadId>,
+        name: &'a str,
+        words: &'a str,
+    ) -> HostFuture<'a, TextPage> {
+        Box::pin(async move {
+            self.note(format!("page {name} {words}"));
+            Ok(TextPage { title: name.to_owned(), text: words.to_owned() })
+        })
     }
 }
 
-#[async_trait]
 impl RewindHost for FakeHost {
-    async fn back(&self, cmd: RewindCmd) -> RewindMsg {
-        self.note(format!("back {cmd:?}"));
-        RewindMsg::Marked(Ok("done".to_owned()))
+    fn back(&self, cmd: RewindCmd) -> BoxFuture<'_, RewindMsg> {
+        Box::pin(async move {
+            self.note(format!("back {cmd:?}"));
+            RewindMsg::Marked(Ok("done".to_owned()))
+        })
     }
 }
 

@@ -1,10 +1,7 @@
 //! Images that go with a message, and those that are shown.
 
-use async_trait::async_trait;
-
 use super::super::event_loop::Performer;
-use super::words;
-use aye_core::contract::foreign::ForeignError;
+use super::{HostFuture, words};
 use aye_core::contract::image::{ImageRef, Pixels};
 
 /// The source of an image to attach.
@@ -28,16 +25,15 @@ pub enum Attached {
 }
 
 /// Images, as the program reads and keeps them.
-#[async_trait]
 pub trait ImageHost: Send + Sync {
     /// Reads a picture and keeps its bytes.
-    async fn attach(&self, what: Attach) -> Result<Attached, ForeignError>;
+    fn attach(&self, what: Attach) -> HostFuture<'_, Attached>;
 
     /// A kept picture, small enough for a terminal.
-    async fn picture(&self, image: &ImageRef) -> Result<Pixels, ForeignError>;
+    fn picture<'a>(&'a self, image: &'a ImageRef) -> HostFuture<'a, Pixels>;
 
     /// Shows kept images, whole, in the program that the user's desktop has for them.
-    async fn open(&self, images: &[ImageRef]) -> Result<(), ForeignError>;
+    fn open<'a>(&'a self, images: &'a [ImageRef]) -> HostFuture<'a, ()>;
 }
 
 /// An image is wanted.

@@ -1,9 +1,7 @@
 //! Models, how hard they think, and the keys of their providers.
 
-use async_trait::async_trait;
-
 use super::super::event_loop::Performer;
-use aye_core::contract::foreign::ForeignError;
+use super::HostFuture;
 use aye_core::contract::inference::ReasoningEffort;
 pub use aye_core::contract::spec::Price;
 
@@ -33,7 +31,6 @@ pub struct ModelRow {
 }
 
 /// Models and the keys of providers.
-#[async_trait]
 pub trait ModelHost: Send + Sync {
     /// Returns the models that can be chosen, and those that cannot with the reason, as far as they are
     /// known. Servers are queried in the background, and the models they list arrive as
@@ -41,19 +38,19 @@ pub trait ModelHost: Send + Sync {
     fn models(&self) -> Vec<ModelRow>;
 
     /// Chooses the model for messages from now on, and in the settings. A sentence for the user.
-    async fn set_model(&self, name: &str) -> Result<String, ForeignError>;
+    fn set_model<'a>(&'a self, name: &'a str) -> HostFuture<'a, String>;
 
     /// Sets how hard models think from now on, and in the settings; `None` leaves it to them. A sentence for the user.
-    async fn set_effort(&self, effort: Option<ReasoningEffort>) -> Result<String, ForeignError>;
+    fn set_effort(&self, effort: Option<ReasoningEffort>) -> HostFuture<'_, String>;
 
     /// The providers that a key can be stored for, with what is known of their keys.
     fn logins(&self) -> Vec<ModelRow>;
 
     /// Tries a key, stores it, and uses the provider's model when there was none but the demo model.
-    async fn log_in(&self, provider: &str, key: Secret) -> Result<String, ForeignError>;
+    fn log_in<'a>(&'a self, provider: &'a str, key: Secret) -> HostFuture<'a, String>;
 
     /// Removes a stored key.
-    async fn log_out(&self, provider: Option<&str>) -> Result<String, ForeignError>;
+    fn log_out<'a>(&'a self, provider: Option<&'a str>) -> HostFuture<'a, String>;
 }
 
 /// Something is to be done with models or keys.

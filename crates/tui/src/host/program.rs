@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use super::super::event_loop::Performer;
 use super::super::msg::Msg;
-use super::{Host, Price, words};
+use super::{Host, HostFuture, Price, words};
 use crate::theme::ThemeRow;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::ids::ThreadId;
@@ -97,24 +97,23 @@ pub struct TextPage {
 }
 
 /// The program in its folder.
-#[async_trait]
 pub trait ProgramHost: Send + Sync {
     /// Returns the content of the status line. Called again after every request that may change it.
     fn info(&self) -> HostInfo;
 
     /// Reports that the first frame was drawn: work that it did not need can start.
-    async fn shown(&self);
+    fn shown(&self) -> BoxFuture<'_, ()>;
 
     /// Returns the files of the folder that would grant or run something and are not used because the user
     /// has not trusted them.
     fn untrusted(&self) -> Vec<UntrustedRow>;
 
     /// Trusts what [`ProgramHost::untrusted`] lists. It is used once a [`ProgramHost::renew`] has read it.
-    async fn trust(&self) -> Result<(), ForeignError>;
+    fn trust(&self) -> HostFuture<'_, ()>;
 
     /// The same program, built again with what the folder grants now, for the conversation that is shown; `None`:
     /// something is still at work here.
-    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, ForeignError>;
+    fn renew(&self) -> HostFuture<'_, Option<Arc<dyn Host>>>;
 
     /// Changes how much is asked, for calls from now on.
     ///
@@ -126,18 +125,18 @@ pub trait ProgramHost: Send + Sync {
     fn themes(&self) -> Vec<ThemeRow>;
 
     /// Writes a choice into the user's settings, and returns the path of that file.
-    async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, ForeignError>;
+    fn keep<'a>(&'a self, choice: Choice, value: &'a str) -> HostFuture<'a, PathBuf>;
 
     /// Runs the command of the status line with that JSON on its standard input, and gives the line that it wrote.
-    async fn status_line(&self, json: String) -> Result<String, ForeignError>;
+    fn status_line(&self, json: String) -> HostFuture<'_, String>;
 
     /// Runs a command of [`COMMANDS`](crate::palette::COMMANDS) that returns a page, with the words after it.
-    async fn page(
-        &self,
-        thread: Option<&ThreadId>,
-        name: &str,
-        words: &str,
-    ) -> Result<TextPage, ForeignError>;
+    fn page<'a>(
+        &'a self,
+        thread: Option<&'a ThreadId>,
+        name: &'a str,
+        words: &'a str,
+    ) -> HostFuture<'a, TextPage>;
 }
 
 /// Something is wanted of the program.

@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use async_trait::async_trait;
 use serde_json::Value;
 
 use super::super::event_loop::Performer;
-use super::words;
-use aye_core::contract::foreign::ForeignError;
+use super::{HostFuture, words};
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::judgement::Ruling;
@@ -76,42 +74,41 @@ pub struct Review {
 }
 
 /// Questions and their answers.
-#[async_trait]
 pub trait QuestionHost: Send + Sync {
     /// Returns a question, whatever its status.
-    async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, ForeignError>;
+    fn question<'a>(&'a self, id: &'a SuspensionId) -> HostFuture<'a, Option<SuspensionRecord>>;
 
     /// A question of any conversation, with what a card of it needs.
-    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, ForeignError>;
+    fn opened_question<'a>(&'a self, id: &'a SuspensionId) -> HostFuture<'a, Option<OpenedQuestion>>;
 
     /// Stores an answer, and the rule that is granted with it; the run then continues, and its events arrive.
-    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, ForeignError>;
+    fn decide<'a>(&'a self, id: &'a SuspensionId, answer: Answer) -> HostFuture<'a, DecideOutcome>;
 
     /// Returns the review of an edited call by the rules and the tool. It decides nothing.
-    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, ForeignError>;
+    fn review<'a>(&'a self, suspension: &'a SuspensionId, arguments: &'a Value) -> HostFuture<'a, Review>;
 
     /// Reports that a question of a conversation has expired; its run is resumed.
     fn expired(&self, thread: &ThreadId);
 
     /// Returns the pending questions of all conversations, oldest first.
-    async fn inbox(&self) -> Result<Vec<InboxRow>, ForeignError>;
+    fn inbox(&self) -> HostFuture<'_, Vec<InboxRow>>;
 
     /// Returns the number of pending questions in conversations other than this one.
-    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, ForeignError>;
+    fn waiting_elsewhere<'a>(&'a self, here: Option<&'a ThreadId>) -> HostFuture<'a, u64>;
 
     /// Returns what a pattern would have allowed of the past calls in this project, and, if it cannot be
     /// granted at the question, why not.
-    async fn preview_grant(
-        &self,
-        suspension: &SuspensionId,
-        pattern: &str,
-    ) -> Result<GrantPreview, ForeignError>;
+    fn preview_grant<'a>(
+        &'a self,
+        suspension: &'a SuspensionId,
+        pattern: &'a str,
+    ) -> HostFuture<'a, GrantPreview>;
 
     /// The ledger of grants, those that hold first.
-    async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError>;
+    fn grants(&self) -> HostFuture<'_, Vec<GrantRow>>;
 
     /// Revokes a grant, everywhere at once. Returns `false` if it was already revoked.
-    async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError>;
+    fn revoke_grant<'a>(&'a self, id: &'a str) -> HostFuture<'a, bool>;
 
     /// Permission rules in force.
     fn permissions(&self) -> Vec<RuleRow>;

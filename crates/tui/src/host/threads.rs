@@ -1,14 +1,11 @@
 //! Conversations: opening and reading them, saying something in one, and what runs in it.
 
-use async_trait::async_trait;
-
 use super::super::event_loop::Performer;
 use super::super::msg::Msg;
-use super::words;
+use super::{HostFuture, words};
 use crate::composer::paste::Draft;
 use aye_core::contract::child::TaskRecord;
 use aye_core::contract::command::CommandRecord;
-use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::inference::TokenUsage;
@@ -201,29 +198,28 @@ impl ExportFormat {
 }
 
 /// Conversations, as the program keeps them.
-#[async_trait]
 pub trait ThreadHost: Send + Sync {
     /// Opens a conversation, or starts a new one, and resumes what an earlier process left unfinished in it.
     /// Events of the conversation that happen after the answer was prepared count, even if they arrive before
     /// it.
-    async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, ForeignError>;
+    fn open_thread(&self, id: Option<ThreadId>) -> HostFuture<'_, OpenedThread>;
 
     /// Messages of a conversation before that place, in order, as many as are good to hold at once.
-    async fn earlier(&self, thread: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, ForeignError>;
+    fn earlier<'a>(&'a self, thread: &'a ThreadId, seq: u64) -> HostFuture<'a, Vec<StoredMessage>>;
 
     /// Returns the position of one of the latest messages of a conversation, by its id.
-    async fn place(&self, thread: &ThreadId, message: &str) -> Result<Option<u64>, ForeignError>;
+    fn place<'a>(&'a self, thread: &'a ThreadId, message: &'a str) -> HostFuture<'a, Option<u64>>;
 
     /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;
     /// what follows comes as events.
-    async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), ForeignError>;
+    fn start<'a>(&'a self, thread: &'a ThreadId, input: UserInput) -> HostFuture<'a, ()>;
 
     /// Queues a message after what the conversation does or waits for now. The message is durable when this
     /// returns; it starts its run automatically, in whichever process is active then.
-    async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, ForeignError>;
+    fn enqueue<'a>(&'a self, thread: &'a ThreadId, input: UserInput) -> HostFuture<'a, QueuedRow>;
 
     /// Takes a queued message back. `false`: it is gone already.
-    async fn unqueue(&self, id: QueueId) -> Result<bool, ForeignError>;
+    fn unqueue(&self, id: QueueId) -> HostFuture<'_, bool>;
 
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);
@@ -234,10 +230,10 @@ pub trait ThreadHost: Send + Sync {
     /// Connects the user to the terminal of a background command of a conversation, until the user returns or
     /// the command ends. The command has the terminal in the meantime; dropping the future ends the
     /// connection.
-    async fn take_over(&self, thread: &ThreadId, id: &str) -> Result<(), ForeignError>;
+    fn take_over<'a>(&'a self, thread: &'a ThreadId, id: &'a str) -> HostFuture<'a, ()>;
 
     /// All conversations, newest first.
-    async fn threads(&self) -> Result<Vec<ThreadSummary>, ForeignError>;
+    fn threads(&self) -> HostFuture<'_, Vec<ThreadSummary>>;
 }
 
 /// Something is to be done with a conversation.

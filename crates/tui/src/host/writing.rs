@@ -1,11 +1,10 @@
 //! What helps to write a message: drafts, earlier messages, names to complete, and the user's editor.
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use super::super::event_loop::Performer;
-use super::words;
+use super::{HostFuture, words};
 use crate::composer::paste::Draft;
-use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::ids::ThreadId;
 
 /// A draft to store beyond the end of the program.
@@ -42,31 +41,30 @@ pub struct MentionRow {
 }
 
 /// What helps to write.
-#[async_trait]
 pub trait WritingHost: Send + Sync {
     /// Keeps what is written and not sent; one with an empty text is forgotten.
-    async fn keep_draft(&self, keep: KeepDraft);
+    fn keep_draft(&self, keep: KeepDraft) -> BoxFuture<'_, ()>;
 
     /// Returns the draft that a process that is gone left in a conversation. For a conversation without
     /// messages, this includes a draft from another such conversation of the folder.
-    async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft>;
+    fn draft<'a>(&'a self, thread: &'a ThreadId, is_new: bool) -> BoxFuture<'a, Option<Draft>>;
 
     /// Returns the previous messages of all folders, newest first.
-    async fn history(&self) -> Result<Vec<String>, ForeignError>;
+    fn history(&self) -> HostFuture<'_, Vec<String>>;
 
     /// Adds to the history.
-    async fn remember(&self, prompt: &str);
+    fn remember<'a>(&'a self, prompt: &'a str) -> BoxFuture<'a, ()>;
 
     /// Returns the completions for the text after `@`, best first: paths relative to the folder, and other
     /// items that have a name.
-    async fn complete_files(&self, query: &str) -> Vec<MentionRow>;
+    fn complete_files<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<MentionRow>>;
 
     /// Skills that can be called.
     fn skills(&self) -> Vec<SkillRow>;
 
     /// Opens a text in the user's editor and returns the edited text. The editor has the terminal in the
     /// meantime; dropping the future ends the editor.
-    async fn edit(&self, text: &str, name: &str) -> Result<String, ForeignError>;
+    fn edit<'a>(&'a self, text: &'a str, name: &'a str) -> HostFuture<'a, String>;
 }
 
 /// Something is wanted for what is being written.
