@@ -101,7 +101,7 @@ fn generated_tables_are_current() {
         } else {
             panic!(
                 "{file}: the table of {name} is not current; run \
-                 AYE_WRITE_DOCS=1 cargo test --features failpoints,otel --test it docs::generated"
+                 AYE_WRITE_DOCS=1 cargo test --features failpoints --test it docs::generated"
             );
         }
     }

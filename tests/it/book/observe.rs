@@ -121,7 +121,7 @@ async fn a_custom_sink_receives_events_in_order() {
     assert_eq!(heard, [chat, "flip well", chat, "flip tool_error", chat, "end of 3 inferences"]);
 }
 
-/// Needs `--features otel`. The book's program lacks the `use` of the trait that provides `tracer`.
+/// The book's program lacks the `use` of the trait that provides `tracer`.
 #[cfg(feature = "otel")]
 #[tokio::test]
 async fn spans_go_to_open_telemetry() {
