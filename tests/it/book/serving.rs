@@ -414,6 +414,32 @@ async fn a_question_of_the_program_is_answered_over_http() {
     store.close().await;
 }
 
+/// Clients see what the program itself runs: the server watches the store through a handle of its own, since a handle
+/// does not report its own changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_the_program_is_seen_over_http() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (listener, address) = listen().await;
+    let store: Arc<dyn ThreadRunStore> = Arc::new(FileStore::new(folder.path()));
+    let runtime = waiting_runtime(Arc::clone(&store));
+    let config = ServerConfig { address, ..ServerConfig::default() };
+    let state = state_of(&runtime, Arc::clone(&store), config);
+    let closing = state.clone();
+    let program = tokio::runtime::Handle::current();
+    served(listener, state, move |far| {
+        let thread = far.post("/v1/threads", &json!({})).json()["id"].as_str().expect("an id").to_owned();
+        let mut events = far.stream(&format!("/v1/threads/{thread}/events"), "");
+        let request = RunRequest::new(thread.as_str(), vec![Message::user("Deploy")]);
+        let ran = program.block_on(runtime.run(request, Arc::new(VecEventSink::new()))).expect("a run");
+        assert_eq!(ran.waiting.len(), 1);
+        while events.until("run_finish").data["termination"]["type"] != "suspended" {}
+        assert_eq!(far.card()["thread_id"], thread.as_str());
+    })
+    .await;
+    closing.close().await;
+    store.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_cannot_start_says_so() {
     let (listener, address) = listen().await;
