@@ -433,6 +433,7 @@ async fn a_run_of_the_program_is_seen_over_http() {
         let ran = program.block_on(runtime.run(request, Arc::new(VecEventSink::new()))).expect("a run");
         assert_eq!(ran.waiting.len(), 1);
         while events.until("run_finish").data["termination"]["type"] != "suspended" {}
+        assert_eq!(events.silences, 0, "only a check that is made now and then found it");
         assert_eq!(far.card()["thread_id"], thread.as_str());
     })
     .await;

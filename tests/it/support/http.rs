@@ -184,13 +184,15 @@ impl Far {
             assert!(!line.starts_with("HTTP/1.1 4") && !line.starts_with("HTTP/1.1 5"), "{line}");
             line.clear();
         }
-        Events { reader }
+        Events { reader, silences: 0 }
     }
 }
 
 /// A stream of server-sent events.
 pub struct Events {
     reader: BufReader<TcpStream>,
+    /// How often the server said that it is still there because it had sent nothing for a while.
+    pub silences: usize,
 }
 
 /// A server-sent event.
@@ -220,6 +222,7 @@ impl Events {
                     let data = serde_json::from_str(&data).unwrap_or_else(|error| panic!("{error}: {data}"));
                     return Some(Event { name, id, data });
                 }
+                _ if line == ":" => self.silences += 1,
                 _ => {}
             }
         }
