@@ -1,7 +1,7 @@
 //! Long lists on a terminal: one screenful is printed, more goes through a pager. Elsewhere everything goes to
 //! stdout.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::Env;
 use crate::failure::Failure;
 use crate::program::put_or_stop;
+use crate::tools::exec::is_in_path;
 
 /// The options of `less` unless `LESS` is set: text that fits is not paged, colours stay, the screen is not
 /// cleared.
@@ -87,8 +88,8 @@ fn program(env: &Env) -> Option<String> {
         Some("" | "cat") => None,
         Some(program) => Some(program.to_owned()),
         None => {
-            let path: OsString = env.var("PATH").unwrap_or_default().into();
-            std::env::split_paths(&path).any(|dir| dir.join("less").is_file()).then(|| "less".to_owned())
+            let path = OsStr::new(env.var("PATH").unwrap_or_default());
+            is_in_path(path, "less").then(|| "less".to_owned())
         }
     }
 }
@@ -123,6 +124,9 @@ mod tests {
         let path = tools.path().to_string_lossy().into_owned();
         assert_eq!(of(&[("PATH", &path)]), None);
         std::fs::write(tools.path().join("less"), "").unwrap();
+        assert_eq!(of(&[("PATH", &path)]), None, "a file that cannot be run");
+        std::fs::remove_file(tools.path().join("less")).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", tools.path().join("less")).unwrap();
         assert_eq!(of(&[("PATH", &path)]).as_deref(), Some("less"));
     }
 }

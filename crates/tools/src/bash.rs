@@ -2,8 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +12,7 @@ use serde_json::{Value, json};
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
 use super::background::{self, Program};
-use super::exec::{self, EnvVars, ExecError, ExecRequest, ExecResult, signal_name};
+use super::exec::{self, EnvVars, ExecError, ExecRequest, ExecResult, is_in_path, signal_name};
 use super::sandbox::{Confined, Confinement};
 use super::words;
 use aye_core::contract::address::domain_name;
@@ -133,13 +131,7 @@ impl Bash {
 
 /// Returns `bash` if it is installed, otherwise `sh`.
 fn shell(env: &EnvVars) -> &'static str {
-    let found = env.get(OsStr::new("PATH")).is_some_and(|path| {
-        path.as_bytes().split(|b| *b == b':').any(|dir| {
-            let bash = Path::new(OsStr::from_bytes(dir)).join("bash");
-            bash.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-        })
-    });
-    if found {
+    if env.get(OsStr::new("PATH")).is_some_and(|path| is_in_path(path, "bash")) {
         "bash"
     } else if Path::new("/bin/bash").exists() {
         "/bin/bash"

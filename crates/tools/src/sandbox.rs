@@ -20,7 +20,7 @@ use aye_sandbox::{
 };
 
 use super::ToolEnv;
-use super::exec::{EnvVars, ExecRequest};
+use super::exec::{EnvVars, ExecRequest, is_in_path};
 use super::masks::{Folded, Masks, fold};
 
 /// Git's own settings in the home folder: without them git does not know whose repositories the user trusts.
@@ -508,7 +508,7 @@ impl Sandbox {
         self.found.get_or_init(|| Found {
             layers: Layers::detect(&self.path),
             toolchains: toolchains(&self.path, self.home.as_deref()),
-            downloaders: LINKED.iter().filter(|it| is_program(&self.path, it.2)).map(|it| it.0).collect(),
+            downloaders: LINKED.iter().filter(|it| is_in_path(&self.path, it.2)).map(|it| it.0).collect(),
         })
     }
 
@@ -561,11 +561,6 @@ fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
     })
 }
 
-/// Whether a folder of `path`, a value of `PATH`, has a file of this name.
-fn is_program(path: &OsStr, name: &str) -> bool {
-    std::env::split_paths(path).any(|folder| folder.join(name).is_file())
-}
-
 /// Creates a folder that no other user can enter, whatever the umask, and returns its path without links.
 fn private_folder(path: &Path) -> Result<PathBuf, NotConfined> {
     let made = || {
@@ -585,8 +580,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let [bin, home, linked] = ["bin", "home", "linked"].map(|name| dir.path().join(name));
         std::fs::create_dir_all(&bin).expect("made");
-        std::fs::write(bin.join("cargo"), "").expect("written");
-        let folders = SandboxFolders { linked: linked.clone(), ..SandboxFolders::default() };
+        std::os::unix::fs::symlink("/bin/sh", bin.join("cargo")).expect("linked");
+        let folders = SandboxFolders { linked, ..SandboxFolders::default() };
         let sandbox = Sandbox::new(PathBuf::new(), Some(home.clone()), bin.into_os_string(), folders);
         let kinds = |can_download: bool| -> Vec<CacheKind> {
             let mut policy = sandbox.policy(Profile::Workspace, dir.path());

@@ -19,7 +19,8 @@ mod supervisor;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +36,14 @@ pub use run::{ProgramOutput, converse, end_of_run, run, run_timeless};
 pub use serve::server_command;
 #[cfg(target_os = "linux")]
 pub use supervisor::{SUPERVISE_ARG, SupervisorReport, supervise_main};
+
+/// Whether a folder of `path`, a value of `PATH`, has a program of this name.
+pub fn is_in_path(path: &OsStr, name: &str) -> bool {
+    std::env::split_paths(path).any(|folder| {
+        let about = folder.join(name).metadata();
+        about.is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    })
+}
 
 /// The settings for running programs.
 #[derive(Clone, Debug)]
