@@ -84,8 +84,8 @@ pub(super) fn look(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<Wal
     }
 }
 
-/// Looks once. `true` asks for another look: this one read so much that it ended early, or there is room now for files
-/// that it left out.
+/// Looks once. Returns whether to look again: when it ended early because there was so much to read, or when there is
+/// room now for files that it left out.
 fn run(
     place: &WalkContext<'_>,
     seen: &mut FolderScan,
