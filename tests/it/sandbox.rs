@@ -188,18 +188,28 @@ fn kernel_enforced_limits_are_not_asked_about() {
     assert_eq!(third.trim(), "plain");
 }
 
+/// Makes a folder that exists for sandboxed commands, too: `/tmp` and `/var/tmp` are private to each conversation, and
+/// the checkout with its target directory may be in one of them.
+fn folder_that_commands_see() -> Option<tempfile::TempDir> {
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    [Some(env!("CARGO_TARGET_TMPDIR").into()), home].into_iter().flatten().find_map(|place| {
+        let place = place.canonicalize().ok()?;
+        let is_private = place.starts_with("/tmp") || place.starts_with("/var/tmp");
+        if is_private { None } else { tempfile::tempdir_in(place).ok() }
+    })
+}
+
 /// The card of a retry shows the refusal, and its narrowest grant opens one folder for the sandbox.
 #[test]
 fn a_folder_is_opened_after_a_refusal() {
     if !has_all_layers() {
         return;
     }
-    // Not in `/tmp`, which is private to each conversation.
-    let builds =
-        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("builds-{}", std::process::id()));
-    std::fs::create_dir_all(&builds).expect("created");
-    let builds = builds.canonicalize().expect("exists");
-    let folder = builds.display().to_string();
+    let Some(builds) = folder_that_commands_see() else {
+        eprintln!("left out: neither the target directory nor the home is outside of /tmp");
+        return;
+    };
+    let folder = builds.path().display().to_string();
     let line = format!("mkdir {folder}/new");
     let out = serde_json::json!({"command": line, "outside": true, "reason": "builds go there"});
     let llm = MockLlm::answers([
@@ -219,10 +229,11 @@ fn a_folder_is_opened_after_a_refusal() {
     let refused = home.aye(&counted).run().exits(2);
     assert!(refused.stderr.contains("ends at a time or when revoked"), "{}", refused.stderr);
     home.ok(&["approve", "perm_c2", "--grant", "1", "--scope", "thread", "--resume"]);
-    assert!(builds.join("new/x").exists() && !std::path::Path::new(&format!("{folder}-other")).exists());
+    assert!(
+        builds.path().join("new/x").exists() && !std::path::Path::new(&format!("{folder}-other")).exists()
+    );
     let audit = home.ok(&["audit", "--json"]).stdout;
     assert!(audit.contains("\"opened\":{\"writable\":["), "{audit}");
-    let _ = std::fs::remove_dir_all(builds);
 }
 
 /// Protected files that a sandboxed command creates below the root are set aside, and git asks before
