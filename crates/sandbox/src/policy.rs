@@ -250,18 +250,26 @@ fn system_secrets() -> impl Iterator<Item = PathBuf> {
 }
 
 /// The folder of the repository that a linked worktree belongs to, when it is outside the workspace.
+///
+/// The project's own files only say where to look, because a project can write anything into them. What counts is
+/// written on the other side: git keeps an entry `COMMON/worktrees/NAME` for each worktree, and the entry's file `gitdir`
+/// names the worktree's `.git` (gitrepository-layout(5)).
 pub(crate) fn common_git_folder(workspace: &Path) -> Option<PathBuf> {
-    let link = std::fs::read_to_string(workspace.join(".git")).ok()?;
-    let folder = workspace.join(link.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-    let common = std::fs::read_to_string(folder.join("commondir")).ok()?;
-    let common = folder.join(common.trim()).canonicalize().ok()?;
-    // A `.git` file may name any folder: only a repository that names this worktree back is its own.
-    let back = std::fs::read_to_string(folder.join("gitdir")).ok()?;
-    if folder.join(back.trim()).canonicalize().ok()? != workspace.join(".git").canonicalize().ok()? {
+    let is_plain = |file: &Path| file.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+    let workspace = workspace.canonicalize().ok()?;
+    let git = workspace.join(".git");
+    let link = std::fs::read_to_string(&git).ok().filter(|_| is_plain(&git))?;
+    let entry = workspace.join(link.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    let worktrees = entry.parent().filter(|folder| folder.ends_with("worktrees"))?;
+    let common = worktrees.parent()?;
+    if common.starts_with(&workspace) || workspace.starts_with(common) {
         return None;
     }
+    let back = entry.join("gitdir");
+    let named = std::fs::read_to_string(&back).ok().filter(|_| is_plain(&back))?;
     let is_repository = common.join("HEAD").is_file() && common.join("objects").is_dir();
-    (is_repository && !common.starts_with(workspace) && !workspace.starts_with(&common)).then_some(common)
+    let names_this = entry.join(named.trim()).canonicalize().is_ok_and(|named| named == git);
+    (is_repository && names_this).then(|| common.to_owned())
 }
 
 #[cfg(test)]
@@ -323,6 +331,31 @@ mod tests {
         assert_eq!(Policy::new(Profile::Read, root.join("linked")).readable, vec![main.clone()]);
         assert_eq!(Policy::new(Profile::Workspace, root.join("linked")).writable, [main]);
         assert!(Policy::new(Profile::Read, root.join("main")).readable.is_empty());
+    }
+
+    #[test]
+    fn what_a_project_writes_opens_no_other_repository() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it exists");
+        let write = |name: &str, text: &str| std::fs::write(root.join(name), text).expect("written");
+        for folder in ["other/.git/objects", "project/fake", "project/a/worktrees/x"] {
+            std::fs::create_dir_all(root.join(folder)).expect("written");
+        }
+        write("other/.git/HEAD", "ref: refs/heads/main\n");
+        for entry in ["fake", "a/worktrees/x"] {
+            write("project/.git", &format!("gitdir: {entry}\n"));
+            let other = root.join("other/.git");
+            write(&format!("project/{entry}/commondir"), &format!("{}\n", other.display()));
+            let back = root.join("project/.git");
+            write(&format!("project/{entry}/gitdir"), &format!("{}\n", back.display()));
+            write(&format!("project/{entry}/HEAD"), "ref: refs/heads/main\n");
+            assert_eq!(common_git_folder(&root.join("project")), None, "{entry}");
+        }
+        // The other repository has an entry, but for another worktree; the project's copy of it does not count.
+        std::fs::create_dir_all(root.join("other/.git/worktrees/x")).expect("written");
+        write("other/.git/worktrees/x/gitdir", &format!("{}\n", root.join("elsewhere/.git").display()));
+        write("project/.git", "gitdir: ../other/.git/worktrees/x\n");
+        assert_eq!(common_git_folder(&root.join("project")), None);
     }
 
     #[test]
