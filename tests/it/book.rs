@@ -26,8 +26,16 @@ fn example(name: &str) -> PathBuf {
     let profile = test.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps/");
     let program = profile.join("examples").join(name);
     if !program.exists() {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--example", name, "--target-dir"])
+        let mut cargo = Command::new(env!("CARGO"));
+        // Build scripts watch what cargo tells a test about its package: with it, crates would be built again, each time
+        // tests and anything else take turns.
+        for (name, _) in std::env::vars()
+            .filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            cargo.env_remove(name);
+        }
+        let built = cargo
+            .args(["build", "--quiet", "--features", "failpoints", "--example", name, "--target-dir"])
             .arg(profile.parent().expect("target/"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status()
