@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::discover::{self, Discovery, SkillScope};
 use super::front_matter::{Severity, SkillIssue};
-use super::skill::{FsSkill, Skill, SkillError};
+use super::skill::{FsSkill, Links, Skill, SkillError};
 use aye_core::contract::display::{count_unsafe, visible, visible_line};
 
 /// One skill of `aye skills list`.
@@ -119,15 +119,18 @@ impl CheckReport {
 /// If the folder cannot be read or contains no skill at all.
 pub fn check_dir(dir: &Path) -> Result<CheckReport, SkillError> {
     let read = |source| SkillError::Read { path: dir.to_path_buf(), source };
-    let mut real = dir.canonicalize().map_err(read)?;
-    if real.file_name().is_some_and(|name| name == "SKILL.md") {
-        real.pop();
-    }
+    let named = match dir.file_name() {
+        Some(name) if name == "SKILL.md" => dir.parent().filter(|dir| !dir.as_os_str().is_empty()),
+        Some(_) | None => Some(dir),
+    };
+    let named = named.unwrap_or(Path::new("."));
+    let real = named.canonicalize().map_err(read)?;
     if real.join("SKILL.md").symlink_metadata().is_ok() {
-        let (skill, issues) = FsSkill::load(&real);
+        let name = named.file_name().or(real.file_name()).unwrap_or_default().to_string_lossy();
+        let (skill, issues) = FsSkill::load(&real, &name, &Links::All);
         return Ok(report(skill.into_iter().collect(), issues, &[real]));
     }
-    let found = discover::walk(&real)?;
+    let found = discover::walk(&real, Some(&Links::All))?;
     if found.skills.is_empty() && found.warnings.is_empty() {
         let path = "SKILL.md".to_owned();
         return Err(SkillError::NotFound { skill: dir.display().to_string(), path, known: Vec::new() });

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::front_matter::{Severity, SkillIssue};
 use super::registry::InMemorySkillRegistry;
-use super::skill::{FsDiscovery, FsSkill, Skill, SkillError};
+use super::skill::{DOC, FsDiscovery, FsSkill, Links, Skill, SkillError};
 use aye_core::contract::display::visible_line;
 
 /// Maximum folders below a root that are read in total.
@@ -141,7 +141,11 @@ pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery 
     let mut seen = BTreeSet::new();
     for root in roots {
         let Ok(real) = root.dir.canonicalize() else { continue };
-        if root.boundary.as_ref().is_some_and(|boundary| !is_inside(&real, boundary)) {
+        let links = match &root.boundary {
+            None => Some(Links::All),
+            Some(boundary) => boundary.canonicalize().ok().map(Links::Inside),
+        };
+        let Some(links) = links.filter(|links| links.reach(&real)) else {
             let message = "links out of the project; not followed".to_owned();
             discovery.issues.push(SkillIssue {
                 path: root.dir.clone(),
@@ -150,8 +154,8 @@ pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery 
                 message,
             });
             continue;
-        }
-        match walk(&real) {
+        };
+        match walk(&real, Some(&links)) {
             Ok(found) => {
                 discovery.issues.extend(found.warnings);
                 // `.claude/skills` is often a link to `.agents/skills`: one skill, found twice, hides nothing.
@@ -179,19 +183,16 @@ pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery 
     discovery
 }
 
-fn is_inside(real: &Path, boundary: &Path) -> bool {
-    boundary.canonicalize().is_ok_and(|boundary| real.starts_with(boundary))
-}
-
-/// Finds the skills below one folder. Links are followed only when they stay inside of it.
-pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
+/// Finds the skills below one folder, following `links`; without them those that stay inside of it.
+pub(crate) fn walk(root: &Path, links: Option<&Links>) -> Result<FsDiscovery, SkillError> {
     let read = |source| SkillError::Read { path: root.to_path_buf(), source };
     let root = root.canonicalize().map_err(read)?;
+    let links = links.cloned().unwrap_or_else(|| Links::Inside(root.clone()));
     fs::read_dir(&root).map_err(read)?;
     let mut found = FsDiscovery::default();
     let mut seen = BTreeSet::from([root.clone()]);
-    let mut queue = vec![(root.clone(), 0)];
-    while let Some((folder, depth)) = queue.pop() {
+    let mut queue = vec![(root.clone(), String::new(), 0)];
+    while let Some((folder, name, depth)) = queue.pop() {
         let warn = |found: &mut FsDiscovery, path: &Path, message: String| {
             found.warnings.push(SkillIssue {
                 path: path.to_path_buf(),
@@ -201,8 +202,8 @@ pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
             });
         };
         // The root itself is a list of skills, even if it contains a `SKILL.md`.
-        if depth > 0 && folder.join("SKILL.md").symlink_metadata().is_ok() {
-            let (skill, issues) = FsSkill::load(&folder);
+        if depth > 0 && folder.join(DOC).symlink_metadata().is_ok() {
+            let (skill, issues) = FsSkill::load(&folder, &name, &links);
             found.warnings.extend(issues);
             found.skills.extend(skill);
             if found.skills.len() == MAX_SKILLS {
@@ -222,22 +223,23 @@ pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
             warn(&mut found, &folder, "cannot be read".to_owned());
             continue;
         };
-        let mut inner: Vec<PathBuf> = Vec::new();
+        let mut inner: Vec<(PathBuf, String)> = Vec::new();
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
+            if depth > 0 && name.eq_ignore_ascii_case(DOC) {
+                let message = format!("is not read: the file of a skill is called {DOC}; rename it");
+                warn(&mut found, &entry.path(), message);
+                continue;
+            }
             if name.starts_with('.') || IGNORED.contains(&name.as_ref()) || !entry.path().is_dir() {
                 continue;
             }
             match entry.path().canonicalize() {
-                Ok(real) if !real.starts_with(&root) => {
-                    warn(
-                        &mut found,
-                        &entry.path(),
-                        "links out of the skills folder; not followed".to_owned(),
-                    );
+                Ok(real) if !links.reach(&real) => {
+                    warn(&mut found, &entry.path(), "links out of the project; not followed".to_owned());
                 }
-                Ok(real) if seen.insert(real.clone()) => inner.push(real),
+                Ok(real) if seen.insert(real.clone()) => inner.push((real, name.into_owned())),
                 _ => {}
             }
         }
@@ -250,7 +252,7 @@ pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
             break;
         }
         inner.sort();
-        queue.extend(inner.into_iter().rev().map(|folder| (folder, depth + 1)));
+        queue.extend(inner.into_iter().rev().map(|(folder, name)| (folder, name, depth + 1)));
     }
     Ok(found)
 }

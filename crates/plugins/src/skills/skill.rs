@@ -1,6 +1,6 @@
 //! A skill, in a folder or compiled in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -232,6 +232,26 @@ fn script_path(path: &str) -> Result<(String, Interpreter), SkillError> {
 pub struct FsSkill {
     meta: SkillMeta,
     dir: PathBuf,
+    name: String,
+    links: Links,
+}
+
+/// The links that are followed below a root of skills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// All: the folder is the user's own.
+    All,
+    /// Those that stay inside this folder, whose path has its links resolved.
+    Inside(PathBuf),
+}
+
+impl Links {
+    pub(crate) fn reach(&self, real: &Path) -> bool {
+        match self {
+            Self::All => true,
+            Self::Inside(boundary) => real.starts_with(boundary),
+        }
+    }
 }
 
 /// The skills found below a folder.
@@ -249,7 +269,7 @@ impl FsSkill {
     /// # Errors
     /// If the folder cannot be read. Problems of single skills are warnings.
     pub fn discover(root: impl AsRef<Path>) -> Result<FsDiscovery, SkillError> {
-        super::discover::walk(root.as_ref())
+        super::discover::walk(root.as_ref(), None)
     }
 
     /// The skills as what a registry takes.
@@ -257,12 +277,31 @@ impl FsSkill {
         skills.into_iter().map(|skill| Arc::new(skill) as Arc<dyn Skill>).collect()
     }
 
-    /// Reads the skill in a folder, whose path must have its links resolved.
-    pub(crate) fn load(dir: &Path) -> (Option<Self>, Vec<SkillIssue>) {
-        match read_doc(dir) {
-            Ok((doc, issues)) => (Some(Self { meta: doc.meta, dir: dir.to_path_buf() }), issues),
+    /// Reads the skill in a folder, whose path must have its links resolved. `name` is the name that the folder has in
+    /// its root, where it may be a link.
+    pub(crate) fn load(dir: &Path, name: &str, links: &Links) -> (Option<Self>, Vec<SkillIssue>) {
+        let of = |doc: SkillDoc| Self {
+            meta: doc.meta,
+            dir: dir.to_path_buf(),
+            name: name.to_owned(),
+            links: links.clone(),
+        };
+        match read_doc(dir, name, links) {
+            Ok((doc, issues)) => (Some(of(doc)), issues),
             Err(issues) => (None, issues),
         }
+    }
+
+    /// The folders that the skill's files may be in: its own, and the one that the user keeps its `SKILL.md` in.
+    fn folders(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.dir.clone()];
+        if self.links == Links::All
+            && let Ok(doc) = self.dir.join(DOC).canonicalize()
+            && let Some(kept) = doc.parent().filter(|kept| *kept != self.dir)
+        {
+            folders.push(kept.to_path_buf());
+        }
+        folders
     }
 
     /// The skill's folder, links resolved.
@@ -277,23 +316,43 @@ impl FsSkill {
             known: self.files(),
         };
         let real = self.dir.join(inner).canonicalize().map_err(|_| not_found())?;
-        if !real.starts_with(&self.dir) {
+        let is_inside = match inner {
+            DOC => self.links.reach(&real),
+            _ => self.folders().iter().any(|folder| real.starts_with(folder)),
+        };
+        if !is_inside {
             return Err(SkillError::Escapes { path: inner.to_owned() });
         }
         if real.is_file() { Ok(real) } else { Err(not_found()) }
+    }
+
+    /// Returns whether a file is below `scripts/`, in one of the skill's folders.
+    fn is_script(&self, file: &Path) -> bool {
+        self.folders().iter().any(|folder| file.starts_with(folder.join("scripts")))
     }
 
     /// All files with their sizes, hidden ones too, as paths inside the skill.
     fn walk_files(&self) -> Result<BTreeMap<String, u64>, SkillError> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.dir.clone()];
+        let kept = self.folders().into_iter().nth(1);
+        let mut linked = BTreeSet::new();
         let mut bytes = 0;
         while let Some(folder) = folders.pop() {
             let read = |source| SkillError::Read { path: folder.clone(), source };
             for entry in fs::read_dir(&folder).map_err(read)? {
                 let entry = entry.map_err(read)?;
                 let kind = entry.file_type().map_err(read)?;
-                if kind.is_dir() {
+                // A linked folder beside the linked `SKILL.md` has files of the skill, each folder once.
+                let mut is_linked = || {
+                    let real = entry.path().canonicalize().ok().filter(|real| real.is_dir());
+                    let kept = kept.as_ref();
+                    real.is_some_and(|real| {
+                        kept.is_some_and(|kept| real.starts_with(kept) && real != *kept)
+                            && linked.insert(real)
+                    })
+                };
+                if kind.is_dir() || (kind.is_symlink() && is_linked()) {
                     folders.push(entry.path());
                 } else {
                     // A link counts by its own path here; its target's bytes are hashed when it stays inside.
@@ -312,15 +371,18 @@ impl FsSkill {
     }
 }
 
+/// The file that makes a folder a skill.
+pub(crate) const DOC: &str = "SKILL.md";
+
 /// Reads and checks `SKILL.md` of a folder.
-pub(crate) fn read_doc(dir: &Path) -> Result<(SkillDoc, Vec<SkillIssue>), Vec<SkillIssue>> {
-    let path = dir.join("SKILL.md");
+fn read_doc(dir: &Path, name: &str, links: &Links) -> Result<(SkillDoc, Vec<SkillIssue>), Vec<SkillIssue>> {
+    let path = dir.join(DOC);
     let fail = |line, message: String| {
         Err(vec![SkillIssue { path: path.clone(), line, severity: Severity::Error, message }])
     };
     match path.canonicalize() {
-        Ok(real) if !real.starts_with(dir) => {
-            return fail(0, "links out of its folder; not followed".into());
+        Ok(real) if !real.starts_with(dir) && !links.reach(&real) => {
+            return fail(0, "links out of the project; not followed".into());
         }
         Ok(real) if !real.is_file() => return fail(0, "is not a file".into()),
         Ok(_) => {}
@@ -341,8 +403,7 @@ pub(crate) fn read_doc(dir: &Path) -> Result<(SkillDoc, Vec<SkillIssue>), Vec<Sk
             return fail(line, "is not UTF-8 text".into());
         }
     };
-    let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned());
-    let parsed = front_matter::parse(&path, &text, folder.as_deref());
+    let parsed = front_matter::parse(&path, &text, Some(name));
     match parsed.doc {
         Some(doc) => Ok((doc, parsed.issues)),
         None => Err(parsed.issues),
@@ -355,7 +416,7 @@ impl Skill for FsSkill {
     }
 
     fn instructions(&self) -> Result<String, SkillError> {
-        match read_doc(&self.dir) {
+        match read_doc(&self.dir, &self.name, &self.links) {
             Ok((doc, _)) => Ok(doc.instructions),
             Err(issues) => {
                 let issue = issues.into_iter().max_by_key(|issue| issue.severity);
@@ -367,7 +428,7 @@ impl Skill for FsSkill {
     fn resource(&self, path: &str, max: u64) -> Result<Resource, SkillError> {
         let inner = inner_path(path)?;
         let file = self.find(&inner)?;
-        if file.starts_with(self.dir.join("scripts")) {
+        if self.is_script(&file) {
             return Err(SkillError::IsAScript { path: path.to_owned() });
         }
         let read = |source| SkillError::Read { path: file.clone(), source };
@@ -382,7 +443,7 @@ impl Skill for FsSkill {
         let (inner, interpreter) = script_path(path)?;
         let file = self.find(&inner)?;
         // A link inside scripts/ must not turn any other file of the skill into a program.
-        if !file.starts_with(self.dir.join("scripts")) {
+        if !self.is_script(&file) {
             return Err(SkillError::NotAScript { path: path.to_owned() });
         }
         Ok(Script { path: inner, interpreter, source: ScriptSource::File { file, dir: self.dir.clone() } })
@@ -390,7 +451,7 @@ impl Skill for FsSkill {
 
     fn files(&self) -> Vec<String> {
         let files = self.walk_files().unwrap_or_default();
-        files.into_keys().filter(|path| path != "SKILL.md" && !path.starts_with('.')).collect()
+        files.into_keys().filter(|path| path != DOC && !path.starts_with('.')).collect()
     }
 
     fn content_hash(&self) -> Result<String, SkillError> {

@@ -1,3 +1,4 @@
+use crate::skills::skill::Links;
 use crate::skills::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,6 +19,10 @@ fn put_skill(root: &Path, name: &str) -> std::path::PathBuf {
 
 fn names(skills: &[FsSkill]) -> Vec<&str> {
     skills.iter().map(|skill| skill.meta().name.as_str()).collect()
+}
+
+fn load(dir: &Path) -> (Option<FsSkill>, Vec<SkillIssue>) {
+    FsSkill::load(dir, "s", &Links::Inside(dir.to_owned()))
 }
 
 fn temp() -> (TempDir, std::path::PathBuf) {
@@ -117,6 +122,92 @@ fn a_linked_root_counts_once_inside_the_project_and_never_outside() {
     assert!(discovery.issues[0].message.contains("links out of the project"));
 }
 
+/// Finds the skills of a root with its owner.
+fn found(dir: &Path, scope: SkillScope, boundary: Option<&Path>) -> Discovery {
+    let root = SkillRoot { dir: dir.to_owned(), scope, boundary: boundary.map(Path::to_owned) };
+    discover(&[root], Vec::new())
+}
+
+#[test]
+fn links_in_the_users_own_folders_are_followed() {
+    let (_dir, root) = temp();
+    let (skills, dotfiles) = (root.join("skills"), root.join("dotfiles"));
+    fs::create_dir_all(skills.join("stowed")).expect("a folder");
+    let whole = put_skill(&dotfiles, "whole");
+    fs::rename(&whole, dotfiles.join("whole-v2")).expect("renamed");
+    symlink("../dotfiles/whole-v2", skills.join("whole")).expect("a link");
+    // Each file a link, as programs that keep dotfiles make them.
+    let stowed = put_skill(&dotfiles, "stowed");
+    write(&stowed.join("references/guide.md"), "guide");
+    write(&stowed.join("scripts/run.sh"), "echo hi");
+    write(&root.join("secret"), "secret");
+    for name in ["SKILL.md", "references", "scripts"] {
+        symlink(stowed.join(name), skills.join("stowed").join(name)).expect("a link");
+    }
+    symlink(root.join("secret"), skills.join("stowed/key.md")).expect("a link");
+    let discovery = found(&skills, SkillScope::User, None);
+    assert!(discovery.issues.is_empty(), "{:?}", discovery.issues);
+    let registry = discovery.registry();
+    assert!(registry.get("whole").is_some());
+    let skill = registry.get("stowed").expect("found");
+    assert_eq!(skill.instructions().expect("readable"), "# stowed\n");
+    assert_eq!(skill.resource("references/guide.md", 99).expect("exists").bytes, b"guide");
+    assert_eq!(skill.script("run.sh").expect("exists").path, "scripts/run.sh");
+    assert!(matches!(skill.resource("scripts/run.sh", 9), Err(SkillError::IsAScript { .. })));
+    assert!(
+        matches!(skill.resource("key.md", 9), Err(SkillError::Escapes { .. })),
+        "it is no file of the skill"
+    );
+    // Consent is for the content that is used, wherever it is kept.
+    for file in ["scripts/run.sh", "references/guide.md", "SKILL.md"] {
+        let before = skill.content_hash().expect("a hash");
+        let text = fs::read_to_string(stowed.join(file)).expect("text");
+        write(&stowed.join(file), &format!("{text}\nmore"));
+        assert_ne!(before, skill.content_hash().expect("a hash"), "{file}");
+    }
+}
+
+#[test]
+fn links_in_a_repository_are_followed_inside_it() {
+    let (_dir, root) = temp();
+    let repo = root.join("repo");
+    let skills = repo.join(".agents/skills");
+    put_skill(&repo.join("shared"), "inner");
+    put_skill(&root, "outer");
+    fs::create_dir_all(skills.join("file")).expect("a folder");
+    fs::create_dir_all(skills.join("away")).expect("a folder");
+    symlink("../../shared/inner", skills.join("inner")).expect("a link");
+    symlink(root.join("outer"), skills.join("outer")).expect("a link");
+    write(&repo.join("shared/file.md"), "---\nname: file\ndescription: d\n---\nx");
+    symlink("../../../shared/file.md", skills.join("file/SKILL.md")).expect("a link");
+    symlink(root.join("outer/SKILL.md"), skills.join("away/SKILL.md")).expect("a link");
+    symlink("../../../shared/file.md", skills.join("file/other.md")).expect("a link");
+    let discovery = found(&skills, SkillScope::Project, Some(&repo));
+    let registry = discovery.registry();
+    let names: Vec<_> = registry.skills().iter().map(|skill| skill.meta().name.clone()).collect();
+    assert_eq!(names, ["file", "inner"]);
+    assert_eq!(discovery.issues.len(), 2, "{:?}", discovery.issues);
+    assert!(discovery.issues.iter().all(|issue| issue.message.contains("links out of the project")));
+    let file = registry.get("file").expect("found");
+    assert!(matches!(file.resource("other.md", 9), Err(SkillError::Escapes { .. })));
+    let before = file.content_hash().expect("a hash");
+    write(&repo.join("shared/file.md"), "---\nname: file\ndescription: d\n---\ny");
+    assert_ne!(before, file.content_hash().expect("a hash"), "the linked text counts");
+}
+
+#[test]
+fn a_file_name_in_the_wrong_case_is_a_warning() {
+    let (_dir, root) = temp();
+    write(&root.join("a/skill.md"), "---\nname: a\ndescription: d\n---\nx");
+    let discovery = found(&root, SkillScope::User, None);
+    assert_eq!(discovery.registry().len(), 0);
+    let issue = discovery.issues[0].to_string();
+    assert!(
+        issue.ends_with("a/skill.md: is not read: the file of a skill is called SKILL.md; rename it"),
+        "{issue}"
+    );
+}
+
 #[test]
 fn resources_and_scripts_stay_inside_the_skill() {
     let (_dir, root) = temp();
@@ -129,7 +220,7 @@ fn resources_and_scripts_stay_inside_the_skill() {
     symlink("../../secret", dir.join("references/link")).expect("a link");
     symlink("../evil.sh", dir.join("scripts/evil.sh")).expect("a link");
     symlink("/etc", dir.join("etc")).expect("a link");
-    let (skill, _) = FsSkill::load(&dir);
+    let (skill, _) = load(&dir);
     let skill = skill.expect("loads");
     assert_eq!(skill.resource("references/guide.md", 3).expect("exists").bytes, b"gui");
     assert_eq!(skill.resource("./references//guide.md", 9).expect("exists").size, 5);
@@ -164,7 +255,7 @@ fn the_hash_changes_with_any_file() {
     let (_dir, root) = temp();
     let dir = put_skill(&root, "s");
     write(&dir.join("scripts/run.sh"), "echo hi");
-    let skill = FsSkill::load(&dir).0.expect("loads");
+    let skill = load(&dir).0.expect("loads");
     let before = skill.content_hash().expect("a hash");
     assert_eq!(before, skill.content_hash().expect("a hash"));
     write(&dir.join("scripts/run.sh"), "echo ho");
