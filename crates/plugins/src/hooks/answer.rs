@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::phase_name;
+use super::foreign;
 use super::runner::{HookNotRun, HookOutput};
 use aye_core::contract::context_message::ContextTarget;
 use aye_core::contract::display::{shortened, visible_line};
@@ -133,7 +134,7 @@ pub enum HookFailure {
 
 /// Returns the answer of a command that ended.
 ///
-/// - 0: its stdout, which is empty or the command's answer as JSON.
+/// - 0: its stdout, which is empty or the command's answer as JSON, in aye's form or in that of Claude Code.
 /// - 2: a denial, with its stderr as the reason. At `before_tool_execute` it is `deny`; at
 ///   `after_tool_execute`, where the tool already ran, the model reads the reason; at the other phases it is
 ///   `block`. At `run_end` there is nothing left to deny.
@@ -164,18 +165,23 @@ fn refused(phase: Phase, output: &HookOutput) -> Result<HookResponse, HookFailur
         "" => "no reason given (exit status 2, empty stderr)".to_owned(),
         reason => shortened(reason, MAX_REASON).into_owned(),
     };
+    if phase == Phase::RunEnd { Err(HookFailure::TooLate(reason)) } else { Ok(refusal(phase, reason)) }
+}
+
+/// Returns the answer that a plain refusal stands for.
+pub(super) fn refusal(phase: Phase, reason: String) -> HookResponse {
     match phase {
-        Phase::BeforeToolExecute => Ok(HookResponse { deny: Some(reason), ..HookResponse::default() }),
+        Phase::BeforeToolExecute => HookResponse { deny: Some(reason), ..HookResponse::default() },
         Phase::AfterToolExecute => {
             let context = Context { content: reason, target: ContextTarget::Conversation, persistent: false };
-            Ok(HookResponse { context: vec![context], ..HookResponse::default() })
+            HookResponse { context: vec![context], ..HookResponse::default() }
         }
-        Phase::RunEnd => Err(HookFailure::TooLate(reason)),
         Phase::RunStart
         | Phase::StepStart
         | Phase::BeforeInference
         | Phase::AfterInference
-        | Phase::StepEnd => Ok(HookResponse { block: Some(reason), ..HookResponse::default() }),
+        | Phase::StepEnd
+        | Phase::RunEnd => HookResponse { block: Some(reason), ..HookResponse::default() },
     }
 }
 
@@ -191,6 +197,9 @@ fn parse(phase: Phase, output: &HookOutput) -> Result<HookResponse, HookFailure>
     // A list would be read as the members in their order.
     if !answer.is_object() {
         return Err(HookFailure::NotAnObject);
+    }
+    if foreign::is_foreign(&answer) {
+        return foreign::read(phase, answer)?.checked(phase);
     }
     HookResponse::deserialize(answer)?.checked(phase)
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::config::{HookSpec, phase_name};
+use super::foreign;
 use aye_core::contract::message::Role;
 use aye_core::contract::suspension::ResumeDecisionAction;
 use aye_core::phase::{PhaseContext, StopRequest};
@@ -24,12 +25,20 @@ pub fn event(hook: &HookSpec, ctx: &PhaseContext, cwd: &str) -> Value {
         "cwd": cwd,
         "step": ctx.progress.steps,
     });
+    // Commands written for Claude Code read these names.
+    if let Some(name) = foreign::event_name(ctx.phase) {
+        event["hook_event_name"] = json!(name);
+        event["session_id"] = json!(ctx.run_identity.thread_id);
+    }
     if let Some(info) = &ctx.tool {
         event["call"] = json!({
             "id": info.call.id,
             "name": info.call.name,
             "arguments": info.call.arguments,
         });
+        event["tool_name"] = json!(info.call.name);
+        event["tool_input"] = json!(info.call.arguments);
+        event["tool_use_id"] = json!(info.call.id);
     }
     match ctx.phase {
         Phase::BeforeToolExecute => {
@@ -41,6 +50,7 @@ pub fn event(hook: &HookSpec, ctx: &PhaseContext, cwd: &str) -> Value {
         Phase::AfterToolExecute => {
             if let Some(result) = &ctx.tool_result {
                 event["result"] = json!({ "ok": result.is_success(), "text": result.model_text() });
+                event["tool_response"] = event["result"].clone();
             }
         }
         Phase::RunStart => {

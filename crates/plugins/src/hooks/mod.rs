@@ -18,6 +18,7 @@
 mod answer;
 mod config;
 mod event;
+mod foreign;
 mod plugin;
 mod runner;
 #[cfg(test)]

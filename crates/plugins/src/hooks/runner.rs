@@ -96,7 +96,9 @@ pub fn request(
         program,
         args: args.to_vec(),
         cwd: place.to_path_buf(),
-        env: vec![("AYE_PROJECT_DIR".to_owned(), cwd.to_string_lossy().into_owned())],
+        env: ["AYE_PROJECT_DIR", "CLAUDE_PROJECT_DIR"]
+            .map(|name| (name.to_owned(), cwd.to_string_lossy().into_owned()))
+            .to_vec(),
         input,
         timeout: hook.timeout,
         on_behalf,

@@ -234,6 +234,67 @@ async fn a_response_is_limited_to_its_phase() {
     }
 }
 
+/// The answers that Claude Code's documentation lists.
+#[test]
+fn answers_in_the_form_of_claude_code_are_understood() {
+    let output =
+        |stdout: &str| HookOutput { stdout: stdout.into(), exit_code: Some(0), ..HookOutput::default() };
+    let permission = |decision: &str| {
+        json!({"hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": decision,
+            "permissionDecisionReason": "why",
+        }})
+    };
+    let gate = Phase::BeforeToolExecute;
+    for (phase, answer, summary) in [
+        (gate, permission("allow"), Some("nothing")),
+        (gate, permission("deny"), Some("deny: why")),
+        (gate, permission("ask"), Some("ask: why")),
+        (gate, permission("defer"), None),
+        (Phase::AfterToolExecute, permission("deny"), None),
+        (
+            gate,
+            json!({"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {"command": "ls"}}}),
+            None,
+        ),
+        (gate, json!({"hookSpecificOutput": {"permissionDecison": "deny"}}), None),
+        (gate, json!({"hookSpecificOutput": {"permissionDecision": "deny"}, "deny": "x"}), None),
+        (gate, json!({"decision": "block", "reason": "no"}), Some("deny: no")),
+        (gate, json!({"decision": "approve", "reason": "fine"}), Some("nothing")),
+        (Phase::AfterToolExecute, json!({"decision": "block", "reason": "no"}), Some("context: no")),
+        (
+            Phase::AfterToolExecute,
+            json!({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "lint"}}),
+            Some("context: lint"),
+        ),
+        (Phase::RunStart, json!({"decision": "block"}), Some("block: no reason given")),
+        (Phase::RunStart, json!({"hookSpecificOutput": {"additionalContext": "now"}}), Some("context: now")),
+        (Phase::RunEnd, json!({"decision": "block", "reason": "go on"}), None),
+        (
+            gate,
+            json!({"continue": false, "stopReason": "enough", "suppressOutput": true, "systemMessage": "hi"}),
+            Some("stop: enough; notice: hi"),
+        ),
+        (gate, json!({"continue": true}), Some("nothing")),
+    ] {
+        let read = read(phase, &output(&answer.to_string())).map(|answer| answer.summary());
+        assert_eq!(read.as_ref().ok().map(String::as_str), summary, "{answer}: {read:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_has_the_names_that_claude_code_uses() {
+    let bench = bench(&entry("h", "before_tool_execute"), |_| says(""));
+    bench.at(gate("ls")).await;
+    let event = bench.runner.seen.lock().expect("not poisoned").pop().expect("an event");
+    assert_eq!(
+        (&event["hook_event_name"], &event["tool_name"], &event["tool_input"]["command"]),
+        (&json!("PreToolUse"), &json!("Bash"), &json!("ls"))
+    );
+    assert_eq!(event["session_id"], event["thread_id"]);
+}
+
 #[tokio::test]
 async fn a_block_and_a_stop_end_the_run_with_different_reasons() {
     let start = || PhaseContext::test_default().with_phase(Phase::StepStart);
