@@ -201,6 +201,12 @@ impl AskGit for GitQuestions {
         tokio::time::timeout(QUICK_LIMIT, self.git.changed(change)).await.unwrap_or_default()
     }
 
+    async fn signs(&self, setting: &str) -> bool {
+        let question = ["config", "--type=bool", "--get", setting];
+        let asked = self.git.ask(&question, b"", MAX_WORDS);
+        matches!(tokio::time::timeout(QUICK_LIMIT, asked).await, Ok(Ok(said)) if said.out.trim_ascii() == b"true")
+    }
+
     async fn names_in_history(&self, root: &Path, words: &[String]) -> Option<Arc<NamesInHistory>> {
         let known = {
             let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);

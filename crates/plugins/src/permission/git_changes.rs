@@ -1,5 +1,6 @@
-//! Git commands that replace files of the work tree: git is asked what they would change before they run,
-//! because the sandbox keeps protected files as they are, and a checkout that stops halfway helps nobody.
+//! Git commands that cannot succeed in the sandbox. Those that replace files of the work tree: git is asked what they
+//! would change before they run, because the sandbox keeps protected files as they are, and a checkout that stops
+//! halfway helps nobody. Those that sign: the sandbox hides the keys.
 
 use super::evaluate::{AskKind, CallSubject, PreparedCall, Verdict, VerdictKind, excerpt};
 use super::protected::protected_name;
@@ -32,6 +33,60 @@ pub trait AskGit: Send + Sync {
     /// stash, and of a commit that one of the words names although no reference leads to it. `None` when git does not
     /// say so soon, or when a word is the hash of another object: git prints it, but cannot say which file it was.
     async fn names_in_history(&self, root: &Path, words: &[String]) -> Option<Arc<NamesInHistory>>;
+
+    /// Returns whether git signs by itself what it makes: whether its settings turn on this one, which is
+    /// `commit.gpgsign` or `tag.gpgsign`.
+    async fn signs(&self, _setting: &str) -> bool {
+        false
+    }
+}
+
+/// Whether a command signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Signing {
+    /// Its words say so.
+    Asked,
+    /// If this setting is on.
+    If(&'static str),
+}
+
+/// Returns whether a command makes commits or tags that may be signed.
+fn signing_of(command: &Simple) -> Option<Signing> {
+    const COMMITS: &str = "commit.gpgsign";
+    const TAGS: &str = "tag.gpgsign";
+    let words = command.spellings().pop()?;
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let ["git", sub, rest @ ..] = texts.as_slice() else { return None };
+    let setting = match *sub {
+        "commit" | "merge" | "rebase" | "cherry-pick" | "revert" | "am" | "pull" => COMMITS,
+        "tag" => TAGS,
+        _ => return None,
+    };
+    let all: Vec<String> = command.texts().iter().map(|text| text.to_ascii_lowercase()).collect();
+    let is_set = |value: &str| all.iter().any(|text| *text == format!("{setting}={value}"));
+    // The letters after one that takes a value are that value.
+    let is_short = |word: &str, sign: char, valued: &str| {
+        let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+        letters.chars().take_while(|letter| !valued.contains(*letter)).find(|letter| *letter == sign)
+    };
+    let options = || rest.iter().take_while(|word| **word != "--");
+    let has = |names: &[&str]| options().any(|word| names.contains(&word.split('=').next().unwrap_or(word)));
+    if has(&["--no-gpg-sign", "--no-sign", "--abort", "--quit"]) || is_set("false") {
+        return None;
+    }
+    let is_asked = match *sub {
+        "tag" => {
+            let lists = ["-l", "--list", "-d", "--delete", "-v", "--verify", "-n", "--contains"];
+            if has(&lists) || !options().any(|word| !word.starts_with('-')) {
+                return None;
+            }
+            has(&["--sign", "--local-user"])
+                || options().any(|word| is_short(word, 's', "mFnu").is_some())
+                || options().any(|word| is_short(word, 'u', "mFn").is_some())
+        }
+        _ => has(&["--gpg-sign"]) || options().any(|word| is_short(word, 'S', "mFCctuXs").is_some()),
+    };
+    Some(if is_asked || is_set("true") { Signing::Asked } else { Signing::If(setting) })
 }
 
 /// The change that a command makes to the work tree.
@@ -91,7 +146,7 @@ fn change_of(command: &Simple) -> Option<GitChange> {
     })
 }
 
-/// The verdict when git says that the line would change a protected file.
+/// The verdict when git says that the line would change a protected file, or would sign with keys that are hidden.
 pub(super) async fn with_protected(
     git: Option<&dyn AskGit>,
     call: &PreparedCall<'_>,
@@ -103,29 +158,67 @@ pub(super) async fn with_protected(
         return verdict;
     }
     for command in &analysis.commands {
-        let Some(change) = change_of(command) else { continue };
-        let names = git.changed(change).await;
-        let Some(name) = names.iter().find(|name| protected_name(Path::new(name)).is_some()) else {
-            continue;
-        };
-        let part = excerpt(&canonical(&command.texts()));
-        let name = excerpt(&PathBuf::from(name).to_string_lossy());
-        let why =
-            format!("`{part}` would change {name}, which the sandbox protects, so it has to run outside");
+        let Some(why) = why_outside(git, command).await else { continue };
         let kind = match verdict.decision {
             VerdictKind::Ask(kind) if kind != AskKind::Default => kind,
             _ => AskKind::Protected,
         };
+        let why = format!("`{}` {why}, so it has to run outside", excerpt(&canonical(&command.texts())));
         let decision = VerdictKind::Ask(kind);
         return Verdict { decision, why, profile: Some(Profile::Outside), grants: Vec::new(), ..verdict };
     }
     verdict
 }
 
+/// Returns why a command fails in the sandbox, if git says so.
+async fn why_outside(git: &dyn AskGit, command: &Simple) -> Option<String> {
+    let signs = match signing_of(command) {
+        Some(Signing::Asked) => Some("signs".to_owned()),
+        Some(Signing::If(setting)) if git.signs(setting).await => Some(format!("signs ({setting})")),
+        Some(Signing::If(_)) | None => None,
+    };
+    if let Some(signs) = signs {
+        return Some(format!("{signs}, and the sandbox hides the keys"));
+    }
+    let names = git.changed(change_of(command)?).await;
+    let name = names.iter().find(|name| protected_name(Path::new(name)).is_some())?;
+    let name = excerpt(&PathBuf::from(name).to_string_lossy());
+    Some(format!("would change {name}, which the sandbox protects"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use aye_pattern::shell::analyse;
+
+    #[test]
+    fn commands_that_may_sign_are_recognised() {
+        let commits = Some(Signing::If("commit.gpgsign"));
+        let tags = Some(Signing::If("tag.gpgsign"));
+        for (line, signing) in [
+            ("git commit -m x", commits),
+            ("git -C . commit -am 'Sign it'", commits),
+            ("git commit -mS", commits),
+            ("git commit -S -m x", Some(Signing::Asked)),
+            ("git commit -aSm x", Some(Signing::Asked)),
+            ("git commit --gpg-sign=key -m x", Some(Signing::Asked)),
+            ("git -c commit.gpgSign=true commit -m x", Some(Signing::Asked)),
+            ("git commit --no-gpg-sign -m x", None),
+            ("git -c commit.gpgsign=false commit -m x", None),
+            ("git commit -m x -- -S", commits),
+            ("git rebase main", commits),
+            ("git rebase --abort", None),
+            ("git tag v1", tags),
+            ("git tag -s v1 -m x", Some(Signing::Asked)),
+            ("git tag -u key v1", Some(Signing::Asked)),
+            ("git tag", None),
+            ("git tag -l 'v*'", None),
+            ("git log -S x", None),
+            ("git status", None),
+        ] {
+            assert_eq!(signing_of(&analyse(line).commands[0]), signing, "{line}");
+        }
+    }
 
     #[test]
     fn commands_that_change_the_work_tree_are_recognised() {
