@@ -5,6 +5,7 @@ mod sse;
 use std::sync::OnceLock;
 
 use aye_core::contract::address::is_this_machine;
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{Certificate, ClientBuilder, Url};
 
 pub use sse::{EventTooLong, SseParser};
@@ -41,6 +42,31 @@ pub fn root_cause(error: &reqwest::Error) -> String {
     inner.to_string()
 }
 
+/// Returns [`root_cause`], and the proxy if the connection went through one: what failed may be the proxy.
+pub fn cause_with_proxy(error: &reqwest::Error) -> String {
+    let cause = root_cause(error);
+    let proxy = error.url().filter(|_| error.is_connect()).and_then(proxy_of);
+    match proxy {
+        Some(proxy) => format!("{cause}, through the proxy {proxy}"),
+        None => cause,
+    }
+}
+
+/// Returns the proxy that a client of [`client_builder`] uses for a URL, without its password: the environment names it.
+pub fn proxy_of(url: &Url) -> Option<String> {
+    proxy_by(&Matcher::from_system(), url)
+}
+
+fn proxy_by(proxies: &Matcher, url: &Url) -> Option<String> {
+    if url.host_str().is_some_and(is_this_machine) {
+        return None;
+    }
+    let proxy = proxies.intercept(&url.as_str().parse().ok()?)?;
+    let (scheme, host) = (proxy.uri().scheme_str()?, proxy.uri().host()?);
+    let port = proxy.uri().port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    Some(format!("{scheme}://{host}{port}"))
+}
+
 /// The certificates that come with the program, parsed once.
 fn roots() -> &'static [Certificate] {
     static ROOTS: OnceLock<Vec<Certificate>> = OnceLock::new();
@@ -75,6 +101,16 @@ mod tests {
             let agent = concat!("user-agent: aye/", env!("CARGO_PKG_VERSION"), "\r\n");
             assert!(head.contains(agent), "{head}");
         }
+    }
+
+    #[test]
+    fn a_proxy_is_named_without_its_password() {
+        let proxies = Matcher::builder().all("http://me:s3cret@proxy.corp:3128").no("inside.corp").build();
+        let proxy = |url: &str| proxy_by(&proxies, &Url::parse(url).expect("a URL"));
+        assert_eq!(proxy("https://api.example/v1").as_deref(), Some("http://proxy.corp:3128"));
+        assert_eq!(proxy("https://inside.corp/v1"), None);
+        assert_eq!(proxy("http://127.0.0.1:8080/v1"), None);
+        assert_eq!(proxy_by(&Matcher::builder().build(), &Url::parse("https://a.b").expect("a URL")), None);
     }
 
     #[test]

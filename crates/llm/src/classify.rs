@@ -67,6 +67,14 @@ impl ModelEndpoint {
                 self.shown(to)
             ));
         }
+        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+            return InferenceExecutionError::InvalidRequest(format!(
+                "a proxy refuses the request to {} at {}: it wants a login (407){}",
+                self.provider,
+                self.base_url,
+                self.through_proxy()
+            ));
+        }
         let retry_after = retry_after(headers).or_else(|| retry_info(error));
         self.sort(Some(status), &code_of(error), &said, retry_after)
     }
@@ -243,8 +251,10 @@ impl ModelEndpoint {
         }
         if error.is_connect() {
             return InferenceExecutionError::Network(format!(
-                "cannot connect to {} at {}: {why}",
-                self.provider, self.base_url
+                "cannot connect to {} at {}: {why}{}",
+                self.provider,
+                self.base_url,
+                self.through_proxy()
             ));
         }
         if error.is_body() || error.is_decode() {
@@ -254,6 +264,12 @@ impl ModelEndpoint {
             ));
         }
         InferenceExecutionError::Network(format!("the connection to {} broke: {why}", self.provider))
+    }
+
+    /// Names the proxy of the requests, if there is one.
+    fn through_proxy(&self) -> String {
+        let proxy = reqwest::Url::parse(&self.base_url).ok().and_then(|url| aye_http::proxy_of(&url));
+        proxy.map(|proxy| format!("; the connection goes through the proxy {proxy}")).unwrap_or_default()
     }
 
     /// Converts an error of genai. The status of a streaming request is hidden in a box inside genai's error.

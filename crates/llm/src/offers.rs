@@ -84,11 +84,11 @@ async fn list(config: &ProviderConfig, base: &reqwest::Url) -> Result<Vec<Provid
 async fn get(config: &ProviderConfig, base: &reqwest::Url, url: reqwest::Url) -> Result<Value, OffersError> {
     let client = http::build(Some(base)).map_err(|error| failed(config, &error.to_string()))?;
     let response = client.get(url).headers(headers(config)?).send().await;
-    let mut response = response.map_err(|error| failed(config, &aye_http::root_cause(&error)))?;
+    let mut response = response.map_err(|error| failed(config, &aye_http::cause_with_proxy(&error)))?;
     let status = response.status();
     let mut body = Vec::new();
     while let Some(piece) =
-        response.chunk().await.map_err(|error| failed(config, &aye_http::root_cause(&error)))?
+        response.chunk().await.map_err(|error| failed(config, &aye_http::cause_with_proxy(&error)))?
     {
         if body.len() + piece.len() > MAX_LIST {
             return Err(failed(config, "its list of models is too large"));
