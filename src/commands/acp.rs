@@ -23,7 +23,7 @@ use crate::contract::ids::SuspensionId;
 use crate::contract::message::Message;
 use crate::contract::mode::Mode;
 use crate::contract::record::{DecideOutcome, ThreadRecord};
-use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
+use crate::contract::server::{ServerConfig, ServerScope, ServerTransport, ToolFilter};
 use crate::contract::suspension::Answer;
 use crate::failure::{AppError, Failure};
 use crate::plugins::skills::list_rows;
@@ -135,6 +135,8 @@ impl EditorHost for Host {
                         shown,
                         timeout,
                         start_timeout,
+                        revision: None,
+                        tools: ToolFilter::default(),
                     }
                 })
                 .collect();

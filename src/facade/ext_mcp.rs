@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::task::AbortHandle;
 
 use crate::contract::digest::sha256_hex;
-use crate::contract::server::{LoginConfig, ServerConfig, ServerScope, ServerTransport};
+use crate::contract::server::{LoginConfig, ServerConfig, ServerScope, ServerTransport, ToolFilter};
 use crate::contract::tool::Tool;
 use crate::mcp::{
     KeepError, Manager, NoLogins, PinStore, Pinned, ServerLaunch, ServerProgram, ServerState, Surroundings,
@@ -132,6 +132,8 @@ impl McpServerConnectionConfig {
             transport: self.transport,
             timeout: self.timeout,
             start_timeout: self.start_timeout,
+            revision: None,
+            tools: ToolFilter::default(),
         }
     }
 }

@@ -148,6 +148,35 @@ fn an_unavailable_server_delays_a_headless_run_only_briefly() {
 }
 
 #[test]
+fn a_server_that_does_not_know_the_newest_revision_is_there_in_a_headless_run() {
+    for mode in ["exits", "mute"] {
+        let llm = calls("mcp__shed__echo");
+        let home = Home::with(&llm);
+        own(&home, mode, &[tool("echo")]);
+        home.rules("rules: [{tool: 'mcp__shed__*', behavior: allow}]");
+        let out = home.ok(&["-p", "go"]);
+        assert_eq!(llm.last().result("c1"), "it was called", "{mode}: {}", out.stderr);
+        assert!(!out.stderr.contains("not ready"), "{mode}: {}", out.stderr);
+        home.ok(&["-p", "again"]);
+        assert_eq!(log(&home).matches("discover").count(), 1, "{mode}: it is remembered: {}", log(&home));
+    }
+}
+
+#[test]
+fn a_placeholder_of_another_program_is_not_sent() {
+    let llm = MockLlm::answers([Answer::say("Hello.")]);
+    let home = Home::with(&llm);
+    let server = json!({"type": "http", "url": llm.url, "headers": {"Authorization": "Basic ${input:AUTH}"}});
+    home.write(".mcp.json", &json!({"mcpServers": {"jenkins": server}}).to_string());
+    let out = home.ok(&["--trust", "-p", "hi"]);
+    assert!(
+        out.stderr.contains("the server `jenkins` is not started: it needs `${input:AUTH}`"),
+        "{}",
+        out.stderr
+    );
+}
+
+#[test]
 fn a_server_leaves_nothing_running() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     let home = Home::with(&llm);

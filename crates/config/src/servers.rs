@@ -23,7 +23,8 @@ use aye_core::contract::address::DomainPattern;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::{shell_word, visible_line};
 use aye_core::contract::server::{
-    LoginConfig, LoginGrant, ServerConfig, ServerScope, ServerTransport, streamable_url,
+    LoginConfig, LoginGrant, ProtocolRevision, ServerConfig, ServerScope, ServerTransport, ToolFilter,
+    streamable_url,
 };
 
 /// The file of a project that names servers.
@@ -215,6 +216,10 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             Ok(ms) if (1.0..=86_400_000.0).contains(&ms) => Ok(Duration::from_millis(ms as u64)),
             Ok(_) | Err(_) => Err(wrong("must be milliseconds, 1 or more".to_owned())),
         };
+        let mut only = |names: Vec<String>| match &mut found.enabled_tools {
+            Some(known) => known.retain(|name| names.contains(name)),
+            None => found.enabled_tools = Some(names),
+        };
         match key.as_ref() {
             "type" | "transport" => {
                 let kind = text_value(value).map_err(wrong)?;
@@ -235,6 +240,25 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             "timeout" => found.timeout = Some(millis()?),
             "startTimeout" | "startup_timeout_ms" => found.start_timeout = Some(millis()?),
             "disabled" => found.enabled = value.get() != "true",
+            "protocolVersion" | "protocol_version" => {
+                let text = text_value(value).map_err(wrong)?;
+                let known = ProtocolRevision::WORDS.iter().find(|(word, _)| *word == text);
+                let known =
+                    known.ok_or_else(|| wrong(format!("must be {}", ProtocolRevision::expected())))?;
+                found.protocol_version = Some(known.1);
+            }
+            "disabledTools" | "disabled_tools" | "excludeTools" => {
+                found.disabled_tools.extend(texts(value).map_err(wrong)?);
+            }
+            "enabledTools" | "enabled_tools" | "includeTools" => only(texts(value).map_err(wrong)?),
+            // Some programs write `"tools": ["*"]` for all of them, others a table of their own.
+            "tools" => {
+                if let Ok(names) = texts(value)
+                    && !names.iter().any(|name| name == "*")
+                {
+                    only(names);
+                }
+            }
             // The fields that other programs keep beside these grant nothing here.
             _ => {}
         }
@@ -310,8 +334,26 @@ fn variables(text: &str) -> Vec<(String, Option<String>)> {
 
 /// A variable that a text needs and that has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it needs the variable {0}, which is not set; set it, or write ${{{0}:-default}}")]
+#[error("{}", how_to_set(.0))]
 pub struct UnsetVariable(pub String);
+
+fn how_to_set(name: &str) -> String {
+    let Some((_, input)) = name.split_once(':') else {
+        return format!(
+            "it needs the variable {name}, which is not set; set it, or write ${{{name}:-default}}"
+        );
+    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let variable: String = input.chars().map(plain).collect();
+    format!(
+        "it needs `${{{}}}`, which another program asks for and aye does not; write ${{{variable}}} and set that \
+         variable",
+        visible_line(name)
+    )
+}
+
+/// Placeholders of other programs: `${input:NAME}` and the like. Sent as they are, they would be a wrong password.
+const FOREIGN: [&str; 3] = ["input:", "command:", "config:"];
 
 /// Fills variables of the environment into a text: `${NAME}`, and `${NAME:-default}`.
 ///
@@ -324,7 +366,7 @@ pub fn fill_variables(text: &str, env: &Env) -> Result<String, UnsetVariable> {
     fill(text, &mut { value }).map_err(UnsetVariable)
 }
 
-/// Fills in `${NAME}` and `${NAME:-default}`; the error is the name that has no value.
+/// Fills in `${NAME}`, `${env:NAME}` and `${NAME:-default}`; the error is the name that has no value.
 fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -335,10 +377,13 @@ fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>)
             Some((name, default)) => (name, Some(default)),
             None => (&inner[..end], None),
         };
+        let name = name.strip_prefix("env:").unwrap_or(name);
         out.push_str(&rest[..at]);
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if is_name {
+            out.push_str(&value(name, default).ok_or_else(|| name.to_owned())?);
+        } else if FOREIGN.iter().any(|prefix| name.starts_with(prefix)) {
             out.push_str(&value(name, default).ok_or_else(|| name.to_owned())?);
         } else {
             out.push_str(&rest[at..=at + 2 + end]);
@@ -382,11 +427,18 @@ impl Written {
             .chain(&entry.oauth_client_secret)
             .flat_map(|text| variables(text))
             .map(|(name, _)| name)
+            .filter(|name| !name.contains(':'))
             .collect();
         read.sort();
         read.dedup();
         if !read.is_empty() {
             let _ = write!(text, " (reads ${})", read.join(", $"));
+        }
+        if let Some(tools) = &entry.enabled_tools {
+            let _ = write!(text, " (only the tools: {})", tools.join(", "));
+        }
+        if !entry.disabled_tools.is_empty() {
+            let _ = write!(text, " (without the tools: {})", entry.disabled_tools.join(", "));
         }
         if !self.domains.is_empty() {
             let domains: Vec<String> = self.domains.iter().map(ToString::to_string).collect();
@@ -493,6 +545,11 @@ impl Written {
             digest: self.digest(),
             timeout: entry.timeout.unwrap_or(defaults.timeout),
             start_timeout: entry.start_timeout.unwrap_or(defaults.start_timeout),
+            revision: entry.protocol_version,
+            tools: ToolFilter {
+                enabled: entry.enabled_tools.clone(),
+                disabled: entry.disabled_tools.clone(),
+            },
             name: self.name,
             scope,
             place: self.place,

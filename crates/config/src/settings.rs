@@ -8,7 +8,7 @@ use aye_core::contract::executor::ToolExecutionMode;
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::mailbox::MailboxConfig;
 pub use aye_core::contract::mode::Mode as PermissionMode;
-use aye_core::contract::server::LoginGrant;
+use aye_core::contract::server::{LoginGrant, ProtocolRevision};
 use aye_core::contract::spec::Price;
 use aye_core::contract::terms::{Expiry, Notify, Terms};
 use serde_json::Value as Json;
@@ -332,6 +332,15 @@ table! {
         /// Maximum start time.
         #[project(Set)]
         pub start_timeout: Option<Duration>,
+        /// Revision of the protocol to offer instead of the newest.
+        #[project(Set)]
+        pub protocol_version: Option<ProtocolRevision>,
+        /// Tools to use, by the server's names; without a list all.
+        #[project(Set)]
+        pub enabled_tools: Option<Vec<String>>,
+        /// Tools not to use.
+        #[project(Set)]
+        pub disabled_tools: Vec<String> = [],
         /// Whether the server is used.
         #[project(Set)]
         pub enabled: bool = true,
@@ -568,6 +577,10 @@ impl Words for ToolExecutionMode {
         ("parallel_batch_approval", Self::ParallelBatchApproval),
         ("parallel_streaming", Self::ParallelStreaming),
     ];
+}
+
+impl Words for ProtocolRevision {
+    const WORDS: &'static [(&'static str, Self)] = &Self::WORDS;
 }
 
 impl Words for LoginGrant {

@@ -9,8 +9,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ProtocolVersion, ServerResult, SubscriptionFilter};
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
-    RunningService, ServiceError,
+    ClientInitializeError, ClientServiceExt as _, Peer, PeerRequestOptions, RunningService, ServiceError,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -21,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ConnectError;
 use super::handler::{ConnectionState, Handler};
+use super::handshake::{Opening, PATIENCE, Probe};
 use super::login::{Bearer, Session};
 use super::open::{CallEvent, CancelGuard, MAX_CALL, OpenCall};
-use super::transport::Guarded;
+use super::transport::{Guarded, ProbeLimit};
 use super::{ServerLaunch, ServerProgram, Surroundings};
 use aye_core::contract::display::{shortened, visible_line};
 use aye_core::contract::server::{ServerConfig, ServerTransport, streamable_url};
@@ -49,13 +49,36 @@ pub(super) struct Info {
     is_modern: bool,
 }
 
+/// One attempt to agree with a server.
+struct Attempt {
+    opening: Opening,
+    probe: Probe,
+    handler: Handler,
+}
+
+/// Why an attempt failed; without the error of the protocol there is no other way.
+struct NotOpened {
+    error: Option<Box<ClientInitializeError>>,
+    why: ConnectError,
+}
+
+impl From<ConnectError> for NotOpened {
+    fn from(why: ConnectError) -> Self {
+        Self { error: None, why }
+    }
+}
+
 pub(super) struct Client {
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     peer: Peer<RoleClient>,
     pub(super) shared: Arc<ConnectionState>,
     pub(super) ended: CancellationToken,
     pub(super) info: Info,
+    /// Whether the server answers `initialize` only: the next start need not probe it.
+    pub(super) needs_initialize: bool,
     child: Mutex<Option<tokio::process::Child>>,
+    /// The program's standard error was read to the end.
+    quiet: CancellationToken,
     /// Whether a supervisor ends the program.
     is_supervised: bool,
     /// A value that the program needs as long as it runs.
@@ -128,7 +151,7 @@ fn without_address(text: &str) -> String {
 }
 
 impl Client {
-    /// Starts or reaches the server and agrees with it on a protocol.
+    /// Starts or reaches the server and agrees with it on a protocol, in more than one way if needed.
     ///
     /// # Errors
     /// Why that is not possible.
@@ -136,7 +159,34 @@ impl Client {
         config: &ServerConfig,
         around: &Surroundings,
         shared: Arc<ConnectionState>,
+        is_known_to_initialize: bool,
     ) -> Result<Client, ConnectError> {
+        let mut opening = Opening::first(config.revision, is_known_to_initialize);
+        loop {
+            let probe = Probe::default();
+            let attempt = Self::open_by(config, around, &shared, opening.clone(), probe.clone()).await;
+            let NotOpened { error, why } = match attempt {
+                Ok(client) => return Ok(client),
+                Err(failed) => failed,
+            };
+            let Some(next) = error.and_then(|error| opening.after(&error, &probe)) else { return Err(why) };
+            tracing::info!(server = %config.name, ?opening, ?next, "{why}");
+            opening = next;
+            shared.forget_lines();
+        }
+    }
+
+    async fn open_by(
+        config: &ServerConfig,
+        around: &Surroundings,
+        shared: &Arc<ConnectionState>,
+        opening: Opening,
+        probe: Probe,
+    ) -> Result<Client, NotOpened> {
+        let attempt = |root| {
+            let handler = Handler { shared: Arc::clone(shared), root, offered: opening.offered() };
+            Attempt { opening: opening.clone(), probe: probe.clone(), handler }
+        };
         match &config.transport {
             ServerTransport::Stdio { command, args, env, cwd, domains } => {
                 let launch = ServerLaunch {
@@ -148,18 +198,21 @@ impl Client {
                     profile: config.scope.profile(),
                     domains: domains.clone(),
                 };
-                let Started { reader, writer, mut child, is_supervised, kept } =
-                    start(around, launch, &shared).await?;
+                let Started { reader, writer, mut child, is_supervised, kept, quiet } =
+                    start(around, launch, shared).await?;
                 let root = Some(format!("file://{}", around.root.display()));
-                match Self::over(reader, writer, Arc::clone(&shared), root).await {
+                match Self::over_pipes(reader, writer, attempt(root)).await {
                     Ok(mut client) => {
                         client.child = Mutex::new(Some(child));
                         client.is_supervised = is_supervised;
                         client.kept = Mutex::new(kept);
+                        client.quiet = quiet;
                         Ok(client)
                     }
                     Err(error) => {
-                        Err(ConnectError::NotAgreed(why_not(&error, Some(&mut child), &shared).await))
+                        let (text, can_be_started) = why_ended(&error, &mut child, &quiet).await;
+                        let why = ConnectError::NotAgreed(with_lines(text, shared));
+                        Err(NotOpened { error: can_be_started.then_some(error), why })
                     }
                 }
             }
@@ -169,53 +222,72 @@ impl Client {
                     .custom_headers(header_map(headers)?)
                     .max_sse_event_size(MAX_MESSAGE);
                 let client = http_client(url).map_err(ConnectError::HttpClient)?;
-                let handler = Handler { shared: Arc::clone(&shared), root: None };
                 let session = Session::of(config, &around.logins, &around.clock, &shared.wants_login);
                 let agreed = if let Some(session) = session.map(Arc::new) {
+                    // A token that is being renewed is not given up: it may be good for one renewal only.
+                    let patience = if session.may_renew() { None } else { Some(PATIENCE) };
                     let bearer = Bearer { inner: client, session: Arc::clone(&session) };
                     let transport = StreamableHttpClientTransport::with_client(bearer, settings);
-                    Self::agree(handler, transport).await.inspect(|_| session.works())
+                    Self::agree(attempt(None), transport, patience, false).await.inspect(|_| session.works())
                 } else {
                     let transport = StreamableHttpClientTransport::with_client(client, settings);
-                    Self::agree(handler, transport).await
+                    Self::agree(attempt(None), transport, Some(PATIENCE), false).await
                 };
-                match agreed {
-                    Ok(client) => Ok(client),
-                    Err(error) => {
-                        let why = why_not(&error, None, &shared).await + &sse_hint(url);
-                        Err(ConnectError::NotAgreed(why))
-                    }
-                }
+                agreed.map_err(|error| {
+                    let text = with_lines(why_not(&error), shared) + &sse_hint(url);
+                    NotOpened { error: Some(error), why: ConnectError::NotAgreed(text) }
+                })
             }
         }
     }
 
-    /// Speaks over a pair of pipes.
+    /// Speaks over a pair of pipes, as if nothing were known of the server.
+    #[cfg(test)]
     pub(super) async fn over<R, W>(
         reader: R,
         writer: W,
         shared: Arc<ConnectionState>,
-        root: Option<String>,
+    ) -> Result<Client, Box<ClientInitializeError>>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let handler = Handler { shared, root: None, offered: Opening::Probe.offered() };
+        let attempt = Attempt { opening: Opening::Probe, probe: Probe::default(), handler };
+        Self::over_pipes(reader, writer, attempt).await
+    }
+
+    async fn over_pipes<R, W>(
+        reader: R,
+        writer: W,
+        attempt: Attempt,
     ) -> Result<Client, Box<ClientInitializeError>>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let transport = AsyncRwTransport::new_client(reader, writer).with_max_line_length(MAX_MESSAGE);
-        Self::agree(Handler { shared, root }, transport).await
+        Self::agree(attempt, transport, Some(PATIENCE), true).await
     }
 
+    /// Agrees over a transport. `patience` limits a probe; `can_continue` says whether the connection can be used after
+    /// a probe without an answer.
     async fn agree<T: Transport<RoleClient> + 'static>(
-        handler: Handler,
+        attempt: Attempt,
         transport: T,
+        patience: Option<Duration>,
+        can_continue: bool,
     ) -> Result<Client, Box<ClientInitializeError>> {
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: Some(ProtocolVersion::V_2025_11_25),
-        };
+        let Attempt { opening, probe, handler } = attempt;
+        let limit = patience.filter(|_| opening == Opening::Probe).map(|patience| ProbeLimit {
+            patience,
+            can_continue,
+            probe: probe.clone(),
+        });
         let ended = CancellationToken::new();
         let shared = Arc::clone(&handler.shared);
-        let service = handler.serve_with_lifecycle(Guarded::new(transport, ended.clone()), lifecycle).await?;
+        let transport = Guarded::new(transport, ended.clone(), limit);
+        let service = handler.serve_with_lifecycle(transport, opening.lifecycle()).await?;
         let peer = service.peer().clone();
         let info = peer.peer_info().map(|info| {
             let about = info.server_info.as_ref();
@@ -230,13 +302,16 @@ impl Client {
                 is_modern: info.protocol_version == ProtocolVersion::V_2026_07_28,
             }
         });
+        let info = info.unwrap_or_default();
         Ok(Client {
             service: Mutex::new(Some(service)),
             peer,
             shared,
             ended,
-            info: info.unwrap_or_default(),
+            needs_initialize: opening.needs_initialize(&probe, info.is_modern),
+            info,
             child: Mutex::default(),
+            quiet: CancellationToken::new(),
             is_supervised: false,
             kept: Mutex::new(Box::new(())),
         })
@@ -350,28 +425,28 @@ impl Client {
     /// Describes how the program ended, if it did.
     pub(super) async fn how_it_ended(&self) -> String {
         let child = self.child.lock().expect("no panic while it is held").take();
-        let mut text = match child {
+        let text = match child {
             None => "the connection ended".to_owned(),
             Some(mut child) => match tokio::time::timeout(Duration::from_secs(1), child.wait()).await {
                 Ok(Ok(status)) => {
-                    let _ = tokio::time::timeout(LAST_WORDS, self.shared.quiet.cancelled()).await;
+                    let _ = tokio::time::timeout(LAST_WORDS, self.quiet.cancelled()).await;
                     format!("the program ended ({status})")
                 }
                 Ok(Err(_)) | Err(_) => "the program closed its output".to_owned(),
             },
         };
-        add_lines(&mut text, &self.shared);
-        text
+        with_lines(text, &self.shared)
     }
 }
 
-fn add_lines(text: &mut String, shared: &ConnectionState) {
+fn with_lines(mut text: String, shared: &ConnectionState) -> String {
     let lines: Vec<String> =
         shared.lines(3).iter().map(|line| words_of(line)).filter(|line| !line.is_empty()).collect();
     if !lines.is_empty() {
         text.push_str("; its output: ");
         text.push_str(&lines.join(" | "));
     }
+    text
 }
 
 /// An address of the older transport is refused by its server in ways that do not say so.
@@ -387,12 +462,8 @@ fn sse_hint(url: &str) -> String {
     )
 }
 
-async fn why_not(
-    error: &ClientInitializeError,
-    child: Option<&mut tokio::process::Child>,
-    shared: &ConnectionState,
-) -> String {
-    let mut text = match error {
+fn why_not(error: &ClientInitializeError) -> String {
+    match error {
         error if error.is_authorization_required() => {
             "it rejects the `Authorization` configured in its `headers`".to_owned()
         }
@@ -402,19 +473,24 @@ async fn why_not(
         ClientInitializeError::TransportError { error, .. } => plainly(error.error.as_ref()),
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => plainly(fallback.as_ref()),
         other => plainly(other),
-    };
-    if let Some(child) = child
-        && let Ok(Ok(status)) = tokio::time::timeout(Duration::from_millis(500), child.wait()).await
-    {
-        let _ = tokio::time::timeout(LAST_WORDS, shared.quiet.cancelled()).await;
-        text = if status.code() == Some(127) {
-            "it cannot be started".to_owned()
-        } else {
-            format!("the program ended ({status})")
-        };
     }
-    add_lines(&mut text, shared);
-    text
+}
+
+/// Describes why a program is no server, and returns whether it could be started at all.
+async fn why_ended(
+    error: &ClientInitializeError,
+    child: &mut tokio::process::Child,
+    quiet: &CancellationToken,
+) -> (String, bool) {
+    let Ok(Ok(status)) = tokio::time::timeout(LAST_WORDS, child.wait()).await else {
+        return (why_not(error), true);
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, quiet.cancelled()).await;
+    if matches!(status.code(), Some(126 | 127)) {
+        ("it cannot be started".to_owned(), false)
+    } else {
+        (format!("the program ended ({status})"), true)
+    }
 }
 
 /// A program that runs, and the ends of its pipes.
@@ -424,6 +500,8 @@ struct Started {
     child: tokio::process::Child,
     is_supervised: bool,
     kept: Box<dyn Any + Send>,
+    /// Its standard error was read to the end.
+    quiet: CancellationToken,
 }
 
 async fn start(
@@ -444,9 +522,13 @@ async fn start(
     else {
         return Err(ConnectError::NoPipes);
     };
-    let shared = Arc::clone(shared);
-    tokio::spawn(async move { read_stderr(stderr, &shared).await });
-    Ok(Started { reader, writer, child, is_supervised, kept })
+    let (shared, quiet) = (Arc::clone(shared), CancellationToken::new());
+    let read = quiet.clone().drop_guard();
+    tokio::spawn(async move {
+        read_stderr(stderr, &shared).await;
+        drop(read);
+    });
+    Ok(Started { reader, writer, child, is_supervised, kept, quiet })
 }
 
 /// Keeps what a server complains about, and never lets it wait for that.
@@ -471,7 +553,6 @@ async fn read_stderr(mut stderr: tokio::process::ChildStderr, shared: &Connectio
     if !line.is_empty() {
         shared.line(&String::from_utf8_lossy(&line));
     }
-    shared.quiet.cancel();
 }
 
 fn header_map(

@@ -10,7 +10,7 @@ use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
     ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability,
     Implementation, ListRootsResult, LoggingLevel, LoggingMessageNotificationParam,
-    ProgressNotificationParam, ProgressToken, Root,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion, Root,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -59,8 +59,6 @@ pub(super) struct ConnectionState {
     last_logged: Mutex<Option<Instant>>,
     /// The number of times the server asked to use the model.
     refused: AtomicU64,
-    /// Its standard error was read to the end.
-    pub(super) quiet: tokio_util::sync::CancellationToken,
     /// Signals that the server accepts nothing before a user logs in.
     pub(super) wants_login: tokio_util::sync::CancellationToken,
 }
@@ -82,7 +80,6 @@ impl ConnectionState {
             lines: Mutex::default(),
             last_logged: Mutex::default(),
             refused: AtomicU64::new(0),
-            quiet: tokio_util::sync::CancellationToken::new(),
             wants_login: tokio_util::sync::CancellationToken::new(),
         }
     }
@@ -96,6 +93,11 @@ impl ConnectionState {
             lines.pop_front();
         }
         lines.push_back(line);
+    }
+
+    /// Forgets the lines: the server is started again.
+    pub(super) fn forget_lines(&self) {
+        locked(&self.lines).clear();
     }
 
     /// The last lines.
@@ -212,6 +214,8 @@ pub(super) struct Handler {
     pub(super) shared: std::sync::Arc<ConnectionState>,
     /// The reply to a server that asks for the working folder; only a program of this machine gets one.
     pub(super) root: Option<String>,
+    /// The revision that `initialize` offers.
+    pub(super) offered: ProtocolVersion,
 }
 
 impl ClientHandler for Handler {
@@ -222,7 +226,8 @@ impl ClientHandler for Handler {
         }
         let form = FormElicitationCapability::new().with_schema_validation(true);
         capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
-        ClientConfig::new(capabilities, Implementation::new("aye", env!("CARGO_PKG_VERSION")))
+        let about = Implementation::new("aye", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(capabilities, about).with_protocol_version(self.offered.clone())
     }
 
     async fn create_message(

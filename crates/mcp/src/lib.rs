@@ -14,6 +14,7 @@ mod elicitation;
 mod error;
 mod guidance;
 mod handler;
+mod handshake;
 mod list;
 mod login;
 mod manager;

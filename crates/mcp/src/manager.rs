@@ -360,8 +360,11 @@ async fn once(
     *server.last.lock().expect("no panic while it is held") = Some(Arc::clone(&shared));
     let limit = server.config.start_timeout;
     let starting = async {
-        let client = Arc::new(Client::connect(&server.config, around, Arc::clone(&shared)).await?);
+        let is_known = server.is_known_to_initialize(around);
+        let client = Client::connect(&server.config, around, Arc::clone(&shared), is_known).await?;
+        let client = Arc::new(client);
         read_tools(server, &client, around).await?;
+        server.remember_to_initialize(client.needs_initialize, around);
         Ok::<_, ConnectError>(client)
     };
     let started = tokio::select! {

@@ -17,6 +17,9 @@ pub struct Pinned {
     /// asked about them yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
+    /// The hash of the configuration with which the server answered `initialize` and not `server/discover`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialize: Option<String>,
 }
 
 /// The storage of trusted servers.

@@ -359,6 +359,7 @@ impl Server {
     ) {
         let hash = sha256_hex(instructions);
         let scope = self.config.scope.key();
+        let filter = &self.config.tools;
         // Servers that a client brings are trusted with its session, and stored nowhere.
         let is_of_client = self.config.scope == ServerScope::Client;
         let pinned = if is_of_client { Ok(None) } else { around.pins.load(&scope, &self.config.name) };
@@ -380,6 +381,7 @@ impl Server {
                     config: self.config.digest.clone(),
                     tools: tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect(),
                     instructions: Some(hash.clone()),
+                    initialize: None,
                 };
                 problem = around.pins.save(&scope, &self.config.name, &pinned).err();
                 pinned
@@ -395,10 +397,13 @@ impl Server {
             ServerScope::User => pinned.config.clone(),
             ServerScope::Project(_) | ServerScope::Client => self.config.digest.clone(),
         };
+        let mut notes = notes;
+        notes.extend(self.disabled(&tools));
         {
             let mut now = self.now();
             now.tools = tools
                 .into_iter()
+                .filter(|found| filter.allows(&found.name))
                 .map(|found| {
                     let standing = pinned.standing(&digest, &found.name, &found.hash);
                     let offered = standing == PinStatus::Agreed || agrees;
@@ -414,6 +419,46 @@ impl Server {
         self.offer(around);
         self.report_pending_questions(around);
         self.moved.send_modify(|count| *count += 1);
+    }
+
+    /// Describes the tools that the configuration leaves out, and names there that the server does not have.
+    fn disabled(&self, tools: &[ServerTool]) -> Vec<String> {
+        let filter = &self.config.tools;
+        let names = |names: Vec<&str>| names.into_iter().map(visible_line).collect::<Vec<_>>().join(", ");
+        let off: Vec<&str> =
+            tools.iter().map(|tool| tool.name.as_str()).filter(|name| !filter.allows(name)).collect();
+        let named = filter.disabled.iter().chain(filter.enabled.iter().flatten());
+        let unknown: Vec<&str> =
+            named.map(String::as_str).filter(|name| !tools.iter().any(|tool| tool.name == *name)).collect();
+        [
+            ("disabled in its configuration", off),
+            ("its configuration names tools that it does not have", unknown),
+        ]
+        .into_iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(what, list)| format!("{what}: {}", names(list)))
+        .collect()
+    }
+
+    /// Returns whether the server needs `initialize` at once, as a start before this one found out.
+    pub(super) fn is_known_to_initialize(&self, around: &Surroundings) -> bool {
+        let pinned = around.pins.load(&self.config.scope.key(), &self.config.name);
+        matches!(pinned, Ok(Some(Pinned { initialize: Some(digest), .. })) if digest == self.config.digest)
+    }
+
+    /// Stores whether the server needs `initialize` at once, so that the next start does not probe it. A server that
+    /// nothing else is stored of is not remembered.
+    pub(super) fn remember_to_initialize(&self, needs: bool, around: &Surroundings) {
+        let (scope, name) = (self.config.scope.key(), &self.config.name);
+        let Ok(Some(mut pinned)) = around.pins.load(&scope, name) else { return };
+        let initialize = needs.then(|| self.config.digest.clone());
+        if pinned.initialize == initialize {
+            return;
+        }
+        pinned.initialize = initialize;
+        if let Err(why) = around.pins.save(&scope, name, &pinned) {
+            tracing::warn!(server = %self.name(), "{why}");
+        }
     }
 
     fn offer(self: &Arc<Self>, around: &Surroundings) {
@@ -565,7 +610,8 @@ impl Server {
         let scope = self.config.scope.key();
         let mut pinned = around.pins.load(&scope, &self.config.name)?.unwrap_or_default();
         if pinned.config != self.config.digest {
-            pinned = Pinned { config: self.config.digest.clone(), ..Pinned::default() };
+            let initialize = pinned.initialize;
+            pinned = Pinned { config: self.config.digest.clone(), initialize, ..Pinned::default() };
         }
         pinned.instructions = instructions.or(pinned.instructions);
         let count = agreed.len();

@@ -14,7 +14,7 @@ use super::*;
 use aye_core::contract::clock::SystemClock;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
-use aye_core::contract::server::{ServerConfig, ServerScope, ServerTransport};
+use aye_core::contract::server::{ServerConfig, ServerScope, ServerTransport, ToolFilter};
 use aye_core::contract::tool::{ToolCallContext, ToolError, ToolResult};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -100,6 +100,8 @@ impl World {
             digest: "d".to_owned(),
             timeout: Duration::from_secs(10),
             start_timeout: PATIENCE,
+            revision: None,
+            tools: ToolFilter::default(),
         }
     }
 
@@ -451,7 +453,7 @@ async fn a_server_that_never_worked_is_not_restarted_forever() {
     assert!(why[2].contains("no database"), "{why:?}");
     assert!(why.iter().all(|why| why.contains("again: false")), "{why:?}");
     manager.restart("dead").expect("exists");
-    until("the retry", || world.count("started") >= 3).await;
+    until("the retry", || world.count("started") >= 5).await;
     manager.close().await;
 }
 
@@ -592,6 +594,7 @@ async fn one_time_trust_offers_all_tools_and_stores_nothing() {
 }
 
 mod asking;
+mod opening;
 mod rounds;
 
 mod modern {
@@ -634,7 +637,7 @@ mod modern {
         });
         let (reader, writer) = tokio::io::split(ours);
         let shared = Arc::new(ConnectionState::new("s", Arc::new(|_| {})));
-        let client = Client::over(reader, writer, shared, None).await.expect("connected");
+        let client = Client::over(reader, writer, shared).await.expect("connected");
         assert_eq!(client.info.protocol, "2026-07-28");
         let (tools, notes) = crate::list::tools(&client, "s", PATIENCE).await.expect("a list");
         assert_eq!((tools.len(), notes.len()), (1, 0));

@@ -2,10 +2,12 @@
 # A tool server in raw JSON lines, well-behaved or not.
 #   $1  a file with the JSON list of its tools; beside it, FILE.log says what it was asked
 #   $2  how it behaves: plain, silent (never answers), dead (ends at once), storm (3,000 changed lists), sampling,
-#       empty (answers methods that it does not know with {})
+#       empty (answers methods that it does not know with {}), exits (ends at server/discover), mute (ignores it),
+#       chatty (writes lines of a log to its output),
+#       discovers (knows the revision without a handshake, and ends at initialize)
 tools=$1
 mode=${2:-plain}
-say() { printf '%s\n' "$1"; }
+say() { [ "$mode" = chatty ] && echo "INFO [server] answering"; printf '%s\n' "$1"; }
 result() { say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$1}"; }
 text() { result "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
 note() { printf '%s\n' "$1" >> "$tools.log"; }
@@ -22,9 +24,18 @@ while IFS= read -r line; do
   id=${id%%[,\}]*}
   case $line in
   *'"method":"server/discover"'*)
+    note discover
+    [ "$mode" = exits ] && { echo "expected initialize" >&2; exit 1; }
+    [ "$mode" = mute ] && continue
+    if [ "$mode" = discovers ]; then
+      result '{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"new","version":"1"}}}'
+      continue
+    fi
     if [ "$mode" = empty ]; then result '{}'; continue; fi
     say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"unknown method\"}}" ;;
   *'"method":"initialize"'*)
+    note "initialize $line"
+    [ "$mode" = discovers ] && exit 1
     result '{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{},"prompts":{}},"serverInfo":{"name":"sh","version":"1"},"instructions":"be careful"}' ;;
   *'"method":"notifications/initialized"'*)
     if [ "$mode" = storm ]; then

@@ -90,6 +90,51 @@ fn a_missing_variable_disables_only_its_server() {
 }
 
 #[test]
+fn a_placeholder_of_another_program_is_named_and_never_sent() {
+    let text = r#"{"mcpServers": {
+    "a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${input:jenkins-token}"}},
+    "b": {"command": "x", "env": {"K": "${env:TOKEN}", "S": "${x%%y}"}}
+  }}"#;
+    let servers = all(text, &env());
+    assert_eq!(
+        servers.problems,
+        [
+            "/r/.mcp.json:2:10: the server `a` is not started: it needs `${input:jenkins-token}`, which another \
+          program asks for and aye does not; write ${JENKINS_TOKEN} and set that variable"
+        ]
+    );
+    let [server] = &servers.usable[..] else { panic!("{servers:?}") };
+    let ServerTransport::Stdio { env, .. } = &server.transport else { panic!("{server:?}") };
+    assert_eq!((env["K"].expose_secret(), env["S"].expose_secret()), ("s3cret", "${x%%y}"));
+}
+
+#[test]
+fn tools_can_be_left_out_and_a_revision_named() {
+    let text = r#"{"mcpServers": {
+    "a": {"command": "x", "disabledTools": ["drop"], "excludeTools": ["b"], "protocolVersion": "2025-11-25"},
+    "b": {"command": "x", "tools": ["*"], "description": "does things"},
+    "c": {"command": "x", "tools": ["one", "two"], "includeTools": ["two"]},
+    "d": {"command": "x", "disabledTools": "drop"},
+    "e": {"command": "x", "protocolVersion": "2"}
+  }}"#;
+    let servers = all(text, &env());
+    let [a, b, c] = &servers.usable[..] else { panic!("{servers:?}") };
+    assert_eq!((a.tools.allows("drop"), a.tools.allows("b"), a.tools.allows("read")), (false, false, true));
+    assert_eq!(a.revision, Some(ProtocolRevision::V2025_11_25));
+    assert!(a.shown.ends_with("(without the tools: drop, b)"), "{}", a.shown);
+    assert!(b.tools.allows("anything"));
+    assert_eq!((c.tools.allows("one"), c.tools.allows("two")), (false, true));
+    assert_eq!(
+        servers.problems,
+        [
+            "/r/.mcp.json:5:44: `disabledTools` must be a list of strings; the server `d` is not started",
+            "/r/.mcp.json:6:46: `protocolVersion` must be one of \"2024-11-05\", \"2025-03-26\", \
+             \"2025-06-18\", \"2025-11-25\", \"2026-07-28\"; the server `e` is not started",
+        ]
+    );
+}
+
+#[test]
 fn a_mistake_is_reported_with_its_place_and_disables_one_server() {
     let text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\", \"args\": \"-y\"},\n    \"b\": {},\n    \"c\": {\"command\": \"x\", \"url\": \"http://h\"},\n    \"d\": [],\n    \"e\": {\"command\": \"e\"},\n    \"e\": {\"command\": \"evil\"},\n    \"f\": {\"command\": \"x\", \"command\": \"y\"},\n    \"g\": {\"type\": \"ws\", \"url\": \"ws://h\"},\n    \"h\": {\"command\": \"x\", \"env\": {\"A\": []}},\n    \"\": {\"command\": \"x\"}\n  }\n}";
     let (servers, problems) = read(text);

@@ -119,6 +119,49 @@ impl LoginGrant {
         [("authorization_code", Self::AuthorizationCode), ("client_credentials", Self::ClientCredentials)];
 }
 
+/// A revision of the protocol that a connection can be opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolRevision {
+    /// With the handshake `initialize`.
+    V2024_11_05,
+    /// With the handshake `initialize`.
+    V2025_03_26,
+    /// With the handshake `initialize`.
+    V2025_06_18,
+    /// The last one with the handshake `initialize`.
+    V2025_11_25,
+    /// Without a handshake: `server/discover`, and requests that carry their own context.
+    V2026_07_28,
+}
+
+impl ProtocolRevision {
+    /// The names of the revisions, as the protocol has them.
+    pub const WORDS: [(&'static str, Self); 5] = [
+        ("2024-11-05", Self::V2024_11_05),
+        ("2025-03-26", Self::V2025_03_26),
+        ("2025-06-18", Self::V2025_06_18),
+        ("2025-11-25", Self::V2025_11_25),
+        ("2026-07-28", Self::V2026_07_28),
+    ];
+}
+
+/// The tools of a server that are used, by the names that the server gives them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolFilter {
+    /// Only these; `None` means all.
+    pub enabled: Option<Vec<String>>,
+    /// None of these.
+    pub disabled: Vec<String>,
+}
+
+impl ToolFilter {
+    /// Returns whether a tool is used.
+    pub fn allows(&self, tool: &str) -> bool {
+        let names = |list: &[String]| list.iter().any(|name| name == tool);
+        !names(&self.disabled) && self.enabled.as_deref().is_none_or(names)
+    }
+}
+
 /// The URL where a server of the HTTP+SSE transport of 2024 probably speaks streamable HTTP, without its query, which may
 /// hold a key.
 pub fn streamable_url(url: &str) -> String {
@@ -149,4 +192,8 @@ pub struct ServerConfig {
     pub timeout: Duration,
     /// The time the server may take to become usable.
     pub start_timeout: Duration,
+    /// The revision of the protocol to offer; `None` offers the newest, and then what the server knows.
+    pub revision: Option<ProtocolRevision>,
+    /// The tools that are used.
+    pub tools: ToolFilter,
 }

@@ -107,6 +107,11 @@ impl Session {
         Ok(kept.and_then(|kept| kept.tokens))
     }
 
+    /// Returns whether a request may first have to obtain or renew a token.
+    pub(crate) fn may_renew(&self) -> bool {
+        self.client.is_some() || !matches!(self.tokens(), Ok(None))
+    }
+
     fn save(&self, kept: &LoginFile) -> Result<(), AuthError> {
         kept.save(self.store.as_ref(), &self.scope, &self.name).map_err(|error| store_error(&error))
     }

@@ -109,7 +109,7 @@ async fn rounds() -> Rounds {
     let (reader, writer) = tokio::io::split(ours);
     let around = world.around();
     let shared = Arc::new(ConnectionState::new("s", Arc::clone(&around.tell)));
-    let client = Arc::new(Client::over(reader, writer, shared, None).await.expect("connected"));
+    let client = Arc::new(Client::over(reader, writer, shared).await.expect("connected"));
     assert_eq!(client.info.protocol, "2026-07-28");
     let server = Arc::new(Server::new(world.config("s", ServerScope::User, "plain")));
     let (tools, notes) = crate::list::tools(&client, "s", PATIENCE).await.expect("a list");
