@@ -323,9 +323,16 @@ fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, 
 /// Characters of a refusal that are repeated.
 const MAX_REFUSAL: usize = 200;
 
-/// The messages that programs print when the kernel refuses an access, in lower case.
-const REFUSALS: [&str; 4] =
-    ["permission denied", "operation not permitted", "read-only file system", "eacces"];
+/// The messages that programs print when the kernel refuses an access, or hides the keys that they sign with, in lower
+/// case.
+const REFUSALS: [&str; 6] = [
+    "permission denied",
+    "operation not permitted",
+    "read-only file system",
+    "eacces",
+    "failed to sign the data",
+    "couldn't load public key",
+];
 
 /// The messages that programs print when there is no network or no name server.
 const NO_NETWORK: [&str; 7] = [
@@ -455,6 +462,12 @@ mod tests {
         assert_eq!(of(line), path(line, "/etc/x"));
         let line = "touch: cannot touch '../x': Read-only file system";
         assert_eq!(of(line), path(line, "/srv/x"));
+        // A script that signs: git was not asked before it ran.
+        let line = "error: gpg failed to sign the data:";
+        let text = format!("{line}\nfatal: failed to write commit object");
+        assert!(of(&text).is_some_and(|(found, _)| found == line));
+        let line = "error: Couldn't load public key /root/.ssh/id.pub: No such file or directory?";
+        assert_eq!(of(line), path(line, "/root/.ssh/id.pub"));
         assert!(of("mkdir: cannot create directory ‘/x-of-nobody’: No such file or directory").is_some());
         // A file that is simply not there.
         assert_eq!(of("cat: /srv/w/x: No such file or directory"), None);
