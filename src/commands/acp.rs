@@ -1,5 +1,6 @@
 //! `aye acp`: serves an editor.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::cli::Cli;
 use crate::commands::work::Signals;
 use crate::compose;
+use crate::compose::command_files::{self, CommandFile};
 use crate::compose::images;
 use crate::config::{Env, TrustAssessment};
 use crate::contract::content::ContentBlock;
@@ -225,9 +227,19 @@ impl FolderHost for Folder {
 
     fn commands(&self) -> Vec<PromptCommand> {
         let skills = list_rows(&self.app.skills).into_iter().filter(|row| row.user_invocable);
-        skills
-            .map(|row| PromptCommand { description: row.summary(), name: row.name, hint: row.argument_hint })
-            .collect()
+        let skills = skills.map(|row| PromptCommand {
+            description: row.summary(),
+            name: row.name,
+            hint: row.argument_hint,
+        });
+        let files = command_files::all(&self.app.foundation).into_iter();
+        let files = files.map(|CommandFile { name, description, hint, .. }| PromptCommand {
+            description,
+            name,
+            hint,
+        });
+        let mut names = BTreeSet::new();
+        skills.chain(files).filter(|command| names.insert(command.name.clone())).collect()
     }
 
     fn warnings(&self) -> Vec<String> {

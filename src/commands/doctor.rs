@@ -144,7 +144,7 @@ pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
             }
         }
         Ok(app) => {
-            warnings.clone_from(&app.warnings);
+            warnings = app.all_warnings();
             let agent = app.agents.current();
             if let Ok(resolved) = app.runtime.resolved(&agent) {
                 let rows = plugins::rows(&app, &resolved);
@@ -236,7 +236,7 @@ pub(crate) fn page(app: &AppContext) -> TextPage {
         &app.foundation.env,
         app.foundation.loaded.settings.tui.images != Images::Off,
     ));
-    rows.extend(app.warnings.iter().map(|text| ("warning", CheckStatus::Warning, text.clone())));
+    rows.extend(app.all_warnings().into_iter().map(|text| ("warning", CheckStatus::Warning, text)));
     let text = rows.iter().map(|(name, state, text)| format!("{}  {name:<13} {text}\n", mark(*state)));
     let more = "`aye doctor` in a shell also checks the model, the store, the rules and the plugins\n";
     TextPage { title: "Terminal".to_owned(), text: text.collect::<String>() + more }

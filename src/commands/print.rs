@@ -63,6 +63,7 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         (Some(thread), None) => Job::Resume(thread),
         (thread, Some(text)) => {
             let thread = thread.unwrap_or_else(ThreadId::fresh);
+            compose::check_command(&app, prompt.unwrap_or_default()).await.map_err(Failure::usage)?;
             let images = images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?;
             let message = compose::message(&app, &text, prompt.unwrap_or(&text), images).await;
             let mut messages = vec![message.map_err(Failure::usage)?];

@@ -31,6 +31,7 @@ use crate::plugins::stop::{StopConditionSpec, StopPlugin};
 use crate::program::agents::Agents;
 use crate::program::budget::PriceList;
 use crate::program::context::policy_of;
+use crate::program::folder_instructions::{FOLDER_INSTRUCTIONS_PLUGIN, FolderInstructionsPlugin};
 use crate::program::foundation::Foundation;
 use crate::program::grants::GrantWatch;
 use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN};
@@ -72,6 +73,8 @@ pub struct AppContext {
     pub(crate) mcp: crate::program::mcp::Mcp,
     /// Problems at the start that do not prevent it.
     pub(crate) warnings: Vec<String>,
+    /// Problems of skills. They are no news at each start of a script or an editor.
+    skill_warnings: Vec<String>,
     _grants: GrantWatch,
 }
 
@@ -81,6 +84,11 @@ impl AppContext {
         let store = foundation.open_store()?;
         // On the heap: this future is part of those of most commands.
         Box::pin(Self::build_on(store, foundation, cli)).await
+    }
+
+    /// Returns all problems, for a user who looks at them.
+    pub(crate) fn all_warnings(&self) -> Vec<String> {
+        self.warnings.iter().chain(&self.skill_warnings).cloned().collect()
     }
 
     /// Writes to stderr what is wrong with the settings, and later which files a rewind cannot restore. A terminal
@@ -150,7 +158,7 @@ impl AppContext {
         let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
         let known = agents::AgentDescriptions::default();
         let (runtime, programs) =
-            runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
+            runtime(&foundation, parts, (&skills, &instructions), reminders, (&common, &known), &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
         let agents = Agents::register(&runtime, &foundation, (&common, &known), &selection).await?;
         let selection = agents.model(&agents.current());
@@ -164,7 +172,7 @@ impl AppContext {
         warnings
             .extend(agents.choices().filter_map(|model| price_list.admit(&model.full_name(), model).err()));
         let worth = skills.issues.iter().filter(|issue| issue.severity > Severity::Note);
-        warnings.extend(worth.map(ToString::to_string));
+        let skill_warnings = worth.map(ToString::to_string).collect();
         let models = agents::skill_models(&runtime, &foundation, &skills, &price_list).await;
         *targets.write().expect("no panic while the targets are held") =
             SkillTargets { agents: agents::names(&known), models };
@@ -198,6 +206,7 @@ impl AppContext {
             price_list,
             telemetry,
             warnings,
+            skill_warnings,
         };
         app.load_grants().await;
         let problems = app.load_published().await.map_err(Failure::failed)?;
@@ -350,7 +359,7 @@ fn runtime(
         snapshots,
         draws,
     }: Parts<'_>,
-    skills: &Discovery,
+    (skills, instructions): (&Discovery, &Instructions),
     reminders: Vec<ReminderRule>,
     (common, known): (&prompt::Common, &agents::AgentDescriptions),
     selection: &ModelSelection,
@@ -440,6 +449,10 @@ fn runtime(
         .with_plugin("hooks", Arc::new(crate::program::hooks::plugin(foundation, programs.clone(), clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin(
+            FOLDER_INSTRUCTIONS_PLUGIN,
+            Arc::new(FolderInstructionsPlugin::new(&foundation.workspace, instructions)),
+        )
         .with_plugin("memory", crate::program::memory::plugin(foundation, clock))
         .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))
         .with_plugin("compaction", Arc::new(CompactionPlugin))

@@ -124,6 +124,7 @@ struct ContextRow {
 pub(crate) async fn page(app: &AppContext, thread: Option<&ThreadId>) -> Result<TextPage, AppError> {
     let mut beside = 0;
     let mut skills = 0;
+    let mut folders = 0;
     let mut deferral = DeferralStateValue::default();
     if let Some(text) = catalogue(&app.skills.registry()) {
         skills += text.len() / 4 + 4;
@@ -134,8 +135,9 @@ pub(crate) async fn page(app: &AppContext, thread: Option<&ThreadId>) -> Result<
         let active = state.get(ActiveSkills::KEY).cloned().unwrap_or_default();
         let active: BTreeMap<String, ActiveSkill> = serde_json::from_value(active).unwrap_or_default();
         skills += active.values().map(|skill| skill.instructions.len() / 4 + 20).sum::<usize>();
+        folders = crate::program::folder_instructions::size_in(&state) / 4;
     }
-    beside += skills;
+    beside += skills + folders;
     let saved = crate::program::deferred::saved(app, &deferral)?;
     beside += saved.map_or(0, |saved| saved.names);
     let hidden = |tool: &str| crate::program::deferred::is_hidden(&deferral, tool);
@@ -151,13 +153,13 @@ pub(crate) async fn page(app: &AppContext, thread: Option<&ThreadId>) -> Result<
         overhead: real(saved.overhead),
         ..saved
     });
-    Ok(draw(&selection.full_name(), &report, instructions, real(skills), saved))
+    Ok(draw(&selection.full_name(), &report, (instructions, real(folders)), real(skills), saved))
 }
 
 fn draw(
     model: &str,
     report: &ContextReport,
-    instructions: usize,
+    (instructions, folders): (usize, usize),
     skills: usize,
     saved: Option<Savings>,
 ) -> TextPage {
@@ -174,6 +176,7 @@ fn draw(
             saved.map_or(0, |saved| saved.names),
             '▓',
         ),
+        row("folder instructions", folders, '▓'),
         row("skills", skills, '▓'),
         row("summary", report.summary_tokens, '▒'),
         row("messages", report.messages, '▒'),
@@ -303,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_page_shows_each_category_and_what_was_trimmed() {
-        let page = draw("mock/m1", &report(), 2000, 300, None);
+        let page = draw("mock/m1", &report(), (2000, 100), 300, None);
         assert_eq!(page.title, "context of mock/m1: 50k of 100k tokens (50 %)");
         let lines: Vec<&str> = page.text.lines().collect();
         assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
@@ -313,6 +316,7 @@ mod tests {
             "instructions             2k   2 %",
             "tools (1)               900  <1 %",
             "MCP tools (1)          9.1k   9 %  ▓▓",
+            "folder instructions     100  <1 %",
             "skills                  300  <1 %",
             "messages                20k  20 %  ▒▒▒▒",
             "tool results            15k  15 %  ▒▒▒",
@@ -332,15 +336,15 @@ mod tests {
     fn an_overfull_window_is_drawn() {
         let full = ContextReport { messages: 900_000, ..report() };
         let saved = Savings { deferred: 500, promoted: 2, kept_out: 52_000, names: 1600, overhead: 1900 };
-        let text = draw("m", &full, 0, 0, Some(saved)).text;
+        let text = draw("m", &full, (0, 0), 0, Some(saved)).text;
         assert!(text.contains("\ndeferred (500) "), "{text}");
         assert!(
             text.contains("500 tools are deferred: 50k tokens less in each request. 2 more were loaded"),
             "{text}"
         );
-        let page = draw("m", &full, 0, 0, None);
+        let page = draw("m", &full, (0, 0), 0, None);
         assert_eq!(page.text.lines().next().unwrap().chars().count(), BAR + 2, "{}", page.text);
         let none = ContextReport { window: None, threshold: None, ..report() };
-        assert!(!draw("m", &none, 0, 0, None).text.contains("free"));
+        assert!(!draw("m", &none, (0, 0), 0, None).text.contains("free"));
     }
 }

@@ -8,6 +8,7 @@ use crate::config::{
     Env, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
     load_instructions, project_config_files, read_private, repository_root, write_private,
 };
+use crate::contract::display::visible_line;
 use crate::contract::editor::EditorSlot;
 use crate::contract::inference::ReasoningEffort;
 use crate::contract::server::ServerConfig;
@@ -58,6 +59,13 @@ impl Foundation {
             None => env,
             Some(dir) => env.with_cwd(dir),
         };
+        if env.cwd().as_os_str().is_empty() {
+            // Only the shell still knows the name of a deleted folder.
+            let name = env.var("PWD").map(|folder| format!(" {}", visible_line(folder))).unwrap_or_default();
+            return Err(Failure::usage(format!(
+                "the working folder{name} no longer exists; change to another folder, or name one with -C"
+            )));
+        }
         let cwd = env
             .cwd()
             .canonicalize()

@@ -10,6 +10,7 @@ mod children;
 mod client_tools;
 mod comfort;
 mod commands;
+mod compatibility;
 mod compose;
 mod contest;
 mod context;

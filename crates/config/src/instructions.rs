@@ -84,6 +84,52 @@ pub fn load_instructions(config_dir: &Path, root: &Path, cwd: &Path) -> Instruct
     instructions
 }
 
+/// Folders whose files are third-party or generated: their instructions are for others.
+const FOREIGN: [&str; 10] = [
+    "node_modules",
+    "target",
+    "vendor",
+    "dist",
+    "build",
+    "out",
+    "__pycache__",
+    "venv",
+    "site-packages",
+    "bower_components",
+];
+
+/// Reads the instructions of the folders between the working directory and a file below it, the outermost first, at
+/// most `room` bytes of them. Files that `is_known` are left out, and so are hidden folders, folders of dependencies and
+/// other repositories, with everything below them.
+pub fn load_folder_instructions(
+    root: &Path,
+    cwd: &Path,
+    file: &Path,
+    room: usize,
+    is_known: &dyn Fn(&Path) -> bool,
+) -> Instructions {
+    let mut instructions = Instructions::default();
+    let mut room = room;
+    let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
+    let below = folder.as_deref().and_then(|folder| folder.strip_prefix(cwd).ok());
+    let mut folder = cwd.to_path_buf();
+    for name in below.into_iter().flat_map(Path::components) {
+        folder.push(name);
+        let name = name.as_os_str().to_string_lossy();
+        let is_foreign = name.starts_with('.') || FOREIGN.contains(&name.as_ref());
+        if is_foreign || folder.join(".git").symlink_metadata().is_ok() {
+            break;
+        }
+        if NAMES.iter().any(|name| is_known(&folder.join(name))) {
+            continue;
+        }
+        if let Some(file) = first_file(&folder, Some(root), &mut instructions.warnings) {
+            add(&mut instructions, &mut room, file);
+        }
+    }
+    instructions
+}
+
 fn first_file(
     folder: &Path,
     boundary: Option<&Path>,
@@ -127,11 +173,15 @@ fn add(instructions: &mut Instructions, room: &mut usize, (path, text): (PathBuf
     let kept = &text[..text[..end].rfind('\n').map_or(0, |at| at + 1)];
     *room = 0;
     let left = text.len() - kept.len();
-    let note = format!(
-        "[{left} bytes left out: instructions are limited to {} KiB in total]\n",
-        MAX_INSTRUCTIONS / 1024
-    );
+    let note = cut_note(left);
+    let name = path.to_string_lossy();
+    instructions.warnings.push(format!("{}: {note}; the model does not read the rest", visible_line(&name)));
+    let note = format!("[{note}]\n");
     instructions.files.push(InstructionFile { path, text: format!("{kept}{note}"), is_cut: true });
+}
+
+fn cut_note(left: usize) -> String {
+    format!("{left} bytes left out: instructions are limited to {} KiB in total", MAX_INSTRUCTIONS / 1024)
 }
 
 #[cfg(test)]
@@ -214,6 +264,9 @@ mod tests {
             "[5 bytes left out: instructions are limited to 32 KiB in total]\n"
         );
         assert_eq!(instructions.status().as_deref(), Some("2 instruction files, cut at 32 KiB"));
+        assert_eq!(instructions.warnings.len(), 2);
+        let warning = &instructions.warnings[1];
+        assert!(warning.contains("repo/a/AGENTS.md: 5 bytes left out"), "{warning}");
     }
 
     #[test]
@@ -225,6 +278,39 @@ mod tests {
         assert_eq!(instructions.files.len(), 1);
         assert_eq!(instructions.files[0].text, "text");
         assert!(instructions.warnings[0].contains("links out of the repository"));
+    }
+
+    #[test]
+    fn instructions_below_the_working_directory_are_those_of_the_project() {
+        let tree = Tree::new(&[
+            ("repo/.git/HEAD", ""),
+            ("repo/AGENTS.md", "root"),
+            ("repo/pkg/AGENTS.md", "pkg"),
+            ("repo/pkg/web/CLAUDE.md", "web"),
+            ("repo/pkg/web/src/a.ts", ""),
+            ("repo/pkg/node_modules/x/AGENTS.md", "evil"),
+            ("repo/pkg/node_modules/x/a.js", ""),
+            ("repo/clone/.git/HEAD", ""),
+            ("repo/clone/AGENTS.md", "another project"),
+            ("repo/clone/a.ts", ""),
+            ("other/AGENTS.md", "outside"),
+            ("other/a.ts", ""),
+        ]);
+        let root = tree.path("repo");
+        let load = |file: &str, room, known: &[&str]| {
+            let known: Vec<_> = known.iter().map(|file| tree.path(file)).collect();
+            let is_known = |path: &Path| known.iter().any(|known| known == path);
+            load_folder_instructions(&root, &root, &root.join(file), room, &is_known)
+        };
+        let texts = |found: Instructions| found.files.into_iter().map(|file| file.text).collect::<Vec<_>>();
+        assert_eq!(texts(load("pkg/web/src/a.ts", 99, &[])), ["pkg", "web"]);
+        assert_eq!(texts(load("pkg/web/../web/src/a.ts", 99, &["repo/pkg/AGENTS.md"])), ["web"]);
+        for file in ["a.ts", "pkg/node_modules/x/a.js", "clone/a.ts", "../other/a.ts", "none/a.ts"] {
+            let known = ["repo/pkg/AGENTS.md"];
+            assert_eq!(texts(load(file, 99, &known)), [] as [String; 0], "{file}");
+        }
+        let full = load("pkg/web/src/a.ts", 3, &[]);
+        assert!(full.files[1].is_cut && full.files[1].text.starts_with("[3 bytes left out"), "{full:?}");
     }
 
     #[test]

@@ -26,7 +26,10 @@ pub use endpoints::{
     resolve_providers,
 };
 pub use env::Env;
-pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS, load_instructions, repository_root};
+pub use instructions::{
+    InstructionFile, Instructions, MAX_INSTRUCTIONS, load_folder_instructions, load_instructions,
+    repository_root,
+};
 pub use kinds::{OnAsk, STATUS_SEGMENTS};
 pub use layer::{Key, Origin, Problem};
 pub use layers::{

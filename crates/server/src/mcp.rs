@@ -4,6 +4,8 @@
 //! ends with an error that names the question and how to answer it, and the run keeps waiting.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
@@ -12,11 +14,11 @@ use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::suspension::{ACTION_PERMISSION, Answer};
 use aye_runtime::RunRequest;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverRequestMethod,
-    DiscoverResult, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverResult, ErrorCode,
+    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
-use rmcp::service::{ElicitationError, RequestContext, RoleServer, ServerInitializeError};
+use rmcp::service::{ElicitationError, Peer, RequestContext, RoleServer, ServerInitializeError};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
@@ -36,6 +38,12 @@ use super::routes::{decide, now_ms, thread_of};
 /// The description of this server for clients.
 const INSTRUCTIONS: &str = "Each tool is an agent that works in a project folder. An agent's calls that its rules do \
                             not allow wait for a user. Pass the thread_id of a result to continue that conversation.";
+
+/// The newest revision that this server speaks. The next one has no handshake and no session, so a run that waits for a
+/// user could not ask that user.
+const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
+/// Clients give up on a call after a minute without a sign of it.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// The arguments of an agent's tool.
 #[derive(Debug, Deserialize)]
@@ -152,7 +160,7 @@ impl AgentTools {
         request.agent_id = Some(agent.to_owned());
         request.correlation_id.clone_from(&caller.correlation_id);
         let run = hub.begin(&thread, request).await?;
-        let mut steps = 0.0;
+        let progress = Progress::start(context);
         loop {
             reader = reader.of(run.clone());
             let end = loop {
@@ -167,9 +175,9 @@ impl AgentTools {
                     return Ok(failed("the client read too slowly; the run continues in its conversation"));
                 };
                 match &*event {
-                    AgentEvent::ToolCallReady { name, .. } => {
-                        steps += 1.0;
-                        progress(context, steps, name).await;
+                    AgentEvent::ToolCallReady { name, .. } => progress.report(name).await,
+                    AgentEvent::TextDelta { .. } | AgentEvent::ReasoningDelta { .. } => {
+                        progress.report_if_due("writing").await;
                     }
                     AgentEvent::RunFinish { termination, result, .. } => {
                         break (termination.clone(), AgentEvent::extract_response(result));
@@ -247,11 +255,79 @@ impl AgentTools {
     }
 }
 
-async fn progress(context: &RequestContext<RoleServer>, steps: f64, tool: &str) {
-    if let Some(token) = context.meta.get_progress_token() {
-        let told = ProgressNotificationParam::new(token, steps).with_message(tool);
+/// Reports the progress of a call to a client that asked for it, and that the call goes on while nothing else is known
+/// of it. Ends when it is dropped.
+struct Progress {
+    to: Option<Arc<ProgressChannel>>,
+    beat: Option<tokio::task::JoinHandle<()>>,
+    last: std::sync::Mutex<Option<Instant>>,
+}
+
+struct ProgressChannel {
+    peer: Peer<RoleServer>,
+    token: ProgressToken,
+    count: AtomicU64,
+}
+
+impl ProgressChannel {
+    async fn send(&self, what: &str) {
+        // The count only has to grow.
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let report = ProgressNotificationParam::new(self.token.clone(), count as f64).with_message(what);
         // A client that is gone is noticed by its cancellation.
-        let _ = context.peer.notify_progress(told).await;
+        let _ = self.peer.notify_progress(report).await;
+    }
+}
+
+impl Progress {
+    fn start(context: &RequestContext<RoleServer>) -> Self {
+        let token = context.meta.get_progress_token();
+        let to = token.map(|token| {
+            let count = AtomicU64::new(0);
+            Arc::new(ProgressChannel { peer: context.peer.clone(), token, count })
+        });
+        let beat = to.clone().map(|to| {
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(PROGRESS_EVERY).await;
+                    to.send("working").await;
+                }
+            })
+        });
+        Self { to, beat, last: std::sync::Mutex::default() }
+    }
+
+    async fn report(&self, what: &str) {
+        if let Some(to) = &self.to {
+            *self.last.lock().expect("no panic while it is held") = Some(Instant::now());
+            to.send(what).await;
+        }
+    }
+
+    /// Reports what comes often.
+    async fn report_if_due(&self, what: &str) {
+        let last = *self.last.lock().expect("no panic while it is held");
+        if last.is_none_or(|last| last.elapsed() >= PROGRESS_EVERY) {
+            self.report(what).await;
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(beat) = &self.beat {
+            beat.abort();
+        }
+    }
+}
+
+/// Refuses a request of a revision without sessions.
+fn demand_session(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    match context.meta.protocol_version() {
+        Some(version) if version > NEWEST => {
+            Err(ErrorData::unsupported_protocol_version(version, ProtocolVersion::known_up_to(&NEWEST)))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -263,10 +339,15 @@ impl ServerHandler for AgentTools {
         info
     }
 
-    /// Refuses the stateless revision 2026-07-28, which clients offer first: it has no way to ask the client's user. They
-    /// fall back to a session.
+    /// Refuses the revision 2026-07-28, which clients offer first. They fall back to a session after this error, and not
+    /// after the one for an unsupported version.
     async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        Err(ErrorData::method_not_found::<DiscoverRequestMethod>())
+        let supported = ProtocolVersion::known_up_to(&NEWEST);
+        Err(ErrorData::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            format!("server/discover: this server speaks {NEWEST} and older revisions; send initialize"),
+            Some(json!({ "supported": supported })),
+        ))
     }
 
     async fn list_tools(
@@ -274,6 +355,7 @@ impl ServerHandler for AgentTools {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        demand_session(&context)?;
         demand(&self.caller(&context)?, TokenScope::Read)?;
         let schema = json!({
             "type": "object",
@@ -284,10 +366,20 @@ impl ServerHandler for AgentTools {
             "required": ["message"],
             "additionalProperties": false,
         });
-        let schema: Arc<JsonObject> = Arc::new(schema.as_object().cloned().unwrap_or_default());
+        let result = json!({
+            "type": "object",
+            "properties": {
+                "thread_id": { "type": "string", "description": "The conversation, to continue it" },
+                "run_id": { "type": "string" },
+            },
+            "required": ["thread_id", "run_id"],
+        });
+        let object = |schema: Value| Arc::new(schema.as_object().cloned().unwrap_or_default());
+        let (schema, result): (Arc<JsonObject>, Arc<JsonObject>) = (object(schema), object(result));
         let tool = |agent: &Value| {
             let about = agent["description"].as_str().unwrap_or("An aye agent").to_owned();
-            Some(Tool::new(agent["id"].as_str()?.to_owned(), about, Arc::clone(&schema)))
+            let tool = Tool::new(agent["id"].as_str()?.to_owned(), about, Arc::clone(&schema));
+            Some(tool.with_raw_output_schema(Arc::clone(&result)))
         };
         Ok(ListToolsResult::with_all_items(self.agents().await?.iter().filter_map(tool).collect()))
     }
@@ -297,6 +389,7 @@ impl ServerHandler for AgentTools {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        demand_session(&context)?;
         let caller = self.caller(&context)?;
         if !self.agents().await?.iter().any(|agent| agent["id"] == *request.name) {
             return Err(ErrorData::invalid_params(format!("unknown tool `{}`", request.name), None));

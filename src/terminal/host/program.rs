@@ -41,7 +41,7 @@ impl ProgramHost for TerminalHost {
                 Some(sandbox) => sandbox.known_lack(&self.app.foundation.workspace.root),
                 None => Some("no sandbox".to_owned()),
             },
-            warnings: self.app.warnings.clone(),
+            warnings: self.app.all_warnings(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::TerminalHost;
-use crate::compose::mentions;
+use crate::compose::{command_files, mentions};
 use crate::contract::ids::ThreadId;
 use crate::plugins::skills::list_rows;
 use crate::program::app_context::AppContext;
@@ -82,7 +82,7 @@ impl WritingHost for TerminalHost {
     }
 }
 
-/// Returns what can be called by name: skills, and the prompts of MCP servers.
+/// Returns what can be called by name: skills, commands in files, and the prompts of MCP servers.
 pub(super) fn skill_rows(app: &AppContext) -> Vec<SkillRow> {
     let skills = list_rows(&app.skills).into_iter().filter(|row| row.user_invocable).map(|row| {
         let hint = row.argument_hint.as_deref().map(|hint| format!("{hint}  ")).unwrap_or_default();
@@ -92,5 +92,22 @@ pub(super) fn skill_rows(app: &AppContext) -> Vec<SkillRow> {
             origin: row.scope.to_string(),
         }
     });
-    skills.chain(crate::program::mcp::commands(app)).collect()
+    let mut rows: Vec<SkillRow> = skills.collect();
+    // A skill of the same name is used instead of the command.
+    let commands = command_files::all(&app.foundation).into_iter();
+    let commands: Vec<SkillRow> = commands
+        .filter(|command| !rows.iter().any(|row| row.name == command.name))
+        .map(|command| SkillRow {
+            description: format!(
+                "{}{}",
+                command.hint.map(|hint| format!("{hint}  ")).unwrap_or_default(),
+                command.description
+            ),
+            name: command.name,
+            origin: command.origin.to_owned(),
+        })
+        .collect();
+    rows.extend(commands);
+    rows.extend(crate::program::mcp::commands(app));
+    rows
 }

@@ -262,18 +262,47 @@ fn an_agent_is_a_tool_of_an_mcp_server() {
     send(&session, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     let tools = result(&send(&session, &json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" })));
     assert_eq!(tools["tools"][0]["name"], "aye");
-    let call = |text: &str| {
+    let form = jsonschema::validator_for(&tools["tools"][0]["outputSchema"]).expect("a schema");
+    let sent = |text: &str| {
         let call = json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {
-            "name": "aye", "arguments": { "message": text },
+            "name": "aye", "arguments": { "message": text }, "_meta": { "progressToken": 7 },
         } });
-        result(&send(&session, &call))
+        send(&session, &call)
     };
-    let said = call("hello");
+    let call = |text: &str| result(&sent(text));
+    // A client that gives up after a while without a sign has one while the model writes.
+    let reply = sent("hello");
+    assert!(reply.body.contains("notifications/progress") && reply.body.contains("writing"), "{reply:?}");
+    let said = result(&reply);
+    assert!(form.is_valid(&said["structuredContent"]), "{said}");
     assert_eq!(
         (&said["isError"], &said["content"][0]["text"]),
         (&json!(false), &json!("Hello from aye.")),
         "{said}"
     );
+    // The revision without sessions is refused by name, whatever is asked for.
+    let stateless = |id: u64, method: &str, params: Value| {
+        let mut params = params;
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let name = if method == "tools/call" { "Mcp-Name: aye\r\n" } else { "" };
+        let head = format!("Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}");
+        send(&head, &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).body
+    };
+    let refused = stateless(4, "server/discover", json!({}));
+    assert!(refused.contains("-32601") && refused.contains("speaks 2025-11-25 and older"), "{refused}");
+    for (method, params) in
+        [("tools/list", json!({})), ("tools/call", json!({ "name": "aye", "arguments": { "message": "x" } }))]
+    {
+        let refused = stateless(5, method, params);
+        assert!(
+            refused.contains("Unsupported protocol version") && refused.contains("2025-11-25"),
+            "{refused}"
+        );
+    }
     let asked = call("do it");
     assert_eq!(asked["isError"], true);
     let id = home.question();

@@ -1,0 +1,222 @@
+//! Files and habits that users bring from other agents: commands, hooks, instructions of folders, signed commits, proxies.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::sandbox::has_all_layers;
+use crate::support::home::Home;
+use crate::support::llm::{Answer, MockLlm};
+
+#[test]
+fn a_command_in_a_file_runs_by_its_name() {
+    let llm = MockLlm::by(|_| Answer::say("Fixed."));
+    let home = Home::with(&llm);
+    home.git(&["init", "-q"]);
+    home.write(
+        ".claude/commands/fix.md",
+        "---\ndescription: Fixes an issue\n---\nFix issue $1 and add a test.\n",
+    );
+    home.write(".claude/commands/web/build.md", "Build the pages.\n");
+    home.ok(&["-p", "/fix 12", "--trust"]);
+    assert_eq!(llm.last().user(), "Fix issue 12 and add a test.");
+    home.ok(&["-p", "/web:build quickly", "--trust"]);
+    assert_eq!(llm.last().user(), "Build the pages.\n\nARGUMENTS: quickly");
+    // A path is text, and so is what a blank comes before.
+    home.ok(&["-p", "/usr/bin: what is there?"]);
+    home.ok(&["-p", "/tmp"]);
+    home.ok(&["-p", " /fixx 12"]);
+    let asked = llm.asked().len();
+    let out = home.aye(&["-p", "/fixx 12"]).run().exits(2);
+    assert!(out.stderr.contains("/fixx is not a command"), "{}", out.stderr);
+    assert_eq!(llm.asked().len(), asked, "nothing was sent");
+}
+
+#[test]
+fn instructions_of_a_folder_reach_the_model_when_a_file_of_it_is_read() {
+    let llm = MockLlm::answers([
+        Answer::new().call("c1", "Read", json!({"file_path": "pkg/web/a.ts"})),
+        Answer::say("Read."),
+        Answer::say("Again."),
+    ]);
+    let home = Home::with(&llm);
+    home.git(&["init", "-q"]);
+    home.write("AGENTS.md", "Root rule.\n");
+    home.write("pkg/web/AGENTS.md", "Use tabs in this package.\n");
+    home.write("pkg/web/a.ts", "let a = 1;\n");
+    home.ok(&["-p", "read it"]);
+    let asked = llm.asked();
+    assert!(asked[0].system().contains("Root rule.") && !asked[0].system().contains("Use tabs"));
+    assert!(asked[1].system().contains("Use tabs in this package."), "{}", asked[1].system());
+    assert!(asked[1].system().contains("pkg/web/AGENTS.md"), "its file is named");
+    // They stay for the rest of the conversation, and are for no other one.
+    home.ok(&["-c", "-p", "more"]);
+    assert!(llm.last().system().contains("Use tabs in this package."));
+}
+
+#[test]
+fn truncated_instructions_are_reported() {
+    let llm = MockLlm::by(|_| Answer::say("Hello."));
+    let home = Home::with(&llm);
+    home.write("AGENTS.md", &"A rule that is a line.\n".repeat(2000));
+    let out = home.ok(&["-p", "hi"]);
+    assert!(out.stderr.contains("work/AGENTS.md: 1"), "{}", out.stderr);
+    assert!(out.stderr.contains("bytes left out: instructions are limited to 32 KiB"), "{}", out.stderr);
+}
+
+#[test]
+fn a_hook_written_for_claude_code_denies_and_allows() {
+    let answer = |decision: &str| {
+        json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": decision,
+                                      "permissionDecisionReason": "not here"}})
+        .to_string()
+    };
+    // As such hooks do, it looks at the tool's input.
+    let script = format!(
+        "input=$(cat)\ncase $input in\n*'\"tool_input\":{{\"command\":\"echo no'*) echo '{}' ;;\n*) echo '{}' ;;\nesac\n",
+        answer("deny"),
+        answer("allow")
+    );
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", "echo yes >> log.txt"),
+        Answer::new().bash("c2", "echo no >> log.txt"),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    std::fs::write(home.root().join("hook.sh"), script).expect("written");
+    let file = home.root().join("hook.sh").display().to_string();
+    let hooks = format!("[[hooks]]\nphase = \"before_tool_execute\"\ncommand = [\"sh\", \"{file}\"]\n");
+    std::fs::write(home.root().join("aye/config/hooks.toml"), hooks).expect("written");
+    home.ok(&["-p", "go", "--allowed-tools", "Bash"]);
+    assert_eq!(home.read("log.txt"), "yes\n");
+    assert!(llm.last().result("c2").contains("not here"), "{}", llm.last().result("c2"));
+    // An `allow` is no rule: without one the call still asks.
+    let llm = MockLlm::answers([Answer::new().bash("c1", "echo yes >> log.txt"), Answer::say("Done.")]);
+    let home = Home::with(&llm);
+    let hooks = format!(
+        "[[hooks]]\nphase = \"before_tool_execute\"\ncommand = [\"sh\", \"-c\", '''echo '{}' ''']\n",
+        answer("allow")
+    );
+    std::fs::write(home.root().join("aye/config/hooks.toml"), hooks).expect("written");
+    home.aye(&["-p", "go"]).run().exits(3);
+}
+
+/// The keys are hidden in the sandbox: the card says so, and offers the commit outside.
+#[test]
+fn a_signed_commit_is_offered_outside_the_sandbox() {
+    if !has_all_layers() {
+        return;
+    }
+    let llm = MockLlm::answers([Answer::new().bash("c1", "git commit -qam two"), Answer::say("Done.")]);
+    let home = Home::with(&llm);
+    home.write("a.txt", "one\n");
+    home.git(&["init", "-q"]);
+    home.git(&["add", "."]);
+    home.git(&["commit", "-qm", "one"]);
+    home.write("a.txt", "two\n");
+    // A program in place of gpg, so that the test needs no key.
+    let signer = home.root().join("signer");
+    std::fs::write(
+        &signer,
+        "#!/bin/sh\ncat > /dev/null\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2\necho SIGNED\n",
+    )
+    .expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&signer, mode).expect("is our file");
+    let config = format!(
+        "[user]\nname = a\nemail = a@example.org\n[commit]\ngpgsign = true\n[gpg]\nprogram = {}\n",
+        signer.display()
+    );
+    std::fs::write(home.root().join("home/.gitconfig"), config).expect("written");
+    home.aye(&["-p", "go", "--permission-mode", "auto"]).run().exits(3);
+    let shown = home.ok(&["approvals", "show", "perm_c1"]).stdout;
+    assert!(
+        shown.contains("`git commit -qam two` signs (commit.gpgsign), and the sandbox hides the keys, so it has to run outside"),
+        "{shown}"
+    );
+    home.ok(&["approve", "perm_c1", "--resume"]);
+    let log = Command::new("git").args(["cat-file", "-p", "HEAD"]).current_dir(home.work()).output();
+    let log = String::from_utf8_lossy(&log.expect("git starts").stdout).into_owned();
+    assert!(log.contains("gpgsig SIGNED") && log.contains("\ntwo"), "{log}");
+}
+
+#[test]
+fn a_deleted_working_folder_is_named() {
+    let home = Home::new();
+    let line = "mkdir gone && cd gone && rmdir ../gone && exec \"$AYE\" -p hi";
+    let out = Command::new("sh")
+        .args(["-c", line])
+        .current_dir(home.work())
+        .env_clear()
+        .envs(home.env())
+        .env("AYE", env!("CARGO_BIN_EXE_aye"))
+        .output()
+        .expect("sh starts");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{told}");
+    assert!(told.contains("work/gone no longer exists"), "{told}");
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_named() {
+    let home = Home::new();
+    home.config(
+        "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"https://models.example/v1\"\n\
+         api_key_env = \"MOCK_KEY\"\n[retry]\nmax_retries = 0\n",
+    );
+    // Nothing listens on this port.
+    let proxy = "http://me:s3cret@127.0.0.1:1";
+    let out = home.aye(&["-p", "hi"]).env("NO_PROXY", "").env("HTTPS_PROXY", proxy).run().exits(75);
+    assert!(out.stderr.contains("through the proxy http://127.0.0.1:1"), "{}", out.stderr);
+    assert!(!out.stderr.contains("s3cret"), "{}", out.stderr);
+}
+
+#[test]
+fn settings_that_are_an_endless_device_are_refused_at_once() {
+    let home = Home::new();
+    let file = home.root().join("aye/config/config.toml");
+    std::os::unix::fs::symlink("/dev/zero", &file).expect("a link");
+    let out = home.aye(&["-p", "hi"]).run().exits(2);
+    assert!(out.stderr.contains("config.toml"), "{}", out.stderr);
+}
+
+#[test]
+fn skills_of_a_large_collection_are_found_below_their_groups() {
+    let llm = MockLlm::by(|_| Answer::say("Hello."));
+    let home = Home::with(&llm);
+    for number in 0..41 {
+        let hidden = if number < 24 { "disable-model-invocation: true\n" } else { "" };
+        let text = format!("---\nname: s{number}\ndescription: Skill {number}.\n{hidden}---\nx");
+        home.write(&format!(".agents/skills/group/topic{}/s{number}/SKILL.md", number % 4), &text);
+    }
+    home.git(&["init", "-q"]);
+    let out = home.ok(&["-p", "hi", "--trust"]);
+    let system = llm.last().system();
+    let offered = (0..41).filter(|number| system.contains(&format!("<name>s{number}</name>"))).count();
+    assert_eq!((offered, out.stderr.as_str()), (17, ""));
+}
+
+#[test]
+fn an_agent_file_with_a_byte_order_mark_and_windows_line_ends_is_loaded() {
+    let llm = MockLlm::by(|_| Answer::say("Hello."));
+    let home = Home::with(&llm);
+    let dir = home.root().join("home/.claude/agents");
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let text = "\u{feff}---\r\nname: reviewer\r\ndescription: Reviews\r\n---\r\nYou review changes.\r\n";
+    std::fs::write(dir.join("reviewer.md"), text).expect("written");
+    home.ok(&["-p", "hi", "--agent", "reviewer"]);
+    assert!(llm.last().system().contains("You review changes."), "{}", llm.last().system());
+}
+
+#[test]
+fn problems_of_skills_are_no_news_at_each_headless_start() {
+    let llm = MockLlm::by(|_| Answer::say("Hello."));
+    let home = Home::with(&llm);
+    let skill = home.root().join("aye/config/skills/a");
+    std::fs::create_dir_all(&skill).expect("a folder");
+    std::fs::write(skill.join("skill.md"), "---\nname: a\ndescription: d\n---\nx").expect("written");
+    let out = home.ok(&["-p", "hi"]);
+    assert!(!out.stderr.contains("skill.md"), "{}", out.stderr);
+    let doctor = home.aye(&["doctor"]).run();
+    assert!(doctor.stdout.contains("SKILL.md; rename it"), "{}", doctor.stdout);
+}
