@@ -114,13 +114,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
         {
             self.discovering = Some(request.id.clone());
-            patience = self.limit.as_ref().map(|limit| limit.patience);
-            self.deadline = patience.map(|patience| Instant::now() + patience);
+            self.deadline = self.limit.as_ref().map(|limit| Instant::now() + limit.patience);
+            // Over HTTP it is sent only when the server answers; `receive` gives up then. Half a message in a pipe would
+            // spoil the next one.
+            patience = self.limit.as_ref().filter(|limit| !limit.can_continue).map(|limit| limit.patience);
         }
         let sending = self.inner.send(item);
         async move {
             let Some(patience) = patience else { return sending.await };
-            // Over HTTP it is sent only when the server answers; `receive` gives up then.
             tokio::time::timeout(patience, sending).await.unwrap_or(Ok(()))
         }
     }

@@ -156,3 +156,80 @@ async fn a_late_answer_to_a_probe_harms_nothing_and_is_not_remembered() {
     assert_eq!(client.info.protocol, "2025-11-25");
     assert!(!client.needs_initialize, "it was only slow to start");
 }
+
+/// Serves streamable HTTP on a port of its own; requests for `server/discover` never get an answer. Returns the URL and
+/// the methods that were asked for.
+fn mute_over_http() -> (String, Arc<Mutex<Vec<String>>>) {
+    use std::io::{BufRead as _, Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let methods = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for stream in listener.incoming().flatten() {
+            let mut reader = std::io::BufReader::new(&stream);
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                let header = line.trim().to_ascii_lowercase();
+                length = header.strip_prefix("content-length: ").map_or(length, |n| n.parse().unwrap_or(0));
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            if reader.read_exact(&mut body).is_err() {
+                continue;
+            }
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let method = request["method"].as_str().unwrap_or_default().to_owned();
+            methods.lock().expect("not poisoned").push(method.clone());
+            let result = match method.as_str() {
+                "server/discover" => {
+                    held.push(stream);
+                    continue;
+                }
+                "initialize" => json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "old", "version": "1"},
+                }),
+                "tools/list" => json!({"tools": [tool("echo")]}),
+                _ => Value::Null,
+            };
+            let mut stream = &stream;
+            let _ = if result.is_null() {
+                let status = if method.is_empty() { "405 No" } else { "202 Accepted" };
+                write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            } else {
+                let reply = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
+                write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{reply}",
+                    reply.len()
+                )
+            };
+        }
+    });
+    (url, asked)
+}
+
+#[tokio::test]
+async fn a_silent_server_over_http_gets_initialize_on_a_new_connection_and_is_remembered() {
+    let world = World::new(&[]);
+    let (url, asked) = mute_over_http();
+    let config = || {
+        let mut config = world.config("s", ServerScope::User, "plain");
+        let (url, headers, login) = (url.clone().into(), BTreeMap::new(), <_>::default());
+        config.transport = ServerTransport::Http { url, headers, login };
+        config
+    };
+    for _ in 0..2 {
+        let manager = world.manager_of(vec![config()]);
+        manager.start();
+        assert_eq!(manager.ready(super::PATIENCE).await, [] as [String; 0]);
+        assert_eq!(world.ids(), ["mcp__s__echo"], "{:?}", world.told());
+        manager.close().await;
+    }
+    let asked = asked.lock().expect("not poisoned").clone();
+    let count = |method: &str| asked.iter().filter(|known| *known == method).count();
+    assert_eq!((count("server/discover"), count("initialize")), (1, 2), "{asked:?}");
+}
