@@ -342,7 +342,7 @@ pub(crate) async fn decide(
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
     let grant = answer.grant.as_ref().map(|(grant, _)| grant.clone());
-    let decision = Decision { resume: answer.answer.clone().resume(now), actor, grant };
+    let decision = Decision { resume: answer_to(suspension, answer)?.resume(now), actor, grant };
     store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
         StoreError::ReadOnly => {
             Failure::failed("the store is read-only; the decision cannot be stored; nothing changed")
@@ -360,8 +360,19 @@ fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Res
     if wants_a_word && answer.done == "answered" && !answer.answer.result.is_null() {
         return Err(errors::wants_a_word(suspension));
     }
-    check_payload(suspension, &answer.answer.clone().resume(now))
-        .map_err(|error| errors::unfit(suspension, answer, &error))
+    check_payload(suspension, &answer_to(suspension, answer)?.resume(now))
+        .map_err(|error| errors::unfit(suspension, &error))
+}
+
+/// Returns the answer as this question takes it: a yes to a form accepts it as it stands.
+fn answer_to(suspension: &SuspensionRecord, answer: &CommandAnswer) -> Result<Answer, Failure> {
+    let given = answer.answer.clone();
+    let is_plain_yes = answer.done == "approved" && given.result.is_null() && given.arguments.is_none();
+    if !is_plain_yes {
+        return Ok(given);
+    }
+    let result = suspension.ticket.approval().ok_or_else(|| errors::needs_data(suspension))?;
+    Ok(Answer { result, ..given })
 }
 
 /// Gives one answer to all of these questions, or to none if one of them cannot take it.
@@ -468,6 +479,16 @@ async fn settle(
     let code = Box::pin(follow.on(store, answered, then, cli, foundation)).await;
     store.close().await;
     Ok((code?, lost))
+}
+
+/// Returns the commands that answer these questions: one for all that a yes answers, and one for each other.
+pub(crate) fn answer_commands(questions: &[SuspensionRecord]) -> String {
+    let asked = questions.iter().filter(|question| !question.ticket.is_served());
+    let (plain, others): (Vec<_>, Vec<_>) = asked.partition(|question| question.ticket.approval().is_some());
+    let ids: Vec<_> = plain.iter().map(|question| visible_line(question.id.as_str())).collect();
+    let approve = (!ids.is_empty()).then(|| format!("aye approve {}", ids.join(" ")));
+    let answers = others.iter().map(|question| question.ticket.answer_command());
+    approve.into_iter().chain(answers).collect::<Vec<_>>().join("; ")
 }
 
 /// Summarizes the call on one line.

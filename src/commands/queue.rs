@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::Cli;
+use crate::commands::approvals::answer_commands;
 use crate::commands::columns::columns;
 use crate::commands::work::Consumer;
 use crate::commands::{print, since};
@@ -247,7 +248,7 @@ pub(crate) struct JobState {
 
 impl JobState {
     pub(crate) async fn of(store: &Store, job: &MailboxJob) -> Result<JobState, Failure> {
-        let mut waiting = Vec::new();
+        let (mut waiting, mut how) = (Vec::new(), String::new());
         let mut has_begun = false;
         if let (MailboxJobStatus::Queued, Some(run)) = (job.status, &job.run_id)
             && let Some(run) = store.run(run).await.map_err(Failure::failed)?
@@ -259,19 +260,18 @@ impl JobState {
                 ..SuspensionFilter::default()
             };
             let open = store.suspensions(filter).await.map_err(Failure::failed)?;
+            how = answer_commands(&open);
             waiting = open.into_iter().map(|question| question.id.to_string()).collect();
         }
-        let (word, note) = Self::words(job, has_begun, &waiting);
+        let (word, note) = Self::words(job, has_begun, &how);
         Ok(JobState { word, note, waiting })
     }
 
-    fn words(job: &MailboxJob, has_begun: bool, waiting: &[String]) -> (&'static str, String) {
+    fn words(job: &MailboxJob, has_begun: bool, how: &str) -> (&'static str, String) {
         let error = job.last_error.as_deref().unwrap_or_default();
         let tries = || format!("attempt {} of {} failed: {error}", job.attempt_count, job.max_attempts);
         match job.status {
-            MailboxJobStatus::Queued if !waiting.is_empty() => {
-                ("waiting", format!("for an answer: aye approve {}", waiting.join(" ")))
-            }
+            MailboxJobStatus::Queued if !how.is_empty() => ("waiting", format!("for an answer: {how}")),
             MailboxJobStatus::Queued if has_begun => ("begun", "resumed by the next worker".to_owned()),
             MailboxJobStatus::Queued if job.attempt_count > 0 => {
                 ("retry", format!("{}; again at {}", tries(), commands::when(job.available_at)))
@@ -443,7 +443,7 @@ async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
             | MailboxJobStatus::Cancelled
             | MailboxJobStatus::Superseded
             | MailboxJobStatus::DeadLetter => {
-                format!("it is already {}", JobState::words(job, false, &[]).0)
+                format!("it is already {}", JobState::words(job, false, "").0)
             }
         };
         return Err(Failure::failed(format!(
@@ -468,7 +468,7 @@ async fn retry(ids: &[String], store: &Store) -> Result<(), Failure> {
         return Err(Failure::failed(format!(
             "job {} is not dead but {}; nothing changed",
             job.sequence,
-            JobState::words(job, false, &[]).0
+            JobState::words(job, false, "").0
         )));
     }
     for job in jobs {

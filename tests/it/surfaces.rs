@@ -120,6 +120,29 @@ fn on_a_small_screen_the_rows_follow_the_arrows() {
 }
 
 #[test]
+fn a_form_is_accepted_as_it_stands_and_its_command_has_its_values() {
+    let llm = draws(form());
+    let home = Home::with(&llm);
+    let tty = Pty::start(&home, &[], 60, 15);
+    tty.ready();
+    tty.say("order something");
+    tty.shows("has a form");
+    tty.kill();
+    let id = home.question();
+    let said = home.aye(&["answer", &id]).run().exits(2).stderr;
+    let command = format!(
+        "aye answer {id} '{{\"userAction\":{{\"name\":\"order\",\"surfaceId\":\"order\"}},\"dataModel\":{{\"receipt\":true}}}}'"
+    );
+    assert!(said.contains(&command), "{said}");
+    home.ok(&["approve", &id, "--resume"]).prints("End.");
+    let result: Value = serde_json::from_str(&llm.last().result("c1")).expect("an answer");
+    assert_eq!(
+        (&result["userAction"]["name"], &result["dataModel"]),
+        (&json!("order"), &json!({"receipt": true}))
+    );
+}
+
+#[test]
 fn a_form_outlives_its_terminal_and_is_answered_from_elsewhere() {
     let llm = draws(form());
     let home = Home::with(&llm);

@@ -10,7 +10,7 @@ use aye_core::contract::display::{shortened, visible, visible_line};
 use aye_core::contract::grant::{GrantEnd, GrantRequest};
 use aye_core::contract::question::{GrantProposal, Question, QuestionDetails};
 use aye_core::contract::record::{GrantScope, SuspensionRecord};
-use aye_core::contract::schema::{answer_command, example, form};
+use aye_core::contract::schema::form;
 use aye_core::contract::suspension::{ACTION_UNKNOWN_OUTCOME, Answer};
 
 /// The id of the answer that denies.
@@ -53,7 +53,9 @@ pub(crate) fn offered(asked: &SuspensionRecord, project: &Path) -> Vec<OfferedAn
             OfferedAnswer::new(REJECT, "Skip", RejectOnce, choice("skip")),
         ];
     }
-    let Some(schema) = &suspension.response_schema else {
+    let none = json!({});
+    let schema = suspension.response_schema.as_ref();
+    let Some(schema) = schema.or_else(|| asked.ticket.approval().is_none().then_some(&none)) else {
         let mut offers = vec![OfferedAnswer::new("allow", "Allow", AllowOnce, Answer::yes(Value::Null))];
         if let Some(GrantProposal { pattern, .. }) = Question::of(suspension).proposals().first() {
             let scopes = [
@@ -92,13 +94,16 @@ pub(crate) fn chosen(offers: &[OfferedAnswer], id: Option<&str>) -> Answer {
 
 /// Explains how to answer with text that no option contains; `None` if the options cover every answer.
 pub(crate) fn other_way(asked: &SuspensionRecord) -> Option<String> {
-    let schema = asked.ticket.suspension.response_schema.as_ref()?;
+    let command = || asked.ticket.answer_command();
+    let Some(schema) = &asked.ticket.suspension.response_schema else {
+        let is_data = asked.ticket.approval().is_none();
+        return is_data.then(|| format!("To answer with data, run in a terminal: {}", command()));
+    };
     let is_unknown = asked.ticket.suspension.action == ACTION_UNKNOWN_OUTCOME;
     if is_unknown || only_choices(schema).is_some() {
         return None;
     }
-    let command = answer_command(asked.id.as_str(), &example(schema));
-    Some(format!("To answer with {}, run in a terminal: {command}", visible_line(&form(schema))))
+    Some(format!("To answer with {}, run in a terminal: {}", visible_line(&form(schema)), command()))
 }
 
 /// The form of a question that no option answers, if it is flat enough for the protocol.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use aye_core::contract::display::{call_summary, visible_line};
 use aye_core::contract::question::Question;
 use aye_core::contract::record::SuspensionRecord;
-use aye_core::contract::schema::{answer_command, example, form};
+use aye_core::contract::schema::form;
 
 /// The data shown for a question.
 pub(super) struct QuestionView<'a> {
@@ -38,11 +38,7 @@ impl<'a> QuestionView<'a> {
     fn answers(&self) -> [String; 2] {
         let id = visible_line(self.record.id.as_str());
         let id = shlex::try_quote(&id).unwrap_or(Cow::Borrowed("ID"));
-        let yes = match &self.record.ticket.suspension.response_schema {
-            None => format!("aye approve {id}"),
-            Some(schema) => answer_command(self.record.id.as_str(), &example(schema)),
-        };
-        [yes, format!("aye deny {id} --reason TEXT")]
+        [self.record.ticket.answer_command(), format!("aye deny {id} --reason TEXT")]
     }
 
     /// Returns the subject of the question and the reason for it.

@@ -47,7 +47,10 @@ impl TypedAnswers {
 
     /// Asks until a line is an answer.
     pub(super) async fn ask(&self, question: &SuspensionRecord, now: u64) -> ToolCallResume {
+        // A client's tool takes any data as its result, but a yes is none.
+        let any = json!({});
         let schema = question.ticket.suspension.response_schema.as_ref();
+        let schema = schema.or_else(|| question.ticket.approval().is_none().then_some(&any));
         let prompt = match schema {
             None => "approve? [y/n] ".to_owned(),
             Some(schema) => format!("answer, {} (Ctrl-D denies): ", visible_line(&form(schema))),

@@ -229,11 +229,14 @@ impl AgentTools {
         let thread = self.hub.store().load_thread(&question.thread_id).await?;
         let card = QuestionCard::of(question, thread.as_ref());
         let elsewhere = || {
+            let is_plain = question.ticket.approval().is_some();
             failed(format!(
-                "waiting for a decision: {} ({}). Answer it with `aye approve {id}` or `aye deny {id}`, or POST \
-                 /v1/approvals/{id}/approve; the run then resumes.",
+                "waiting for a decision: {} ({}). Answer it with `{}` or `aye deny {id}`, or POST \
+                 /v1/approvals/{id}/{}; the run then resumes.",
                 card.title,
                 card.summary,
+                question.ticket.answer_command(),
+                if is_plain { "approve" } else { "answer" },
                 id = question.id,
             ))
         };

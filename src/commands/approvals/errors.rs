@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::CommandAnswer;
 use super::LIST;
 use super::summary;
 use crate::commands::when;
 use crate::contract::display::{shortened, visible_line};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
-use crate::contract::schema::{self, answer_command};
+use crate::contract::schema;
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use crate::failure::Failure;
 use crate::runtime::DecideError;
@@ -169,13 +168,19 @@ pub(super) fn wants_a_word(suspension: &SuspensionRecord) -> Failure {
     ))
 }
 
+/// Returns the error that the question was approved, but needs data.
+pub(super) fn needs_data(suspension: &SuspensionRecord) -> Failure {
+    let id = visible_line(suspension.id.as_str());
+    Failure::usage(format!(
+        "{id} ({}) needs data, not just approval; expected: {}; nothing changed",
+        summary(suspension),
+        right(suspension)
+    ))
+}
+
 /// Returns the error that the payload does not match the question.
-pub(super) fn unfit(suspension: &SuspensionRecord, answer: &CommandAnswer, error: &DecideError) -> Failure {
+pub(super) fn unfit(suspension: &SuspensionRecord, error: &DecideError) -> Failure {
     let why = match error {
-        DecideError::Schema { .. } if answer.answer.result.is_null() && answer.done == "approved" => {
-            let id = visible_line(suspension.id.as_str());
-            format!("{id} ({}) needs data, not just approval", summary(suspension))
-        }
         DecideError::Schema { .. } => error.to_string(),
         DecideError::Unfit { .. } | DecideError::Arguments { .. } | DecideError::Store(_) => {
             return Failure::usage(format!("{error}; nothing changed"));
@@ -188,11 +193,14 @@ pub(super) fn unfit(suspension: &SuspensionRecord, answer: &CommandAnswer, error
 pub(super) fn right(suspension: &SuspensionRecord) -> String {
     let id = visible_line(suspension.id.as_str());
     match &suspension.ticket.suspension.response_schema {
+        None if suspension.ticket.approval().is_none() => {
+            format!("{}, or aye deny {id}", suspension.ticket.answer_command())
+        }
         None => format!("aye approve {id}, or aye deny {id}"),
         Some(schema) => {
-            let (example, form) = (schema::example(schema), schema::form(schema));
+            let (example, form) = (suspension.ticket.example_answer(), schema::form(schema));
             let text = example.to_string();
-            let command = answer_command(suspension.id.as_str(), &example);
+            let command = suspension.ticket.answer_command();
             // If the schema leaves no choice, the form would only repeat the example.
             let is_plain = form.split_whitespace().collect::<String>() == text;
             if is_plain { command } else { format!("{command} with {}", visible_line(&form)) }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::is_dead;
+use crate::commands::approvals::answer_commands;
 use crate::contract::display::{escape_json, shortened, visible_line};
 use crate::contract::ids::JobId;
 use crate::contract::mailbox::MailboxJob;
@@ -82,10 +83,7 @@ impl WorkReport {
         let (status, text) = match code {
             exit::UNAVAILABLE if !is_dead(left) => ("retry", why(left)),
             exit::UNAVAILABLE | exit::FAILED => ("dead", why(left)),
-            exit::WAITING => {
-                let ids: Vec<_> = result.waiting.iter().map(|question| question.id.to_string()).collect();
-                (word, format!("for an answer: aye approve {}", ids.join(" ")))
-            }
+            exit::WAITING => (word, format!("for an answer: {}", answer_commands(&result.waiting))),
             _ => (word, result.response.clone()),
         };
         let code = if status == "dead" { exit::FAILED } else { code };

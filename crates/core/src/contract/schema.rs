@@ -67,7 +67,7 @@ fn object(schema: &Value, depth: usize) -> Value {
     }
     let made = Value::Object(made);
     let Some(condition) = schema.get("if") else { return made };
-    let key = if jsonschema::is_valid(condition, &made) { "then" } else { "else" };
+    let key = if is_fit(condition, &made) { "then" } else { "else" };
     let mut merged = schema.clone();
     for key in ["if", "then", "else"] {
         merged.as_object_mut().map(|members| members.shift_remove(key));
@@ -114,6 +114,36 @@ fn text(schema: &Value) -> Value {
     let least = schema.get("minLength").and_then(Value::as_u64).map_or(0, |least| least.min(200) as usize);
     let missing = least.saturating_sub(text.chars().count());
     json!(text.chars().chain(std::iter::repeat_n('…', missing)).collect::<String>())
+}
+
+/// Returns whether a value fits a schema; nothing fits an invalid one.
+pub fn is_fit(schema: &Value, value: &Value) -> bool {
+    jsonschema::validator_for(schema).is_ok_and(|validator| validator.is_valid(value))
+}
+
+/// Returns a value that fits a schema and has the members of `known`, completed from the [`example`] where they do not
+/// suffice. If that does not fit either, it is the example.
+pub fn example_with(schema: &Value, known: Value) -> Value {
+    if is_fit(schema, &known) {
+        return known;
+    }
+    let made = example(schema);
+    let mut completed = known;
+    complete(&mut completed, &made);
+    if is_fit(schema, &completed) { completed } else { made }
+}
+
+/// Adds the members that a value lacks.
+fn complete(value: &mut Value, from: &Value) {
+    match (value, from) {
+        (Value::Object(members), Value::Object(others)) => {
+            for (name, other) in others {
+                complete(members.entry(name).or_insert(Value::Null), other);
+            }
+        }
+        (value @ Value::Null, other) => *value = other.clone(),
+        _ => {}
+    }
 }
 
 /// Returns the form that a schema expects, as JSON with words where a choice remains.
@@ -231,6 +261,19 @@ mod tests {
             deep = json!({"type": "object", "properties": {"a": deep}, "if": true, "then": {"minProperties": 0}});
         }
         assert!(example(&deep).to_string().len() < 4000, "it ends");
+    }
+
+    #[test]
+    fn known_values_are_kept_and_completed() {
+        let schema = json!({"type": "object", "required": ["a", "b"], "properties": {
+            "a": {"type": "string"}, "b": {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}}});
+        let whole = json!({"a": "x", "b": {"n": 3, "more": true}});
+        assert_eq!(example_with(&schema, whole.clone()), whole);
+        assert_eq!(
+            example_with(&schema, json!({"b": {"more": true}})),
+            json!({"b": {"more": true, "n": 1}, "a": "…"})
+        );
+        assert_eq!(example_with(&schema, json!({"a": 1})), example(&schema));
     }
 
     #[test]

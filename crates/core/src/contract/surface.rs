@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 /// `{"userAction": {...}, "dataModel": {...}}`.
 pub const ACTION_SURFACE: &str = "ui:Surface";
 
+/// The action of a button that accepts a form, among others.
+const ACCEPT: &str = "accept";
+
 /// The maximum number of nodes that are drawn; later ones are left out, with a note.
 pub const MAX_PIECES: usize = 2000;
 /// The maximum nesting depth of components.
@@ -179,11 +182,39 @@ impl Surface {
 
     /// The names of the actions of its buttons, in order.
     pub fn actions(&self) -> Vec<String> {
-        let action = |piece| match piece {
-            SurfaceNode::Button(button) => Some(button.action),
+        self.buttons().into_iter().map(|button| button.action).collect()
+    }
+
+    /// Returns the answer of accepting the surface as it stands: its only button is pressed, or the one that accepts.
+    pub fn accepted(&self) -> Option<Value> {
+        let buttons = self.buttons();
+        let is_accept = |button: &&Button| button.action == ACCEPT;
+        let button = match buttons.as_slice() {
+            [only] => only,
+            several => several.iter().find(is_accept)?,
+        };
+        Some(self.pressed(&button.component))
+    }
+
+    /// Returns the shortest answer of a press, as an example: of the button that accepts, otherwise of the first one.
+    pub fn example_press(&self) -> Option<Value> {
+        let buttons = self.buttons();
+        let accepting = buttons.iter().find(|button| button.action == ACCEPT);
+        let mut pressed = self.pressed(&accepting.or(buttons.first())?.component);
+        if let Some(action) = pressed.get_mut("userAction").and_then(Value::as_object_mut) {
+            let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+            action
+                .retain(|name, value| name != "sourceComponentId" && !(name == "context" && is_empty(value)));
+        }
+        Some(pressed)
+    }
+
+    fn buttons(&self) -> Vec<Button> {
+        let button = |piece| match piece {
+            SurfaceNode::Button(button) => Some(button),
             _ => None,
         };
-        self.stops().into_iter().filter_map(action).collect()
+        self.stops().into_iter().filter_map(button).collect()
     }
 
     /// Puts a value at a place in the data; what is missing on the way is made.

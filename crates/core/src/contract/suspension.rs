@@ -1,11 +1,17 @@
 //! Pending questions and their decisions.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::display::visible_line;
 use super::grant::GrantRequest;
 use super::ids::{CallId, DecisionId, SuspensionId};
 use super::judgement::Profile;
+use super::question::{Question, QuestionDetails};
+use super::schema::{answer_command, example, example_with, is_fit};
+use super::surface::Surface;
 
 /// The action of a permission question.
 pub const ACTION_PERMISSION: &str = "tool:PermissionConfirm";
@@ -90,6 +96,49 @@ impl SuspendTicket {
     /// Returns whether another agent works on the call: then the user is not asked.
     pub fn is_served(&self) -> bool {
         self.suspension.action == ACTION_CHILD_RUN
+    }
+
+    /// Returns the payload of a plain yes: nothing, or a form as it stands. `None`: the answer needs data, and a yes alone
+    /// would say nothing.
+    pub fn approval(&self) -> Option<Value> {
+        let schema = match &self.suspension.response_schema {
+            Some(schema) => schema,
+            None if self.resume_mode == ToolCallResumeMode::UseDecisionAsToolResult && !self.is_served() => {
+                return None;
+            }
+            None => return Some(Value::Null),
+        };
+        let form = self.form().and_then(|form| form.accepted());
+        let answers = form.into_iter().chain([Value::Null]);
+        answers.into_iter().find(|answer| is_fit(schema, answer))
+    }
+
+    /// Returns an answer that the question takes, as an example: that of a form carries its values.
+    pub fn example_answer(&self) -> Value {
+        let none = json!({});
+        let schema = self.suspension.response_schema.as_ref().unwrap_or(&none);
+        match self.form().and_then(|form| form.example_press()) {
+            Some(pressed) => example_with(schema, pressed),
+            None => example(schema),
+        }
+    }
+
+    /// Returns the command that says yes, or that answers with an example if the question needs data. Whatever the id and
+    /// the example contain, a shell runs this command and no other.
+    pub fn answer_command(&self) -> String {
+        let id = self.suspension.id.as_str();
+        if self.suspension.response_schema.is_some() || self.approval().is_none() {
+            return answer_command(id, &self.example_answer());
+        }
+        let shown = visible_line(id);
+        format!("aye approve {}", shlex::try_quote(&shown).unwrap_or(Cow::Borrowed("ID")))
+    }
+
+    fn form(&self) -> Option<Box<Surface>> {
+        match Question::of(&self.suspension).details {
+            QuestionDetails::Form(form) => Some(form),
+            _ => None,
+        }
     }
 }
 
@@ -177,6 +226,31 @@ impl Answer {
 }
 
 impl ToolCallResume {
+    /// A yes: the call runs as it was shown. The id is fresh; keep the value to send the same decision again.
+    pub fn approve() -> Self {
+        Answer::yes(Value::Null).resume(0)
+    }
+
+    /// A no, with a reason for the model if there is one.
+    pub fn deny(reason: Option<String>) -> Self {
+        Answer::no(reason).resume(0)
+    }
+
+    /// A no that asks the model for another call.
+    pub fn request_changes(feedback: impl Into<String>) -> Self {
+        Answer::modify(feedback.into()).resume(0)
+    }
+
+    /// The data that a question asks for.
+    pub fn answer(result: Value) -> Self {
+        Answer::yes(result).resume(0)
+    }
+
+    /// A yes to the call with other arguments.
+    pub fn approve_with(arguments: Value) -> Self {
+        Self { arguments: Some(arguments), ..Self::approve() }
+    }
+
     /// The payload of a no that wants the call changed: its reason says how.
     pub fn modify_payload() -> Value {
         json!({ "decision": "modify" })
@@ -220,5 +294,96 @@ impl Actor {
         } else {
             format!("{} ({})", self.user, self.channel)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::surface::ACTION_SURFACE;
+
+    fn ticket(
+        action: &str,
+        parameters: Value,
+        schema: Option<Value>,
+        mode: ToolCallResumeMode,
+    ) -> SuspendTicket {
+        SuspendTicket {
+            suspension: Suspension {
+                id: "q 1".into(),
+                action: action.into(),
+                message: "?".into(),
+                parameters,
+                response_schema: schema,
+                expires_at: None,
+            },
+            pending: PendingToolCall { id: "c".into(), name: "t".into(), arguments: json!({}) },
+            resume_mode: mode,
+        }
+    }
+
+    #[test]
+    fn a_yes_alone_is_no_data() {
+        use ToolCallResumeMode::{ReplayToolCall, UseDecisionAsToolResult};
+        let call = ticket(ACTION_PERMISSION, json!({}), None, ReplayToolCall);
+        assert_eq!((call.approval(), call.answer_command()), (Some(Value::Null), "aye approve 'q 1'".into()));
+        let client = ticket(ACTION_FRONTEND_TOOL, json!({}), None, UseDecisionAsToolResult);
+        assert_eq!((client.approval(), client.answer_command()), (None, "aye answer 'q 1' '\"…\"'".into()));
+        let served = ticket(ACTION_CHILD_RUN, json!({}), None, UseDecisionAsToolResult);
+        assert_eq!(served.approval(), Some(Value::Null));
+        let schema =
+            json!({"type": "object", "required": ["answer"], "properties": {"answer": {"type": "string"}}});
+        let asked = ticket(ACTION_ASK_USER, json!({}), Some(schema), UseDecisionAsToolResult);
+        assert_eq!((asked.approval(), asked.example_answer()), (None, json!({"answer": "…"})));
+    }
+
+    #[test]
+    fn a_form_is_accepted_as_it_stands_and_its_command_has_its_values() {
+        let form = |buttons: &[&str], data: Value| {
+            let mut components = json!({"root": {"kind": "Column", "props": {"children": buttons}}});
+            for name in buttons {
+                components[name] =
+                    json!({"kind": "Button", "props": {"label": name, "action": {"name": name}}});
+            }
+            let surface = json!({"id": "s", "root": "root", "components": components, "data": data});
+            let schema = json!({"type": "object", "required": ["userAction", "dataModel"], "properties": {
+                "userAction": {"type": "object", "required": ["name", "surfaceId"]},
+                "dataModel": {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}}});
+            let mode = ToolCallResumeMode::UseDecisionAsToolResult;
+            ticket(ACTION_SURFACE, json!({ "surface": surface }), Some(schema), mode)
+        };
+        let whole = form(&["order"], json!({"n": 3, "name": "Ada"}));
+        let accepted = whole.approval().unwrap();
+        assert_eq!(
+            (&accepted["dataModel"]["name"], &accepted["userAction"]["name"]),
+            (&json!("Ada"), &json!("order"))
+        );
+        let example =
+            json!({"userAction": {"name": "order", "surfaceId": "s"}, "dataModel": {"n": 3, "name": "Ada"}});
+        assert_eq!(whole.example_answer(), example);
+        // A value is missing: the form cannot be accepted, and its command completes it.
+        let partial = form(&["order"], json!({"name": "Ada"}));
+        assert_eq!(partial.approval(), None);
+        assert_eq!(partial.example_answer()["dataModel"], json!({"name": "Ada", "n": 1}));
+        // Which of several buttons is a yes must be clear.
+        assert_eq!(form(&["cancel", "order"], json!({"n": 3})).approval(), None);
+        let clear = form(&["decline", "accept"], json!({"n": 3}));
+        assert_eq!(clear.approval().unwrap()["userAction"]["name"], "accept");
+        assert_eq!(clear.example_answer()["userAction"]["name"], "accept");
+    }
+
+    #[test]
+    fn decisions_have_short_forms() {
+        let yes = ToolCallResume::approve();
+        assert_eq!((yes.action, &yes.result), (ResumeDecisionAction::Resume, &Value::Null));
+        assert_ne!(yes.decision_id, ToolCallResume::approve().decision_id);
+        let no = ToolCallResume::deny(Some("why".into()));
+        assert_eq!(
+            (no.action, no.comment(), no.is_modify()),
+            (ResumeDecisionAction::Cancel, Some("why"), false)
+        );
+        assert!(ToolCallResume::request_changes("shorter").is_modify());
+        assert_eq!(ToolCallResume::answer(json!(1)).result, json!(1));
+        assert_eq!(ToolCallResume::approve_with(json!({"a": 1})).arguments, Some(json!({"a": 1})));
     }
 }
