@@ -70,20 +70,7 @@ fn lines() -> mpsc::Receiver<std::io::Result<String>> {
     let (sender, lines) = mpsc::channel(WAITING);
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
-        loop {
-            let mut line = Vec::new();
-            let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-            let line = match read {
-                Ok(0) => return,
-                Ok(_) if line.ends_with(b"\n") || (line.len() as u64) < MAX_LINE => {
-                    String::from_utf8(line).map_err(std::io::Error::other)
-                }
-                Ok(_) => {
-                    Err(std::io::Error::other(format!("a message has more than {} MiB", MAX_LINE >> 20)))
-                }
-                Err(error) => Err(error),
-            };
-            let line = line.map(|line| line.trim_end_matches(['\r', '\n']).to_owned());
+        while let Some(line) = next_line(&mut input, MAX_LINE).transpose() {
             let is_over = line.is_err();
             if sender.blocking_send(line).is_err() || is_over {
                 return;
@@ -91,6 +78,37 @@ fn lines() -> mpsc::Receiver<std::io::Result<String>> {
         }
     });
     lines
+}
+
+/// Reads a line without its end; `None` at the end of the input. In place of one that cannot be used, it returns the
+/// reason: that is no JSON either, so the client gets a parse error with it, and the session goes on.
+fn next_line(input: &mut impl std::io::BufRead, most: u64) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    if input.by_ref().take(most).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if !line.ends_with(b"\n") && line.len() as u64 == most {
+        skip_line(input)?;
+        return Ok(Some(format!("the message was dropped: it has more than {} MiB", most >> 20)));
+    }
+    let line = String::from_utf8(line)
+        .unwrap_or_else(|error| format!("the message was dropped: {}", error.utf8_error()));
+    Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+/// Skips the rest of a line without keeping it.
+fn skip_line(input: &mut impl std::io::BufRead) -> std::io::Result<()> {
+    loop {
+        let chunk = input.fill_buf()?;
+        let (count, is_end) = match chunk.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (chunk.len(), chunk.is_empty()),
+        };
+        input.consume(count);
+        if is_end {
+            return Ok(());
+        }
+    }
 }
 
 /// The program before its folder is known.
@@ -321,5 +339,20 @@ impl FolderHost for Folder {
             self.app.telemetry.end().await;
             self.app.store.leave().await;
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_line;
+
+    #[test]
+    fn an_unusable_line_does_not_end_the_input() {
+        let text = [&b"{\"a\":\xff}\r\n"[..], &b"x".repeat(100), &b"\nlast"[..]].concat();
+        let mut input = text.as_slice();
+        let mut next = || next_line(&mut input, 64).expect("a line");
+        assert!(next().expect("a reason").starts_with("the message was dropped: invalid utf-8"));
+        assert!(next().expect("a reason").starts_with("the message was dropped: it has more than"));
+        assert_eq!((next().as_deref(), next()), (Some("last"), None));
     }
 }

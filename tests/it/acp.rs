@@ -235,6 +235,28 @@ fn an_approved_call_runs_once() {
 }
 
 #[test]
+fn a_decision_that_the_store_refuses_is_asked_again() {
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "do it");
+    let first = editor.question();
+    let store = crate::audit::database(&home);
+    let refuse = "CREATE INDEX refuse ON suspension (CASE status WHEN 'decided' THEN json('no') END)";
+    store.execute_batch(refuse).expect("an index");
+    editor.choose(&first, "allow_once");
+    let second = editor.question();
+    assert_eq!(second["params"]["toolCall"]["toolCallId"], first["params"]["toolCall"]["toolCallId"]);
+    assert!(editor.text("agent_message_chunk").contains("could not be stored"));
+    assert_eq!(home.read("log.txt"), "");
+    store.execute_batch("DROP INDEX refuse").expect("no index");
+    editor.choose(&second, "allow_once");
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    editor.leave();
+}
+
+#[test]
 fn rejections_and_unknown_options_deny() {
     let outcomes: [fn(&mut Editor, &Value); 4] = [
         |editor, question| editor.choose(question, "reject_once"),
@@ -443,6 +465,12 @@ fn invalid_requests_are_errors_with_reasons() {
     assert_eq!(editor.refused("session/prompt", json!({"sessionId": "none", "prompt": prompt})).0, -32002);
     let audio = json!([{"type": "audio", "mimeType": "audio/wav", "data": "AA"}]);
     refused(&mut editor, "session/prompt", json!({"sessionId": session, "prompt": audio}), "audio");
+    assert_eq!(editor.refused("session/dance", json!({})).0, -32601);
+    // Lines that are no messages end nothing.
+    let stdin = editor.stdin.as_mut().expect("open");
+    stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}\n").expect("written");
+    let error = editor.wait("a parse error", |message| message["error"]["code"] == -32700);
+    assert!(error.to_string().contains("invalid utf-8"), "{error}");
     assert_eq!(editor.refused("session/dance", json!({})).0, -32601);
     editor.leave();
 }

@@ -34,6 +34,8 @@ use super::updates::UpdateEncoder;
 const UNKNOWN: UnknownPolicy = UnknownPolicy::Ask;
 /// The time that a run with a pending question may take to settle after the client is gone.
 const LAST_WAIT: Duration = Duration::from_secs(2);
+/// Pause before a question is asked again whose answer was not stored.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The time that a client may take to read or write a file.
 const FILE_WAIT: Duration = Duration::from_secs(2);
 
@@ -328,10 +330,22 @@ impl AcpSession {
             None => self.ask_permission(&question, &taken_back, &cancel).await,
         };
         let Some(answer) = asked else { return };
-        if !self.decide(&question, answer).await {
-            self.decide(&question, Answer::no(None)).await;
+        let mut decided = self.decide(&question, answer).await;
+        if decided == Decided::Unfit {
+            decided = self.decide(&question, Answer::no(None)).await;
         }
-        self.answered.notify_one();
+        if decided == Decided::NotStored {
+            let words = "Your answer could not be stored; the question is asked again.\n".to_owned();
+            self.send(vec![SessionUpdate::AgentMessageChunk(acp::ContentChunk::new(words.into()))]);
+            // A client that answers by itself must not ask a broken store without end.
+            tokio::select! {
+                () = tokio::time::sleep(ASK_AGAIN) => {}
+                () = taken_back.cancelled() => {}
+            }
+            locked(&self.asked).remove(&question.id);
+        } else {
+            self.answered.notify_one();
+        }
         self.look.notify_one();
     }
 
@@ -405,23 +419,23 @@ impl AcpSession {
         }
     }
 
-    /// Stores a decision. `false`: it does not fit the question.
-    async fn decide(&self, question: &SuspensionRecord, answer: Answer) -> bool {
+    /// Stores a decision.
+    async fn decide(&self, question: &SuspensionRecord, answer: Answer) -> Decided {
         match self.host.decide(&question.id, answer).await {
             Ok(outcome) => {
                 // The same question may be asked again, if what it was about has changed.
                 locked(&self.asked).remove(&question.id);
                 // The first decision wins: the stored one is carried out.
                 tracing::debug!(question = %question.id, ?outcome, "decided");
-                true
+                Decided::Stored
             }
             Err(DecideError::Store(error)) => {
                 tracing::error!(question = %question.id, %error, "the decision is not stored");
-                true
+                Decided::NotStored
             }
             Err(error) => {
                 tracing::warn!(question = %question.id, %error, "the answer does not match the form; the call is denied");
-                false
+                Decided::Unfit
             }
         }
     }
@@ -432,6 +446,16 @@ impl AcpSession {
             || self.client.termination().is_some()
             || self.closing.is_cancelled()
     }
+}
+
+/// What became of a decision.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decided {
+    Stored,
+    /// The store refused it: the question is still pending.
+    NotStored,
+    /// It does not fit the question.
+    Unfit,
 }
 
 /// The open prompt of a session.
