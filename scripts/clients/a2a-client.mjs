@@ -1,13 +1,13 @@
 // Drives `aye serve` with the official A2A SDK for JavaScript: card, send, a question and its answer, stream, get, list,
 // cancel, push configs, and errors by name.
-//   node a2a-client.mjs http://127.0.0.1:7400 TOKEN
+//   node a2a-client.mjs http://127.0.0.1:7400 TOKEN [rest|rpc]
 import { randomUUID } from 'node:crypto';
 import * as A from '@a2a-js/sdk';
 import {
   ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver, JsonRpcTransportFactory, RestTransportFactory,
 } from '@a2a-js/sdk/client';
 
-const [base, token] = process.argv.slice(2);
+const [base, token, binding = 'rest'] = process.argv.slice(2);
 const problems = [];
 const check = (is, what) => is || problems.push(what);
 const fetchImpl = (url, init = {}) => {
@@ -17,7 +17,7 @@ const fetchImpl = (url, init = {}) => {
 };
 const factory = new ClientFactory({
   ...ClientFactoryOptions.default,
-  transports: [new RestTransportFactory({ fetchImpl }), new JsonRpcTransportFactory({ fetchImpl })],
+  transports: [binding === 'rpc' ? new JsonRpcTransportFactory({ fetchImpl }) : new RestTransportFactory({ fetchImpl })],
   cardResolver: new DefaultAgentCardResolver({ fetchImpl }),
 });
 const stateOf = (task) => A.taskStateToJSON(task.status.state);

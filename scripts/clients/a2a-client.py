@@ -46,8 +46,8 @@ async def main():
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=30) as http:
         card = await A2ACardResolver(http, base).get_agent_card()
         check(card.name == "aye" and card.capabilities.streaming, "the card does not name a streaming agent")
-        for streams in [True, False]:
-            config = ClientConfig(streaming=streams, httpx_client=http, supported_protocol_bindings=["HTTP+JSON"])
+        for binding, streams in [(binding, streams) for binding in ["HTTP+JSON", "JSONRPC"] for streams in [True, False]]:
+            config = ClientConfig(streaming=streams, httpx_client=http, supported_protocol_bindings=[binding])
             client = ClientFactory(config).create(card)
             _, state = await last_state(client.send_message(request("[[text]] Hello.")))
             check(state == "TASK_STATE_COMPLETED", f"sent: {state}")

@@ -296,7 +296,7 @@ fn a_task_notifies_a_url_when_it_waits_and_ends() {
     assert!(sent()[2].0.starts_with("post /hook "), "{:?}", sent()[2]);
     assert_eq!(home.ok(&["queue", "outbox"]).stdout, "");
     let card = a2a(&server, "GET", "extendedAgentCard", &Value::Null).json();
-    assert_eq!(card["supportedInterfaces"][1]["tenant"], "aye", "{card}");
+    assert_eq!(card["supportedInterfaces"][2]["tenant"], "aye", "{card}");
     assert_eq!(card["capabilities"]["pushNotifications"], true);
     server.stop();
     assert_eq!(sent().len(), 3);

@@ -29,6 +29,11 @@ pub const A2A_BINDING: &str = "HTTP+JSON";
 /// Where the card of a host is.
 pub const A2A_CARD_PATH: &str = "/.well-known/agent-card.json";
 
+/// The binding with all methods at one address.
+pub const A2A_RPC_BINDING: &str = "JSONRPC";
+/// The codes of stops that the user set as goals: the run reached one.
+const GOALS: [&str; 2] = ["stop_on_tool", "content_match"];
+
 /// State of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire format names them")]
@@ -284,6 +289,9 @@ impl TaskNames {
         let said = |text: &str| vec![A2aPart::text(text)];
         match termination {
             TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => {
+                self.status(A2aTaskState::Completed, Vec::new())
+            }
+            TerminationReason::Stopped(reason) if GOALS.contains(&reason.code.as_str()) => {
                 self.status(A2aTaskState::Completed, Vec::new())
             }
             // A limit ended it before the model did.

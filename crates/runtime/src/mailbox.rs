@@ -75,6 +75,7 @@ impl AgentRuntime {
                 request.messages = self.after(&run).await?;
                 request.parent_run_id = Some(run.id);
             }
+            None if job.run_id.is_none() => request.run_id = job.wanted_run_id(),
             None => {}
         }
         self.run(request, sink).await

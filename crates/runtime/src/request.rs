@@ -64,6 +64,7 @@ impl RunRequest {
             takes: Some(JobClaim { id: message.id, claim: None }),
             agent_id: message.agent_id,
             correlation_id: message.correlation_id,
+            run_id: message.run_id,
             ..Self::new(message.thread_id, message.messages)
         }
     }

@@ -23,6 +23,8 @@ use super::record::Owner;
 const TYPED_INTO: &str = "typed_into";
 /// The member that says what a client calls it.
 const CORRELATION_ID: &str = "correlation_id";
+/// The key of the id that the first run gets.
+const RUN_ID: &str = "run_id";
 
 /// The default priority of a job: 0 comes first, 255 last.
 pub const DEFAULT_PRIORITY: u8 = 128;
@@ -218,6 +220,21 @@ impl MailboxJob {
     /// Returns the client's id for the job.
     pub fn correlation_id(&self) -> Option<&str> {
         self.request_extras.as_ref()?.get(CORRELATION_ID)?.as_str()
+    }
+
+    /// Says which id the run gets that serves it first, so that the sender knows it at once.
+    #[must_use]
+    pub fn with_run_id(mut self, id: &RunId) -> Self {
+        let extras = self.request_extras.get_or_insert_with(|| Value::Object(serde_json::Map::new()));
+        if let Value::Object(extras) = extras {
+            extras.insert(RUN_ID.to_owned(), Value::from(id.as_str()));
+        }
+        self
+    }
+
+    /// Returns the id of the run that serves the job first, if the sender chose one.
+    pub fn wanted_run_id(&self) -> Option<RunId> {
+        self.request_extras.as_ref()?.get(RUN_ID)?.as_str().map(RunId::from)
     }
 
     /// The process that it was typed into.

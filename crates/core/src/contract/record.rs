@@ -464,6 +464,8 @@ pub struct QueuedMessage {
     pub failed: Option<FailedTry>,
     /// The client's id for the message.
     pub correlation_id: Option<String>,
+    /// The id of the run that starts with it, if the sender chose one.
+    pub run_id: Option<RunId>,
 }
 
 impl From<MailboxJob> for QueuedMessage {
@@ -475,6 +477,7 @@ impl From<MailboxJob> for QueuedMessage {
         });
         Self {
             correlation_id: job.correlation_id().map(str::to_owned),
+            run_id: job.wanted_run_id(),
             id: job.sequence,
             job_id: job.job_id,
             thread_id: job.mailbox_id,

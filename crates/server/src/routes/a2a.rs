@@ -3,26 +3,31 @@
 //! A task is a run and its context is a conversation. Each path may start with the name of an agent as a
 //! tenant.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::ids::{JobId, RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin, MailboxJobStatus};
 use aye_core::contract::message::Message;
-use aye_core::contract::record::{RunRecord, SuspensionRecord};
+use aye_core::contract::record::{RunRecord, SuspensionRecord, ThreadRecord};
 use aye_core::contract::storage::SuspensionFilter;
 use aye_encode::a2a::{
-    A2A_BINDING, A2A_CARD_PATH, A2A_VERSION, A2A_VERSION_HEADER, A2aCapabilities, A2aConfiguration,
-    A2aEncoder, A2aIntent, A2aInterface, A2aMessage, A2aResponse, A2aSendRequest, A2aTask, task,
+    A2A_BINDING, A2A_CARD_PATH, A2A_RPC_BINDING, A2A_VERSION, A2A_VERSION_HEADER, A2aCapabilities,
+    A2aConfiguration, A2aEncoder, A2aIntent, A2aInterface, A2aMessage, A2aResponse, A2aSendRequest, A2aTask,
+    A2aTaskState, A2aTaskStatus, task,
 };
 use aye_runtime::RunRequest;
+use futures::Stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,7 +50,8 @@ pub(super) fn routes(api: Api) -> Api {
 }
 
 /// The operations of the protocol; each path may start with the name of an agent.
-const OPERATIONS: [Operations; 11] = [
+const OPERATIONS: [Operations; 12] = [
+    ("post", "/v1/a2a/rpc", "Call a method of the protocol by JSON-RPC", "a2a::rpc"),
     ("post", "/v1/a2a/message:send", "Send a message and wait", "a2a::send"),
     ("post", "/v1/a2a/message:stream", "Send a message and stream", "a2a::stream"),
     ("get", "/v1/a2a/tasks", "List tasks", "a2a::list"),
@@ -94,6 +100,28 @@ impl A2aError {
     fn unsupported(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "UNSUPPORTED_OPERATION", message)
     }
+
+    fn details(&self) -> Value {
+        json!([{
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": self.reason,
+            "domain": "a2a-protocol.org",
+        }])
+    }
+
+    /// The error of a JSON-RPC response.
+    fn rpc(&self) -> Value {
+        let code = match self.reason {
+            "TASK_NOT_FOUND" => -32001,
+            "TASK_NOT_CANCELABLE" => -32002,
+            "PUSH_NOTIFICATION_NOT_SUPPORTED" => -32003,
+            "UNSUPPORTED_OPERATION" => -32004,
+            "VERSION_NOT_SUPPORTED" => -32009,
+            "INTERNAL" => -32603,
+            _ => -32602,
+        };
+        json!({ "code": code, "message": self.message, "data": self.details() })
+    }
 }
 
 impl From<ApiError> for A2aError {
@@ -122,11 +150,7 @@ impl IntoResponse for A2aError {
             "code": self.status.as_u16(),
             "status": status,
             "message": self.message,
-            "details": [{
-                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": self.reason,
-                "domain": "a2a-protocol.org",
-            }],
+            "details": self.details(),
         } });
         (self.status, Json(body)).into_response()
     }
@@ -139,11 +163,12 @@ async fn card(State(hub): HubState) -> Json<Value> {
 }
 
 fn public_card(hub: &Hub) -> Value {
-    let interface = A2aInterface {
-        url: hub.url.as_deref().map_or_else(String::new, |url| format!("{url}/v1/a2a")),
-        protocol_binding: A2A_BINDING.into(),
+    let interface = |path: &str, binding: &str| A2aInterface {
+        url: hub.url.as_deref().map_or_else(String::new, |url| format!("{url}{path}")),
+        protocol_binding: binding.into(),
         protocol_version: A2A_VERSION.into(),
     };
+    let interfaces = [interface("/v1/a2a", A2A_BINDING), interface("/v1/a2a/rpc", A2A_RPC_BINDING)];
     let push_notifications = hub.program.pushes().is_some();
     let capabilities = A2aCapabilities { streaming: true, push_notifications, extended_agent_card: true };
     let ServerTexts { about, skill: [id, name, description], .. } = hub.program.texts();
@@ -151,7 +176,7 @@ fn public_card(hub: &Hub) -> Value {
         "name": "aye",
         "description": about,
         "version": env!("CARGO_PKG_VERSION"),
-        "supportedInterfaces": [interface],
+        "supportedInterfaces": interfaces,
         "capabilities": capabilities,
         "defaultInputModes": ["text/plain"],
         "defaultOutputModes": ["text/plain"],
@@ -170,14 +195,16 @@ fn public_card(hub: &Hub) -> Value {
 async fn extended_card(hub: &Hub) -> Result<Value, ApiError> {
     let mut card = public_card(hub);
     let capabilities = hub.program.capabilities().await?;
-    let base = card["supportedInterfaces"][0].clone();
+    let bases = card["supportedInterfaces"].as_array().cloned().unwrap_or_default();
     for agent in capabilities["agents"].as_array().into_iter().flatten() {
         let (Some(id), about) = (agent["id"].as_str(), &agent["description"]) else { continue };
-        let mut interface = base.clone();
-        interface["tenant"] = id.into();
         let about = about.as_str().unwrap_or("An agent of this server");
         let skill = json!({ "id": id, "name": id, "description": about, "tags": ["agent"] });
-        for (list, entry) in [("supportedInterfaces", interface), ("skills", skill)] {
+        let interfaces = bases.iter().cloned().map(|mut interface| {
+            interface["tenant"] = id.into();
+            ("supportedInterfaces", interface)
+        });
+        for (list, entry) in interfaces.chain([("skills", skill)]) {
             if let Some(list) = card[list].as_array_mut() {
                 list.push(entry);
             }
@@ -196,6 +223,7 @@ enum Operation<'a> {
     Subscribe(&'a str),
     Push(&'a str, PushOperation<'a>),
     ExtendedCard,
+    Rpc,
 }
 
 /// The operation of a path and the agent that it names.
@@ -206,6 +234,7 @@ fn operation<'a>(method: &Method, path: &'a str) -> Option<(Operation<'a>, Optio
             (&Method::POST, ["message:send"]) => Operation::Send,
             (&Method::POST, ["message:stream"]) => Operation::Stream,
             (&Method::GET, ["extendedAgentCard"]) => Operation::ExtendedCard,
+            (&Method::POST, ["rpc"]) => Operation::Rpc,
             (&Method::GET, ["tasks"]) => Operation::List,
             (method, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {
                 let operation = match (method, rest) {
@@ -240,40 +269,141 @@ async fn serve(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, A2aError> {
-    let version = headers.get(A2A_VERSION_HEADER).and_then(|version| version.to_str().ok()).unwrap_or("0.3");
-    if version != A2A_VERSION {
-        let message = format!("version {version} is not supported; send `A2A-Version: {A2A_VERSION}`");
-        return Err(A2aError::new(StatusCode::BAD_REQUEST, "VERSION_NOT_SUPPORTED", message));
-    }
+    let version = supported(&headers);
     let Some((operation, tenant)) = operation(&method, &path) else {
+        version?;
         return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "no endpoint has this path").into());
     };
-    match operation {
+    if let Operation::Rpc = operation {
+        return Ok(rpc(&hub, &caller, tenant, version, &body).await);
+    }
+    version?;
+    match reply(&hub, &caller, operation, tenant, query(&uri)?, &body).await? {
+        Reply::One(value) => Ok(Json(value).into_response()),
+        Reply::Stream(stream) => Ok(sse::respond(stream.frames(|event| json!(event)))),
+    }
+}
+
+/// Checks the version that a request is for.
+fn supported(headers: &HeaderMap) -> Result<(), A2aError> {
+    let version = headers.get(A2A_VERSION_HEADER).and_then(|version| version.to_str().ok()).unwrap_or("0.3");
+    if version == A2A_VERSION {
+        return Ok(());
+    }
+    let message = format!("version {version} is not supported; send `A2A-Version: {A2A_VERSION}`");
+    Err(A2aError::new(StatusCode::BAD_REQUEST, "VERSION_NOT_SUPPORTED", message))
+}
+
+/// A request by JSON-RPC.
+#[derive(Deserialize)]
+struct RpcRequest {
+    #[serde(default)]
+    id: Value,
+    method: String,
+    #[serde(default)]
+    params: Value,
+}
+
+/// Serves a request by JSON-RPC. Its errors are part of the response.
+async fn rpc(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    tenant: Option<&str>,
+    version: Result<(), A2aError>,
+    body: &[u8],
+) -> Response {
+    let refused = |id: &Value, error: Value| {
+        Json(json!({ "jsonrpc": "2.0", "id": id, "error": error })).into_response()
+    };
+    let request: RpcRequest = match serde_json::from_slice(body) {
+        Ok(request) => request,
+        Err(error) => {
+            let code = if error.is_data() { -32600 } else { -32700 };
+            return refused(&Value::Null, json!({ "code": code, "message": error.to_string() }));
+        }
+    };
+    let RpcRequest { id, method, params } = request;
+    if let Err(error) = version {
+        return refused(&id, error.rpc());
+    }
+    let member = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (task, config) = (member("id"), member("taskId"));
+    let operation = match method.as_str() {
+        "SendMessage" => Operation::Send,
+        "SendStreamingMessage" => Operation::Stream,
+        "GetTask" => Operation::Show(task),
+        "ListTasks" => Operation::List,
+        "CancelTask" => Operation::Cancel(task),
+        "SubscribeToTask" => Operation::Subscribe(task),
+        "CreateTaskPushNotificationConfig" => Operation::Push(config, PushOperation::Create),
+        "GetTaskPushNotificationConfig" => Operation::Push(config, PushOperation::Get(task)),
+        "ListTaskPushNotificationConfigs" => Operation::Push(config, PushOperation::List),
+        "DeleteTaskPushNotificationConfig" => Operation::Push(config, PushOperation::Delete(task)),
+        "GetExtendedAgentCard" => Operation::ExtendedCard,
+        _ => {
+            let shown: String = method.chars().take(80).collect();
+            return refused(&id, json!({ "code": -32601, "message": format!("unknown method `{shown}`") }));
+        }
+    };
+    let query = if params.is_null() { Ok(TaskQuery::default()) } else { TaskQuery::deserialize(&params) };
+    let query = match query {
+        Ok(query) => query,
+        Err(error) => return refused(&id, json!({ "code": -32602, "message": error.to_string() })),
+    };
+    match reply(hub, caller, operation, tenant, query, params.to_string().as_bytes()).await {
+        Ok(Reply::One(result)) => {
+            Json(json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
+        }
+        Ok(Reply::Stream(stream)) => {
+            sse::respond(stream.frames(move |event| json!({ "jsonrpc": "2.0", "id": id, "result": event })))
+        }
+        Err(error) => refused(&id, error.rpc()),
+    }
+}
+
+/// The reply to an operation.
+enum Reply {
+    One(Value),
+    Stream(Box<TaskStream>),
+}
+
+async fn reply(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    operation: Operation<'_>,
+    tenant: Option<&str>,
+    query: TaskQuery,
+    body: &[u8],
+) -> Result<Reply, A2aError> {
+    Ok(Reply::One(match operation {
         Operation::Send => {
-            let turn = send(&hub, &caller, tenant, &body).await?;
-            Ok(Json(json!({ "task": turn.wait(&hub).await? })).into_response())
+            let turn = send(hub, caller, tenant, body).await?;
+            json!({ "task": turn.wait(hub).await? })
         }
         Operation::Stream => {
-            let turn = send(&hub, &caller, tenant, &body).await?;
-            stream(&hub, turn).await
+            let turn = send(hub, caller, tenant, body).await?;
+            return stream(hub, turn).await.map(Reply::Stream);
         }
-        Operation::List => list(&hub, &caller, &uri).await,
+        Operation::List => list(hub, caller, query).await?,
         Operation::Show(id) => {
-            demand(&caller, TokenScope::Read)?;
-            let query: TaskQuery = query(&uri)?;
-            Ok(Json(shown(&hub, &run_of(&hub, id).await?, query.history_length).await?).into_response())
+            demand(caller, TokenScope::Read)?;
+            match task_of(hub, id).await? {
+                Task::Run(run) => json!(shown(hub, &run, query.history_length).await?),
+                Task::Job(job) => json!(submitted(&job)),
+            }
         }
-        Operation::Cancel(id) => cancel(&hub, &caller, id).await,
-        Operation::Subscribe(id) => subscribe(&hub, &caller, id).await,
+        Operation::Cancel(id) => json!(cancel(hub, caller, id).await?),
+        Operation::Subscribe(id) => return subscribe(hub, caller, id).await.map(Reply::Stream),
         Operation::Push(task, operation) => {
-            demand(&caller, TokenScope::Chat)?;
-            a2a_push::serve(&hub, &run_of(&hub, task).await?, operation, &body).await
+            demand(caller, TokenScope::Chat)?;
+            a2a_push::serve(hub, &run_of(hub, task).await?, operation, body).await?
         }
         Operation::ExtendedCard => {
-            demand(&caller, TokenScope::Read)?;
-            Ok(Json(extended_card(&hub).await?).into_response())
+            demand(caller, TokenScope::Read)?;
+            extended_card(hub).await?
         }
-    }
+        Operation::Rpc => return Err(A2aError::unsupported("a method cannot be `rpc`")),
+    }))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -293,6 +423,43 @@ fn query(uri: &Uri) -> Result<TaskQuery, A2aError> {
 async fn run_of(hub: &Hub, id: &str) -> Result<RunRecord, A2aError> {
     let run = hub.store().load_run(&RunId::from(id)).await.map_err(ApiError::from)?;
     run.ok_or_else(|| A2aError::no_task(id))
+}
+
+/// A task: a run, or a message that waits for the run before it.
+enum Task {
+    Run(Box<RunRecord>),
+    Job(Box<MailboxJob>),
+}
+
+async fn task_of(hub: &Hub, id: &str) -> Result<Task, A2aError> {
+    match hub.store().load_run(&RunId::from(id)).await.map_err(ApiError::from)? {
+        Some(run) => Ok(Task::Run(Box::new(run))),
+        None => Ok(Task::Job(Box::new(job_of(hub, id).await?.ok_or_else(|| A2aError::no_task(id))?))),
+    }
+}
+
+/// Returns the message that waits to become a task.
+async fn job_of(hub: &Hub, id: &str) -> Result<Option<MailboxJob>, ApiError> {
+    let mailboxes = hub.store().mailboxes()?;
+    let job = mailboxes.load_job(&JobId::from(id)).await.map_err(ApiError::internal)?;
+    Ok(job.filter(|job| job.wanted_run_id().is_some_and(|run| run.as_str() == id)))
+}
+
+/// A message that waits, as a task.
+fn submitted(job: &MailboxJob) -> A2aTask {
+    let state = match job.status {
+        MailboxJobStatus::Queued | MailboxJobStatus::Claimed | MailboxJobStatus::Accepted => {
+            A2aTaskState::Submitted
+        }
+        MailboxJobStatus::Cancelled | MailboxJobStatus::Superseded => A2aTaskState::Canceled,
+        MailboxJobStatus::DeadLetter => A2aTaskState::Failed,
+    };
+    A2aTask {
+        id: job.job_id.to_string(),
+        context_id: job.mailbox_id.to_string(),
+        status: A2aTaskStatus { state, ..A2aTaskStatus::default() },
+        ..A2aTask::default()
+    }
 }
 
 /// A run as a task.
@@ -330,6 +497,9 @@ impl Turn {
         if let Some(run) = hub.store().load_run(&self.run).await? {
             return shown(hub, &run, self.history).await;
         }
+        if let Some(job) = job_of(hub, self.run.as_str()).await? {
+            return Ok(submitted(&job));
+        }
         // The run starts in a moment.
         Ok(task(&RunRecord::new(self.run.clone(), self.thread.clone(), "", "", now_ms()), &[], &[], None))
     }
@@ -337,7 +507,7 @@ impl Turn {
     /// Waits until the run is over or needs input, or, if the caller does not wait, until the task can be found.
     async fn wait(mut self, hub: &Hub) -> Result<A2aTask, A2aError> {
         let mut failed = None;
-        let is_stored = hub.store().load_run(&self.run).await.map_err(ApiError::from)?.is_some();
+        let is_stored = task_of(hub, self.run.as_str()).await.is_ok();
         while !(self.returns_at_once && is_stored)
             && let Some(frame) = self.reader.next().await
         {
@@ -408,6 +578,8 @@ async fn repeated(hub: &Arc<Hub>, request: &A2aSendRequest, key: &str) -> Result
     };
     let thread = if let Some(known) = hub.store().load_run(&run).await.map_err(ApiError::from)? {
         known.thread_id
+    } else if let Some(job) = job_of(hub, run.as_str()).await? {
+        job.mailbox_id
     } else {
         let thread = ThreadId::from(if message.context_id.is_empty() { key } else { &message.context_id });
         if !hub.is_accepted(&thread, &run) {
@@ -494,36 +666,104 @@ async fn started(
             return Err(ApiError::field("message", "there is nothing to answer").into());
         }
         (A2aIntent::Say(content), None) => {
-            if hub.is_busy(&thread.id).await? {
-                return Err(A2aError::unsupported(
-                    "another task of this context is running or waiting for input",
-                ));
-            }
-            let mut begin = RunRequest::new(thread.id.clone(), vec![Message::user_with(content)]);
-            begin.run_id = Some(RunId::from(key));
+            let run = RunId::from(key);
             let tenant = tenant.or(Some(request.tenant.as_str())).filter(|tenant| !tenant.is_empty());
-            begin.agent_id = tenant.map(str::to_owned);
-            begin.correlation_id.clone_from(&caller.correlation_id);
-            hub.begin(&thread, begin).await?
+            let messages = vec![Message::user_with(content)];
+            if hub.is_busy(&thread.id).await? {
+                queue(hub, caller, &thread, messages, tenant, &run).await?;
+            } else {
+                let mut begin = RunRequest::new(thread.id.clone(), messages);
+                begin.run_id = Some(run.clone());
+                begin.agent_id = tenant.map(str::to_owned);
+                begin.correlation_id.clone_from(&caller.correlation_id);
+                hub.begin(&thread, begin).await?;
+            }
+            run
         }
     };
     Ok(Turn::new(reader.of(run.clone()), thread.id, run, &request))
 }
 
-async fn stream(hub: &Arc<Hub>, turn: Turn) -> Result<Response, A2aError> {
+/// Queues a message behind the run that is active or waits; the task that it becomes has the id of its run.
+async fn queue(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    thread: &ThreadRecord,
+    messages: Vec<Message>,
+    tenant: Option<&str>,
+    run: &RunId,
+) -> Result<(), ApiError> {
+    let workshop = hub.workshop(&thread.cwd).await?;
+    if let Some(agent) = tenant {
+        workshop.runtime().resolved(agent)?;
+    }
+    let mut job = MailboxJob::new(thread.id.clone(), messages, now_ms())
+        .with_agent_id(tenant.unwrap_or_default())
+        .with_origin(MailboxJobOrigin::A2A)
+        .with_correlation_id(caller.correlation_id.clone())
+        .with_run_id(run);
+    job.job_id = JobId::from(run.as_str());
+    job.sender_id = Some(caller.token.clone());
+    workshop.runtime().submit(job).await?;
+    hub.wake(&thread.id);
+    Ok(())
+}
+
+/// Where the events of a task come from.
+enum Events {
+    Run(RunReader),
+    Thread(Follower),
+}
+
+/// The events of a task for one client.
+struct TaskStream {
+    hub: Arc<Hub>,
+    thread: ThreadId,
+    events: Events,
+    encoder: A2aEncoder,
+    first: Option<Vec<A2aResponse>>,
+}
+
+impl TaskStream {
+    async fn next(&mut self) -> Option<Vec<A2aResponse>> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        let frame = match &mut self.events {
+            Events::Run(reader) => reader.next().await?,
+            Events::Thread(_) if self.encoder.is_finished() => return None,
+            Events::Thread(follower) => follower.next().await?,
+        };
+        Some(encoded(frame, &mut self.encoder, &self.hub, &self.thread).await)
+    }
+
+    /// The events as frames, each in the form that `shape` gives it.
+    fn frames(
+        self: Box<Self>,
+        shape: impl Fn(A2aResponse) -> Value + Send + Sync + 'static,
+    ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+        let shape = Arc::new(shape);
+        sse::chunks(None, self, move |mut stream| {
+            let shape = Arc::clone(&shape);
+            async move {
+                let events = stream.next().await?;
+                Some((events.into_iter().map(|event| shape(event)).collect(), stream))
+            }
+        })
+    }
+}
+
+async fn stream(hub: &Arc<Hub>, turn: Turn) -> Result<Box<TaskStream>, A2aError> {
     let mut encoder = A2aEncoder::new(turn.thread.as_str(), turn.run.as_str());
     let first = match &turn.known {
         Some(run) => Some(encoder.begin(shown(hub, run, turn.history).await?)),
-        None => None,
+        None => match job_of(hub, turn.run.as_str()).await? {
+            Some(job) => Some(encoder.begin(submitted(&job))),
+            None => None,
+        },
     };
-    let state = (turn.reader, encoder, Arc::clone(hub), turn.thread, first);
-    Ok(sse::respond(sse::chunks(None, state, |(mut reader, mut encoder, hub, thread, first)| async move {
-        let events = match first {
-            Some(first) => first,
-            None => encoded(reader.next().await?, &mut encoder, &hub, &thread).await,
-        };
-        Some((events, (reader, encoder, hub, thread, None)))
-    })))
+    let events = Events::Run(turn.reader);
+    Ok(Box::new(TaskStream { hub: Arc::clone(hub), thread: turn.thread, events, encoder, first }))
 }
 
 async fn encoded(frame: Frame, encoder: &mut A2aEncoder, hub: &Hub, thread: &ThreadId) -> Vec<A2aResponse> {
@@ -539,17 +779,17 @@ async fn encoded(frame: Frame, encoder: &mut A2aEncoder, hub: &Hub, thread: &Thr
     }
 }
 
-async fn list(hub: &Arc<Hub>, caller: &Caller, uri: &Uri) -> Result<Response, A2aError> {
+async fn list(hub: &Arc<Hub>, caller: &Caller, asked: TaskQuery) -> Result<Value, A2aError> {
     demand(caller, TokenScope::Read)?;
-    let asked = query(uri)?;
+    let context = asked.context_id.filter(|id| !id.as_str().is_empty());
     let offset = match asked.page_token.as_deref() {
         None | Some("") => 0,
         Some(token) => token.parse().map_err(|_| ApiError::field("pageToken", "not a token of this list"))?,
     };
-    let slice = Paging { offset, limit: asked.page_size }.slice();
+    let slice = Paging { offset, limit: asked.page_size.filter(|size| *size > 0) }.slice();
     let runs = hub
         .store()
-        .latest_runs(asked.context_id.as_ref(), None, super::one_more(slice))
+        .latest_runs(context.as_ref(), None, super::one_more(slice))
         .await
         .map_err(ApiError::from)?;
     let more = runs.len() > slice.limit;
@@ -559,15 +799,23 @@ async fn list(hub: &Arc<Hub>, caller: &Caller, uri: &Uri) -> Result<Response, A2
     }
     let next = if more { (slice.offset + slice.limit).to_string() } else { String::new() };
     let size = tasks.len();
-    Ok(Json(
-        json!({ "tasks": tasks, "nextPageToken": next, "pageSize": size, "totalSize": size + slice.offset }),
-    )
-    .into_response())
+    Ok(json!({ "tasks": tasks, "nextPageToken": next, "pageSize": size, "totalSize": size + slice.offset }))
 }
 
-async fn cancel(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Response, A2aError> {
+async fn cancel(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<A2aTask, A2aError> {
     demand(caller, TokenScope::Chat)?;
-    let run = run_of(hub, id).await?;
+    let run = match task_of(hub, id).await? {
+        Task::Run(run) => *run,
+        Task::Job(job) => {
+            let mailboxes = hub.store().mailboxes().map_err(ApiError::from)?;
+            let cancelled = mailboxes.cancel(&job.job_id, now_ms()).await.map_err(ApiError::internal)?;
+            if let Some(job) = cancelled.filter(|job| job.status == MailboxJobStatus::Cancelled) {
+                return Ok(submitted(&job));
+            }
+            // It has just become a run.
+            run_of(hub, id).await?
+        }
+    };
     let over = || A2aError::new(StatusCode::CONFLICT, "TASK_NOT_CANCELABLE", "the task is over");
     if run.status == RunStatus::Done {
         return Err(over());
@@ -582,31 +830,30 @@ async fn cancel(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Response, A
     while now.status != RunStatus::Done && reader.next().await.is_some() {
         now = run_of(hub, id).await?;
     }
-    Ok(Json(shown(hub, &now, None).await?).into_response())
+    Ok(shown(hub, &now, None).await?)
 }
 
-async fn subscribe(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Response, A2aError> {
+async fn subscribe(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Box<TaskStream>, A2aError> {
     demand(caller, TokenScope::Read)?;
-    let run = run_of(hub, id).await?;
+    let run = match task_of(hub, id).await? {
+        Task::Run(run) => *run,
+        Task::Job(job) => {
+            let reader = RunReader::new(hub, &job.mailbox_id).await?.of(RunId::from(id));
+            let mut encoder = A2aEncoder::new(job.mailbox_id.as_str(), id);
+            let first = Some(encoder.begin(submitted(&job)));
+            let (hub, thread) = (Arc::clone(hub), job.mailbox_id.clone());
+            return Ok(Box::new(TaskStream { hub, thread, events: Events::Run(reader), encoder, first }));
+        }
+    };
     if run.status == RunStatus::Done {
         return Err(A2aError::unsupported("the task has ended; get it instead"));
     }
     let thread = run.thread_id.clone();
     let follower = Follower::from_now(Arc::clone(hub), thread.clone()).await.map_err(ApiError::from)?;
     let mut encoder = A2aEncoder::new(thread.as_str(), run.id.as_str());
-    let first = encoder.begin(shown(hub, &run, Some(0)).await?);
-    let state = (follower, encoder, Arc::clone(hub), thread, Some(first));
-    Ok(sse::respond(sse::chunks(None, state, |(mut follower, mut encoder, hub, thread, first)| async move {
-        if let Some(first) = first {
-            return Some((first, (follower, encoder, hub, thread, None)));
-        }
-        if encoder.is_finished() {
-            return None;
-        }
-        let frame = follower.next().await?;
-        let events = encoded(frame, &mut encoder, &hub, &thread).await;
-        Some((events, (follower, encoder, hub, thread, None)))
-    })))
+    let first = Some(encoder.begin(shown(hub, &run, Some(0)).await?));
+    let events = Events::Thread(follower);
+    Ok(Box::new(TaskStream { hub: Arc::clone(hub), thread, events, encoder, first }))
 }
 
 #[cfg(test)]
@@ -630,6 +877,7 @@ mod tests {
                     Operation::Push(task, PushOperation::Get(id)) => format!("push {task} {id}"),
                     Operation::Push(task, PushOperation::Delete(id)) => format!("no push {task} {id}"),
                     Operation::ExtendedCard => "card".to_owned(),
+                    Operation::Rpc => "rpc".to_owned(),
                 },
                 tenant,
             ))
@@ -638,6 +886,8 @@ mod tests {
         assert_eq!(of(Method::POST, "message:send"), is("send", None));
         assert_eq!(of(Method::POST, "research/message:stream"), is("stream", Some("research")));
         assert_eq!(of(Method::GET, "tasks/a:b"), is("show a:b", None));
+        assert_eq!(of(Method::POST, "rpc"), is("rpc", None));
+        assert_eq!(of(Method::POST, "r/rpc"), is("rpc", Some("r")));
         assert_eq!(of(Method::POST, "tasks/a:cancel"), is("cancel a", None));
         assert_eq!(of(Method::GET, "r/tasks/a:subscribe"), is("subscribe a", Some("r")));
         assert_eq!(of(Method::DELETE, "tasks/a/pushNotificationConfigs/b"), is("no push a b", None));

@@ -6,14 +6,12 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::RunRecord;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::a2a::{A2aError, shown};
 use crate::error::ApiError;
@@ -54,6 +52,7 @@ pub struct A2aAuthentication {
 }
 
 /// A request about the push notification configs of a task.
+#[derive(Clone, Copy)]
 pub(super) enum PushOperation<'a> {
     Create,
     List,
@@ -116,7 +115,7 @@ pub(super) async fn serve(
     run: &RunRecord,
     operation: PushOperation<'_>,
     body: &[u8],
-) -> Result<Response, A2aError> {
+) -> Result<Value, A2aError> {
     Ok(match operation {
         PushOperation::Create => {
             let given: A2aPushConfig =
@@ -124,21 +123,21 @@ pub(super) async fn serve(
             if !given.task_id.is_empty() && given.task_id != run.id.as_str() {
                 return Err(ApiError::field("taskId", "the path names another task").into());
             }
-            Json(add(hub, &run.thread_id, &run.id, given).await?).into_response()
+            json!(add(hub, &run.thread_id, &run.id, given).await?)
         }
         PushOperation::List => {
             let configs = host(hub)?.pushes_of_run(&run.id).await?;
-            Json(json!({ "configs": configs, "nextPageToken": "" })).into_response()
+            json!({ "configs": configs, "nextPageToken": "" })
         }
         PushOperation::Get(id) => {
             let configs = host(hub)?.pushes_of_run(&run.id).await?;
             let found = configs.into_iter().find(|config| config.id == id).ok_or_else(|| no_config(id))?;
-            Json(found).into_response()
+            json!(found)
         }
         PushOperation::Delete(id) => {
             // Deleting a missing config is not an error: the caller may have lost the first reply.
             host(hub)?.remove_push(&run.id, id).await?;
-            Json(json!({})).into_response()
+            json!({})
         }
     })
 }
