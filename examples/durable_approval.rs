@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use aye::contract::event_sink::VecEventSink;
 use aye::contract::ids::{DecisionId, ThreadId};
 use aye::contract::message::Message;
-use aye::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use aye::contract::suspension::{Actor, ToolCallResume};
 use aye::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
 use aye::engine::{ScriptedExecutor, ScriptedReply};
 use aye::ext_permission::PermissionPlugin;
@@ -71,16 +71,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sink = Arc::new(VecEventSink::new());
 
     if let Some(question) = runtime.waiting(&thread).await?.first() {
-        let yes = ToolCallResume {
-            decision_id: DecisionId::fresh(),
-            action: ResumeDecisionAction::Resume,
-            result: Value::Null,
-            reason: None,
-            arguments: None,
-            profile: None,
-            updated_at: 0,
-        };
-        runtime.decide(&question.id, yes, Actor { user: "me".into(), ..Actor::default() }).await?;
+        runtime
+            .decide(&question.id, ToolCallResume::approve(), Actor { user: "me".into(), ..Actor::default() })
+            .await?;
     }
     let is_known = runtime.store().load_thread(&thread).await?.is_some();
     let result = if is_known {

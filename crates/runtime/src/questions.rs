@@ -45,9 +45,12 @@ impl AgentRuntime {
             request::check_arguments(&suspension, tool.as_deref(), arguments)?;
         }
         let grants = grant.is_some();
+        let now = shared.clock.now_ms();
+        // A decision that was made without a clock is from now.
+        let updated_at = if resume.updated_at == 0 { now } else { resume.updated_at };
+        let resume = ToolCallResume { updated_at, ..resume };
         let decision = Decision { resume: resume.clone(), actor, grant };
-        let outcome =
-            shared.store.decide(id, decision, shared.clock.now_ms()).await.map_err(DecideError::Store)?;
+        let outcome = shared.store.decide(id, decision, now).await.map_err(DecideError::Store)?;
         match &outcome {
             DecideOutcome::Accepted(record) => {
                 if grants {

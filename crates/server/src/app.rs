@@ -192,6 +192,11 @@ impl Served {
         let url = public_url.map_or_else(|| format!("http://{address}"), str::to_owned);
         let hub = Hub::start(Arc::new(host), Some(url), closing.clone())
             .map_err(|error| error.message().to_owned())?;
+        if config.token.is_none() {
+            tracing::warn!(
+                "every request needs a token: AppState::token returns the one made at this start, ServerConfig::token sets one"
+            );
+        }
         let guard = Guard { hub: Arc::clone(&hub), names: Arc::new(names) };
         Ok(Started { router: routes::router(guard), hub, runtime })
     }

@@ -19,7 +19,8 @@ impl Opened {
     }
 }
 
-/// Threads and runs in a folder, which is made when it is first needed: one database, `aye.db`, for all of them.
+/// The SQLite store of `aye` itself, in a folder of your program: one database, `aye.db`, for all threads and runs. Folder
+/// and database are made when they are first needed; any number of processes may use them at once.
 #[derive(Debug)]
 pub struct FileStore {
     folder: PathBuf,
