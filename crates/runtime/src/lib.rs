@@ -54,6 +54,7 @@ mod titles;
 mod user_edit;
 mod window;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -515,6 +516,16 @@ impl AgentRuntime {
             Some(id) => Ok(id.clone()),
             None => self.default_agent(),
         }
+    }
+
+    /// Returns the names of the state keys whose values front ends of an agent's runs receive; of the default agent when
+    /// none is named.
+    pub fn shared_keys(&self, agent_id: Option<&str>) -> BTreeSet<&'static str> {
+        let id = agent_id.map_or_else(|| self.default_agent(), |id| Ok(id.to_owned()));
+        let agent = id.and_then(|id| self.resolved(&id));
+        let of_plugins = agent.iter().flat_map(|agent| &agent.env.key_registrations);
+        let keys = self.inner.shared.keys.iter().chain(of_plugins);
+        keys.filter(|key| key.shared).map(|key| key.key).collect()
     }
 
     fn default_agent(&self) -> Result<String, RuntimeError> {

@@ -1,6 +1,7 @@
 //! Emits the shared state of a run: a snapshot at each start and finish, and what commits changed in between.
 //!
-//! Only for a sink that wants it. Nothing of it is stored: the store has the state itself.
+//! Only for a sink that wants it, and only the keys that declare themselves shared. Nothing of it is stored: the store
+//! has the state itself.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ impl Driver {
     fn export_shared_state(&self) -> Option<PersistedState> {
         self.phases
             .store()
-            .export(None)
+            .export_shared()
             .inspect_err(|error| tracing::warn!(run = %self.record.id, %error, "the state cannot be shown"))
             .ok()
     }

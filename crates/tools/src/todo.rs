@@ -45,6 +45,7 @@ impl StateKey for Todos {
     const KEY: &'static str = "todos";
     const MERGE: MergeStrategy = MergeStrategy::Exclusive;
     const SCOPE: KeyScope = KeyScope::Thread;
+    const SHARED: bool = true;
     type Value = Vec<TodoItem>;
     type Update = Vec<TodoItem>;
 

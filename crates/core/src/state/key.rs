@@ -37,6 +37,8 @@ pub trait StateKey: 'static + Send + Sync {
     const MERGE: MergeStrategy = MergeStrategy::Exclusive;
     /// The lifetime of the value.
     const SCOPE: KeyScope = KeyScope::Run;
+    /// Whether front ends that follow the state receive the value, such as a page of AG-UI. By default it stays inside.
+    const SHARED: bool = false;
     /// The value; its default is what a reader of an unset key may assume.
     type Value: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static;
     /// The change that [`StateKey::apply`] understands.
@@ -98,6 +100,8 @@ pub struct KeyRegistration {
     pub persistent: bool,
     /// Whether the key and its value are kept when the plugin that registered the key is uninstalled.
     pub retain_on_uninstall: bool,
+    /// [`StateKey::SHARED`].
+    pub shared: bool,
     pub(super) type_id: TypeId,
     pub(super) encode: EncodeFn,
     pub(super) decode: DecodeFn,
@@ -113,6 +117,7 @@ impl KeyRegistration {
             scope,
             persistent: options.persistent || scope == KeyScope::Thread,
             retain_on_uninstall: options.retain_on_uninstall,
+            shared: K::SHARED,
             type_id: TypeId::of::<K>(),
             encode: |value| match value.downcast_ref::<K::Value>() {
                 Some(value) => K::encode(value),

@@ -275,12 +275,24 @@ impl StateStore {
     /// # Errors
     /// [`StateError::KeyEncode`].
     pub fn export(&self, scope: Option<KeyScope>) -> Result<PersistedState, StateError> {
+        self.export_where(|key| key.persistent && scope.is_none_or(|scope| scope == key.scope))
+    }
+
+    /// Writes the values that front ends may see: those of the keys that declare themselves [shared](StateKey::SHARED).
+    ///
+    /// # Errors
+    /// [`StateError::KeyEncode`].
+    pub fn export_shared(&self) -> Result<PersistedState, StateError> {
+        self.export_where(|key| key.shared)
+    }
+
+    fn export_where(
+        &self,
+        is_wanted: impl Fn(&KeyRegistration) -> bool,
+    ) -> Result<PersistedState, StateError> {
         let inner = self.lock();
         let mut values = BTreeMap::new();
-        for registration in inner.keys.values() {
-            if !registration.persistent || scope.is_some_and(|s| s != registration.scope) {
-                continue;
-            }
+        for registration in inner.keys.values().filter(|key| is_wanted(key)) {
             if let Some(value) = inner.snapshot.ext.erased(registration.key) {
                 values.insert(registration.key.to_owned(), (registration.encode)(value.as_ref())?);
             }

@@ -8,6 +8,7 @@ struct Steps;
 impl StateKey for Steps {
     const KEY: &'static str = "steps.n";
     const SCOPE: KeyScope = KeyScope::Thread;
+    const SHARED: bool = true;
     type Value = u32;
     type Update = u32;
 
@@ -16,7 +17,7 @@ impl StateKey for Steps {
     }
 }
 
-/// Not persistent: process-local.
+/// Persistent, but not declared as shared.
 struct Hidden;
 
 impl StateKey for Hidden {
@@ -50,8 +51,7 @@ impl Plugin for Counts {
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         registrar.register_key::<Steps>(StateKeyOptions::default())?;
-        registrar
-            .register_key::<Hidden>(StateKeyOptions { persistent: false, ..StateKeyOptions::default() })?;
+        registrar.register_key::<Hidden>(StateKeyOptions::default())?;
         registrar.register_hook(Phase::StepEnd, Count);
         Ok(())
     }
