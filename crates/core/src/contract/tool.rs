@@ -59,6 +59,9 @@ pub struct ToolDescriptor {
     /// The other machine's host that each call sends its arguments to; `None` for a tool that works here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// Whether the page of the user who sent the message runs the tool: no rule has to allow its calls.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_page: bool,
 }
 
 impl ToolDescriptor {
@@ -73,6 +76,7 @@ impl ToolDescriptor {
             class: ToolClass::Opaque,
             primary_argument: None,
             host: None,
+            on_page: false,
         }
     }
 
@@ -101,6 +105,13 @@ impl ToolDescriptor {
     #[must_use]
     pub fn with_host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
+        self
+    }
+
+    /// Says that the page of the user who sent the message runs the tool.
+    #[must_use]
+    pub fn on_page(mut self) -> Self {
+        self.on_page = true;
         self
     }
 

@@ -124,6 +124,8 @@ impl PermissionPlugin {
             Ok(prepared) => judge_in(&rules, prepared, mode),
             Err(why) => Verdict::error(&why.to_string()),
         };
+        let on_page = descriptor.is_some_and(|tool| tool.on_page);
+        let judged = if on_page { allowed_on_page(judged) } else { judged };
         let asked = info.suspension.as_ref().filter(|_| is_answered).map(|ticket| &ticket.suspension.id);
         let (opened, is_opened) = self.permissions.opened(ctx, asked);
         let known = ctx.snapshot.get::<TerminalProfiles>().map(Vec::as_slice).unwrap_or_default();
@@ -173,6 +175,17 @@ impl PermissionPlugin {
             }
         };
         (judgement, intercept)
+    }
+}
+
+/// Returns the verdict for a tool that the user's own page runs: it reaches nothing here, and the user sees it there, so
+/// it needs no rule. Rules that deny or ask still count.
+fn allowed_on_page(verdict: Verdict) -> Verdict {
+    match verdict.decision {
+        VerdictKind::Ask(AskKind::Default) => {
+            Verdict::new(VerdictKind::Allow, "the user's own page runs it, and no rule is against it")
+        }
+        _ => verdict,
     }
 }
 
