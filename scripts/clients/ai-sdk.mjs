@@ -1,4 +1,5 @@
-// Drives `aye serve` with the AI SDK, as useChat does: a message whose command asks, its approval, and the end.
+// Drives `aye serve` with the AI SDK, as useChat does: a message whose command asks, its approval, the end, and an answer
+// that comes late.
 //   node ai-sdk.mjs http://127.0.0.1:7400 TOKEN "run the tests" [PACKAGE]
 const [base, token, text, version = 'ai'] = process.argv.slice(2);
 const { AbstractChat, DefaultChatTransport, ...ai } = await import(version);
@@ -44,6 +45,25 @@ for (let waited = 0; asks.length && waited < 30_000; waited += 50) {
 console.log('ended', chat.status, states().join(' '));
 if (!asks.length) problems.push('no question came');
 if (!states().includes('output-available')) problems.push('the call gave no output');
+
+// The same approval again, and a denial that comes too late: the stream says what happened, and nothing runs twice.
+const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' };
+for (const approved of [true, false]) {
+  const copy = structuredClone(chat.messages.slice(0, 2));
+  for (const part of copy[1].parts.filter((part) => part.approval)) {
+    Object.assign(part, { state: 'approval-responded', output: undefined, approval: { id: part.approval.id, approved } });
+  }
+  const again = new Chat({
+    id: chat.id, messages: copy, onError: (error) => problems.push(`late: ${error}`),
+    transport: new DefaultChatTransport({ api: `${base}/v1/ai-sdk/chat`, headers }),
+  });
+  again.state.messages = copy;
+  await again.sendMessage();
+  const last = again.messages.at(-1);
+  if (!last.parts.some((part) => part.state === 'output-available')) problems.push(`a late answer led to ${JSON.stringify(last.parts)}`);
+}
+const fresh = await fetch(`${base}/v1/ai-sdk/chat/${crypto.randomUUID()}/stream`, { headers });
+if (fresh.status !== 204) problems.push(`resuming a new chat answered ${fresh.status}`);
 const reply = await fetch(`${base}/v1/ai-sdk/chat/${chat.id}/stream`, { headers: { Authorization: `Bearer ${token}` } });
 if (reply.status !== 204) problems.push(`resuming when nothing runs answered ${reply.status}`);
 console.log(JSON.stringify({ problems }));

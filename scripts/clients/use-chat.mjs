@@ -12,22 +12,27 @@ import { createRoot } from 'react-dom/client';
 import { useChat } from '@ai-sdk/react';
 import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from 'ai';
 
-const transport = new DefaultChatTransport({
-  api: ${JSON.stringify(`${base}/v1/ai-sdk/chat`)},
-  headers: { Authorization: ${JSON.stringify(`Bearer ${token}`)} },
-});
+const base = ${JSON.stringify(base)};
+const headers = { Authorization: ${JSON.stringify(`Bearer ${token}`)} };
+const transport = new DefaultChatTransport({ api: base + '/v1/ai-sdk/chat', headers });
 
 function Chat() {
-  const chat = useChat({ transport, sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+  const chat = useChat({ transport, resume: true, sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+  // A run is durable: the end of its connection does not stop it.
+  const stop = async () => {
+    await fetch(base + '/v1/ai-sdk/threads/' + chat.id + '/cancel', { method: 'POST', headers });
+    await chat.stop();
+  };
   const parts = chat.messages.flatMap((message) => message.parts);
   return <div>
     <p id="status">{chat.status}</p>
+    <p id="chat">{chat.id}</p>
     <p id="error">{chat.error ? String(chat.error) : ''}</p>
     <form onSubmit={(event) => {
       event.preventDefault();
       chat.sendMessage({ text: event.currentTarget.text.value });
     }}><input name="text" /></form>
-    <button id="stop" onClick={() => chat.stop()}>stop</button>
+    <button id="stop" onClick={stop}>stop</button>
     {parts.map((part, at) => <div key={at} className={part.state ?? part.type}>
       {part.text ?? part.type}
       {part.state === 'approval-requested' &&
@@ -73,6 +78,10 @@ try {
   await tab.waitForFunction(() => document.body.textContent.includes('word3'));
   await tab.click('#stop');
   await isReady();
+  const chat = await tab.textContent('#chat');
+  const latest = await fetch(`${base}/v1/threads/${chat}/runs/latest`, { headers: { Authorization: `Bearer ${token}` } });
+  const { status: state, termination } = await latest.json();
+  if (state !== 'done' || termination?.type !== 'cancelled') problems.push(`stop left the run ${state}, ${termination?.type}`);
   const error = await tab.textContent('#error');
   if (error) problems.push(error);
   console.log(JSON.stringify({ problems }));

@@ -272,6 +272,8 @@ enum ArgsStage {
 pub struct AgUiEncoder {
     thread_id: String,
     run_id: String,
+    /// The client's own state.
+    client_state: Value,
     is_started: bool,
     is_finished: bool,
     step: Option<String>,
@@ -295,6 +297,7 @@ impl AgUiEncoder {
         Self {
             thread_id: thread_id.into(),
             run_id: run_id.into(),
+            client_state: Value::Null,
             is_started: false,
             is_finished: false,
             step: None,
@@ -310,9 +313,29 @@ impl AgUiEncoder {
         }
     }
 
+    /// The same for a client that has a state of its own: it keeps that, and the shared state is added to it.
+    #[must_use]
+    pub fn with_client_state(self, client_state: Value) -> Self {
+        Self { client_state, ..self }
+    }
+
+    /// The same for a client that has the results of these calls, because it made them.
+    #[must_use]
+    pub fn with_results(mut self, calls: impl IntoIterator<Item = String>) -> Self {
+        self.calls.extend(calls.into_iter().map(|call| (call, ArgsStage::Settled)));
+        self
+    }
+
     /// Returns whether the last event of the stream was returned.
     pub fn is_finished(&self) -> bool {
         self.is_finished
+    }
+
+    /// Starts the stream before the first event is known.
+    pub fn begin(&mut self) -> Vec<AgUiEvent> {
+        let mut out = Vec::new();
+        self.start(None, &mut out);
+        out
     }
 
     /// Notes questions that wait, from this thread or those of its subagents.
@@ -329,7 +352,8 @@ impl AgUiEncoder {
             if !matches!(event, AgentEvent::RunStart { .. }) {
                 return out;
             }
-            *self = Self { ids: self.ids, ..Self::new(&*self.thread_id, &*self.run_id) };
+            let client_state = std::mem::take(&mut self.client_state);
+            *self = Self { ids: self.ids, client_state, ..Self::new(&*self.thread_id, &*self.run_id) };
         }
         let parent = match event {
             AgentEvent::RunStart { parent_run_id, .. } => parent_run_id.clone(),
@@ -407,7 +431,10 @@ impl AgUiEncoder {
                 }
             }
             AgentEvent::StateSnapshot { snapshot } => {
-                out.push(AgUiEvent::StateSnapshot { snapshot: snapshot.clone() });
+                out.push(AgUiEvent::StateSnapshot { snapshot: self.joined_state(snapshot) });
+            }
+            // The shared state has no place in a state without members.
+            AgentEvent::StateDelta { .. } if !matches!(self.client_state, Value::Null | Value::Object(_)) => {
             }
             AgentEvent::StateDelta { delta } => out.push(if is_json_patch(delta) {
                 AgUiEvent::StateDelta { delta: delta.clone() }
@@ -436,6 +463,19 @@ impl AgUiEncoder {
             self.finish(None, &TerminationReason::Error(message.into()), &mut out);
         }
         out
+    }
+
+    /// The client's own state with the shared one.
+    fn joined_state(&self, shared: &Value) -> Value {
+        match (&self.client_state, shared) {
+            (Value::Null, shared) => shared.clone(),
+            (Value::Object(own), Value::Object(shared)) => {
+                let mut joined = own.clone();
+                joined.extend(shared.clone());
+                Value::Object(joined)
+            }
+            (own, _) => own.clone(),
+        }
     }
 
     fn start(&mut self, parent_run_id: Option<String>, out: &mut Vec<AgUiEvent>) {

@@ -86,27 +86,33 @@ fn step(answer: Option<&Message>, results: &[StoredMessage], is_last: bool) -> V
         events.extend(completed(answer));
     }
     let mut answered = HashSet::new();
+    let message_id = answer.map_or("", |answer| answer.id.as_str());
     for message in results.iter().map(|stored| &stored.message) {
         let Some(id) = &message.tool_call_id else { continue };
         answered.insert(id.as_str());
         let name = names.iter().find(|(call, _)| call == id).map_or("", |(_, name)| *name);
-        let (mut result, outcome) = outcome::of_message(message, name);
-        let is_image = |block: &&ContentBlock| {
-            matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_))
-        };
-        result.images.extend(message.content.iter().filter(is_image).cloned());
-        events.push(AgentEvent::ToolCallDone {
-            id: id.clone(),
-            message_id: answer.map(|answer| answer.id.to_string()).unwrap_or_default(),
-            result,
-            outcome,
-        });
+        events.push(done(id, message, name, message_id));
     }
     let is_open = is_last && names.iter().any(|(id, _)| !answered.contains(id));
     if !is_open {
         events.push(AgentEvent::StepEnd);
     }
     events
+}
+
+/// Returns the events of results whose step is still open, which are no messages of the conversation yet.
+pub fn results(messages: &[Message]) -> Vec<AgentEvent> {
+    let done = |message: &Message| Some(done(message.tool_call_id.as_ref()?, message, "", ""));
+    messages.iter().filter_map(done).collect()
+}
+
+/// The event of a result.
+fn done(id: &str, message: &Message, tool: &str, message_id: &str) -> AgentEvent {
+    let (mut result, outcome) = outcome::of_message(message, tool);
+    let is_image =
+        |block: &&ContentBlock| matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_));
+    result.images.extend(message.content.iter().filter(is_image).cloned());
+    AgentEvent::ToolCallDone { id: id.to_owned(), message_id: message_id.to_owned(), result, outcome }
 }
 
 /// The event of a block that a reader sees.

@@ -61,6 +61,11 @@ impl ApiError {
         &self.message
     }
 
+    /// Returns whether an answer came after its question was closed.
+    pub(super) fn is_late(&self) -> bool {
+        ["already_decided", "closed", "expired"].contains(&self.code)
+    }
+
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.status

@@ -9,7 +9,8 @@ use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Role, Visibility};
 use aye_core::contract::record::{RunRecord, StoredMessage};
 use aye_core::contract::storage::{StoreChange, StoreError};
-use aye_encode::replay::{questions, replay};
+use aye_encode::replay::{questions, replay, results};
+use aye_runtime::RunDocument;
 use tokio::sync::broadcast;
 
 use super::hub::Hub;
@@ -44,6 +45,8 @@ pub(super) struct Follower {
     /// The next frames.
     ready: VecDeque<Frame>,
     is_over: bool,
+    /// Set until the results of the open step were sent.
+    lacks_results: bool,
     _reader: Present,
 }
 
@@ -81,6 +84,7 @@ impl Follower {
             shown: None,
             ready: VecDeque::new(),
             is_over: false,
+            lacks_results: false,
             _reader: reader,
         }
     }
@@ -90,10 +94,30 @@ impl Follower {
     /// # Errors
     /// [`StoreError`].
     pub(super) async fn new(hub: Arc<Hub>, thread: ThreadId, after: u64) -> Result<Self, StoreError> {
+        Self::reading(hub, thread, after, false).await
+    }
+
+    /// The same for a reader that may lack results of the step that is open: they are no messages yet.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub(super) async fn in_step(hub: Arc<Hub>, thread: ThreadId, after: u64) -> Result<Self, StoreError> {
+        Self::reading(hub, thread, after, true).await
+    }
+
+    async fn reading(
+        hub: Arc<Hub>,
+        thread: ThreadId,
+        after: u64,
+        lacks_results: bool,
+    ) -> Result<Self, StoreError> {
         let mut follower = Self::joined(hub, thread, after);
+        follower.lacks_results = lacks_results;
         match follower.joined.committed {
             Some(committed) => {
                 follower.replay(Some(committed)).await?;
+                let run = follower.hub.store().latest_run(&follower.thread).await?;
+                follower.add_results(run.as_ref());
                 let mut drafts = std::mem::take(&mut follower.joined.drafts);
                 if after > committed {
                     // The drafts start with an answer that was committed before its calls were done, and the
@@ -107,11 +131,6 @@ impl Follower {
             None => follower.catch_up().await?,
         }
         Ok(follower)
-    }
-
-    /// Makes runs that start from now on report their shared state, too.
-    pub(super) fn want_state(&self) {
-        self.joined.channel.want_state();
     }
 
     /// Returns the next frame; `None` at the end.
@@ -209,6 +228,7 @@ impl Follower {
             }
         }
         self.replay(None).await?;
+        self.add_results(run.as_ref());
         let Some(run) = run else { return Ok(()) };
         let now = (run.id.clone(), run.status);
         let was = self.shown.replace(now.clone());
@@ -236,6 +256,16 @@ impl Follower {
             self.ready.push_back(Frame::Event { committed: Some(self.after), event: Arc::new(event) });
         }
         Ok(())
+    }
+
+    /// Adds the results of the step that is open, once, for a reader that lacks them.
+    fn add_results(&mut self, run: Option<&RunRecord>) {
+        if std::mem::take(&mut self.lacks_results)
+            && let Some(run) = run
+        {
+            let done = results(&RunDocument::unrecorded_results(run)).into_iter().map(Arc::new);
+            self.ready.extend(done.map(|event| Frame::Event { committed: None, event }));
+        }
     }
 
     /// Returns the messages after those that the reader has, up to a position.

@@ -538,6 +538,54 @@ impl Hub {
         Ok(workshop.runtime().cancel_waiting(&thread.id, sink).await?)
     }
 
+    /// Stops a run whose reader left, unless the server is shutting down: then the run stays as it is.
+    pub(super) fn stop_in_background(self: &Arc<Self>, thread: ThreadId, run: RunId) {
+        // A stream can outlive the runtime that it was read in.
+        if self.closing.is_cancelled() || tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let hub = Arc::clone(self);
+        self.tasks.spawn(async move {
+            if let Err(error) = hub.stop_run(&thread, &run).await {
+                tracing::warn!(%thread, %run, error = error.message(), "a run whose reader left cannot be stopped");
+            }
+        });
+    }
+
+    /// Stops a run, also one that has not started yet.
+    async fn stop_run(self: &Arc<Self>, thread: &ThreadId, run: &RunId) -> Result<(), ApiError> {
+        let mut changes = self.changes();
+        loop {
+            if self.withdraw(thread, run) {
+                return Ok(());
+            }
+            match self.store().load_run(run).await? {
+                Some(stored) if stored.status == RunStatus::Done => return Ok(()),
+                Some(_) => return self.cancel(&self.thread(thread).await?).await.map(drop),
+                None if !self.is_accepted(thread, run) => return Ok(()),
+                None => {}
+            }
+            // It is about to be stored.
+            tokio::select! {
+                _ = changes.recv() => {}
+                () = self.closing.cancelled() => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes back an accepted run that has not started. Returns `false` if there is none.
+    fn withdraw(&self, thread: &ThreadId, run: &RunId) -> bool {
+        let mut work = self.work();
+        let Some(drive) = work.driven.get_mut(thread) else { return false };
+        let count = drive.next.len();
+        drive.next.retain(|request| request.run_id.as_ref() != Some(run));
+        let is_withdrawn = drive.next.len() < count;
+        if is_withdrawn && drive.accepted.as_ref() == Some(run) {
+            drive.accepted = None;
+        }
+        is_withdrawn
+    }
+
     /// Waits until nothing is running here, at most 30 seconds. Waiting runs keep waiting, and a run that is
     /// still active then is left as if killed.
     pub async fn close(&self) {

@@ -1,9 +1,13 @@
 //! Reads the events of one run for one reader, until the run is done or waits, whichever process drives it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::record::RunRecord;
+use aye_encode::replay::replay;
 
 use super::error::ApiError;
 use super::follow::{Follower, Frame};
@@ -11,10 +15,16 @@ use super::hub::Hub;
 
 /// Reads one run.
 pub(super) struct RunReader {
-    follower: Follower,
+    /// The frames that are known already.
+    ready: VecDeque<Frame>,
+    /// Gives the others; `None` when no more can come.
+    follower: Option<Follower>,
     run: Option<RunId>,
     began: bool,
     is_over: bool,
+    /// Set for a reader that is about answers: a run that has them to read is not over although it waits.
+    answers: Option<(Arc<Hub>, ThreadId)>,
+    stop: StopOnLeave,
 }
 
 impl RunReader {
@@ -22,14 +32,49 @@ impl RunReader {
     /// starts or is answered, so that the reader misses nothing.
     pub(super) async fn new(hub: &Arc<Hub>, thread: &ThreadId) -> Result<Self, ApiError> {
         let follower = Follower::from_now(Arc::clone(hub), thread.clone()).await?;
-        Ok(Self { follower, run: None, began: false, is_over: false })
+        Ok(Self::with(Some(follower)))
     }
 
-    /// The same for a reader of the shared state.
-    pub(super) async fn with_state(hub: &Arc<Hub>, thread: &ThreadId) -> Result<Self, ApiError> {
-        let reader = Self::new(hub, thread).await?;
-        reader.follower.want_state();
-        Ok(reader)
+    fn with(follower: Option<Follower>) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            follower,
+            run: None,
+            began: false,
+            is_over: false,
+            answers: None,
+            stop: StopOnLeave::default(),
+        }
+    }
+
+    /// Creates a reader of what has happened in a run since a message, and of the rest as it happens. It may be created
+    /// after the run was answered.
+    pub(super) async fn since(hub: &Arc<Hub>, run: &RunRecord, after: u64) -> Result<Self, ApiError> {
+        if run.status != RunStatus::Done {
+            let follower = Follower::in_step(Arc::clone(hub), run.thread_id.clone(), after).await?;
+            // It may have ended before the follower looked, which then does not report the end.
+            let now = hub.store().load_run(&run.id).await?;
+            if now.is_none_or(|run| run.status != RunStatus::Done) {
+                let answers = Some((Arc::clone(hub), run.thread_id.clone()));
+                return Ok(Self { began: true, answers, ..Self::with(Some(follower)).of(run.id.clone()) });
+            }
+        }
+        let run = hub.store().load_run(&run.id).await?.unwrap_or_else(|| run.clone());
+        let (_, mut messages) = hub.store().messages_of_run(&run.thread_id, &run.id).await?;
+        messages.retain(|stored| stored.seq > after);
+        let mut ready = VecDeque::new();
+        for event in replay(&messages).into_iter().flat_map(|group| group.events) {
+            ready.push_back(Frame::Event { committed: None, event: Arc::new(event) });
+        }
+        let termination = run.termination.clone().unwrap_or(TerminationReason::NaturalEnd);
+        ready.push_back(finish(&run.thread_id, &run.id, termination));
+        Ok(Self { ready, began: true, ..Self::with(None).of(run.id) })
+    }
+
+    /// The same for a conversation without runs.
+    pub(super) fn idle(thread: &ThreadId, run: &RunId) -> Self {
+        let ready = VecDeque::from([finish(thread, run, TerminationReason::NaturalEnd)]);
+        Self { ready, began: true, ..Self::with(None) }
     }
 
     /// Says which run it is about.
@@ -42,27 +87,82 @@ impl RunReader {
         Self { began: true, is_over: !is_active, ..self }
     }
 
+    /// Makes the run stop when the reader leaves before its end, if the reader asked for that.
+    pub(super) fn stopping(mut self, hub: &Arc<Hub>, thread: &ThreadId, is_wanted: bool) -> Self {
+        if let Some(run) = self.run.clone().filter(|_| is_wanted) {
+            self.stop = StopOnLeave(Some((Arc::clone(hub), thread.clone(), run)));
+        }
+        self
+    }
+
     /// Returns the next frame; `None` after the end of the run. Messages that users send meanwhile are left
     /// out.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         while !self.is_over {
-            let frame = self.follower.next().await?;
+            let frame = match self.ready.pop_front() {
+                Some(frame) => frame,
+                None => self.follower.as_mut()?.next().await?,
+            };
             let own = |id: &str| self.run.as_ref().is_none_or(|run| run.as_str() == id);
             match &frame {
                 Frame::Event { event, .. } => match &**event {
                     AgentEvent::RunStart { run_id, .. } if own(run_id) => self.began = true,
-                    AgentEvent::RunFinish { run_id, .. } if own(run_id) => {
-                        (self.began, self.is_over) = (true, true);
+                    AgentEvent::RunFinish { run_id, termination, .. } if own(run_id) => {
+                        if *termination == TerminationReason::Suspended && self.is_answered().await {
+                            continue;
+                        }
+                        self.end();
                     }
                     _ => {}
                 },
                 Frame::Message(_) => continue,
-                Frame::Dropped(_) => (self.began, self.is_over) = (true, true),
+                Frame::Dropped(_) => self.end(),
             }
             if self.began {
                 return Some(frame);
             }
         }
         None
+    }
+
+    fn end(&mut self) {
+        (self.began, self.is_over) = (true, true);
+        self.stop.0 = None;
+    }
+
+    /// Whether the run is about to resume: it has an answer to read, or nothing is pending any more.
+    async fn is_answered(&self) -> bool {
+        let Some((hub, thread)) = &self.answers else { return false };
+        match (hub.store().has_answers(thread).await, hub.store().waiting_below(thread).await) {
+            (Ok(true), _) => true,
+            (_, Ok(open)) => open.is_empty(),
+            (_, Err(error)) => {
+                tracing::warn!(%error, "answers cannot be read");
+                false
+            }
+        }
+    }
+}
+
+/// The end of a run as a frame.
+fn finish(thread: &ThreadId, run: &RunId, termination: TerminationReason) -> Frame {
+    let event = AgentEvent::RunFinish {
+        thread_id: thread.to_string(),
+        run_id: run.to_string(),
+        result: None,
+        termination,
+    };
+    Frame::Event { committed: None, event: Arc::new(event) }
+}
+
+/// The run to stop when the reader leaves before its end.
+#[derive(Default)]
+struct StopOnLeave(Option<(Arc<Hub>, ThreadId, RunId)>);
+
+impl Drop for StopOnLeave {
+    fn drop(&mut self) {
+        if let Some((hub, thread, run)) = self.0.take() {
+            hub.stop_in_background(thread, run);
+        }
     }
 }

@@ -29,6 +29,8 @@ where
     let mut response = Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
     // A proxy that collects a stream before it passes it on would hold it for ever.
     response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    let no_store = axum::http::HeaderValue::from_static("no-store");
+    response.headers_mut().insert(axum::http::header::CACHE_CONTROL, no_store);
     response
 }
 
@@ -60,6 +62,35 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
 impl HandlerInput for LastEvent {
     fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.takes_header::<u32>("Last-Event-ID");
+    }
+}
+
+/// The header with which a client says what the end of its connection means.
+const ON_DISCONNECT: &str = "aye-on-disconnect";
+
+/// Whether a run stops when its reader leaves. Without the header it goes on: a lost connection stops nothing.
+#[derive(Clone, Copy)]
+pub(super) struct StopsOnLeave(pub(super) bool);
+
+impl<S: Send + Sync> FromRequestParts<S> for StopsOnLeave {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        match parts.headers.get(ON_DISCONNECT).map(axum::http::HeaderValue::as_bytes) {
+            None | Some(b"continue") => Ok(Self(false)),
+            Some(b"cancel") => Ok(Self(true)),
+            Some(_) => Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_on_disconnect",
+                "Aye-On-Disconnect must be `cancel` or `continue`",
+            )),
+        }
+    }
+}
+
+impl HandlerInput for StopsOnLeave {
+    fn describe(sketch: &mut OperationBuilder<'_>) {
+        sketch.takes_header::<String>("Aye-On-Disconnect");
     }
 }
 

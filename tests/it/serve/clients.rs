@@ -2,6 +2,390 @@
 
 use super::*;
 
+/// The kinds of chunks or events.
+fn kinds_of(parts: &[Value]) -> Vec<&str> {
+    parts.iter().filter_map(|part| part["type"].as_str()).collect()
+}
+
+/// A page of AG-UI's `HttpAgent`, which keeps its messages.
+struct Page<'a> {
+    server: &'a Server,
+    thread: &'a str,
+    messages: Vec<Value>,
+    tools: Value,
+    state: Value,
+}
+
+impl<'a> Page<'a> {
+    fn new(server: &'a Server, thread: &'a str) -> Self {
+        Self { server, thread, messages: Vec::new(), tools: json!([]), state: json!({}) }
+    }
+
+    fn say(&mut self, id: &str, text: &str) {
+        self.messages.push(json!({ "id": id, "role": "user", "content": text }));
+    }
+
+    fn input(&self, run: &str, resume: &Value) -> Value {
+        let mut input = json!({
+            "threadId": self.thread, "runId": run, "state": self.state, "tools": self.tools, "context": [],
+            "forwardedProps": {}, "messages": self.messages,
+        });
+        if !resume.is_null() {
+            input["resume"] = resume.clone();
+        }
+        input
+    }
+
+    /// One run: its events, whose messages the page keeps as the client does.
+    #[track_caller]
+    fn run(&mut self, run: &str, resume: &Value) -> Vec<Value> {
+        let reply = self.server.post("/v1/ag-ui/run", &self.input(run, resume));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let lines = reply.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<Value> = lines.map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!((&events[0]["type"], &events[0]["runId"]), (&json!("RUN_STARTED"), &json!(run)));
+        for event in &events {
+            self.apply(event);
+        }
+        events
+    }
+
+    fn apply(&mut self, event: &Value) {
+        let id = &event["messageId"];
+        let found = self.messages.iter().position(|message| message["id"] == *id);
+        match event["type"].as_str().expect("a kind") {
+            "MESSAGES_SNAPSHOT" => {
+                let all = event["messages"].as_array().expect("a list");
+                let has = |list: &[Value], id: &Value| list.iter().any(|message| message["id"] == *id);
+                self.messages.retain(|message| has(all, &message["id"]));
+                for message in all {
+                    if !has(&self.messages, &message["id"]) {
+                        self.messages.push(message.clone());
+                    }
+                }
+            }
+            "TEXT_MESSAGE_START" if found.is_none() => {
+                self.messages.push(json!({ "id": id, "role": "assistant", "content": "" }));
+            }
+            "TEXT_MESSAGE_CONTENT" => {
+                let message = &mut self.messages[found.expect("a message")];
+                let text = format!(
+                    "{}{}",
+                    message["content"].as_str().unwrap_or(""),
+                    event["delta"].as_str().unwrap_or("")
+                );
+                message["content"] = text.into();
+            }
+            "TOOL_CALL_START" => {
+                let parent = event["parentMessageId"].clone();
+                let at = self.messages.iter().position(|message| message["id"] == parent);
+                let at = at.unwrap_or_else(|| {
+                    self.messages.push(json!({ "id": parent, "role": "assistant" }));
+                    self.messages.len() - 1
+                });
+                let call = json!({ "id": event["toolCallId"], "type": "function",
+                    "function": { "name": event["toolCallName"], "arguments": "{}" } });
+                match self.messages[at]["toolCalls"].as_array_mut() {
+                    Some(calls) => calls.push(call),
+                    None => self.messages[at]["toolCalls"] = json!([call]),
+                }
+            }
+            "TOOL_CALL_RESULT" => self.messages.push(json!({ "id": id, "role": "tool",
+                "toolCallId": event["toolCallId"], "content": event["content"] })),
+            _ => {}
+        }
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        self.messages.iter().filter_map(|message| message["content"].as_str()).collect()
+    }
+}
+
+fn outcome(events: &[Value]) -> &Value {
+    let last = events.last().expect("an end");
+    assert_eq!(last["type"], "RUN_FINISHED", "{last}");
+    &last["outcome"]
+}
+
+fn interrupt_of(events: &[Value]) -> &str {
+    outcome(events)["interrupts"][0]["id"].as_str().expect("an interrupt")
+}
+
+#[test]
+fn a_page_whose_question_was_answered_elsewhere_goes_on() {
+    let mut script = vec![Answer::new().text("I will.").bash("c1", RUN), Answer::say("It is done.")];
+    script.extend((0..4).map(|n| Answer::say(&format!("Reply {n}."))));
+    let llm = MockLlm::answers(script);
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let mut page = Page::new(&server, "late");
+    page.say("u1", "do it");
+    let asked = interrupt_of(&page.run("r1", &Value::Null)).to_owned();
+    assert_eq!(server.approve(&server.card()).status, 200);
+    until("the end", || done(&server, "late"));
+    // `HttpAgent` sends nothing without an entry for each interrupt that it knows.
+    for (n, status) in ["cancelled", "resolved"].into_iter().enumerate() {
+        let late = json!([{ "interruptId": asked, "status": status }]);
+        let mut copy = Page { messages: page.messages.clone(), ..Page::new(&server, "late") };
+        let events = copy.run(&format!("late-{n}"), &late);
+        assert_eq!(outcome(&events)["type"], "success", "{events:?}");
+        let texts = copy.texts();
+        assert_eq!((texts.first(), texts.last()), (Some(&"do it"), Some(&"It is done.")), "{texts:?}");
+        assert_eq!(texts.len(), copy.messages.len());
+    }
+    assert_eq!(home.read("log.txt"), "ran\n");
+    // What the user writes beside it is said.
+    page.say("u2", "and now?");
+    let events = page.run("r2", &json!([{ "interruptId": asked, "status": "cancelled" }]));
+    assert_eq!(outcome(&events)["type"], "success");
+    let texts = page.texts();
+    assert_eq!(
+        (texts[0], &texts[texts.len() - 3..]),
+        ("do it", &["It is done.", "and now?", "Reply 0."][..])
+    );
+    // The same request again, after a lost connection, says nothing twice.
+    let mut again =
+        Page { messages: page.messages[..page.messages.len() - 1].to_vec(), ..Page::new(&server, "late") };
+    let events = again.run("r3", &Value::Null);
+    assert_eq!(outcome(&events)["type"], "success");
+    assert_eq!(
+        again.messages.iter().map(|m| &m["id"]).collect::<Vec<_>>(),
+        page.messages.iter().map(|m| &m["id"]).collect::<Vec<_>>()
+    );
+    server.stop();
+}
+
+#[test]
+fn a_page_with_an_expired_question_learns_of_the_next_one() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => Answer::new().bash("c1", RUN),
+        1 => Answer::new().bash("c2", RUN),
+        _ => Answer::say("End."),
+    });
+    let home = Home::with(&llm);
+    home.rules("rules:\n  - {tool: Bash, behavior: ask}\n");
+    let server = Server::start(&home, &[]);
+    let mut page = Page::new(&server, "two");
+    page.say("u1", "do it");
+    let first = interrupt_of(&page.run("r1", &Value::Null)).to_owned();
+    assert_eq!(server.approve(&server.card()).status, 200);
+    until("the second question", || server.get("/v1/approvals").json()["items"][0]["call_id"] == "c2");
+    // A message beside an old answer does not close a question that the page has not seen.
+    page.say("u2", "later");
+    let events = page.run("r2", &json!([{ "interruptId": first, "status": "cancelled" }]));
+    let second = interrupt_of(&events).to_owned();
+    assert_ne!(first, second);
+    let yes = json!([{ "interruptId": second, "status": "resolved", "payload": { "approved": true } }]);
+    let events = page.run("r3", &yes);
+    assert_eq!(outcome(&events)["type"], "success", "{events:?}");
+    until("the queued message", || llm.last().user() == "later");
+    assert_eq!(home.read("log.txt"), "ran\nran\n");
+    server.stop();
+}
+
+#[test]
+fn a_tool_of_a_page_needs_no_rule_and_its_result_counts() {
+    let picks = || {
+        MockLlm::by(|chat: &Chat| match chat.results().len() {
+            0 => Answer::new().call("c1", "pick_color", json!({ "kind": "warm" })),
+            _ => Answer::say("A fine color."),
+        })
+    };
+    let tools = json!([{ "name": "pick_color", "description": "Picks", "parameters": { "type": "object" } }]);
+    let llm = picks();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let mut page = Page { tools: tools.clone(), ..Page::new(&server, "page") };
+    page.say("u1", "pick one");
+    let events = page.run("r1", &Value::Null);
+    assert_eq!(*outcome(&events), json!({ "type": "success", "pendingToolCallIds": ["c1"] }));
+    page.messages.push(json!({ "id": "x1", "role": "tool", "toolCallId": "c1", "content": "\"red\"" }));
+    let events = page.run("r2", &Value::Null);
+    assert_eq!(outcome(&events)["type"], "success");
+    assert!(!kinds_of(&events).contains(&"TOOL_CALL_RESULT"), "the page has it: {events:?}");
+    assert_eq!(page.texts().last(), Some(&"A fine color."));
+    assert_eq!(llm.last().result("c1"), "red");
+    // The result again, from another tab, is no error.
+    let mut other =
+        Page { tools: tools.clone(), messages: page.messages[..3].to_vec(), ..Page::new(&server, "page") };
+    other.run("r3", &Value::Null);
+    assert_eq!(other.texts().last(), Some(&"A fine color."));
+    server.stop();
+
+    for (rule, kind) in [("ask", "interrupt"), ("deny", "success")] {
+        let llm = picks();
+        let home = Home::with(&llm);
+        home.rules(&format!("rules:\n  - {{tool: pick_color, behavior: {rule}}}\n"));
+        let server = Server::start(&home, &[]);
+        let mut page = Page { tools: tools.clone(), ..Page::new(&server, "page") };
+        page.say("u1", "pick one");
+        let events = page.run("r1", &Value::Null);
+        assert_eq!(outcome(&events)["type"], kind, "{rule}");
+        assert!(outcome(&events)["pendingToolCallIds"].is_null(), "{rule}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_page_keeps_its_state_and_gets_only_what_is_shared() {
+    let todos = json!({ "todos": [{ "content": "Look", "status": "pending" }] });
+    let llm = MockLlm::answers([
+        Answer::new().call("c1", "TodoWrite", todos),
+        Answer::say("Noted."),
+        Answer::say("Again."),
+        Answer::say("Once more."),
+    ]);
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let mut page = Page { state: json!({ "cart": ["tea"] }), ..Page::new(&server, "state") };
+    page.say("u1", "plan");
+    let events = page.run("r1", &Value::Null);
+    let snapshots: Vec<_> = events.iter().filter(|event| event["type"] == "STATE_SNAPSHOT").collect();
+    assert_eq!(snapshots[0]["snapshot"], json!({ "cart": ["tea"] }), "{events:?}");
+    let last = &snapshots.last().expect("a snapshot")["snapshot"];
+    assert_eq!((&last["cart"], &last["todos"][0]["content"]), (&json!(["tea"]), &json!("Look")));
+    assert_eq!(last.as_object().map(serde_json::Map::len), Some(2), "{last}");
+    let offered = |chat: &Chat| chat.body["messages"].to_string().matches("State of the user's page").count();
+    assert_eq!(offered(&llm.last()), 1);
+    assert!(llm.last().body["messages"].to_string().contains("cart"), "{:?}", llm.last());
+    // What the model has already is not repeated.
+    page.state = last.clone();
+    page.say("u2", "go on");
+    page.run("r2", &Value::Null);
+    assert_eq!(offered(&llm.last()), 1);
+    page.state["cart"] = json!([]);
+    page.say("u3", "go on");
+    page.run("r3", &Value::Null);
+    assert_eq!(offered(&llm.last()), 2);
+    server.stop();
+}
+
+#[test]
+fn a_page_that_joins_a_conversation_gets_its_messages() {
+    let llm = MockLlm::answers(["One.", "Two.", "Three."].map(Answer::say));
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let made = server.post("/v1/threads", &json!({ "id": "shared" }));
+    assert_eq!(made.status, 201);
+    server.post("/v1/threads/shared/runs", &json!({ "text": "first" }));
+    // Nothing is new: the page only looks.
+    let mut looking = Page::new(&server, "shared");
+    looking.run("r1", &Value::Null);
+    assert_eq!(looking.texts(), ["first", "One."]);
+    let mut page = Page::new(&server, "shared");
+    page.say("u1", "second");
+    page.run("r2", &Value::Null);
+    assert_eq!(page.texts(), ["first", "One.", "second", "Two."]);
+    let events = page.run("r3", &Value::Null);
+    assert!(!kinds_of(&events).contains(&"MESSAGES_SNAPSHOT"), "the page has them all: {events:?}");
+    // One who was there before gets the rest in order.
+    looking.say("u2", "third");
+    looking.run("r4", &Value::Null);
+    assert_eq!(looking.texts(), ["first", "One.", "second", "Two.", "third", "Three."]);
+    let empty = Page::new(&server, "empty");
+    assert_eq!(server.post("/v1/ag-ui/run", &empty.input("r", &Value::Null)).status, 400);
+    server.stop();
+}
+
+#[test]
+fn a_closed_connection_stops_a_run_only_on_request() {
+    for (header, ends) in [("", "natural_end"), ("Aye-On-Disconnect: cancel\r\n", "cancelled")] {
+        let gate = Gate::default();
+        let llm = MockLlm::answers([Answer::new().text("Half").wait(&gate).text(" and whole")]);
+        let home = Home::with(&llm);
+        let server = Server::start(&home, &[]);
+        let said = json!({ "id": "chat-1", "trigger": "submit-message",
+            "messages": [{ "id": "u1", "role": "user", "parts": [{ "type": "text", "text": "go" }] }] });
+        let mut stream = server.post_stream("/v1/ai-sdk/chat", header, &said);
+        while stream.next().expect("more").data["type"] != "text-delta" {}
+        drop(stream);
+        if ends == "cancelled" {
+            until("the end", || done(&server, "chat-1"));
+            gate.open();
+        } else {
+            gate.open();
+            until("the end", || done(&server, "chat-1"));
+        }
+        let run = server.get("/v1/threads/chat-1/runs/latest").json();
+        assert_eq!(run["termination"]["type"], ends, "{header}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_stop_button_stops_the_run_of_its_page() {
+    let gate = Gate::default();
+    let llm = MockLlm::by({
+        let gate = gate.clone();
+        move |_: &Chat| Answer::new().text("Half").wait(&gate)
+    });
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    for protocol in ["ai-sdk", "ag-ui"] {
+        let page = Page {
+            messages: vec![json!({ "id": "u", "role": "user", "content": "go" })],
+            ..Page::new(&server, protocol)
+        };
+        let mut stream = server.post_stream("/v1/ag-ui/run", "", &page.input("r1", &Value::Null));
+        while stream.next().expect("more").data["type"] != "TEXT_MESSAGE_CONTENT" {}
+        let stopped = server.post(&format!("/v1/{protocol}/threads/{protocol}/cancel"), &json!({})).json();
+        assert_eq!(stopped, json!({ "cancel_requested": true }));
+        let mut last = Value::Null;
+        while let Some(event) = stream.next() {
+            last = event.data;
+        }
+        assert_eq!(last["outcome"]["type"], "cancelled", "{last}");
+    }
+    gate.open();
+    let wrong = server.raw(
+        &format!(
+            "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nAye-On-Disconnect: maybe\r\n",
+            server.address, server.token
+        ),
+        "{\"text\": \"go\"}",
+    );
+    assert_eq!((wrong.status, wrong.code().as_str()), (400, "invalid_on_disconnect"));
+    server.stop();
+}
+
+#[test]
+fn a_new_chat_has_nothing_to_resume() {
+    let home = Home::new();
+    let server = Server::start(&home, &[]);
+    assert_eq!(server.get("/v1/ai-sdk/chat/fresh-id/stream").status, 204);
+    assert_eq!(server.get("/v1/ai-sdk/threads/fresh-id/stream").status, 204);
+    server.stop();
+}
+
+#[test]
+fn a_yes_is_no_answer_to_a_question_that_needs_data() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => Answer::new().call("c1", "pick_color", json!({})),
+        _ => Answer::say("Done."),
+    });
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let mut page = Page { tools: json!([{ "name": "pick_color" }]), ..Page::new(&server, "data") };
+    page.say("u1", "pick one");
+    page.run("r1", &Value::Null);
+    let card = server.card();
+    let id = card["id"].as_str().expect("an id");
+    let refused = server.approve(&card);
+    assert_eq!((refused.status, refused.code().as_str()), (400, "invalid"));
+    assert!(refused.body.contains(&format!("POST /v1/approvals/{id}/answer")), "{}", refused.body);
+    let said = home.aye(&["approve", id]).run().exits(2).stderr;
+    assert!(
+        said.contains("needs data, not just approval") && said.contains(&format!("aye answer {id} ")),
+        "{said}"
+    );
+    assert_eq!(server.card()["status"], "open");
+    home.ok(&["answer", id, "\"red\""]);
+    until("the end", || done(&server, "data"));
+    assert_eq!(llm.last().result("c1"), "red");
+    server.stop();
+}
+
 /// The requests and responses of `useChat`, with an approval in a second request.
 #[test]
 fn the_ai_sdk_asks_and_is_answered() {
@@ -20,7 +404,7 @@ fn the_ai_sdk_asks_and_is_answered() {
     };
     assert!(first.body.trim_end().ends_with("data: [DONE]"), "{}", first.body);
     let parts = chunks(&first);
-    let kinds: Vec<&str> = parts.iter().filter_map(|part| part["type"].as_str()).collect();
+    let kinds = kinds_of(&parts);
     assert_eq!(kinds.first(), Some(&"start"));
     assert_eq!(kinds.last(), Some(&"finish"));
     let asked = parts.iter().find(|part| part["type"] == "tool-approval-request").expect("a question");
@@ -43,8 +427,20 @@ fn the_ai_sdk_asks_and_is_answered() {
     assert!(parts.iter().any(|part| part["type"] == "tool-output-available"), "{}", second.body);
     assert!(parts.iter().any(|part| part["delta"] == "It is done."), "{}", second.body);
     assert_eq!(home.read("log.txt"), "ran\n");
-    // The same answer again has no effect.
-    assert_eq!(server.post("/v1/ai-sdk/chat", &answer).status, 409);
+    // The same answer again, or another one that comes too late, has no effect: the stream says what happened.
+    let mut denial = answer.clone();
+    denial["messages"][1]["parts"][0]["approval"]["approved"] = json!(false);
+    for late in [&answer, &denial] {
+        let again = server.post("/v1/ai-sdk/chat", late);
+        assert_eq!(again.status, 200, "{again:?}");
+        let parts = chunks(&again);
+        assert_eq!((&parts[0]["type"], &parts[0]["messageId"]), (&json!("start"), message));
+        let kinds = kinds_of(&parts);
+        for kind in ["tool-output-available", "text-delta", "finish"] {
+            assert!(kinds.contains(&kind), "{kind}: {}", again.body);
+        }
+        assert!(!kinds.contains(&"tool-input-start"), "the page has the call: {}", again.body);
+    }
     assert_eq!(home.read("log.txt"), "ran\n");
     let messages = server.get("/v1/ai-sdk/threads/chat-1/messages").json();
     assert_eq!((&messages[0]["role"], &messages[1]["role"]), (&json!("user"), &json!("assistant")));
@@ -172,6 +568,88 @@ fn an_agent_sends_a_task_and_answers_its_questions() {
 
 /// A message that is sent again, because its answer was lost, starts nothing and answers nothing twice; whoever died
 /// in between.
+#[test]
+fn an_agent_calls_methods_and_queues_behind_a_task_of_its_context() {
+    let gate = Gate::default();
+    let llm =
+        MockLlm::answers([Answer::new().text("One").wait(&gate), Answer::say("Two."), Answer::say("Three.")]);
+    let home = Home::with(&llm);
+    let settings = home.root().join("aye/config/config.toml");
+    let text = std::fs::read_to_string(&settings).expect("settings");
+    std::fs::write(settings, format!("{text}[stop]\ncontent_match = \"Three\"\n")).expect("written");
+    let server = Server::start(&home, &[]);
+    let call = |version: &str, body: &str| {
+        let head = format!(
+            "POST /v1/a2a/rpc HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n{version}\
+             Content-Type: application/json\r\n",
+            server.address, server.token
+        );
+        server.raw(&head, body)
+    };
+    let rpc = |method: &str, params: Value| {
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
+        let reply = call("A2A-Version: 1.0\r\n", &body);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let answer = reply.json();
+        assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(7)), "{answer}");
+        answer
+    };
+    let said = |id: &str, at_once: bool| {
+        json!({
+            "message": { "messageId": id, "role": "ROLE_USER", "contextId": "busy", "parts": [{ "text": id }] },
+            "configuration": { "returnImmediately": at_once },
+        })
+    };
+    let state = |task: &Value| task["status"]["state"].as_str().unwrap_or_default().to_owned();
+    let get = |task: &Value| rpc("GetTask", json!({ "id": task["id"] }))["result"].clone();
+    let first = rpc("SendMessage", said("one", true))["result"]["task"].clone();
+    let second = rpc("SendMessage", said("two", true))["result"]["task"].clone();
+    assert_eq!(
+        (state(&second), state(&get(&second))),
+        ("TASK_STATE_SUBMITTED".into(), "TASK_STATE_SUBMITTED".into())
+    );
+    assert_eq!(
+        rpc("SendMessage", said("two", true))["result"]["task"]["id"],
+        second["id"],
+        "a repeated message"
+    );
+    let dropped = rpc("SendMessage", said("dropped", true))["result"]["task"].clone();
+    let cancelled = rpc("CancelTask", json!({ "id": dropped["id"] }))["result"].clone();
+    assert_eq!(
+        (state(&cancelled), state(&get(&dropped))),
+        ("TASK_STATE_CANCELED".into(), "TASK_STATE_CANCELED".into())
+    );
+    gate.open();
+    until("the second task", || state(&get(&second)) == "TASK_STATE_COMPLETED");
+    assert_eq!(state(&get(&first)), "TASK_STATE_COMPLETED");
+    assert_eq!(get(&second)["artifacts"][0]["parts"][0]["text"], "Two.");
+    // A goal that the user set is reached, and a stream has responses.
+    let body = json!({ "jsonrpc": "2.0", "id": "s", "method": "SendStreamingMessage", "params": said("three", false) });
+    let stream = call("A2A-Version: 1.0\r\n", &body.to_string());
+    let lines = stream.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = lines.map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(events.iter().all(|event| event["id"] == "s" && event["jsonrpc"] == "2.0"), "{events:?}");
+    assert!(events[0]["result"]["task"].is_object(), "{events:?}");
+    let last = events.last().expect("an end");
+    assert_eq!(state(&last["result"]["statusUpdate"]), "TASK_STATE_COMPLETED", "{last}");
+    for (method, params, code) in [
+        ("GetTask", json!({ "id": "none" }), -32001),
+        ("CancelTask", json!({ "id": first["id"] }), -32002),
+        ("SubscribeToTask", json!({ "id": first["id"] }), -32004),
+        ("Dance", json!({}), -32601),
+        ("SendMessage", json!({}), -32602),
+    ] {
+        assert_eq!(rpc(method, params)["error"]["code"], code, "{method}");
+    }
+    assert_eq!(call("", &body.to_string()).json()["error"]["code"], -32009);
+    assert_eq!(call("A2A-Version: 1.0\r\n", "{").json()["error"]["code"], -32700);
+    assert_eq!(
+        rpc("ListTasks", json!({ "contextId": "busy" }))["result"]["tasks"].as_array().map(Vec::len),
+        Some(3)
+    );
+    server.stop();
+}
+
 #[test]
 fn an_agent_that_repeats_a_message_gets_the_same_task() {
     let llm = MockLlm::answers([

@@ -177,7 +177,16 @@ impl Far {
 
     /// Opens a stream of events.
     pub fn stream(&self, path: &str, headers: &str) -> Events {
-        let stream = self.open(&format!("{}{headers}", self.head("GET", path)), "");
+        Self::events(self.open(&format!("{}{headers}", self.head("GET", path)), ""))
+    }
+
+    /// The same with a body; dropping the stream closes its connection.
+    pub fn post_stream(&self, path: &str, headers: &str, body: &Value) -> Events {
+        let head = format!("{}Content-Type: application/json\r\n{headers}", self.head("POST", path));
+        Self::events(self.open(&head, &body.to_string()))
+    }
+
+    fn events(stream: TcpStream) -> Events {
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
         while reader.read_line(&mut line).expect("a request head") > 2 {

@@ -15,6 +15,11 @@ const WRITTEN: &str = "written";
 /// The key of the user's own text with a mark in place of each long paste.
 const SHOWN: &str = "shown";
 
+/// The key of the id that a client gave to a message of the user.
+const CLIENT_ID: &str = "client_id";
+/// Maximum characters of such an id.
+const MAX_CLIENT_ID: usize = 200;
+
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -150,6 +155,20 @@ impl Message {
     pub fn shown_as(mut self, shown: &str) -> Self {
         self.note(SHOWN, Value::from(shown));
         self
+    }
+
+    /// Keeps the id by which the client that sent the message knows it. An empty or overlong one is left out.
+    #[must_use]
+    pub fn known_as(mut self, id: &str) -> Self {
+        if !id.is_empty() && id.chars().take(MAX_CLIENT_ID + 1).count() <= MAX_CLIENT_ID {
+            self.note(CLIENT_ID, Value::from(id));
+        }
+        self
+    }
+
+    /// Returns the id by which the client that sent the message knows it.
+    pub fn client_id(&self) -> Option<&str> {
+        self.metadata.as_ref()?.get(CLIENT_ID)?.as_str()
     }
 
     fn note(&mut self, key: &str, value: Value) {

@@ -1,5 +1,7 @@
 //! The request with which a client starts or resumes a run.
 
+use std::collections::HashSet;
+
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::record::{SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{ACTION_FRONTEND_TOOL, ACTION_PERMISSION};
@@ -7,6 +9,7 @@ use aye_core::contract::tool::ToolDescriptor;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::AgUiEvent;
 use super::messages::{AgUiMessage, AgUiRole};
 use crate::ai_sdk::UserTurn;
 use crate::answer::{ClientAnswer, ClientRequestError};
@@ -98,6 +101,8 @@ pub enum AgUiIntent {
     Say(UserTurn),
     /// Answers to questions, and results of the client's own tools.
     Answer(Vec<ClientAnswer>),
+    /// Nothing is new: the client asks how the conversation stands.
+    Join,
 }
 
 impl RunAgentInput {
@@ -131,41 +136,107 @@ impl RunAgentInput {
     }
 
     /// Returns what is new. `questions` are those of the thread and its subagents, also some that are not pending any
-    /// longer, so that a request that is repeated meets the decision it made.
+    /// longer, and `stored` are the messages of the thread.
+    ///
+    /// A question may have been answered elsewhere, have expired, or have been asked since the client last looked. So an
+    /// answer to one that is no longer pending is no error, and neither is a pending one without an answer: the client
+    /// learns of both from the run.
     ///
     /// # Errors
-    /// [`ClientRequestError`] when nothing is new, or it cannot be taken.
-    pub fn intent(&self, questions: &[SuspensionRecord]) -> Result<AgUiIntent, ClientRequestError> {
+    /// [`ClientRequestError`] when nothing is new in a thread without messages, or it cannot be taken.
+    pub fn intent(
+        &self,
+        questions: &[SuspensionRecord],
+        stored: &[AgUiMessage],
+    ) -> Result<AgUiIntent, ClientRequestError> {
         let mut answers = self.tool_results(questions);
-        if !self.resume.is_empty() {
-            for entry in &self.resume {
-                answers.push(resumed(entry, questions)?);
-            }
-            let missing = questions.iter().find(|record| {
-                record.status == SuspensionStatus::Open
-                    && !record.ticket.is_served()
-                    && record.ticket.suspension.action != ACTION_FRONTEND_TOOL
-                    && !answers.iter().any(|answer| answer.suspension_id == record.id)
-            });
-            if let Some(record) = missing {
-                let message = format!("no answer to the pending interrupt {}; answer all of them", record.id);
-                return Err(ClientRequestError::new("resume", message));
-            }
+        for entry in &self.resume {
+            answers.extend(resumed(entry, questions)?);
         }
         if !answers.is_empty() {
             return Ok(AgUiIntent::Answer(answers));
         }
-        match self.messages.last() {
-            Some(last) if last.role == AgUiRole::User => Ok(AgUiIntent::Say(UserTurn {
-                id: last.id.clone(),
-                content: user_content(last)?,
-                replaces: None,
-            })),
-            Some(_) | None => Err(ClientRequestError::new(
-                "messages",
-                "there is nothing new: end with a message from the user, or answer the pending interrupts in `resume`",
-            )),
+        if let Some(turn) = self.new_message(stored)? {
+            return Ok(AgUiIntent::Say(turn));
         }
+        if !stored.is_empty() {
+            return Ok(AgUiIntent::Join);
+        }
+        Err(ClientRequestError::new(
+            "messages",
+            "there is nothing new: end with a message from the user, or answer the pending interrupts in `resume`",
+        ))
+    }
+
+    /// Returns the last message if the user sent it and the thread does not have it yet.
+    ///
+    /// # Errors
+    /// [`ClientRequestError`] when it cannot be taken.
+    pub fn new_message(&self, stored: &[AgUiMessage]) -> Result<Option<UserTurn>, ClientRequestError> {
+        let Some(last) = self.messages.last().filter(|last| last.role == AgUiRole::User) else {
+            return Ok(None);
+        };
+        let content = user_content(last)?;
+        let is_stored = |known: &AgUiMessage| known.id == last.id && words_of(known) == words_of(last);
+        if stored.iter().any(is_stored) {
+            return Ok(None);
+        }
+        Ok(Some(UserTurn { id: last.id.clone(), content, replaces: None }))
+    }
+
+    /// Returns the events that bring the client's messages to those of the thread; none if the client lacks nothing.
+    ///
+    /// A client keeps the messages of a snapshot that it has where they are, appends the others, and drops what the
+    /// snapshot lacks. So it first gets an empty one when this would give another order. Its own instructions stay, and
+    /// thoughts are left to it.
+    pub fn missing_messages(&self, stored: &[AgUiMessage]) -> Vec<AgUiEvent> {
+        let is_own = |message: &&AgUiMessage| matches!(message.role, AgUiRole::System | AgUiRole::Developer);
+        let mut messages: Vec<AgUiMessage> = self.messages.iter().filter(is_own).cloned().collect();
+        // The result of a tool of its own has the client's id.
+        let id_of = |stored: &AgUiMessage| {
+            let is_result = |message: &&AgUiMessage| {
+                message.role == AgUiRole::Tool && message.tool_call_id == stored.tool_call_id
+            };
+            let own = self.messages.iter().find(is_result).filter(|_| stored.role == AgUiRole::Tool);
+            own.unwrap_or(stored).id.clone()
+        };
+        let shown = stored.iter().filter(|message| message.role != AgUiRole::Reasoning);
+        messages.extend(shown.map(|message| AgUiMessage { id: id_of(message), ..message.clone() }));
+        let known: Vec<&str> = self.messages.iter().map(|message| message.id.as_str()).collect();
+        if messages.iter().all(|message| known.contains(&message.id.as_str())) {
+            return Vec::new();
+        }
+        let wanted: HashSet<&str> = messages.iter().map(|message| message.id.as_str()).collect();
+        let kept = known.iter().copied().filter(|id| wanted.contains(id));
+        let is_in_order = kept.zip(&messages).all(|(kept, message)| kept == message.id);
+        let empty = (!is_in_order).then(|| AgUiEvent::MessagesSnapshot { messages: Vec::new() });
+        empty.into_iter().chain([AgUiEvent::MessagesSnapshot { messages }]).collect()
+    }
+
+    /// Returns the calls of the client's own tools whose results the client has.
+    pub fn own_results(&self, questions: &[SuspensionRecord]) -> Vec<String> {
+        let results = self.messages.iter().filter(|message| message.role == AgUiRole::Tool);
+        let is_own = |call: &&String| {
+            questions.iter().any(|record| {
+                record.call_id.as_str() == call.as_str()
+                    && record.ticket.suspension.action == ACTION_FRONTEND_TOOL
+            })
+        };
+        results.filter_map(|message| message.tool_call_id.as_ref()).filter(is_own).cloned().collect()
+    }
+
+    /// Returns the client's state as a text for the model, without the members that aye itself published.
+    pub fn state_text(&self, shared: impl Fn(&str) -> bool) -> Option<String> {
+        let own = match &self.state {
+            Value::Null => return None,
+            Value::Object(members) => {
+                let own = members.iter().filter(|(name, _)| !shared(name));
+                Value::Object(own.map(|(name, value)| (name.clone(), value.clone())).collect())
+            }
+            other => other.clone(),
+        };
+        let is_empty = own.as_object().is_some_and(serde_json::Map::is_empty);
+        (!is_empty).then(|| format!("State of the user's page: {own}"))
     }
 
     /// The results of the client's own tools among the messages.
@@ -188,15 +259,23 @@ impl RunAgentInput {
     }
 }
 
-fn resumed(entry: &AgUiResume, questions: &[SuspensionRecord]) -> Result<ClientAnswer, ClientRequestError> {
+/// Returns the answer of an entry; `None` if its question is no longer pending.
+fn resumed(
+    entry: &AgUiResume,
+    questions: &[SuspensionRecord],
+) -> Result<Option<ClientAnswer>, ClientRequestError> {
     let id = &entry.interrupt_id;
     let refused = |what: &str| Err(ClientRequestError::new("resume", format!("the interrupt {id} {what}")));
     let Some(asked) = questions.iter().find(|record| record.id.as_str() == id) else {
         return refused("does not exist in this thread");
     };
+    if asked.status != SuspensionStatus::Open {
+        return Ok(None);
+    }
     let text = |name: &str| entry.payload.get(name).and_then(Value::as_str).map(str::to_owned);
     if entry.status == AgUiResumeStatus::Cancelled {
-        return Ok(ClientAnswer { reason: text("reason"), ..ClientAnswer::new(asked.id.clone(), false) });
+        let denied = ClientAnswer::new(asked.id.clone(), false);
+        return Ok(Some(ClientAnswer { reason: text("reason"), ..denied }));
     }
     if asked.ticket.suspension.action != ACTION_PERMISSION {
         let mut answer = ClientAnswer::new(asked.id.clone(), true);
@@ -207,14 +286,26 @@ fn resumed(entry: &AgUiResume, questions: &[SuspensionRecord]) -> Result<ClientA
             }
             payload => answer.result = payload.clone(),
         }
-        return Ok(answer);
+        return Ok(Some(answer));
     }
     let approved = entry.payload.as_bool().or_else(|| entry.payload.get("approved")?.as_bool());
     let Some(approved) = approved else {
         return refused("needs `approved`, true or false, in its payload");
     };
     let arguments = entry.payload.get("editedArgs").filter(|edited| approved && !edited.is_null()).cloned();
-    Ok(ClientAnswer { reason: text("reason"), arguments, ..ClientAnswer::new(asked.id.clone(), approved) })
+    let answer = ClientAnswer::new(asked.id.clone(), approved);
+    Ok(Some(ClientAnswer { reason: text("reason"), arguments, ..answer }))
+}
+
+/// The text of a message.
+fn words_of(message: &AgUiMessage) -> String {
+    match &message.content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<Vec<_>>().concat()
+        }
+        _ => String::new(),
+    }
 }
 
 fn user_content(message: &AgUiMessage) -> Result<Vec<ContentBlock>, ClientRequestError> {

@@ -84,7 +84,10 @@ fn plain(id: impl Into<String>, role: AgUiRole, content: Option<Value>) -> AgUiM
 fn converted(message: &Message) -> Vec<AgUiMessage> {
     match message.role {
         Role::System => Vec::new(),
-        Role::User => vec![plain(message.id.as_str(), AgUiRole::User, Some(user_content(message)))],
+        Role::User => {
+            let id = message.client_id().unwrap_or(message.id.as_str());
+            vec![plain(id, AgUiRole::User, Some(user_content(message)))]
+        }
         Role::Assistant => answer(message),
         Role::Tool => {
             let Some(call) = &message.tool_call_id else { return Vec::new() };

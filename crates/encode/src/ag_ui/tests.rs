@@ -402,9 +402,13 @@ fn the_new_message_is_the_last_one() {
         ContentBlock::image("image/png", "AA=="),
         ContentBlock::image("image/gif", "AA=="),
     ];
-    assert_eq!(said.intent(&[]), Ok(AgUiIntent::Say(UserTurn { id: "u2".into(), content, replaces: None })));
+    assert_eq!(
+        said.intent(&[], &[]),
+        Ok(AgUiIntent::Say(UserTurn { id: "u2".into(), content, replaces: None }))
+    );
 
-    let why = |message: Value| input(json!({"messages": [message]})).intent(&[]).unwrap_err().to_string();
+    let why =
+        |message: Value| input(json!({"messages": [message]})).intent(&[], &[]).unwrap_err().to_string();
     assert!(
         why(json!({"id": "m", "role": "assistant", "content": "Hi"}))
             .starts_with("`messages`: there is nothing new:")
@@ -424,7 +428,7 @@ fn the_new_message_is_the_last_one() {
 }
 
 #[test]
-fn every_pending_interrupt_must_be_answered() {
+fn interrupts_and_calls_are_answered() {
     let entry = |id: &str, status: &str, payload: Value| json!({"interruptId": id, "status": status, "payload": payload});
     let open = [
         question("s1", "c1", ACTION_PERMISSION),
@@ -454,15 +458,14 @@ fn every_pending_interrupt_must_be_answered() {
         ClientAnswer { result: json!({"answer": "blue"}), ..answer("s3", true) },
         answer("s6", false),
     ];
-    assert_eq!(input(all.clone()).intent(&open), Ok(AgUiIntent::Answer(answers)));
+    assert_eq!(input(all.clone()).intent(&open, &[]), Ok(AgUiIntent::Answer(answers)));
 
     let mut some = all.clone();
     some["resume"].as_array_mut().unwrap().pop();
-    assert_eq!(
-        input(some).intent(&open).unwrap_err().to_string(),
-        "`resume`: no answer to the pending interrupt s6; answer all of them"
-    );
-    let why = |entry: Value| input(json!({"resume": [entry]})).intent(&open[..1]).unwrap_err().to_string();
+    let Ok(AgUiIntent::Answer(partial)) = input(some).intent(&open, &[]) else { panic!("s6 may be new") };
+    assert!(partial.len() == 4 && partial.iter().all(|answer| answer.suspension_id.as_str() != "s6"));
+    let why =
+        |entry: Value| input(json!({"resume": [entry]})).intent(&open[..1], &[]).unwrap_err().to_string();
     assert_eq!(
         why(entry("s1", "resolved", Value::Null)),
         "`resume`: the interrupt s1 needs `approved`, true or false, in its payload"
@@ -471,6 +474,131 @@ fn every_pending_interrupt_must_be_answered() {
         why(entry("s9", "resolved", json!(true))),
         "`resume`: the interrupt s9 does not exist in this thread"
     );
+}
+
+#[test]
+fn an_interrupt_that_is_no_longer_pending_is_known() {
+    let statuses = [SuspensionStatus::Decided, SuspensionStatus::Expired, SuspensionStatus::Superseded];
+    for (status, answer) in statuses.into_iter().zip(["resolved", "cancelled", "resolved"]) {
+        let closed = SuspensionRecord { status, ..question("s1", "c1", ACTION_PERMISSION) };
+        let open = question("s2", "c2", ACTION_PERMISSION);
+        let history = [page_message("u1", AgUiRole::User, "go"), page_message("m1", AgUiRole::Assistant, "")];
+        let late = input(json!({
+            "messages": history,
+            "resume": [{"interruptId": "s1", "status": answer}],
+        }));
+        let questions = [closed, open];
+        assert_eq!(late.intent(&questions, &history), Ok(AgUiIntent::Join), "{status:?}");
+        // What the user wrote meanwhile counts.
+        let mut more = late.clone();
+        more.messages.push(page_message("u2", AgUiRole::User, "and now?"));
+        let said =
+            UserTurn { id: "u2".into(), content: vec![ContentBlock::text("and now?")], replaces: None };
+        assert_eq!(more.intent(&questions, &history), Ok(AgUiIntent::Say(said)));
+    }
+}
+
+fn page_message(id: &str, role: AgUiRole, text: &str) -> AgUiMessage {
+    serde_json::from_value(json!({"id": id, "role": role, "content": text})).unwrap()
+}
+
+/// Applies a snapshot as the client does.
+fn merged(known: Vec<AgUiMessage>, snapshot: &[AgUiMessage]) -> Vec<AgUiMessage> {
+    let of = |id: &str| snapshot.iter().find(|message| message.id == id);
+    let mut kept: Vec<_> = known.iter().filter_map(|message| of(&message.id).cloned()).collect();
+    let added = snapshot.iter().filter(|message| known.iter().all(|known| known.id != message.id));
+    kept.extend(added.cloned());
+    kept
+}
+
+#[test]
+fn a_page_that_lacks_messages_gets_them_in_order() {
+    let message = |id: &str| {
+        let role = if id.starts_with('u') { AgUiRole::User } else { AgUiRole::Assistant };
+        page_message(id, role, &format!("text of {id}"))
+    };
+    let list = |ids: &[&str]| ids.iter().map(|id| message(id)).collect::<Vec<_>>();
+    let stored = list(&["u1", "m1", "u2", "m2", "u3"]);
+    for (known, snapshots) in [
+        (&["u1", "m1", "u2", "m2", "u3"][..], 0),
+        (&[], 1),
+        (&["u1", "m1"], 1),
+        (&["u3"], 2),
+        (&["u1", "u2", "u3"], 2),
+        (&["u1", "gone", "m1"], 1),
+    ] {
+        let page = input(json!({"messages": list(known)}));
+        let events = page.missing_messages(&stored);
+        assert_eq!(events.len(), snapshots, "{known:?}");
+        let mut has = page.messages.clone();
+        for event in &events {
+            let AgUiEvent::MessagesSnapshot { messages } = event else { panic!("{event:?}") };
+            has = merged(has, messages);
+        }
+        assert_eq!(has, stored, "{known:?}");
+    }
+    // The result of a tool of its own has the page's id.
+    let result = |id: &str| {
+        serde_json::from_value::<AgUiMessage>(
+            json!({"id": id, "role": "tool", "toolCallId": "c1", "content": "red"}),
+        )
+    };
+    let page = input(json!({"messages": [message("u1"), result("x1").unwrap()]}));
+    let known = [message("u1"), result("result:c1").unwrap()];
+    assert_eq!(page.missing_messages(&known), []);
+    let own =
+        SuspensionRecord { status: SuspensionStatus::Applied, ..question("s1", "c1", ACTION_FRONTEND_TOOL) };
+    assert_eq!(page.own_results(&[own]), ["c1"]);
+    assert!(page.own_results(&[question("s1", "c1", ACTION_PERMISSION)]).is_empty());
+    // Instructions of the page are its own, and thoughts are not missed.
+    let rule = page_message("s", AgUiRole::System, "be brief");
+    let page = input(json!({"messages": [rule.clone(), message("u1")]}));
+    let thought = page_message("r", AgUiRole::Reasoning, "hm");
+    assert_eq!(page.missing_messages(&[message("u1"), thought.clone()]), []);
+    let events = page.missing_messages(&[message("u1"), thought, message("m1")]);
+    let messages = vec![rule, message("u1"), message("m1")];
+    assert_eq!(events, [AgUiEvent::MessagesSnapshot { messages }]);
+}
+
+#[test]
+fn a_message_of_the_user_keeps_the_id_of_its_page() {
+    let said = stored(1, "ours", Message::user("go").known_as("u-page"));
+    let known = ag_ui_messages(&[said]);
+    assert_eq!(known[0].id, "u-page");
+    // A request that is repeated, such as after a lost connection, says nothing new.
+    let repeated = input(json!({"messages": [{"id": "u-page", "role": "user", "content": "go"}]}));
+    assert_eq!(repeated.intent(&[], &known), Ok(AgUiIntent::Join));
+    let edited = input(json!({"messages": [{"id": "u-page", "role": "user", "content": "stop"}]}));
+    assert!(matches!(edited.intent(&[], &known), Ok(AgUiIntent::Say(_))));
+    for id in ["", &"x".repeat(201)] {
+        assert_eq!(ag_ui_messages(&[stored(1, "ours", Message::user("go").known_as(id))])[0].id, "ours");
+    }
+}
+
+#[test]
+fn the_state_of_a_page_stays_and_the_shared_one_is_added() {
+    let frames = |own: Value| {
+        let mut encoder = AgUiEncoder::new("t", "run-1").with_client_state(own);
+        let events = [
+            run_start(),
+            AgentEvent::StateSnapshot { snapshot: json!({"todos": [1]}) },
+            AgentEvent::StateDelta { delta: vec![json!({"op": "replace", "path": "/todos", "value": []})] },
+        ];
+        let frames = frames(&mut encoder, &events);
+        frames[1..].to_vec()
+    };
+    let delta = json!({"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/todos", "value": []}]});
+    let snapshot = |state: Value| json!({"type": "STATE_SNAPSHOT", "snapshot": state});
+    same(&frames(json!({"cart": 2})), &[snapshot(json!({"cart": 2, "todos": [1]})), delta.clone()]);
+    same(&frames(json!({})), &[snapshot(json!({"todos": [1]})), delta]);
+    same(&frames(json!([1, 2])), &[snapshot(json!([1, 2]))]);
+
+    let text = |state: Value| input(json!({"state": state})).state_text(|name| name == "todos");
+    assert_eq!(text(json!({"cart": 2, "todos": [1]})).unwrap(), "State of the user's page: {\"cart\":2}");
+    for nothing in [json!({}), json!({"todos": [1]}), Value::Null] {
+        assert_eq!(text(nothing), None);
+    }
+    assert!(text(json!([1])).unwrap().ends_with(": [1]"));
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::error::ApiError;
 use crate::follow::{Follower, Frame};
 use crate::hub::Hub;
 use crate::reading::RunReader;
-use crate::sse;
+use crate::sse::{self, StopsOnLeave};
 
 /// Says which protocol a stream speaks.
 const PROTOCOL: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");
@@ -52,12 +52,16 @@ pub(super) fn routes(api: Api) -> Api {
         )
 }
 
-async fn resume(InThread { hub, thread, .. }: InThread<Read>) -> Result<StreamOrNothing, ApiError> {
-    in_progress(hub, thread.id, None).await
+/// A chat that has sent nothing yet has nothing in progress.
+async fn resume(
+    Allowed { hub, .. }: Allowed<Read>,
+    Path(id): Path<ThreadId>,
+) -> Result<StreamOrNothing, ApiError> {
+    in_progress(hub, id, None).await
 }
 
-async fn resume_in(thread: InThread<Read>) -> Result<StreamOrNothing, ApiError> {
-    resume(thread).await
+async fn resume_in(allowed: Allowed<Read>, id: Path<ThreadId>) -> Result<StreamOrNothing, ApiError> {
+    resume(allowed, id).await
 }
 
 async fn resume_run(
@@ -82,27 +86,30 @@ async fn drop_all(thread: InThread<Chat>) -> Result<Json<InterruptReceipt>, ApiE
 
 async fn chat(
     Allowed { hub, caller, .. }: Allowed<Chat>,
+    stops: StopsOnLeave,
     Body(request): Body<AiSdkRequest>,
 ) -> Result<EventStream, ApiError> {
-    turn(&hub, &caller, request).await
+    turn(&hub, &caller, request, stops).await
 }
 
 async fn chat_in(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
+    stops: StopsOnLeave,
     Body(mut request): Body<AiSdkRequest>,
 ) -> Result<EventStream, ApiError> {
     request.thread_id = Some(id);
-    turn(&hub, &caller, request).await
+    turn(&hub, &caller, request, stops).await
 }
 
 async fn chat_with(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
+    stops: StopsOnLeave,
     Body(mut request): Body<AiSdkRequest>,
 ) -> Result<EventStream, ApiError> {
     request.agent_id = Some(id);
-    turn(&hub, &caller, request).await
+    turn(&hub, &caller, request, stops).await
 }
 
 /// The conversation of a client, made when it does not exist.
@@ -116,12 +123,16 @@ pub(crate) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecor
 }
 
 /// One turn of a client: something said, or answers.
-async fn turn(hub: &Arc<Hub>, caller: &Caller, request: AiSdkRequest) -> Result<EventStream, ApiError> {
+async fn turn(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    request: AiSdkRequest,
+    StopsOnLeave(stops): StopsOnLeave,
+) -> Result<EventStream, ApiError> {
     let thread = thread_of(hub, request.thread()).await?;
     let filter = SuspensionFilter { thread: Some(thread.id.clone()), ..SuspensionFilter::default() };
     let questions = hub.store().suspensions(filter).await?;
     let intent = request.intent(&questions).map_err(|error| ApiError::field(error.field, error.message))?;
-    let reader = RunReader::new(hub, &thread.id).await?;
     let said = match intent {
         AiSdkIntent::Say(turn) => vec![Message::user_with(turn.content)],
         AiSdkIntent::Regenerate { .. } => vec![Message::continuation(ONCE_MORE)],
@@ -130,15 +141,18 @@ async fn turn(hub: &Arc<Hub>, caller: &Caller, request: AiSdkRequest) -> Result<
                 Some((message, calls)) => AiSdkEncoder::resuming(message, calls),
                 None => AiSdkEncoder::new(),
             };
-            let run = approvals::answered(hub, caller, &thread, answers).await?;
-            return Ok(streamed(reader.of(run), encoder));
+            let about = approvals::run_of_answers(hub, &thread, &questions, &answers).await?;
+            approvals::decide_in_time(hub, caller, answers).await?;
+            let reader = RunReader::since(hub, &about.run, about.asked).await?;
+            return Ok(streamed(reader.stopping(hub, &thread.id, stops), encoder));
         }
     };
     let mut begin = RunRequest::new(thread.id.clone(), said);
     begin.agent_id = request.agent_id;
     begin.correlation_id.clone_from(&caller.correlation_id);
+    let reader = RunReader::new(hub, &thread.id).await?;
     let run = hub.begin(&thread, begin).await?;
-    Ok(streamed(reader.of(run), AiSdkEncoder::new()))
+    Ok(streamed(reader.of(run).stopping(hub, &thread.id, stops), AiSdkEncoder::new()))
 }
 
 fn streamed(reader: RunReader, encoder: AiSdkEncoder) -> EventStream {

@@ -11,9 +11,10 @@ use axum::response::sse::Event;
 use aye_core::contract::grant::{GrantEnd, GrantRequest};
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::judgement::Profile;
-use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::message::ToolCall;
 use aye_core::contract::record::{
-    DecideOutcome, GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus, ThreadRecord,
+    DecideOutcome, GrantRecord, GrantScope, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
+    ThreadRecord,
 };
 use aye_core::contract::storage::{ChangeKind, StoreChange, SuspensionFilter};
 use aye_core::contract::suspension::{Answer, ResumeDecisionAction, ToolCallResume};
@@ -257,8 +258,20 @@ async fn approve(
         None => None,
     };
     let Approve { comment: reason, arguments, profile, .. } = yes;
-    let answer = Answer { reason, arguments, profile, ..Answer::yes(Value::Null) };
+    let result = if arguments.is_some() { Value::Null } else { approval(&record)? };
+    let answer = Answer { reason, arguments, profile, ..Answer::yes(result) };
     decide_granting(&hub, &caller, &id, resumed(yes.decision_id, answer), grant).await
+}
+
+/// Returns the payload of a plain yes. A form is accepted as it stands.
+fn approval(record: &SuspensionRecord) -> Result<Value, ApiError> {
+    record.ticket.approval().ok_or_else(|| {
+        let (id, example) = (&record.id, record.ticket.example_answer());
+        let message = format!(
+            "the question needs data, not just approval: POST /v1/approvals/{id}/answer with `result`, such as {example}"
+        );
+        ApiError::field("result", message)
+    })
 }
 
 /// Rejects an answer to a question that is no longer as it was shown.
@@ -299,7 +312,7 @@ async fn answer_signed(
     let record = question(&hub, &given.question).await?;
     check_shown(&hub, &record, &given.shown_hash).await?;
     let answer = match given.action {
-        SignedAction::Approve => Answer { reason: given.reason, ..Answer::yes(Value::Null) },
+        SignedAction::Approve => Answer { reason: given.reason, ..Answer::yes(approval(&record)?) },
         SignedAction::Deny => Answer::no(given.reason),
         SignedAction::RequestChanges => {
             let wanted = given.reason.filter(|reason| !reason.trim().is_empty());
@@ -456,21 +469,7 @@ fn resumed(id: Option<DecisionId>, answer: Answer) -> ToolCallResume {
     ToolCallResume { decision_id: id.unwrap_or(resume.decision_id), ..resume }
 }
 
-/// Stores the answers of a client.
-pub(super) async fn decide_all(
-    hub: &Arc<Hub>,
-    caller: &Caller,
-    answers: Vec<ClientAnswer>,
-) -> Result<(), ApiError> {
-    demand(caller, TokenScope::Decide)?;
-    for answer in answers {
-        let (id, resume) = answer.into_decision(now_ms());
-        let _accepted: Json<DecisionReceipt> = decide(hub, caller, &id, resume).await?;
-    }
-    Ok(())
-}
-
-/// The same for a message of a client that may be repeated: `key` names it in the decisions.
+/// Stores the answers in a message of a client that may be repeated: `key` names it in the decisions.
 pub(super) async fn decide_all_as(
     hub: &Arc<Hub>,
     caller: &Caller,
@@ -486,21 +485,62 @@ pub(super) async fn decide_all_as(
     Ok(())
 }
 
-/// The same, and the run that they are for.
-pub(super) async fn answered(
+/// The run that answers of a client are for, and the last message that the client must have seen to answer.
+pub(super) struct AnsweredRun {
+    pub(super) run: RunRecord,
+    pub(super) asked: u64,
+}
+
+/// Returns the run that answers are for.
+pub(super) async fn run_of_answers(
+    hub: &Hub,
+    thread: &ThreadRecord,
+    questions: &[SuspensionRecord],
+    answers: &[ClientAnswer],
+) -> Result<AnsweredRun, ApiError> {
+    let is_about = |record: &&SuspensionRecord| {
+        record.thread_id == thread.id && answers.iter().any(|answer| answer.suspension_id == record.id)
+    };
+    let about: Vec<_> = questions.iter().filter(is_about).collect();
+    let run = match about.first() {
+        Some(record) => hub.store().load_run(&record.run_id).await?,
+        // The question of a subagent, which the last run of the conversation waits for.
+        None => None,
+    };
+    let run = match run {
+        Some(run) => run,
+        None => latest_run(hub, thread).await?,
+    };
+    let (_, messages) = hub.store().messages_of_run(&thread.id, &run.id).await?;
+    let asks = |stored: &&StoredMessage| {
+        let is_asked = |call: &ToolCall| about.iter().any(|record| record.call_id.as_str() == call.id);
+        stored.message.tool_calls.iter().any(is_asked)
+    };
+    let calls = |stored: &&StoredMessage| !stored.message.tool_calls.is_empty();
+    let asked = messages.iter().find(asks).or_else(|| messages.iter().rfind(calls)).or(messages.last());
+    let asked = match asked {
+        Some(asked) => asked.seq,
+        None => hub.store().message_count(&thread.id).await?,
+    };
+    Ok(AnsweredRun { run, asked })
+}
+
+/// Stores the answers of a client that then reads the run. One that comes late, because somebody else was faster or the
+/// question has expired, changes nothing, and is no error: the run says what happened.
+pub(super) async fn decide_in_time(
     hub: &Arc<Hub>,
     caller: &Caller,
-    thread: &ThreadRecord,
     answers: Vec<ClientAnswer>,
-) -> Result<RunId, ApiError> {
-    let run = latest_run(hub, thread).await?;
-    decide_all(hub, caller, answers).await?;
-    if run.status == RunStatus::Done {
-        // An answer that is repeated: nothing would follow.
-        let message = "the question was already answered, and its run has ended";
-        return Err(ApiError::new(StatusCode::CONFLICT, "already_decided", message));
+) -> Result<(), ApiError> {
+    demand(caller, TokenScope::Decide)?;
+    for answer in answers {
+        let (id, resume) = answer.into_decision(now_ms());
+        match decide(hub, caller, &id, resume).await {
+            Err(error) if !error.is_late() => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
     }
-    Ok(run.id)
+    Ok(())
 }
 
 /// Stores the answer and resumes its run.

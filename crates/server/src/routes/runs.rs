@@ -29,7 +29,7 @@ use crate::follow::Frame;
 use crate::guard::demand;
 use crate::hub::Hub;
 use crate::reading::RunReader;
-use crate::sse;
+use crate::sse::{self, StopsOnLeave};
 
 pub(super) fn routes(api: Api) -> Api {
     api.get("/v1/runs", "List runs", &[], list)
@@ -123,6 +123,7 @@ pub(super) struct NewRun {
 /// waits.
 async fn start(
     Allowed { hub, caller, .. }: Allowed<Chat>,
+    stops: StopsOnLeave,
     Body(wanted): Body<NewRun>,
 ) -> Result<EventStream, ApiError> {
     let messages = wanted.said.messages()?;
@@ -139,21 +140,27 @@ async fn start(
     let mut request = RunRequest::new(thread.id.clone(), messages);
     request.agent_id = wanted.agent_id;
     request.correlation_id = caller.correlation_id;
-    begin(&hub, &thread, request).await
+    begin(&hub, &thread, request, stops).await
 }
 
 /// The same in the conversation of the path.
 pub(super) async fn start_in(
     InThread { hub, caller, thread, .. }: InThread<Chat>,
+    stops: StopsOnLeave,
     Body(wanted): Body<NewRun>,
 ) -> Result<EventStream, ApiError> {
     let mut request = RunRequest::new(thread.id.clone(), wanted.said.messages()?);
     request.agent_id = wanted.agent_id;
     request.correlation_id = caller.correlation_id;
-    begin(&hub, &thread, request).await
+    begin(&hub, &thread, request, stops).await
 }
 
-async fn begin(hub: &Arc<Hub>, thread: &ThreadRecord, request: RunRequest) -> Result<EventStream, ApiError> {
+async fn begin(
+    hub: &Arc<Hub>,
+    thread: &ThreadRecord,
+    request: RunRequest,
+    StopsOnLeave(stops): StopsOnLeave,
+) -> Result<EventStream, ApiError> {
     if hub.is_busy(&thread.id).await? {
         return Err(ApiError::new(
             StatusCode::CONFLICT,
@@ -164,7 +171,8 @@ async fn begin(hub: &Arc<Hub>, thread: &ThreadRecord, request: RunRequest) -> Re
     let reader = RunReader::new(hub, &thread.id).await?;
     let correlation_id = request.correlation_id.clone();
     let run = hub.begin(thread, request).await?;
-    let mut response = sse::respond(frames(reader.of(run.clone()), correlation_id));
+    let mut response =
+        sse::respond(frames(reader.of(run.clone()).stopping(hub, &thread.id, stops), correlation_id));
     let headers = response.headers_mut();
     for (name, value) in [("x-thread-id", thread.id.as_str()), ("x-run-id", run.as_str())] {
         // Ids that a client gave are letters and digits; others are ours.
