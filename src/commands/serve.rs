@@ -8,7 +8,7 @@ mod tokens;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -177,6 +177,7 @@ impl RunningServer {
             Address::Unix(path) => paths.display(path),
         };
         let token_file = paths.display(&token_file);
+        let key_warning = args.tls_key.filter(|key| is_open_to_others(key)).map(|key| paths.display(&key));
         let shown_folders = folders.iter().map(|folder| paths.display(folder)).collect();
         let is_read_aloud = foundation.loaded.settings.tui.screen_reader;
         let is_here_only = foundation.loaded.settings.serve.public_url.is_none()
@@ -184,7 +185,10 @@ impl RunningServer {
         let env = foundation.env.clone();
         let store = foundation.open_store()?;
         let here = Arc::new(AppContext::build(foundation, cli).await?);
-        let warnings = here.warnings.clone();
+        let mut warnings = here.warnings.clone();
+        warnings.extend(key_warning.map(|key| {
+            format!("others on this machine can read the private key {key}; run chmod 600 {key}")
+        }));
         let others = for_other_folders(cli);
         let access = Access::new(Box::new(files));
         let served =
@@ -356,6 +360,12 @@ fn host_of(url: &str) -> Option<String> {
     let url = reqwest::Url::parse(url).ok()?;
     let host = url.host_str()?;
     Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
+/// Returns whether users other than the file's owner can read it.
+fn is_open_to_others(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).is_ok_and(|about| about.permissions().mode() & 0o044 != 0)
 }
 
 /// Returns the URL to open in a browser; `None` for a socket without a public URL.

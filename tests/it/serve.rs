@@ -586,6 +586,12 @@ fn invalid_requests_are_refused() {
         let more = format!("{bearer}Content-Type: {kind}\r\n");
         assert_eq!(ask("POST", "/v1/threads", address, &more, "{}"), refused(415, "not_json"), "{kind}");
     }
+    // A body without a length has a type, too.
+    let post = format!("POST /v1/threads HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{bearer}");
+    let chunked = format!("{post}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n");
+    let reply = server.raw(&chunked, "");
+    assert_eq!((reply.status, reply.code().as_str()), (415, "not_json"));
+    assert_eq!(server.raw(&format!("{post}Host: {address}\r\n"), "").code(), "two_hosts");
     let json = format!("{bearer}Content-Type: application/json\r\n");
     assert_eq!(ask("POST", "/v1/threads", address, &json, "{"), refused(400, "not_json"));
     let large = format!("{{\"title\": \"{}\"}}", "x".repeat(9 << 20));

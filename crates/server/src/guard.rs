@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::body::HttpBody as _;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -81,7 +82,8 @@ impl Guard {
 /// Refuses a request before its route sees it.
 pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     guard.hub.metrics.request();
-    let origin = match check(&guard, request.method(), request.uri(), request.headers()) {
+    let has_content = !request.body().is_end_stream();
+    let origin = match check(&guard, request.method(), request.uri(), request.headers(), has_content) {
         Ok(origin) => origin,
         Err(error) => {
             guard.hub.metrics.refused();
@@ -106,6 +108,9 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return with_cors(refused, origin.as_ref());
         };
+        if let Some(ConnectInfo(Peer(_, Some(connection)))) = request.extensions().get() {
+            connection.recognise();
+        }
         request.extensions_mut().insert(Caller { correlation_id, ..caller });
     }
     with_cors(next.run(request).await, origin.as_ref())
@@ -117,6 +122,7 @@ fn check(
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
+    has_content: bool,
 ) -> Result<Option<HeaderValue>, ApiError> {
     if !is_plain(uri.path()) {
         return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "no endpoint has this path"));
@@ -129,6 +135,11 @@ fn check(
             "token_in_url",
             "tokens are not accepted in URLs; send it in the Authorization header",
         ));
+    }
+    // Another server on the way may have read the other one.
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        let message = "send exactly one Host header";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "two_hosts", message));
     }
     let host = headers
         .get(header::HOST)
@@ -151,9 +162,9 @@ fn check(
             format!("this origin is not allowed; {}", guard.hub.program.texts().origin),
         ));
     }
+    // However the length of the body is said, or not at all.
     let has_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE)
-        && (headers.contains_key(header::CONTENT_TYPE)
-            || headers.get(header::CONTENT_LENGTH).is_some_and(|n| n != "0"));
+        && (headers.contains_key(header::CONTENT_TYPE) || has_content);
     if has_body && !headers.get(header::CONTENT_TYPE).is_some_and(is_json) {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -239,7 +250,7 @@ fn with_cors(mut response: Response, origin: Option<&HeaderValue>) -> Response {
         let pairs = [
             (
                 header::ACCESS_CONTROL_ALLOW_HEADERS,
-                "Authorization, Content-Type, Last-Event-ID, A2A-Version, X-Correlation-Id, If-Match",
+                "Authorization, Content-Type, Last-Event-ID, A2A-Version, X-Correlation-Id, If-Match, Aye-On-Disconnect",
             ),
             (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, PUT, DELETE"),
             (header::ACCESS_CONTROL_MAX_AGE, "600"),

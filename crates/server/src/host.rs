@@ -55,6 +55,11 @@ pub trait ServerHost: Send + Sync + 'static {
         1024
     }
 
+    /// Maximum connections in all, so that there are descriptors left for the store and for commands.
+    fn connections(&self) -> usize {
+        512
+    }
+
     /// The push notifications of A2A, if this server sends some.
     fn pushes(&self) -> Option<&dyn PushHost> {
         None

@@ -8,6 +8,7 @@ mod api;
 pub mod app;
 mod card;
 mod config;
+mod connections;
 mod embedded;
 mod error;
 mod follow;

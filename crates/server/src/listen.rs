@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::connections::{Bounded, Connection, Connections, Watched};
 use super::guard::{Guard, Names};
 use super::hub::{Hub, LAST_WAIT};
 use super::routes;
@@ -104,7 +105,7 @@ pub struct Listening {
 
 enum Bound {
     Tcp(TcpListener),
-    Tls(TlsListener),
+    Tls(TcpListener, Tls, SocketAddr),
     Unix(UnixListener, PathBuf),
 }
 
@@ -119,7 +120,7 @@ pub async fn bind(address: &Address, tls: Option<Tls>) -> Result<Listening, List
             let listener = TcpListener::bind(wanted).await.map_err(failed)?;
             let own = listener.local_addr().map_err(failed)?;
             let listener = match tls {
-                Some(tls) => Bound::Tls(TlsListener::start(listener, tls, own)),
+                Some(tls) => Bound::Tls(listener, tls, own),
                 None => Bound::Tcp(listener),
             };
             Ok(Listening { listener, address: Address::Tcp(own) })
@@ -153,6 +154,7 @@ impl Listening {
     /// # Errors
     /// An error of the listener.
     pub async fn serve(self, hub: Arc<Hub>, names: Names) -> std::io::Result<()> {
+        let connections = Connections::new(hub.program.connections());
         let closing = hub.closing.clone();
         let router: Router = routes::router(Guard { hub: Arc::clone(&hub), names: Arc::new(names) });
         let stop = closing.clone().cancelled_owned();
@@ -160,9 +162,10 @@ impl Listening {
             match self.listener {
                 Bound::Tcp(listener) => {
                     let make = router.into_make_service_with_connect_info::<Peer>();
-                    axum::serve(listener, make).with_graceful_shutdown(stop).await
+                    axum::serve(Bounded::new(listener, connections), make).with_graceful_shutdown(stop).await
                 }
-                Bound::Tls(listener) => {
+                Bound::Tls(listener, tls, own) => {
+                    let listener = TlsListener::start(Bounded::new(listener, connections), tls, own);
                     let make = router.into_make_service_with_connect_info::<Peer>();
                     axum::serve(listener, make).with_graceful_shutdown(stop).await
                 }
@@ -183,42 +186,37 @@ impl Listening {
     }
 }
 
-/// The address that a request came from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) SocketAddr);
+/// The address that a request came from, and its connection where this server accepted it.
+#[derive(Clone, Debug)]
+pub(super) struct Peer(pub(super) SocketAddr, pub(super) Option<Arc<Connection>>);
 
-impl Connected<IncomingStream<'_, TcpListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self(*stream.remote_addr())
+impl Connected<IncomingStream<'_, Bounded<TcpListener>>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Bounded<TcpListener>>) -> Self {
+        Self(*stream.remote_addr(), Some(stream.io().connection()))
     }
 }
 
 impl Connected<IncomingStream<'_, TlsListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        Self(*stream.remote_addr())
+        Self(*stream.remote_addr(), Some(stream.io().get_ref().0.connection()))
     }
 }
 
 /// Accepts TLS connections; a client with a slow handshake does not delay others.
 struct TlsListener {
-    accepted: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    accepted: mpsc::Receiver<(TlsStream<Watched<TcpStream>>, SocketAddr)>,
     own: SocketAddr,
 }
 
 impl TlsListener {
-    fn start(listener: TcpListener, tls: Tls, own: SocketAddr) -> Self {
+    fn start(mut listener: Bounded<TcpListener>, tls: Tls, own: SocketAddr) -> Self {
         let (sender, accepted) = mpsc::channel(ACCEPTED);
         let acceptor = TlsAcceptor::from(tls.0);
         tokio::spawn(async move {
             loop {
-                let accepted = tokio::select! {
+                let (stream, peer) = tokio::select! {
                     accepted = listener.accept() => accepted,
                     () = sender.closed() => return,
-                };
-                let Ok((stream, peer)) = accepted else {
-                    // Too many open files, most likely.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
                 };
                 let (acceptor, sender) = (acceptor.clone(), sender.clone());
                 tokio::spawn(async move {
@@ -237,7 +235,7 @@ impl TlsListener {
 }
 
 impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
+    type Io = TlsStream<Watched<TcpStream>>;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {

@@ -53,6 +53,9 @@ const PAGE: (u32, u32) = (50, 200);
 
 /// The routes for a program that serves its own runtime: `build_router().with_state(AppState::new(…))`.
 ///
+/// Requests need a token: [`ServerConfig::token`](super::app::HttpServerConfig::token), or the one that
+/// [`AppState::token`] returns.
+///
 /// Served with `into_make_service_with_connect_info::<SocketAddr>()`, wrong tokens are counted for each address;
 /// otherwise those of all clients together slow each other down.
 pub fn build_router() -> Router<AppState> {
@@ -65,7 +68,7 @@ async fn embedded(State(state): State<AppState>, mut request: Request) -> Respon
         Err(error) => return error.into_response(),
     };
     if let Some(ConnectInfo(from)) = request.extensions().get::<ConnectInfo<SocketAddr>>().copied() {
-        request.extensions_mut().insert(ConnectInfo(Peer(from)));
+        request.extensions_mut().insert(ConnectInfo(Peer(from, None)));
     }
     Handler::<(), ()>::call(any_service(router), request, ()).await
 }

@@ -116,6 +116,14 @@ impl ServerHost for Served {
         &self.folders
     }
 
+    fn connections(&self) -> usize {
+        /// Descriptors for the store, commands and their output.
+        const KEPT: u64 = 192;
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let places = limit.unwrap_or(u64::MAX).saturating_sub(KEPT).clamp(64, 4096);
+        usize::try_from(places).unwrap_or(64)
+    }
+
     fn workshop<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<Arc<dyn AgentFolder>, ApiError>> {
         Box::pin(async move {
             let app: Arc<dyn AgentFolder> = Arc::new(FolderApp(self.app_of(folder).await?));
