@@ -93,7 +93,8 @@ fn thoughts_of(result: &StreamResult) -> String {
             ContentBlock::Text { .. }
             | ContentBlock::Image { .. }
             | ContentBlock::StoredImage(_)
-            | ContentBlock::Opaque { .. } => None,
+            | ContentBlock::Opaque { .. }
+            | ContentBlock::ToolCall { .. } => None,
         })
         .collect()
 }

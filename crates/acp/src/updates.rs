@@ -15,7 +15,7 @@ use aye_core::contract::display::{call_summary, call_text, visible_line};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::RunId;
 use aye_core::contract::lifecycle::ToolCallOutcome;
-use aye_core::contract::message::{Message, Role, ToolCall};
+use aye_core::contract::message::{Message, MessagePart, Role, ToolCall};
 use aye_core::contract::question::Question;
 use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::tool::{FilePreview, ToolResult};
@@ -166,27 +166,27 @@ impl UpdateEncoder {
 
     fn stored_answer(&mut self, run: &RunId, message: &Message) -> Vec<SessionUpdate> {
         let mut updates = Vec::new();
-        if self.sent.insert(message.id.to_string()) {
+        let is_new = self.sent.insert(message.id.to_string());
+        if is_new {
             self.message = Some(message.id.to_string());
-            for block in &message.content {
-                match block {
-                    ContentBlock::Text { text } => {
-                        updates.push(SessionUpdate::AgentMessageChunk(self.chunk(text)));
-                    }
-                    ContentBlock::Thinking { thinking, .. } if !thinking.is_empty() => {
-                        updates.push(SessionUpdate::AgentThoughtChunk(self.chunk(thinking)));
-                    }
-                    ContentBlock::Thinking { .. }
-                    | ContentBlock::Image { .. }
-                    | ContentBlock::StoredImage(_)
-                    | ContentBlock::Opaque { .. } => {}
-                }
-            }
         }
-        for ToolCall { id, name, arguments, .. } in &message.tool_calls {
-            let id = call_id(run.as_str(), id);
-            if !self.calls.contains_key(&id) {
-                updates.push(self.ready(&id, name, arguments));
+        for part in message.parts() {
+            match part {
+                MessagePart::Block(ContentBlock::Text { text }) if is_new => {
+                    updates.push(SessionUpdate::AgentMessageChunk(self.chunk(text)));
+                }
+                MessagePart::Block(ContentBlock::Thinking { thinking, .. })
+                    if is_new && !thinking.is_empty() =>
+                {
+                    updates.push(SessionUpdate::AgentThoughtChunk(self.chunk(thinking)));
+                }
+                MessagePart::Block(_) => {}
+                MessagePart::Call(ToolCall { id, name, arguments, .. }) => {
+                    let id = call_id(run.as_str(), id);
+                    if !self.calls.contains_key(&id) {
+                        updates.push(self.ready(&id, name, arguments));
+                    }
+                }
             }
         }
         updates

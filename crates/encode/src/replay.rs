@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::message::{Message, Role, Visibility};
+use aye_core::contract::message::{Message, MessagePart, Role, Visibility};
 use aye_core::contract::record::{StoredMessage, SuspensionRecord};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -73,8 +73,14 @@ fn step(answer: Option<&Message>, results: &[StoredMessage], is_last: bool) -> V
     let mut names = Vec::new();
     if let Some(answer) = answer {
         events.push(AgentEvent::StepStart { message_id: answer.id.to_string() });
-        events.extend(answer.content.iter().filter_map(said));
-        for call in &answer.tool_calls {
+        for part in answer.parts() {
+            let call = match part {
+                MessagePart::Block(block) => {
+                    events.extend(said(block));
+                    continue;
+                }
+                MessagePart::Call(call) => call,
+            };
             names.push((call.id.as_str(), call.name.as_str()));
             events.push(AgentEvent::ToolCallStart { id: call.id.clone(), name: call.name.clone() });
             events.push(AgentEvent::ToolCallReady {
@@ -128,7 +134,8 @@ fn said(block: &ContentBlock) -> Option<AgentEvent> {
         | ContentBlock::Thinking { .. }
         | ContentBlock::Image { .. }
         | ContentBlock::StoredImage(_)
-        | ContentBlock::Opaque { .. } => None,
+        | ContentBlock::Opaque { .. }
+        | ContentBlock::ToolCall { .. } => None,
     }
 }
 

@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use genai::chat::{
-    CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, CustomPart, MessageContent,
-    MessageOptions, Tool, ToolResponse,
+    ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse,
 };
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -174,7 +173,7 @@ fn wire_name(call: &ToolCall, request: &InferenceRequest) -> String {
 }
 
 /// A call id in the alphabet that the provider accepts; another provider's ids may hold more.
-fn wire_id(adapter: WireFormat, id: &str) -> String {
+pub(super) fn wire_id(adapter: WireFormat, id: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let accepted = match adapter {
         WireFormat::Anthropic => id.len() <= 64 && id.chars().all(plain),
@@ -203,25 +202,6 @@ pub(super) fn cache_key(system: &[String], tools: &[ToolDescriptor], first: Opti
     format!("aye-{}", &hex(&hash.finalize())[..32])
 }
 
-/// Returns whether genai would strip the end of this model name and send it as an effort.
-fn ends_like_an_effort(model: &str) -> bool {
-    const EFFORTS: [&str; 8] = ["none", "zero", "minimal", "low", "medium", "high", "xhigh", "max"];
-    model.rsplit_once('-').is_some_and(|(_, last)| EFFORTS.contains(&last))
-}
-
-fn effort(adapter: WireFormat, effort: ReasoningEffort) -> genai::chat::ReasoningEffort {
-    use genai::chat::ReasoningEffort as Theirs;
-    match effort {
-        ReasoningEffort::None => Theirs::Zero,
-        ReasoningEffort::Low => Theirs::Low,
-        ReasoningEffort::Medium => Theirs::Medium,
-        ReasoningEffort::High => Theirs::High,
-        ReasoningEffort::Max if adapter == WireFormat::OpenAiResponses => Theirs::XHigh,
-        ReasoningEffort::Max => Theirs::Max,
-        ReasoningEffort::Budget(tokens) => Theirs::Budget(tokens),
-    }
-}
-
 /// Returns whether a model accepts parameters about thinking; the others refuse a request that has one.
 pub(super) fn thinks(adapter: WireFormat, model: &str, request: &InferenceRequest) -> bool {
     if request.overrides.reasoning_effort.is_some_and(|effort| effort != ReasoningEffort::None) {
@@ -238,71 +218,43 @@ pub(super) fn thinks(adapter: WireFormat, model: &str, request: &InferenceReques
     }
 }
 
-/// The options of a request that goes through genai.
-pub(super) fn options(
-    adapter: WireFormat,
-    request: &InferenceRequest,
-    prepared: &PreparedMessages,
-) -> ChatOptions {
+/// The options of a request that goes through genai: Ollama's.
+pub(super) fn options(request: &InferenceRequest) -> ChatOptions {
     let model = request.wire_model();
-    let mut options = ChatOptions::default()
-        .with_capture_usage(true)
-        // For Responses this asks for thoughts and proofs; nothing of what genai captures is used.
-        .with_capture_reasoning_content(thinks(adapter, model, request));
     let overrides = &request.overrides;
-    if let Some(temperature) = overrides.temperature {
-        options = options.with_temperature(temperature);
-    }
-    if let Some(top_p) = overrides.top_p {
-        options = options.with_top_p(top_p);
-    }
-    if let Some(max_tokens) = overrides.max_tokens {
-        options = options.with_max_tokens(max_tokens);
-    }
+    let mut chosen = ChatOptions::default().with_capture_usage(true);
     if let Some(level) = overrides.reasoning_effort {
-        options = options.with_reasoning_effort(effort(adapter, level));
-    } else if ends_like_an_effort(model) {
-        // Setting an effort keeps genai from searching the name for one, and these two values send nothing: a
-        // budget means nothing to Responses, and zero omits every field for the others.
-        options = options.with_reasoning_effort(match adapter {
-            WireFormat::OpenAiResponses => genai::chat::ReasoningEffort::Budget(0),
-            WireFormat::Anthropic | WireFormat::Gemini | WireFormat::Ollama | WireFormat::OpenAi => {
-                genai::chat::ReasoningEffort::Zero
-            }
-        });
-        if adapter == WireFormat::Ollama {
-            // Ollama does not look into names, and zero would turn thinking off.
-            options.reasoning_effort = None;
-        }
+        chosen = chosen.with_reasoning_effort(effort(level));
     }
-    if model.contains("::") {
-        // genai reads the text before "::" as a provider; the body is merged last.
-        options = options.with_extra_body(json!({"model": model}));
+    let mut options = Map::new();
+    let mut set =
+        |name: &str, value: Option<Value>| options.extend(value.map(|value| (name.to_owned(), value)));
+    set("temperature", overrides.temperature.map(Value::from));
+    set("top_p", overrides.top_p.map(Value::from));
+    set("num_predict", overrides.max_tokens.map(Value::from));
+    // Merged last. genai reads the text before "::" as a provider.
+    let mut body = json!({"model": model});
+    if !options.is_empty() {
+        body["options"] = Value::Object(options);
     }
-    if adapter == WireFormat::OpenAiResponses && request.enable_prompt_cache {
-        options = options.with_prompt_cache_key(cache_key(
-            &prepared.system,
-            &request.tools,
-            prepared.messages.first().map(Arc::as_ref),
-        ));
-    }
-    options
+    chosen.with_extra_body(body)
 }
 
-/// The conversation as genai has it.
-pub(super) fn chat_request(
-    adapter: WireFormat,
-    request: &InferenceRequest,
-    prepared: &PreparedMessages,
-) -> ChatRequest {
-    // Marks cost something on Anthropic and mean nothing, or something else, elsewhere.
-    let marks = request.enable_prompt_cache && adapter == WireFormat::Anthropic;
-    let mut messages: Vec<ChatMessage> = Vec::new();
-    if adapter == WireFormat::Anthropic {
-        // Blocks of their own, so that the last one can carry a mark.
-        messages.extend(prepared.system.iter().map(ChatMessage::system));
-        mark_last(marks, &mut messages);
+fn effort(effort: ReasoningEffort) -> genai::chat::ReasoningEffort {
+    use genai::chat::ReasoningEffort as Theirs;
+    match effort {
+        ReasoningEffort::None => Theirs::Zero,
+        ReasoningEffort::Low => Theirs::Low,
+        ReasoningEffort::Medium => Theirs::Medium,
+        ReasoningEffort::High => Theirs::High,
+        ReasoningEffort::Max => Theirs::Max,
+        ReasoningEffort::Budget(tokens) => Theirs::Budget(tokens),
     }
+}
+
+/// The conversation as genai has it, for Ollama.
+pub(super) fn chat_request(request: &InferenceRequest, prepared: &PreparedMessages) -> ChatRequest {
+    let mut messages: Vec<ChatMessage> = Vec::new();
     let mut pictures: Vec<ContentPart> = Vec::new();
     for message in &prepared.messages {
         if message.role != Role::Tool && !pictures.is_empty() {
@@ -314,44 +266,25 @@ pub(super) fn chat_request(
                 let parts: Vec<ContentPart> = message.content.iter().filter_map(user_part).collect();
                 messages.push(ChatMessage::new(ChatRole::User, MessageContent::from_parts(parts)));
             }
-            Role::Assistant => messages.push(assistant(adapter, message)),
-            Role::Tool => tool_result(adapter, message, &mut messages, &mut pictures),
+            Role::Assistant => messages.push(assistant(message)),
+            Role::Tool => messages.push(tool_result(message, &mut pictures)),
         }
     }
     if !pictures.is_empty() {
         messages.push(show(pictures));
     }
-    mark_last(marks, &mut messages);
-    // Mark the end of the previous request: its cache entry is then found again, even if text that plugins
-    // added at its end is gone by now.
-    let end = messages.len().saturating_sub(1);
-    let answered = messages[..end].iter().rposition(|message| message.role == ChatRole::Assistant);
-    mark_last(marks, &mut messages[..answered.unwrap_or(0)]);
     let mut chat = ChatRequest::new(messages);
-    if adapter != WireFormat::Anthropic && !prepared.system.is_empty() {
+    if !prepared.system.is_empty() {
         chat = chat.with_system(prepared.system.join("\n\n"));
     }
     if request.tools.is_empty() {
         return chat;
     }
-    let count = request.tools.len();
-    chat.with_tools(request.tools.iter().enumerate().map(|(at, tool)| {
-        let mut wire = Tool::new(tool.id.as_str())
+    chat.with_tools(request.tools.iter().map(|tool| {
+        Tool::new(tool.id.as_str())
             .with_description(tool.description.as_str())
-            .with_schema(tool.parameters.clone());
-        if adapter == WireFormat::OpenAiResponses {
-            // Left out, it means strict there: every optional argument would become one that must be given.
-            wire = wire.with_strict(false);
-        }
-        if marks && at + 1 == count { wire.with_cache_control(CacheControl::Ephemeral) } else { wire }
+            .with_schema(tool.parameters.clone())
     }))
-}
-
-fn mark_last(marks: bool, messages: &mut [ChatMessage]) {
-    // Of the system text only the end is marked, which was done before.
-    if marks && let Some(last) = messages.last_mut().filter(|last| last.options.is_none()) {
-        last.options = Some(MessageOptions::default().with_cache_control(CacheControl::Ephemeral));
-    }
 }
 
 fn user_part(block: &ContentBlock) -> Option<ContentPart> {
@@ -361,7 +294,7 @@ fn user_part(block: &ContentBlock) -> Option<ContentPart> {
             Some(ContentPart::from_binary_base64(media_type.as_str(), data.as_str(), None))
         }
         ContentBlock::StoredImage(image) => Some(ContentPart::Text(unseen(image))),
-        ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => None,
+        ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } | ContentBlock::ToolCall { .. } => None,
     }
 }
 
@@ -370,93 +303,34 @@ pub(super) fn unseen(image: &ImageRef) -> String {
     format!("[image omitted from this request: {image}]")
 }
 
-fn assistant(adapter: WireFormat, message: &Message) -> ChatMessage {
-    let mut parts = Vec::new();
-    for block in &message.content {
-        match block {
-            ContentBlock::Text { text } => parts.push(ContentPart::Text(text.clone())),
-            ContentBlock::Thinking { thinking, signature } => {
-                let proof = signature.as_deref().and_then(|proof| adapter.unmark(proof));
-                match (adapter, proof) {
-                    // The two belong together; genai pairs them by their order.
-                    (WireFormat::Anthropic, Some(proof)) => {
-                        parts.push(ContentPart::ThoughtSignature(proof.to_owned()));
-                        parts.push(ContentPart::ReasoningContent(thinking.clone()));
-                    }
-                    (WireFormat::OpenAiResponses, Some(proof)) => {
-                        parts.push(ContentPart::ThoughtSignature(proof.to_owned()));
-                    }
-                    // Thoughts without a proof of this provider are refused or worth nothing.
-                    _ => {}
-                }
-            }
-            ContentBlock::Opaque { provider, data } if provider == adapter.as_str() => {
-                parts.push(ContentPart::Custom(CustomPart { model_iden: None, data: data.clone() }));
-            }
-            ContentBlock::Opaque { .. } | ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => {}
-        }
-    }
-    for call in &message.tool_calls {
-        parts.push(ContentPart::ToolCall(genai::chat::ToolCall {
-            call_id: wire_id(adapter, &call.id),
+/// Returns whether a block is an image, or stands for one.
+pub(super) fn is_image(block: &ContentBlock) -> bool {
+    matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_))
+}
+
+fn assistant(message: &Message) -> ChatMessage {
+    let mut parts: Vec<ContentPart> =
+        message.content.iter().filter_map(ContentBlock::as_text).map(ContentPart::from).collect();
+    parts.extend(message.tool_calls.iter().map(|call| {
+        ContentPart::ToolCall(genai::chat::ToolCall {
+            call_id: call.id.clone(),
             fn_name: call.name.clone(),
             fn_arguments: call.arguments.clone(),
             thought_signatures: None,
-        }));
-    }
+        })
+    }));
     ChatMessage::new(ChatRole::Assistant, MessageContent::from_parts(parts))
 }
 
-fn tool_result(
-    adapter: WireFormat,
-    message: &Message,
-    messages: &mut Vec<ChatMessage>,
-    pictures: &mut Vec<ContentPart>,
-) {
-    let id = wire_id(adapter, message.tool_call_id.as_deref().unwrap_or_default());
-    if adapter == WireFormat::Anthropic {
-        // Made by hand, since genai's results hold text only. All results of one turn belong into one message.
-        let content: Vec<Value> = message
-            .content
-            .iter()
-            .filter_map(|block| match block {
-                ContentBlock::Text { text } => Some(json!({"type": "text", "text": text})),
-                ContentBlock::Image { media_type, data } => Some(json!({
-                    "type": "image",
-                    "source": {"type": "base64", "media_type": media_type, "data": data},
-                })),
-                ContentBlock::StoredImage(image) => Some(json!({"type": "text", "text": unseen(image)})),
-                ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => None,
-            })
-            .collect();
-        let mut data = json!({"type": "tool_result", "tool_use_id": id});
-        if !content.is_empty() {
-            data["content"] = Value::Array(content);
-        }
-        if is_error(message) {
-            data["is_error"] = Value::Bool(true);
-        }
-        let part = ContentPart::Custom(CustomPart { model_iden: None, data });
-        match messages.last_mut() {
-            Some(last) if last.role == ChatRole::Tool => last.content.push(part),
-            _ => messages.push(ChatMessage::new(ChatRole::Tool, MessageContent::from_parts(vec![part]))),
-        }
-        return;
-    }
-    let found: Vec<ContentPart> = message
-        .content
-        .iter()
-        .filter(|block| matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_)))
-        .filter_map(user_part)
-        .collect();
+fn tool_result(message: &Message, pictures: &mut Vec<ContentPart>) -> ChatMessage {
+    let found: Vec<ContentPart> =
+        message.content.iter().filter(|block| is_image(block)).filter_map(user_part).collect();
     let mut text = text_of(&message.content);
-    if !found.is_empty() {
-        if text.is_empty() {
-            "The image follows.".clone_into(&mut text);
-        }
-        pictures.extend(found);
+    if text.is_empty() && !found.is_empty() {
+        "The image follows.".clone_into(&mut text);
     }
-    messages.push(ChatMessage::from(ToolResponse::new(id, text)));
+    pictures.extend(found);
+    ChatMessage::from(ToolResponse::new(message.tool_call_id.clone().unwrap_or_default(), text))
 }
 
 /// Pictures of tool results, for providers whose results hold text only.
@@ -469,8 +343,8 @@ fn show(pictures: Vec<ContentPart>) -> ChatMessage {
 /// The text before images that belong to tool results.
 pub(super) const PICTURES: &str = "Images from the tool results above:";
 
-/// A message without what only front ends read of it: a result would be copied with its whole text twice.
-fn is_error(message: &Message) -> bool {
+/// Returns whether the result of a call is an error.
+pub(super) fn is_error(message: &Message) -> bool {
     message
         .metadata
         .as_ref()

@@ -22,7 +22,7 @@ use super::fold::Fold;
 use super::http::{Frames, LazyClient};
 use super::provider::{ProviderConfig, WireFormat, normalise_base_url};
 use super::scripted::whole;
-use super::{convert, gemini_body, http};
+use super::{anthropic_body, convert, gemini_body, http, responses_body};
 use aye_core::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
 };
@@ -114,6 +114,35 @@ impl GenaiExecutor {
         ))
     }
 
+    /// The address and the body of a request that does not go through genai.
+    fn own_request(
+        &self,
+        request: &InferenceRequest,
+        origin: &ModelEndpoint,
+        base: &reqwest::Url,
+    ) -> Result<(reqwest::Url, Vec<u8>), InferenceExecutionError> {
+        let (url, body) = match origin.adapter {
+            WireFormat::OpenAi | WireFormat::Ollama => {
+                (endpoint(base, "chat/completions"), self.chat_bodies.build(request, origin))
+            }
+            WireFormat::OpenAiResponses => {
+                let body = responses_body::build(&convert::prepare(request), request);
+                (endpoint(base, "responses"), serde_json::to_vec(&body))
+            }
+            WireFormat::Anthropic => {
+                let body = anthropic_body::build(&convert::prepare(request), request);
+                (endpoint(base, "messages"), serde_json::to_vec(&body))
+            }
+            WireFormat::Gemini => {
+                let mut url = endpoint(base, &gemini_body::path(request.wire_model()));
+                url.query_pairs_mut().append_pair("alt", "sse");
+                (url, serde_json::to_vec(&gemini_body::build(&convert::prepare(request), request)))
+            }
+        };
+        let body = body.map_err(|error| InferenceExecutionError::InvalidRequest(error.to_string()))?;
+        Ok((url, body))
+    }
+
     async fn start(&self, mut request: InferenceRequest) -> Result<Answering, InferenceExecutionError> {
         let (target, name) = self.target(request.wire_model()).await?;
         let answered_by = std::mem::take(&mut request.model);
@@ -123,36 +152,25 @@ impl GenaiExecutor {
         let Destination { origin, base, timeouts, answer_timeout } = target;
         let ends_at = Instant::now() + answer_timeout;
         let client = self.http.get(&origin, Some(&base))?;
-        let source = if let WireFormat::OpenAi | WireFormat::Gemini = origin.adapter {
-            let (url, body) = if origin.adapter == WireFormat::OpenAi {
-                (endpoint(&base, "chat/completions"), self.chat_bodies.build(&request, &origin))
-            } else {
-                let mut url = endpoint(&base, &gemini_body::path(request.wire_model()));
-                url.query_pairs_mut().append_pair("alt", "sse");
-                (url, serde_json::to_vec(&gemini_body::build(&convert::prepare(&request), &request)))
-            };
-            let body = body.map_err(|error| InferenceExecutionError::InvalidRequest(error.to_string()))?;
-            let frames = http::send(&client, url, headers(&origin)?, body, timeouts, origin.clone()).await?;
-            Source::Own(Box::new(frames))
-        } else {
+        let source = if origin.adapter == WireFormat::Ollama {
             let prepared = convert::prepare(&request);
             let raw = Arc::new(Mutex::new(VecDeque::new()));
             let sink = Arc::clone(&raw);
-            let options = convert::options(origin.adapter, &request, &prepared)
+            let options = convert::options(&request)
                 .with_stream_header_timeout(timeouts.0)
                 .with_stream_read_timeout(timeouts.1)
                 .with_raw_frame_fn(move |_, frame| {
                     let mut frames = sink.lock().unwrap_or_else(PoisonError::into_inner);
                     frames.push_back(frame.data.to_owned());
                 });
-            let chat = convert::chat_request(origin.adapter, &request, &prepared);
+            let chat = convert::chat_request(&request, &prepared);
             let target = ServiceTarget {
                 endpoint: Endpoint::from_owned(base.as_str()),
                 // genai wants a text even where no key is needed.
                 auth: AuthData::from_single(
                     origin.key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default(),
                 ),
-                model: ModelIden::new(kind_of(origin.adapter), request.wire_model().to_owned()),
+                model: ModelIden::new(AdapterKind::Ollama, request.wire_model().to_owned()),
             };
             let response = self
                 .genai(client)?
@@ -160,6 +178,10 @@ impl GenaiExecutor {
                 .await
                 .map_err(|error| origin.genai(error, timeouts))?;
             Source::Genai { stream: Box::new(response.stream), raw, origin: origin.clone(), timeouts }
+        } else {
+            let (url, body) = self.own_request(&request, &origin, &base)?;
+            let frames = http::send(&client, url, headers(&origin)?, body, timeouts, origin.clone()).await?;
+            Source::Own(Box::new(frames))
         };
         Ok(Answering {
             source: Some(source),
@@ -170,16 +192,6 @@ impl GenaiExecutor {
             answer_timeout,
             over: false,
         })
-    }
-}
-
-fn kind_of(adapter: WireFormat) -> AdapterKind {
-    match adapter {
-        WireFormat::OpenAi => AdapterKind::OpenAI,
-        WireFormat::OpenAiResponses => AdapterKind::OpenAIResp,
-        WireFormat::Anthropic => AdapterKind::Anthropic,
-        WireFormat::Gemini => AdapterKind::Gemini,
-        WireFormat::Ollama => AdapterKind::Ollama,
     }
 }
 
@@ -203,9 +215,13 @@ fn endpoint(base: &reqwest::Url, path: &str) -> reqwest::Url {
 fn headers(origin: &ModelEndpoint) -> Result<HeaderMap, InferenceExecutionError> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    if origin.adapter == WireFormat::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static(anthropic_body::VERSION));
+    }
     if let Some(key) = &origin.key {
         let (name, prefix) = match origin.adapter {
             WireFormat::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+            WireFormat::Anthropic => (HeaderName::from_static("x-api-key"), ""),
             _ => (AUTHORIZATION, "Bearer "),
         };
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret())).map_err(|_| {

@@ -52,12 +52,20 @@ struct CallDraft {
     signatures: Vec<String>,
 }
 
+/// A piece of the answer, in the order of arrival.
+#[derive(Debug)]
+enum FoldPart {
+    Block(ContentBlock),
+    /// The call with this place among the calls.
+    Call(usize),
+}
+
 /// The answer so far.
 #[derive(Debug)]
 pub struct Fold {
     model: String,
     out: VecDeque<LlmStreamEvent>,
-    content: Vec<ContentBlock>,
+    parts: Vec<FoldPart>,
     calls: Vec<CallDraft>,
     by_index: HashMap<u64, usize>,
     ids: CallIds,
@@ -74,7 +82,7 @@ impl Fold {
         Self {
             model: model.into(),
             out: VecDeque::new(),
-            content: Vec::new(),
+            parts: Vec::new(),
             calls: Vec::new(),
             by_index: HashMap::new(),
             ids: CallIds { unread: Some(messages), used: HashSet::new() },
@@ -102,7 +110,18 @@ impl Fold {
 
     /// Returns whether the answer is still empty.
     pub fn is_empty(&self) -> bool {
-        self.content.is_empty() && self.calls.is_empty()
+        self.parts.is_empty()
+    }
+
+    fn last_block(&mut self) -> Option<&mut ContentBlock> {
+        match self.parts.last_mut() {
+            Some(FoldPart::Block(block)) => Some(block),
+            Some(FoldPart::Call(_)) | None => None,
+        }
+    }
+
+    fn push_block(&mut self, block: ContentBlock) {
+        self.parts.push(FoldPart::Block(block));
     }
 
     fn grow(&mut self, bytes: usize) -> Result<(), InferenceExecutionError> {
@@ -127,10 +146,10 @@ impl Fold {
             return Ok(());
         }
         self.grow(text.len())?;
-        if let Some(ContentBlock::Text { text: last }) = self.content.last_mut() {
+        if let Some(ContentBlock::Text { text: last }) = self.last_block() {
             last.push_str(text);
         } else {
-            self.content.push(ContentBlock::text(text));
+            self.push_block(ContentBlock::text(text));
         }
         self.out.push_back(LlmStreamEvent::TextDelta(text.to_owned()));
         Ok(())
@@ -146,10 +165,10 @@ impl Fold {
         }
         self.grow(text.len())?;
         // A signature closes its block: what follows it is another thought.
-        if let Some(ContentBlock::Thinking { thinking, signature: None }) = self.content.last_mut() {
+        if let Some(ContentBlock::Thinking { thinking, signature: None }) = self.last_block() {
             thinking.push_str(text);
         } else {
-            self.content.push(ContentBlock::Thinking { thinking: text.to_owned(), signature: None });
+            self.push_block(ContentBlock::Thinking { thinking: text.to_owned(), signature: None });
         }
         self.out.push_back(LlmStreamEvent::ReasoningDelta(text.to_owned()));
         Ok(())
@@ -158,7 +177,7 @@ impl Fold {
     /// Starts a new thinking block, even if the last one was never signed.
     pub fn begin_thinking(&mut self) {
         if !self.finished {
-            self.content.push(ContentBlock::Thinking { thinking: String::new(), signature: None });
+            self.push_block(ContentBlock::Thinking { thinking: String::new(), signature: None });
         }
     }
 
@@ -172,10 +191,10 @@ impl Fold {
         }
         self.grow(proof.len())?;
         self.out.push_back(LlmStreamEvent::ReasoningEncrypted(proof.clone()));
-        match self.content.last_mut() {
+        match self.last_block() {
             Some(ContentBlock::Thinking { signature: signature @ None, .. }) => *signature = Some(proof),
             _ => {
-                self.content.push(ContentBlock::Thinking { thinking: String::new(), signature: Some(proof) });
+                self.push_block(ContentBlock::Thinking { thinking: String::new(), signature: Some(proof) });
             }
         }
         Ok(())
@@ -190,7 +209,7 @@ impl Fold {
             return Ok(());
         }
         self.grow(data.to_string().len())?;
-        self.content.push(ContentBlock::Opaque { provider: provider.to_owned(), data });
+        self.push_block(ContentBlock::Opaque { provider: provider.to_owned(), data });
         Ok(())
     }
 
@@ -283,6 +302,7 @@ impl Fold {
         let raw_id = id.unwrap_or_default().to_owned();
         let id = if raw_id.is_empty() { fresh_id() } else { self.ids.take(&raw_id) };
         self.calls.push(CallDraft { raw_id, id, ..CallDraft::default() });
+        self.parts.push(FoldPart::Call(at));
         Ok(at)
     }
 
@@ -375,6 +395,7 @@ impl Fold {
         let cut = self.stop_reason == Some(StopReason::MaxTokens);
         let mut has_incomplete_tool_calls = false;
         let mut tool_calls = Vec::with_capacity(self.calls.len());
+        let ids: Vec<String> = self.calls.iter().map(|draft| draft.id.clone()).collect();
         let count = self.calls.len();
         for (at, mut draft) in std::mem::take(&mut self.calls).into_iter().enumerate() {
             if !draft.started {
@@ -411,10 +432,22 @@ impl Fold {
             Some(StopReason::EndTurn) | None if !tool_calls.is_empty() => Some(StopReason::ToolUse),
             other => other,
         };
-        let mut content = std::mem::take(&mut self.content);
-        content.retain(|block| {
-            !matches!(block, ContentBlock::Thinking { thinking, signature: None } if thinking.is_empty())
-        });
+        let mut content = Vec::with_capacity(self.parts.len());
+        for part in std::mem::take(&mut self.parts) {
+            match part {
+                FoldPart::Block(ContentBlock::Thinking { thinking, signature: None })
+                    if thinking.is_empty() => {}
+                FoldPart::Block(block) => content.push(block),
+                FoldPart::Call(at) if tool_calls.iter().any(|call: &ToolCall| call.id == ids[at]) => {
+                    content.push(ContentBlock::ToolCall { id: ids[at].clone() });
+                }
+                FoldPart::Call(_) => {}
+            }
+        }
+        // Calls with nothing after them need no place.
+        while let Some(ContentBlock::ToolCall { .. }) = content.last() {
+            content.pop();
+        }
         let result = StreamResult {
             content,
             tool_calls,

@@ -12,7 +12,7 @@ use super::provider::WireFormat;
 use aye_core::contract::content::{ContentBlock, text_of};
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::inference::ReasoningEffort;
-use aye_core::contract::message::{Message, Role};
+use aye_core::contract::message::{Message, MessagePart, Role};
 
 /// The value that Gemini 3 and newer accept in place of the proof of a call that has none, such as one of
 /// another provider.
@@ -179,7 +179,7 @@ fn user_part(block: &ContentBlock) -> Option<Value> {
             Some(json!({"inline_data": {"mime_type": media_type, "data": data}}))
         }
         ContentBlock::StoredImage(image) => Some(json!({"text": unseen(image)})),
-        ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => None,
+        ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } | ContentBlock::ToolCall { .. } => None,
     }
 }
 
@@ -188,26 +188,29 @@ fn model_parts(message: &Message, wants_proofs: bool) -> Vec<Value> {
     let mut parts = Vec::new();
     // A text, or a call without a proof of its own, takes the proof that precedes it.
     let mut pending: Option<String> = None;
-    for block in &message.content {
-        match block {
-            ContentBlock::Text { text } => {
+    let mut is_first = true;
+    for part in message.parts() {
+        match part {
+            MessagePart::Block(ContentBlock::Text { text }) => {
                 parts.push(with_proof(json!({"text": text}), pending.take()));
             }
-            ContentBlock::Thinking { signature, .. } => {
+            MessagePart::Block(ContentBlock::Thinking { signature, .. }) => {
                 pending = signature.as_deref().and_then(own).or(pending);
             }
-            ContentBlock::Opaque { .. } | ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => {}
+            MessagePart::Block(_) => {}
+            MessagePart::Call(call) => {
+                let proof = call
+                    .signatures
+                    .iter()
+                    .find_map(|proof| own(proof))
+                    .or_else(|| pending.take())
+                    .or_else(|| (wants_proofs && is_first).then(|| NO_PROOF.to_owned()));
+                is_first = false;
+                let part =
+                    json!({"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}});
+                parts.push(with_proof(part, proof));
+            }
         }
-    }
-    for (at, call) in message.tool_calls.iter().enumerate() {
-        let proof = call
-            .signatures
-            .iter()
-            .find_map(|proof| own(proof))
-            .or_else(|| pending.take())
-            .or_else(|| (wants_proofs && at == 0).then(|| NO_PROOF.to_owned()));
-        let part = json!({"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}});
-        parts.push(with_proof(part, proof));
     }
     parts
 }

@@ -5,8 +5,10 @@
 //! of one kind (`classify`). Requests are built by `convert`.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
+mod anthropic_body;
 mod chat_body;
 mod classify;
+mod claude;
 pub mod convert;
 mod decode;
 pub mod demo;
@@ -17,6 +19,7 @@ mod gemini_body;
 mod http;
 mod offers;
 pub mod provider;
+mod responses_body;
 
 pub mod scripted;
 

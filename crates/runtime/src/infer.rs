@@ -20,7 +20,7 @@ use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, Ll
 use aye_core::contract::ids::{CallId, MessageId};
 use aye_core::contract::inference::{InferenceOverride, StopReason, StreamResult};
 use aye_core::contract::lifecycle::TerminationReason;
-use aye_core::contract::message::{Message, ToolCall, Visibility};
+use aye_core::contract::message::{Message, Visibility};
 use aye_core::contract::spec::ModelEntry;
 use aye_core::contract::tool::ToolDescriptor;
 use aye_core::phase::InferenceShape;
@@ -164,7 +164,10 @@ impl Driver {
     pub(super) async fn inferred(&mut self, inferred: Inferred) -> Result<Option<Fact>, RuntimeError> {
         match inferred.outcome {
             Ok(Answered { mut result, model, stop_detail }) => {
-                self.separate_ids(&mut result.tool_calls).await?;
+                self.separate_ids(&mut result).await?;
+                for call in &mut result.tool_calls {
+                    self.settle_spelling(call);
+                }
                 if let Some(usage) = &result.usage {
                     self.record.usage.add(usage);
                 }
@@ -282,7 +285,8 @@ impl Driver {
     }
 
     /// Call ids are unique in the thread: an id that was used before never binds to an old decision or result.
-    async fn separate_ids(&mut self, calls: &mut [ToolCall]) -> Result<(), RuntimeError> {
+    async fn separate_ids(&mut self, result: &mut StreamResult) -> Result<(), RuntimeError> {
+        let calls = &mut result.tool_calls;
         if calls.is_empty() {
             return Ok(());
         }
@@ -295,7 +299,15 @@ impl Driver {
         }
         for call in calls {
             if call.id.is_empty() || !seen.insert(call.id.clone()) {
-                call.id = format!("call_{}", uuid::Uuid::now_v7().simple());
+                let id = format!("call_{}", uuid::Uuid::now_v7().simple());
+                let place = result.content.iter_mut().rev().find_map(|block| match block {
+                    ContentBlock::ToolCall { id } if *id == call.id => Some(id),
+                    _ => None,
+                });
+                if let Some(place) = place {
+                    place.clone_from(&id);
+                }
+                call.id = id;
                 seen.insert(call.id.clone());
             }
         }
@@ -331,7 +343,9 @@ fn is_empty(result: &StreamResult) -> bool {
         && !result.content.iter().any(|block| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
             ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => true,
-            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => false,
+            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } | ContentBlock::ToolCall { .. } => {
+                false
+            }
         })
 }
 

@@ -121,7 +121,8 @@ async fn recorded_answers_are_read_as_the_models_gave_them() {
                 ContentBlock::Text { .. }
                 | ContentBlock::Image { .. }
                 | ContentBlock::StoredImage(_)
-                | ContentBlock::Opaque { .. } => None,
+                | ContentBlock::Opaque { .. }
+                | ContentBlock::ToolCall { .. } => None,
             });
             let first = proofs
                 .chain(result.tool_calls.iter().flat_map(|call| &call.signatures).map(String::as_str))

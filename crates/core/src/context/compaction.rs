@@ -240,9 +240,10 @@ fn transcript(messages: &[Arc<Message>], room: usize) -> String {
             let said = match block {
                 ContentBlock::Text { text } if !text.trim().is_empty() => text.trim(),
                 ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => "(a picture)",
-                ContentBlock::Text { .. } | ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => {
-                    continue;
-                }
+                ContentBlock::Text { .. }
+                | ContentBlock::Thinking { .. }
+                | ContentBlock::Opaque { .. }
+                | ContentBlock::ToolCall { .. } => continue,
             };
             if is_first {
                 let _ = write!(text, "{who}: ");

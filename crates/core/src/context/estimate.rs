@@ -19,6 +19,8 @@ fn block(block: &ContentBlock) -> usize {
         ContentBlock::Text { text } => text.len() / 4,
         ContentBlock::StoredImage(image) => image.tokens(),
         ContentBlock::Image { .. } | ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => PER_BLOCK,
+        // Its call is counted.
+        ContentBlock::ToolCall { .. } => 0,
     }
 }
 

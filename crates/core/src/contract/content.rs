@@ -37,6 +37,12 @@ pub enum ContentBlock {
         /// The piece.
         data: serde_json::Value,
     },
+    /// The place of one of the message's calls among its text and thoughts. A call without a place comes after
+    /// everything else.
+    ToolCall {
+        /// The call's id.
+        id: String,
+    },
 }
 
 impl ContentBlock {
@@ -54,7 +60,11 @@ impl ContentBlock {
     pub fn as_stored_image(&self) -> Option<&ImageRef> {
         match self {
             Self::StoredImage(image) => Some(image),
-            Self::Text { .. } | Self::Image { .. } | Self::Thinking { .. } | Self::Opaque { .. } => None,
+            Self::Text { .. }
+            | Self::Image { .. }
+            | Self::Thinking { .. }
+            | Self::Opaque { .. }
+            | Self::ToolCall { .. } => None,
         }
     }
 
@@ -62,7 +72,11 @@ impl ContentBlock {
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text } => Some(text),
-            Self::Image { .. } | Self::StoredImage(_) | Self::Thinking { .. } | Self::Opaque { .. } => None,
+            Self::Image { .. }
+            | Self::StoredImage(_)
+            | Self::Thinking { .. }
+            | Self::Opaque { .. }
+            | Self::ToolCall { .. } => None,
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::content::ContentBlock;
 use super::inference::{InferenceOverride, StreamResult};
-use super::message::Message;
+use super::message::{Message, MessagePart, parts_of};
 use super::tool::ToolDescriptor;
 
 /// The order in which the calls of one step run.
@@ -238,27 +238,23 @@ pub trait LlmExecutor: Send + Sync {
 /// A whole answer as the events it would have streamed.
 pub fn pieces_of(result: StreamResult, model: String) -> Vec<LlmStreamEvent> {
     let mut events = Vec::new();
-    for block in &result.content {
-        match block {
-            ContentBlock::Text { text } if !text.is_empty() => {
+    for part in parts_of(&result.content, &result.tool_calls) {
+        match part {
+            MessagePart::Block(ContentBlock::Text { text }) if !text.is_empty() => {
                 events.push(LlmStreamEvent::TextDelta(text.clone()));
             }
-            ContentBlock::Thinking { thinking, .. } if !thinking.is_empty() => {
+            MessagePart::Block(ContentBlock::Thinking { thinking, .. }) if !thinking.is_empty() => {
                 events.push(LlmStreamEvent::ReasoningDelta(thinking.clone()));
             }
-            ContentBlock::Text { .. }
-            | ContentBlock::Thinking { .. }
-            | ContentBlock::Image { .. }
-            | ContentBlock::StoredImage(_)
-            | ContentBlock::Opaque { .. } => {}
+            MessagePart::Block(_) => {}
+            MessagePart::Call(call) => {
+                events.push(LlmStreamEvent::ToolCallStart { id: call.id.clone(), name: call.name.clone() });
+                events.push(LlmStreamEvent::ToolCallDelta {
+                    id: call.id.clone(),
+                    args_delta: call.arguments.to_string(),
+                });
+            }
         }
-    }
-    for call in &result.tool_calls {
-        events.push(LlmStreamEvent::ToolCallStart { id: call.id.clone(), name: call.name.clone() });
-        events.push(LlmStreamEvent::ToolCallDelta {
-            id: call.id.clone(),
-            args_delta: call.arguments.to_string(),
-        });
     }
     events.push(LlmStreamEvent::Finish { result, model });
     events

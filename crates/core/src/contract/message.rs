@@ -58,6 +58,15 @@ impl ToolCall {
     }
 }
 
+/// A block or a call of a message, in the order in which the model gave them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MessagePart<'a> {
+    /// Text, thoughts, an image, or a piece of the provider's own.
+    Block(&'a ContentBlock),
+    /// A call.
+    Call(&'a ToolCall),
+}
+
 /// The audience of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -243,5 +252,62 @@ impl Message {
     /// The text blocks, joined.
     pub fn text(&self) -> String {
         text_of(&self.content)
+    }
+
+    /// Returns blocks and calls in the order in which the model gave them. Calls without a place come last: nothing came
+    /// after them, or the message was stored before places were.
+    pub fn parts(&self) -> Vec<MessagePart<'_>> {
+        parts_of(&self.content, &self.tool_calls)
+    }
+}
+
+/// Returns the blocks and calls of an answer in the order in which the model gave them.
+pub fn parts_of<'a>(content: &'a [ContentBlock], calls: &'a [ToolCall]) -> Vec<MessagePart<'a>> {
+    let mut parts = Vec::with_capacity(content.len() + calls.len());
+    let mut is_placed = vec![false; calls.len()];
+    for block in content {
+        let ContentBlock::ToolCall { id } = block else {
+            parts.push(MessagePart::Block(block));
+            continue;
+        };
+        let at = calls.iter().zip(&is_placed).position(|(call, is_placed)| call.id == *id && !is_placed);
+        if let Some(at) = at {
+            is_placed[at] = true;
+            parts.push(MessagePart::Call(&calls[at]));
+        }
+    }
+    let rest = calls.iter().zip(is_placed).filter(|(_, is_placed)| !is_placed);
+    parts.extend(rest.map(|(call, _)| MessagePart::Call(call)));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn calls_stand_where_the_model_made_them() {
+        let place = |id: &str| ContentBlock::ToolCall { id: id.to_owned() };
+        let calls = ["a", "b", "c"].map(|id| ToolCall::new(id, "Read", json!({}))).to_vec();
+        let order = |content: Vec<ContentBlock>| {
+            let message = Message::assistant_with(content, calls.clone());
+            let name = |part: &MessagePart<'_>| match part {
+                MessagePart::Block(block) => block.as_text().unwrap_or_default().to_owned(),
+                MessagePart::Call(call) => format!("={}", call.id),
+            };
+            message.parts().iter().map(name).collect::<Vec<_>>().join(" ")
+        };
+        let text = ContentBlock::text;
+        assert_eq!(order(vec![text("x"), place("a"), text("y"), place("b"), text("z")]), "x =a y =b z =c");
+        assert_eq!(order(vec![text("x"), text("y")]), "x y =a =b =c", "as earlier versions stored them");
+        assert_eq!(order(vec![place("gone"), text("x"), place("b"), place("b")]), "x =b =a =c");
+        let old = json!({"id": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}],
+            "tool_calls": [{"id": "a", "name": "Read", "arguments": {}}]});
+        let old: Message = serde_json::from_value(old).expect("a message of an earlier version");
+        assert_eq!(old.parts().len(), 2);
+        let stored = serde_json::to_value(place("a")).expect("JSON");
+        assert_eq!(stored, json!({"type": "tool_call", "id": "a"}));
     }
 }

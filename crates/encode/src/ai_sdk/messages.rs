@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::lifecycle::ToolCallOutcome;
-use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
+use aye_core::contract::message::{Message, MessagePart, Role, ToolCall, Visibility};
 use aye_core::contract::record::{StoredMessage, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{ACTION_FRONTEND_TOOL, ResumeDecisionAction};
 use serde::{Deserialize, Serialize};
@@ -205,24 +205,25 @@ fn file(block: &ContentBlock) -> Option<UiPart> {
         ContentBlock::Text { .. }
         | ContentBlock::StoredImage(_)
         | ContentBlock::Thinking { .. }
-        | ContentBlock::Opaque { .. } => None,
+        | ContentBlock::Opaque { .. }
+        | ContentBlock::ToolCall { .. } => None,
     }
 }
 
 fn answer_parts(message: &Message, questions: &[SuspensionRecord]) -> Vec<UiPart> {
     let mut parts = vec![UiPart::StepStart];
-    for block in &message.content {
-        match block {
-            ContentBlock::Text { text } if !text.is_empty() => {
+    for part in message.parts() {
+        match part {
+            MessagePart::Block(ContentBlock::Text { text }) if !text.is_empty() => {
                 parts.push(UiPart::Text { text: text.clone() });
             }
-            ContentBlock::Thinking { thinking, .. } if !thinking.is_empty() => {
+            MessagePart::Block(ContentBlock::Thinking { thinking, .. }) if !thinking.is_empty() => {
                 parts.push(UiPart::Reasoning { text: thinking.clone() });
             }
-            other => parts.extend(file(other)),
+            MessagePart::Block(other) => parts.extend(file(other)),
+            MessagePart::Call(call) => parts.push(UiPart::Tool(Box::new(call_part(call, questions)))),
         }
     }
-    parts.extend(message.tool_calls.iter().map(|call| UiPart::Tool(Box::new(call_part(call, questions)))));
     parts
 }
 

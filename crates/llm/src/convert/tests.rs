@@ -29,10 +29,6 @@ fn asked(calls: Vec<ToolCall>) -> Message {
     Message::assistant_with(content, calls)
 }
 
-fn chat(adapter: WireFormat, request: &InferenceRequest) -> Value {
-    serde_json::to_value(chat_request(adapter, request, &prepare(request))).expect("JSON")
-}
-
 #[test]
 fn a_history_is_normalised() {
     let mut broken = ToolCall::new("1", "ba\0sh", json!("{\"command"));
@@ -78,69 +74,23 @@ fn messages_are_shared_with_the_conversation_unless_they_differ() {
 }
 
 #[test]
-fn anthropic_gets_thinking_images_errors_and_cache_marks() {
-    let mut failed = Message::tool("b:2", "no");
-    failed.metadata = Some(json!({"tool_result": {"status": "error"}}));
-    let result =
-        Message::tool_with("1", vec![ContentBlock::text("x"), ContentBlock::image("image/png", "AAAA")]);
-    let request = request(vec![
-        Message::user("go"),
-        asked(vec![ToolCall::new("1", "Read", json!({})), ToolCall::new("b:2", "Read", json!({}))]),
-        result,
-        failed,
-    ]);
-    let chat = chat(WireFormat::Anthropic, &request);
-    let messages = chat["messages"].as_array().expect("messages");
-    assert_eq!(messages.len(), 4, "system, user, assistant, both results in one: {chat:#}");
-    assert!(chat["system"].is_null());
-    let text = messages[2].to_string();
-    let places =
-        ["\"sig\"", "\"hm\"", "redacted_thinking", "\"so\""].map(|part| text.find(part).expect("a part"));
-    assert!(places.is_sorted(), "{text}");
-    let results = messages[3]["content"].to_string();
-    assert!(
-        results.contains("image/png") && results.contains("is_error") && !results.contains("b:2"),
-        "{results}"
-    );
-    assert!(messages[0]["options"].to_string().contains("Ephemeral"), "the last system block");
-    assert!(messages[3]["options"].to_string().contains("Ephemeral"), "the last message");
-    assert!(messages[1]["options"].to_string().contains("Ephemeral"), "where the last request ended");
-    assert!(messages[2]["options"].is_null());
-    assert!(chat["tools"][0]["cache_control"].is_null());
-    assert_eq!(chat["tools"][1]["cache_control"], json!("Ephemeral"));
-}
-
-#[test]
-fn signatures_return_only_to_their_author() {
-    let mut call = ToolCall::new("1", "List", json!({}));
+fn ollama_gets_text_calls_and_images_without_foreign_proofs() {
+    let mut call = ToolCall::new("1", "Read", json!({}));
     call.signatures = vec!["gemini:call-proof".into()];
-    let request = request(vec![Message::user("go"), asked(vec![call]), Message::tool("1", "x")]);
-    for adapter in [WireFormat::OpenAiResponses, WireFormat::Ollama] {
-        let text = chat(adapter, &request).to_string();
-        assert!(
-            !text.contains("\"sig\"") && !text.contains("redacted") && !text.contains("\"hm\""),
-            "{adapter:?}"
-        );
-        assert!(!text.contains("call-proof"), "{adapter:?}");
-        assert!(!text.contains("Ephemeral"), "{adapter:?}");
-    }
-    assert!(!chat(WireFormat::Anthropic, &request).to_string().contains("call-proof"));
-}
-
-#[test]
-fn images_of_results_follow_as_messages_if_results_are_text_only() {
     let request = request(vec![
         Message::user("go"),
-        asked(vec![ToolCall::new("1", "Read", json!({})), ToolCall::new("2", "Read", json!({}))]),
+        asked(vec![call, ToolCall::new("2", "Read", json!({}))]),
         Message::tool_with("1", vec![ContentBlock::image("image/png", "AAAA")]),
         Message::tool("2", "text"),
     ]);
-    for adapter in [WireFormat::OpenAiResponses, WireFormat::Ollama] {
-        let chat = chat(adapter, &request);
-        let messages = chat["messages"].as_array().expect("messages");
-        let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
-        assert_eq!(roles, ["User", "Assistant", "Tool", "Tool", "User"], "{adapter:?}");
-        assert!(messages[4].to_string().contains("AAAA"));
+    let chat = serde_json::to_value(chat_request(&request, &prepare(&request))).expect("JSON");
+    let messages = chat["messages"].as_array().expect("messages");
+    let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
+    assert_eq!(roles, ["User", "Assistant", "Tool", "Tool", "User"]);
+    assert!(messages[4].to_string().contains("AAAA"));
+    let text = chat.to_string();
+    for foreign in ["\"sig\"", "redacted", "\"hm\"", "call-proof", "Ephemeral"] {
+        assert!(!text.contains(foreign), "{foreign}");
     }
 }
 

@@ -38,6 +38,36 @@ fn only_a_call_reads_the_ids_of_the_conversation() {
 }
 
 #[test]
+fn calls_keep_their_place_among_text_and_thoughts() {
+    let mut fold = fold();
+    let take = |fold: &mut Fold, thinking: &str| {
+        fold.begin_thinking();
+        fold.reasoning(thinking).expect("within the limits");
+        fold.sign_thinking(format!("proof of {thinking}")).expect("within the limits");
+    };
+    take(&mut fold, "t1");
+    fold.text("so").expect("within the limits");
+    take(&mut fold, "t2");
+    fold.call(CallKey::Index(3), None, Some("List"), Some("{}")).expect("within the limits");
+    // An id that comes after the first piece.
+    fold.call(CallKey::Index(3), Some("late"), None, None).expect("within the limits");
+    take(&mut fold, "t3");
+    fold.call(CallKey::Index(5), Some("b"), Some("Read"), Some("{}")).expect("within the limits");
+    let result = finish(fold);
+    let order: Vec<String> = result
+        .content
+        .iter()
+        .map(|block| match block {
+            ContentBlock::Thinking { thinking, .. } => thinking.clone(),
+            ContentBlock::ToolCall { id } => format!("={id}"),
+            other => other.as_text().unwrap_or_default().to_owned(),
+        })
+        .collect();
+    let first = result.tool_calls[0].id.clone();
+    assert_eq!(order, ["t1", "so", "t2", &format!("={first}"), "t3"], "nothing comes after the last call");
+}
+
+#[test]
 fn the_stop_reason_follows_the_presence_of_calls() {
     let mut none = fold();
     none.stop(StopReason::ToolUse);

@@ -8,7 +8,7 @@ use super::{FIRST_ID, Moment, ToolEntry, ToolState, Transcript};
 use crate::host::OpenedThread;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
-use aye_core::contract::message::{Message, Role, Visibility};
+use aye_core::contract::message::{Message, MessagePart, Role, Visibility};
 use aye_core::contract::record::StoredMessage;
 use aye_core::contract::tool::ToolResult;
 
@@ -113,20 +113,21 @@ impl Transcript {
                 self.push_user_message_as(message.written(), shown, images.cloned().collect());
             }
             Role::Assistant => {
-                for block in &message.content {
-                    match block {
-                        ContentBlock::Text { text } => self.grow(text, false),
-                        ContentBlock::Thinking { thinking, .. } => self.grow(thinking, true),
-                        ContentBlock::Image { .. }
-                        | ContentBlock::StoredImage(_)
-                        | ContentBlock::Opaque { .. } => {}
+                for part in message.parts() {
+                    match part {
+                        MessagePart::Block(ContentBlock::Text { text }) => self.grow(text, false),
+                        MessagePart::Block(ContentBlock::Thinking { thinking, .. }) => {
+                            self.grow(thinking, true);
+                        }
+                        MessagePart::Block(_) => {}
+                        MessagePart::Call(call) => {
+                            self.close_texts(false);
+                            self.propose(&call.id, &call.name, &call.arguments);
+                        }
                     }
                 }
                 let interrupted = metadata("interrupted").is_some_and(|value| *value != Value::Bool(false));
                 self.close_texts(interrupted);
-                for call in &message.tool_calls {
-                    self.propose(&call.id, &call.name, &call.arguments);
-                }
                 if let Some(usage) =
                     metadata("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok())
                 {
