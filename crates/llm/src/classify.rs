@@ -10,6 +10,7 @@ use reqwest::header::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+use super::overflow::is_overflow;
 use super::provider::WireFormat;
 use aye_core::contract::display::shortened;
 use aye_core::contract::executor::InferenceExecutionError;
@@ -103,7 +104,7 @@ impl ModelEndpoint {
         let shown = self.shown(said);
         let shown = if shown.is_empty() { "no reason given".to_owned() } else { shown };
         let number = status.map(|status| format!(" ({})", status.as_u16())).unwrap_or_default();
-        let said_lower = said.to_ascii_lowercase();
+        let said_lower = said.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
         if is_overflow(code, &said_lower) {
             return InferenceExecutionError::ContextOverflow(format!(
@@ -135,6 +136,9 @@ impl ModelEndpoint {
                 retry_after,
             },
             Some(409 | 425) => InferenceExecutionError::Provider(format!("{who}{number}: {shown}")),
+            Some(400 | 422) if !has(&["overloaded", "rate_limit"]) => {
+                InferenceExecutionError::Rejected(format!("{who} rejected the request{number}: {shown}"))
+            }
             Some(400..=499) if !has(&["overloaded", "rate_limit"]) => {
                 InferenceExecutionError::InvalidRequest(format!(
                     "{who} rejected the request{number}: {shown}"
@@ -343,32 +347,6 @@ fn code_of(error: &Value) -> String {
         .collect::<Vec<_>>()
         .join(" ")
         .to_ascii_lowercase()
-}
-
-fn is_overflow(code: &str, said: &str) -> bool {
-    const SAID: [&str; 15] = [
-        "maximum context length",
-        "context length exceeded",
-        "context_length_exceeded",
-        "context window",
-        "exceeds the context",
-        "exceed context limit",
-        "exceeds the available context size",
-        "prompt is too long",
-        "prompt too long",
-        "input is too long",
-        "input length and `max_tokens` exceed",
-        "input token count",
-        "maximum prompt length",
-        "too many tokens",
-        "reduce the length of the messages",
-    ];
-    ["context_length_exceeded", "exceed_context_size", "model_context_window"]
-        .iter()
-        .any(|word| code.contains(word))
-        || SAID.iter().any(|words| said.contains(words))
-            // "Too many tokens per minute" is a rate, not a length.
-            && !(said.contains("per minute") || said.contains("per day") || code.contains("rate_limit"))
 }
 
 pub(super) fn looks_like_html(body: &str) -> bool {

@@ -18,6 +18,7 @@ pub mod fold;
 mod gemini_body;
 mod http;
 mod offers;
+mod overflow;
 pub mod provider;
 mod responses_body;
 

@@ -165,9 +165,6 @@ impl Driver {
         match inferred.outcome {
             Ok(Answered { mut result, model, stop_detail }) => {
                 self.separate_ids(&mut result).await?;
-                for call in &mut result.tool_calls {
-                    self.settle_spelling(call);
-                }
                 if let Some(usage) = &result.usage {
                     self.record.usage.add(usage);
                 }
@@ -223,11 +220,17 @@ impl Driver {
             }
             Err(error) => {
                 let mut message = error.to_string();
-                if matches!(error, InferenceExecutionError::ContextOverflow(_)) {
-                    if self.overflowed(&error).await {
-                        return Ok(None);
-                    }
+                let is_too_long = matches!(error, InferenceExecutionError::ContextOverflow(_));
+                // Not every provider says so.
+                let may_be_too_long = matches!(error, InferenceExecutionError::Rejected(_))
+                    && self.is_larger_than_any_accepted();
+                if (is_too_long || may_be_too_long) && self.overflowed(&error).await {
+                    return Ok(None);
+                }
+                if is_too_long {
                     message.push_str("; it is still too long after older messages were left out");
+                } else {
+                    self.forget_suspected_limit();
                 }
                 self.events.emit_error(&message, Some(error.code())).await;
                 self.keep_partial();

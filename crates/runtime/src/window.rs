@@ -60,6 +60,10 @@ pub(super) struct WindowMemory {
     pub(super) model: String,
     /// The limit in estimated tokens, below the size of a request that was refused as too long.
     pub(super) ceiling: Option<usize>,
+    /// The limit before a refusal that may have another reason lowered it.
+    suspected: Option<Option<usize>>,
+    /// The estimated size of the largest request that was answered.
+    accepted: usize,
     /// The tokens besides the messages in the last request: the system text, the tools, the plugins'
     /// messages.
     beside: Option<usize>,
@@ -79,6 +83,7 @@ impl WindowMemory {
     fn of_model(mut self, model: &str) -> Self {
         if self.model != model {
             (self.calibration, self.ceiling, self.failed_at) = (Calibration::default(), None, None);
+            (self.suspected, self.accepted) = (None, 0);
             model.clone_into(&mut self.model);
         }
         self
@@ -496,11 +501,34 @@ impl Driver {
     pub(super) fn calibrate(&mut self, usage: Option<&TokenUsage>) {
         self.packing.is_second = false;
         self.count_compaction_cost();
-        let Some(reported) = usage.and_then(|usage| usage.prompt_tokens) else { return };
         let estimated = self.packing.estimated;
-        self.shared
-            .windows
-            .change(&self.record.thread_id, |memory| memory.calibration.learn(estimated, reported));
+        let reported = usage.and_then(|usage| usage.prompt_tokens);
+        self.shared.windows.change(&self.record.thread_id, |memory| {
+            memory.accepted = memory.accepted.max(estimated);
+            memory.suspected = None;
+            if let Some(reported) = reported {
+                memory.calibration.learn(estimated, reported);
+            }
+        });
+    }
+
+    /// Returns whether the request is larger than any that the model answered in this conversation, and fills more than
+    /// half of its window.
+    pub(super) fn is_larger_than_any_accepted(&self) -> bool {
+        let Some(policy) = &self.agent.spec.context_policy else { return false };
+        let memory = self.shared.windows.get(&self.record.thread_id, &self.agent.model_id);
+        let estimated = self.packing.estimated;
+        estimated > memory.accepted && memory.calibration.apply(estimated) > policy.max_context_tokens / 2
+    }
+
+    /// Restores the limit that a refusal lowered, once a shorter request was refused as well: the length was not the
+    /// reason.
+    pub(super) fn forget_suspected_limit(&self) {
+        self.shared.windows.change(&self.record.thread_id, |memory| {
+            if let Some(before) = memory.suspected.take() {
+                memory.ceiling = before;
+            }
+        });
     }
 
     /// Adds what summaries cost to what the run cost.
@@ -521,6 +549,9 @@ impl Driver {
         let model = self.agent.model_id.clone();
         let bill = self.shared.windows.change(&self.record.thread_id, |memory| {
             *memory = std::mem::take(memory).of_model(&model);
+            if !matches!(error, InferenceExecutionError::ContextOverflow(_)) {
+                memory.suspected = Some(memory.ceiling);
+            }
             memory.ceiling = Some(refused - refused / 4);
             Arc::clone(&memory.bill)
         });

@@ -158,6 +158,10 @@ pub enum InferenceExecutionError {
     /// The request itself is refused; asking again does not help.
     #[error("{0}")]
     InvalidRequest(String),
+    /// The provider refuses the request (400) for a reason that is not recognised, which may be its length; asking again
+    /// does not help.
+    #[error("{0}")]
+    Rejected(String),
     /// The conversation is longer than the model's window.
     #[error("{0}")]
     ContextOverflow(String),
@@ -178,6 +182,7 @@ impl InferenceExecutionError {
             Self::TooSlow(_)
             | Self::Unauthorized(_)
             | Self::InvalidRequest(_)
+            | Self::Rejected(_)
             | Self::ContextOverflow(_)
             | Self::Cancelled => false,
         }
@@ -193,6 +198,7 @@ impl InferenceExecutionError {
             | Self::TooSlow(_)
             | Self::Unauthorized(_)
             | Self::InvalidRequest(_)
+            | Self::Rejected(_)
             | Self::ContextOverflow(_)
             | Self::Cancelled => None,
         }
@@ -207,7 +213,7 @@ impl InferenceExecutionError {
             Self::Network(_) => "network",
             Self::Timeout(_) | Self::TooSlow(_) => "timeout",
             Self::Unauthorized(_) => "unauthorized",
-            Self::InvalidRequest(_) => "invalid_request",
+            Self::InvalidRequest(_) | Self::Rejected(_) => "invalid_request",
             Self::ContextOverflow(_) => "context_overflow",
             Self::Cancelled => "cancelled",
         }

@@ -67,7 +67,14 @@ impl Chat {
         if let Some(reason) = text(choice, "finish_reason") {
             fold.stop(match reason {
                 "stop" | "eos" | "end_turn" => StopReason::EndTurn,
-                "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
+                // Z.ai, which accepts a request that is too long.
+                "model_context_window_exceeded" if fold.is_empty() => {
+                    let message = "the prompt fills the model's context window";
+                    return Err(origin.stream_error(&json!({"code": reason, "message": message})));
+                }
+                "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => {
+                    StopReason::MaxTokens
+                }
                 "tool_calls" | "function_call" | "tool_use" => StopReason::ToolUse,
                 "stop_sequence" => StopReason::StopSequence,
                 "content_filter" | "safety" => StopReason::ContentFilter,

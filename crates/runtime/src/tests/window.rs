@@ -290,6 +290,50 @@ async fn a_request_that_is_too_long_is_shortened_and_retried_once() {
     assert_eq!(say(&runtime, "and again").await.0.response, "no third try");
 }
 
+/// Some providers refuse a request that is too long with words that say nothing of its length.
+#[tokio::test]
+async fn a_refusal_of_the_largest_request_so_far_is_taken_for_its_length_once() {
+    let room = Room::new(small(8000), (0..7).map(|n| long(n, 600)));
+    let runtime = room.runtime();
+    let rejected = || Err(InferenceExecutionError::Rejected("p rejected the request (400)".into()));
+    let say_refused = async |why: &str, answers: Vec<Result<StreamResult, InferenceExecutionError>>| {
+        let left = {
+            let mut script = room.script.answers.lock().unwrap();
+            let later = std::mem::take(&mut *script);
+            script.extend(answers);
+            later
+        };
+        let (result, events) = say(&runtime, why).await;
+        assert!(room.script.answers.lock().unwrap().is_empty(), "{why}: all answers were asked for");
+        room.script.answers.lock().unwrap().extend(left);
+        (result, told(&events, INFERENCE_RETRY_ACTIVITY_TYPE).len())
+    };
+    // A short request is not refused for its length.
+    let (result, retries) = say_refused("too early", vec![rejected()]).await;
+    assert_eq!((result.error_code.as_deref(), retries), (Some("invalid_request"), 0));
+    for n in 0..7 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    let before = room.last().messages.len();
+    // Its length was not the reason: nothing is said about it, and the next request is as long as before.
+    room.writer.answers.lock().unwrap().push_back(rejected());
+    let (result, retries) = say_refused("refused", vec![rejected(), rejected()]).await;
+    assert_eq!((result.error_code.as_deref(), retries), (Some("invalid_request"), 1));
+    let TerminationReason::Error(why) = result.termination else { panic!("{:?}", result.termination) };
+    assert_eq!(why, "p rejected the request (400)");
+    let (result, retries) = say_refused("again", vec![Ok(text("fine"))]).await;
+    assert_eq!((result.response.as_str(), retries), ("fine", 0));
+    assert!(room.last().messages.len() > before, "{:?}", words(&room.last().messages));
+    // It was.
+    room.writes("In short: nothing.");
+    let (result, retries) = say_refused("once more", vec![rejected(), Ok(text("Now it fits."))]).await;
+    assert_eq!((result.response.as_str(), retries), ("Now it fits.", 1));
+    assert!(is_summary(&room.last().messages[0]), "{:?}", words(&room.last().messages));
+    // No larger than what was answered.
+    let (_, retries) = say_refused("a last time", vec![rejected()]).await;
+    assert_eq!(retries, 0);
+}
+
 fn cut(said: &str) -> StreamResult {
     StreamResult { has_incomplete_tool_calls: true, stop_reason: Some(StopReason::MaxTokens), ..text(said) }
 }
