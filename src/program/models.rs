@@ -18,7 +18,7 @@ use crate::config::{
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::digest::sha256_hex;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream};
-use crate::contract::inference::StreamResult;
+use crate::contract::inference::{ReasoningEffort, StreamResult};
 use crate::failure::{AppError, Failure};
 use crate::llm::{
     DemoExecutor, GenaiExecutor, HAS_NO_MODEL, OffersError, ProviderConfig, ProviderModel, WireFormat,
@@ -315,7 +315,7 @@ pub(crate) fn executor(selection: &ModelSelection, foundation: &Foundation) -> A
     };
     Arc::new(ModelExecutor {
         provider: Arc::new(KeyedProvider { config, key }),
-        reasons: selection.reasoning != Some(false),
+        reasons: selection.reasoning,
         effort: foundation.effort.clone(),
         ready: Mutex::default(),
     })
@@ -384,8 +384,8 @@ impl KeyedProvider {
 /// A model behind an HTTP API, with this program's parts: the key, and the effort that the user set.
 struct ModelExecutor {
     provider: Arc<KeyedProvider>,
-    /// Whether the model supports reasoning: others reject a request for it.
-    reasons: bool,
+    /// Whether the model can reason, if known: others reject a request for it.
+    reasons: Option<bool>,
     effort: Effort,
     /// The client, and the key that it was made with.
     ready: Mutex<Option<(Option<String>, Arc<GenaiExecutor>)>>,
@@ -403,12 +403,15 @@ impl ModelExecutor {
         Ok(executor)
     }
 
-    /// Sets the user's effort, unless the request is a side job with a small answer, such as a title, or says its own.
+    /// Sets the user's effort, unless the request says its own.
     fn prepare(&self, request: &mut InferenceRequest) {
         let overrides = &mut request.overrides;
-        if self.reasons && overrides.max_tokens.is_none() {
-            overrides.reasoning_effort = overrides.reasoning_effort.or(self.effort.get());
-        }
+        overrides.reasoning_effort = match overrides.reasoning_effort {
+            _ if self.reasons == Some(false) => None,
+            // A side job. Only a model that is known to reason is known to accept the question.
+            Some(ReasoningEffort::None) if self.reasons.is_none() => None,
+            own => own.or(self.effort.get()),
+        };
     }
 }
 

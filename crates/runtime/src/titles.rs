@@ -7,7 +7,7 @@ use super::{AgentRuntime, RuntimeError};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::inference::{InferenceOverride, StopReason};
+use aye_core::contract::inference::{InferenceOverride, ReasoningEffort, StopReason};
 use aye_core::contract::message::{Message, Role};
 
 /// Characters of each message that the model reads.
@@ -16,6 +16,9 @@ const READ: usize = 1500;
 const MESSAGES: usize = 6;
 /// Maximum bytes of the start of the conversation, as stored, that are searched for them.
 const BEGINNING: usize = 1 << 20;
+/// The most tokens of an answer. A title has some ten; the rest is for models that cannot stop thinking, which would
+/// give an empty answer for the price of a full one.
+const ANSWER: u32 = 2000;
 /// Characters of a name.
 const LONGEST: usize = 60;
 const PROMPT: &str = "You title conversations. Answer with a title for the one below and nothing else: at \
@@ -54,7 +57,11 @@ impl AgentRuntime {
             system: vec![ContentBlock::text(PROMPT)],
             messages: Arc::new(vec![Message::user(asked).into()]),
             tools: Vec::new(),
-            overrides: InferenceOverride { max_tokens: Some(200), ..InferenceOverride::default() },
+            overrides: InferenceOverride {
+                max_tokens: Some(ANSWER),
+                reasoning_effort: Some(ReasoningEffort::None),
+                ..InferenceOverride::default()
+            },
             enable_prompt_cache: false,
         };
         let answer = agent.executor.execute(request).await;
