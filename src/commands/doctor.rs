@@ -94,6 +94,9 @@ pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
                 Some(gone) => add("model", CheckStatus::Warning, format!("{words}; {gone}")),
                 None => add("model", CheckStatus::Ok, words),
             }
+            if let Some((is_fine, words)) = models::server_report(&selection).await {
+                add("model server", if is_fine { CheckStatus::Ok } else { CheckStatus::Warning }, words);
+            }
         }
         Err(failure) => add("model", CheckStatus::Error, failure.message),
     }

@@ -22,7 +22,7 @@ use crate::contract::inference::{ReasoningEffort, StreamResult};
 use crate::failure::{AppError, Failure};
 use crate::llm::{
     DemoExecutor, GenaiExecutor, HAS_NO_MODEL, OffersError, ProviderConfig, ProviderModel, WireFormat,
-    check_key, offers, offers_in,
+    check_key, offers, offers_in, running_context,
 };
 use crate::program::foundation::{Effort, Foundation};
 use crate::program::keyring::Keyring;
@@ -305,7 +305,8 @@ pub(crate) fn executor(selection: &ModelSelection, foundation: &Foundation) -> A
         return Arc::new(DemoExecutor::new());
     }
     let config = ProviderConfig::new(&selection.provider, adapter_of(selection.adapter))
-        .with_base_url(selection.base_url.clone());
+        .with_base_url(selection.base_url.clone())
+        .with_context_window(selection.context_window);
     let key = match &selection.api_key_env {
         Some(name) => KeyPlace::Given(foundation.env.var(name).unwrap_or_default().to_owned()),
         None if selection.is_key_stored => {
@@ -316,8 +317,42 @@ pub(crate) fn executor(selection: &ModelSelection, foundation: &Foundation) -> A
     Arc::new(ModelExecutor {
         provider: Arc::new(KeyedProvider { config, key }),
         reasons: selection.reasoning,
+        max_output: output_limit(selection),
         effort: foundation.effort.clone(),
         ready: Mutex::default(),
+    })
+}
+
+/// The limit on an answer that requests state: what the user set, and what is known of the model where the wire format
+/// requires a limit. Elsewhere, the provider knows better.
+fn output_limit(selection: &ModelSelection) -> Option<u32> {
+    let required = (selection.adapter == Wire::Anthropic).then_some(selection.max_output);
+    selection.own_max_output.or(required).map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX))
+}
+
+/// What an Ollama server runs a model with, in words, and whether that is what requests need; `None` for other servers.
+pub(crate) async fn server_report(selection: &ModelSelection) -> Option<(bool, String)> {
+    if selection.adapter != Wire::Ollama {
+        return None;
+    }
+    let config = ProviderConfig::new(&selection.provider, WireFormat::Ollama)
+        .with_base_url(selection.base_url.clone());
+    let wanted = selection.context_window;
+    let ask = format!("aye asks for {wanted} tokens (models.NAME.context_window)");
+    Some(match running_context(&config, &selection.model, START).await {
+        Ok(Some(running)) if running < wanted => (
+            false,
+            format!(
+                "{} runs with a context of {running} tokens; {ask}: the server loads it again with the next \
+                 request, or lacks the memory",
+                selection.model
+            ),
+        ),
+        Ok(Some(running)) => {
+            (true, format!("{} runs with a context of {running} tokens; {ask}", selection.model))
+        }
+        Ok(None) => (true, format!("{} is not loaded; {ask}", selection.model)),
+        Err(OffersError::Refused(why) | OffersError::Failed(why)) => (false, why),
     })
 }
 
@@ -386,6 +421,8 @@ struct ModelExecutor {
     provider: Arc<KeyedProvider>,
     /// Whether the model can reason, if known: others reject a request for it.
     reasons: Option<bool>,
+    /// The limit on an answer.
+    max_output: Option<u32>,
     effort: Effort,
     /// The client, and the key that it was made with.
     ready: Mutex<Option<(Option<String>, Arc<GenaiExecutor>)>>,
@@ -403,7 +440,7 @@ impl ModelExecutor {
         Ok(executor)
     }
 
-    /// Sets the user's effort, unless the request says its own.
+    /// Sets the user's effort, unless the request says its own, and the limit on the answer.
     fn prepare(&self, request: &mut InferenceRequest) {
         let overrides = &mut request.overrides;
         overrides.reasoning_effort = match overrides.reasoning_effort {
@@ -412,6 +449,9 @@ impl ModelExecutor {
             Some(ReasoningEffort::None) if self.reasons.is_none() => None,
             own => own.or(self.effort.get()),
         };
+        if let Some(limit) = self.max_output {
+            overrides.max_tokens = Some(overrides.max_tokens.map_or(limit, |wanted| wanted.min(limit)));
+        }
     }
 }
 

@@ -252,6 +252,56 @@ fn the_effort_from_a_flag_or_setting_goes_with_each_request() {
 }
 
 #[test]
+fn the_limit_on_an_answer_is_sent() {
+    let llm = MockLlm::answers(["a", "b"].map(Answer::say));
+    let home = Home::with(&llm);
+    home.ok(&["-p", "one"]);
+    home.ok(&["-p", "--config", "models.\"mock/m1\".max_output=777", "two"]);
+    let sent: Vec<Value> = llm.asked().iter().map(|chat| chat.body["max_tokens"].clone()).collect();
+    assert_eq!(sent, [Value::Null, json!(777)], "what is only known of a model is not");
+}
+
+/// Answers every request with the same JSON.
+fn answering(json: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("a valid address"));
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+            // The client may be gone.
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{json}", json.len());
+        }
+    });
+    url
+}
+
+#[test]
+fn doctor_shows_what_ollama_runs_a_model_with() {
+    let report = |json: &'static str, window: &str| {
+        let home = Home::new();
+        let url = answering(json);
+        home.config(&format!(
+            "model = \"o/qwen3\"\n[providers.o]\nadapter = \"ollama\"\nbase_url = \"{url}\"\n{window}"
+        ));
+        let out = home.aye(&["doctor"]).run();
+        let text = out.stdout.clone();
+        text.lines().find(|line| line.contains("model server")).unwrap_or_default().to_owned()
+    };
+    let small = r#"{"models": [{"name": "qwen3:latest", "model": "qwen3:latest", "context_length": 4096}]}"#;
+    let line = report(small, "");
+    assert!(line.starts_with("warning") && line.contains("4096") && line.contains("32768"), "{line}");
+    let line = report(small, "[models.\"o/qwen3\"]\ncontext_window = 4096\n");
+    assert!(line.starts_with("ok") && line.contains("aye asks for 4096 tokens"), "{line}");
+    let line = report(r#"{"models": []}"#, "");
+    assert!(line.starts_with("ok") && line.contains("qwen3 is not loaded"), "{line}");
+}
+
+#[test]
 fn model_and_effort_stay_chosen() {
     let server = Provider::start(&["m", "n"], None);
     let home = Home::new();

@@ -21,6 +21,10 @@ mod list;
 
 pub use list::{ListedModel, list_models};
 
+/// The window of a model on an Ollama server if neither the user nor the server states one: enough for work on code, and
+/// little enough for an ordinary machine.
+const OLLAMA_CONTEXT_WINDOW: u64 = 32_768;
+
 /// Name of the built-in scripted model and of its provider.
 pub const DEMO: &str = "demo";
 
@@ -44,6 +48,9 @@ pub struct ModelSelection {
     pub context_window: u64,
     /// Tokens of one answer.
     pub max_output: u64,
+    /// The limit that the user set for one answer: sent to every provider, unlike what is only known of the model.
+    #[serde(skip)]
+    pub own_max_output: Option<u64>,
     /// Prices of a million tokens, when they are known.
     pub price: Option<Price>,
     /// Whether the model can reason, if known.
@@ -199,6 +206,7 @@ fn demo(why: String) -> ModelSelection {
         model: DEMO.to_owned(),
         context_window: UNKNOWN_CONTEXT_WINDOW,
         max_output: UNKNOWN_MAX_OUTPUT,
+        own_max_output: None,
         price: None,
         reasoning: None,
         is_guess: false,
@@ -491,6 +499,11 @@ impl Chooser<'_> {
         let known = known_model(provider, model);
         let is_free = adapter == Adapter::Ollama || is_loopback(base_url);
         let own_window = own.and_then(|own| own.context_window);
+        // The server reserves memory for the whole window that a request asks for.
+        let known_window = match adapter {
+            Adapter::Ollama => known.context_window.min(OLLAMA_CONTEXT_WINDOW),
+            _ => known.context_window,
+        };
         let offered_window = offered.and_then(|offered| offered.context_window);
         ModelSelection {
             provider: provider.to_owned(),
@@ -499,11 +512,12 @@ impl Chooser<'_> {
             api_key_env: None,
             is_key_stored: false,
             model: model.to_owned(),
-            context_window: own_window.or(offered_window).unwrap_or(known.context_window),
+            context_window: own_window.or(offered_window).unwrap_or(known_window),
             max_output: own
                 .and_then(|own| own.max_output)
                 .or(offered.and_then(|offered| offered.max_output))
                 .unwrap_or(known.max_output),
+            own_max_output: own.and_then(|own| own.max_output),
             // The user's own machine sends no bill, whatever the model is called.
             price: own.and_then(|own| own.price).or(known.price.filter(|_| !is_free)),
             reasoning: known.reasoning,

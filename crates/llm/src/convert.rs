@@ -219,7 +219,7 @@ pub(super) fn thinks(adapter: WireFormat, model: &str, request: &InferenceReques
 }
 
 /// The options of a request that goes through genai: Ollama's.
-pub(super) fn options(request: &InferenceRequest) -> ChatOptions {
+pub(super) fn options(request: &InferenceRequest, context_window: Option<u64>) -> ChatOptions {
     let model = request.wire_model();
     let overrides = &request.overrides;
     let mut chosen = ChatOptions::default().with_capture_usage(true);
@@ -232,8 +232,10 @@ pub(super) fn options(request: &InferenceRequest) -> ChatOptions {
     set("temperature", overrides.temperature.map(Value::from));
     set("top_p", overrides.top_p.map(Value::from));
     set("num_predict", overrides.max_tokens.map(Value::from));
+    // Without it, the server keeps the last few thousand tokens and says nothing.
+    set("num_ctx", context_window.map(Value::from));
     // Merged last. genai reads the text before "::" as a provider.
-    let mut body = json!({"model": model});
+    let mut body = json!({"model": model, "truncate": false});
     if !options.is_empty() {
         body["options"] = Value::Object(options);
     }

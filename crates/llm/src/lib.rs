@@ -28,7 +28,7 @@ pub use aye_core::context::{estimate, repair};
 pub use classify::HAS_NO_MODEL;
 pub use demo::DemoExecutor;
 pub use executor::GenaiExecutor;
-pub use offers::{OffersError, ProviderModel, check_key, offers, offers_in};
+pub use offers::{OffersError, ProviderModel, check_key, offers, offers_in, running_context};
 pub use provider::{ProviderConfig, WireFormat};
 pub use repair::repair;
 pub use scripted::{MockLlmExecutor, ScriptedExecutor, ScriptedReply};

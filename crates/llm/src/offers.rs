@@ -58,11 +58,35 @@ pub async fn check_key(config: &ProviderConfig, limit: Duration) -> Result<Vec<P
     within(config, limit, check).await
 }
 
-async fn within(
+/// Asks an Ollama server for the context length that a model runs with; `None` if the model is not loaded.
+///
+/// # Errors
+/// As [`offers`].
+pub async fn running_context(
+    config: &ProviderConfig,
+    model: &str,
+    limit: Duration,
+) -> Result<Option<u64>, OffersError> {
+    let ask = async {
+        let base = base_of(config)?;
+        Ok(context_in(&get(config, &base, join(&base, "api/ps")).await?, model))
+    };
+    within(config, limit, ask).await
+}
+
+fn context_in(answer: &Value, model: &str) -> Option<u64> {
+    let is_it = |row: &&Value| {
+        let name = row.get("model").or_else(|| row.get("name")).and_then(Value::as_str);
+        name.is_some_and(|name| name == model || name.strip_suffix(":latest") == Some(model))
+    };
+    answer.get("models")?.as_array()?.iter().find(is_it)?.get("context_length")?.as_u64()
+}
+
+async fn within<T>(
     config: &ProviderConfig,
     limit: Duration,
-    asked: impl Future<Output = Result<Vec<ProviderModel>, OffersError>>,
-) -> Result<Vec<ProviderModel>, OffersError> {
+    asked: impl Future<Output = Result<T, OffersError>>,
+) -> Result<T, OffersError> {
     let late = || OffersError::Failed(format!("{} did not answer within {} s", config.name, limit.as_secs()));
     tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
 }
@@ -211,6 +235,18 @@ mod tests {
             json!([{"id": "org/m", "type": "chat", "context_length": 8}, {"id": "p", "type": "image"}]);
         assert_eq!(ids(together), [("org/m".to_owned(), Some(8))]);
         assert_eq!(offers_in(&json!({"error": "no"})), None);
+    }
+
+    #[test]
+    fn the_running_context_is_the_models_own() {
+        let answer = json!({"models": [
+            {"name": "other", "model": "other", "context_length": 9},
+            {"name": "qwen3:latest", "model": "qwen3:latest", "size": 1, "context_length": 4096},
+        ]});
+        assert_eq!(context_in(&answer, "qwen3"), Some(4096));
+        assert_eq!(context_in(&answer, "qwen3:latest"), Some(4096));
+        assert_eq!(context_in(&answer, "qwen"), None);
+        assert_eq!(context_in(&json!({"models": [{"name": "a"}]}), "a"), None, "an older server");
     }
 
     #[test]
