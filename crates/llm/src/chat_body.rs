@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::classify::ModelEndpoint;
-use super::convert::{PICTURES, Shaper, cache_key, split_point, system_texts, unseen};
+use super::convert::{PICTURES, Shaper, cache_key, split_point, system_texts, unseen, wire_id};
+use super::provider::WireFormat;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::inference::ReasoningEffort;
@@ -29,6 +31,8 @@ struct ServerQuirks {
     echo_thoughts: bool,
     /// Wants its own reasoning details back.
     openrouter: bool,
+    /// Accepts only call ids of nine letters and digits.
+    short_ids: bool,
 }
 
 impl ServerQuirks {
@@ -43,7 +47,23 @@ impl ServerQuirks {
                     .iter()
                     .any(|name| url.contains(name) || model.contains(name)),
             openrouter,
+            short_ids: ["mistral", "magistral", "devstral", "codestral", "ministral"]
+                .iter()
+                .any(|name| url.contains(name) || model.contains(name)),
         }
+    }
+
+    /// A call id that the server accepts; another provider's ids may be longer or hold other characters.
+    fn id(self, id: &str) -> Cow<'_, str> {
+        if !self.short_ids {
+            return wire_id(WireFormat::OpenAi, id);
+        }
+        if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Cow::Borrowed(id);
+        }
+        const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+        let hash = Sha256::digest(id.as_bytes());
+        Cow::Owned(hash.iter().take(9).map(|byte| char::from(DIGITS[usize::from(byte % 36)])).collect())
     }
 }
 
@@ -112,7 +132,7 @@ enum Said<'a> {
         reasoning_details: Option<&'a Value>,
     },
     Tool {
-        tool_call_id: Option<&'a str>,
+        tool_call_id: Option<Cow<'a, str>>,
         content: Cow<'a, str>,
     },
 }
@@ -139,7 +159,7 @@ struct ImageUrl {
 
 #[derive(Serialize)]
 struct Call<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     #[serde(rename = "type")]
     kind: &'static str,
     function: Called<'a>,
@@ -314,7 +334,8 @@ fn said(messages: &[Arc<Message>], quirks: ServerQuirks) -> Vec<Said<'_>> {
                 if content.is_empty() && pictures.len() > before {
                     content = "The image follows.".into();
                 }
-                out.push(Said::Tool { tool_call_id: message.tool_call_id.as_deref(), content });
+                let id = message.tool_call_id.as_deref().map(|id| quirks.id(id));
+                out.push(Said::Tool { tool_call_id: id, content });
             }
         }
     }
@@ -360,7 +381,7 @@ fn user_content(content: &[ContentBlock]) -> Content<'_> {
 
 fn assistant(message: &Message, quirks: ServerQuirks) -> Said<'_> {
     let calls = message.tool_calls.iter().map(|call| Call {
-        id: &call.id,
+        id: quirks.id(&call.id),
         kind: "function",
         function: Called { name: &call.name, arguments: call.arguments.to_string() },
     });

@@ -2,6 +2,7 @@
 //!
 //! [`prepare`] does what all of them need; what only one needs is done in the function of its wire format.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use genai::chat::{
@@ -173,17 +174,18 @@ fn wire_name(call: &ToolCall, request: &InferenceRequest) -> String {
 }
 
 /// A call id in the alphabet that the provider accepts; another provider's ids may hold more.
-pub(super) fn wire_id(adapter: WireFormat, id: &str) -> String {
+pub(super) fn wire_id(adapter: WireFormat, id: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let accepted = match adapter {
         WireFormat::Anthropic => id.len() <= 64 && id.chars().all(plain),
         WireFormat::OpenAiResponses => id.len() <= 64,
-        WireFormat::OpenAi | WireFormat::Gemini | WireFormat::Ollama => true,
+        WireFormat::OpenAi => id.len() <= 40 && id.chars().all(|c| c.is_ascii_graphic()),
+        WireFormat::Gemini | WireFormat::Ollama => true,
     };
     if accepted {
-        return id.to_owned();
+        return Cow::Borrowed(id);
     }
-    format!("call_{}", &sha256_hex(id)[..24])
+    Cow::Owned(format!("call_{}", &sha256_hex(id)[..24]))
 }
 
 /// Returns one key for all conversations with the same start, so that a provider routes them to where that

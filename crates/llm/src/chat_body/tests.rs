@@ -90,6 +90,38 @@ fn fields_of_one_server_are_not_sent_to_another() {
 }
 
 #[test]
+fn call_ids_of_other_providers_are_replaced() {
+    let foreign = "toolu_01".to_owned() + &"x".repeat(40);
+    let ids_for = |base_url: &str, model: &str, id: &str| {
+        let mut request = request();
+        let mut messages = vec![Message::user("go")];
+        messages.push(Message::assistant_with(Vec::new(), vec![ToolCall::new(id, "Read", json!({}))]));
+        messages.push(Message::tool(id, "x"));
+        request.messages = Arc::new(messages.into_iter().map(Arc::new).collect());
+        let origin = ModelEndpoint { model: model.into(), ..origin(base_url) };
+        let body = ChatBodies::default().build(&request, &origin).expect("a body");
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        let asked = body["messages"][2]["tool_calls"][0]["id"].as_str().expect("an id").to_owned();
+        assert_eq!(body["messages"][3]["tool_call_id"], asked, "a result names its call");
+        asked
+    };
+    for (base_url, model) in
+        [("https://api.mistral.ai/v1/", "m"), ("http://gateway/", "mistralai/Devstral-2")]
+    {
+        for id in ["call_0123456789abcdef0123456789abcdef", "functions.Read:0", "toolu_01", "abc", &foreign] {
+            let sent = ids_for(base_url, model, id);
+            assert!(sent.len() == 9 && sent.bytes().all(|b| b.is_ascii_alphanumeric()), "{id}: {sent}");
+        }
+        assert_eq!(ids_for(base_url, model, "D681PevKs"), "D681PevKs", "its own stay");
+    }
+    for id in ["call_0123456789abcdef0123456789abcdef", "functions.Read:0", "toolu_01"] {
+        assert_eq!(ids_for("https://api.moonshot.ai/v1/", "kimi-k3", id), id);
+    }
+    assert!(ids_for("https://api.openai.com/v1/", "m", &foreign).len() <= 40);
+    assert!(!ids_for("https://api.openai.com/v1/", "m", "a b\u{e9}").contains(' '));
+}
+
+#[test]
 fn the_cache_key_is_stable_as_the_conversation_grows() {
     let mut request = request();
     let key = |request: &_| built(request, "https://api.openai.com/v1/")["prompt_cache_key"].clone();
