@@ -15,7 +15,7 @@ use super::images;
 use super::in_flight::Done;
 use super::{AgentRuntime, RunRequest, RuntimeError, resolve};
 use aye_core::context::{self, Calibration, Fit, FitLimits, History, Marks, Sizes, estimate};
-use aye_core::contract::activity::{InferenceRetry, KnownActivity};
+use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::ids::{CallId, ThreadId};
@@ -62,6 +62,8 @@ pub(super) struct WindowMemory {
     pub(super) ceiling: Option<usize>,
     /// The limit before a refusal that may have another reason lowered it.
     suspected: Option<Option<usize>>,
+    /// The number of images that the last request left out.
+    images_left_out: usize,
     /// The estimated size of the largest request that was answered.
     accepted: usize,
     /// The tokens besides the messages in the last request: the system text, the tools, the plugins'
@@ -363,7 +365,9 @@ impl Driver {
             Arc::make_mut(&mut messages).retain(|message| message.visibility != Visibility::Person);
         }
         if self.packing.sizes.has_images() {
-            images::fill(&*self.shared.store, Arc::make_mut(&mut messages).as_mut_slice()).await;
+            let left_out =
+                images::fill(&*self.shared.store, Arc::make_mut(&mut messages).as_mut_slice()).await;
+            self.report_images(left_out).await;
         }
         if fit.marks.cut > self.history.base() + FORGOTTEN {
             self.history.forget_before(fit.marks.cut);
@@ -373,6 +377,23 @@ impl Driver {
             self.compact_if_due(&policy, &memory, told + fit.tokens, fit.left_out > 0);
         }
         Ok(messages)
+    }
+
+    /// Reports that images are left out of the request, when it is more than in the request before.
+    async fn report_images(&mut self, left_out: usize) {
+        let before = self.shared.windows.change(&self.record.thread_id, |memory| {
+            std::mem::replace(&mut memory.images_left_out, left_out)
+        });
+        if left_out > before {
+            let (images, are) = if left_out == 1 { ("image", "is") } else { ("images", "are") };
+            let words = format!(
+                "{left_out} older {images} of this conversation {are} no longer sent to the model: a request may \
+                 have {} images above {} pixels, and some 30 MB, at most",
+                images::MANY,
+                images::LARGE
+            );
+            self.emit_activities(vec![Activity::notice("", words)]).await;
+        }
     }
 
     /// Has the rest of a conversation read, once and beside the request, of which only the end is known.
