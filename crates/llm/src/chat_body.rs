@@ -5,6 +5,7 @@
 //! to send, echoes thoughts to servers that refuse the field, and its transport has no bound on the size of an event.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
@@ -72,7 +73,8 @@ impl ServerQuirks {
 struct Head<'a> {
     model: &'a str,
     stream: bool,
-    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Offer<'a>>,
 }
@@ -223,9 +225,18 @@ impl Encoded {
 
 /// Builds request bodies, and remembers the start of the last one.
 #[derive(Debug, Default)]
-pub(super) struct ChatBodies(Mutex<Option<Encoded>>);
+pub(super) struct ChatBodies {
+    last: Mutex<Option<Encoded>>,
+    /// The server refuses `stream_options`, and reports no usage.
+    without_stream_options: AtomicBool,
+}
 
 impl ChatBodies {
+    /// Leaves `stream_options` out from now on. Returns `false` if it was left out already.
+    pub(super) fn omit_stream_options(&self) -> bool {
+        !self.without_stream_options.swap(true, Ordering::Relaxed)
+    }
+
     /// Builds the body of a request.
     pub(super) fn build(
         &self,
@@ -233,7 +244,7 @@ impl ChatBodies {
         origin: &ModelEndpoint,
     ) -> serde_json::Result<Vec<u8>> {
         let quirks = ServerQuirks::of(origin);
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let known = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
         let known = known.filter(|known| known.begins(quirks, request));
         let mut known = known.unwrap_or_else(|| Encoded::nothing(quirks, request));
         known.extend(request)?;
@@ -249,7 +260,7 @@ impl ChatBodies {
         }
         let mut behind = Vec::new();
         encode(&rest, quirks, &mut behind)?;
-        let head = serde_json::to_vec(&head(request))?;
+        let head = serde_json::to_vec(&head(request, !self.without_stream_options.load(Ordering::Relaxed)))?;
         let parts = [&before, &known.items, &behind];
         let length = parts.iter().map(|part| part.len() + 1).sum::<usize>();
         let mut body = Vec::with_capacity(head.len() + length + tail.len() + 16);
@@ -263,13 +274,13 @@ impl ChatBodies {
         body.extend_from_slice(if tail.len() > 2 { b"," } else { b"" });
         body.extend_from_slice(&tail[1..]);
         if known.items.len() <= KEPT {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
         }
         Ok(body)
     }
 }
 
-fn head(request: &InferenceRequest) -> Head<'_> {
+fn head(request: &InferenceRequest, asks_usage: bool) -> Head<'_> {
     let tools = request.tools.iter().map(|tool| Offer {
         kind: "function",
         function: Offered { name: &tool.id, description: &tool.description, parameters: &tool.parameters },
@@ -277,7 +288,7 @@ fn head(request: &InferenceRequest) -> Head<'_> {
     Head {
         model: request.wire_model(),
         stream: true,
-        stream_options: StreamOptions { include_usage: true },
+        stream_options: asks_usage.then_some(StreamOptions { include_usage: true }),
         tools: tools.collect(),
     }
 }

@@ -180,9 +180,19 @@ impl GenaiExecutor {
                 .map_err(|error| origin.genai(error, timeouts))?;
             Source::Genai { stream: Box::new(response.stream), raw, origin: origin.clone(), timeouts }
         } else {
-            let (url, body) = self.own_request(&request, &origin, &base)?;
-            let frames = http::send(&client, url, headers(&origin)?, body, timeouts, origin.clone()).await?;
-            Source::Own(Box::new(frames))
+            let send = async || {
+                let (url, body) = self.own_request(&request, &origin, &base)?;
+                http::send(&client, url, headers(&origin)?, body, timeouts, origin.clone()).await
+            };
+            let frames = match send().await {
+                Err(InferenceExecutionError::Rejected(why))
+                    if why.contains("stream_options") && self.chat_bodies.omit_stream_options() =>
+                {
+                    send().await
+                }
+                sent => sent,
+            };
+            Source::Own(Box::new(frames?))
         };
         Ok(Answering {
             source: Some(source),

@@ -123,7 +123,14 @@ async fn read_some(response: reqwest::Response, limit: Duration) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
+/// The maximum bytes to keep of a body that is neither a stream nor JSON.
 const MAX_HEAD: usize = 64 << 10;
+
+/// Maximum bytes to keep of a body that may be no stream: a whole answer, or the start of something else.
+fn most_head(head: &[u8]) -> usize {
+    let first = head.iter().find(|byte| !byte.is_ascii_whitespace());
+    if matches!(first, Some(b'{' | b'[')) { MAX_FRAME } else { MAX_HEAD }
+}
 
 impl Frames {
     /// The next frame; `None` at the end of the stream.
@@ -140,40 +147,47 @@ impl Frames {
             match next {
                 Some(Ok(bytes)) => {
                     parser.push(&bytes, &mut frames).map_err(|_| self.origin.too_long())?;
-                    if !parser.saw_field() && self.head.len() < MAX_HEAD {
+                    if !parser.saw_field() && self.head.len() < most_head(&self.head) {
                         self.head.extend_from_slice(&bytes);
                     }
                 }
                 Some(Err(error)) => return Err(self.origin.transport(&error)),
                 None => {
                     let Some(parser) = self.parser.take().filter(SseParser::saw_field) else {
-                        return self.no_stream();
+                        self.no_stream()?;
+                        continue;
                     };
-                    // Only the end marker counts without the empty line after it: any other frame may be
-                    // incomplete.
-                    frames.extend(parser.unfinished().filter(|frame| frame.trim() == "[DONE]"));
+                    // Some servers forget the empty line after their last word. What is whole is not cut off.
+                    let is_whole = |frame: &String| {
+                        let frame = frame.trim();
+                        frame == "[DONE]"
+                            || frame.starts_with('{') && serde_json::from_str::<Value>(frame).is_ok()
+                    };
+                    frames.extend(parser.unfinished().filter(is_whole));
                 }
             }
             self.ready.extend(frames);
         }
     }
 
-    /// The whole body was something else: one JSON object (a gateway that ignores `stream`, or an error that comes
-    /// with status 200), or a web page.
-    fn no_stream(&mut self) -> Result<Option<String>, InferenceExecutionError> {
-        let body = String::from_utf8_lossy(&self.head);
-        if let Ok(value) = serde_json::from_str::<Value>(&body)
-            && value.is_object()
-        {
-            return Ok(Some(value.to_string()));
+    /// The whole body was something else: JSON (a gateway that ignores `stream`, or an error that comes with status 200),
+    /// or a web page.
+    fn no_stream(&mut self) -> Result<(), InferenceExecutionError> {
+        let body = std::mem::take(&mut self.head);
+        let body = String::from_utf8_lossy(&body);
+        match serde_json::from_str::<Value>(&body) {
+            Ok(value @ Value::Object(_)) => self.ready.push_back(value.to_string()),
+            // Gemini without `alt=sse`: all chunks in one list.
+            Ok(Value::Array(chunks)) => self.ready.extend(chunks.iter().map(Value::to_string)),
+            Ok(_) | Err(_) if looks_like_html(&body) || self.content_type.starts_with("text/html") => {
+                return Err(InferenceExecutionError::InvalidRequest(format!(
+                    "{} at {} answered with a web page instead of a model's answer; check base_url",
+                    self.origin.provider, self.origin.base_url
+                )));
+            }
+            Ok(_) | Err(_) => {}
         }
-        if looks_like_html(&body) || self.content_type.starts_with("text/html") {
-            return Err(InferenceExecutionError::InvalidRequest(format!(
-                "{} at {} answered with a web page instead of a model's answer; check base_url",
-                self.origin.provider, self.origin.base_url
-            )));
-        }
-        Ok(None)
+        Ok(())
     }
 }
 

@@ -171,10 +171,156 @@ async fn a_non_stream_reply_is_understood_or_explained() {
     let events =
         replay(WireFormat::OpenAi, Reply::new(200, r#"{"error":{"message":"nope","code":503}}"#)).await;
     assert_eq!(failed(&events).code(), "unavailable");
+    // A whole answer, in the form of each format, longer than what is read of anything else.
+    let long = "word ".repeat(50_000);
+    let candidate = |text: &str, more: Value| {
+        let mut candidate = json!({"content": {"parts": [{"text": text}]}});
+        candidate.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+        json!({"candidates": [candidate]})
+    };
+    for (adapter, whole) in [
+        (
+            WireFormat::OpenAi,
+            json!({"choices": [{"message": {"content": long, "tool_calls": [
+                {"id": "a", "function": {"name": "Read", "arguments": "{}"}}]}, "finish_reason": "tool_calls"}]}),
+        ),
+        (
+            WireFormat::Anthropic,
+            json!({"type": "message", "role": "assistant", "stop_reason": "tool_use", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "text", "text": long},
+                {"type": "tool_use", "id": "a", "name": "Read", "input": {}},
+            ], "usage": {"input_tokens": 5, "output_tokens": 7}}),
+        ),
+        (
+            WireFormat::OpenAiResponses,
+            json!({"object": "response", "status": "completed", "output": [
+                {"type": "message", "content": [{"type": "output_text", "text": long}]},
+                {"type": "function_call", "call_id": "a", "name": "Read", "arguments": "{}"},
+            ]}),
+        ),
+        (
+            WireFormat::Gemini,
+            json!([candidate(&long, json!({})), {"candidates": [{"finishReason": "STOP", "content": {"parts": [
+                {"functionCall": {"id": "a", "name": "Read", "args": {}}}]}}]}]),
+        ),
+    ] {
+        for body in [whole.to_string(), serde_json::to_string_pretty(&whole).expect("JSON")] {
+            let events = replay(adapter, Reply::new(200, body)).await;
+            let result = finished(&events);
+            assert_eq!(
+                (result.text().len(), calls(result)),
+                (long.len(), vec![("Read", &json!({}))]),
+                "{adapter:?}"
+            );
+            assert_eq!(result.stop_reason, Some(StopReason::ToolUse), "{adapter:?}");
+        }
+    }
+    for adapter in [WireFormat::Anthropic, WireFormat::OpenAiResponses] {
+        let events = replay(adapter, Reply::new(200, r#"{"error":{"message":"nope","code":503}}"#)).await;
+        assert_eq!(failed(&events).code(), "unavailable", "{adapter:?}");
+    }
     let events = replay(WireFormat::OpenAi, Reply::new(200, "<!DOCTYPE html><p>Welcome")).await;
     assert!(failed(&events).to_string().contains("base_url"));
     let events = replay(WireFormat::OpenAi, Reply::sse("")).await;
     assert_eq!(failed(&events).code(), "network");
+}
+
+#[tokio::test]
+async fn the_last_event_needs_no_empty_line() {
+    for (name, adapter) in [
+        ("anthropic-thinking-tool.sse", WireFormat::Anthropic),
+        ("openai-responses-reasoning-tools.sse", WireFormat::OpenAiResponses),
+        ("gemini-tool.sse", WireFormat::Gemini),
+    ] {
+        let body = String::from_utf8(fixture(name)).expect("text");
+        let whole = without_ids(replay(adapter, Reply::sse(body.clone())).await);
+        let events = replay(adapter, Reply::sse(body.trim_end())).await;
+        assert_eq!(without_ids(events), whole, "{name}");
+    }
+    let body = chat_frames(&[delta(json!({"content": "all of it"})), finish("stop")]);
+    let events = replay(WireFormat::OpenAi, Reply::sse(body.trim_end())).await;
+    assert_eq!(finished(&events).text(), "all of it");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_stream_options_is_asked_without_them() {
+    let refusal = r#"{"error":{"message":"Unrecognized request argument supplied: stream_options","type":"invalid_request_error"}}"#;
+    let body = chat_frames(&[delta(json!({"content": "hi"})), finish("stop")]);
+    let server = MockServer::start([
+        Reply::new(400, refusal),
+        Reply::sse(body.clone()),
+        Reply::sse(body),
+        Reply::new(400, refusal),
+    ])
+    .await;
+    let executor = GenaiExecutor::with(provider(WireFormat::OpenAi, &server));
+    for _ in 0..2 {
+        assert_eq!(executor.execute(request()).await.expect("an answer").text(), "hi");
+    }
+    let error = executor.execute(request()).await.expect_err("it is not repeated for ever");
+    assert_eq!(error.code(), "invalid_request");
+    let has_options =
+        |asked: &super::super::support::mock_server::Asked| asked.body.get("stream_options").is_some();
+    assert_eq!(server.asked().iter().map(has_options).collect::<Vec<_>>(), [true, false, false, false]);
+}
+
+#[tokio::test]
+async fn thoughts_in_the_text_become_thoughts() {
+    let said = "<think>\nFour?\n</think>\n\nIt is 4.";
+    let (first, rest) = said.split_at(10);
+    let chat =
+        chat_frames(&[delta(json!({"content": first})), delta(json!({"content": rest})), finish("stop")]);
+    let ollama =
+        [first, rest].map(|piece| json!({"message": {"content": piece}}).to_string() + "\n").concat()
+            + "{\"message\":{\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\"}\n";
+    for (adapter, body) in [(WireFormat::OpenAi, chat), (WireFormat::Ollama, ollama)] {
+        let events = replay(adapter, Reply::sse(body)).await;
+        let result = finished(&events);
+        assert_eq!(
+            (thoughts_of(result).trim(), result.text().as_str()),
+            ("Four?", "It is 4."),
+            "{adapter:?}"
+        );
+    }
+}
+
+/// Streams of public reports about other agents.
+#[tokio::test]
+async fn odd_streams_are_read_whole() {
+    let call = |args: &str| {
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "", "function": {"name": "Read", "arguments": args}}]}),
+        )
+    };
+    // A chunk without a choice in the middle; a call without an id.
+    let body = chat_frames(&[
+        delta(json!({"content": "a"})),
+        json!({"choices": []}),
+        delta(json!({"content": "b"})),
+        call("{\"file_path\":\"x\"}"),
+        finish("tool_calls"),
+    ]);
+    let events = replay(WireFormat::OpenAi, Reply::sse(body)).await;
+    let result = finished(&events);
+    assert_eq!((result.text().as_str(), calls(result)), ("ab", vec![("Read", &json!({"file_path": "x"}))]));
+    assert!(!result.tool_calls[0].id.is_empty());
+    // Two reports of usage, each of which counts from the start.
+    let usage = |tokens: u32, reason: Value| json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": tokens}});
+    let body = chat_frames(&[
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "hi"}}),
+        usage(5, Value::Null),
+        usage(12, json!("end_turn")),
+        json!({"type": "message_stop"}),
+    ]);
+    let events = replay(WireFormat::Anthropic, Reply::sse(body)).await;
+    let usage = finished(&events).usage.expect("usage");
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens), (Some(3), Some(12)));
+    // An answer that was refused for its length after the request was accepted.
+    let body = chat_frames(&[finish("model_context_window_exceeded")]);
+    let events = replay(WireFormat::OpenAi, Reply::sse(body)).await;
+    assert_eq!(failed(&events).code(), "context_overflow");
 }
 
 #[tokio::test]

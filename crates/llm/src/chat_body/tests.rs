@@ -227,7 +227,7 @@ fn only_new_messages_are_encoded() {
     let bodies = ChatBodies::default();
     let origin = origin("http://h/");
     let known = || {
-        let known = bodies.0.lock().expect("not poisoned");
+        let known = bodies.last.lock().expect("not poisoned");
         known.as_ref().map(|known| (known.messages.len(), known.items.as_ptr(), known.items.len()))
     };
     let mut request = request();

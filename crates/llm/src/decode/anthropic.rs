@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::classify::ModelEndpoint;
 use super::super::fold::{CallKey, Fold};
@@ -90,9 +90,34 @@ impl Anthropic {
                 }
             }
             "message_stop" => fold.finish(),
+            "message" => self.whole(frame, origin, fold)?,
             "error" => return Err(origin.stream_error(frame.get("error").unwrap_or(frame))),
-            _ => {}
+            // Some gateways leave the type of an error out.
+            _ => {
+                if let Some(error) = frame.get("error").filter(|error| !error.is_null()) {
+                    return Err(origin.stream_error(error));
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// The answer of a gateway that does not stream.
+    fn whole(
+        &mut self,
+        message: &Value,
+        origin: &ModelEndpoint,
+        fold: &mut Fold,
+    ) -> Result<(), InferenceExecutionError> {
+        let blocks = message.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for (index, block) in blocks.iter().enumerate() {
+            let start = json!({"type": "content_block_start", "index": index, "content_block": block});
+            self.frame(&start, origin, fold)?;
+            self.frame(&json!({"type": "content_block_stop", "index": index}), origin, fold)?;
+        }
+        let end = json!({"type": "message_delta", "delta": message, "usage": message.get("usage")});
+        self.frame(&end, origin, fold)?;
+        fold.finish();
         Ok(())
     }
 

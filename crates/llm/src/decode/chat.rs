@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::classify::ModelEndpoint;
 use super::super::fold::{CallKey, Fold};
+use super::think_tags::ThinkTags;
 use super::{openai_usage, text};
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::inference::StopReason;
@@ -13,6 +14,7 @@ use aye_core::contract::inference::StopReason;
 pub(super) struct Chat {
     /// OpenRouter's signed or encrypted thoughts, which it wants back with the next tool turn.
     reasoning_details: Vec<Value>,
+    tags: ThinkTags,
 }
 
 impl Chat {
@@ -46,8 +48,8 @@ impl Chat {
         }
         self.take_details(delta);
         match delta.get("content") {
-            Some(Value::String(content)) => fold.text(content)?,
-            Some(Value::Array(chunks)) => content_chunks(chunks, fold)?,
+            Some(Value::String(content)) => self.tags.text(content, fold)?,
+            Some(Value::Array(chunks)) => self.content_chunks(chunks, fold)?,
             _ => {}
         }
         if let Some(refusal) = text(delta, "refusal") {
@@ -116,8 +118,29 @@ impl Chat {
         }
     }
 
+    /// Mistral sends thoughts and text as lists of typed pieces.
+    fn content_chunks(&mut self, chunks: &[Value], fold: &mut Fold) -> Result<(), InferenceExecutionError> {
+        for chunk in chunks {
+            match chunk.get("type").and_then(Value::as_str) {
+                Some("text") => self.tags.text(text(chunk, "text").unwrap_or_default(), fold)?,
+                Some("thinking") => match chunk.get("thinking") {
+                    Some(Value::Array(parts)) => {
+                        for part in parts {
+                            fold.reasoning(text(part, "text").unwrap_or_default())?;
+                        }
+                    }
+                    Some(Value::String(thought)) => fold.reasoning(thought)?,
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The answer is complete.
     pub(super) fn end(&mut self, fold: &mut Fold) -> Result<(), InferenceExecutionError> {
+        self.tags.flush(fold)?;
         let mut details = std::mem::take(&mut self.reasoning_details);
         // Unsigned plain text proves nothing and is not asked for.
         details.retain(|detail| text(detail, "signature").is_some() || text(detail, "data").is_some());
@@ -126,26 +149,6 @@ impl Chat {
         }
         fold.opaque("openai", json!({"reasoning_details": details}))
     }
-}
-
-/// Mistral sends thoughts and text as lists of typed pieces.
-fn content_chunks(chunks: &[Value], fold: &mut Fold) -> Result<(), InferenceExecutionError> {
-    for chunk in chunks {
-        match chunk.get("type").and_then(Value::as_str) {
-            Some("text") => fold.text(text(chunk, "text").unwrap_or_default())?,
-            Some("thinking") => match chunk.get("thinking") {
-                Some(Value::Array(parts)) => {
-                    for part in parts {
-                        fold.reasoning(text(part, "text").unwrap_or_default())?;
-                    }
-                }
-                Some(Value::String(thought)) => fold.reasoning(thought)?,
-                _ => {}
-            },
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 fn tool_call(call: &Value, fold: &mut Fold) -> Result<(), InferenceExecutionError> {

@@ -10,6 +10,7 @@ mod chat;
 mod gemini;
 mod ollama;
 mod responses;
+mod think_tags;
 
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ enum Form {
     Responses(responses::Responses),
     Anthropic(anthropic::Anthropic),
     Gemini(gemini::Gemini),
-    Ollama,
+    Ollama(think_tags::ThinkTags),
 }
 
 impl Decoder {
@@ -42,7 +43,7 @@ impl Decoder {
             WireFormat::OpenAiResponses => Form::Responses(responses::Responses::default()),
             WireFormat::Anthropic => Form::Anthropic(anthropic::Anthropic::default()),
             WireFormat::Gemini => Form::Gemini(gemini::Gemini::default()),
-            WireFormat::Ollama => Form::Ollama,
+            WireFormat::Ollama => Form::Ollama(think_tags::ThinkTags::default()),
         };
         Self { origin, form }
     }
@@ -67,7 +68,7 @@ impl Decoder {
             Form::Responses(responses) => responses.frame(&value, &self.origin, fold),
             Form::Anthropic(anthropic) => anthropic.frame(&value, &self.origin, fold),
             Form::Gemini(gemini) => gemini.frame(&value, &self.origin, fold),
-            Form::Ollama => ollama::frame(&value, &self.origin, fold),
+            Form::Ollama(tags) => ollama::frame(tags, &value, &self.origin, fold),
         }
     }
 

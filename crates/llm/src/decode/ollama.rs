@@ -4,11 +4,13 @@ use serde_json::Value;
 
 use super::super::classify::ModelEndpoint;
 use super::super::fold::{CallKey, Fold};
+use super::think_tags::ThinkTags;
 use super::{count, text};
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::inference::{StopReason, TokenUsage};
 
 pub(super) fn frame(
+    tags: &mut ThinkTags,
     frame: &Value,
     origin: &ModelEndpoint,
     fold: &mut Fold,
@@ -20,7 +22,7 @@ pub(super) fn frame(
     if let Some(thought) = text(message, "thinking").or_else(|| text(message, "reasoning_content")) {
         fold.reasoning(thought)?;
     }
-    fold.text(text(message, "content").unwrap_or_default())?;
+    tags.text(text(message, "content").unwrap_or_default(), fold)?;
     for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
         let function = call.get("function").unwrap_or(&Value::Null);
         let args = match function.get("arguments") {
@@ -33,6 +35,7 @@ pub(super) fn frame(
         fold.call(CallKey::Last, Some(&id), Some(text(function, "name").unwrap_or(" ")), Some(&args))?;
     }
     if frame.get("done").and_then(Value::as_bool) == Some(true) {
+        tags.flush(fold)?;
         let (prompt, completion) = (count(frame, "/prompt_eval_count"), count(frame, "/eval_count"));
         fold.usage(TokenUsage {
             prompt_tokens: prompt,

@@ -57,20 +57,18 @@ impl Responses {
                 done(frame.get("item").unwrap_or(&Value::Null), &key, origin, fold)?;
             }
             "response.completed" | "response.incomplete" => {
-                let response = frame.get("response").unwrap_or(&Value::Null);
-                whole(response, origin, fold)?;
-                fold.stop(match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
-                    Some("max_output_tokens") => StopReason::MaxTokens,
-                    Some("content_filter") => StopReason::ContentFilter,
-                    Some(_) => StopReason::Other,
-                    None => StopReason::EndTurn,
-                });
-                fold.finish();
+                whole(frame.get("response").unwrap_or(&Value::Null), origin, fold)?;
             }
             "response.failed" => {
                 return Err(origin.stream_error(frame.pointer("/response/error").unwrap_or(&Value::Null)));
             }
             "error" => return Err(origin.stream_error(frame.get("error").unwrap_or(frame))),
+            // A server that does not stream, or leaves the type of an error out.
+            "" => match frame.get("error").filter(|error| !error.is_null()) {
+                Some(error) => return Err(origin.stream_error(error)),
+                None if frame.get("output").is_some_and(Value::is_array) => whole(frame, origin, fold)?,
+                None => {}
+            },
             _ => {}
         }
         Ok(())
@@ -104,11 +102,9 @@ fn whole(response: &Value, origin: &ModelEndpoint, fold: &mut Fold) -> Result<()
     if let Some(usage) = response.get("usage") {
         fold.usage(openai_usage(usage));
     }
-    if !fold.is_empty() {
-        return Ok(());
-    }
     let output = response.get("output").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    for (at, item) in output.iter().enumerate() {
+    let unread = if fold.is_empty() { output } else { &[] };
+    for (at, item) in unread.iter().enumerate() {
         if item.get("type").and_then(Value::as_str) == Some("message") {
             for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
                 fold.text(text(part, "text").unwrap_or_default())?;
@@ -121,5 +117,12 @@ fn whole(response: &Value, origin: &ModelEndpoint, fold: &mut Fold) -> Result<()
             done(item, &CallKey::Index(at as u64), origin, fold)?;
         }
     }
+    fold.stop(match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
+        Some("max_output_tokens") => StopReason::MaxTokens,
+        Some("content_filter") => StopReason::ContentFilter,
+        Some(_) => StopReason::Other,
+        None => StopReason::EndTurn,
+    });
+    fold.finish();
     Ok(())
 }
