@@ -523,13 +523,24 @@ pub fn parse_arguments(text: &str) -> Result<Value, ArgumentsError> {
     if text.is_empty() || text == "null" {
         return Ok(Value::Object(Map::new()));
     }
+    match parse_unique(text)? {
+        // The object as a text: some servers encode it twice.
+        Value::String(inner) if inner.trim_start().starts_with('{') => match parse_unique(&inner) {
+            Ok(value @ Value::Object(_)) => Ok(value),
+            Ok(_) | Err(_) => Err(ArgumentsError::NoObject("a text")),
+        },
+        value @ Value::Object(_) => Ok(value),
+        value => Err(ArgumentsError::NoObject(kind_of(&value))),
+    }
+}
+
+fn parse_unique(text: &str) -> Result<Value, ArgumentsError> {
     // Check this before parsing, so that no parser's recursion has to be trusted.
     if depth_of(text) > MAX_DEPTH {
         return Err(ArgumentsError::TooDeep);
     }
     match serde_json::from_str::<Unique>(text) {
-        Ok(Unique(value @ Value::Object(_))) => Ok(value),
-        Ok(Unique(value)) => Err(ArgumentsError::NoObject(kind_of(&value))),
+        Ok(Unique(value)) => Ok(value),
         Err(error) if error.is_eof() => Err(ArgumentsError::CutOff(text.len())),
         Err(error) => Err(ArgumentsError::Json(error)),
     }

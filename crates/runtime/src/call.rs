@@ -19,6 +19,7 @@ use aye_core::contract::judgement::{JudgedCall, Profile};
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::record::{AttemptId, ExecutionStart, IntentRecord, OutcomeKind};
+use aye_core::contract::schema;
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume, ToolCallResumeMode};
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
@@ -197,6 +198,24 @@ impl Driver {
             names[NAMED] = "…";
         }
         format!("unknown tool `{name}`; the tools are {}", names.join(", "))
+    }
+
+    /// Reads a call as the model can only have meant it: a tool's name in other capitals, and strings in place of what the
+    /// tool's schema demands. It is settled before anyone sees the call, so that rules, cards and the tool judge the same.
+    pub(super) fn settle_spelling(&self, call: &mut ToolCall) {
+        if call.invalid.is_some() {
+            return;
+        }
+        if !self.agent.tools.contains_key(&call.name) {
+            let offered = self.agent.tools.keys().filter(|id| self.inference.shape.offers(id));
+            let mut alike = offered.filter(|id| id.eq_ignore_ascii_case(&call.name));
+            if let (Some(only), None) = (alike.next(), alike.next()) {
+                call.name.clone_from(only);
+            }
+        }
+        if let Some(tool) = self.agent.tools.get(&call.name) {
+            schema::coerce(&tool.descriptor().parameters, &mut call.arguments);
+        }
     }
 
     fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {

@@ -165,6 +165,9 @@ impl Driver {
         match inferred.outcome {
             Ok(Answered { mut result, model, stop_detail }) => {
                 self.separate_ids(&mut result).await?;
+                for call in &mut result.tool_calls {
+                    self.settle_spelling(call);
+                }
                 if let Some(usage) = &result.usage {
                     self.record.usage.add(usage);
                 }

@@ -432,6 +432,45 @@ async fn a_new_message_closes_pending_questions() {
     assert_eq!(house.executed(), 0);
 }
 
+/// Returns its arguments.
+struct Paging;
+
+#[async_trait]
+impl Tool for Paging {
+    fn descriptor(&self) -> ToolDescriptor {
+        let properties = json!({"id": {"type": "string"}, "count": {"type": "integer"}});
+        let schema = json!({"type": "object", "properties": properties});
+        ToolDescriptor::new("free_page", "Page", "pages").with_parameters(schema)
+    }
+
+    async fn execute(&self, args: Value, _: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        Ok(ToolResult::text("free_page", args.to_string()).into())
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_read_as_the_model_can_only_have_meant_it() {
+    let house = House::new();
+    let mut asked = calls(&[("c1", "Free_Page"), ("c2", "free_page")]);
+    for call in &mut asked.tool_calls {
+        call.arguments = json!({"id": "7", "count": "7"});
+    }
+    let script = Script::of([asked, text("Fine.")]);
+    let runtime = house.builder(&script).with_tool("free_page", Arc::new(Paging)).build().unwrap();
+    let (_, events) = say(&runtime, "go").await;
+    for id in ["c1", "c2"] {
+        assert_eq!(script.result_of(id), json!({"id": "7", "count": 7}).to_string());
+    }
+    let ready = events.iter().filter_map(|event| match event {
+        AgentEvent::ToolCallReady { name, arguments, .. } => Some((name.as_str(), &arguments["count"])),
+        _ => None,
+    });
+    assert_eq!(ready.collect::<Vec<_>>(), [("free_page", &json!(7)); 2], "front ends see the same");
+    let stored = house.store.messages(&"t".into()).await.unwrap();
+    let names = stored.iter().flat_map(|m| &m.message.tool_calls).map(|call| call.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["free_page", "free_page"]);
+}
+
 #[tokio::test]
 async fn unknown_tools_denied_calls_and_bad_arguments_become_results() {
     let house = House::new();

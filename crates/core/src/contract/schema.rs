@@ -3,10 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::display::{escape_json, visible_line};
-use super::json::required;
+use super::json::{depth_of, required};
 
 /// Nested schemas deeper than this are not followed.
 const MAX_DEPTH: usize = 8;
+/// JSON in a string that is nested deeper than this stays a string.
+const MAX_TEXT_DEPTH: usize = 64;
 /// Nested schemas deeper than this are not spelled out in words.
 const MAX_FORM_DEPTH: usize = 4;
 /// Maximum choices that are listed.
@@ -146,6 +148,83 @@ fn complete(value: &mut Value, from: &Value) {
     }
 }
 
+/// Turns strings into what a schema demands in their place, where it leaves no doubt: `"3"` where only a number fits,
+/// `"true"` where only true or false does, a list or an object as JSON text. Everything else stays as it is.
+pub fn coerce(schema: &Value, value: &mut Value) {
+    coerce_at(schema, value, 0);
+}
+
+fn coerce_at(schema: &Value, value: &mut Value, depth: usize) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    if let Value::String(text) = value
+        && let Some(meant) = meant_by(text, schema)
+    {
+        *value = meant;
+    }
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) {
+                    coerce_at(property, member, depth + 1);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(of_each) = schema.get("items").filter(|items| items.is_object()) {
+                items.iter_mut().for_each(|item| coerce_at(of_each, item, depth + 1));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Returns the only value that a string can stand for under a schema that allows no string.
+fn meant_by(text: &str, schema: &Value) -> Option<Value> {
+    let kinds = kinds_of(schema, 0)?;
+    if kinds.contains(&"string") {
+        return None;
+    }
+    let text = text.trim();
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_plain = digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let meant = match text {
+        _ if text.eq_ignore_ascii_case("true") => Value::Bool(true),
+        _ if text.eq_ignore_ascii_case("false") => Value::Bool(false),
+        _ if text.starts_with(['[', '{']) && depth_of(text) <= MAX_TEXT_DEPTH => {
+            serde_json::from_str(text).ok()?
+        }
+        // Not JSON in the case of a leading zero, which says that it is no number.
+        _ if is_plain => serde_json::from_str(text).ok()?,
+        _ => return None,
+    };
+    let is_allowed = match &meant {
+        Value::Bool(_) => kinds.contains(&"boolean"),
+        Value::Number(number) => kinds.contains(&"number") || !number.is_f64() && kinds.contains(&"integer"),
+        Value::Array(_) => kinds.contains(&"array"),
+        Value::Object(_) => kinds.contains(&"object"),
+        Value::Null | Value::String(_) => false,
+    };
+    is_allowed.then_some(meant)
+}
+
+/// The kinds of values that a schema allows; `None` if it does not say.
+fn kinds_of(schema: &Value, depth: usize) -> Option<Vec<&str>> {
+    if depth > MAX_DEPTH || schema.get("$ref").is_some() {
+        return None;
+    }
+    match schema.get("type") {
+        Some(Value::String(kind)) => return Some(vec![kind]),
+        Some(Value::Array(kinds)) => return kinds.iter().map(Value::as_str).collect(),
+        _ => {}
+    }
+    let choices = schema.get("anyOf").or_else(|| schema.get("oneOf"))?.as_array()?;
+    let kinds: Option<Vec<Vec<&str>>> = choices.iter().map(|choice| kinds_of(choice, depth + 1)).collect();
+    kinds.map(|kinds| kinds.concat())
+}
+
 /// Returns the form that a schema expects, as JSON with words where a choice remains.
 pub fn form(schema: &Value) -> String {
     form_at(schema, 0)
@@ -274,6 +353,57 @@ mod tests {
             json!({"b": {"more": true, "n": 1}, "a": "…"})
         );
         assert_eq!(example_with(&schema, json!({"a": 1})), example(&schema));
+    }
+
+    #[test]
+    fn strings_become_what_the_schema_demands() {
+        let schema = json!({"type": "object", "properties": {
+            "offset": {"type": "integer"}, "ratio": {"type": ["number", "null"]}, "all": {"type": "boolean"},
+            "text": {"type": "string"}, "both": {"type": ["string", "integer"]}, "any": {},
+            "choice": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "open": {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/x"}]},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+            "object": {"type": "object", "properties": {"n": {"type": "integer"}}}}});
+        let coerced = |name: &str, value: Value| {
+            let mut args = json!({ name: value });
+            coerce(&schema, &mut args);
+            args[name].take()
+        };
+        for (name, given, expected) in [
+            ("offset", json!("1"), json!(1)),
+            ("offset", json!(" -12 "), json!(-12)),
+            ("ratio", json!("0.5"), json!(0.5)),
+            ("ratio", json!("3"), json!(3)),
+            ("all", json!("true"), json!(true)),
+            ("all", json!("False"), json!(false)),
+            ("choice", json!("7"), json!(7)),
+            ("list", json!("[]"), json!([])),
+            ("list", json!("[{\"n\": \"1\"}]"), json!([{"n": 1}])),
+            ("list", json!([{"n": "1"}]), json!([{"n": 1}])),
+            ("object", json!("{\"n\": 1}"), json!({"n": 1})),
+        ] {
+            assert_eq!(coerced(name, given.clone()), expected, "{name}: {given}");
+        }
+        for (name, given) in [
+            ("offset", json!("1.5")),
+            ("offset", json!("01")),
+            ("offset", json!("1e3")),
+            ("offset", json!("")),
+            ("offset", json!("one")),
+            ("offset", json!("true")),
+            ("offset", json!("0x10")),
+            ("all", json!("yes")),
+            ("all", json!("1")),
+            ("text", json!("true")),
+            ("both", json!("1")),
+            ("any", json!("1")),
+            ("open", json!("1")),
+            ("list", json!("{}")),
+            ("object", json!("{\"n\"")),
+            ("unknown", json!("1")),
+        ] {
+            assert_eq!(coerced(name, given.clone()), given, "{name}: no doubt is left only elsewhere");
+        }
     }
 
     #[test]

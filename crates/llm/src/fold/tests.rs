@@ -194,6 +194,15 @@ fn the_nesting_limit_is_exact() {
 }
 
 #[test]
+fn arguments_encoded_twice_are_one_object() {
+    let twice = |inner: &str| parse_arguments(&Value::from(inner).to_string());
+    assert_eq!(twice("{\"n\": \"{}\"}").expect("an object"), json!({"n": "{}"}));
+    for inner in ["[1]", "{\"cut", "{\"a\":1,\"a\":2}", "\"{}\"", "text"] {
+        assert_eq!(twice(inner).expect_err(inner).to_string(), "the arguments are a text, not an object");
+    }
+}
+
+#[test]
 fn empty_arguments_have_several_forms() {
     for text in ["", "  ", "null", "{}"] {
         assert_eq!(parse_arguments(text).expect("no arguments"), json!({}));
