@@ -18,7 +18,7 @@ use crate::config::{
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::digest::sha256_hex;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream};
-use crate::contract::inference::{ReasoningEffort, StreamResult};
+use crate::contract::inference::{InferenceOverride, ReasoningEffort, StreamResult};
 use crate::failure::{AppError, Failure};
 use crate::llm::{
     DemoExecutor, GenaiExecutor, HAS_NO_MODEL, OffersError, ProviderConfig, ProviderModel, WireFormat,
@@ -316,8 +316,7 @@ pub(crate) fn executor(selection: &ModelSelection, foundation: &Foundation) -> A
     };
     Arc::new(ModelExecutor {
         provider: Arc::new(KeyedProvider { config, key }),
-        reasons: selection.reasoning,
-        max_output: output_limit(selection),
+        selection: selection.clone(),
         effort: foundation.effort.clone(),
         ready: Mutex::default(),
     })
@@ -352,7 +351,9 @@ pub(crate) async fn server_report(selection: &ModelSelection) -> Option<(bool, S
             (true, format!("{} runs with a context of {running} tokens; {ask}", selection.model))
         }
         Ok(None) => (true, format!("{} is not loaded; {ask}", selection.model)),
-        Err(OffersError::Refused(why) | OffersError::Failed(why)) => (false, why),
+        // A service that is not the user's own machine.
+        Err(OffersError::Refused(_)) => return None,
+        Err(OffersError::Failed(why)) => (false, why),
     })
 }
 
@@ -419,10 +420,7 @@ impl KeyedProvider {
 /// A model behind an HTTP API, with this program's parts: the key, and the effort that the user set.
 struct ModelExecutor {
     provider: Arc<KeyedProvider>,
-    /// Whether the model can reason, if known: others reject a request for it.
-    reasons: Option<bool>,
-    /// The limit on an answer.
-    max_output: Option<u32>,
+    selection: ModelSelection,
     effort: Effort,
     /// The client, and the key that it was made with.
     ready: Mutex<Option<(Option<String>, Arc<GenaiExecutor>)>>,
@@ -440,18 +438,29 @@ impl ModelExecutor {
         Ok(executor)
     }
 
-    /// Sets the user's effort, unless the request says its own, and the limit on the answer.
+    /// Sets the effort and the limit on the answer.
     fn prepare(&self, request: &mut InferenceRequest) {
         let overrides = &mut request.overrides;
-        overrides.reasoning_effort = match overrides.reasoning_effort {
-            _ if self.reasons == Some(false) => None,
-            // A side job. Only a model that is known to reason is known to accept the question.
-            Some(ReasoningEffort::None) if self.reasons.is_none() => None,
-            own => own.or(self.effort.get()),
-        };
-        if let Some(limit) = self.max_output {
+        overrides.reasoning_effort = self.effort_of(overrides);
+        if let Some(limit) = output_limit(&self.selection) {
             overrides.max_tokens = Some(overrides.max_tokens.map_or(limit, |wanted| wanted.min(limit)));
         }
+    }
+
+    /// Returns the effort to send: the request's own, the user's, or the model's default.
+    fn effort_of(&self, overrides: &InferenceOverride) -> Option<ReasoningEffort> {
+        let is_side_job = overrides.reasoning_effort == Some(ReasoningEffort::None);
+        let wanted = overrides.reasoning_effort.or(self.effort.get());
+        // Providers refuse sampling parameters beside thoughts.
+        if wanted.is_none() && (overrides.temperature.is_some() || overrides.top_p.is_some()) {
+            return None;
+        }
+        // Not every server of these formats knows the word.
+        let may_be_refused = matches!(self.selection.adapter, Wire::OpenAi | Wire::OpenAiResponses);
+        if is_side_job && may_be_refused && self.selection.efforts.is_none() {
+            return None;
+        }
+        self.selection.effort(wanted)
     }
 }
 

@@ -252,6 +252,22 @@ fn the_effort_from_a_flag_or_setting_goes_with_each_request() {
 }
 
 #[test]
+fn the_effort_that_is_sent_is_one_that_the_model_accepts() {
+    let llm = MockLlm::answers(["a", "b", "c"].map(Answer::say));
+    let home = Home::with(&llm);
+    home.config(&format!(
+        "model = \"groq/openai/gpt-oss-20b\"\n[providers.groq]\nbase_url = \"{}\"\n\
+         api_key_env = \"MOCK_KEY\"\n[retry]\nmax_retries = 0\n",
+        llm.url
+    ));
+    home.ok(&["-p", "one"]);
+    home.ok(&["-p", "--effort", "none", "two"]);
+    home.ok(&["-p", "--effort", "max", "three"]);
+    let sent: Vec<Value> = llm.asked().iter().map(|chat| chat.body["reasoning_effort"].clone()).collect();
+    assert_eq!(sent, ["medium", "low", "high"]);
+}
+
+#[test]
 fn the_limit_on_an_answer_is_sent() {
     let llm = MockLlm::answers(["a", "b"].map(Answer::say));
     let home = Home::with(&llm);

@@ -12,8 +12,9 @@ use super::layers::Provenance;
 use super::providers::{self, PROVIDERS, UNKNOWN_CONTEXT_WINDOW, UNKNOWN_MAX_OUTPUT};
 use super::redact::without_password;
 use super::settings::{Adapter, Settings};
-use super::table::{self, can_chat, is_version_of, known_model, successor};
+use super::table::{self, ModelEfforts, can_chat, is_version_of, known_model, successor};
 use aye_core::contract::display::visible_line;
+use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::near::nearest;
 use aye_core::contract::spec::Price;
 
@@ -55,6 +56,9 @@ pub struct ModelSelection {
     pub price: Option<Price>,
     /// Whether the model can reason, if known.
     pub reasoning: Option<bool>,
+    /// The efforts that the model accepts, if they are known.
+    #[serde(skip)]
+    pub efforts: Option<ModelEfforts>,
     /// Whether the context window is a guess: settings, table and server do not specify it.
     #[serde(skip)]
     pub is_guess: bool,
@@ -71,6 +75,15 @@ impl ModelSelection {
     /// `provider/model`, as `--model` takes it.
     pub fn full_name(&self) -> String {
         if self.is_demo() { DEMO.to_owned() } else { format!("{}/{}", self.provider, self.model) }
+    }
+
+    /// Returns the effort in force when the user wants this one, or none in particular; `None` leaves it to the model.
+    pub fn effort(&self, wanted: Option<ReasoningEffort>) -> Option<ReasoningEffort> {
+        match self.efforts {
+            _ if self.reasoning == Some(false) => None,
+            Some(efforts) => efforts.in_force(wanted),
+            None => wanted,
+        }
     }
 
     /// Returns whether this is the built-in scripted model.
@@ -209,6 +222,7 @@ fn demo(why: String) -> ModelSelection {
         own_max_output: None,
         price: None,
         reasoning: None,
+        efforts: None,
         is_guess: false,
         why,
     }
@@ -521,6 +535,7 @@ impl Chooser<'_> {
             // The user's own machine sends no bill, whatever the model is called.
             price: own.and_then(|own| own.price).or(known.price.filter(|_| !is_free)),
             reasoning: known.reasoning,
+            efforts: known.efforts,
             is_guess: own_window.is_none() && offered_window.is_none() && !known.is_exact,
             why,
         }

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::providers::{UNKNOWN_CONTEXT_WINDOW, UNKNOWN_MAX_OUTPUT};
+use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::spec::Price;
 
 static TABLE: &str = include_str!("models.jsonl");
@@ -32,6 +33,12 @@ pub(crate) struct TableModel {
     pub wire: String,
     /// Whether the model can reason before answering.
     pub reasoning: bool,
+    /// Efforts that the provider accepts for it; empty where they are not known.
+    #[serde(default)]
+    pub efforts: Vec<ReasoningEffort>,
+    /// Effort that is sent unless the user sets one.
+    #[serde(default)]
+    pub default_effort: Option<ReasoningEffort>,
     /// Kinds of input: `text`, `image`.
     pub input: Vec<String>,
     /// Tokens that fit in one request.
@@ -67,6 +74,39 @@ impl Dollars {
     }
 }
 
+/// The efforts that a model accepts, and the one that it gets unless the user sets one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ModelEfforts {
+    accepted: [bool; EFFORTS.len()],
+    default: Option<ReasoningEffort>,
+}
+
+/// The efforts in their order.
+const EFFORTS: [ReasoningEffort; 5] = [
+    ReasoningEffort::None,
+    ReasoningEffort::Low,
+    ReasoningEffort::Medium,
+    ReasoningEffort::High,
+    ReasoningEffort::Max,
+];
+
+impl ModelEfforts {
+    fn of(row: &TableModel) -> Option<Self> {
+        let accepted = EFFORTS.map(|effort| row.efforts.contains(&effort));
+        (!row.efforts.is_empty()).then_some(Self { accepted, default: row.default_effort })
+    }
+
+    /// Returns the effort in force when the user wants this one, or none in particular: the nearest that the model
+    /// accepts, the lower of two. `None` leaves it to the provider.
+    pub fn in_force(self, wanted: Option<ReasoningEffort>) -> Option<ReasoningEffort> {
+        let wanted = wanted.or(self.default)?;
+        // A number of tokens has no place among them.
+        let Some(at) = EFFORTS.iter().position(|effort| *effort == wanted) else { return Some(wanted) };
+        let accepted = (0..EFFORTS.len()).filter(|other| self.accepted[*other]);
+        accepted.min_by_key(|other| other.abs_diff(at)).map(|other| EFFORTS[other])
+    }
+}
+
 /// The known properties of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnownModel {
@@ -78,6 +118,8 @@ pub struct KnownModel {
     pub price: Option<Price>,
     /// Whether the model can reason; `None` if only the model's family is known.
     pub reasoning: Option<bool>,
+    /// The efforts that it accepts, if they are known for this provider.
+    pub efforts: Option<ModelEfforts>,
     /// Whether the row is for this exact model, not another one of its family.
     pub is_exact: bool,
 }
@@ -88,6 +130,7 @@ impl KnownModel {
         max_output: UNKNOWN_MAX_OUTPUT,
         price: None,
         reasoning: None,
+        efforts: None,
         is_exact: false,
     };
 
@@ -155,7 +198,7 @@ pub(crate) fn known_model(provider: &str, model: &str) -> KnownModel {
     let same = of_own().find(|row| row.id.eq_ignore_ascii_case(model));
     let same = same.or_else(|| version_of(of_own(), model));
     if let Some(row) = same.and_then(Row::parse) {
-        return KnownModel::exact(&row);
+        return KnownModel { efforts: ModelEfforts::of(&row), ..KnownModel::exact(&row) };
     }
     let passed_on = of_makers().find(|row| row.id == bare).or_else(|| version_of(of_makers(), &bare));
     if let Some(row) = passed_on.and_then(Row::parse) {
@@ -331,11 +374,13 @@ mod tests {
     fn every_line_parses_and_every_default_is_in_the_table() {
         let all: Vec<TableModel> =
             TABLE.lines().map(|line| serde_json::from_str(line).expect("a line of the table")).collect();
-        assert_eq!(all.len(), 192);
+        assert_eq!(all.len(), 195);
         assert_eq!(rows().count(), all.len(), "no line is missed by its beginning");
         for (row, whole) in rows().zip(&all) {
             assert_eq!((row.provider, row.id), (whole.provider.as_str(), whole.id.as_str()));
             assert!(whole.context > 0 && whole.max_output > 0, "{whole:?}");
+            let is_accepted = whole.default_effort.is_none_or(|effort| whole.efforts.contains(&effort));
+            assert!(is_accepted && (whole.reasoning || whole.efforts.is_empty()), "{whole:?}");
         }
         let providers: std::collections::BTreeSet<&str> = rows().map(|row| row.provider).collect();
         for provider in providers {
@@ -364,6 +409,45 @@ mod tests {
         assert_eq!(known_model("groq", "llama-3.3-70b-versatile").reasoning, Some(false));
         assert_eq!(known_price("openai/gpt-4o-mini").map(|price| price.input), Some(0.15));
         assert_eq!(known_price("openai/gpt-4o-audio"), None);
+    }
+
+    #[test]
+    fn the_effort_in_force_is_one_that_the_model_accepts() {
+        use ReasoningEffort::{Budget, High, Low, Max, Medium, None as Off};
+        let in_force = |provider, model, wanted| {
+            known_model(provider, model).efforts.map(|efforts| efforts.in_force(wanted))
+        };
+        for (provider, model, wanted, expected) in [
+            ("anthropic", "claude-opus-5-5", None, Some(High)),
+            ("anthropic", "claude-opus-5-5", Some(Off), Some(Low)),
+            ("anthropic", "claude-sonnet-5-5", Some(Max), Some(Max)),
+            ("anthropic", "claude-haiku-4-5-20251001", None, Some(Medium)),
+            ("anthropic", "claude-sonnet-4-5", Some(Max), Some(High)),
+            ("anthropic", "claude-opus-4-6", Some(Off), Some(Off)),
+            ("anthropic", "claude-opus-4-6", Some(Budget(5)), Some(Budget(5))),
+            ("openai", "gpt-5", Some(Off), Some(Low)),
+            ("openai", "gpt-5.1", None, Some(Medium)),
+            ("openai", "gpt-5.1", Some(Max), Some(High)),
+            ("openai", "gpt-5-pro", Some(Low), Some(High)),
+            ("openai", "gpt-6-sol", Some(Max), Some(Max)),
+            ("gemini", "gemini-3.8-flash", None, None),
+            ("gemini", "gemini-3.8-flash", Some(Max), Some(High)),
+            ("groq", "openai/gpt-oss-120b", Some(Off), Some(Low)),
+        ] {
+            assert_eq!(in_force(provider, model, wanted), Some(expected), "{model} {wanted:?}");
+        }
+        for (provider, model) in [
+            ("openai", "gpt-4o-mini"),
+            ("deepseek", "deepseek-flash"),
+            ("gateway", "anthropic/claude-opus-5-5"),
+            ("x", "mock"),
+        ] {
+            assert_eq!(in_force(provider, model, Some(High)), None, "{model}");
+        }
+        for model in ["claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2"] {
+            let known = known_model("anthropic", model);
+            assert_eq!((known.is_exact, known.max_output), (true, 128_000), "{model}");
+        }
     }
 
     #[test]

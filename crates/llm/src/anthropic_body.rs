@@ -15,6 +15,8 @@ use aye_core::contract::message::{Message, MessagePart, Role};
 
 /// The version of the interface, for the header `anthropic-version`.
 pub(super) const VERSION: &str = "2023-06-01";
+/// The smallest budget for thoughts that is accepted.
+const LEAST_BUDGET: u32 = 1024;
 
 /// Builds the body. Everything that stays the same from request to request comes first.
 pub(super) fn build(prepared: &PreparedMessages, request: &InferenceRequest) -> Value {
@@ -27,8 +29,9 @@ pub(super) fn build(prepared: &PreparedMessages, request: &InferenceRequest) -> 
     let max_tokens = overrides.max_tokens.unwrap_or_else(|| claude.max_output());
     body.insert("max_tokens".into(), json!(max_tokens));
     body.insert("stream".into(), json!(true));
+    let turns = turns(prepared, request.enable_prompt_cache);
     if let Some(effort) = overrides.reasoning_effort {
-        think(claude, effort, &mut body);
+        think(claude, effort, is_late(&turns), &mut body);
     }
     if let Some(temperature) = overrides.temperature {
         body.insert("temperature".into(), json!(temperature));
@@ -48,40 +51,58 @@ pub(super) fn build(prepared: &PreparedMessages, request: &InferenceRequest) -> 
         mark_last(marks, &mut tools);
         body.insert("tools".into(), Value::Array(tools));
     }
-    body.insert("messages".into(), Value::Array(messages(prepared, marks)));
+    let messages = turns.into_iter().map(|(role, content)| json!({"role": role, "content": content}));
+    body.insert("messages".into(), messages.collect());
     Value::Object(body)
 }
 
 /// Adds what asks a model to think this much.
-fn think(claude: Claude, effort: ReasoningEffort, body: &mut Map<String, Value>) {
-    if effort == ReasoningEffort::None {
-        // Off is the default of the others.
-        if claude.thinks_by_default() {
-            body.insert("thinking".into(), json!({"type": "disabled"}));
+fn think(claude: Claude, effort: ReasoningEffort, is_late: bool, body: &mut Map<String, Value>) {
+    let effort = match effort {
+        ReasoningEffort::None if claude.always_thinks() => ReasoningEffort::Low,
+        ReasoningEffort::None => {
+            // Off is the default of the others.
+            if claude.thinks_by_default() {
+                body.insert("thinking".into(), json!({"type": "disabled"}));
+            }
+            return;
         }
-        return;
-    }
+        wanted => wanted,
+    };
     if let Some(word) = claude.effort(effort) {
         body.insert("output_config".into(), json!({"effort": word}));
     }
     let budget = match effort {
-        ReasoningEffort::None => return,
-        ReasoningEffort::Low => 1024,
+        ReasoningEffort::None | ReasoningEffort::Low => LEAST_BUDGET,
         ReasoningEffort::Medium => 8000,
         ReasoningEffort::High | ReasoningEffort::Max => 24_000,
         ReasoningEffort::Budget(tokens) => tokens,
     };
-    let thinking = match claude.thinking() {
-        ThinkingForm::Adaptive => {
-            let mut thinking = json!({"type": "adaptive", "display": "summarized"});
-            if let ReasoningEffort::Budget(tokens) = effort {
-                thinking["budget_tokens"] = json!(tokens);
-            }
-            thinking
+    if claude.thinking() == ThinkingForm::Adaptive {
+        // Without a summary, nothing is seen of what it does before its first text.
+        let mut thinking = json!({"type": "adaptive", "display": "summarized"});
+        if let ReasoningEffort::Budget(tokens) = effort {
+            thinking["budget_tokens"] = json!(tokens);
         }
-        ThinkingForm::Budget => json!({"type": "enabled", "budget_tokens": budget}),
-    };
-    body.insert("thinking".into(), thinking);
+        body.insert("thinking".into(), thinking);
+        return;
+    }
+    // The budget is a part of the limit on the answer.
+    let room = body["max_tokens"].as_u64().unwrap_or_default().saturating_sub(1);
+    let budget = u64::from(budget).min(room);
+    if !is_late && budget >= u64::from(LEAST_BUDGET) {
+        body.insert("thinking".into(), json!({"type": "enabled", "budget_tokens": budget}));
+    }
+}
+
+/// Returns whether the model is in the middle of an answer that it began without thoughts, such as one of another model:
+/// a model that thinks by budget refuses to start there.
+fn is_late(turns: &[(&'static str, Vec<Value>)]) -> bool {
+    let Some(last) = turns.iter().rposition(|(role, _)| *role == "assistant") else { return false };
+    let is_result = |block: &Value| block["type"] == "tool_result";
+    let is_open = turns[last + 1..].iter().flat_map(|(_, blocks)| blocks).any(is_result);
+    let is_thought = |block: &Value| matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"));
+    is_open && !turns[last].1.first().is_some_and(is_thought)
 }
 
 fn system(texts: &[String], marks: bool) -> Value {
@@ -101,7 +122,8 @@ fn mark_last(marks: bool, blocks: &mut [Value]) {
     }
 }
 
-fn messages(prepared: &PreparedMessages, marks: bool) -> Vec<Value> {
+/// The messages: who speaks, and the blocks.
+fn turns(prepared: &PreparedMessages, marks: bool) -> Vec<(&'static str, Vec<Value>)> {
     let mut turns: Vec<(&'static str, Vec<Value>)> = Vec::with_capacity(prepared.messages.len());
     let mut is_after_result = false;
     for message in &prepared.messages {
@@ -133,7 +155,7 @@ fn messages(prepared: &PreparedMessages, marks: bool) -> Vec<Value> {
             mark_last(marks, blocks);
         }
     }
-    turns.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+    turns
 }
 
 fn shown(block: &ContentBlock) -> Option<Value> {

@@ -1,8 +1,8 @@
 //! The body of a chat completions request.
 //!
-//! This wire form alone does not go through genai. It is the one that every gateway and local server speaks in its own
-//! way, and genai cannot be made right for it from outside: it cuts effort-like ends off model names, must have a key
-//! to send, echoes thoughts to servers that refuse the field, and its transport has no bound on the size of an event.
+//! It does not go through genai. It is the wire form that every gateway and local server speaks in its own way, and
+//! genai cannot be made right for it from outside: it cuts effort-like ends off model names, must have a key to send,
+//! echoes thoughts to servers that refuse the field, and its transport has no bound on the size of an event.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};

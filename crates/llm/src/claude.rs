@@ -75,7 +75,13 @@ impl Claude {
 
     /// Returns whether it thinks unless it is told not to.
     pub(super) fn thinks_by_default(self) -> bool {
-        matches!(self.family, Family::Haiku | Family::Sonnet | Family::Opus) && self.is_from((5, 0))
+        self.always_thinks()
+            || matches!(self.family, Family::Haiku | Family::Sonnet | Family::Opus) && self.is_from((5, 0))
+    }
+
+    /// Returns whether it refuses to be told not to think.
+    pub(super) fn always_thinks(self) -> bool {
+        self.family == Family::Above || self.family != Family::Other && self.is_from((5, 5))
     }
 
     /// How it is asked to think.
@@ -91,16 +97,15 @@ impl Claude {
 
     /// The word for an effort; `None` for a model that takes none, and for a budget.
     pub(super) fn effort(self, effort: ReasoningEffort) -> Option<&'static str> {
-        let takes_effort =
-            self.thinking() == ThinkingForm::Adaptive || self.family == Family::Opus && self.is_from((4, 5));
-        if !takes_effort {
+        // Claude Opus 4.5 knows the word too, but a budget says the same on every server.
+        if self.thinking() != ThinkingForm::Adaptive {
             return None;
         }
         match effort {
             ReasoningEffort::Low => Some("low"),
             ReasoningEffort::Medium => Some("medium"),
-            ReasoningEffort::Max if self.thinking() == ThinkingForm::Adaptive => Some("max"),
-            ReasoningEffort::High | ReasoningEffort::Max => Some("high"),
+            ReasoningEffort::High => Some("high"),
+            ReasoningEffort::Max => Some("max"),
             ReasoningEffort::None | ReasoningEffort::Budget(_) => None,
         }
     }
@@ -126,6 +131,26 @@ mod tests {
             ("", Family::Other, (0, 0)),
         ] {
             assert_eq!(Claude::of(name), Claude { family, version }, "{name}");
+        }
+    }
+
+    /// The efforts of the table of models, against what the names say here.
+    #[test]
+    fn the_table_of_models_agrees() {
+        for line in include_str!("../../config/src/models.jsonl").lines() {
+            let row: serde_json::Value = serde_json::from_str(line).expect("a line of the table");
+            if row["provider"] != "anthropic" || row["reasoning"] != true {
+                continue;
+            }
+            let id = row["id"].as_str().expect("a name");
+            let claude = Claude::of(id);
+            let accepts =
+                |word: &str| row["efforts"].as_array().is_some_and(|all| all.contains(&word.into()));
+            assert_eq!(accepts("none"), !claude.always_thinks(), "{id}");
+            assert_eq!(accepts("max"), claude.thinking() == ThinkingForm::Adaptive, "{id}");
+            assert_eq!(row["max_output"], claude.max_output(), "{id}");
+            let default = if claude.thinking() == ThinkingForm::Adaptive { "high" } else { "medium" };
+            assert_eq!(row["default_effort"], default, "{id}");
         }
     }
 }

@@ -69,7 +69,9 @@ fn generation_config(model: &str, request: &InferenceRequest) -> Map<String, Val
     if let Some(effort) = overrides.reasoning_effort {
         thinking.extend(thinking_of(model, effort));
     }
-    if thinks(WireFormat::Gemini, model, request) {
+    // Without thoughts, asking for them is an error.
+    let is_off = thinking.get("thinkingBudget").is_some_and(|budget| *budget == 0);
+    if thinks(WireFormat::Gemini, model, request) && !is_off {
         thinking.insert("includeThoughts".into(), json!(true));
     }
     if !thinking.is_empty() {
@@ -78,20 +80,21 @@ fn generation_config(model: &str, request: &InferenceRequest) -> Map<String, Val
     config
 }
 
-/// Newer models take a level, older ones a number of tokens. Nothing is sent for "not at all", which not every model
-/// allows.
+/// Newer models take a level, older ones a number of tokens. For "not at all", the least is sent that a model accepts.
 fn thinking_of(model: &str, effort: ReasoningEffort) -> Option<(String, Value)> {
     if is_third(model) || model.contains("gemma-4") {
         let level = match effort {
-            ReasoningEffort::None | ReasoningEffort::Budget(_) => return None,
-            ReasoningEffort::Low => "LOW",
+            ReasoningEffort::Budget(_) => return None,
+            ReasoningEffort::None | ReasoningEffort::Low => "LOW",
             ReasoningEffort::Medium => "MEDIUM",
             ReasoningEffort::High | ReasoningEffort::Max => "HIGH",
         };
         return Some(("thinkingLevel".into(), json!(level)));
     }
     let budget = match effort {
-        ReasoningEffort::None => return None,
+        ReasoningEffort::None if !model.contains("2.5") => return None,
+        ReasoningEffort::None if model.contains("pro") => 128,
+        ReasoningEffort::None => 0,
         ReasoningEffort::Low => 1000,
         ReasoningEffort::Medium => 8000,
         ReasoningEffort::High | ReasoningEffort::Max => 24_000,

@@ -22,7 +22,7 @@ pub(super) fn build(prepared: &PreparedMessages, request: &InferenceRequest) -> 
     body.insert("model".into(), json!(model));
     body.insert("store".into(), json!(false));
     body.insert("stream".into(), json!(true));
-    let effort = overrides.reasoning_effort.and_then(effort_word);
+    let effort = overrides.reasoning_effort.and_then(|effort| effort_word(model, effort));
     let thinks = thinks(FORM, model, request);
     if thinks || effort.is_some() {
         let mut reasoning = Map::new();
@@ -66,8 +66,14 @@ pub(super) fn build(prepared: &PreparedMessages, request: &InferenceRequest) -> 
     Value::Object(body)
 }
 
-fn effort_word(effort: ReasoningEffort) -> Option<&'static str> {
+fn effort_word(model: &str, effort: ReasoningEffort) -> Option<&'static str> {
+    let name = model.rsplit('/').next().unwrap_or(model);
     match effort {
+        // The first models cannot stop thinking.
+        ReasoningEffort::None if ["o1", "o3", "o4"].iter().any(|start| name.starts_with(start)) => {
+            Some("low")
+        }
+        ReasoningEffort::None if name == "gpt-5" || name.starts_with("gpt-5-") => Some("minimal"),
         ReasoningEffort::None => Some("none"),
         ReasoningEffort::Low => Some("low"),
         ReasoningEffort::Medium => Some("medium"),

@@ -11,7 +11,7 @@ use aye_core::context::{
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::inference::{InferenceOverride, StopReason, TokenUsage};
+use aye_core::contract::inference::{InferenceOverride, ReasoningEffort, StopReason, TokenUsage};
 use aye_core::contract::message::Message;
 use aye_core::contract::spec::ContextWindowPolicy;
 use aye_core::contract::storage::{Portion, StoreError, ThreadStore, ThreadTail};
@@ -123,6 +123,8 @@ impl Compaction {
             tools: Vec::new(),
             overrides: InferenceOverride {
                 max_tokens: config.summary_max_tokens,
+                // The summary is read from the messages; thoughts about them are paid and lost.
+                reasoning_effort: Some(ReasoningEffort::None),
                 ..InferenceOverride::default()
             },
             // The prompt is sent only once.

@@ -30,6 +30,7 @@ impl ProgramHost for TerminalHost {
             price: selection.price,
             model_why: selection.why.clone(),
             effort: self.app.foundation.effort.get(),
+            effort_in_force: selection.effort(self.app.foundation.effort.get()),
             agent: self.app.agents.named(),
             mode: self.app.permission.mode(),
             cwd: self.app.foundation.workspace.cwd.clone(),

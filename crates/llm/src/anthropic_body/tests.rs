@@ -153,3 +153,65 @@ fn parameters_match_the_model() {
         (&json!(0.5), &json!(0.9), &json!(100), &json!("my-local-max"))
     );
 }
+
+#[test]
+fn thinking_has_the_form_that_each_model_accepts() {
+    use ReasoningEffort::{Budget, High, Low, Max, Medium, None as Off};
+    let sent = |model: &str, effort: ReasoningEffort| {
+        let mut request = request(vec![Message::user("go")]);
+        request.model = model.into();
+        request.overrides.reasoning_effort = Some(effort);
+        let body = body(&request);
+        (body["thinking"].clone(), body["output_config"]["effort"].clone())
+    };
+    let adaptive = json!({"type": "adaptive", "display": "summarized"});
+    let budget = |tokens: u32| json!({"type": "enabled", "budget_tokens": tokens});
+    let off = json!({"type": "disabled"});
+    for (model, effort, thinking, word) in [
+        ("claude-haiku-4-5", Low, budget(1024), Value::Null),
+        ("claude-sonnet-4-5", Medium, budget(8000), Value::Null),
+        ("claude-sonnet-4-5", High, budget(24_000), Value::Null),
+        ("claude-sonnet-4-5", Off, Value::Null, Value::Null),
+        ("claude-opus-4-5", High, budget(24_000), Value::Null),
+        ("claude-opus-4-5", Max, budget(24_000), Value::Null),
+        ("claude-opus-4-6", Max, adaptive.clone(), json!("max")),
+        ("claude-opus-4-6", Off, Value::Null, Value::Null),
+        ("claude-sonnet-4-6", Low, adaptive.clone(), json!("low")),
+        ("claude-sonnet-5", Medium, adaptive.clone(), json!("medium")),
+        ("claude-sonnet-5", Off, off.clone(), Value::Null),
+        ("claude-opus-5", Off, off, Value::Null),
+        ("claude-opus-5-5", High, adaptive.clone(), json!("high")),
+        ("claude-opus-5-5", Off, adaptive.clone(), json!("low")),
+        ("claude-haiku-5-5", Off, adaptive.clone(), json!("low")),
+        ("claude-fable-5-2", Off, adaptive.clone(), json!("low")),
+        ("kimi-k2", Medium, budget(8000), Value::Null),
+        ("kimi-k2", Off, Value::Null, Value::Null),
+        ("claude-sonnet-4-5", Budget(5000), budget(5000), Value::Null),
+    ] {
+        assert_eq!(sent(model, effort), (thinking, word), "{model} {effort}");
+    }
+}
+
+#[test]
+fn a_budget_leaves_room_and_starts_with_an_answer() {
+    let think = |messages: Vec<Message>, max_tokens: u32| {
+        let mut request = request(messages);
+        request.model = "claude-sonnet-4-5".into();
+        request.overrides.reasoning_effort = Some(ReasoningEffort::High);
+        request.overrides.max_tokens = Some(max_tokens);
+        body(&request)["thinking"]["budget_tokens"].clone()
+    };
+    let go = || vec![Message::user("go")];
+    assert_eq!(think(go(), 4000), 3999, "it is a part of the answer");
+    assert_eq!(think(go(), 1000), Value::Null, "there is no room for it");
+    let asked = |content: Vec<ContentBlock>| {
+        let answer = Message::assistant_with(content, vec![call("a")]);
+        vec![Message::user("go"), answer, Message::tool("a", "x")]
+    };
+    assert_eq!(think(asked(Vec::new()), 64_000), Value::Null, "another model began this answer");
+    let steered = [asked(Vec::new()), vec![Message::user("by the way")]].concat();
+    assert_eq!(think(steered, 64_000), Value::Null, "it is not over");
+    assert_eq!(think(asked(vec![thought("hm", "sig")]), 64_000), 24_000);
+    let next = [asked(Vec::new()), vec![Message::assistant("done"), Message::user("more")]].concat();
+    assert_eq!(think(next, 64_000), 24_000, "a new answer");
+}

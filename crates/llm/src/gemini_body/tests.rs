@@ -98,6 +98,11 @@ fn parameters_match_each_model_generation() {
         config("gemini-2.5-pro", with(ReasoningEffort::Budget(512)))["thinkingConfig"]["thinkingBudget"],
         512
     );
+    let off = |model: &str| config(model, with(ReasoningEffort::None)).get("thinkingConfig").cloned();
+    assert_eq!(off("gemini-3.8-flash"), Some(json!({"thinkingLevel": "LOW", "includeThoughts": true})));
+    assert_eq!(off("gemini-2.5-flash"), Some(json!({"thinkingBudget": 0})));
+    assert_eq!(off("gemini-2.5-pro"), Some(json!({"thinkingBudget": 128, "includeThoughts": true})));
+    assert_eq!(off("gemini-1.5-pro"), None);
     let all = InferenceOverride {
         temperature: Some(0.5),
         top_p: Some(0.9),

@@ -88,6 +88,13 @@ fn parameters_match_the_model() {
     assert_eq!(sent["reasoning"], json!({"effort": "xhigh", "summary": "detailed"}));
     assert_eq!(sent["max_output_tokens"], 7);
     assert!(sent["prompt_cache_key"].is_string());
+    for (model, word) in
+        [("gpt-6-sol", "none"), ("gpt-5.1", "none"), ("gpt-5-mini", "minimal"), ("o3", "low")]
+    {
+        request.model = model.into();
+        request.overrides.reasoning_effort = Some(ReasoningEffort::None);
+        assert_eq!(body(&request)["reasoning"]["effort"], word, "{model}");
+    }
     request.model = "gpt-4.1".into();
     request.overrides.reasoning_effort = None;
     request.enable_prompt_cache = false;

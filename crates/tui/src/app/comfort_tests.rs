@@ -309,6 +309,7 @@ fn the_effort_is_chosen_like_a_model_and_shown_beside_it() {
     assert!(test.cmds.contains(&Cmd::Model(ModelCmd::SetEffort(Some(ReasoningEffort::High)))));
     test.app.info.is_demo = false;
     test.app.info.effort = Some(ReasoningEffort::High);
+    test.app.info.effort_in_force = Some(ReasoningEffort::High);
     test.draw();
     assert!(test.live().contains("m1 · effort high"), "{}", test.live());
     test.keys("/effort<enter>");

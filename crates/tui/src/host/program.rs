@@ -31,6 +31,8 @@ pub struct HostInfo {
     pub model_why: String,
     /// The reasoning effort, if the user set it.
     pub effort: Option<ReasoningEffort>,
+    /// The reasoning effort that requests ask for; `None` leaves it to the model.
+    pub effort_in_force: Option<ReasoningEffort>,
     /// The agent that is talked to, unless it is the built-in one.
     pub agent: Option<String>,
     /// The permission mode.

@@ -121,7 +121,7 @@ impl Segment {
                 vec![StatusItem { text, role: Role::Status, rank: 3, shrinks_to: Some(MIN_MODEL_COLUMNS) }]
             }
             Segment::Effort => info
-                .effort
+                .effort_in_force
                 .filter(|_| !info.is_demo)
                 .map_or_else(Vec::new, |effort| one(format!("effort {effort}"), Role::Status, 5)),
             Segment::Mode => {
