@@ -1,5 +1,6 @@
-//! Safe file reading: walking a folder, and files that start with YAML front matter.
+//! Safe work with files: walking a folder, files that start with YAML front matter, and who may use a replaced file.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 pub mod front_matter;
+pub mod rights;
 pub mod walk;

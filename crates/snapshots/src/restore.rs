@@ -13,6 +13,7 @@ use rustix::fs::{
 };
 
 use super::tree::{Item, PathKind, TreeDifference};
+use aye_files::rights;
 use aye_store_sqlite::objects::{ObjectKind, Objects};
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -120,9 +121,16 @@ fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Res
     }
     // The new file replaces the existing one atomically.
     let aside = format!(".aye-{}", uuid::Uuid::now_v7().simple());
-    let made =
-        write(&folder, &aside, item.kind, &bytes, there.filter(|_| kind == Some(FileType::RegularFile)))
-            .and_then(|()| Ok(renameat(&folder, aside.as_str(), &folder, name)?));
+    let replaced = match kind {
+        Some(FileType::RegularFile) => {
+            // A file that cannot be read has its mode, which the replacement gets too.
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            there.zip(Some(openat(&folder, name, flags, Mode::empty()).ok()))
+        }
+        _ => None,
+    };
+    let made = write(&folder, &aside, item.kind, &bytes, replaced)
+        .and_then(|()| Ok(renameat(&folder, aside.as_str(), &folder, name)?));
     if made.is_err() {
         let _ = unlinkat(&folder, aside.as_str(), AtFlags::empty());
     }
@@ -134,19 +142,28 @@ fn write(
     name: &str,
     kind: PathKind,
     bytes: &[u8],
-    there: Option<rustix::fs::Stat>,
+    replaced: Option<(rustix::fs::Stat, Option<OwnedFd>)>,
 ) -> io::Result<()> {
     if kind == PathKind::Link {
         return Ok(symlinkat(OsStr::from_bytes(bytes), folder, name)?);
     }
     let is_program = kind == PathKind::Program;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = if is_program { 0o777 } else { 0o666 };
-    let file = openat(folder, name, flags, Mode::from_raw_mode(mode))?;
-    if let Some(there) = there {
+    // What replaces another file is private until it has that one's rights.
+    let mode = match (&replaced, is_program) {
+        (Some(_), _) => 0o600,
+        (None, true) => 0o777,
+        (None, false) => 0o666,
+    };
+    let mut file = File::from(openat(folder, name, flags, Mode::from_raw_mode(mode))?);
+    if let Some((there, old)) = replaced {
         let mode = there.st_mode & 0o777;
         let mode = if is_program { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
-        fchmod(&file, Mode::from_raw_mode(mode))?;
+        let mode = Mode::from_raw_mode(mode);
+        match old {
+            Some(old) => rights::copy(&File::from(old), &file, mode)?,
+            None => fchmod(&file, mode)?,
+        }
     }
-    File::from(file).write_all(bytes)
+    file.write_all(bytes)
 }

@@ -1,4 +1,5 @@
-//! Replaces a file's content whole or not at all, and only there where it was meant.
+//! Replaces a file's content whole or not at all, and only there where it was meant. The replacement grants no more than
+//! the file did; a file that no other can replace is written in place, with a copy kept until that is durable.
 //!
 //! The folder is opened component by component without following a link (the path was resolved before), and all that
 //! follows happens relative to that descriptor. So nothing that is renamed or linked meanwhile sends a write elsewhere.
@@ -6,12 +7,14 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use aye_files::rights;
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::exec::{Spill, private_file};
 use super::paths::escape;
 
 /// Files above this are neither edited nor written over.
@@ -28,6 +31,8 @@ pub(super) enum FileError {
     TooLarge { path: String, size: u64 },
     #[error("{0} is read-only (mode {1:04o})")]
     ReadOnly(String, u32),
+    #[error("{0} cannot be written: {1}")]
+    NotWritable(String, Errno),
     #[error("{0} was changed concurrently; nothing was written")]
     Raced(String),
     #[error("{0} or a parent folder is now a link; nothing was written")]
@@ -36,6 +41,21 @@ pub(super) enum FileError {
     Cancelled,
     #[error("cannot {verb} {path}: {reason}")]
     Io { verb: &'static str, path: String, reason: String },
+    #[error("cannot write {path} completely: {reason}; its content before is in {copy}")]
+    Half { path: String, reason: String, copy: String },
+}
+
+/// Why a file was not replaced by another.
+enum NotReplaced {
+    /// It never can be: its folder is not writable, it is a mount point, or another file cannot be as accessible.
+    Never(FileError),
+    Failed(FileError),
+}
+
+impl From<FileError> for NotReplaced {
+    fn from(error: FileError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// The state of a file when it was read: enough to check that it is still the same.
@@ -54,7 +74,8 @@ pub(super) struct WriteTarget {
     name: PathBuf,
     /// The whole path, for messages.
     shown: String,
-    stamp: Option<FileStamp>,
+    /// The file that was read, and its state then.
+    old: Option<(File, FileStamp)>,
 }
 
 /// Returns the name of a file type that is neither a regular file nor a folder.
@@ -106,7 +127,7 @@ impl WriteTarget {
                 FileError::Io { verb: "open the folder of", path: shown.clone(), reason: other.to_string() }
             }
         })?;
-        Ok(Self { folder, name: name.into(), shown, stamp: None })
+        Ok(Self { folder, name: name.into(), shown, old: None })
     }
 
     fn io(&self, verb: &'static str) -> impl Fn(std::io::Error) -> FileError + '_ {
@@ -143,10 +164,22 @@ impl WriteTarget {
         if meta.mode() & 0o222 == 0 {
             return Err(FileError::ReadOnly(self.shown.clone(), meta.mode() & 0o7777));
         }
+        // A file that this user may not write is not replaced either, although a writable folder allows it.
+        match rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::EACCESS) {
+            Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => {
+                return Err(FileError::NotWritable(self.shown.clone(), why));
+            }
+            // Not every system can tell; then writing does.
+            Ok(()) | Err(_) => {}
+        }
         let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
         (&file).take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(self.io("read"))?;
-        self.stamp = Some(stamp(&meta));
+        self.old = Some((file, stamp(&meta)));
         Ok(Some(bytes))
+    }
+
+    fn stamp(&self) -> Option<FileStamp> {
+        self.old.as_ref().map(|(_, stamp)| *stamp)
     }
 
     fn now(&self) -> Result<Option<FileStamp>, FileError> {
@@ -158,16 +191,32 @@ impl WriteTarget {
         }
     }
 
-    /// Replaces the file that was read, or creates the one that did not exist. Mode and owner are kept.
-    /// `cancelled` is checked once more at the last moment.
-    pub(super) fn replace(&self, bytes: &[u8], cancelled: impl Fn() -> bool) -> Result<(), FileError> {
+    /// Replaces the file that was read, or creates the one that did not exist. Owner, group, mode, access control list and
+    /// attributes are kept; `copies` is the folder for what is kept while a file is written in place. `cancelled` is
+    /// checked once more at the last moment.
+    pub(super) fn replace(
+        &self,
+        bytes: &[u8],
+        copies: &Path,
+        cancelled: impl Fn() -> bool,
+    ) -> Result<(), FileError> {
+        match (self.replace_by_name(bytes, &cancelled), &self.old) {
+            (Ok(()), _) => Ok(()),
+            (Err(NotReplaced::Never(_)), Some((old, stamp))) => {
+                self.write_in_place(bytes, (old, stamp), copies, cancelled)
+            }
+            (Err(NotReplaced::Never(error) | NotReplaced::Failed(error)), _) => Err(error),
+        }
+    }
+
+    fn replace_by_name(&self, bytes: &[u8], cancelled: impl Fn() -> bool) -> Result<(), NotReplaced> {
         let temp = PathBuf::from(format!(".aye-{}.tmp", uuid::Uuid::new_v4().simple()));
         let result = self.write_temp(&temp, bytes).and_then(|()| {
             if cancelled() {
-                return Err(FileError::Cancelled);
+                return Err(FileError::Cancelled.into());
             }
-            if self.now()? != self.stamp {
-                return Err(FileError::Raced(self.shown.clone()));
+            if self.now()? != self.stamp() {
+                return Err(FileError::Raced(self.shown.clone()).into());
             }
             self.rename(&temp)
         });
@@ -177,30 +226,36 @@ impl WriteTarget {
         result
     }
 
-    fn write_temp(&self, temp: &Path, bytes: &[u8]) -> Result<(), FileError> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // The umask decides about a new file; what replaces another file is private until it is complete.
-        let mode = if self.stamp.is_some() { 0o600 } else { 0o666 };
-        let fd = rustix::fs::openat(&self.folder, temp, flags, Mode::from_raw_mode(mode))
-            .map_err(self.errno("write"))?;
-        let mut file = File::from(fd);
-        file.write_all(bytes).map_err(self.io("write"))?;
-        if let Some(stamp) = self.stamp {
-            let meta = file.metadata().map_err(self.io("write"))?;
-            if (meta.uid(), meta.gid()) != stamp.owner {
-                // Only root may change the owner of files; the content still belongs to a user who could
-                // write to the folder.
-                let _ = std::os::unix::fs::fchown(&file, Some(stamp.owner.0), Some(stamp.owner.1));
+    /// Sorts errors of a folder by whether the file in it can be written nevertheless.
+    fn not_replaced(&self, errno: Errno) -> NotReplaced {
+        let error = self.errno("write")(errno);
+        match errno {
+            Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::XDEV => {
+                NotReplaced::Never(error)
             }
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(stamp.mode & 0o7777))
-                .map_err(self.errno("set the mode of"))?;
+            _ => NotReplaced::Failed(error),
         }
-        file.sync_all().map_err(self.io("write"))
     }
 
-    fn rename(&self, temp: &Path) -> Result<(), FileError> {
+    fn write_temp(&self, temp: &Path, bytes: &[u8]) -> Result<(), NotReplaced> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // The umask decides about a new file; what replaces another file is private until it is complete.
+        let mode = if self.old.is_some() { 0o600 } else { 0o666 };
+        let fd = rustix::fs::openat(&self.folder, temp, flags, Mode::from_raw_mode(mode))
+            .map_err(|errno| self.not_replaced(errno))?;
+        let mut file = File::from(fd);
+        file.write_all(bytes).map_err(self.io("write"))?;
+        if let Some((old, stamp)) = &self.old {
+            let mode = Mode::from_raw_mode(stamp.mode & 0o7777);
+            rights::copy(old, &file, mode)
+                .map_err(|error| NotReplaced::Never(self.io("keep the access rights of")(error)))?;
+        }
+        Ok(file.sync_all().map_err(self.io("write"))?)
+    }
+
+    fn rename(&self, temp: &Path) -> Result<(), NotReplaced> {
         #[cfg(target_os = "linux")]
-        if self.stamp.is_none() {
+        if self.old.is_none() {
             use rustix::fs::RenameFlags;
             let (folder, name) = (&self.folder, &self.name);
             match rustix::fs::renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
@@ -208,15 +263,67 @@ impl WriteTarget {
                     self.sync_folder();
                     return Ok(());
                 }
-                Err(Errno::EXIST) => return Err(FileError::Raced(self.shown.clone())),
+                Err(Errno::EXIST) => return Err(FileError::Raced(self.shown.clone()).into()),
                 // Some file systems cannot; then the look a moment ago has to do.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
-                Err(error) => return Err(self.errno("write")(error)),
+                Err(error) => return Err(self.not_replaced(error)),
             }
         }
-        rustix::fs::renameat(&self.folder, temp, &self.folder, &self.name).map_err(self.errno("write"))?;
+        rustix::fs::renameat(&self.folder, temp, &self.folder, &self.name)
+            .map_err(|errno| self.not_replaced(errno))?;
         self.sync_folder();
         Ok(())
+    }
+
+    /// Writes the file itself. A private copy of the content before is kept until the new one is durable, and for good
+    /// when neither can be written whole.
+    fn write_in_place(
+        &self,
+        bytes: &[u8],
+        (old, stamp): (&File, &FileStamp),
+        copies: &Path,
+        cancelled: impl Fn() -> bool,
+    ) -> Result<(), FileError> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())
+            .map_err(self.errno("write"))?;
+        let file = File::from(fd);
+        let mut before = vec![0; usize::try_from(stamp.size).unwrap_or(0)];
+        old.read_exact_at(&mut before, 0).map_err(self.io("read"))?;
+        let name = format!("before-{}", uuid::Uuid::now_v7());
+        let kept = private_file(&Spill { dir: copies.to_owned(), name });
+        let (copy, mut kept) = kept.map_err(self.io("keep a copy of"))?;
+        let written = kept.write_all(&before).and_then(|()| kept.sync_all());
+        let written = written.map_err(self.io("keep a copy of")).and_then(|()| {
+            if cancelled() {
+                return Err(FileError::Cancelled);
+            }
+            if self::stamp(&file.metadata().map_err(self.io("read"))?) != *stamp {
+                return Err(FileError::Raced(self.shown.clone()));
+            }
+            // What does not fit is refused before anything is lost.
+            #[cfg(target_os = "linux")]
+            if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = rustix::fs::fallocate(
+                &file,
+                rustix::fs::FallocateFlags::KEEP_SIZE,
+                0,
+                bytes.len().max(1) as u64,
+            ) {
+                return Err(self.errno("write")(errno));
+            }
+            overwrite(&file, bytes).map_err(|error| match overwrite(&file, &before) {
+                Ok(()) => self.io("write")(error),
+                Err(_) => FileError::Half {
+                    path: self.shown.clone(),
+                    reason: error.to_string(),
+                    copy: escape(&copy),
+                },
+            })
+        });
+        if !matches!(written, Err(FileError::Half { .. })) {
+            let _ = std::fs::remove_file(&copy);
+        }
+        written
     }
 
     /// Syncs the folder, which makes a rename durable. Not every folder can be opened for this; the file
@@ -227,6 +334,12 @@ impl WriteTarget {
             let _ = rustix::fs::fsync(fd);
         }
     }
+}
+
+fn overwrite(file: &File, bytes: &[u8]) -> std::io::Result<()> {
+    file.write_all_at(bytes, 0)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_all()
 }
 
 fn stamp(meta: &std::fs::Metadata) -> FileStamp {
@@ -244,6 +357,34 @@ mod tests {
     use super::*;
     use crate::testing::Sandbox;
 
+    fn copies(sandbox: &Sandbox) -> PathBuf {
+        sandbox.path("../outputs")
+    }
+
+    /// Replaces a file as a call does.
+    fn write(sandbox: &Sandbox, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        let mut target = WriteTarget::open(&sandbox.path(name), false)?;
+        target.read()?;
+        target.replace(bytes, &copies(sandbox), || false)
+    }
+
+    fn inode(sandbox: &Sandbox, name: &str) -> u64 {
+        std::fs::metadata(sandbox.path(name)).expect("is there").ino()
+    }
+
+    /// Nothing is left of what was kept.
+    fn nothing_kept(sandbox: &Sandbox) -> bool {
+        std::fs::read_dir(copies(sandbox)).is_ok_and(|entries| entries.count() == 0)
+    }
+
+    /// Runs a test again in another process, which `wrapper` starts.
+    #[cfg(target_os = "linux")]
+    fn again(test: &str, wrapper: &mut std::process::Command) -> std::process::Output {
+        let own = std::env::current_exe().expect("a path");
+        wrapper.arg(own).args(["--exact", &format!("atomic::tests::{test}"), "--nocapture"]);
+        wrapper.env("AYE_TEST_AGAIN", "1").output().expect("is started")
+    }
+
     #[test]
     fn a_folder_replaced_by_a_link_is_not_followed() {
         let sandbox = Sandbox::new();
@@ -260,7 +401,7 @@ mod tests {
         assert_eq!(target.read().expect("read").expect("there"), b"old");
         std::fs::rename(sandbox.path("src"), sandbox.path("gone")).expect("renamed");
         sandbox.link(sandbox.path("elsewhere"), "src");
-        target.replace(b"new", || false).expect("written");
+        target.replace(b"new", &copies(&sandbox), || false).expect("written");
         assert_eq!((sandbox.read("gone/x"), sandbox.read("elsewhere/x")), (b"new".to_vec(), b"old".to_vec()));
     }
 
@@ -271,14 +412,14 @@ mod tests {
         let mut target = WriteTarget::open(&real, false).expect("a folder");
         target.read().expect("read");
         sandbox.write("x", "someone else's");
-        assert!(matches!(target.replace(b"new", || false), Err(FileError::Raced(_))));
+        assert!(matches!(target.replace(b"new", &copies(&sandbox), || false), Err(FileError::Raced(_))));
         let mut target = WriteTarget::open(&sandbox.path("y"), false).expect("a folder");
         assert_eq!(target.read().expect("read"), None);
         sandbox.write("y", "someone else's");
-        assert!(matches!(target.replace(b"new", || false), Err(FileError::Raced(_))));
+        assert!(matches!(target.replace(b"new", &copies(&sandbox), || false), Err(FileError::Raced(_))));
         let mut target = WriteTarget::open(&real, false).expect("a folder");
         target.read().expect("read");
-        assert!(matches!(target.replace(b"new", || true), Err(FileError::Cancelled)));
+        assert!(matches!(target.replace(b"new", &copies(&sandbox), || true), Err(FileError::Cancelled)));
         let mut names: Vec<_> = std::fs::read_dir(&sandbox.workspace.cwd)
             .expect("there")
             .flatten()
@@ -287,5 +428,137 @@ mod tests {
         names.sort();
         assert_eq!(names, ["x", "y"], "no temporary file is left");
         assert_eq!(sandbox.read("x"), b"someone else's");
+    }
+
+    /// Without the right to change owners, as any user but root.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_owner_that_cannot_be_kept_widens_nothing() {
+        use caps::{CapSet, Capability};
+        let sandbox = Sandbox::new();
+        let path = sandbox.write("x", "old");
+        let set = |mode| {
+            std::os::unix::fs::chown(&path, Some(2000), Some(3000)).ok()?;
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).ok()
+        };
+        let state = || {
+            let meta = std::fs::metadata(&path).expect("is there");
+            (meta.uid(), meta.gid(), meta.mode() & 0o7777)
+        };
+        if set(0o2775).is_none() {
+            return;
+        }
+        write(&sandbox, "x", b"by root").expect("written");
+        assert_eq!(state(), (2000, 3000, 0o2775));
+        std::thread::scope(|threads| {
+            let other = threads.spawn(|| {
+                // The rights of a thread are its own.
+                caps::drop(None, CapSet::Effective, Capability::CAP_CHOWN).expect("dropped");
+                write(&sandbox, "x", b"by another").expect("written");
+            });
+            other.join().expect("it ends");
+        });
+        let (owner, group, mode) = state();
+        assert_eq!((sandbox.read("x"), owner), (b"by another".to_vec(), rustix::process::geteuid().as_raw()));
+        assert_ne!(group, 3000, "a user has only their own groups");
+        assert_eq!(mode, 0o755, "no set-id bit, and the other group writes nothing");
+    }
+
+    /// A folder that is not writable is no reason to leave a file alone that is.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_in_a_folder_that_is_not_writable_is_written_in_place() {
+        use caps::{CapSet, Capability};
+        use std::os::unix::fs::PermissionsExt as _;
+        let sandbox = Sandbox::new();
+        sandbox.write("closed/x", "what it contained before");
+        sandbox.write("closed/private", "old");
+        std::fs::create_dir(copies(&sandbox)).expect("a folder");
+        let mode = |name: &str, mode| {
+            std::fs::set_permissions(sandbox.path(name), std::fs::Permissions::from_mode(mode)).expect("set");
+        };
+        mode("closed", 0o555);
+        let before = inode(&sandbox, "closed/x");
+        std::thread::scope(|threads| {
+            let other = threads.spawn(|| {
+                caps::drop(None, CapSet::Effective, Capability::CAP_DAC_OVERRIDE).expect("dropped");
+                write(&sandbox, "closed/x", b"new").expect("written");
+                assert_eq!(sandbox.read("closed/x"), b"new");
+                write(&sandbox, "closed/x", b"longer than it was before that").expect("written");
+                let error = write(&sandbox, "closed/new", b"x").expect_err("there is no file to write");
+                assert!(error.to_string().contains("Permission denied"), "{error}");
+                // Nobody but another owner may write this one, whatever the folder allows.
+                mode("closed/private", 0o464);
+                mode("closed", 0o755);
+                let error = write(&sandbox, "closed/private", b"new").expect_err("not writable");
+                assert!(
+                    error.to_string().contains("private cannot be written: Permission denied"),
+                    "{error}"
+                );
+            });
+            other.join().expect("it ends");
+        });
+        assert_eq!(sandbox.read("closed/x"), b"longer than it was before that");
+        assert_eq!(sandbox.read("closed/private"), b"old");
+        assert_eq!(inode(&sandbox, "closed/x"), before);
+        assert!(nothing_kept(&sandbox));
+    }
+
+    /// As containers have them: one file of the host, at its own place.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_is_a_mount_point_is_written_in_place() {
+        use std::process::Command;
+        const TEST: &str = "a_file_that_is_a_mount_point_is_written_in_place";
+        if std::env::var_os("AYE_TEST_AGAIN").is_none() {
+            let output = again(TEST, Command::new("unshare").args(["--mount", "--map-root-user", "--"]));
+            let text = String::from_utf8_lossy(&output.stdout);
+            let failed = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success() || failed.contains("unshare failed"), "{failed}");
+            return;
+        }
+        let sandbox = Sandbox::new();
+        sandbox.write("host", "old");
+        sandbox.write("x", "");
+        let runs = |command: &mut Command| command.status().expect("is started").success();
+        if !runs(Command::new("mount").arg("--bind").args([sandbox.path("host"), sandbox.path("x")])) {
+            return;
+        }
+        write(&sandbox, "x", b"new").expect("written");
+        assert_eq!((sandbox.read("x"), sandbox.read("host")), (b"new".to_vec(), b"new".to_vec()));
+        assert!(nothing_kept(&sandbox));
+        assert!(runs(Command::new("umount").arg(sandbox.path("x"))));
+    }
+
+    /// A full disk in the middle of it: the content before comes back.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_was_written_in_part_gets_its_content_back() {
+        let sandbox = Sandbox::new();
+        let path = sandbox.write("x", "old content");
+        let mut target = WriteTarget::open(&path, false).expect("a folder");
+        target.read().expect("read");
+        let (old, stamp) = target.old.as_ref().expect("is there");
+        let limit = rustix::process::Resource::Fsize;
+        let before = rustix::process::getrlimit(limit);
+        if std::env::var_os("AYE_TEST_AGAIN").is_none() {
+            const TEST: &str = "a_file_that_was_written_in_part_gets_its_content_back";
+            // Its own process: the limit is for all of it, and its signal too.
+            let output = again(TEST, std::process::Command::new("env").arg("--ignore-signal=XFSZ"));
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            return;
+        }
+        rustix::process::setrlimit(
+            limit,
+            rustix::process::Rlimit { current: Some(20), maximum: before.maximum },
+        )
+        .expect("limited");
+        let error = target
+            .write_in_place(&[b'n'; 100], (old, stamp), &copies(&sandbox), || false)
+            .expect_err("too large");
+        assert!(error.to_string().contains("cannot write"), "{error}");
+        rustix::process::setrlimit(limit, before).expect("unlimited");
+        assert_eq!(sandbox.read("x"), b"old content");
+        assert!(nothing_kept(&sandbox));
     }
 }

@@ -198,7 +198,7 @@ impl PlannedChange {
                 Some(target) => target,
                 None => WriteTarget::open(&self.subject.real, true)?,
             };
-            target.replace(&self.after, cancelled)?;
+            target.replace(&self.after, &env.output_dir, cancelled)?;
         }
         // If the editor saved something else, the ledger finds the file changed.
         note(env, ctx, &self.subject.real, &self.after);

@@ -241,6 +241,20 @@ async fn mode_line_endings_mark_and_missing_newline_are_kept() {
 }
 
 #[tokio::test]
+async fn a_replaced_file_grants_no_more() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.write("a", "old\n");
+    let file = std::fs::File::open(&path).expect("is there");
+    if rustix::fs::fsetxattr(&file, "user.note", b"mine", rustix::fs::XattrFlags::empty()).is_err() {
+        return;
+    }
+    sandbox.ok("Edit", edit("a", "old", "new")).await;
+    let mut value = [0; 8];
+    let size = rustix::fs::getxattr(&path, "user.note", &mut value).expect("is kept");
+    assert_eq!((&value[..size], sandbox.read("a")), (&b"mine"[..], b"new\n".to_vec()));
+}
+
+#[tokio::test]
 async fn a_link_inside_the_workspace_stays_a_link() {
     let sandbox = Sandbox::new();
     sandbox.write("real", "one\n");
