@@ -3,13 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::StreamExt;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::output::CallSink;
+use super::output::{CallSink, UnwrittenOutput};
 use super::recover::is_alive;
 use super::request::RuntimeError;
 use super::{AgentRuntime, RuntimeCore};
@@ -21,8 +24,13 @@ use aye_core::contract::record::AttemptId;
 use aye_core::contract::storage::{ChangeFeed, ChangeKind, StoreError};
 use aye_core::contract::tool::ToolError;
 
-/// Pieces of output that are written together.
+/// Pieces of output that are taken together.
 const TOGETHER: usize = 64;
+/// Time between two writes of a command's output, and the same once much was written.
+const WRITE_GAP: Duration = Duration::from_millis(100);
+const LONG_WRITE_GAP: Duration = Duration::from_millis(200);
+/// After this many bytes it is much.
+const MUCH: usize = 1 << 20;
 
 /// The commands that this process keeps, by number.
 #[derive(Default)]
@@ -168,18 +176,40 @@ async fn keep(shared: Arc<RuntimeCore>, number: u64, kept: Arc<RunningCommand>, 
     let mut output = output.ready_chunks(TOGETHER);
     let mut wanted = StopListener { changes: shared.store.watch().ok(), is_unread: true };
     let (mut ended, mut is_open) = (None, true);
-    while ended.is_none() || is_open {
+    // Writing must not hold up reading: the command would wait for the disk.
+    let mut unwritten = UnwrittenOutput::default();
+    let mut writing: Option<BoxFuture<'_, Result<bool, StoreError>>> = None;
+    let (mut written, mut write_at) = (0, Instant::now());
+    while ended.is_none() || is_open || writing.is_some() || !unwritten.is_empty() {
+        if writing.is_none() && !unwritten.is_empty() && (!is_open || write_at <= Instant::now()) {
+            let chunk = unwritten.take();
+            written += chunk.len();
+            writing = Some(shared.store.append_command_output(number, chunk));
+        }
+        let is_due = writing.is_none() && !unwritten.is_empty();
+        let write = async {
+            match &mut writing {
+                Some(writing) => writing.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             how = &mut end, if ended.is_none() => ended = Some(how),
             pieces = output.next(), if is_open => match pieces {
                 None => is_open = false,
-                Some(pieces) => match shared.store.append_command_output(number, pieces.concat()).await {
+                Some(pieces) => pieces.iter().for_each(|piece| unwritten.push(piece)),
+            },
+            result = write => {
+                writing = None;
+                write_at = Instant::now() + if written > MUCH { LONG_WRITE_GAP } else { WRITE_GAP };
+                match result {
                     Ok(true) => {}
                     // Its conversation was deleted.
                     Ok(false) => stop.cancel(),
                     Err(error) => tracing::warn!(number, %error, "output of a background command is lost"),
-                },
-            },
+                }
+            }
+            () = sleep_until(write_at), if is_due => {}
             () = wanted.wait(&shared, number, &kept.thread), if !stop.is_cancelled() => stop.cancel(),
         }
     }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
-use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult, Terminal};
+use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult, Printed, Terminal};
 use super::sandbox::Confinement;
 use super::screen::ScreenTerminal;
 use aye_core::contract::command::{
@@ -25,12 +25,15 @@ use aye_core::contract::tool::{
 };
 
 /// Takes what a program prints.
-type OnOutput = Box<dyn FnMut(&str) + Send>;
+type OnOutput = Box<dyn FnMut(Printed<'_>) + Send>;
 
 /// A program that runs while its future is polled, wherever that is.
 pub(super) struct Program {
     pub(super) run: BoxFuture<'static, Result<ExecResult, ExecError>>,
+    /// All that it prints.
     pub(super) output: mpsc::UnboundedReceiver<String>,
+    /// The part of it that a screen shows.
+    pub(super) shown: mpsc::UnboundedReceiver<String>,
     pub(super) stop: CancellationToken,
     timeless: CancellationToken,
     terminal: Option<Arc<dyn CommandTerminal>>,
@@ -58,21 +61,31 @@ impl Program {
             CancellationToken,
         ) -> BoxFuture<'static, Result<ExecResult, ExecError>>,
     ) -> Self {
-        // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
+        // Unbounded, because neither a slow screen nor a slow disk must stop the command: `run` bounds by time what it
+        // hands out to a screen, and what stores the output takes it at once and bounds it.
         let (sender, output) = mpsc::unbounded_channel::<String>();
+        let (screen, shown) = mpsc::unbounded_channel::<String>();
         let (stop, timeless) = (CancellationToken::new(), CancellationToken::new());
         let unlimited = timeless.clone();
-        let printed = sender.clone();
-        let on_output: OnOutput = Box::new(move |text| drop(printed.send(text.to_owned())));
+        let (all, part) = (sender.clone(), screen.clone());
+        // A reader that is gone needs nothing.
+        let on_output: OnOutput = Box::new(move |printed| match printed {
+            Printed::Whole(text) => drop(all.send(text.to_owned())),
+            Printed::Shown(text) => drop(part.send(text.to_owned())),
+        });
         let run = start(on_output, stop.clone(), timeless.clone());
         let run = async move {
-            // The sender is dropped at the end of the command: then there is no more output.
-            let sender = sender;
+            // The senders are dropped at the end of the command: then there is no more output.
+            let (sender, screen) = (sender, screen);
+            let note = |text: &str| {
+                let line = format!("\n[aye: {text}]\n");
+                let _ = screen.send(line.clone());
+                let _ = sender.send(line);
+            };
             let result = match network {
                 None => run.await,
                 Some(network) => {
-                    let refusals =
-                        network.each_refusal(|sentence| drop(sender.send(format!("\n[aye: {sentence}]\n"))));
+                    let refusals = network.each_refusal(&note);
                     tokio::select! {
                         result = run => result,
                         () = refusals => Err(ExecError::Io(std::io::ErrorKind::Other.into())),
@@ -85,13 +98,11 @@ impl Program {
                 let beside = unlimited.is_cancelled();
                 let settled = tokio::task::spawn_blocking(move || unchanged.settle(beside)).await;
                 result.notes.extend(settled.unwrap_or_else(|error| vec![error.to_string()]));
-                for note in result.notes.iter().filter(|_| beside) {
-                    let _ = sender.send(format!("\n[aye: {note}]\n"));
-                }
+                result.notes.iter().filter(|_| beside).for_each(|text| note(text));
             }
             Ok(result)
         };
-        Self { run: run.boxed(), output, stop, timeless, terminal: None }
+        Self { run: run.boxed(), output, shown, stop, timeless, terminal: None }
     }
 
     /// The same in a terminal, for as long as it takes.
@@ -107,9 +118,11 @@ impl Program {
         let mut made = Self::running(kept, move |mut on_output, cancel, _| {
             async move {
                 let _ended = screen.ends();
-                let on_output = move |text: &str| {
-                    screen.print(text);
-                    on_output(text);
+                let on_output = move |printed: Printed<'_>| {
+                    if let Printed::Whole(text) = printed {
+                        screen.print(text);
+                    }
+                    on_output(printed);
                 };
                 let typist = async {
                     while let Some(text) = typing.recv().await {

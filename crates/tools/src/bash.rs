@@ -225,10 +225,15 @@ impl Tool for Bash {
 /// Waits for a program to end, and shows its output. Returns `None` if the program is to continue in the
 /// background.
 async fn stay(program: &mut Program, ctx: &ToolCallContext) -> Option<Result<ExecResult, ExecError>> {
-    let (run, output, stop) = (&mut program.run, &mut program.output, &program.stop);
+    let Program { run, output, shown, stop, .. } = program;
     let forward = async {
-        while let Some(text) = output.recv().await {
-            ctx.stream_output(text).await;
+        loop {
+            tokio::select! {
+                biased;
+                Some(text) = output.recv() => ctx.store_output(&text),
+                Some(text) = shown.recv() => ctx.stream_output(text).await,
+                else => break,
+            }
         }
     };
     let moved = async {

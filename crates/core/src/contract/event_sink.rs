@@ -12,6 +12,10 @@ pub trait EventSink: Send + Sync {
     /// Takes one event. A sink that cannot deliver drops it: the store is the truth, not the stream.
     async fn emit(&self, event: AgentEvent);
 
+    /// Takes all output of a running tool that stores it whole and shows it in part. From then on, the output in the
+    /// call's events is only shown.
+    fn store_output(&self, _text: &str) {}
+
     /// Called right after the lease on the thread was acquired, before it is used: from now on no other
     /// process writes. Messages that others wrote earlier can be shown first.
     async fn acquired(&self) {}

@@ -517,6 +517,14 @@ impl ToolCallContext {
         }
     }
 
+    /// Stores output of a tool that prints more than a screen can show, so that it survives a crash. What such a tool
+    /// streams is only shown.
+    pub fn store_output(&self, text: &str) {
+        if let Some(sink) = &self.activity_sink {
+            sink.store_output(text);
+        }
+    }
+
     /// Streams output while the tool runs. The output is stored beside the call, so that it survives a crash.
     pub async fn stream_output(&self, delta: impl Into<String>) {
         self.emit(AgentEvent::ToolCallStreamDelta {

@@ -130,6 +130,19 @@ async fn a_background_command_keeps_running_and_its_output_is_read() {
     );
 }
 
+/// A screen shows part of what comes this fast.
+#[tokio::test]
+async fn all_that_a_background_command_prints_is_kept() {
+    let (sandbox, host) = (Sandbox::new(), Arc::new(OneCommand::default()));
+    let args = json!({"command": "seq 1 40000", "run_in_background": true});
+    sandbox.call_in("Bash", args, &with(&host)).await.expect("starts");
+    let kept = host.kept.lock().await.take().expect("a command");
+    let printed = kept.output.collect::<Vec<_>>().await.concat();
+    assert_eq!(kept.end.await.expect("not poisoned"), CommandEnd::Exited(0));
+    assert_eq!(printed.lines().count(), 40_000);
+    assert!(printed.starts_with("1\n2\n") && printed.ends_with("39999\n40000\n"));
+}
+
 #[tokio::test]
 async fn a_filter_drops_lines() {
     let (sandbox, host) = (Sandbox::new(), Arc::new(OneCommand::default()));

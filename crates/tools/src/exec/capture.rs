@@ -86,14 +86,22 @@ pub(super) struct Captured {
 }
 
 /// Keeps head and tail of a text that comes in pieces, at most `limit` bytes, and writes the whole into a file once it
-/// is longer. A line that is written over again and again (`\r`) counts as what it was at the end.
+/// is longer. A line that is written over again and again (`\r`) counts as what it was at the end. What is only written
+/// over in part is a line of its own: nothing else says that it is out of date.
 pub(super) struct Capture {
     limit: usize,
     spill: Option<Spill>,
     file: Option<(PathBuf, BufWriter<File>)>,
     written: u64,
     line: String,
+    /// What the line is written over.
+    below: Option<String>,
+    /// The next text starts at the line's beginning.
     returned: bool,
+    /// That text is in an empty line.
+    erased: bool,
+    /// The line's first part is kept whatever is written over it.
+    continues: bool,
     head: String,
     head_full: bool,
     tail: String,
@@ -108,11 +116,29 @@ impl Capture {
             file: None,
             written: 0,
             line: String::new(),
+            below: None,
             returned: false,
+            erased: false,
+            continues: false,
             head: String::new(),
             head_full: false,
             tail: String::new(),
             total: 0,
+        }
+    }
+
+    /// For text whose first line may have started before.
+    pub(super) fn continued(limit: usize) -> Self {
+        Self { continues: true, ..Self::new(limit, None) }
+    }
+
+    /// Decides about what the line was written over, once the line is complete.
+    fn settle(&mut self, done: &mut String) {
+        if let Some(below) = self.below.take()
+            && self.line.chars().count() < below.trim_end().chars().count()
+        {
+            done.push_str(&below);
+            done.push('\n');
         }
     }
 
@@ -127,19 +153,31 @@ impl Capture {
             };
             if !body.is_empty() {
                 if std::mem::take(&mut self.returned) {
-                    self.line.clear();
+                    self.settle(&mut done);
+                    let below = std::mem::take(&mut self.line);
+                    if std::mem::take(&mut self.continues) {
+                        done.push_str(&below);
+                        done.push('\n');
+                    } else if !std::mem::take(&mut self.erased) {
+                        self.below = Some(below);
+                    }
                 }
                 self.line.push_str(body);
             }
             match end {
-                Some('\r') => self.returned = true,
+                Some('\r') => {
+                    self.erased |= self.returned;
+                    self.returned = true;
+                }
                 Some(_) => {
-                    self.returned = false;
+                    (self.returned, self.erased, self.continues) = (false, false, false);
+                    self.settle(&mut done);
                     done.push_str(&self.line);
                     done.push('\n');
                     self.line.clear();
                 }
                 None if self.line.len() > MAX_LINE => {
+                    self.settle(&mut done);
                     done.push_str(&self.line);
                     self.line.clear();
                 }
@@ -208,8 +246,10 @@ impl Capture {
 
     /// Ends the text.
     pub(super) fn finish(mut self) -> Captured {
-        let line = std::mem::take(&mut self.line);
-        self.keep(&line);
+        let mut last = String::new();
+        self.settle(&mut last);
+        last.push_str(&self.line);
+        self.keep(&last);
         let room = self.limit - self.head.len();
         if self.head.len() as u64 + self.tail.len() as u64 == self.total && self.tail.len() <= room {
             return Captured { text: self.head + &self.tail, total: self.total, omitted: 0, file: None };
@@ -264,6 +304,21 @@ mod tests {
         assert_eq!(captured(1000, &["1%\r2%", "\r", "100%\ndone"]).text, "100%\ndone");
         assert_eq!(captured(1000, &["a\r\nb\r", "\nc"]).text, "a\nb\nc");
         assert_eq!(captured(1000, &["99%\r"]).text, "99%");
+        assert_eq!(captured(1000, &["12 of 20\r\r3 of 4\r\rok"]).text, "ok");
+        assert_eq!(captured(1000, &["12 of 20\rdone    \n"]).text, "done    \n");
+    }
+
+    #[test]
+    fn what_is_written_over_in_part_is_not_lost() {
+        assert_eq!(captured(1000, &["a\nb", "c\rD\n"]).text, "a\nbc\nD\n");
+        assert_eq!(captured(1000, &["error: broken\r", "ok\r", "1%\r100%"]).text, "error: broken\n100%");
+        let read = |text| {
+            let mut capture = Capture::continued(1000);
+            capture.push(text);
+            capture.finish().text
+        };
+        assert_eq!(read("c\rDefg\rDefgh\n1%\r2%\n"), "c\nDefgh\n2%\n", "after the `b` that was read before");
+        assert_eq!(read("c\r\nd\r\n"), "c\nd\n");
     }
 
     #[test]

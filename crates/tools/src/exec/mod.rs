@@ -31,8 +31,8 @@ pub use env::{EnvVars, child_env, holds_password, is_secret};
 pub use git::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, guard_git, harmless};
 pub(crate) use plain::plain_pieces;
 pub(crate) use pty::{Terminal, TerminalSize, open as open_terminal};
-pub(crate) use run::run_in_terminal;
-pub use run::{ProgramOutput, converse, end_of_run, run, run_timeless};
+pub(crate) use run::{Printed, run_in_terminal, run_timeless};
+pub use run::{ProgramOutput, converse, end_of_run, run};
 pub use serve::server_command;
 #[cfg(target_os = "linux")]
 pub use supervisor::{SUPERVISE_ARG, SupervisorReport, supervise_main};
@@ -151,10 +151,12 @@ pub enum ExecError {
 
 /// Output as a model reads it: without escape sequences, progress bars collapsed, the middle left out when it is longer
 /// than `limit` bytes.
+///
+/// The output may continue a line that was read before: what its first line has up to a carriage return is kept.
 pub fn as_read(output: &str, limit: usize) -> String {
     let mut text = String::with_capacity(output.len());
     plain::Plain::default().push(output, &mut text);
-    let mut capture = capture::Capture::new(limit, None);
+    let mut capture = capture::Capture::continued(limit);
     capture.push(&text);
     capture.finish().text
 }

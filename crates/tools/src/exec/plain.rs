@@ -1,4 +1,5 @@
-//! Output without the sequences that only a terminal understands.
+//! Output without the sequences that only a terminal understands. One that erases a line before it is written again
+//! becomes a carriage return.
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -7,6 +8,10 @@ use futures::stream::BoxStream;
 #[derive(Debug, Default)]
 pub(super) struct Plain {
     state: EscapeState,
+    /// The line is at its start again after a carriage return.
+    returned: bool,
+    /// The parameter of a control sequence, when it is a single digit.
+    digit: Option<char>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,9 +44,21 @@ impl Plain {
     /// Appends what is text to `out`. A newline ends every sequence, so that a broken one hides a line at most.
     pub(super) fn push(&mut self, text: &str, out: &mut String) {
         if self.state == EscapeState::Text && !text.contains(['\u{1b}', '\u{9b}']) {
+            self.returned = text.chars().next_back().map_or(self.returned, |c| c == '\r');
             return out.push_str(text);
         }
         for c in text.chars() {
+            match (self.state, c) {
+                (EscapeState::Escape, '[') | (EscapeState::Text, '\u{9b}') => self.digit = None,
+                (EscapeState::Control, '0'..='9') if self.digit.is_none() => self.digit = Some(c),
+                // Erases the line, or what is left of it.
+                (EscapeState::Control, 'K') if self.digit == Some('2') => out.push('\r'),
+                (EscapeState::Control, 'K' | 'J') if self.returned => out.push('\r'),
+                (EscapeState::Control, ' '..='?') => self.digit = Some('-'),
+                (EscapeState::Text, '\u{1b}') => {}
+                (EscapeState::Text, _) | (_, '\n') => self.returned = c == '\r',
+                _ => {}
+            }
             self.state = match (self.state, c) {
                 (_, '\n') => {
                     out.push(c);
@@ -93,9 +110,18 @@ mod tests {
         assert_eq!(plain(&["\u{1b}]never ended\nnext"]), "\nnext");
     }
 
+    #[test]
+    fn an_erased_line_starts_again() {
+        assert_eq!(plain(&["12%\r\u{1b}[K3%\r", "\u{1b}[0J4%"]), "12%\r\r3%\r\r4%");
+        assert_eq!(plain(&["12%\u{1b}[2", "K\r3%"]), "12%\r\r3%");
+        // Not the rest of a line that is empty anyway, as `grep --color` does.
+        assert_eq!(plain(&["a\u{1b}[01;31m\u{1b}[Kb\u{1b}[m\u{1b}[K\n"]), "ab\n");
+        assert_eq!(plain(&["a\r\n\u{1b}[Kb\u{1b}[12Kc"]), "a\r\nbc");
+    }
+
     proptest! {
         #[test]
-        fn chunk_boundaries_do_not_matter(text in "(\u{1b}|\\[|\\]|[a-z;0-9é\n\u{7}]){0,40}", at in 0_usize..40) {
+        fn chunk_boundaries_do_not_matter(text in "(\u{1b}|\\[|\\]|[KJa-z;0-9é\r\n\u{7}]){0,40}", at in 0_usize..40) {
             let at = text.floor_char_boundary(at.min(text.len()));
             prop_assert_eq!(plain(&[&text[..at], &text[at..]]), plain(&[&text]));
             let escape = plain(&[&text]).contains('\u{1b}');

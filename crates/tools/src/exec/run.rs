@@ -192,17 +192,34 @@ pub async fn run(
     on_output: impl FnMut(&str) + Send,
     cancel: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
-    run_timeless(config, request, on_output, cancel, &CancellationToken::new()).await
+    run_timeless(config, request, shown(on_output), cancel, &CancellationToken::new()).await
 }
 
-/// As [`run`], without the timeout from when `timeless` is cancelled.
+/// Output of a program while it runs, for its two readers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Printed<'a> {
+    /// All of it, as it arrives.
+    Whole(&'a str),
+    /// For a screen: what comes faster than one can use is left out.
+    Shown(&'a str),
+}
+
+/// Passes on what a screen shows.
+fn shown(mut on_output: impl FnMut(&str) + Send) -> impl FnMut(Printed<'_>) + Send {
+    move |printed| match printed {
+        Printed::Shown(text) => on_output(text),
+        Printed::Whole(_) => {}
+    }
+}
+
+/// As [`run`], with all of the output, and without the timeout from when `timeless` is cancelled.
 ///
 /// # Errors
 /// As [`run`].
-pub async fn run_timeless(
+pub(crate) async fn run_timeless(
     config: &ExecConfig,
     request: ExecRequest,
-    on_output: impl FnMut(&str) + Send,
+    on_output: impl FnMut(Printed<'_>) + Send,
     cancel: &CancellationToken,
     timeless: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
@@ -219,7 +236,7 @@ pub(crate) async fn run_in_terminal(
     config: &ExecConfig,
     request: ExecRequest,
     terminal: (pipe::Receiver, OwnedFd),
-    on_output: impl FnMut(&str) + Send,
+    on_output: impl FnMut(Printed<'_>) + Send,
     cancel: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
     let timeless = CancellationToken::new();
@@ -274,7 +291,7 @@ async fn run_supervised(
     config: &ExecConfig,
     request: ExecRequest,
     (input, terminal): (Option<&[u8]>, Option<(pipe::Receiver, OwnedFd)>),
-    mut on_output: impl FnMut(&str) + Send,
+    mut on_output: impl FnMut(Printed<'_>) + Send,
     (cancel, timeless): (&CancellationToken, &CancellationToken),
 ) -> Result<(ExecResult, ProgramOutput), ExecError> {
     let began = Instant::now();
@@ -377,13 +394,14 @@ async fn run_supervised(
                 }
                 end_at = Some(Instant::now() + DRAIN);
             }
-            () = sleep_until(live.due().unwrap_or(far)), if live.due().is_some() => on_output(&live.take()),
+            () = sleep_until(live.due().unwrap_or(far)), if live.due().is_some() => on_output(Printed::Shown(&live.take())),
             read = read => match read {
                 Ok(0) | Err(_) => output = None,
                 Ok(n) => {
                     text.clear();
                     decoder.push(&buf[..n], &mut text);
                     keep(&mut capture, &mut plain, &text);
+                    on_output(Printed::Whole(&text));
                     live.push(&text);
                 }
             },
@@ -396,14 +414,18 @@ async fn run_supervised(
         text.clear();
         decoder.push(&buf[..n], &mut text);
         keep(&mut capture, &mut plain, &text);
+        on_output(Printed::Whole(&text));
         live.push(&text);
     }
     text.clear();
     decoder.finish(&mut text);
-    keep(&mut capture, &mut plain, &text);
-    live.push(&text);
+    if !text.is_empty() {
+        keep(&mut capture, &mut plain, &text);
+        on_output(Printed::Whole(&text));
+        live.push(&text);
+    }
     if live.due().is_some() {
-        on_output(&live.take());
+        on_output(Printed::Shown(&live.take()));
     }
     result.duration = began.elapsed();
     if let Some(pipe) = &mut status_pipe
