@@ -1,9 +1,11 @@
 //! The parts shared by Write and Edit: a planned change of one file, its preview, its diff, and carrying it
 //! out.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use encoding_rs::{Encoding, UTF_8};
 use serde_json::{Value, json};
 
 use super::ToolEnv;
@@ -11,7 +13,7 @@ use super::args::advised;
 use super::atomic::{FileError, WriteTarget};
 use super::paths::{absolute, resolve, shown};
 use super::seen_files::{KnownContent, hash};
-use super::text::is_unsaved;
+use super::text::{decoded, is_unsaved};
 use aye_core::contract::diff::{changed_lines, unified};
 use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
@@ -166,6 +168,8 @@ pub(super) async fn make(
 pub(super) struct PlannedChange {
     pub(super) subject: PlannedFile,
     pub(super) after: Vec<u8>,
+    /// The encoding of the file, before and after.
+    pub(super) encoding: &'static Encoding,
 }
 
 impl PlannedChange {
@@ -174,8 +178,8 @@ impl PlannedChange {
             path: self.subject.real.clone(),
             before: self.subject.before.as_deref().map(hash),
             after: hash(&self.after),
-            old_text: self.subject.before.as_deref().and_then(showable),
-            new_text: showable(&self.after),
+            old_text: self.subject.before.as_deref().and_then(|bytes| showable(bytes, self.encoding)),
+            new_text: showable(&self.after, self.encoding),
         }
     }
 
@@ -188,7 +192,7 @@ impl PlannedChange {
         cancelled: impl Fn() -> bool,
     ) -> Result<ToolResult, ToolError> {
         let name = self.subject.name.clone();
-        let diff = Diff::of(&name, self.subject.before.as_deref(), &self.after);
+        let diff = Diff::of(&name, self.subject.before.as_deref(), &self.after, self.encoding);
         let saved = match self.subject.before.as_deref() {
             Some(before) if before == self.after => Saved::AsAgreed,
             _ => save_in_editor(&mut self, env, ctx, &cancelled)?,
@@ -207,7 +211,10 @@ impl PlannedChange {
             Some(before) if *before == self.after => "already has this content:",
             Some(_) => "changed",
         };
-        let message = format!("{verb} {name} (+{} -{})", diff.added, diff.removed);
+        let mut message = format!("{verb} {name} (+{} -{})", diff.added, diff.removed);
+        if self.encoding != UTF_8 {
+            let _ = write!(message, "; it is still {}", self.encoding.name());
+        }
         let details = json!({"path": self.subject.real, "added": diff.added, "removed": diff.removed, "diff": diff.text});
         Ok(match saved {
             Saved::Otherwise => {
@@ -243,6 +250,8 @@ fn save_in_editor(
     let Some(editor) = env.editor.get() else { return Ok(Saved::No) };
     // A path through a link can lead elsewhere for the editor, and a byte order mark would be lost or doubled.
     let is_direct = change.subject.path == real && !change.after.starts_with("\u{feff}".as_bytes());
+    // Nor is it known in which encoding an editor saves.
+    let is_direct = is_direct && change.encoding == UTF_8;
     let Some(text) = std::str::from_utf8(&change.after).ok().filter(|_| is_direct) else {
         return Ok(Saved::No);
     };
@@ -266,11 +275,8 @@ fn save_in_editor(
     })
 }
 
-fn showable(bytes: &[u8]) -> Option<String> {
-    if bytes.len() > MAX_SHOWN {
-        return None;
-    }
-    std::str::from_utf8(bytes).ok().map(Into::into)
+fn showable(bytes: &[u8], encoding: &'static Encoding) -> Option<String> {
+    if bytes.len() > MAX_SHOWN { None } else { decoded(bytes, encoding) }
 }
 
 struct Diff {
@@ -280,9 +286,9 @@ struct Diff {
 }
 
 impl Diff {
-    fn of(name: &str, before: Option<&[u8]>, after: &[u8]) -> Self {
-        let old = String::from_utf8_lossy(before.unwrap_or_default());
-        let new = String::from_utf8_lossy(after);
+    fn of(name: &str, before: Option<&[u8]>, after: &[u8], encoding: &'static Encoding) -> Self {
+        let (old, _) = encoding.decode_without_bom_handling(before.unwrap_or_default());
+        let (new, _) = encoding.decode_without_bom_handling(after);
         let (added, removed) = changed_lines(&old, &new);
         let from = if before.is_none() { "/dev/null".to_owned() } else { format!("a/{name}") };
         let mut text = unified(&old, &new, Some((&from, &format!("b/{name}"))), 3);

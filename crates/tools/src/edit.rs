@@ -9,8 +9,9 @@ use super::ToolEnv;
 use super::args::{CallArgs, advised, invalid};
 use super::change::{self, PlannedChange, PlannedFile, is_decided};
 use super::hint;
+use super::matching;
 use super::seen_files::KnownContent;
-use super::text::{LineEnding, TextFile, to_crlf};
+use super::text::TextFile;
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
 };
@@ -65,11 +66,9 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     if seen == KnownContent::Stale && !is_decided(ctx) {
         return Err(advised(format!("{name} changed since it was read"), "Read it again"));
     }
-    let Some(file) = TextFile::decode(bytes) else {
-        return Err(failed(format!("{name} is not UTF-8 text and cannot be edited")));
-    };
-    let (old, new) = wording(&file, call.old, call.new);
-    let places = places(&file.text, &old);
+    let file = TextFile::decode(bytes)
+        .map_err(|why| failed(format!("{name} is not UTF-8 text and cannot be edited: {why}")))?;
+    let places = matching::find(&file.text, call.old, call.new);
     match places.len() {
         0 => {
             let text = format!("`old_string` is not in {name}{}", hint::nearest(&file.text, call.old));
@@ -91,42 +90,41 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
         }
         _ => {}
     }
-    let text = if call.all { file.text.replace(&old, &new) } else { file.text.replacen(&old, &new, 1) };
-    let after = file.encode(&text);
+    let mut text = String::with_capacity(file.text.len());
+    let mut rest = 0;
+    for matching::Replacement { range, new } in &places {
+        // With `replace_all`, places may overlap.
+        if range.start >= rest {
+            text.push_str(&file.text[rest..range.start]);
+            text.push_str(new);
+            rest = range.end;
+        }
+    }
+    text.push_str(&file.text[rest..]);
+    let after = encoded(&file, &text, name)?;
     if after == *bytes {
         return Err(invalid("`old_string` and `new_string` differ only in line ends, which are preserved"));
     }
-    Ok(PlannedChange { subject, after })
+    Ok(PlannedChange { subject, after, encoding: file.encoding })
 }
 
-/// Returns the two texts with the file's own line endings: models write `\n` whatever the file uses.
-fn wording(file: &TextFile, old: &str, new: &str) -> (String, String) {
-    let crlf = || (to_crlf(old), to_crlf(new));
-    match file.ending {
-        LineEnding::Lf => (old.into(), new.into()),
-        LineEnding::Crlf => crlf(),
-        LineEnding::Mixed if file.text.contains(old) => (old.into(), new.into()),
-        LineEnding::Mixed => crlf(),
-    }
+/// Returns the bytes of a file with another text.
+pub(super) fn encoded(file: &TextFile, text: &str, name: &str) -> Result<Vec<u8>, ToolError> {
+    file.encode(text).map_err(|c| {
+        let encoding = file.encoding.name();
+        failed(format!(
+            "{name} is {encoding}, which does not have `{c}` (U+{:04X}); nothing was written. Use other characters, or \
+             convert the file to UTF-8 first",
+            u32::from(c)
+        ))
+    })
 }
 
-/// Returns where a text starts, including overlapping places: `aa` occurs twice in `aaa`.
-fn places(text: &str, old: &str) -> Vec<usize> {
-    let mut found = Vec::new();
-    let mut from = 0;
-    while let Some(at) = text[from..].find(old) {
-        found.push(from + at);
-        let step = text[from + at..].chars().next().map_or(1, char::len_utf8);
-        from += at + step;
-    }
-    found
-}
-
-fn lines_of(text: &str, places: &[usize]) -> String {
+fn lines_of(text: &str, places: &[matching::Replacement]) -> String {
     let mut lines: Vec<_> = places
         .iter()
         .take(MAX_PLACES)
-        .map(|at| (text[..*at].matches('\n').count() + 1).to_string())
+        .map(|place| (text[..place.range.start].matches('\n').count() + 1).to_string())
         .collect();
     if places.len() > MAX_PLACES {
         lines.push("…".into());

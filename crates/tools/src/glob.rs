@@ -36,6 +36,8 @@ struct GlobArgs<'a> {
     /// The pattern has no slash: it is about names at any depth.
     names_only: bool,
     hidden: bool,
+    /// The pattern is a folder: what is in it matches, folders too.
+    is_folder: bool,
     path: Option<&'a str>,
 }
 
@@ -48,7 +50,11 @@ fn parse(args: &Value) -> Result<GlobArgs<'_>, ToolError> {
     if pattern.len() > MAX_PATTERN {
         return Err(invalid(format!("`pattern` is longer than {MAX_PATTERN} bytes")));
     }
-    let (below, rest) = split(pattern);
+    let (below, mut rest) = split(pattern);
+    let is_folder = rest.is_empty();
+    if is_folder {
+        rest.push('*');
+    }
     let unreadable =
         |error: &globset::Error| invalid(format!("invalid `pattern`: {}", short(&error.kind().to_string())));
     let glob = GlobBuilder::new(&rest).literal_separator(true).build().map_err(|error| unreadable(&error))?;
@@ -57,6 +63,7 @@ fn parse(args: &Value) -> Result<GlobArgs<'_>, ToolError> {
     Ok(GlobArgs {
         names_only: !rest.contains('/') && below.is_empty(),
         hidden: rest.split('/').any(|part| part.starts_with('.') || part.starts_with("{.")),
+        is_folder,
         below,
         matcher,
         path: args.opt_text("path")?,
@@ -113,25 +120,24 @@ fn glob(
     };
     let bounds = Bounds::new(cancel);
     let mut over = false;
-    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let mut found: Vec<(SystemTime, PathBuf, bool)> = Vec::new();
     let guard = WalkGuard::new(env, ctx, &base);
     let walk = walk::builder(&base, call.hidden, None, &bounds, &guard).build();
     for entry in walk::entries(walk, &bounds, &mut over) {
-        if entry.file_type().is_none_or(|kind| kind.is_dir())
-            || !is_match(&call, &base, entry.path())
-            || !guard.admits(&entry)
-        {
+        let is_dir = entry.file_type().is_none_or(|kind| kind.is_dir());
+        let is_listed = if is_dir { call.is_folder && entry.depth() == 1 } else { guard.admits(&entry) };
+        if !is_listed || !is_match(&call, &base, entry.path()) {
             continue;
         }
         let time =
             entry.metadata().ok().and_then(|meta| meta.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH);
-        found.push((time, entry.into_path()));
+        found.push((time, entry.into_path(), is_dir));
     }
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let mut text = String::new();
-    for (_, path) in found.iter().take(MAX_FILES) {
+    for (_, path, is_dir) in found.iter().take(MAX_FILES) {
         text.push_str(&shown(&env.workspace, path));
-        text.push('\n');
+        text.push_str(if *is_dir { "/\n" } else { "\n" });
     }
     if found.is_empty() {
         text.push_str("no file matches");

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use unicode_normalization::UnicodeNormalization as _;
+
 /// Files with more lines than this get no nearest line: the search takes time.
 const MAX_LINES: usize = 20_000;
 /// Maximum lines shown verbatim.
@@ -24,6 +26,11 @@ pub(super) fn nearest(text: &str, old: &str) -> String {
         }
         return out.trim_end().to_owned();
     }
+    if in_another_form(text, old) {
+        return "; it is there in another Unicode form, such as `é` as `e` and an accent; leave such characters out of \
+                `old_string`"
+            .into();
+    }
     if wanted.iter().any(|line| is_numbered(line)) {
         return "; leave out the line numbers that Read shows".into();
     }
@@ -37,6 +44,15 @@ pub(super) fn nearest(text: &str, old: &str) -> String {
         Some((at, line)) => format!("; the nearest line is {}: {}", at + 1, cut(line)),
         None => String::new(),
     }
+}
+
+/// Whether the texts differ in nothing but how their characters are composed.
+fn in_another_form(text: &str, old: &str) -> bool {
+    if text.is_ascii() || old.is_ascii() {
+        return false;
+    }
+    let composed = |text: &str| text.nfc().collect::<String>();
+    composed(text).contains(&composed(old))
 }
 
 /// Returns the place where all lines are equal except for white space.
@@ -118,6 +134,15 @@ mod tests {
     #[test]
     fn line_numbers_are_pointed_out() {
         assert!(nearest(TEXT, "     2\t    let value = other();").contains("line numbers"));
+    }
+
+    #[test]
+    fn another_unicode_form_is_pointed_out() {
+        let hint = nearest("let a = 1;\nlet cafe\u{301} = 1;\n", "let café = 1;");
+        assert!(hint.contains("another Unicode form"), "{hint}");
+        let hint = nearest("let café = 1;\n", "let cafe\u{301} = 1;");
+        assert!(hint.contains("another Unicode form"), "{hint}");
+        assert!(!nearest("let café = 1;\n", "let cafè = 1;").contains("Unicode"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod grep;
 mod hint;
 mod list;
 mod masks;
+mod matching;
 mod page;
 mod paths;
 mod read;

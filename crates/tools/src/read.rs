@@ -18,7 +18,7 @@ use super::atomic::MAX_FILE;
 use super::change::note;
 use super::page::{self, FilePage};
 use super::paths::{absolute, shown};
-use super::text::{binary_kind, is_unsaved};
+use super::text::{TextFile, binary_kind, is_unsaved};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::image::{ImageError, ImageFormat, ImageRef, MAX_IMAGE_BYTES};
 use aye_core::contract::path_policy::PathAccess;
@@ -131,6 +131,7 @@ fn read(
     if let Some(kind) = binary_kind(&head) {
         return Err(refuse(format!("{name} is {kind}, {} bytes; it is not shown as text", meta.len())));
     }
+    let mut encoding = None;
     let page = if meta.len() <= MAX_FILE {
         let mut bytes = head;
         file.by_ref().take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -140,6 +141,12 @@ fn read(
         if let Ok(real) = path.canonicalize() {
             note(env, ctx, &real, &bytes);
         }
+        if let Ok(file) = TextFile::decode(&bytes)
+            && let Some(name) = file.other_encoding()
+        {
+            encoding = Some(name);
+            bytes = file.text.into_bytes();
+        }
         page::read(&mut Cursor::new(bytes), call.offset, call.limit, true, cancel)
     } else {
         file.rewind().map_err(failed)?;
@@ -147,10 +154,15 @@ fn read(
         page::read(&mut reader, call.offset, call.limit, false, cancel)
     }
     .map_err(failed)?;
-    answer(&name, call, &page)
+    answer(&name, call, &page, encoding)
 }
 
-fn answer(name: &str, call: &ReadArgs<'_>, page: &FilePage) -> Result<ToolResult, ToolError> {
+fn answer(
+    name: &str,
+    call: &ReadArgs<'_>,
+    page: &FilePage,
+    encoding: Option<&str>,
+) -> Result<ToolResult, ToolError> {
     if page.shown == 0 {
         if page.first_missing == 1 && page.ended {
             return Ok(ToolResult::text(NAME, format!("({name} is empty)")));
@@ -172,6 +184,9 @@ fn answer(name: &str, call: &ReadArgs<'_>, page: &FilePage) -> Result<ToolResult
             call.offset,
             last + 1
         );
+    }
+    if let Some(encoding) = encoding {
+        let _ = writeln!(text, "[{encoding}, not UTF-8; Edit and Write keep this encoding]");
     }
     if page.lossy {
         text.push_str("[not UTF-8: undecodable bytes are shown as \u{fffd}; this file cannot be edited]\n");

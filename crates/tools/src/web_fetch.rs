@@ -99,7 +99,7 @@ impl WebFetch {
             .to_ascii_lowercase();
         let (body, cut) = body(response).await.map_err(|error| failed(format!("{url}: {error}")))?;
         let kind = media_type.split(';').next().unwrap_or_default().trim().to_owned();
-        if is_binary(&kind, &body) {
+        if is_binary(&kind, &body, &media_type) {
             let what = if kind.is_empty() { "binary data" } else { &kind };
             return Err(failed(format!("{url} is {what}, {} bytes; it is not shown as text", body.len())));
         }
@@ -164,7 +164,7 @@ async fn body(mut response: Response) -> Result<(Vec<u8>, bool), String> {
     Ok((body, false))
 }
 
-fn is_binary(kind: &str, body: &[u8]) -> bool {
+fn is_binary(kind: &str, body: &[u8], media_type: &str) -> bool {
     let texty = kind.is_empty()
         || kind.starts_with("text/")
         || [
@@ -181,7 +181,7 @@ fn is_binary(kind: &str, body: &[u8]) -> bool {
         .iter()
         .any(|word| kind.contains(word));
     let head = &body[..body.len().min(8192)];
-    !texty || (binary_kind(head).is_some() && !kind.contains("charset=utf-16"))
+    !texty || binary_kind(head).is_some() && !web_page::is_utf16(body, media_type)
 }
 
 #[async_trait]

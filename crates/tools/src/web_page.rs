@@ -1,5 +1,9 @@
 //! Pages of the web as text.
 
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+
+use super::text::likely_encoding;
+
 /// Tags nest this deep at most in a page that is converted; the converter calls itself for each.
 const MAX_DEPTH: usize = 400;
 /// Room for the converter.
@@ -12,13 +16,56 @@ const OPEN: &[&str] = &[
     "colgroup", "param",
 ];
 
-/// Decodes bytes by the charset of the `Content-Type`: UTF-8, or Latin-1 if stated there.
+/// Bytes at the start of a page that may name its encoding.
+const HEAD: usize = 1024;
+
+/// Decodes bytes as browsers do: by a byte order mark, else by the charset of the `Content-Type`, else by the one that the
+/// page names. What is UTF-8 is read as that, whatever it is called; what nothing names is guessed.
 pub(super) fn decode(body: &[u8], media_type: &str) -> String {
-    let latin = ["iso-8859-1", "latin1", "windows-1252"].iter().any(|name| media_type.contains(name));
-    match std::str::from_utf8(body) {
-        Ok(text) => text.to_owned(),
-        Err(_) if latin => body.iter().map(|b| char::from(*b)).collect(),
-        Err(_) => String::from_utf8_lossy(body).into_owned(),
+    let encoding = encoding(body, media_type).unwrap_or_else(|| likely_encoding(body));
+    encoding.decode(body).0.into_owned()
+}
+
+/// Whether bytes with NULs are a text in two-byte units.
+pub(super) fn is_utf16(body: &[u8], media_type: &str) -> bool {
+    encoding(body, media_type).is_some_and(|encoding| encoding == UTF_16LE || encoding == UTF_16BE)
+}
+
+fn encoding(body: &[u8], media_type: &str) -> Option<&'static Encoding> {
+    if let Some((encoding, _)) = Encoding::for_bom(body) {
+        return Some(encoding);
+    }
+    let stated = charset(media_type);
+    if let Some(encoding) = stated.filter(|encoding| !encoding.is_ascii_compatible()) {
+        return Some(encoding);
+    }
+    if std::str::from_utf8(body).is_ok() {
+        return Some(UTF_8);
+    }
+    stated.or_else(|| {
+        let head = String::from_utf8_lossy(&body[..body.len().min(HEAD)]).to_ascii_lowercase();
+        let metas = head.split("<meta").skip(1).map(|meta| meta.split('>').next().unwrap_or_default());
+        let xml = head.strip_prefix("<?xml").and_then(|xml| label_after(xml.split("?>").next()?, "encoding"));
+        let named = metas.filter_map(charset).next().or(xml)?;
+        // What could be read this far is no two-byte text.
+        Some(if named.is_ascii_compatible() { named } else { UTF_8 })
+    })
+}
+
+fn charset(text: &str) -> Option<&'static Encoding> {
+    label_after(text, "charset")
+}
+
+/// The encoding of `word = "label"`, with or without quotes.
+fn label_after(text: &str, word: &str) -> Option<&'static Encoding> {
+    let mut rest = text;
+    loop {
+        rest = &rest[rest.find(word)? + word.len()..];
+        if let Some(value) = rest.trim_start().strip_prefix('=') {
+            let value = value.trim_start().trim_start_matches(['"', '\'']);
+            let end = value.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '>' | '/'));
+            return Encoding::for_label(value[..end.unwrap_or(value.len())].as_bytes());
+        }
     }
 }
 
@@ -49,7 +96,7 @@ fn convert(html: &str) -> String {
     if depth(html) > MAX_DEPTH {
         return strip_tags(html);
     }
-    let skip = vec!["script", "style", "noscript", "svg", "template", "iframe", "head", "nav", "form"];
+    let skip = vec!["script", "style", "noscript", "svg", "template", "iframe", "head"];
     let converter = htmd::HtmlToMarkdown::builder().skip_tags(skip).build();
     match converter.convert(html) {
         Ok(text) => collapse(&text),
@@ -117,6 +164,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_form_or_a_menu_contains_is_content() {
+        let html = "<form id=aspnetForm><nav><a href='/install'>Install</a></nav><h1>Head</h1><p>Text</p>\
+                    <input name=q><button>Go</button></form>";
+        let text = markdown(html.into()).await;
+        for part in ["[Install](/install)", "# Head", "Text"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_page_full_of_tags_is_harmless() {
         let text = markdown("<div>".repeat(200_000) + "deep").await;
         assert_eq!(text.trim(), "deep");
@@ -132,6 +189,19 @@ mod tests {
     fn charsets_and_content_types() {
         assert_eq!(decode(b"caf\xe9", "text/html; charset=iso-8859-1"), "café");
         assert_eq!(decode("café".as_bytes(), "text/html"), "café");
+        // Browsers read Latin-1 as windows-1252, by the standard.
+        assert_eq!(decode(b"\x80 5 \x96 caf\xe9", "text/html; charset=\"iso-8859-1\""), "€ 5 – café");
+        for page in [
+            &b"<html><head><meta charset=windows-1251><p>\xcf\xf0\xe8"[..],
+            b"<META http-equiv='Content-Type' content='text/html; charset=windows-1251'><p>\xcf\xf0\xe8",
+            b"<?xml version='1.0' encoding='windows-1251'?><p>\xcf\xf0\xe8",
+        ] {
+            assert!(decode(page, "text/html").ends_with("При"), "{}", decode(page, "text/html"));
+        }
+        assert_eq!(decode(b"<meta charset=utf-16><p>\xe9", "text/html"), "<meta charset=utf-16><p>\u{fffd}");
+        assert_eq!(decode(b"<p>Gr\xfc\xdfe aus M\xfcnchen", "text/html"), "<p>Grüße aus München");
+        assert_eq!(decode(b"\xff\xfea\0\xe9\0", "text/html"), "aé");
+        assert!(is_utf16(b"a\0", "text/plain; charset=utf-16le") && !is_utf16(b"a\0", "text/plain"));
         assert!(is_html("text/html", "x") && is_html("", " <!DOCTYPE html><p>"));
         assert!(!is_html("text/plain", "<html>") && !is_html("application/json", "<html>"));
     }

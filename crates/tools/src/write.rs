@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use encoding_rs::UTF_8;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{CallArgs, advised};
 use super::change::{self, PlannedChange, PlannedFile, is_decided};
+use super::edit::encoded;
 use super::seen_files::KnownContent;
 use super::text::{LineEnding, TextFile, to_crlf};
 use aye_core::contract::tool::{
@@ -30,8 +32,8 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     let (file_path, content) = parse(args)?;
     let subject = PlannedFile::look(env, file_path)?;
     let name = &subject.name;
-    let after = match &subject.before {
-        None => content.as_bytes().to_vec(),
+    let (after, encoding) = match &subject.before {
+        None => (content.as_bytes().to_vec(), UTF_8),
         Some(bytes) => {
             match subject.seen(env, ctx) {
                 // A user who decided saw the diff against the current file, and is asked again if the file
@@ -49,18 +51,14 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
                 }
                 KnownContent::Stale | KnownContent::Unknown | KnownContent::Current => {}
             }
-            let Some(old) = TextFile::decode(bytes) else {
-                let message = format!("{name} is not UTF-8 text and cannot be replaced");
-                return Err(ToolError::ExecutionFailed(message));
-            };
-            if old.ending == LineEnding::Crlf && !content.contains('\r') {
-                old.encode(&to_crlf(content))
-            } else {
-                old.encode(content)
-            }
+            let old = TextFile::decode(bytes).map_err(|why| {
+                ToolError::ExecutionFailed(format!("{name} is not UTF-8 text and cannot be replaced: {why}"))
+            })?;
+            let crlf = (old.ending == LineEnding::Crlf && !content.contains('\r')).then(|| to_crlf(content));
+            (encoded(&old, crlf.as_deref().unwrap_or(content), name)?, old.encoding)
         }
     };
-    Ok(PlannedChange { subject, after })
+    Ok(PlannedChange { subject, after, encoding })
 }
 
 #[async_trait]

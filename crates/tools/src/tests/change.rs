@@ -238,6 +238,43 @@ async fn mode_line_endings_mark_and_missing_newline_are_kept() {
     sandbox.ok("Edit", edit("mixed", "a\nb", "x\ny")).await;
     sandbox.ok("Edit", edit("mixed", "c\nd", "c\ne")).await;
     assert_eq!(sandbox.read("mixed"), b"x\r\ny\r\nc\ne\n");
+    sandbox.ok("Edit", edit("mixed", "x\ny\nc\ne\n", "x\nY\nc\nE\n")).await;
+    assert_eq!(sandbox.read("mixed"), b"x\r\nY\r\nc\nE\n");
+    let mut all = edit("mixed", "\n", "\n\n");
+    all["replace_all"] = json!(true);
+    sandbox.ok("Edit", all).await;
+    assert_eq!(sandbox.read("mixed"), b"x\r\n\r\nY\r\n\r\nc\n\nE\n\n");
+}
+
+#[tokio::test]
+async fn a_file_keeps_an_older_encoding() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.txt", b"Gr\xfc\xdfe aus M\xfcnchen, caf\xe9\r\nsecond line\r\n");
+    let text = sandbox.ok("Read", json!({"file_path": "a.txt"})).await;
+    assert_eq!(
+        text,
+        "     1\tGrüße aus München, café\n     2\tsecond line\n\
+         [windows-1252, not UTF-8; Edit and Write keep this encoding]"
+    );
+    let args = edit("a.txt", "second line", "die zweite Zeile");
+    let shown = preview(&sandbox, "Edit", &args, &ToolCallContext::test_default()).await;
+    assert!(shown.old_text.is_some_and(|text| text.starts_with("Grüße")));
+    assert_eq!(sandbox.ok("Edit", args).await, "changed a.txt (+1 -1); it is still windows-1252");
+    sandbox.ok("Edit", edit("a.txt", "café", "Café für 2 €")).await;
+    let after = b"Gr\xfc\xdfe aus M\xfcnchen, Caf\xe9 f\xfcr 2 \x80\r\ndie zweite Zeile\r\n";
+    assert_eq!(sandbox.read("a.txt"), after);
+    let text = sandbox.refused("Edit", edit("a.txt", "zweite", "→")).await;
+    assert!(
+        text.contains("a.txt is windows-1252, which does not have `→` (U+2192); nothing was written"),
+        "{text}"
+    );
+    assert_eq!(sandbox.read("a.txt"), after);
+    sandbox.ok("Write", write("a.txt", "Öl\n")).await;
+    assert_eq!(sandbox.read("a.txt"), b"\xd6l\r\n");
+    // UTF-8 that was damaged is not something else.
+    sandbox.write("b.txt", "é\nè\nà".bytes().chain(*b"\n\xff\n").collect::<Vec<_>>());
+    let text = sandbox.refused("Edit", edit("b.txt", "é", "e")).await;
+    assert!(text.contains("line 4 has bytes that are not UTF-8"), "{text}");
 }
 
 #[tokio::test]

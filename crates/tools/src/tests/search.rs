@@ -62,6 +62,12 @@ async fn glob_finds_the_newest_first_and_respects_gitignore() {
     assert_eq!(glob(json!({"pattern": "**/*.rs"})).await, "src/deep/lib.rs\nsrc/main.rs");
     assert_eq!(glob(json!({"pattern": "*.rs"})).await, "src/deep/lib.rs\nsrc/main.rs");
     assert_eq!(glob(json!({"pattern": "src/*.rs"})).await, "src/main.rs");
+    for pattern in ["src/", "./src/"] {
+        let text = glob(json!({"pattern": pattern})).await;
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["src/deep/", "src/main.rs"]);
+    }
     assert_eq!(glob(json!({"pattern": "*.rs", "path": "src"})).await, "src/deep/lib.rs\nsrc/main.rs");
     assert_eq!(glob(json!({"pattern": "./src/**/{lib,x}.rs"})).await, "src/deep/lib.rs");
     assert_eq!(glob(json!({"pattern": ".hidden/*"})).await, ".hidden/h.rs");
