@@ -1,6 +1,8 @@
 //! The composer's text: editing, undo, history. Row breaks are in [`layout`], words and cases in [`words`], deleted
 //! text in [`kill`], long pastes in [`paste`], vi keys in [`vim`].
 
+use std::ops::Range;
+
 use unicode_segmentation::GraphemeCursor;
 
 pub mod dropped;
@@ -40,6 +42,9 @@ pub struct Composer {
     text: String,
     /// A byte offset, always between two graphemes.
     caret: usize,
+    /// The other end of a selection, between two graphemes too. It follows the text that it stands in; a text that is
+    /// exchanged as a whole has none.
+    anchor: Option<usize>,
     /// The column that moving up and down aims at.
     goal: Option<usize>,
     width: u16,
@@ -68,6 +73,23 @@ impl Composer {
         self.caret
     }
 
+    /// The other end of a selection: the caret's place when it was set, or the caret, when there is none.
+    pub fn anchor(&self) -> usize {
+        self.anchor.unwrap_or(self.caret)
+    }
+
+    /// Sets the other end of a selection to the caret.
+    pub fn set_anchor(&mut self) {
+        self.anchor = Some(self.caret);
+    }
+
+    /// Moves the caret to the other end of a selection, and that to the caret.
+    pub fn swap_anchor(&mut self) {
+        let (caret, anchor) = (self.caret, self.anchor());
+        self.go(anchor);
+        self.anchor = Some(caret);
+    }
+
     /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
@@ -83,8 +105,7 @@ impl Composer {
     pub fn set_history(&mut self, history: Vec<Draft>) {
         self.history = history;
         if let Some((_, draft)) = self.browsing.take() {
-            self.text = draft;
-            self.caret = self.text.len();
+            self.exchange(draft);
             self.goal = None;
         }
     }
@@ -112,47 +133,67 @@ impl Composer {
     /// Empties the composer; undo brings the text back.
     pub fn clear(&mut self) {
         self.save(EditKind::Other);
-        self.text.clear();
-        self.caret = 0;
+        self.exchange(String::new());
     }
 
     /// Replaces the text, with the caret at its end.
     pub fn set(&mut self, text: impl Into<String>) {
         self.save(EditKind::Other);
-        self.text = text.into();
-        self.caret = self.text.len();
+        self.exchange(text.into());
+    }
+
+    /// Another text, with the caret at its end.
+    fn exchange(&mut self, text: String) -> State {
+        let caret = text.len();
+        let before = std::mem::replace(&mut self.text, text);
+        self.anchor = None;
+        (before, std::mem::replace(&mut self.caret, caret))
+    }
+
+    /// Puts a text in the place of a range of bytes: the one way in which part of the text changes. The caret comes
+    /// after it; the anchor stays with the text that it stood in.
+    fn splice(&mut self, range: Range<usize>, text: &str) -> String {
+        let removed = self.text[range.clone()].to_owned();
+        self.text.replace_range(range.clone(), text);
+        let end = range.start + text.len();
+        self.caret = boundary_at_or_after(&self.text, end);
+        if let Some(anchor) = self.anchor {
+            let at = match anchor {
+                _ if anchor <= range.start => anchor,
+                _ if anchor < range.end => range.start,
+                _ => anchor - range.len() + text.len(),
+            };
+            // What stands there now may have joined its neighbours.
+            self.anchor = Some(boundary_at_or_after(&self.text, at));
+        }
+        removed
     }
 
     /// Puts text before what is written, on lines of its own.
     pub fn put_back(&mut self, text: &str) {
         self.save(EditKind::Other);
         let gap = if self.text.is_empty() { "" } else { "\n\n" };
-        self.text.insert_str(0, &format!("{text}{gap}"));
+        self.splice(0..0, &format!("{text}{gap}"));
         self.caret = self.text.len();
     }
 
     /// Types a character.
     pub fn insert(&mut self, c: char) {
         self.save(if c.is_whitespace() { EditKind::Other } else { EditKind::Typing });
-        self.text.insert(self.caret, c);
-        self.caret += c.len_utf8();
-        // The character may have joined the one after it.
-        self.caret = boundary_at_or_after(&self.text, self.caret);
+        // The character may join the one after it.
+        self.splice(self.caret..self.caret, c.encode_utf8(&mut [0; 4]));
     }
 
     /// Puts text at the caret.
     pub fn insert_text(&mut self, text: &str) {
         self.save(EditKind::Other);
-        self.text.insert_str(self.caret, text);
-        self.caret = boundary_at_or_after(&self.text, self.caret + text.len());
+        self.splice(self.caret..self.caret, text);
     }
 
     /// Replaces a range of bytes with a text and puts the caret after it.
-    pub fn replace(&mut self, range: std::ops::Range<usize>, text: &str) {
+    pub fn replace(&mut self, range: Range<usize>, text: &str) {
         self.save(EditKind::Other);
-        let start = range.start;
-        self.text.replace_range(range, text);
-        self.caret = boundary_at_or_after(&self.text, start + text.len());
+        self.splice(range, text);
     }
 
     /// Turns `\` and Enter into a new line. Returns whether there was a backslash before the caret.
@@ -182,7 +223,8 @@ impl Composer {
     }
 
     fn put_state(&mut self, (text, caret): State) -> State {
-        let was = (std::mem::replace(&mut self.text, text), std::mem::replace(&mut self.caret, caret));
+        let was = self.exchange(text);
+        self.caret = caret;
         self.last = None;
         self.goal = None;
         self.browsing = None;
@@ -223,11 +265,10 @@ impl Composer {
         let continues = self.last == Some(EditKind::Killing);
         let is_left = to == self.caret;
         self.save(if kill { EditKind::Killing } else { EditKind::Deleting });
-        let removed: String = self.text.drain(from..to).collect();
+        let removed = self.splice(from..to, "");
         if kill {
             self.killed.add(removed, continues, is_left);
         }
-        self.caret = boundary_at_or_after(&self.text, from);
     }
 
     /// Deletes what is left of the caret: a mark of a paste at once, else a character.
@@ -355,8 +396,8 @@ impl Composer {
             self.save(EditKind::Other);
         }
         let draft = self.browsing.take().map_or_else(|| self.text.clone(), |(_, draft)| draft);
-        self.text = self.with_marks_of(&self.history[before].clone());
-        self.caret = self.text.len();
+        let shown = self.with_marks_of(&self.history[before].clone());
+        self.exchange(shown);
         self.browsing = Some((before, draft));
         self.goal = None;
     }
@@ -364,12 +405,12 @@ impl Composer {
     fn browse_on(&mut self) {
         let Some((at, draft)) = self.browsing.take() else { return };
         if at + 1 < self.history.len() {
-            self.text = self.with_marks_of(&self.history[at + 1].clone());
+            let shown = self.with_marks_of(&self.history[at + 1].clone());
+            self.exchange(shown);
             self.browsing = Some((at + 1, draft));
         } else {
-            self.text = draft;
+            self.exchange(draft);
         }
-        self.caret = self.text.len();
         self.goal = None;
     }
 

@@ -63,8 +63,6 @@ struct LastChange {
 pub struct Vim {
     mode: VimMode,
     pending: Vec<char>,
-    /// The start of the selection.
-    anchor: usize,
     register: String,
     register_is_lines: bool,
     find: Option<Find>,
@@ -98,8 +96,8 @@ impl Vim {
     /// The bytes that are selected.
     pub fn selection(&self, composer: &Composer) -> Option<Range<usize>> {
         let text = composer.text();
-        let (from, to) = (self.anchor.min(composer.caret()), self.anchor.max(composer.caret()));
-        let (from, to) = (from.min(text.len()), to.min(text.len()));
+        let (anchor, caret) = (composer.anchor(), composer.caret());
+        let (from, to) = (anchor.min(caret), anchor.max(caret));
         match self.mode {
             VimMode::Insert | VimMode::Normal => None,
             VimMode::Visual => Some(from..right_of(text, to)),
@@ -275,7 +273,7 @@ impl Vim {
             VimCommand::Join => join(composer, times.max(2) - 1),
             VimCommand::Undo => (0..times).for_each(|_| composer.undo()),
             VimCommand::Visual { lines } => {
-                self.anchor = composer.caret();
+                composer.set_anchor();
                 self.mode = if *lines { VimMode::VisualLine } else { VimMode::Visual };
             }
             VimCommand::Repeat | VimCommand::Select { .. } | VimCommand::OtherEnd => {}
@@ -292,18 +290,15 @@ impl Vim {
                 if let Some((range, by_line)) =
                     object::find(composer.text(), composer.caret(), *object, *around, 1)
                 {
-                    self.anchor = range.start;
+                    composer.go(range.start);
+                    composer.set_anchor();
                     composer.go(left_of(composer.text(), range.end));
                     if by_line {
                         self.mode = VimMode::VisualLine;
                     }
                 }
             }
-            VimCommand::OtherEnd => {
-                let at = composer.caret();
-                composer.go(self.anchor);
-                self.anchor = at;
-            }
+            VimCommand::OtherEnd => composer.swap_anchor(),
             VimCommand::Visual { lines: wants_lines } => {
                 self.mode = match (lines, wants_lines) {
                     (true, true) | (false, false) => VimMode::Normal,

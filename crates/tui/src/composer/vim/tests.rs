@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::composer::paste::Draft;
 
 /// The text after these keys; `|` is the caret, before and after. `<` is Escape.
 fn run(before: &str, keys: &str) -> String {
@@ -205,4 +206,90 @@ proptest! {
             prop_assert!(composer.text().len() < 1_000_000);
         }
     }
+}
+
+/// What keys outside of the vi commands, and other parts of the program, do with the text.
+const ELSEWHERE: [fn(&mut Composer); 20] = [
+    Composer::up,
+    Composer::down,
+    |composer| composer.paste("漢字\n👨\u{200d}👩 é"),
+    |composer| composer.paste(&"e\u{301}漢\n".repeat(60)),
+    |composer| composer.insert_text("\u{301}"),
+    |composer| composer.put_back("漢"),
+    |composer| composer.set("é"),
+    |composer| {
+        composer.set_history(vec![Draft::sent("e\u{301}漢\nx", None), Draft::sent("👨\u{200d}👩漢", None)])
+    },
+    Composer::undo,
+    Composer::redo,
+    Composer::delete_left,
+    Composer::delete_right,
+    Composer::delete_word_left,
+    Composer::delete_to_end,
+    Composer::delete_to_start,
+    Composer::yank,
+    Composer::yank_pop,
+    Composer::transpose,
+    Composer::transpose_words,
+    Composer::clear,
+];
+
+proptest! {
+    #[test]
+    fn no_key_breaks_a_selection(
+        text in "([a-c ]|漢|\n|e\u{301}|👨\u{200d}👩){0,20}",
+        keys in prop::collection::vec(
+            prop_oneof![
+                3 => prop::sample::select("vVovjkhlGg$0wbdpyPuiacxJ~<漢".chars().collect::<Vec<_>>()).prop_map(Ok),
+                2 => (0..ELSEWHERE.len()).prop_map(Err),
+            ],
+            0..40,
+        ),
+        at in 0usize..60,
+    ) {
+        let mut composer = Composer::default();
+        composer.set_width(12);
+        composer.set_history(vec![Draft::sent("漢", None), Draft::sent("a\u{301}b\n漢漢漢", None)]);
+        composer.set(text);
+        composer.go(at);
+        let mut vim = Vim { mode: VimMode::Normal, ..Vim::default() };
+        for key in keys {
+            match key {
+                Ok(c) => press(&mut vim, &mut composer, &c.to_string()),
+                Err(other) => {
+                    ELSEWHERE[other](&mut composer);
+                    vim.settle(&mut composer);
+                }
+            }
+            let text = composer.text();
+            for at in [composer.caret(), composer.anchor()] {
+                prop_assert!(text.is_char_boundary(at), "{at} of {text:?}");
+            }
+            if let Some(range) = vim.selection(&composer) {
+                prop_assert!(text.get(range.clone()).is_some(), "{range:?} of {text:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_selection_follows_its_text() {
+    let mut composer = Composer::default();
+    composer.set_width(80);
+    composer.set("漢字 two");
+    composer.text_start();
+    let mut vim = Vim { mode: VimMode::Normal, ..Vim::default() };
+    press(&mut vim, &mut composer, "wv");
+    composer.text_start();
+    composer.insert_text("é");
+    let selected = vim.selection(&composer).expect("a selection");
+    assert_eq!(&composer.text()[selected], "漢字 t", "from the caret to where it began");
+    // Another text has none.
+    composer.set_history(vec![Draft::sent("é", None)]);
+    composer.text_start();
+    composer.up();
+    assert_eq!(composer.text(), "é");
+    assert_eq!(vim.selection(&composer), Some(2..2));
+    press(&mut vim, &mut composer, "d");
+    assert_eq!(composer.text(), "é");
 }
