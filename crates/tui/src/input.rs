@@ -23,9 +23,10 @@ mod tests;
 
 pub use decode::InputDecoder;
 
-/// How long a lone escape may still become a sequence: more than the gaps of a slow line, less than a user
-/// notices.
-const ESCAPE_WAIT_MS: i64 = 30;
+/// How long a lone escape may still become a sequence: more than the gaps of a slow line, where an arrow key would deny a
+/// question otherwise, and less than a user waits for. Terminals with the protocol of kitty send Escape without this
+/// doubt.
+const ESCAPE_WAIT_MS: i64 = 160;
 /// The most that is read before it is decoded, so that a paste is seen as a whole.
 const BURST: usize = 1 << 20;
 

@@ -24,6 +24,8 @@ pub struct InputDecoder {
     bytes: Vec<u8>,
     /// How far the end of a paste was searched for.
     searched: usize,
+    /// The escape that the bytes start with arrived without them.
+    is_split: bool,
 }
 
 /// The result of decoding the first bytes.
@@ -46,6 +48,7 @@ impl InputDecoder {
             self.bytes.clear();
             out.push(key(KeyCode::Esc, KeyModifiers::NONE));
         }
+        self.is_split = self.bytes == [0x1b] || self.is_split && !self.bytes.is_empty();
         self.bytes.extend_from_slice(bytes);
         let mut at = 0;
         while at < self.bytes.len() {
@@ -55,6 +58,7 @@ impl InputDecoder {
                 DecodeStep::Took(taken, event) => {
                     at += taken;
                     self.searched = 0;
+                    self.is_split = false;
                     out.extend(event);
                 }
                 DecodeStep::More => {
@@ -88,6 +92,10 @@ impl InputDecoder {
                 out.push(key(KeyCode::Esc, KeyModifiers::NONE));
                 &[][..]
             }
+            [0x1b, rest @ ..] if self.is_split => {
+                out.push(key(KeyCode::Esc, KeyModifiers::NONE));
+                rest
+            }
             [0x1b, second, rest @ ..] if second.is_ascii_graphic() => {
                 out.push(character(char::from(*second), KeyModifiers::ALT));
                 rest
@@ -119,11 +127,46 @@ fn paste(bytes: &[u8], searched: usize) -> DecodeStep {
         }
         end = next;
     }
-    let inside: Vec<u8> = bytes[PASTE_BEGIN.len()..end].to_vec();
+    let inside = typed_in(&bytes[PASTE_BEGIN.len()..end]);
     let text =
         String::from_utf8_lossy(&inside).replace("\x1b[201~", "").replace("\r\n", "\n").replace('\r', "\n");
     let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     DecodeStep::Took(end + PASTE_END.len(), Some(TerminalEvent::Paste(text)))
+}
+
+/// A paste without the keys in it: some terminals send its line ends as Ctrl-J, and that as a sequence. Other sequences
+/// are part of the text.
+fn typed_in(paste: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(paste.len());
+    let mut rest = paste;
+    while let Some(at) = find(rest, b"\x1b[") {
+        text.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let end = rest.iter().skip(2).position(|b| !(b.is_ascii_digit() || matches!(b, b';' | b':')));
+        let (parameters, last) = match end {
+            Some(end) => (&rest[2..2 + end], rest[2 + end]),
+            None => (&rest[2..], 0),
+        };
+        let is_key = last == b'u' || last == b'~' && parameters.starts_with(b"27;");
+        let key = is_key.then(|| meaning(parameters, last)).flatten();
+        let Some(TerminalEvent::Key(KeyEvent { code, modifiers, .. })) = key else {
+            text.extend_from_slice(&rest[..2]);
+            rest = &rest[2..];
+            continue;
+        };
+        let is_control = modifiers.contains(KeyModifiers::CONTROL);
+        match code {
+            KeyCode::Enter => text.push(b'\n'),
+            KeyCode::Char('j' | 'm') if is_control => text.push(b'\n'),
+            KeyCode::Tab => text.push(b'\t'),
+            KeyCode::Char('i') if is_control => text.push(b'\t'),
+            KeyCode::Char(c) if !is_control => text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            _ => {}
+        }
+        rest = &rest[2 + parameters.len() + 1..];
+    }
+    text.extend_from_slice(rest);
+    text
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {

@@ -87,6 +87,9 @@ fn a_paste_is_one_event_with_clean_line_endings() {
     let paste = |text: &str| TerminalEvent::Paste(text.to_owned());
     assert_eq!(decode(b"\x1b[200~a\r\nb\rc\td\x1b[31m\x07\x1b[201~"), [paste("a\nb\nc\td[31m")]);
     assert_eq!(decode("\u{1b}[200~漢\u{1b}[201~x".as_bytes()).len(), 2);
+    // Terminals that send keys as sequences do so with the line ends of a paste.
+    let keys = "\u{1b}[200~a\u{1b}[106;5ub\u{1b}[27;5;106~c\u{1b}[13ud\u{1b}[105;5ue\u{1b}[228;1uf\u{1b}[120;5ug\u{1b}[9;5~\u{1b}[201~";
+    assert_eq!(decode(keys.as_bytes()), [paste("a\nb\nc\nd\teäfg[9;5~")]);
     // Two pastes stay separate.
     let two = decode(b"\x1b[200~a\x1b[201~\x1b[200~b\x1b[201~");
     assert_eq!(two, [paste("a"), paste("b")]);
@@ -205,6 +208,29 @@ fn the_thread_reads_pauses_and_notices_the_end() {
     assert_eq!(events.blocking_recv(), None);
     input.pause();
     drop(input);
+}
+
+/// An arrow key over a slow line: Escape would deny what waits for an answer.
+#[test]
+fn a_sequence_may_be_split_after_its_escape() {
+    // Gaps of 80 ms were seen.
+    const { assert!(ESCAPE_WAIT_MS >= 150) };
+    let mut decoder = InputDecoder::default();
+    let mut found = Vec::new();
+    for piece in [&b"\x1b"[..], b"[", b"B"] {
+        assert!(found.is_empty());
+        decoder.feed(piece, &mut found);
+    }
+    assert_eq!(found, decode(b"\x1b[B"));
+    found.clear();
+    // What is no sequence was typed after Escape, not together with Alt.
+    for piece in [&b"\x1b"[..], b"O"] {
+        decoder.feed(piece, &mut found);
+    }
+    assert!(found.is_empty() && decoder.is_waiting());
+    decoder.flush(&mut found);
+    let capital = TerminalEvent::Key(KeyEvent::new(KeyCode::Char('O'), KeyModifiers::SHIFT));
+    assert_eq!(found, [decode(b"\x1b").remove(0), capital]);
 }
 
 #[test]
