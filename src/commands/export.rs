@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::contract::child::ChildRecord;
-use crate::contract::display::{escape_json, escape_markup, visible};
+use crate::contract::display::{escape_json, escape_markup, escape_path, visible};
 use crate::contract::message::{Message, Role};
 use crate::contract::record::{StoredMessage, ThreadRecord};
 use crate::failure::AppError;
@@ -36,7 +36,8 @@ impl ExportEncoder {
                 format!("{{\n{child}\"thread\": {},\n\"messages\": [", json_of(thread))
             }
             ExportEncoder::Markdown => {
-                format!("# {}\n\n{} · {}\n", visible(title), thread.id, thread.cwd.display())
+                let id = visible(thread.id.as_str());
+                format!("# {}\n\n{id} · {}\n", visible(title), escape_path(&thread.cwd))
             }
             ExportEncoder::Html => format!(
                 "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -44,7 +45,7 @@ impl ExportEncoder {
                  <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
                  <title>{title}</title>\n<style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n<p class=\"place\">{} · {}</p>\n",
                 escaped(thread.id.as_str()),
-                escaped(&thread.cwd.to_string_lossy()),
+                escaped(&escape_path(&thread.cwd)),
                 title = escaped(title),
             ),
         }

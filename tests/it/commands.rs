@@ -202,6 +202,25 @@ fn conversations_are_listed_shown_exported_and_deleted() {
 }
 
 #[test]
+fn a_folders_name_cannot_write_to_the_terminal() {
+    let llm = MockLlm::by(|_| Answer::say("Yes."));
+    let home = Home::with(&llm);
+    let folder = "a\u{1b}]52;c;eA==\u{7}\u{202e}b";
+    home.write(&format!("{folder}/x"), "");
+    home.ok(&["-p", "there", "-C", folder]);
+    let id = home.thread();
+    for args in [
+        &["threads", "show", &id][..],
+        &["threads", "export", &id],
+        &["threads", "export", &id, "--format", "html"],
+    ] {
+        let out = home.ok(args).stdout;
+        assert!(!out.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{out:?}");
+        assert!(out.contains("52;c;eA=="), "{out:?}");
+    }
+}
+
+#[test]
 fn continue_uses_the_threads_of_its_folder() {
     let llm = MockLlm::by(|_| Answer::say("Yes."));
     let home = Home::with(&llm);
