@@ -170,6 +170,14 @@ pub(super) struct PlannedChange {
     pub(super) after: Vec<u8>,
     /// The encoding of the file, before and after.
     pub(super) encoding: &'static Encoding,
+    pub(super) note: Option<ChangeNote>,
+}
+
+/// What is not as the call has it.
+pub(super) struct ChangeNote {
+    pub(super) shown: String,
+    /// The lines that came of it, for the model.
+    pub(super) lines: String,
 }
 
 impl PlannedChange {
@@ -223,7 +231,13 @@ impl PlannedChange {
                     .with_details(details)
                     .with_shown(shown)
             }
-            Saved::No | Saved::AsAgreed => ToolResult::text(tool, message).with_details(details),
+            Saved::No | Saved::AsAgreed => match self.note {
+                Some(ChangeNote { shown, lines }) => {
+                    let shown = format!("{message}; {shown}");
+                    ToolResult::text(tool, format!("{shown}:{lines}")).with_details(details).with_shown(shown)
+                }
+                None => ToolResult::text(tool, message).with_details(details),
+            },
         })
     }
 }

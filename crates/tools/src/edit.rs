@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{CallArgs, advised, invalid};
-use super::change::{self, PlannedChange, PlannedFile, is_decided};
+use super::change::{self, ChangeNote, PlannedChange, PlannedFile, is_decided};
 use super::hint;
 use super::matching;
 use super::seen_files::KnownContent;
@@ -19,6 +19,8 @@ use aye_core::contract::tool::{
 const NAME: &str = "Edit";
 /// Maximum places listed when a text occurs more than once.
 const MAX_PLACES: usize = 10;
+/// Lines that show what an edit made of a text that was not quoted exactly.
+const NOTED_LINES: usize = 3;
 
 /// Replaces a text in a file.
 pub(super) struct Edit {
@@ -68,7 +70,14 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     }
     let file = TextFile::decode(bytes)
         .map_err(|why| failed(format!("{name} is not UTF-8 text and cannot be edited: {why}")))?;
-    let places = matching::find(&file.text, call.old, call.new);
+    let mut places = matching::find(&file.text, call.old, call.new);
+    let mut ignoring = None;
+    if places.is_empty()
+        && let Some((place, ignored)) = matching::find_lenient(&file.text, call.old, call.new)
+    {
+        places.push(place);
+        ignoring = Some(ignored);
+    }
     match places.len() {
         0 => {
             let text = format!("`old_string` is not in {name}{}", hint::nearest(&file.text, call.old));
@@ -105,7 +114,18 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     if after == *bytes {
         return Err(invalid("`old_string` and `new_string` differ only in line ends, which are preserved"));
     }
-    Ok(PlannedChange { subject, after, encoding: file.encoding })
+    let start = places.first().map_or(0, |place| place.range.start);
+    let note = ignoring.map(|ignored| ChangeNote {
+        shown: format!("matched ignoring {ignored}"),
+        lines: numbered(&text, text[..start].matches('\n').count()),
+    });
+    Ok(PlannedChange { subject, after, encoding: file.encoding, note })
+}
+
+/// Some lines of a text from this one on, as Read shows them.
+fn numbered(text: &str, from: usize) -> String {
+    let lines = text.lines().enumerate().skip(from).take(NOTED_LINES);
+    lines.map(|(at, line)| format!("\n{:>6}\t{line}", at + 1)).collect()
 }
 
 /// Returns the bytes of a file with another text.

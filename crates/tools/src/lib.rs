@@ -17,6 +17,7 @@ pub mod exec;
 mod glob;
 mod grep;
 mod hint;
+mod lenient;
 mod list;
 mod masks;
 mod matching;

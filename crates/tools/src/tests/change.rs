@@ -247,6 +247,43 @@ async fn mode_line_endings_mark_and_missing_newline_are_kept() {
 }
 
 #[tokio::test]
+async fn an_edit_that_is_quoted_almost_says_so() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "fn a() {\r\n    if x {\r\n        one();\r\n    }\r\n}\r\n");
+    let args = edit("a", "if x {\n    one();\n}\n", "if x {\n    one();\n    two();\n}\n");
+    let shown = preview(&sandbox, "Edit", &args, &ToolCallContext::test_default()).await;
+    let after = "fn a() {\r\n    if x {\r\n        one();\r\n        two();\r\n    }\r\n}\r\n";
+    assert_eq!(shown.new_text.as_deref(), Some(after));
+    let result = sandbox.call("Edit", args).await.expect("edited");
+    assert_eq!(
+        result.model_text(),
+        "changed a (+1 -0); matched ignoring indentation:\n     2\t    if x {\n     3\t        one();\n     4\t        two();"
+    );
+    assert_eq!(result.headline(), "changed a (+1 -0); matched ignoring indentation");
+    assert_eq!(sandbox.read("a"), after.as_bytes());
+}
+
+/// Wrong edits as models made them. None may be applied in another way than it was meant.
+#[tokio::test]
+async fn wrong_edits_are_applied_as_meant_or_not_at_all() {
+    for line in include_str!("edits.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).expect("JSON");
+        let text = |member: &str| case[member].as_str().unwrap_or_default();
+        let sandbox = Sandbox::new();
+        sandbox.write("f", text("file"));
+        let result = sandbox.call("Edit", edit("f", text("old_string"), text("new_string"))).await;
+        let after = String::from_utf8(sandbox.read("f")).expect("UTF-8");
+        match text("want") {
+            "applied" => assert_eq!(after, text("result"), "{}: {result:?}", text("name")),
+            _ => {
+                assert!(result.is_err(), "{}", text("name"));
+                assert_eq!(after, text("file"), "{}", text("name"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_file_keeps_an_older_encoding() {
     let sandbox = Sandbox::new();
     sandbox.write("a.txt", b"Gr\xfc\xdfe aus M\xfcnchen, caf\xe9\r\nsecond line\r\n");
