@@ -34,7 +34,9 @@ pub fn copy(from: &File, to: &File, mode: Mode) -> io::Result<()> {
     let keeps_group = new.gid() == old.gid();
     let mut has_acl = false;
     for name in names(from)? {
-        let is_optional = OPTIONAL.iter().any(|optional| optional.as_bytes() == name);
+        // Of Apple's own, some are only for the system to set.
+        let is_optional =
+            OPTIONAL.iter().any(|optional| optional.as_bytes() == name) || name.starts_with(b"com.apple.");
         if !is_optional && !is_copied(&name) {
             continue;
         }
@@ -57,7 +59,7 @@ pub fn copy(from: &File, to: &File, mode: Mode) -> io::Result<()> {
             other => other?,
         }
     }
-    if !has_acl {
+    if cfg!(target_os = "linux") && !has_acl {
         match fremovexattr(to, ACL) {
             // There is none, or there are none on this file system.
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {}

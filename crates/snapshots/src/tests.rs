@@ -105,6 +105,23 @@ fn files_are_restored_and_the_restore_is_undone() {
 }
 
 #[test]
+fn a_restored_file_keeps_its_attributes() {
+    let folder = Folder::new();
+    folder.write("a", "one");
+    let path = folder.path("a");
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(&path, "user.note", b"mine", flags).is_err() {
+        return;
+    }
+    let first = folder.take();
+    fs::write(&path, "two").unwrap();
+    folder.back(&first);
+    let mut value = [0; 8];
+    let size = rustix::fs::getxattr(&path, "user.note", &mut value).unwrap();
+    assert_eq!((&value[..size], folder.read("a").as_deref()), (&b"mine"[..], Some("one")));
+}
+
+#[test]
 fn ignored_files_are_neither_saved_nor_touched() {
     let folder = Folder::new();
     folder.write(".gitignore", "target/\n*.log\n");
