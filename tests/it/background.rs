@@ -83,6 +83,25 @@ fn a_server_survives_its_turn_and_is_killed() {
     home.ok(&["audit", "--verify"]);
 }
 
+/// A screen shows part of what comes this fast.
+#[test]
+fn all_that_a_fast_command_prints_is_stored() {
+    let llm = agent("echo $$ > pid; seq 1 20000; echo up; sleep 1000");
+    let home = home(&llm);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("start");
+    tty.shows("It runs.");
+    tty.say("look");
+    tty.shows("I saw it.");
+    let shown = home.ok(&["tasks", "show", "b1"]).stdout;
+    let numbers = shown.lines().filter_map(|line| line.trim().parse::<u32>().ok());
+    assert!(numbers.eq(1..=20_000), "{}", shown.len());
+    tty.say("kill");
+    tty.shows("It is gone.");
+    tty.quit();
+}
+
 #[test]
 fn a_killed_aye_leaves_nothing_and_the_next_run_reports_it() {
     let llm = agent(SERVER);
