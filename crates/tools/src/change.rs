@@ -170,6 +170,8 @@ pub(super) struct PlannedChange {
     pub(super) after: Vec<u8>,
     /// The encoding of the file, before and after.
     pub(super) encoding: &'static Encoding,
+    /// Whether the thread knows all of the file afterwards.
+    pub(super) is_known: bool,
     pub(super) note: Option<ChangeNote>,
 }
 
@@ -213,7 +215,9 @@ impl PlannedChange {
             target.replace(&self.after, &env.output_dir, cancelled)?;
         }
         // If the editor saved something else, the ledger finds the file changed.
-        note(env, ctx, &self.subject.real, &self.after);
+        if self.is_known {
+            note(env, ctx, &self.subject.real, &self.after);
+        }
         let verb = match &self.subject.before {
             None => "created",
             Some(before) if *before == self.after => "already has this content:",

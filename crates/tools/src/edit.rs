@@ -12,6 +12,7 @@ use super::hint;
 use super::matching;
 use super::seen_files::KnownContent;
 use super::text::TextFile;
+use aye_core::contract::display::shortened;
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
 };
@@ -21,6 +22,8 @@ const NAME: &str = "Edit";
 const MAX_PLACES: usize = 10;
 /// Lines that show what an edit made of a text that was not quoted exactly.
 const NOTED_LINES: usize = 3;
+/// Characters of such a line.
+const MAX_NOTED: usize = 200;
 
 /// Replaces a text in a file.
 pub(super) struct Edit {
@@ -63,14 +66,15 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
         return Err(advised(format!("{name} does not exist"), "use Write to create it"));
     };
     let seen = subject.seen(env, ctx);
-    // A user who decided saw the diff against the current file, and is asked again if the file changes once
-    // more.
-    if seen == KnownContent::Stale && !is_decided(ctx) {
-        return Err(advised(format!("{name} changed since it was read"), "Read it again"));
-    }
     let file = TextFile::decode(bytes)
         .map_err(|why| failed(format!("{name} is not UTF-8 text and cannot be edited: {why}")))?;
     let mut places = matching::find(&file.text, call.old, call.new);
+    // A user who decided saw the diff against the current file, and is asked again if the file changes once more. Without
+    // one, the text itself is the proof, if it is there exactly and once.
+    let is_stale = seen == KnownContent::Stale && !is_decided(ctx);
+    if is_stale && (places.len() != 1 || call.all) {
+        return Err(advised(format!("{name} changed since it was read"), "Read it again"));
+    }
     let mut ignoring = None;
     if places.is_empty()
         && let Some((place, ignored)) = matching::find_lenient(&file.text, call.old, call.new)
@@ -115,17 +119,19 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
         return Err(invalid("`old_string` and `new_string` differ only in line ends, which are preserved"));
     }
     let start = places.first().map_or(0, |place| place.range.start);
-    let note = ignoring.map(|ignored| ChangeNote {
-        shown: format!("matched ignoring {ignored}"),
-        lines: numbered(&text, text[..start].matches('\n').count()),
-    });
-    Ok(PlannedChange { subject, after, encoding: file.encoding, note })
+    let note = match ignoring {
+        Some(ignored) => Some(format!("matched ignoring {ignored}")),
+        None => is_stale.then(|| "the file had changed since it was read".to_owned()),
+    };
+    let note =
+        note.map(|shown| ChangeNote { shown, lines: numbered(&text, text[..start].matches('\n').count()) });
+    Ok(PlannedChange { subject, after, encoding: file.encoding, is_known: !is_stale, note })
 }
 
 /// Some lines of a text from this one on, as Read shows them.
 fn numbered(text: &str, from: usize) -> String {
     let lines = text.lines().enumerate().skip(from).take(NOTED_LINES);
-    lines.map(|(at, line)| format!("\n{:>6}\t{line}", at + 1)).collect()
+    lines.map(|(at, line)| format!("\n{:>6}\t{}", at + 1, shortened(line, MAX_NOTED))).collect()
 }
 
 /// Returns the bytes of a file with another text.

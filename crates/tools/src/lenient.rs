@@ -148,7 +148,7 @@ fn but_indentation(file: &Lines<'_>, old: &str, new: &str) -> Found {
     by_lines(
         file,
         (old, new),
-        |line, wanted| line.trim() == wanted.trim(),
+        |line, wanted| split_indent(line).1.trim_end() == split_indent(wanted).1.trim_end(),
         |old, own, new| {
             let indents = Indents::of(old, own, || indentation_unit(&file.lines))?;
             new.iter().map(|line| indents.of_line(line)).collect()

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::lenient;
-use super::text::{LineEnding, ending};
 
 /// Bytes of a file, and the text to put there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,18 +18,22 @@ struct Folded<'a> {
     text: Cow<'a, str>,
     /// Where a `\r` is left out, ascending.
     gaps: Vec<usize>,
+    /// Every line of the original ends in `\r\n`.
+    is_crlf: bool,
 }
 
 impl<'a> Folded<'a> {
     fn of(original: &'a str) -> Self {
         let mut gaps: Vec<_> = original.match_indices("\r\n").map(|(at, _)| at).collect();
         if gaps.is_empty() {
-            return Self { text: original.into(), gaps };
+            return Self { text: original.into(), gaps, is_crlf: false };
         }
         for (before, gap) in gaps.iter_mut().enumerate() {
             *gap -= before;
         }
-        Self { text: original.replace("\r\n", "\n").into(), gaps }
+        let text = original.replace("\r\n", "\n");
+        let is_crlf = text.matches('\n').count() == gaps.len();
+        Self { text: text.into(), gaps, is_crlf }
     }
 
     /// The place in the original of a place in the text.
@@ -38,31 +41,33 @@ impl<'a> Folded<'a> {
         at + self.gaps.partition_point(|gap| *gap < at)
     }
 
-    fn range(&self, range: Range<usize>) -> Range<usize> {
-        self.original(range.start)..self.original(range.end)
+    /// What comes in the place of a range of the text, with the line ends that are there in the original.
+    fn replacement(&self, original: &str, range: Range<usize>, new: &str) -> Replacement {
+        let range = self.original(range.start)..self.original(range.end);
+        let new = match self.gaps.as_slice() {
+            [] => new.to_owned(),
+            _ if self.is_crlf => new.replace('\n', "\r\n"),
+            _ => with_ends(original, &range, new),
+        };
+        Replacement { range, new }
     }
 }
 
 /// Returns the places of `old` in a text, with what replaces each; also those that overlap, because `aa` occurs twice in
 /// `aaa`.
 pub(super) fn find(text: &str, old: &str, new: &str) -> Vec<Replacement> {
-    // Line ends that are spelled out are meant.
-    if old.contains('\r') {
+    let folded = Folded::of(text);
+    // Line ends that are spelled out are meant, where a file has both.
+    if old.contains('\r') && !folded.is_crlf {
         let found = places(text, old);
         if !found.is_empty() {
             let replacement = |at| Replacement { range: at..at + old.len(), new: new.to_owned() };
             return found.into_iter().map(replacement).collect();
         }
     }
-    let folded = Folded::of(text);
     let (old, is_new_raw) = (Folded::of(old).text, folded.gaps.is_empty() && !old.contains('\r'));
     let new = if is_new_raw { new.into() } else { Folded::of(new).text };
-    let replacement = |at| {
-        let range = folded.range(at..at + old.len());
-        let new =
-            if folded.gaps.is_empty() { new.clone().into_owned() } else { with_ends(text, &range, &new) };
-        Replacement { range, new }
-    };
+    let replacement = |at| folded.replacement(text, at..at + old.len(), &new);
     places(&folded.text, &old).into_iter().map(replacement).collect()
 }
 
@@ -70,9 +75,7 @@ pub(super) fn find(text: &str, old: &str, new: &str) -> Vec<Replacement> {
 pub(super) fn find_lenient(text: &str, old: &str, new: &str) -> Option<(Replacement, String)> {
     let (folded, old, new) = (Folded::of(text), Folded::of(old).text, Folded::of(new).text);
     let found = lenient::find(&folded.text, &old, &new)?;
-    let range = folded.range(found.range);
-    let new = if folded.gaps.is_empty() { found.new } else { with_ends(text, &range, &found.new) };
-    Some((Replacement { range, new }, found.ignoring))
+    Some((folded.replacement(text, found.range, &found.new), found.ignoring))
 }
 
 /// Returns where a text starts.
@@ -90,9 +93,6 @@ fn places(text: &str, old: &str) -> Vec<usize> {
 /// A new text for a range of a text, with the line ends that the lines have there.
 fn with_ends(text: &str, range: &Range<usize>, new: &str) -> String {
     let fallback = end_near(text, range);
-    if ending(text) == LineEnding::Crlf {
-        return new.replace('\n', fallback);
-    }
     let old: Vec<_> = text[range.clone()].split('\n').collect();
     let ends: Vec<_> = old.iter().map(|line| if line.ends_with('\r') { "\r\n" } else { "\n" }).collect();
     let same = |old: &str, new: &str| old.strip_suffix('\r').unwrap_or(old) == new;
@@ -161,6 +161,7 @@ mod tests {
             assert_eq!(replaced(mixed, old, new), after, "{old:?} {new:?}");
         }
         assert_eq!(replaced("a\r\nb", "b", "b\nc"), "a\r\nb\r\nc");
+        assert_eq!(replaced("a\r\nb\r\n", "a\r\nb", "a\nc\nb"), "a\r\nc\r\nb\r\n");
         assert_eq!(replaced("a\nb", "a\r\nb", "a\r\nc"), "a\nc");
         assert_eq!(replaced("a\nb", "a\n", "a\r\n"), "a\r\nb", "a change of the line end");
         assert_eq!(find("a\nb a\r\nb", "a\nb", "x").len(), 2, "a reader sees no difference");

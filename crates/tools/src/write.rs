@@ -58,7 +58,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
             (encoded(&old, crlf.as_deref().unwrap_or(content), name)?, old.encoding)
         }
     };
-    Ok(PlannedChange { subject, after, encoding, note: None })
+    Ok(PlannedChange { subject, after, encoding, is_known: true, note: None })
 }
 
 #[async_trait]

@@ -290,10 +290,13 @@ fn changed_since_it_was_read() -> Found {
     let desk = HeadlessSession::new();
     desk.write("f", "one two\n");
     desk.ok("Read", json!({"file_path": "f"}))?;
-    desk.write("f", "one two three\n");
-    desk.refused("Edit", json!({"file_path": "f", "old_string": "one", "new_string": "1"}))?;
+    desk.write("f", "one two three two\n");
+    desk.refused("Edit", json!({"file_path": "f", "old_string": "two", "new_string": "2"}))?;
+    desk.refused("Edit", json!({"file_path": "f", "old_string": "one  two", "new_string": "2"}))?;
+    // The text that is replaced is there as it was read, once.
+    desk.ok("Edit", json!({"file_path": "f", "old_string": "one", "new_string": "1"}))?;
     desk.refused("Write", json!({"file_path": "f", "content": "mine"}))?;
-    ensure(desk.read("f") == b"one two three\n", || "the other's change is lost".into())
+    ensure(desk.read("f") == b"1 two three two\n", || "the other's change is lost".into())
 }
 
 fn a_read_only_file() -> Found {

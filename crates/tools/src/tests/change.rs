@@ -190,17 +190,29 @@ async fn advice_for_the_model_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_file_changed_since_it_was_read_is_not_edited() {
+async fn a_file_changed_since_it_was_read_is_edited_where_the_text_is_certain() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "one two\n");
     sandbox.ok("Read", json!({"file_path": "a"})).await;
-    sandbox.write("a", "one two three\n");
+    sandbox.write("a", "one two three\none\n");
+    let refused = "a changed since it was read; Read it again";
+    for args in [edit("a", "one", "1"), edit("a", "four", "4"), edit("a", "two  three\n", "2 3\n")] {
+        assert_eq!(sandbox.refused("Edit", args).await, refused);
+    }
     assert_eq!(
-        sandbox.refused("Edit", edit("a", "one", "1")).await,
-        "a changed since it was read; Read it again"
+        sandbox.ok("Edit", edit("a", "two", "2")).await,
+        "changed a (+1 -1); the file had changed since it was read:\n     1\tone 2 three\n     2\tone"
+    );
+    // What else changed is still unknown.
+    assert!(
+        sandbox
+            .refused("Write", write("a", "all\n"))
+            .await
+            .contains(refused.split(';').next().expect("text"))
     );
     sandbox.ok("Read", json!({"file_path": "./x/../a"})).await;
-    sandbox.ok("Edit", edit("a", "one", "1")).await;
+    assert_eq!(sandbox.ok("Edit", edit("a", "2 three", "2")).await, "changed a (+1 -1)");
+    sandbox.ok("Write", write("a", "all\n")).await;
     // A file that was not read since the start: the text itself is the proof.
     sandbox.write("b", "one two\n");
     sandbox.ok("Edit", edit("b", "one", "1")).await;
