@@ -165,12 +165,11 @@ impl WriteTarget {
             return Err(FileError::ReadOnly(self.shown.clone(), meta.mode() & 0o7777));
         }
         // A file that this user may not write is not replaced either, although a writable folder allows it.
-        match rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::EACCESS) {
-            Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => {
-                return Err(FileError::NotWritable(self.shown.clone(), why));
-            }
-            // Not every system can tell; then writing does.
-            Ok(()) | Err(_) => {}
+        // Not every system can tell; then writing does.
+        if let Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) =
+            rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::EACCESS)
+        {
+            return Err(FileError::NotWritable(self.shown.clone(), why));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
         (&file).take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(self.io("read"))?;

@@ -131,7 +131,8 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
 /// Some lines of a text from this one on, as Read shows them.
 fn numbered(text: &str, from: usize) -> String {
     let lines = text.lines().enumerate().skip(from).take(NOTED_LINES);
-    lines.map(|(at, line)| format!("\n{:>6}\t{}", at + 1, shortened(line, MAX_NOTED))).collect()
+    let lines = lines.map(|(at, line)| format!("\n{:>6}\t{}", at + 1, shortened(line, MAX_NOTED)));
+    lines.collect::<Vec<_>>().concat()
 }
 
 /// Returns the bytes of a file with another text.

@@ -63,35 +63,35 @@ enum Found {
 /// The text and its lines, without an empty one after the last line end.
 struct Lines<'a> {
     text: &'a str,
-    lines: Vec<&'a str>,
+    all: Vec<&'a str>,
     starts: Vec<usize>,
 }
 
 impl<'a> Lines<'a> {
     fn of(text: &'a str) -> Self {
-        let lines: Vec<_> = text.split_terminator('\n').collect();
-        let starts = lines.iter().scan(0, |at, line| {
+        let all: Vec<_> = text.split_terminator('\n').collect();
+        let starts = all.iter().scan(0, |at, line| {
             let start = *at;
             *at += line.len() + 1;
             Some(start)
         });
         let starts = starts.collect();
-        Self { text, lines, starts }
+        Self { text, all, starts }
     }
 
     /// The places where lines are these, by a comparison.
     fn places(&self, wanted: &[&str], is_same: impl Fn(&str, &str) -> bool) -> Vec<usize> {
-        if wanted.is_empty() || wanted.len() > self.lines.len() {
+        if wanted.is_empty() || wanted.len() > self.all.len() {
             return Vec::new();
         }
         let fits = |lines: &[&str]| lines.iter().zip(wanted).all(|(line, wanted)| is_same(line, wanted));
-        let windows = self.lines.windows(wanted.len()).enumerate();
+        let windows = self.all.windows(wanted.len()).enumerate();
         windows.filter(|(_, lines)| fits(lines)).map(|(at, _)| at).collect()
     }
 
     /// The bytes of lines, with the last line's end if `has_end` and there is one; and whether it is in it.
     fn range(&self, at: usize, count: usize, has_end: bool) -> (Range<usize>, bool) {
-        let end = self.starts[at + count - 1] + self.lines[at + count - 1].len();
+        let end = self.starts[at + count - 1] + self.all[at + count - 1].len();
         let has_end = has_end && self.text[end..].starts_with('\n');
         (self.starts[at]..end + usize::from(has_end), has_end)
     }
@@ -111,7 +111,7 @@ fn by_lines(
         [at] => *at,
         _ => return Found::Unclear,
     };
-    let own = &file.lines[at..at + wanted.len()];
+    let own = &file.all[at..at + wanted.len()];
     let lines: Vec<_> = new.split_terminator('\n').collect();
     let stays = |(old, new): &(&&str, &&str)| old.trim_end() == new.trim_end();
     let first = wanted.iter().zip(&lines).take_while(stays).count();
@@ -121,27 +121,29 @@ fn by_lines(
         return Found::Unclear;
     };
     let (range, has_end) = file.range(at, wanted.len(), old.ends_with('\n'));
-    let own_lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
-    let all = [own_lines(&own[..first]), middle, own_lines(&own[own.len() - last..])].concat();
+    let all = [owned(&own[..first]), middle, owned(&own[own.len() - last..])].concat();
     let mut text = all.join("\n");
-    if has_end && new.ends_with('\n') && !all.is_empty() {
-        text.push('\n');
-    } else if new.ends_with('\n') && !old.ends_with('\n') {
+    if new.ends_with('\n') && !all.is_empty() && (has_end || !old.ends_with('\n')) {
         text.push('\n');
     }
     Found::One(range, text)
 }
 
-fn verbatim(_: &[&str], _: &[&str], new: &[&str]) -> Option<Vec<String>> {
-    Some(new.iter().map(|line| (*line).to_owned()).collect())
+fn owned(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
 fn exactly(file: &Lines<'_>, old: &str, new: &str) -> Found {
-    by_lines(file, (old, new), |line, wanted| line == wanted, verbatim)
+    by_lines(file, (old, new), |line, wanted| line == wanted, |_, _, new| Some(owned(new)))
 }
 
 fn but_blanks(file: &Lines<'_>, old: &str, new: &str) -> Found {
-    by_lines(file, (old, new), |line, wanted| line.trim_end() == wanted.trim_end(), verbatim)
+    by_lines(
+        file,
+        (old, new),
+        |line, wanted| line.trim_end() == wanted.trim_end(),
+        |_, _, new| Some(owned(new)),
+    )
 }
 
 fn but_indentation(file: &Lines<'_>, old: &str, new: &str) -> Found {
@@ -150,7 +152,7 @@ fn but_indentation(file: &Lines<'_>, old: &str, new: &str) -> Found {
         (old, new),
         |line, wanted| split_indent(line).1.trim_end() == split_indent(wanted).1.trim_end(),
         |old, own, new| {
-            let indents = Indents::of(old, own, || indentation_unit(&file.lines))?;
+            let indents = Indents::of(old, own, || indentation_unit(&file.all))?;
             new.iter().map(|line| indents.of_line(line)).collect()
         },
     )
@@ -209,14 +211,12 @@ impl<'a> Indents<'a> {
         {
             return Some(Self::Less(less, limits(unit())?));
         }
-        let (from, to) = match levels.as_slice() {
-            [_] => single_units(before, after)?,
-            _ => {
-                let steps = levels
-                    .windows(2)
-                    .map(|pair| (&pair[1].0[pair[0].0.len()..], &pair[1].1[pair[0].1.len()..]));
-                steps.min_by_key(|(from, _)| from.len())?
-            }
+        let (from, to) = if levels.len() == 1 {
+            single_units(before, after)?
+        } else {
+            let steps =
+                levels.windows(2).map(|pair| (&pair[1].0[pair[0].0.len()..], &pair[1].1[pair[0].1.len()..]));
+            steps.min_by_key(|(from, _)| from.len())?
         };
         let is_scaled = |(old, own): &(&str, &str)| count_of(old, from).is_some_and(|n| to.repeat(n) == *own);
         levels.iter().all(is_scaled).then_some(Self::Scaled(from, to))
@@ -578,10 +578,11 @@ mod tests {
             let exact: String = quoted.iter().map(line).collect();
             let meant: String = exact.clone() + &unit.repeat(quoted[0].0) + "new\n";
             let put = |text: &str, extra: usize| -> String {
-                text.split_terminator('\n').map(|line| {
+                let line = |line: &str| {
                     let line = if trim_ends { line.trim_end() } else { line };
                     format!("{}{line}\n", unit.repeat(extra))
-                }).collect()
+                };
+                text.split_terminator('\n').map(line).collect::<Vec<_>>().concat()
             };
             let words = |lines: &[(usize, String, bool)]| lines.iter().map(|line| line.1.clone()).collect::<Vec<_>>();
             let alike = lines.windows(quoted.len()).filter(|window| words(window) == words(quoted)).count();

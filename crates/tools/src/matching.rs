@@ -177,10 +177,10 @@ mod tests {
             new in "[ab\n]{0,6}",
         ) {
             let end = |crlf: &bool| if *crlf { "\r\n" } else { "\n" };
-            let text: String = lines.iter().map(|(line, crlf)| format!("{line}{}", end(crlf))).collect();
+            let text = lines.iter().flat_map(|(line, crlf)| [line.as_str(), end(crlf)]).collect::<String>();
             let from = from.min(lines.len() - 1);
             let quoted = &lines[from..(from + count).min(lines.len())];
-            let old: String = quoted.iter().map(|(line, _)| format!("{line}\n")).collect();
+            let old = quoted.iter().flat_map(|(line, _)| [line.as_str(), "\n"]).collect::<String>();
             let folded = text.replace("\r\n", "\n");
             let found = find(&text, &old, &new);
             prop_assert_eq!(found.len(), places(&folded, &old).len());

@@ -44,9 +44,9 @@ fn encoding(body: &[u8], media_type: &str) -> Option<&'static Encoding> {
     }
     stated.or_else(|| {
         let head = String::from_utf8_lossy(&body[..body.len().min(HEAD)]).to_ascii_lowercase();
-        let metas = head.split("<meta").skip(1).map(|meta| meta.split('>').next().unwrap_or_default());
+        let mut metas = head.split("<meta").skip(1).map(|meta| meta.split('>').next().unwrap_or_default());
         let xml = head.strip_prefix("<?xml").and_then(|xml| label_after(xml.split("?>").next()?, "encoding"));
-        let named = metas.filter_map(charset).next().or(xml)?;
+        let named = metas.find_map(charset).or(xml)?;
         // What could be read this far is no two-byte text.
         Some(if named.is_ascii_compatible() { named } else { UTF_8 })
     })
@@ -64,7 +64,7 @@ fn label_after(text: &str, word: &str) -> Option<&'static Encoding> {
         if let Some(value) = rest.trim_start().strip_prefix('=') {
             let value = value.trim_start().trim_start_matches(['"', '\'']);
             let end = value.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '>' | '/'));
-            return Encoding::for_label(value[..end.unwrap_or(value.len())].as_bytes());
+            return Encoding::for_label(&value.as_bytes()[..end.unwrap_or(value.len())]);
         }
     }
 }

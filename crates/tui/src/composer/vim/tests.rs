@@ -218,7 +218,7 @@ const ELSEWHERE: [fn(&mut Composer); 20] = [
     |composer| composer.put_back("漢"),
     |composer| composer.set("é"),
     |composer| {
-        composer.set_history(vec![Draft::sent("e\u{301}漢\nx", None), Draft::sent("👨\u{200d}👩漢", None)])
+        composer.set_history(vec![Draft::sent("e\u{301}漢\nx", None), Draft::sent("👨\u{200d}👩漢", None)]);
     },
     Composer::undo,
     Composer::redo,
