@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::overflow::is_overflow;
 use super::provider::WireFormat;
+use super::reset::wait_of;
 use aye_core::contract::display::shortened;
 use aye_core::contract::executor::InferenceExecutionError;
 
@@ -76,7 +77,7 @@ impl ModelEndpoint {
                 self.through_proxy()
             ));
         }
-        let retry_after = retry_after(headers).or_else(|| retry_info(error));
+        let retry_after = wait_of(Some(status), Some(headers), error, &said, jiff::Timestamp::now());
         self.sort(Some(status), &code_of(error), &said, retry_after)
     }
 
@@ -90,7 +91,8 @@ impl ModelEndpoint {
             .filter(|code| (400..600).contains(code))
             .and_then(|code| StatusCode::from_u16(code).ok());
         let said = message_of(error).map_or_else(|| error.to_string(), str::to_owned);
-        self.sort(status, &code_of(error), &said, retry_info(error))
+        let retry_after = wait_of(status, None, error, &said, jiff::Timestamp::now());
+        self.sort(status, &code_of(error), &said, retry_after)
     }
 
     fn sort(
@@ -148,7 +150,7 @@ impl ModelEndpoint {
                 message: format!("{who} is overloaded or down{number}: {shown}"),
                 retry_after,
             },
-            _ if has(&["rate_limit", "resource_exhausted", "too_many_requests"]) => {
+            _ if has(&["rate_limit", "usage_limit", "resource_exhausted", "too_many_requests"]) => {
                 InferenceExecutionError::RateLimited {
                     message: format!("{who}: too many requests{number}: {shown}"),
                     retry_after,
@@ -367,42 +369,6 @@ fn hide_keys(text: &str) -> String {
         })
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-/// Returns how long the provider asks to wait. An invalid value counts as none.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    if let Some(millis) = headers.get("retry-after-ms").and_then(|value| value.to_str().ok())
-        && let Some(wait) = seconds(millis)
-    {
-        return Some(wait / 1000);
-    }
-    let value = headers.get("retry-after")?.to_str().ok()?.trim();
-    seconds(value).or_else(|| until(value, jiff::Timestamp::now()))
-}
-
-/// Digits with at most one point: no sign, no exponent, no `NaN`.
-fn seconds(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let plain = !text.is_empty()
-        && text.len() <= 12
-        && text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    plain.then(|| text.parse::<f64>().ok()).flatten().and_then(|secs| Duration::try_from_secs_f64(secs).ok())
-}
-
-/// An HTTP date; one that is over says nothing.
-fn until(text: &str, now: jiff::Timestamp) -> Option<Duration> {
-    let then = jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()?;
-    Duration::try_from(then.duration_since(now)).ok()
-}
-
-/// Gemini says it in the body: `{"@type": ".../google.rpc.RetryInfo", "retryDelay": "34.4s"}`.
-fn retry_info(error: &Value) -> Option<Duration> {
-    error
-        .get("details")?
-        .as_array()?
-        .iter()
-        .find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s').and_then(seconds))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod http;
 mod offers;
 mod overflow;
 pub mod provider;
+mod reset;
 mod responses_body;
 
 pub mod scripted;
