@@ -13,7 +13,7 @@ use crate::commands::since::since;
 use crate::config::{ModelSettings, known_price};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
-use crate::contract::spec::Price;
+use crate::contract::spec::{BILLION, Price};
 use crate::contract::statistics::{Tally, TallyKind};
 use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
@@ -66,6 +66,7 @@ struct StatsRow {
     input_tokens: u64,
     output_tokens: u64,
     cached_tokens: u64,
+    cache_write_tokens: u64,
     /// In the currency of the prices, for models with a price.
     cost: f64,
     /// Answers of models without a price, which the cost excludes.
@@ -86,6 +87,7 @@ impl StatsRow {
                 self.input_tokens += tally.input;
                 self.output_tokens += tally.output;
                 self.cached_tokens += tally.cached;
+                self.cache_write_tokens += tally.written;
                 self.model_ms += tally.duration_ms;
                 match price {
                     Some(price) => self.cost += cost(tally, price),
@@ -106,21 +108,19 @@ impl StatsRow {
     }
 }
 
-/// Returns the cost at prices per million tokens.
+/// Returns the cost in the currency of the price.
 fn cost(tally: &Tally, price: Price) -> f64 {
-    let fresh = tally.input.saturating_sub(tally.cached) as f64;
-    let cached = tally.cached.min(tally.input) as f64;
-    let cached_price = price.cache_read.unwrap_or(price.input);
-    (fresh * price.input + cached * cached_price + tally.output as f64 * price.output) / 1e6
+    price.cost_of(tally.input, tally.cached, tally.written, tally.output) as f64 / BILLION
 }
 
-/// The price of a model by its id, which is its provider's name and its own: the settings', else a known one.
+/// The price of a model by its id, which is its provider's name and its own: the first that the settings have for it,
+/// else a known one.
 fn price_of(models: &BTreeMap<String, ModelSettings>, id: &str) -> Option<Price> {
     let own = id.split_once('/').map(|(_, own)| own);
     let named = [Some(id), own].into_iter().flatten().find_map(|model| {
-        let named =
-            models.iter().find(|(name, entry)| *name == model || entry.model.as_deref() == Some(model));
-        named.and_then(|(_, entry)| entry.price)
+        let mut named =
+            models.iter().filter(|(name, entry)| *name == model || entry.model.as_deref() == Some(model));
+        named.find_map(|(_, entry)| entry.price)
     });
     named.or_else(|| known_price(id))
 }
@@ -370,14 +370,16 @@ mod tests {
     fn tally(from: u64, kind: TallyKind, name: &str, count: u64) -> Tally {
         let (input, output, cached) =
             if kind == TallyKind::Inference { (1_000_000, 500_000, 400_000) } else { (0, 0, 0) };
-        Tally { from, kind, name: name.into(), count, failed: 0, input, output, cached, duration_ms: 61_000 }
+        let name = name.into();
+        Tally { from, kind, name, count, failed: 0, input, output, cached, written: 0, duration_ms: 61_000 }
     }
 
     fn models() -> BTreeMap<String, ModelSettings> {
-        let price = Price { input: 2.0, output: 10.0, cache_read: Some(0.5) };
-        let entry =
-            ModelSettings { model: Some("up/m1".into()), price: Some(price), ..ModelSettings::default() };
-        [("mine".to_owned(), entry)].into_iter().collect()
+        let price = Price { input: 2.0, output: 10.0, cache_read: Some(0.5), cache_write: Some(4.0) };
+        let bare = ModelSettings { model: Some("up/m1".into()), ..ModelSettings::default() };
+        let priced = ModelSettings { price: Some(price), ..bare.clone() };
+        // A name without a price comes first.
+        [("a".to_owned(), bare), ("mine".to_owned(), priced)].into_iter().collect()
     }
 
     #[test]
@@ -404,6 +406,15 @@ mod tests {
         assert_eq!(value["by_tool"][0]["tool"], "Bash");
         assert_eq!(value["by_tool"][0]["failed_calls"], 2);
         assert!(value.get("by_model").is_none());
+    }
+
+    #[test]
+    fn what_is_written_to_a_cache_has_its_price() {
+        let tally = Tally { written: 100_000, ..tally(0, TallyKind::Inference, "up/m1", 1) };
+        let stats = Stats::of(&[tally], &models(), &jiff::tz::TimeZone::UTC);
+        // 500,000 fresh, 400,000 cached, 100,000 written, 500,000 out.
+        assert!((stats.total.cost - (1.0 + 0.2 + 0.4 + 5.0)).abs() < 1e-9, "{}", stats.total.cost);
+        assert_eq!(stats.total.cache_write_tokens, 100_000);
     }
 
     #[test]

@@ -435,7 +435,10 @@ fn runtime(
     if let Some(plugin) = telemetry.plugin() {
         builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
     }
-    let stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
+    let mut stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
+    if draws && foundation.loaded.provenance.origin("stop.on_limit").is_none() {
+        stop = stop.asking_about_errors();
+    }
     if draws {
         builder = builder.with_plugin(A2UI_PLUGIN, Arc::new(A2uiPlugin::new()));
     }

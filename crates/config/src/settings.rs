@@ -128,13 +128,19 @@ table! {
         pub output: Option<f64>,
         /// Price per million cached prompt tokens.
         pub cache_read: Option<f64>,
+        /// Price per million prompt tokens written to a cache.
+        pub cache_write: Option<f64>,
     }
 }
 
 impl From<PriceSettings> for Option<Price> {
-    fn from(PriceSettings { input, output, cache_read }: PriceSettings) -> Self {
-        let price =
-            || Price { input: input.unwrap_or_default(), output: output.unwrap_or_default(), cache_read };
+    fn from(PriceSettings { input, output, cache_read, cache_write }: PriceSettings) -> Self {
+        let price = || Price {
+            input: input.unwrap_or_default(),
+            output: output.unwrap_or_default(),
+            cache_read,
+            cache_write,
+        };
         (input.is_some() || output.is_some()).then(price)
     }
 }
@@ -175,7 +181,7 @@ table! {
         /// Maximum active seconds per run, interrupts running calls; 0 means no limit.
         #[project(Lower)]
         pub timeout_s: Option<u64> as Limit<u64> = 0,
-        /// Maximum failed calls in a row; 0 means no limit.
+        /// Maximum answers in a row whose every call failed to run or was refused; 0 means no limit.
         #[project(Lower)]
         pub consecutive_errors: Option<u64> as Limit<u64> = 8,
         /// Maximum cost per run in USD at the prices of its models; 0 means no limit.

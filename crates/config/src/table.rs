@@ -70,6 +70,7 @@ impl Dollars {
             input: self.input,
             output: self.output,
             cache_read: (self.cache_read > 0.0).then_some(self.cache_read),
+            cache_write: (self.cache_write > 0.0).then_some(self.cache_write),
         })
     }
 }

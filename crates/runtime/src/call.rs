@@ -51,6 +51,7 @@ impl Driver {
         let Ok(call) = self.effective_call(id) else { return };
         let descriptor = self.agent.tools.get(&call.name).map(|tool| tool.descriptor());
         let mut ctx = self.context(Phase::AfterToolExecute).with_tool(ToolCallInfo::new(call, descriptor));
+        ctx.came_to_nothing = result.is_error();
         ctx = ctx.with_tool_result(result);
         ctx.was_executed = false;
         match self.phases.run_phase(&self.agent.env, ctx).await {
@@ -462,6 +463,7 @@ impl Driver {
         {
             return Ok(fact);
         }
+        let came_to_nothing = output.is_err();
         let (mut result, command) = match output {
             Ok(output) => (output.result, Some(output.command)),
             Err(error) => (error.into_result(&call.name), None),
@@ -487,7 +489,8 @@ impl Driver {
             return Ok(Fact::Settled { call: id, outcome: Settled::Suspended(ticket) });
         }
         let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));
-        let ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());
+        let mut ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());
+        ctx.came_to_nothing = came_to_nothing;
         match self.phases.run_phase(&self.agent.env, ctx).await {
             Ok(report) => {
                 self.unsaved.commands.extend(report.commands);

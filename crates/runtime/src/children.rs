@@ -13,7 +13,6 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +28,6 @@ use aye_core::contract::command::CommandReport;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::{EventSink, NullEventSink};
 use aye_core::contract::ids::{CallId, DecisionId, SuspensionId, ThreadId};
-use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Message, ToolCall};
 use aye_core::contract::question::{ChildRequest, Question, QuestionDetails};
@@ -314,7 +312,7 @@ impl Driver {
         runtime.end_child(thread.clone(), superseded).await?;
         // The child's usage so far counts towards this run.
         if let Some(run) = self.shared.store.latest_run(&thread).await? {
-            self.record.usage.add(&run.usage);
+            self.charge_all(&run.spent);
         }
         Ok(())
     }
@@ -354,10 +352,7 @@ async fn end_state(
     call: &CallId,
     result: &AgentRunResult,
 ) -> Result<ChildRunState, RuntimeError> {
-    let mut spent = Vec::new();
-    for stored in shared.store.messages_of_run(&result.thread_id, &result.run_id).await?.1 {
-        spent_on(&stored.message, &mut spent);
-    }
+    let spent = shared.store.load_run(&result.run_id).await?.map(|run| run.spent).unwrap_or_default();
     Ok(ChildRunState {
         agent: agent.to_owned(),
         thread_id: result.thread_id.to_string(),
@@ -368,18 +363,6 @@ async fn end_state(
         spent,
         ..ChildRunState::default()
     })
-}
-
-/// Adds the usage that led to a message: an answer's own tokens, and those of the child that produced a
-/// result.
-fn spent_on(message: &Message, spent: &mut Vec<ModelUsage>) {
-    let Some(about) = &message.metadata else { return };
-    if let (Some(model), Ok(usage)) = (about["model"].as_str(), TokenUsage::deserialize(&about["usage"])) {
-        ModelUsage::add_to(spent, model, &usage);
-    }
-    for below in ChildRunState::spent_below(message) {
-        ModelUsage::add_to(spent, &below.model, &below.usage);
-    }
 }
 
 impl AgentRuntime {

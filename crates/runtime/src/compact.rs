@@ -1,6 +1,6 @@
 //! Makes the summary that replaces the older messages of a conversation in requests.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::resolve::ResolvedAgent;
 use super::window::{Compacting, SettledSummaries, answer_of, place};
@@ -11,7 +11,7 @@ use aye_core::context::{
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::inference::{InferenceOverride, ReasoningEffort, StopReason, TokenUsage};
+use aye_core::contract::inference::{InferenceOverride, ReasoningEffort, StopReason};
 use aye_core::contract::message::Message;
 use aye_core::contract::spec::ContextWindowPolicy;
 use aye_core::contract::storage::{Portion, StoreError, ThreadStore, ThreadTail};
@@ -64,8 +64,6 @@ pub(super) struct Compaction {
     pub(super) agent_id: String,
     pub(super) agent: ResolvedAgent,
     pub(super) policy: ContextWindowPolicy,
-    /// The usage to which the summary's tokens are added.
-    pub(super) bill: Arc<Mutex<TokenUsage>>,
     /// The summary that counts now.
     pub(super) existing: Option<Arc<SummaryRecord>>,
 }
@@ -130,11 +128,8 @@ impl Compaction {
             // The prompt is sent only once.
             enable_prompt_cache: false,
         };
-        let result = agent.executor.execute(request).await?;
         // The usage is counted whatever the result, and before the summary is shown to anyone.
-        if let Some(usage) = &result.usage {
-            self.bill.lock().expect("no panic while it is held").add(usage);
-        }
+        let result = self.shared.ask_aside(&self.thread_id, &agent, request).await?;
         let text = context::clean(&result.text());
         if text.is_empty() || result.stop_reason.is_some_and(StopReason::is_withheld) {
             return Err(CompactError::NoText);
@@ -234,9 +229,8 @@ impl AgentRuntime {
     ) -> Result<SummaryRecord, CompactError> {
         let shared = &self.inner.shared;
         let agent = self.resolve(agent_id, None)?;
-        let (is_busy, bill) = shared.windows.change(thread_id, |memory| {
-            (std::mem::replace(&mut memory.compacting, true), Arc::clone(&memory.bill))
-        });
+        let is_busy =
+            shared.windows.change(thread_id, |memory| std::mem::replace(&mut memory.compacting, true));
         if is_busy {
             return Err(CompactError::Busy);
         }
@@ -248,7 +242,6 @@ impl AgentRuntime {
             agent_id: agent_id.to_owned(),
             policy: agent.spec.context_policy.clone().unwrap_or_default(),
             agent,
-            bill,
             existing,
         };
         let mut all: Option<SummaryRecord> = None;

@@ -27,7 +27,7 @@ use super::stored_thread::StoredThread;
 use super::window::Packing;
 use aye_core::context::History;
 use aye_core::contract::activity::Activity;
-use aye_core::contract::child::ChildRecord;
+use aye_core::contract::child::{ChildRecord, ChildRunState};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::executor::ToolExecutionMode;
@@ -238,6 +238,9 @@ impl Driver {
         };
         driver.offer_client_tools();
         driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
+        let reports = driver.unsaved.messages.iter().flat_map(ChildRunState::spent_in_background);
+        let spent: Vec<_> = reports.collect();
+        driver.charge_all(&spent);
         Ok(driver)
     }
 
@@ -477,6 +480,7 @@ impl Driver {
             .with_snapshot(self.phases.store().snapshot())
             .with_tools(Arc::clone(&self.agent.descriptors))
             .with_progress(progress)
+            .with_spent(self.record.spent.as_slice())
             .with_profile(self.profile())
             .with_cancellation(self.slot.handle.cancel.clone());
         ctx.messages = messages;

@@ -11,6 +11,7 @@ use super::driver::Driver;
 use super::in_flight::Done;
 use super::request::RuntimeError;
 use super::resolve::executor_of;
+use super::retry::cut;
 use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::context_message::ContextTarget;
@@ -18,7 +19,7 @@ use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
 use aye_core::contract::ids::{CallId, MessageId};
-use aye_core::contract::inference::{InferenceOverride, StopReason, StreamResult};
+use aye_core::contract::inference::{InferenceOverride, ModelUsage, StopReason, StreamResult};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, Visibility};
 use aye_core::contract::spec::ModelEntry;
@@ -169,7 +170,7 @@ impl Driver {
                     self.settle_spelling(call);
                 }
                 if let Some(usage) = &result.usage {
-                    self.record.usage.add(usage);
+                    self.charge(&model, usage);
                 }
                 self.calibrate(result.usage.as_ref());
                 self.record.steps = self.machine.steps();
@@ -201,6 +202,8 @@ impl Driver {
                 self.step.answered(&result.tool_calls);
                 if !result.content.is_empty() || !result.tool_calls.is_empty() {
                     self.append_message(message);
+                } else if let Some(usage) = result.usage {
+                    self.shared.count_request(&ModelUsage { model: model.clone(), usage }).await;
                 }
                 self.inference.partial.clear();
                 if result.has_incomplete_tool_calls && self.continue_cut_answer(&result).await {
@@ -401,5 +404,5 @@ async fn stream(
             LlmStreamEvent::Finish { result, model } => return Ok(Answered { result, model, stop_detail }),
         }
     }
-    Err(InferenceExecutionError::Network("the stream ended before the answer was complete".into()))
+    Err(cut())
 }

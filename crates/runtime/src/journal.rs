@@ -10,7 +10,7 @@ use super::result_text;
 use super::user_edit::CallProgress;
 use aye_core::contract::hook::HookRan;
 use aye_core::contract::ids::{CallId, SuspensionId};
-use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::judgement::JudgedCall;
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
@@ -169,11 +169,16 @@ impl Driver {
         };
         if matches!(closing, Closing::Answered)
             && action_of(ticket.as_ref()) == ACTION_CHILD_RUN
-            && let Some(usage) =
-                decision.as_ref().and_then(|d| TokenUsage::deserialize(&d.result["usage"]).ok())
+            && let Some(decision) = &decision
         {
             // A child works for this run, and counts against its budget.
-            self.record.usage.add(&usage);
+            let spent =
+                Vec::<ModelUsage>::deserialize(&decision.result["state"]["spent"]).unwrap_or_default();
+            if spent.is_empty() {
+                let usage = TokenUsage::deserialize(&decision.result["usage"]);
+                self.record.usage.add(&usage.unwrap_or_default());
+            }
+            self.charge_all(&spent);
         }
         let said = decision.as_ref().and_then(ToolCallResume::comment);
         result.touched = match closing {
@@ -339,7 +344,7 @@ impl Driver {
 
     /// The run's row as it is now.
     pub(super) fn row(&mut self) -> Result<RunRecord, RuntimeError> {
-        self.count_compaction_cost();
+        self.charge_bill();
         let now = self.shared.clock.now_ms();
         self.record.active_ms = self.active_ms();
         self.active_since = now;

@@ -8,6 +8,7 @@
 mod active_drivers;
 mod announce;
 mod answers;
+mod aside;
 mod background;
 pub mod breaker;
 mod builder;

@@ -164,7 +164,8 @@ impl LlmExecutor for RetryingExecutor {
     }
 }
 
-fn cut() -> InferenceExecutionError {
+/// The stream ended before the answer was complete.
+pub(super) fn cut() -> InferenceExecutionError {
     InferenceExecutionError::Network("the stream ended before the answer was complete".into())
 }
 

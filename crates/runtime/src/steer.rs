@@ -5,6 +5,7 @@
 use super::driver::Driver;
 use super::request::RuntimeError;
 use aye_core::contract::activity::{KnownActivity, SteeredMessage};
+use aye_core::contract::child::ChildRunState;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{JobClaim, QueuedMessage};
@@ -44,7 +45,9 @@ impl Driver {
         // still queued.
         self.checkpoint().await?;
         let before = self.history.outline().clone();
+        let charged = (self.record.usage, self.record.spent.clone());
         for message in &queued.messages {
+            self.charge_all(&ChildRunState::spent_in_background(message));
             self.append_message(message.clone());
         }
         self.unsaved.takes = Some(JobClaim { id: queued.id, claim: None });
@@ -52,6 +55,7 @@ impl Driver {
             Ok(()) => {}
             Err(RuntimeError::NotQueued { .. }) => {
                 self.history.back_to(before);
+                (self.record.usage, self.record.spent) = charged;
                 return Ok(());
             }
             Err(error) => return Err(error),

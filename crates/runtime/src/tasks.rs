@@ -123,6 +123,10 @@ impl AgentRuntime {
         if let Some(host) = self.inner.shared.host_of(&child.agent) {
             words = super::result_text::of_another_agent(&child.agent, &host, words.trim());
         }
+        let shared = &self.inner.shared;
+        // The parent is charged with the message that brings the result.
+        let run = shared.store.latest_run(&child.thread_id).await?;
+        let spent = run.map(|run| run.spent).unwrap_or_default();
         let task = child.task_id();
         let text = format!(
             "[task {task}] The background subagent `{}` ended: {}.\n\n{}",
@@ -132,9 +136,8 @@ impl AgentRuntime {
         );
         let mut message = Message::user(text);
         message.metadata = Some(
-            json!({"from_child": {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id}}),
+            json!({"from_child": {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id, "spent": spent}}),
         );
-        let shared = &self.inner.shared;
         let parent =
             shared.store.load_run(&child.parent_run).await?.map(|run| run.agent_id).unwrap_or_default();
         shared.store.queue_child_end(&child.thread_id, parent, vec![message], shared.clock.now_ms()).await?;

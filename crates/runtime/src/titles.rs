@@ -64,7 +64,7 @@ impl AgentRuntime {
             },
             enable_prompt_cache: false,
         };
-        let answer = agent.executor.execute(request).await;
+        let answer = self.inner.shared.ask_aside(thread_id, &agent, request).await;
         let answer = answer.map_err(|error| RuntimeError::Internal(error.to_string()))?;
         let is_withheld = answer.stop_reason.is_some_and(StopReason::is_withheld);
         Ok(clean(&answer.text()).filter(|_| !is_withheld))

@@ -19,7 +19,7 @@ use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::ids::{CallId, ThreadId};
-use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::message::{Message, Visibility};
 use aye_core::contract::spec::ContextWindowPolicy;
 use aye_core::contract::storage::{Portion, StoreError, ThreadRunStore};
@@ -73,9 +73,9 @@ pub(super) struct WindowMemory {
     pub(super) compacting: bool,
     /// The number of tokens when a summary was last attempted in vain.
     pub(super) failed_at: Option<usize>,
-    /// The cost of summaries that no run has been charged for yet: the run that requested a summary may be
-    /// done when the summary is written.
-    pub(super) bill: Arc<Mutex<TokenUsage>>,
+    /// The requests beside runs, for summaries and titles, that no run has been charged for yet: the run that
+    /// requested a summary may be done when the summary is written.
+    bill: Vec<ModelUsage>,
     /// A summary made in this process that no run has reported yet.
     pub(super) unreported: Option<SummaryRecord>,
 }
@@ -126,7 +126,8 @@ impl Windows {
     pub(super) fn change<T>(&self, thread: &ThreadId, change: impl FnOnce(&mut WindowMemory) -> T) -> T {
         let mut known = self.known.lock().expect("no panic while it is held");
         if known.len() >= REMEMBERED && !known.contains_key(thread) {
-            let spare = known.iter().find(|(_, memory)| !memory.compacting).map(|(thread, _)| thread.clone());
+            let is_spare = |memory: &WindowMemory| !memory.compacting && memory.bill.is_empty();
+            let spare = known.iter().find(|(_, memory)| is_spare(memory)).map(|(thread, _)| thread.clone());
             spare.map(|spare| known.remove(&spare));
         }
         change(known.entry(thread.clone()).or_default())
@@ -159,12 +160,15 @@ impl Windows {
         known.get_mut(thread)?.unreported.take_if(|summary| is_meant(summary))
     }
 
-    /// Takes the cost of summaries that no run was charged for yet.
-    fn take_bill(&self, thread: &ThreadId) -> TokenUsage {
-        let known = self.known.lock().expect("no panic while it is held");
-        known.get(thread).map_or_else(TokenUsage::default, |memory| {
-            std::mem::take(&mut *memory.bill.lock().expect("no panic while it is held"))
-        })
+    /// Adds a request beside runs to what the conversation's next run, or the current one, is charged for.
+    pub(super) fn bill(&self, thread: &ThreadId, spent: &ModelUsage) {
+        self.change(thread, |memory| ModelUsage::add_to(&mut memory.bill, &spent.model, &spent.usage));
+    }
+
+    /// Takes the requests beside runs that no run was charged for yet.
+    fn take_bill(&self, thread: &ThreadId) -> Vec<ModelUsage> {
+        let mut known = self.known.lock().expect("no panic while it is held");
+        known.get_mut(thread).map(|memory| std::mem::take(&mut memory.bill)).unwrap_or_default()
     }
 
     /// Waits until no summary of the conversation is being written, and takes what is not reported yet.
@@ -181,10 +185,11 @@ impl Windows {
                 .get(thread)
                 .is_some_and(|m| m.compacting);
             if !is_busy {
-                return SettledSummaries {
-                    usage: self.take_bill(thread),
-                    summary: self.take_unreported(thread, |_| true),
-                };
+                let mut usage = TokenUsage::default();
+                for spent in self.take_bill(thread) {
+                    usage.add(&spent.usage);
+                }
+                return SettledSummaries { usage, summary: self.take_unreported(thread, |_| true) };
             }
             settled.await;
         }
@@ -481,11 +486,8 @@ impl Driver {
         if memory.compacting || !(counted >= threshold || is_cut) || !grew {
             return;
         }
-        let bill = self.shared.windows.change(&self.record.thread_id, |memory| {
-            memory.compacting = true;
-            Arc::clone(&memory.bill)
-        });
-        let compaction = self.compaction(policy.clone(), bill);
+        self.shared.windows.change(&self.record.thread_id, |memory| memory.compacting = true);
+        let compaction = self.compaction(policy.clone());
         tokio::spawn(async move {
             let (shared, thread) = (Arc::clone(&compaction.shared), compaction.thread_id.clone());
             // The right is released whatever happens, even if the task is dropped.
@@ -500,14 +502,13 @@ impl Driver {
         });
     }
 
-    fn compaction(&self, policy: ContextWindowPolicy, bill: Arc<Mutex<TokenUsage>>) -> Compaction {
+    fn compaction(&self, policy: ContextWindowPolicy) -> Compaction {
         Compaction {
             shared: Arc::clone(&self.shared),
             thread_id: self.record.thread_id.clone(),
             agent_id: self.record.agent_id.clone(),
             agent: self.agent.clone(),
             policy,
-            bill,
             existing: self.packing.summary.clone(),
         }
     }
@@ -521,7 +522,7 @@ impl Driver {
     /// Takes in what the provider counted for the request.
     pub(super) fn calibrate(&mut self, usage: Option<&TokenUsage>) {
         self.packing.is_second = false;
-        self.count_compaction_cost();
+        self.charge_bill();
         let estimated = self.packing.estimated;
         let reported = usage.and_then(|usage| usage.prompt_tokens);
         self.shared.windows.change(&self.record.thread_id, |memory| {
@@ -552,11 +553,22 @@ impl Driver {
         });
     }
 
-    /// Adds what summaries cost to what the run cost.
-    pub(super) fn count_compaction_cost(&mut self) {
+    /// Charges the run for the requests beside runs: summaries and titles.
+    pub(super) fn charge_bill(&mut self) {
         let bill = self.shared.windows.take_bill(&self.record.thread_id);
-        if bill != TokenUsage::default() {
-            self.record.usage.add(&bill);
+        self.charge_all(&bill);
+    }
+
+    /// Enters a request into the run's ledger, which budgets read.
+    pub(super) fn charge(&mut self, model: &str, usage: &TokenUsage) {
+        self.record.usage.add(usage);
+        ModelUsage::add_to(&mut self.record.spent, model, usage);
+    }
+
+    /// Enters several.
+    pub(super) fn charge_all(&mut self, spent: &[ModelUsage]) {
+        for ModelUsage { model, usage } in spent {
+            self.charge(model, usage);
         }
     }
 
@@ -568,13 +580,12 @@ impl Driver {
         }
         let refused = self.packing.estimated;
         let model = self.agent.model_id.clone();
-        let bill = self.shared.windows.change(&self.record.thread_id, |memory| {
+        self.shared.windows.change(&self.record.thread_id, |memory| {
             *memory = std::mem::take(memory).of_model(&model);
             if !matches!(error, InferenceExecutionError::ContextOverflow(_)) {
                 memory.suspected = Some(memory.ceiling);
             }
             memory.ceiling = Some(refused - refused / 4);
-            Arc::clone(&memory.bill)
         });
         self.inference.partial.clear();
         let retry = InferenceRetry {
@@ -587,7 +598,7 @@ impl Driver {
         };
         self.events.emit(KnownActivity::Retry(retry).event(self.step.message_id.as_str())).await;
         let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
-        let compaction = self.compaction(policy, bill);
+        let compaction = self.compaction(policy);
         self.in_flight.start(async move {
             if let Err(error) = compaction.run(None).await {
                 // Leaving out more messages helps even without a summary.

@@ -1,14 +1,20 @@
 //! Usage counts, stored beside the full rows: those are long and are deleted with their thread.
 
+use std::collections::HashMap;
+
 use rusqlite::Connection;
 use serde_json::Value;
 
 use super::rows::{int, text, uint};
 use super::{SqlFailure, Store, StoreError};
+use aye_core::contract::inference::ModelUsage;
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::record::{OutcomeKind, OutcomeRecord, RunRecord};
 use aye_core::contract::statistics::{SLICE_MS, Tally, TallyKind};
+
+/// The kind of a row whose input is what an answer put into a cache: a part of the answer's own input.
+const CACHE_WRITE: &str = "cache_write";
 
 /// Maximum length of the stored name of a model or tool; real names are shorter.
 const MAX_NAME: usize = 200;
@@ -26,13 +32,25 @@ impl Store {
             )?;
             let mut rows = statement.query((int(since.unwrap_or(0)), int(SLICE_MS)))?;
             let mut found = Vec::new();
+            let mut written = HashMap::new();
             while let Some(row) = rows.next()? {
                 let number = |at: usize| row.get::<_, i64>(at).map(uint);
-                let Some(kind) = TallyKind::parse(&text(row, 1)?) else { continue };
+                let (from, kind, name) = (number(0)?.saturating_mul(SLICE_MS), text(row, 1)?, text(row, 2)?);
+                if kind == CACHE_WRITE {
+                    // It comes before the answers of its slice: kinds are in the order of their words.
+                    written.insert((from, name), number(5)?);
+                    continue;
+                }
+                let Some(kind) = TallyKind::parse(&kind) else { continue };
+                let of_name = (from, name);
                 found.push(Tally {
-                    from: number(0)?.saturating_mul(SLICE_MS),
+                    from,
                     kind,
-                    name: text(row, 2)?,
+                    written: match kind {
+                        TallyKind::Inference => written.remove(&of_name).unwrap_or_default(),
+                        TallyKind::FailedRun | TallyKind::Call | TallyKind::Wait => 0,
+                    },
+                    name: of_name.1,
                     count: number(3)?,
                     failed: number(4)?,
                     input: number(5)?,
@@ -47,6 +65,17 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Counts a request to a model that no message records.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn count_request(&self, spent: &ModelUsage, now_ms: u64) -> Result<(), StoreError> {
+        let spent = spent.clone();
+        self.write_grouped(false, move |conn| request(conn, now_ms, &spent), |_| None).await
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 struct Row {
     failed: bool,
@@ -56,7 +85,7 @@ struct Row {
     duration_ms: u64,
 }
 
-fn add(conn: &Connection, at: u64, kind: TallyKind, name: &str, row: Row) -> Result<(), SqlFailure> {
+fn add(conn: &Connection, at: u64, kind: &str, name: &str, row: Row) -> Result<(), SqlFailure> {
     let name: String = name.chars().take(MAX_NAME).collect();
     conn.prepare_cached(
         "INSERT INTO tally (at, kind, name, failed, input, output, cached, duration_ms) \
@@ -64,7 +93,7 @@ fn add(conn: &Connection, at: u64, kind: TallyKind, name: &str, row: Row) -> Res
     )?
     .execute((
         int(at),
-        kind.as_str(),
+        kind,
         name,
         row.failed,
         // The values are limited so that a sum over all rows stays within SQLite's range, whatever a provider
@@ -96,13 +125,34 @@ pub(super) fn message(conn: &Connection, at: u64, message: &Message) -> Result<(
         cached: number("/usage/cache_read_tokens"),
         duration_ms: number("/duration_ms"),
     };
-    add(conn, at, TallyKind::Inference, model, row)
+    inference(conn, at, model, row, number("/usage/cache_creation_tokens"))
+}
+
+/// Counts a request that no message records.
+pub(super) fn request(conn: &Connection, at: u64, spent: &ModelUsage) -> Result<(), SqlFailure> {
+    let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0);
+    let usage = &spent.usage;
+    let row = Row {
+        input: count(usage.prompt_tokens),
+        output: count(usage.completion_tokens),
+        cached: count(usage.cache_read_tokens),
+        ..Row::default()
+    };
+    inference(conn, at, &spent.model, row, count(usage.cache_creation_tokens))
+}
+
+fn inference(conn: &Connection, at: u64, model: &str, row: Row, written: u64) -> Result<(), SqlFailure> {
+    add(conn, at, TallyKind::Inference.as_str(), model, row)?;
+    if written > 0 {
+        add(conn, at, CACHE_WRITE, model, Row { input: written, ..Row::default() })?;
+    }
+    Ok(())
 }
 
 /// Counts a run that ends with an error.
 pub(super) fn ended(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
     let Some(TerminationReason::Error(_)) = &run.termination else { return Ok(()) };
-    add(conn, run.updated_at, TallyKind::FailedRun, &run.model, Row::default())
+    add(conn, run.updated_at, TallyKind::FailedRun.as_str(), &run.model, Row::default())
 }
 
 /// Counts an execution that ended. An execution that ended in a question is counted when it has run again
@@ -118,11 +168,11 @@ pub(super) fn outcome(
     }
     let failed = outcome.outcome == ToolCallOutcome::Failed || outcome.kind == OutcomeKind::Unknown;
     let duration_ms = outcome.ended_at.saturating_sub(started_at);
-    add(conn, outcome.ended_at, TallyKind::Call, tool, Row { failed, duration_ms, ..Row::default() })
+    add(conn, outcome.ended_at, TallyKind::Call.as_str(), tool, Row { failed, duration_ms, ..Row::default() })
 }
 
 /// Counts an answer to a question.
 pub(super) fn answered(conn: &Connection, at: u64, tool: &str, asked_at: u64) -> Result<(), SqlFailure> {
     let duration_ms = at.saturating_sub(asked_at);
-    add(conn, at, TallyKind::Wait, tool, Row { duration_ms, ..Row::default() })
+    add(conn, at, TallyKind::Wait.as_str(), tool, Row { duration_ms, ..Row::default() })
 }

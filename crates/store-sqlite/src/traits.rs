@@ -15,6 +15,7 @@ use aye_core::contract::clock::Clock;
 use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::{JobId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::image::ImageRef;
+use aye_core::contract::inference::ModelUsage;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::Message;
@@ -115,6 +116,7 @@ forward! {
         intents as intents(run: &RunId) -> Done<Vec<(IntentRecord, Option<OutcomeRecord>)>>;
         open_intents as open_intents(run: &RunId) -> Done<Vec<OpenIntent>>;
         append_output as append_output(fence: &Fence, id: &AttemptId, chunk: String) -> Done<()>;
+        count_request as count_request(spent: &ModelUsage, now_ms: u64) -> Done<()>;
     }
     LeaseStore {
         acquire as acquire(thread: &ThreadId, owner: &Owner, term: Term, is_alive: IsAlive) -> Result<Fence, AcquireError>;

@@ -12,6 +12,7 @@ use super::transcript::RunActivity;
 use super::view::Hint;
 use super::wrap::{truncate, width};
 use aye_core::contract::display::visible_line;
+use aye_core::contract::spec::BILLION;
 
 /// The pictures of the spinner.
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠟"];
@@ -219,12 +220,7 @@ fn run_activity(app: &App) -> String {
 /// Returns the cost of the conversation so far, if prices are known.
 fn cost(app: &App) -> Option<f64> {
     let price = app.info.price?;
-    let usage = app.conversation.transcript.usage();
-    let count = |tokens: Option<i32>| f64::from(tokens.unwrap_or(0).max(0)) / 1_000_000.0;
-    let cached = count(usage.cache_read_tokens);
-    let fresh = (count(usage.prompt_tokens) - cached).max(0.0);
-    let cached_price = price.cache_read.unwrap_or(price.input);
-    Some(fresh * price.input + cached * cached_price + count(usage.completion_tokens) * price.output)
+    Some(price.cost(app.conversation.transcript.usage()) as f64 / BILLION)
 }
 
 /// A path with the home folder written as `~`, safe to show.

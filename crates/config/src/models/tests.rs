@@ -134,7 +134,7 @@ fn settings_define_providers_and_models() {
         api_key_env: Some("GATEWAY_KEY".into()),
     };
     own.providers.insert("gateway".into(), provider);
-    let price = Price { input: 1.0, output: 2.0, cache_read: None };
+    let price = Price { input: 1.0, output: 2.0, ..Price::default() };
     let model = ModelSettings {
         provider: Some("gateway".into()),
         model: Some("gpt-4o".into()),

@@ -146,10 +146,18 @@ pub struct ChildRunState {
 impl ChildRunState {
     /// Returns the usage of the child behind a tool result; empty for every other message.
     pub fn spent_below(message: &Message) -> Vec<ModelUsage> {
-        let told =
-            message.metadata.as_ref().and_then(|about| about.pointer("/tool_result/details/child/spent"));
-        told.and_then(|spent| Vec::deserialize(spent).ok()).unwrap_or_default()
+        usage_at(message, "/tool_result/details/child/spent")
     }
+
+    /// Returns the usage of the background child whose end a message reports; empty for every other message.
+    pub fn spent_in_background(message: &Message) -> Vec<ModelUsage> {
+        usage_at(message, "/from_child/spent")
+    }
+}
+
+fn usage_at(message: &Message, pointer: &str) -> Vec<ModelUsage> {
+    let spent = message.metadata.as_ref().and_then(|about| about.pointer(pointer));
+    spent.and_then(|spent| Vec::deserialize(spent).ok()).unwrap_or_default()
 }
 
 /// A snapshot of a child.

@@ -93,9 +93,9 @@ pub enum StopConditionSpec {
         /// Tokens of the whole run.
         max_total: usize,
     },
-    /// A number of consecutive tool calls with an error result.
+    /// A number of consecutive answers of which every call failed to run or was refused.
     ConsecutiveErrors {
-        /// Calls.
+        /// Answers.
         max: usize,
     },
     /// A call of this tool succeeded.

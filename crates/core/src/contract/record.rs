@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::hook::HookRan;
 use super::ids::{CallId, DecisionId, JobId, RunId, SuspensionId, ThreadId};
-use super::inference::TokenUsage;
+use super::inference::{ModelUsage, TokenUsage};
 use super::judgement::{JudgedCall, Profile, Risk};
 use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use super::mailbox::MailboxJob;
@@ -123,6 +123,10 @@ pub struct RunRecord {
     pub steps: u32,
     /// Tokens so far.
     pub usage: TokenUsage,
+    /// The same by model: the ledger of every request that the run is charged for. Besides its own answers, these are
+    /// summaries and titles of its conversation, and what its subagents used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<ModelUsage>,
     /// The time spent active so far, in milliseconds.
     pub active_ms: u64,
     /// Why it ended, when it did.
@@ -154,6 +158,7 @@ impl RunRecord {
             state: BTreeMap::new(),
             steps: 0,
             usage: TokenUsage::default(),
+            spent: Vec::new(),
             active_ms: 0,
             termination: None,
             created_at: now_ms,

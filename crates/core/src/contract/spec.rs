@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::executor::ToolExecutionMode;
+use super::inference::TokenUsage;
 use crate::state::StateError;
 
 /// Binds the name of a config section to its type.
@@ -324,4 +325,38 @@ pub struct Price {
     /// Prompt tokens read from a cache; the input price when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<f64>,
+    /// Prompt tokens written to a cache; the input price when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
+}
+
+/// The parts of one unit of the currency that [`Price::cost`] counts.
+pub const BILLION: f64 = 1e9;
+
+impl Price {
+    /// Returns the cost of a request, or of several together, in billionths of the currency unit.
+    pub fn cost(&self, usage: &TokenUsage) -> u64 {
+        let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0);
+        self.cost_of(
+            count(usage.prompt_tokens),
+            count(usage.cache_read_tokens),
+            count(usage.cache_creation_tokens),
+            count(usage.completion_tokens),
+        )
+    }
+
+    /// As [`Price::cost`], of numbers of tokens: those of the prompt, how many of these were read from a cache and
+    /// how many were written to one, and those of the answer.
+    pub fn cost_of(&self, input: u64, read: u64, written: u64, output: u64) -> u64 {
+        // Prompt tokens are counted once, whatever a provider reports.
+        let read = read.min(input);
+        let written = written.min(input - read);
+        let fresh = input - read - written;
+        let millionths = fresh as f64 * self.input
+            + read as f64 * self.cache_read.unwrap_or(self.input)
+            + written as f64 * self.cache_write.unwrap_or(self.input)
+            + output as f64 * self.output;
+        // Never negative, and saturated by the conversion.
+        (millionths * 1000.0).round() as u64
+    }
 }

@@ -58,6 +58,8 @@ pub struct Tally {
     pub output: u64,
     /// Tokens that came from a cache.
     pub cached: u64,
+    /// Tokens that were put into a cache.
+    pub written: u64,
     /// The duration of all of them together, in milliseconds.
     pub duration_ms: u64,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::contract::identity::{RunIdentity, RunOrigin};
-use crate::contract::inference::{StreamResult, TokenUsage};
+use crate::contract::inference::{ModelUsage, StreamResult, TokenUsage};
 use crate::contract::judgement::Profile;
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::profile::ProfileAccess;
@@ -115,11 +115,16 @@ pub struct PhaseContext {
     pub tool_result: Option<ToolResult>,
     /// In `AfterToolExecute`: the tool ran. A call that was denied, declined or invalid has a result too.
     pub was_executed: bool,
+    /// In `AfterToolExecute`: the call failed to run or was refused. A failure that the tool itself reports, such as a
+    /// command's exit status, is a result of a call that ran.
+    pub came_to_nothing: bool,
     /// The answer of the step's inference, from `AfterInference` to `StepEnd`; absent when the process was restarted
     /// between the two.
     pub response: Option<StreamResult>,
     /// The progress of the run.
     pub progress: RunProgress,
+    /// The tokens that the run is charged for so far, by model.
+    pub spent: Arc<[ModelUsage]>,
     /// Values that outlive the thread; absent where nothing keeps them.
     pub profile: Option<ProfileAccess>,
     /// Cancelled when the run is given up. Hooks of `RunEnd` run all the same.
@@ -140,8 +145,10 @@ impl PhaseContext {
             intercept: None,
             tool_result: None,
             was_executed: true,
+            came_to_nothing: false,
             response: None,
             progress: RunProgress::default(),
+            spent: Arc::from([]),
             profile: None,
             cancellation: CancellationToken::new(),
         }
@@ -240,6 +247,13 @@ impl PhaseContext {
     #[must_use]
     pub fn with_progress(mut self, progress: RunProgress) -> Self {
         self.progress = progress;
+        self
+    }
+
+    /// Sets what the run is charged for.
+    #[must_use]
+    pub fn with_spent(mut self, spent: impl Into<Arc<[ModelUsage]>>) -> Self {
+        self.spent = spent.into();
         self
     }
 

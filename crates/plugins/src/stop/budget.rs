@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use aye_core::contract::child::ChildRunState;
-use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::message::Role;
-use aye_core::contract::spec::Price;
+use aye_core::contract::spec::{BILLION, Price};
 use aye_core::phase::PhaseContext;
 
 /// The price of a model by its registered id; `None` when it is not known.
@@ -18,54 +16,36 @@ pub(super) struct Budget {
     pub(super) prices: Prices,
 }
 
-/// The cost of the current inference, in billionths.
-pub(super) enum InferenceCost {
+/// What a run cost so far.
+pub(super) enum RunCost {
+    /// In billionths.
     Known(u64),
     /// It cannot be said, and why.
     Unknown(String),
 }
 
-/// Billionths in one unit of the currency.
-pub(super) const BILLION: f64 = 1e9;
-
 impl Budget {
-    /// Returns the cost of the latest inference.
-    pub(super) fn cost(&self, ctx: &PhaseContext) -> InferenceCost {
+    /// Returns the cost of everything that the run is charged for, by its ledger. A subagent's model without a price
+    /// counts nothing: the subagent was under the same budget, and was stopped for it.
+    pub(super) fn cost(&self, ctx: &PhaseContext) -> RunCost {
         let said = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
-        let noted = |key: &str| said.and_then(|message| message.metadata.as_ref()?.get(key).cloned());
-        let usage = match &ctx.response {
-            Some(response) => response.usage,
+        let noted = |key: &str| said.and_then(|message| message.metadata.as_ref()?.get(key));
+        let model = noted("model").and_then(|model| model.as_str()).unwrap_or_default();
+        let has_usage = match &ctx.response {
+            Some(response) => response.usage.is_some(),
             // The process was restarted since.
-            None => {
-                noted("usage").and_then(|usage| serde_json::from_value::<Option<TokenUsage>>(usage).ok()?)
+            None => noted("usage").is_some_and(|usage| !usage.is_null()),
+        };
+        match (self.prices)(model) {
+            None => return RunCost::Unknown(format!("the model {model} has no price")),
+            Some(price) if !has_usage && (price.input, price.output) != (0.0, 0.0) => {
+                return RunCost::Unknown(format!("{model} does not report its token usage"));
             }
-        };
-        let model = noted("model").and_then(|model| model.as_str().map(str::to_owned)).unwrap_or_default();
-        let Some(price) = (self.prices)(&model) else {
-            return InferenceCost::Unknown(format!("the model {model} has no price"));
-        };
-        match usage {
-            Some(usage) => InferenceCost::Known(cost(&price, &usage)),
-            None if price.input == 0.0 && price.output == 0.0 => InferenceCost::Known(0),
-            None => InferenceCost::Unknown(format!("{model} does not report its token usage")),
+            Some(_) => {}
         }
-    }
-
-    /// Returns the cost of the children whose results led to the latest inference. Usage without a known
-    /// price is left out: a child under the same budget was already stopped for it.
-    pub(super) fn cost_of_children(&self, ctx: &PhaseContext) -> u64 {
-        // The results before the first inference of a run are those of an earlier run.
-        if ctx.progress.steps < 2 {
-            return 0;
-        }
-        let mut from_newest = ctx.messages.iter().rev().skip_while(|message| message.role != Role::Assistant);
-        // The answer itself.
-        from_newest.next();
-        from_newest
-            .take_while(|message| message.role != Role::Assistant)
-            .flat_map(|message| ChildRunState::spent_below(message))
-            .filter_map(|spent| Some(cost(&(self.prices)(&spent.model)?, &spent.usage)))
-            .fold(0, u64::saturating_add)
+        let costs =
+            ctx.spent.iter().filter_map(|spent| Some((self.prices)(&spent.model)?.cost(&spent.usage)));
+        RunCost::Known(costs.fold(0, u64::saturating_add))
     }
 
     /// Returns the amount granted to a run that continues.
@@ -78,18 +58,6 @@ impl Budget {
         let spent = spent as f64 / BILLION;
         (spent > self.most).then(|| format!("${} spent; the budget is ${}", money(spent), money(self.most)))
     }
-}
-
-/// In billionths: prices are for a million tokens.
-fn cost(price: &Price, usage: &TokenUsage) -> u64 {
-    let count = |tokens: Option<i32>| f64::from(tokens.unwrap_or(0).max(0));
-    let cached = count(usage.cache_read_tokens).min(count(usage.prompt_tokens));
-    let fresh = count(usage.prompt_tokens) - cached;
-    let cached_price = price.cache_read.unwrap_or(price.input);
-    let millionths =
-        fresh * price.input + cached * cached_price + count(usage.completion_tokens) * price.output;
-    // Never negative, and saturated by the conversion.
-    (millionths * 1000.0).round() as u64
 }
 
 /// Formats an amount with two decimals, or with more if it is less than a cent.

@@ -3,19 +3,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 
 use super::ask::{self, OtherModels};
-use super::budget::{Budget, InferenceCost};
-use super::policy::{MaxRoundsPolicy, StopDecision, StopPoint, StopPolicy, StopPolicyStats};
+use super::budget::{Budget, RunCost};
+use super::policy::{
+    ConsecutiveErrorsPolicy, MaxRoundsPolicy, StopDecision, StopPoint, StopPolicy, StopPolicyStats,
+};
 use super::state::{CountedFrom, SettledCall, StopStateKey, StopStateUpdate, fingerprint};
 use super::{StopConfigKey, config};
+use aye_core::contract::context_message::ContextMessage;
 use aye_core::contract::display::shortened;
 use aye_core::contract::lifecycle::{StoppedReason, TerminationReason};
 use aye_core::contract::message::Role;
 use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
-use aye_core::phase::{AskBeforeNext, PhaseContext, PhaseHook, StopRequest, TimeLimit};
+use aye_core::phase::{AddContextMessage, AskBeforeNext, PhaseContext, PhaseHook, StopRequest, TimeLimit};
 use aye_core::state::{JsonValue, StateCommand, StateError};
 
 /// Maximum characters of a reason shown to the user.
 const DETAIL_LIMIT: usize = 200;
+
+/// The key of the message that reminds the model.
+const REMINDER: &str = "stop.reminder";
 
 type Policies = Arc<[Arc<dyn StopPolicy>]>;
 
@@ -28,11 +34,22 @@ pub(super) struct Conditions {
     section: Mutex<Option<(JsonValue, Policies)>>,
     /// Limits ask instead of stopping; the models to switch to.
     asks: Option<OtherModels>,
+    /// Consecutive errors ask in any case.
+    asks_about_errors: bool,
 }
 
-/// The cost of the current inference, and whether the run can pay for more.
+/// What the policies say.
+#[derive(Default)]
+struct Judged {
+    /// The reason of the first condition that is met.
+    stop: Option<TerminationReason>,
+    /// The first reminder for the model, if the run continues.
+    reminder: Option<String>,
+}
+
+/// What was spent since the last look, and whether the run can pay for more.
 struct Payment {
-    cost: u64,
+    spent: u64,
     over: Option<ExceededBudget>,
 }
 
@@ -45,34 +62,60 @@ enum ExceededBudget {
 
 impl Conditions {
     pub(super) fn new(own: Vec<Arc<dyn StopPolicy>>) -> Self {
-        Self { own: own.into(), budget: None, section: Mutex::new(None), asks: None }
+        let section = Mutex::new(None);
+        Self { own: own.into(), budget: None, section, asks: None, asks_about_errors: false }
+    }
+
+    /// The same conditions, whose section is read again.
+    fn copy(&self) -> Self {
+        Self {
+            own: Arc::clone(&self.own),
+            budget: self.budget.clone(),
+            section: Mutex::new(None),
+            asks: self.asks.clone(),
+            asks_about_errors: self.asks_about_errors,
+        }
     }
 
     pub(super) fn under(&self, budget: Budget) -> Self {
-        let asks = self.asks.clone();
-        Self { own: Arc::clone(&self.own), budget: Some(budget), section: Mutex::new(None), asks }
+        Self { budget: Some(budget), ..self.copy() }
     }
 
     pub(super) fn asking(&self, models: OtherModels) -> Self {
-        let budget = self.budget.clone();
-        Self { own: Arc::clone(&self.own), budget, section: Mutex::new(None), asks: Some(models) }
+        Self { asks: Some(models), ..self.copy() }
     }
 
-    /// Returns the cost of the current inference, and the reason to stop if it was too much.
+    pub(super) fn asking_about_errors(&self) -> Self {
+        Self { asks_about_errors: true, ..self.copy() }
+    }
+
+    /// Returns the models to switch to, if the limit asks; `None` if it ends the run.
+    fn other_models(&self, reason: &TerminationReason) -> Option<OtherModels> {
+        let TerminationReason::Stopped(StoppedReason { code, .. }) = reason else { return None };
+        let by_default = || {
+            let none: OtherModels = Arc::new(|_| Vec::new());
+            (self.asks_about_errors && code == ConsecutiveErrorsPolicy::CODE).then_some(none)
+        };
+        self.asks.clone().or_else(by_default).filter(|_| ask::can_be_extended(reason))
+    }
+
+    /// Returns what was spent since the last look, and the reason to stop if it was too much.
     fn pay(&self, ctx: &PhaseContext) -> Option<Payment> {
         let budget = self.budget.as_ref()?;
         let state = ctx.state::<StopStateKey>();
         let before = state.and_then(|state| state.counted_from.as_ref()).map_or(0, |from| from.spent);
-        let spent = state.map_or(0, |state| state.spent).saturating_sub(before);
-        let children = budget.cost_of_children(ctx);
+        let known = state.map_or(0, |state| state.spent).saturating_sub(before);
         Some(match budget.cost(ctx) {
-            InferenceCost::Known(own) => {
-                let cost = own.saturating_add(children);
-                Payment { cost, over: budget.exceeded(spent.saturating_add(cost)).map(ExceededBudget::Limit) }
+            RunCost::Known(all) => {
+                let spent = all.saturating_sub(state.map_or(0, |state| state.ledger));
+                Payment {
+                    spent,
+                    over: budget.exceeded(known.saturating_add(spent)).map(ExceededBudget::Limit),
+                }
             }
-            InferenceCost::Unknown(why) => {
+            RunCost::Unknown(why) => {
                 let over = ExceededBudget::Unknown(format!("{why}, so the budget cannot be enforced"));
-                Payment { cost: children, over: Some(over) }
+                Payment { spent: 0, over: Some(over) }
             }
         })
     }
@@ -84,7 +127,7 @@ impl Conditions {
         reason: TerminationReason,
         command: &mut StateCommand,
     ) -> Result<(), StateError> {
-        let Some(models) = self.asks.as_ref().filter(|_| ask::can_be_extended(&reason)) else {
+        let Some(models) = self.other_models(&reason) else {
             command.update::<StopRequest>(reason);
             return Ok(());
         };
@@ -145,8 +188,8 @@ impl Conditions {
         limits.min_by_key(|limit| limit.active)
     }
 
-    /// Returns the reason of the first condition that is met.
-    fn judge(&self, ctx: &PhaseContext, point: StopPoint) -> Result<Option<TerminationReason>, StateError> {
+    /// Asks the policies of one point.
+    fn judge(&self, ctx: &PhaseContext, point: StopPoint) -> Result<Judged, StateError> {
         let section = self.of_section(&ctx.agent_spec)?;
         let rounds = MaxRoundsPolicy::new(ctx.agent_spec.max_rounds);
         let policies = self
@@ -156,15 +199,20 @@ impl Conditions {
             .map(|policy| policy.as_ref() as &dyn StopPolicy)
             .chain([&rounds as &dyn StopPolicy]);
         let mut stats = None;
+        let mut judged = Judged::default();
         for policy in policies.filter(|policy| policy.point() == point) {
-            match policy.evaluate(stats.get_or_insert_with(|| stats_of(ctx))) {
-                StopDecision::Continue => {}
+            let stats = stats.get_or_insert_with(|| stats_of(ctx, point));
+            match policy.evaluate(stats) {
+                StopDecision::Continue => {
+                    judged.reminder = judged.reminder.or_else(|| policy.reminder(stats));
+                }
                 StopDecision::Stop { code, detail } => {
-                    return Ok(Some(TerminationReason::stopped(code, shortened(&detail, DETAIL_LIMIT))));
+                    let stop = TerminationReason::stopped(code, shortened(&detail, DETAIL_LIMIT));
+                    return Ok(Judged { stop: Some(stop), reminder: None });
                 }
             }
         }
-        Ok(None)
+        Ok(judged)
     }
 }
 
@@ -187,7 +235,15 @@ fn latest_model(ctx: &PhaseContext) -> String {
     model.unwrap_or_default().to_owned()
 }
 
-fn stats_of(ctx: &PhaseContext) -> StopPolicyStats {
+/// The number of answers in a row, the current one included, of which every call came to nothing.
+fn errors_in_a_row(ctx: &PhaseContext, calls: usize) -> u32 {
+    let Some(state) = ctx.state::<StopStateKey>().filter(|state| state.failed >= calls as u64) else {
+        return 0;
+    };
+    if calls == 0 { 0 } else { state.consecutive_errors.saturating_add(1) }
+}
+
+fn stats_of(ctx: &PhaseContext, point: StopPoint) -> StopPolicyStats {
     let (last_response_text, last_tool_names) = latest_answer(ctx);
     let state = ctx.state::<StopStateKey>().cloned().unwrap_or_default();
     let (used, from) = (CountedFrom::here(ctx), state.counted_from.unwrap_or_default());
@@ -197,7 +253,10 @@ fn stats_of(ctx: &PhaseContext) -> StopPolicyStats {
         total_output_tokens: used.output_tokens.saturating_sub(from.output_tokens),
         total_tokens: used.total_tokens.saturating_sub(from.total_tokens),
         elapsed_ms: u64::try_from(ctx.progress.active.as_millis()).unwrap_or(u64::MAX),
-        consecutive_errors: state.consecutive_errors,
+        consecutive_errors: match point {
+            StopPoint::AfterInference => state.consecutive_errors,
+            StopPoint::StepEnd => errors_in_a_row(ctx, last_tool_names.len()),
+        },
         last_tool_names,
         last_response_text,
         succeeded_tools: state.succeeded,
@@ -218,21 +277,31 @@ impl PhaseHook for JudgeHook {
         if self.point == StopPoint::StepEnd {
             // A step without calls is the natural end of the run, which is a better reason than any of ours.
             let cut = ctx.response.as_ref().is_some_and(|response| response.has_incomplete_tool_calls);
-            if !cut && latest_answer(ctx).1.is_empty() {
+            let calls = latest_answer(ctx).1.len();
+            if !cut && calls == 0 {
                 return Ok(command);
             }
-            if ctx.state::<StopStateKey>().is_some_and(|state| !state.succeeded.is_empty()) {
+            let state = ctx.state::<StopStateKey>();
+            if state.is_some_and(|state| !state.succeeded.is_empty()) {
                 command.update::<StopStateKey>(StopStateUpdate::StepEnded);
             }
+            if state.is_some_and(|state| (state.consecutive_errors, state.failed) != (0, 0)) {
+                let errors = errors_in_a_row(ctx, calls);
+                command.update::<StopStateKey>(StopStateUpdate::ErrorsInARow(errors));
+            }
         }
-        if let Some(reason) = self.conditions.judge(ctx, self.point)? {
+        let Judged { stop, reminder } = self.conditions.judge(ctx, self.point)?;
+        if let Some(reason) = stop {
             self.conditions.stop(ctx, reason, &mut command)?;
         }
+        if let Some(text) = reminder {
+            command.schedule_action::<AddContextMessage>(ContextMessage::conversation(REMINDER, text))?;
+        }
         if self.point == StopPoint::AfterInference
-            && let Some(Payment { cost, over }) = self.conditions.pay(ctx)
+            && let Some(Payment { spent, over }) = self.conditions.pay(ctx)
         {
-            if cost > 0 {
-                command.update::<StopStateKey>(StopStateUpdate::Spent(cost));
+            if spent > 0 {
+                command.update::<StopStateKey>(StopStateUpdate::Spent(spent));
             }
             let spent = |why: &str| TerminationReason::stopped("budget", shortened(why, DETAIL_LIMIT));
             match over {
@@ -256,6 +325,9 @@ impl PhaseHook for RecordHook {
         let mut command = StateCommand::new();
         let (Some(tool), Some(result)) = (&ctx.tool, &ctx.tool_result) else { return Ok(command) };
         let Some(keep) = self.conditions.history(&ctx.agent_spec)? else { return Ok(command) };
+        if ctx.came_to_nothing {
+            command.update::<StopStateKey>(StopStateUpdate::CameToNothing);
+        }
         if ctx.was_executed && !result.is_pending() {
             let call = SettledCall {
                 call_id: tool.call.id.clone(),

@@ -70,6 +70,12 @@ impl StopPlugin {
     pub fn asking(self, models: OtherModels) -> Self {
         Self { conditions: Arc::new(self.conditions.asking(models)) }
     }
+
+    /// Makes consecutive errors ask whether to continue, also where other limits end the run.
+    #[must_use]
+    pub fn asking_about_errors(self) -> Self {
+        Self { conditions: Arc::new(self.conditions.asking_about_errors()) }
+    }
 }
 
 impl Default for StopPlugin {

@@ -48,7 +48,8 @@ pub struct StopPolicyStats {
     pub total_tokens: u64,
     /// Active time, in milliseconds.
     pub elapsed_ms: u64,
-    /// Tool calls in a row, up to now, that had an error result.
+    /// Answers in a row, up to now, of which every call failed to run or was refused. A failure that a tool itself
+    /// reports, such as a command's exit status, is a result.
     pub consecutive_errors: u32,
     /// The tools that the latest answer asked for.
     pub last_tool_names: Vec<String>,
@@ -83,6 +84,11 @@ pub trait StopPolicy: Send + Sync + 'static {
 
     /// Decides whether the run should end.
     fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision;
+
+    /// Returns what the model should read before its next answer, for a policy that has not ended the run.
+    fn reminder(&self, _stats: &StopPolicyStats) -> Option<String> {
+        None
+    }
 }
 
 /// Ends a run after a number of inferences.
@@ -189,14 +195,17 @@ impl StopPolicy for TimeoutPolicy {
     }
 }
 
-/// Ends a run whose tools keep failing.
+/// Ends a run whose calls keep failing to run; half-way the model is reminded.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsecutiveErrorsPolicy {
     max: usize,
 }
 
 impl ConsecutiveErrorsPolicy {
-    /// Creates a policy with this limit of consecutive error results; 0 means no limit.
+    /// The code of its stop.
+    pub const CODE: &str = "consecutive_errors";
+
+    /// Creates a policy with this limit of consecutive answers whose calls all came to nothing; 0 means no limit.
     pub fn new(max: usize) -> Self {
         Self { max }
     }
@@ -204,13 +213,29 @@ impl ConsecutiveErrorsPolicy {
 
 impl StopPolicy for ConsecutiveErrorsPolicy {
     fn id(&self) -> &'static str {
-        "consecutive_errors"
+        Self::CODE
     }
 
     fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
         let holds = self.max > 0 && stats.consecutive_errors as usize >= self.max;
         StopDecision::stop_if(holds, self.id(), || {
-            format!("{} tool calls failed in a row; the limit is {}", stats.consecutive_errors, self.max)
+            let plural = if stats.consecutive_errors == 1 { "" } else { "s" };
+            format!(
+                "every call of {} answer{plural} in a row failed to run; the limit is {}",
+                stats.consecutive_errors, self.max
+            )
+        })
+    }
+
+    fn reminder(&self, stats: &StopPolicyStats) -> Option<String> {
+        let is_half_way = self.max > 1 && stats.consecutive_errors as usize == self.max / 2;
+        is_half_way.then(|| {
+            format!(
+                "Every tool call of your last {} answers failed to run or was refused; after {} such answers the \
+                 run stops. Read the errors, compare the calls with the names and parameters of the tools you \
+                 have, and do it another way. If you cannot go on, tell the user what is missing.",
+                stats.consecutive_errors, self.max
+            )
         })
     }
 }

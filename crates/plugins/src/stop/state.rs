@@ -27,13 +27,19 @@ pub struct SettledCall {
 pub struct StopState {
     /// The latest settled calls, newest last.
     pub settled: Vec<SettledCall>,
-    /// Error results in a row up to now.
+    /// Answers in a row up to now of which every call failed to run or was refused.
     pub consecutive_errors: u32,
+    /// The calls of this step that failed to run or were refused.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed: u64,
     /// The tools of this step whose calls succeeded.
     pub succeeded: Vec<String>,
     /// The amount spent, in billionths of the currency of the prices; counted only under a budget.
     #[serde(skip_serializing_if = "is_zero")]
     pub spent: u64,
+    /// How much of the run's ledger is contained in it. A run that an earlier version started has spent more.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ledger: u64,
     /// The figures from which the limits count, if the user let the run continue beyond one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_from: Option<CountedFrom>,
@@ -88,9 +94,13 @@ pub struct StopStateKey;
 pub enum StopStateUpdate {
     /// A call is settled; the number is how many calls to keep.
     Settled(SettledCall, usize),
+    /// A call failed to run or was refused.
+    CameToNothing,
     /// The step is over.
     StepEnded,
-    /// An inference cost so much, in billionths.
+    /// The number of answers in a row of which every call came to nothing, at the end of a step.
+    ErrorsInARow(u32),
+    /// The ledger rose by so much, in billionths.
     Spent(u64),
     /// The user let the run continue: limits count from here, and this model answers, if any.
     Extended(CountedFrom, Option<String>),
@@ -104,8 +114,6 @@ impl StateKey for StopStateKey {
     fn apply(value: &mut Self::Value, update: Self::Update) {
         match update {
             StopStateUpdate::Settled(call, keep) => {
-                value.consecutive_errors =
-                    if call.is_error { value.consecutive_errors.saturating_add(1) } else { 0 };
                 if !call.is_error {
                     value.succeeded.push(call.tool.clone());
                 }
@@ -113,14 +121,19 @@ impl StateKey for StopStateKey {
                 let surplus = value.settled.len().saturating_sub(keep);
                 value.settled.drain(..surplus);
             }
+            StopStateUpdate::CameToNothing => value.failed = value.failed.saturating_add(1),
             StopStateUpdate::StepEnded => value.succeeded.clear(),
+            StopStateUpdate::ErrorsInARow(errors) => (value.consecutive_errors, value.failed) = (errors, 0),
             StopStateUpdate::Extended(from, model) => {
                 value.counted_from = Some(from);
                 value.model = model.or(value.model.take());
                 value.settled.clear();
                 value.consecutive_errors = 0;
             }
-            StopStateUpdate::Spent(more) => value.spent = value.spent.saturating_add(more),
+            StopStateUpdate::Spent(more) => {
+                value.spent = value.spent.saturating_add(more);
+                value.ledger = value.ledger.saturating_add(more);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use aye_core::contract::content::ContentBlock;
-use aye_core::contract::inference::{StreamResult, TokenUsage};
+use aye_core::contract::inference::{ModelUsage, StreamResult, TokenUsage};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, ToolCall};
 use aye_core::contract::spec::AgentSpec;
@@ -22,6 +22,7 @@ struct Bench {
     env: ExecutionEnv,
     spec: AgentSpec,
     progress: RunProgress,
+    spent: Vec<ModelUsage>,
     response: StreamResult,
 }
 
@@ -40,12 +41,14 @@ impl Bench {
             env,
             spec: AgentSpec::new("agent").with_max_rounds(0),
             progress: RunProgress::default(),
+            spent: Vec::new(),
             response: StreamResult::default(),
         }
     }
 
     async fn run(&self, ctx: PhaseContext) -> Option<String> {
         let ctx = ctx.with_agent_spec(self.spec.clone()).with_progress(self.progress);
+        let ctx = ctx.with_spent(self.spent.clone());
         match self.runtime.run_phase(&self.env, ctx).await.unwrap().stop {
             None => None,
             Some(TerminationReason::Stopped(reason)) => {
@@ -75,13 +78,24 @@ impl Bench {
         self.run(ctx.with_response(self.response.clone())).await
     }
 
-    /// One of the calls gets its result.
+    /// One of the calls gets its result from its tool.
     async fn settle(&self, place: usize, result: ToolResult) -> Option<String> {
+        self.settle_as(place, result, false, true).await
+    }
+
+    async fn settle_as(
+        &self,
+        place: usize,
+        result: ToolResult,
+        came_to_nothing: bool,
+        was_executed: bool,
+    ) -> Option<String> {
         let call = self.response.tool_calls[place].clone();
-        let ctx = PhaseContext::test_default()
+        let mut ctx = PhaseContext::test_default()
             .with_phase(Phase::AfterToolExecute)
             .with_tool(ToolCallInfo::new(call, None))
             .with_tool_result(result);
+        (ctx.came_to_nothing, ctx.was_executed) = (came_to_nothing, was_executed);
         self.run(ctx).await
     }
 
@@ -168,26 +182,63 @@ async fn budget_and_time_are_checked_after_each_inference() {
 }
 
 #[tokio::test]
-async fn consecutive_errors_stop_and_a_success_resets_the_count() {
+async fn answers_whose_calls_all_come_to_nothing_stop_the_run() {
     let mut bench = Bench::new(vec![StopConditionSpec::ConsecutiveErrors { max: 2 }]);
-    for (n, (ok, expected)) in
+    for (n, (runs, expected)) in
         [(false, None), (true, None), (false, None), (false, code("consecutive_errors"))]
             .into_iter()
             .enumerate()
     {
-        assert_eq!(bench.step("Bash", json!({ "n": n }), ok).await, expected, "{n}");
+        assert_eq!(bench.answer("", &[("Bash", json!({ "n": n }))], 1).await, None);
+        let result = ToolResult::error("Bash", "broken");
+        assert_eq!(bench.settle_as(0, result, !runs, runs).await, None);
+        assert_eq!(bench.end_step().await, expected, "{n}");
     }
 }
 
 #[tokio::test]
-async fn errors_within_one_step_count_and_a_suspended_call_does_not() {
+async fn a_failure_that_a_tool_reports_is_a_result() {
+    let mut bench = Bench::new(vec![StopConditionSpec::ConsecutiveErrors { max: 1 }]);
+    for n in 0..3 {
+        assert_eq!(bench.step("Bash", json!({ "n": n }), false).await, None, "an exit status");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_counts_once_and_only_if_no_call_ran() {
     let mut bench = Bench::new(vec![StopConditionSpec::ConsecutiveErrors { max: 2 }]);
-    bench.answer("", &[("A", json!({})), ("B", json!({})), ("C", json!({}))], 1).await;
-    bench.settle(0, ToolResult::error("A", "x")).await;
-    bench.settle(1, ToolResult::suspended("B", "waits")).await;
-    assert_eq!(bench.end_step().await, None);
-    bench.settle(2, ToolResult::error("C", "x")).await;
-    assert_eq!(bench.end_step().await, code("consecutive_errors"));
+    let calls = [("A", json!({})), ("B", json!({}))];
+    let error = || ToolResult::error("A", "unknown tool");
+    for (last_runs, expected) in
+        [(false, None), (true, None), (false, None), (false, code("consecutive_errors"))]
+    {
+        bench.answer("", &calls, 1).await;
+        bench.settle_as(0, error(), true, false).await;
+        bench.settle_as(1, error(), !last_runs, last_runs).await;
+        assert_eq!(bench.end_step().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn half_way_the_model_is_reminded() {
+    let mut bench = Bench::new(vec![StopConditionSpec::ConsecutiveErrors { max: 4 }]);
+    let mut reminded = Vec::new();
+    for n in 0..3 {
+        bench.answer("", &[("Raed", json!({ "n": n }))], 1).await;
+        bench.settle_as(0, ToolResult::error("Raed", "unknown tool"), true, false).await;
+        assert_eq!(bench.end_step().await, None);
+        // The next step starts.
+        let ctx =
+            PhaseContext::test_default().with_agent_spec(bench.spec.clone()).with_progress(bench.progress);
+        let start = ctx.clone().with_phase(Phase::StepStart);
+        bench.runtime.run_phase(&bench.env, start).await.unwrap();
+        let report =
+            bench.runtime.run_phase(&bench.env, ctx.with_phase(Phase::BeforeInference)).await.unwrap();
+        let messages = report.inference.context_messages.into_iter();
+        reminded.push(messages.map(|message| message.content).collect::<Vec<_>>());
+    }
+    assert_eq!((reminded[0].len(), reminded[2].len()), (0, 0), "once, half-way");
+    assert!(reminded[1][0].starts_with("Every tool call of your last 2 answers failed"), "{reminded:?}");
 }
 
 #[tokio::test]
@@ -288,7 +339,9 @@ async fn the_agents_section_is_read_and_a_broken_one_is_an_error() {
             conditions: vec![StopConditionSpec::ConsecutiveErrors { max: 1 }],
         })
         .unwrap();
-    assert_eq!(bench.step("Bash", json!({}), false).await, code("consecutive_errors"));
+    assert_eq!(bench.answer("", &[("Bash", json!({}))], 1).await, None);
+    bench.settle_as(0, ToolResult::error("Bash", "denied"), true, false).await;
+    assert_eq!(bench.end_step().await, code("consecutive_errors"));
     let broken = bench.spec.clone().with_section("stop", json!({"conditions": [{"type": "content_match"}]}));
     let ctx = PhaseContext::test_default().with_phase(Phase::AfterInference).with_agent_spec(broken);
     assert!(bench.runtime.run_phase(&bench.env, ctx).await.is_err());
@@ -395,6 +448,9 @@ proptest! {
 /// One inference of `tokens` prompt tokens by a model that has a price.
 async fn pays(bench: &mut Bench, model: &str, usage: Option<TokenUsage>) -> Option<String> {
     bench.progress.steps += 1;
+    if let Some(usage) = &usage {
+        ModelUsage::add_to(&mut bench.spent, model, usage);
+    }
     bench.response =
         StreamResult { content: vec![ContentBlock::text("x")], usage, ..StreamResult::default() };
     let mut message = Message::assistant("x");
@@ -415,7 +471,12 @@ fn tokens(input: i32, cached: i32, output: i32) -> Option<TokenUsage> {
 
 fn thrifty() -> Bench {
     let prices: Prices = Arc::new(|model| match model {
-        "dear" => Some(aye_core::contract::spec::Price { input: 2.0, output: 10.0, cache_read: Some(0.2) }),
+        "dear" => Some(aye_core::contract::spec::Price {
+            input: 2.0,
+            output: 10.0,
+            cache_read: Some(0.2),
+            cache_write: Some(2.5),
+        }),
         "free" => Some(aye_core::contract::spec::Price::default()),
         _ => None,
     });
@@ -430,47 +491,45 @@ async fn a_budget_prices_each_answer_by_its_model() {
     assert_eq!(bench.runtime.store().read::<StopStateKey>().unwrap().spent, 720_000_000);
     assert_eq!(pays(&mut bench, "free", tokens(9_000_000, 0, 9_000_000)).await, None);
     assert_eq!(pays(&mut bench, "dear", tokens(140_000, 0, 0)).await, None, "spent to the last cent");
-    let saved = bench.runtime.store().export(None).unwrap();
+    let (saved, spent) = (bench.runtime.store().export(None).unwrap(), bench.spent.clone());
     assert_eq!(pays(&mut bench, "dear", tokens(1, 0, 0)).await, code("budget"));
     // A resumed run keeps its counts.
-    let mut bench = thrifty();
+    let mut bench = Bench { spent, ..thrifty() };
     bench.runtime.store().restore(saved, UnknownKeyPolicy::Error).unwrap();
     assert_eq!(pays(&mut bench, "free", tokens(1, 0, 1)).await, None);
     assert_eq!(pays(&mut bench, "dear", tokens(0, 0, 1)).await, code("budget"));
 }
 
+/// Summaries, titles and subagents are entries of the ledger like answers, and cache writes have their own price.
 #[tokio::test]
-async fn child_costs_count_once_their_results_arrive() {
-    let result = |tokens: i32| {
-        let spent = json!([
-            {"model": "dear", "usage": {"prompt_tokens": tokens}},
-            {"model": "free", "usage": {"prompt_tokens": 9_000_000}},
-            {"model": "unheard of", "usage": {"prompt_tokens": 9_000_000}},
-        ]);
-        let mut message = Message::tool("c1", "found");
-        message.metadata = Some(json!({"tool_result": {"details": {"child": {"spent": spent}}}}));
-        message
-    };
-    let answer = || {
-        let mut message = Message::assistant("x");
-        message.metadata = Some(json!({"model": "free", "usage": {"prompt_tokens": 1}}));
-        message
-    };
+async fn a_budget_covers_everything_in_the_ledger() {
     let mut bench = thrifty();
-    bench.response = StreamResult { usage: tokens(1, 0, 0), ..StreamResult::default() };
-    let mut messages = vec![Message::user("go"), answer(), result(400_000), result(50_000), answer()];
-    for (steps, spent, stop) in
-        [(2, 900_000_000, None), (3, 900_000_000, None), (4, 1_100_000_000, code("budget"))]
-    {
-        bench.progress.steps = steps;
-        let ctx = PhaseContext::test_default().with_phase(Phase::AfterInference);
-        let ctx = ctx.with_messages(messages.clone()).with_response(bench.response.clone());
-        assert_eq!(bench.run(ctx).await, stop, "step {steps}");
-        assert_eq!(bench.runtime.store().read::<StopStateKey>().unwrap().spent, spent, "step {steps}");
-        // The results of the first step are not charged again; those of the third are.
-        messages.extend((steps == 3).then(|| result(100_000)));
-        messages.push(answer());
-    }
+    ModelUsage::add_to(&mut bench.spent, "dear", &tokens(400_000, 0, 0).unwrap());
+    ModelUsage::add_to(&mut bench.spent, "unheard of", &tokens(9_000_000, 0, 0).unwrap());
+    assert_eq!(pays(&mut bench, "free", tokens(1, 0, 1)).await, None);
+    let spent = |bench: &Bench| bench.runtime.store().read::<StopStateKey>().unwrap().spent;
+    assert_eq!(spent(&bench), 800_000_000);
+    assert_eq!(pays(&mut bench, "free", tokens(1, 0, 1)).await, None);
+    assert_eq!(spent(&bench), 800_000_000, "nothing is charged twice");
+    let written = TokenUsage { cache_creation_tokens: Some(80_000), ..tokens(80_000, 0, 0).unwrap() };
+    assert_eq!(pays(&mut bench, "dear", Some(written)).await, None);
+    assert_eq!(spent(&bench), 1_000_000_000);
+    ModelUsage::add_to(&mut bench.spent, "dear", &tokens(1, 0, 0).unwrap());
+    assert_eq!(pays(&mut bench, "free", tokens(1, 0, 1)).await, code("budget"));
+}
+
+/// A run of an earlier version kept only the sum.
+#[tokio::test]
+async fn a_sum_without_a_ledger_goes_on_counting() {
+    let mut bench = thrifty();
+    let saved = json!({"spent": 900_000_000});
+    let saved = aye_core::state::PersistedState {
+        revision: 1,
+        values: [(StopStateKey::KEY.to_owned(), saved)].into_iter().collect(),
+    };
+    bench.runtime.store().restore(saved, UnknownKeyPolicy::Error).unwrap();
+    assert_eq!(pays(&mut bench, "dear", tokens(50_000, 0, 0)).await, None);
+    assert_eq!(pays(&mut bench, "dear", tokens(1, 0, 0)).await, code("budget"));
 }
 
 #[tokio::test]
@@ -545,15 +604,18 @@ async fn a_budget_asks_only_while_work_is_left() {
         .with_budget(1.5, Arc::new(move |_| Some(price)))
         .asking(Arc::new(|_| vec!["mock/small".to_owned()]));
     let bench = Bench::of(plugin);
+    let mut spent = Vec::new();
     let response = |calls: Vec<ToolCall>| StreamResult {
         usage: Some(TokenUsage { prompt_tokens: Some(2), ..TokenUsage::default() }),
         tool_calls: calls,
         ..StreamResult::default()
     };
-    let report = async |response: StreamResult| {
+    let mut report = async |response: StreamResult| {
+        ModelUsage::add_to(&mut spent, "m1", &response.usage.unwrap());
         let ctx = PhaseContext::test_default()
             .with_phase(Phase::AfterInference)
             .with_agent_spec(bench.spec.clone())
+            .with_spent(spent.clone())
             .with_response(response);
         bench.runtime.run_phase(&bench.env, ctx).await.unwrap()
     };

@@ -33,7 +33,8 @@ async fn story(store: &Store) -> (Fence, RunRecord) {
 fn wanted() -> Vec<Tally> {
     let row = |kind, name: &str, numbers: [u64; 6]| {
         let [count, failed, input, output, cached, duration_ms] = numbers;
-        Tally { from: 0, kind, name: name.into(), count, failed, input, output, cached, duration_ms }
+        let name = name.into();
+        Tally { from: 0, kind, name, count, failed, input, output, cached, written: 0, duration_ms }
     };
     vec![
         row(TallyKind::Call, "Bash", [1, 0, 0, 0, 0, 10]),

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::{AcquireError, Slice, StoreError, Term};
 use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::inference::ModelUsage;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{
     AttemptId, Fence, IntentRecord, LeaseRecord, OpenIntent, OutcomeRecord, Owner, RunRecord,
@@ -47,6 +48,12 @@ pub trait RunStore: Send + Sync {
     /// # Errors
     /// [`StoreError::NotStarted`] without an intent; [`StoreError::Fenced`] when another owner took over.
     async fn append_output(&self, fence: &Fence, id: &AttemptId, chunk: String) -> Result<(), StoreError>;
+
+    /// Counts a request to a model that no message records, such as one for a summary. A store without statistics
+    /// does nothing.
+    async fn count_request(&self, _spent: &ModelUsage, _now_ms: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// Checks whether the process of an owner is alive.
