@@ -349,7 +349,10 @@ async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
     let mut rows = Vec::new();
     for job in jobs {
         let JobState { word, note, .. } = JobState::of(store, job).await?;
-        let said = job.messages.first().map(Message::text).unwrap_or_default();
+        let said = match job.messages.first() {
+            Some(message) => message.text(),
+            None => "(resumes a run that waits)".to_owned(),
+        };
         let said = said.trim().lines().next().unwrap_or_default();
         let said: String = said.chars().take(60).collect();
         let note = if note.is_empty() { String::new() } else { format!("  ({note})") };

@@ -24,6 +24,7 @@ use crate::cli::Cli;
 use crate::commands::{print, queue};
 use crate::config::Env;
 use crate::contract::event_sink::NullEventSink;
+use crate::contract::executor::CODE_PAUSED;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
 use crate::failure::{AppError, Failure};
@@ -302,9 +303,7 @@ impl Worker {
                     self.report.ended(job, result, None);
                     return Ok(Served::Done);
                 }
-                TerminationReason::Error(why) => {
-                    Some((why.clone(), exit_code(result).0 == exit::UNAVAILABLE))
-                }
+                TerminationReason::Error(why) => Some(JobFailure::of_run(why, result)),
                 TerminationReason::NaturalEnd
                 | TerminationReason::BehaviorRequested
                 | TerminationReason::Stopped(_)
@@ -332,19 +331,23 @@ impl Worker {
                 | RuntimeError::NoMessage { .. }
                 | RuntimeError::TooLarge { .. }
                 | RuntimeError::Damaged { .. }),
-            ) => Some((error.to_string(), false)),
+            ) => Some(JobFailure::of(error, Retry::Never)),
             Err(error @ (RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_))) => {
-                Some((error.to_string(), true))
+                Some(JobFailure::of(error, Retry::Counted))
             }
         };
         let left = match &failed {
             // The run's last transaction has already done it.
             None => self.mailbox.ack(id, token, now).await,
-            Some((why, true)) => {
+            Some(JobFailure { why, retry, not_before }) => {
                 let pause = self.config.retry_delay_ms(job.attempt_count.saturating_add(1));
-                self.mailbox.nack(id, token, now.saturating_add(pause), why, now).await
+                let at = now.saturating_add(pause).max(not_before.unwrap_or_default());
+                match retry {
+                    Retry::Counted => self.mailbox.nack(id, token, at, why, now).await,
+                    Retry::Uncounted => self.mailbox.postpone(id, token, at, why, now).await,
+                    Retry::Never => self.mailbox.dead_letter(id, token, why, now).await,
+                }
             }
-            Some((why, false)) => self.mailbox.dead_letter(id, token, why, now).await,
         };
         let left = match left {
             Ok(left) => Some(left),
@@ -353,7 +356,7 @@ impl Worker {
         };
         match (&result, failed) {
             (Ok(result), _) => self.report.ended(job, result, left.as_ref()),
-            (Err(_), Some((why, _))) => self.report.failed(job, &why, left.as_ref()),
+            (Err(_), Some(JobFailure { why, .. })) => self.report.failed(job, &why, left.as_ref()),
             (Err(_), None) => {}
         }
         Ok(Served::Done)
@@ -377,6 +380,39 @@ impl Worker {
         self.here.mcp.manager.close().await;
         self.here.notifier.finish().await;
         self.here.store.leave().await;
+    }
+}
+
+/// Why an attempt at a job failed, and what becomes of the job.
+struct JobFailure {
+    why: String,
+    retry: Retry,
+    /// The next attempt starts no earlier.
+    not_before: Option<u64>,
+}
+
+/// The next attempt at a job.
+enum Retry {
+    /// It follows, if the job has attempts left.
+    Counted,
+    /// It follows, because this one sent nothing.
+    Uncounted,
+    /// It would fail in the same way.
+    Never,
+}
+
+impl JobFailure {
+    fn of(error: &RuntimeError, retry: Retry) -> JobFailure {
+        JobFailure { why: error.to_string(), retry, not_before: None }
+    }
+
+    fn of_run(why: &str, result: &AgentRunResult) -> JobFailure {
+        let retry = match (result.error_code.as_deref(), exit_code(result).0) {
+            (Some(CODE_PAUSED), _) => Retry::Uncounted,
+            (_, exit::UNAVAILABLE) => Retry::Counted,
+            _ => Retry::Never,
+        };
+        JobFailure { why: why.to_owned(), retry, not_before: result.retry_at }
     }
 }
 

@@ -405,6 +405,8 @@ fn runtime(
         })
         .with_renderer(Arc::new(notifier.clone()))
         .with_question_terms(settings.questions.clone())
+        // Without a terminal the caller has its own way to wait: a worker's queue, or the exit status of a script.
+        .with_waits_for_limits(draws)
         .with_artifacts(context::artifacts(&output_dir))
         .with_agent_spec(spec)
         .with_agent_backend(agents::A2A, Arc::new(remote_agents(foundation)))

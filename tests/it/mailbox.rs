@@ -223,6 +223,23 @@ fn an_unavailable_provider_is_retried_without_duplicates() {
 }
 
 #[test]
+fn the_next_attempt_is_never_before_the_provider_allows_it() {
+    let llm = MockLlm::by(|_| Answer::error(429, "slow down").header("retry-after", "3600"));
+    let home = Home::with(&llm);
+    add(&home, &[], "hello");
+    let told = work(&home, 75);
+    assert_eq!(statuses(&told), ["retry"]);
+    // Nothing is due, so nothing is sent, by this worker or the next one.
+    assert!(work(&home, 0).is_empty());
+    assert_eq!(llm.asked().len(), 1);
+    let job = &listed(&home, &[])[0];
+    assert_eq!((&job["attempt_count"], &job["available_at"]), (&1.into(), &told[0]["retry_at"]));
+    let failed = job["updated_at"].as_u64().expect("a time");
+    let wait = job["available_at"].as_u64().expect("a time") - failed;
+    assert!((3_590_000..4_000_000).contains(&wait), "{wait}");
+}
+
+#[test]
 fn an_interrupted_answer_is_continued() {
     let llm =
         MockLlm::answers([Answer::say("The first half").part(Part::Cut), Answer::say("and the second.")]);

@@ -216,6 +216,39 @@ fn cancelling_ends_a_retry_wait_at_once() {
     tty.quit();
 }
 
+#[test]
+fn a_terminal_waits_for_a_limit_that_resets_later() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.nth {
+        0 | 1 => Answer::error(429, "used up").header("retry-after", "3600"),
+        _ => Answer::say("Here I am."),
+    });
+    let home = Home::new();
+    settings(&home, &llm, "");
+    let tty = Pty::start(&home, &[], 110, 30);
+    tty.ready();
+    tty.say("hi");
+    tty.shows("when the limit resets");
+    tty.shows("used up");
+    tty.kill();
+    assert_eq!(llm.asked().len(), 1);
+    // A worker leaves it alone until its time, and the run is the one that waits.
+    home.aye(&["work", "--until-empty"]).run().exits(0);
+    assert_eq!(home.ok(&["queue", "list", "--json"]).json().as_array().map(Vec::len), Some(1));
+    let mut tty = Pty::start(&home, &["-c"], 110, 30);
+    tty.shows("when the limit resets");
+    tty.card_takes_keys();
+    tty.send("1\r");
+    until("another request", || llm.asked().len() == 2 && home.open().len() == 1);
+    tty.card("when the limit resets");
+    tty.card_takes_keys();
+    tty.send("\x1b");
+    until("the end of the wait", || home.open().is_empty());
+    tty.say("again");
+    tty.shows("Here I am.");
+    assert_eq!(home.ok(&["queue", "list", "--json"]).json().as_array().map(Vec::len), Some(0));
+    tty.quit();
+}
+
 const ASKS: &str = "[stop]\non_limit = \"ask\"\n";
 /// A model that costs next to nothing.
 const SMALL: &str = "[models.m2]\nprovider = \"mock\"\nprice = { input = 1, output = 1 }\n";

@@ -20,6 +20,7 @@ use aye_core::contract::clock::Clock;
 use aye_core::contract::display::{call_subject, escape_json, visible, visible_line};
 use aye_core::contract::event::{AgentEvent, StreamEvent};
 use aye_core::contract::event_sink::EventSink;
+use aye_core::contract::executor::CODE_PAUSED;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::suspension::Actor;
@@ -507,7 +508,7 @@ pub fn exit_code(result: &AgentRunResult) -> (u8, &'static str) {
         TerminationReason::Stopped(_) => (exit::LIMIT, "limit"),
         TerminationReason::Cancelled => (exit::INTERRUPTED, "cancelled"),
         TerminationReason::Error(_) => match result.error_code.as_deref() {
-            Some("rate_limited" | "unavailable" | "network" | "timeout" | "provider") => {
+            Some("rate_limited" | "unavailable" | CODE_PAUSED | "network" | "timeout" | "provider") => {
                 (exit::UNAVAILABLE, "unavailable")
             }
             _ => (exit::FAILED, "error"),

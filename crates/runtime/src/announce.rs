@@ -9,6 +9,7 @@ use super::driver::Driver;
 use super::request::{AgentRunResult, RuntimeError};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
+use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::ids::{CallId, MessageId};
 use aye_core::contract::inference::StopReason;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome, ToolCallStatus};
@@ -23,13 +24,15 @@ pub(super) struct EventOutput {
     pub(super) sink: Arc<dyn EventSink>,
     /// The code of the last error.
     error_code: Option<String>,
+    /// When what failed with it may be repeated.
+    retry_at: Option<u64>,
     /// The shared state as the sink knows it, when it wants it.
     pub(super) shared_state: Option<PersistedState>,
 }
 
 impl EventOutput {
     pub(super) fn new(sink: Arc<dyn EventSink>) -> Self {
-        Self { sink, error_code: None, shared_state: None }
+        Self { sink, error_code: None, retry_at: None, shared_state: None }
     }
 
     pub(super) async fn emit(&self, event: AgentEvent) {
@@ -38,7 +41,15 @@ impl EventOutput {
 
     pub(super) async fn emit_error(&mut self, message: &str, code: Option<&str>) {
         self.error_code = code.map(Into::into);
+        self.retry_at = None;
         self.emit(AgentEvent::Error { message: message.into(), code: code.map(Into::into) }).await;
+    }
+
+    /// Emits an error that ended an inference, at this time.
+    pub(super) async fn emit_failure(&mut self, message: &str, error: &InferenceExecutionError, now: u64) {
+        self.emit_error(message, Some(error.code())).await;
+        let wait = error.retry_after().map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        self.retry_at = wait.map(|wait| now.saturating_add(wait));
     }
 }
 
@@ -173,6 +184,7 @@ impl Driver {
             response: self.response(),
             termination,
             error_code: self.events.error_code.clone(),
+            retry_at: self.events.retry_at,
             stop_reason: self.stop_reason(),
             steps: self.machine.steps(),
             usage: self.record.usage,

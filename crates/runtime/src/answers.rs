@@ -111,8 +111,16 @@ impl Driver {
             .map(|(_, id, _)| id.clone())
             .collect();
         // The driver does not wait for these questions again, whatever their rows say.
-        self.answers.overdue.extend(due);
-        self.read_answers().await
+        self.answers.overdue.extend(due.iter().cloned());
+        self.read_answers().await?;
+        // After the answers: one that came in time counts.
+        let waited =
+            self.machine.asking().filter(|question| question.resumes).map(|question| &question.ticket);
+        if let Some(ticket) = waited.filter(|ticket| due.contains(&ticket.suspension.id)) {
+            let (call, suspension) = (ticket.pending.id.clone(), ticket.suspension.id.clone());
+            self.answers.add(Fact::Expired { call, suspension });
+        }
+        Ok(())
     }
 
     /// Returns the time until the next question of this run expires; `None` if none does.

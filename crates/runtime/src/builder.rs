@@ -72,6 +72,7 @@ pub struct AgentRuntimeBuilder {
     grants: Option<GrantLoader>,
     renderers: Vec<Arc<dyn Renderer>>,
     question_terms: Terms,
+    waits_for_limits: bool,
     artifacts: Option<super::Artifacts>,
     phases: Option<PhaseRuntime>,
     profiles: Option<Arc<dyn ProfileStore>>,
@@ -121,6 +122,14 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_question_terms(mut self, terms: Terms) -> Self {
         self.question_terms = terms;
+        self
+    }
+
+    /// Sets whether a run waits until a provider's limit resets, if that is later than a request waits. The run
+    /// suspends until then, as it does for an answer; without this it fails, and says when the limit resets.
+    #[must_use]
+    pub fn with_waits_for_limits(mut self, waits: bool) -> Self {
+        self.waits_for_limits = waits;
         self
     }
 
@@ -379,6 +388,7 @@ impl AgentRuntimeBuilder {
             grants: self.grants,
             renderers: self.renderers,
             question_terms: self.question_terms,
+            waits_for_limits: self.waits_for_limits,
             artifacts: self.artifacts,
             phases: self.phases,
             snapshots: self.snapshots,

@@ -519,6 +519,7 @@ impl AgentRuntime {
             response: said.as_ref().map(Message::text).unwrap_or_default(),
             termination: run.termination.unwrap_or(TerminationReason::NaturalEnd),
             error_code: None,
+            retry_at: None,
             stop_reason: said.as_ref().and_then(stop_reason_of),
             steps: run.steps,
             usage: run.usage,

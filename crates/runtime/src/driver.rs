@@ -41,8 +41,8 @@ use aye_core::contract::profile::ProfileAccess;
 use aye_core::contract::record::{JobClaim, RunRecord};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
 use aye_core::phase::{
-    PhaseAnswer, PhaseContext, PhaseQuestion, PhaseReport, PhaseRuntime, RoundsCountedFrom, RunProgress,
-    TimeLimit,
+    InferenceShape, PhaseAnswer, PhaseContext, PhaseQuestion, PhaseReport, PhaseRuntime, RoundsCountedFrom,
+    RunProgress, TimeLimit, inference_shape,
 };
 use aye_core::run::{Closing, Directive, Fact, Gate, Run, Stage};
 use aye_core::state::{
@@ -210,6 +210,8 @@ impl Driver {
         .with_depth(lineage.as_ref().map_or(0, |own| own.depth))
         .with_correlation_id(record.correlation_id.clone());
         let active_since = shared.clock.now_ms();
+        // A step that another process began keeps what plugins set for it.
+        let shape = if begins { InferenceShape::default() } else { inference_shape(&state.snapshot()) };
         let mut driver = Self {
             shared,
             lease,
@@ -223,7 +225,7 @@ impl Driver {
             answers: Answers::default(),
             phases,
             history,
-            inference: InferenceState { overrides, ..InferenceState::default() },
+            inference: InferenceState { overrides, shape, ..InferenceState::default() },
             unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
             in_flight: InFlight::default(),
             packing: Packing::of(summary, sizes, is_assumed),
@@ -236,11 +238,11 @@ impl Driver {
             agent,
             handoff,
         };
-        driver.offer_client_tools();
-        driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
         let reports = driver.unsaved.messages.iter().flat_map(ChildRunState::spent_in_background);
         let spent: Vec<_> = reports.collect();
         driver.charge_all(&spent);
+        driver.offer_client_tools();
+        driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
         Ok(driver)
     }
 
@@ -260,6 +262,7 @@ impl Driver {
             Fact::Started
             | Fact::PhaseDone { .. }
             | Fact::PhaseAsked { .. }
+            | Fact::Postponed { .. }
             | Fact::Answered { .. }
             | Fact::Inferred { .. }
             | Fact::Gated { .. }
@@ -602,6 +605,10 @@ impl Driver {
         };
         let answer =
             question.decision.as_ref().and_then(|decision| PhaseAnswer::of(&question.ticket, decision));
+        if question.resumes {
+            let goes_on = answer.is_some_and(|answer| answer.value == Value::Bool(true));
+            return Fact::Answered { stop: (!goes_on).then_some(question.otherwise) };
+        }
         let ctx = self.context(phase);
         let report = match &answer {
             Some(answer) => self.phases.answer(&self.agent.env, ctx, &question.action, answer).await,

@@ -100,7 +100,7 @@ impl Driver {
 
     async fn request(&mut self) -> Result<InferenceRequest, String> {
         let mut overrides = self.inference.overrides.clone();
-        overrides.merge(std::mem::take(&mut self.inference.shape.overrides));
+        overrides.merge(self.inference.shape.overrides.clone());
         let (model_id, model) = self.model_of_step(overrides.model.as_deref());
         let (mut system, mut front) = (Vec::new(), 0);
         if !self.agent.spec.system_prompt.is_empty() {
@@ -225,6 +225,9 @@ impl Driver {
                 Ok(Some(Fact::Inferred { calls }))
             }
             Err(error) => {
+                if let Some(fact) = self.postpone(&error) {
+                    return Ok(Some(fact));
+                }
                 let mut message = error.to_string();
                 let is_too_long = matches!(error, InferenceExecutionError::ContextOverflow(_));
                 // Not every provider says so.
@@ -238,7 +241,7 @@ impl Driver {
                 } else {
                     self.forget_suspected_limit();
                 }
-                self.events.emit_error(&message, Some(error.code())).await;
+                self.events.emit_failure(&message, &error, self.shared.clock.now_ms()).await;
                 self.keep_partial();
                 Ok(Some(Fact::Failed { message }))
             }

@@ -187,9 +187,11 @@ impl Driver {
             Closing::Interrupted | Closing::Stopped { .. } => self.touched(call, CallProgress::Ran, None),
             // Their words hold what was said.
             Closing::Declined { .. } | Closing::ChangeWanted { .. } | Closing::BadPayload => None,
-            Closing::Expired | Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
-                self.touched(call, CallProgress::NotRun, None)
-            }
+            Closing::Expired
+            | Closing::Due
+            | Closing::Superseded
+            | Closing::NotRun
+            | Closing::Blocked { .. } => self.touched(call, CallProgress::NotRun, None),
         };
         self.record_result(call, result, outcome);
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
@@ -203,6 +205,7 @@ impl Driver {
             | Closing::Answered
             | Closing::BadPayload
             | Closing::Expired
+            | Closing::Due
             | Closing::Superseded
             | Closing::NotRun
             | Closing::Blocked { .. } => {}
@@ -216,14 +219,14 @@ impl Driver {
                 | Closing::BadPayload
                 | Closing::SaidDone
                 | Closing::Skipped => SuspensionStatus::Applied,
-                Closing::Expired => SuspensionStatus::Expired,
+                Closing::Expired | Closing::Due => SuspensionStatus::Expired,
                 Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
                     SuspensionStatus::Superseded
                 }
                 // It ran, so its decision was spent with the intent.
                 Closing::Interrupted | Closing::Stopped { .. } => return,
             };
-            if status == SuspensionStatus::Expired {
+            if matches!(closing, Closing::Expired) {
                 self.answers.note_expired(ticket.suspension.id.clone());
             }
             let id = ticket.suspension.id;

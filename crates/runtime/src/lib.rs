@@ -33,6 +33,7 @@ pub mod loop_runner;
 mod mailbox;
 mod nested;
 mod output;
+mod postpone;
 mod preconditions;
 mod questions;
 mod recover;
@@ -135,6 +136,8 @@ pub(crate) struct RuntimeCore {
     grants: Option<GrantLoader>,
     pub(crate) renderers: Vec<Arc<dyn Renderer>>,
     pub(crate) question_terms: Terms,
+    /// Whether a run waits for a provider's limit to reset instead of failing.
+    pub(crate) waits_for_limits: bool,
     /// Keeps large results where the model can read them.
     artifacts: Option<Artifacts>,
     /// What was learned from the requests of each conversation.
@@ -255,6 +258,7 @@ impl AgentRuntime {
             grants: shared.grants.clone(),
             renderers: shared.renderers.clone(),
             question_terms: shared.question_terms.clone(),
+            waits_for_limits: shared.waits_for_limits,
             artifacts: shared.artifacts.clone(),
             windows: window::Windows::default(),
             phases: None,

@@ -97,6 +97,8 @@ pub struct AgentRunResult {
     pub termination: TerminationReason,
     /// A short name of the failure, when it failed: `rate_limited`, `network`, ...
     pub error_code: Option<String>,
+    /// When the failed request may be repeated, in Unix milliseconds, if its error names a time.
+    pub retry_at: Option<u64>,
     /// The model's last stop reason, if its provider reports one.
     pub stop_reason: Option<StopReason>,
     /// Inferences.

@@ -11,7 +11,7 @@ use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::surface::ACTION_SURFACE;
 use aye_core::contract::suspension::{
     ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_RUN_QUESTION, ACTION_UNKNOWN_OUTCOME,
-    ToolCallResume,
+    ACTION_WAIT, ToolCallResume,
 };
 use aye_core::contract::tool::ToolResult;
 use aye_core::run::Closing;
@@ -90,7 +90,8 @@ pub(super) fn closing_result(
         ),
         Closing::Expired => {
             let text = match action {
-                ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_SURFACE | ACTION_FRONTEND_TOOL => {
+                ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_WAIT | ACTION_SURFACE
+                | ACTION_FRONTEND_TOOL => {
                     "The question expired unanswered. This is neither an approval nor a denial.".to_owned()
                 }
                 // Not asking any longer does not make it known.
@@ -108,16 +109,19 @@ pub(super) fn closing_result(
             let code = if action == ACTION_UNKNOWN_OUTCOME { "unknown" } else { "expired" };
             let shown = match action {
                 ACTION_UNKNOWN_OUTCOME => "it may have run partly or completely",
-                ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_SURFACE | ACTION_FRONTEND_TOOL => "expired",
+                ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_WAIT | ACTION_SURFACE
+                | ACTION_FRONTEND_TOOL => "expired",
                 _ => "expired; it did not run",
             };
             (error(code, text, shown), ToolCallOutcome::Failed)
         }
+        Closing::Due => {
+            (ToolResult::text(tool, "The time has come; the run continues."), ToolCallOutcome::Succeeded)
+        }
         Closing::Superseded => {
             let text = match action {
-                ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_SURFACE | ACTION_FRONTEND_TOOL => {
-                    "Unanswered: the user sent a new message instead."
-                }
+                ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_WAIT | ACTION_SURFACE
+                | ACTION_FRONTEND_TOOL => "Unanswered: the user sent a new message instead.",
                 _ => "Not run: the user sent a new message instead of deciding on this call.",
             };
             (error("superseded", text.into(), "you sent a new message instead"), ToolCallOutcome::Cancelled)

@@ -18,8 +18,11 @@ use aye_core::contract::spec::PluginConfigKey;
 
 /// No delay grows past this.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
-/// Maximum time to wait at a provider's request; whether to wait longer is the user's decision.
+/// Maximum time to wait at a provider's request, and for a model that is paused; a longer wait is not one of this
+/// request.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
+/// How long to wait while another request probes whether a paused model answers again.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
 
 /// The retries, delays and fallback models for a failed inference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -123,6 +126,8 @@ impl RetryingExecutor {
             breaker: self.breaker.clone(),
             jitter: self.jitter,
             candidates,
+            permit: None,
+            paused: Duration::ZERO,
             repeated: 0,
             attempt: 0,
             max,
@@ -173,7 +178,7 @@ enum RetryStage {
     /// Ask the first candidate.
     Try,
     /// Its answer comes in.
-    Stream(LlmStream, Option<Permit>),
+    Stream(LlmStream),
     /// Nothing more comes.
     Done,
     /// Wait, then ask.
@@ -186,6 +191,10 @@ struct Retrying {
     jitter: fn() -> f64,
     /// The models to ask; the first is the current one.
     candidates: VecDeque<(Arc<dyn LlmExecutor>, InferenceRequest)>,
+    /// The right to ask the current candidate: one for the request and its repetitions, which fail or succeed as one.
+    permit: Option<Permit>,
+    /// How long the request has waited for the circuit of the last candidate.
+    paused: Duration,
     /// Repetitions for the current candidate.
     repeated: u32,
     /// Repetitions in all.
@@ -212,74 +221,85 @@ impl Retrying {
                 }
                 RetryStage::Try => {
                     let (executor, request) = self.candidates.front()?.clone();
-                    let permit = match &self.breaker {
-                        None => None,
-                        Some(breaker) => match breaker.enter(&request.model) {
-                            Ok(permit) => Some(permit),
-                            Err(refused) => return Some(self.skip(&request.model, &refused)),
-                        },
-                    };
+                    if self.permit.is_none()
+                        && let Some(breaker) = &self.breaker
+                    {
+                        match breaker.enter(&request.model) {
+                            Ok(permit) => self.permit = Some(permit),
+                            Err(refused) => match self.skip(&request.model, &refused) {
+                                Some(item) => return Some(item),
+                                None => continue,
+                            },
+                        }
+                    }
                     match executor.execute_stream(request).await {
-                        Ok(stream) => self.stage = RetryStage::Stream(stream, permit),
-                        Err(error) => return Some(self.failed(error, permit)),
+                        Ok(stream) => self.stage = RetryStage::Stream(stream),
+                        Err(error) => return Some(self.failed(error)),
                     }
                 }
-                RetryStage::Stream(stream, permit) => match stream.next().await {
+                RetryStage::Stream(stream) => match stream.next().await {
                     Some(Ok(event)) => {
                         self.shown = true;
                         if matches!(event, LlmStreamEvent::Finish { .. }) {
-                            if let Some(permit) = permit.take() {
+                            if let Some(permit) = self.permit.take() {
                                 permit.success();
                             }
                             self.stage = RetryStage::Done;
                         }
                         return Some(Ok(event));
                     }
-                    Some(Err(error)) => {
-                        let permit = permit.take();
-                        return Some(self.failed(error, permit));
-                    }
-                    None => {
-                        let permit = permit.take();
-                        return Some(self.failed(cut(), permit));
-                    }
+                    Some(Err(error)) => return Some(self.failed(error)),
+                    None => return Some(self.failed(cut())),
                 },
             }
         }
     }
 
-    fn skip(&mut self, model: &str, refused: &CircuitOpen) -> Item {
-        let error = InferenceExecutionError::Unavailable {
+    /// Turns from a paused model to the next one; the last one is waited for. Returns `None` when there is nothing to
+    /// report about the wait.
+    fn skip(&mut self, model: &str, refused: &CircuitOpen) -> Option<Item> {
+        let wait = refused.open_for.max(PROBE_WAIT);
+        let error = InferenceExecutionError::Paused {
             message: format!(
                 "{model} failed repeatedly and is paused for another {}; last error: {}",
-                words(refused.open_for.max(Duration::from_secs(1))),
+                words(wait),
                 refused.why
             ),
-            retry_after: Some(refused.open_for),
+            retry_after: wait,
         };
-        self.next_model(error)
+        if self.candidates.len() > 1 {
+            return Some(self.next_model(error));
+        }
+        let is_first = self.paused.is_zero();
+        self.paused += wait;
+        if self.paused > MAX_RETRY_AFTER {
+            self.stage = RetryStage::Done;
+            return Some(Err(error));
+        }
+        self.stage = RetryStage::Wait(wait);
+        // A probe of another request is looked for often; that is no news.
+        (is_first || !refused.open_for.is_zero()).then(|| Ok(self.retrying(wait, &error)))
     }
 
-    fn failed(&mut self, error: InferenceExecutionError, permit: Option<Permit>) -> Item {
+    fn failed(&mut self, error: InferenceExecutionError) -> Item {
         // The old stream, and with it the old connection, ends before anyone waits.
         self.stage = RetryStage::Done;
         if !error.is_retryable() {
             // A request that is refused says nothing about the health of the model.
+            self.permit = None;
             return Err(error);
         }
-        if let Some(permit) = permit {
+        let asked = error.retry_after();
+        let too_long = asked.filter(|asked| *asked > MAX_RETRY_AFTER).map(|asked| too_long(&error, asked));
+        if too_long.is_none() && self.repeated < self.policy.max_retries {
+            let delay = self.policy.delay(self.repeated, asked, (self.jitter)());
+            self.repeated += 1;
+            return Ok(self.again(delay, &error));
+        }
+        if let Some(permit) = self.permit.take() {
             permit.failure(&error.to_string());
         }
-        let asked = error.retry_after();
-        if let Some(asked) = asked.filter(|asked| *asked > MAX_RETRY_AFTER) {
-            return self.next_model(too_long(&error, asked));
-        }
-        if self.repeated >= self.policy.max_retries {
-            return self.next_model(error);
-        }
-        let delay = self.policy.delay(self.repeated, asked, (self.jitter)());
-        self.repeated += 1;
-        Ok(self.again(delay, &error))
+        self.next_model(too_long.unwrap_or(error))
     }
 
     /// Switches to the next candidate and asks it at once: it gave no reason for a pause.
@@ -296,6 +316,11 @@ impl Retrying {
     fn again(&mut self, delay: Duration, error: &InferenceExecutionError) -> LlmStreamEvent {
         self.attempt += 1;
         self.stage = RetryStage::Wait(delay);
+        self.retrying(delay, error)
+    }
+
+    /// Reports a wait. One for a paused model repeats nothing, and keeps the number of the attempt.
+    fn retrying(&mut self, delay: Duration, error: &InferenceExecutionError) -> LlmStreamEvent {
         LlmStreamEvent::Retrying {
             attempt: self.attempt,
             max: self.max,

@@ -1,6 +1,7 @@
 mod children;
 mod edited;
 mod handoff;
+mod limits;
 mod mailbox;
 mod on_store;
 mod profile;

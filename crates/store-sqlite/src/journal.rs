@@ -176,8 +176,14 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
     for (id, status) in closed {
         suspensions::close(tx, run, id, *status)?;
     }
+    if !closed.is_empty() {
+        mailbox::end_resume(tx, run)?;
+    }
     for suspension in opened {
         suspensions::insert(tx, run, suspension)?;
+        if let Some(at) = suspension.ticket.suspension.resumes_at() {
+            mailbox::queue_resume(tx, run, at)?;
+        }
     }
     if run.status == RunStatus::Done {
         suspensions::supersede(tx, run)?;

@@ -19,7 +19,7 @@ use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus
 
 use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
 
-pub(super) use claim::{of_thread, settle, take};
+pub(super) use claim::{end_resume, of_thread, queue_resume, settle, take};
 pub use jobs::{JobFilter, JobLookup};
 pub(super) use jobs::{jobs_from, next_jobs};
 pub use next_work::NextWork;
@@ -173,6 +173,27 @@ impl Mailbox {
     /// [`StoreError::NotClaimed`] without the claim.
     pub async fn give_back(&self, job: &JobId, token: &str, now: u64) -> Result<MailboxJob, StoreError> {
         self.leave(job, token, now, |_| Left::to(MailboxJobStatus::Queued)).await
+    }
+
+    /// Queues a claimed job again for this time, without a failed attempt: nothing was sent for it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotClaimed`] without the claim.
+    pub async fn postpone(
+        &self,
+        job: &JobId,
+        token: &str,
+        at: u64,
+        why: &str,
+        now: u64,
+    ) -> Result<MailboxJob, StoreError> {
+        let why = why.to_owned();
+        let to = move |_: &MailboxJob| Left {
+            available_at: Some(at),
+            error: Some(why),
+            ..Left::to(MailboxJobStatus::Queued)
+        };
+        self.leave(job, token, now, to).await
     }
 
     async fn leave(
@@ -380,7 +401,7 @@ fn failed(job: &MailboxJob, retry_at: u64, error: String) -> Left {
 
 pub(super) fn insert(conn: &Connection, mut job: MailboxJob) -> Result<MailboxJob, SqlFailure> {
     check_given("job", job.job_id.as_str())?;
-    if job.messages.is_empty() {
+    if job.messages.is_empty() && job.run_id.is_none() {
         return Err(StoreError::NoMessage.into());
     }
     if !threads::exists(conn, &job.mailbox_id)? {

@@ -150,8 +150,8 @@ impl Store {
     pub async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
         // Read without the write lock first: this is called often, and questions are seldom due.
         let is_due = self.read(move |conn| {
-            let sql = "SELECT 1 FROM suspension WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1";
-            Ok(conn.prepare_cached(sql)?.exists((int(now_ms),))?)
+            let sql = format!("SELECT 1 FROM suspension WHERE {OVERDUE}");
+            Ok(conn.prepare_cached(&sql)?.exists((int(now_ms),))?)
         });
         if !is_due.await? {
             return Ok(Vec::new());
@@ -190,6 +190,11 @@ impl Store {
         self.write_and_publish(true, EXPIRE, work, decided).await
     }
 }
+
+/// The questions whose time is over. A run that waits for a time takes note of it itself: until then its question stays
+/// open, so that whoever looks for due work finds the run.
+const OVERDUE: &str =
+    "status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1 AND action IS NOT 'run:Wait'";
 
 /// The failpoints around the commit that expires questions.
 const EXPIRE: (&str, &str) = ("store.expire.before", "store.expire.after");
@@ -237,11 +242,10 @@ pub(super) fn listed_from(
 }
 
 fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, SqlFailure> {
-    let mut statement = conn.prepare_cached(
-        "UPDATE suspension SET status = 'expired' \
-         WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1 \
-         RETURNING n, id, thread_id, run_id, call_id",
-    )?;
+    let sql = format!(
+        "UPDATE suspension SET status = 'expired' WHERE {OVERDUE} RETURNING n, id, thread_id, run_id, call_id"
+    );
+    let mut statement = conn.prepare_cached(&sql)?;
     close_returning(conn, &mut statement, (int(now_ms),), now_ms, AuditKind::Expired)
 }
 

@@ -71,6 +71,7 @@ macro_rules! store_suite {
                 a_failed_attempt_is_counted_and_the_last_one_is_final
                 a_queued_message_leaves_when_its_run_starts
                 a_job_ends_in_the_transaction_that_ends_its_run
+                a_run_that_waits_for_a_time_has_a_job
             }
             commands {
                 each_read_returns_only_new_output

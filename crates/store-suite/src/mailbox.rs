@@ -5,7 +5,8 @@ use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::*;
-use aye_core::contract::storage::{MailboxStore, StorageError, StoreError, Term, ThreadRunStore};
+use aye_core::contract::storage::{MailboxStore, Slice, StorageError, StoreError, Term, ThreadRunStore};
+use aye_core::contract::suspension::ACTION_WAIT;
 
 use super::fixtures::*;
 
@@ -172,4 +173,31 @@ pub async fn a_job_ends_in_the_transaction_that_ends_its_run(store: &dyn ThreadR
         assert_eq!(left.status, status, "{why:?}");
         assert_eq!(left.claim_token.is_some(), status == Claimed);
     }
+}
+
+pub async fn a_run_that_waits_for_a_time_has_a_job(store: &dyn ThreadRunStore) {
+    store.ensure_thread(thread("t1")).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let run = run("r1", "t1", RunStatus::Waiting);
+    let wait = |id: &str, at: u64| {
+        let mut question = question(id, &run, id, Some(at));
+        question.ticket.suspension.action = ACTION_WAIT.into();
+        question
+    };
+    let jobs = async || store.open_jobs(Some(&"t1".into()), Slice { offset: 0, limit: 9 }).await.unwrap();
+    let opened = vec![wait("q1", 500)];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    let [job] = &jobs().await[..] else { panic!("one job") };
+    assert_eq!((job.available_at, &job.run_id, job.messages.len()), (500, &Some("r1".into()), 0));
+    assert_eq!(store.queued(&"t1".into()).await.unwrap(), [], "its run has started");
+    // A list of questions that is read later does not end the wait.
+    assert_eq!(store.expire_due(9000).await.unwrap(), []);
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Open);
+    // It waits again, for another time.
+    let (opened, closed) = (vec![wait("q2", 700)], vec![("q1".into(), SuspensionStatus::Expired)]);
+    store.checkpoint(Checkpoint { opened, closed, ..checkpoint(&fence, &run) }).await.unwrap();
+    assert_eq!(jobs().await.iter().map(|job| job.available_at).collect::<Vec<_>>(), [700]);
+    let closed = vec![("q2".into(), SuspensionStatus::Expired)];
+    store.checkpoint(Checkpoint { closed, ..checkpoint(&fence, &run) }).await.unwrap();
+    assert_eq!(jobs().await, [], "the wait is over");
 }

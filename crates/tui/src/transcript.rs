@@ -232,7 +232,11 @@ impl Transcript {
         let left = until.0.saturating_sub(now.0);
         let who = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
         let when = if left == 0 { String::new() } else { format!(" in {} s", left.div_ceil(1000)) };
-        Some(format!("retry {attempt} of {max}{when}{who}: {reason}"))
+        Some(match attempt {
+            // A paused model is waited for; nothing was sent that could be repeated.
+            0 => format!("asking again{when}{who}: {reason}"),
+            _ => format!("retry {attempt} of {max}{when}{who}: {reason}"),
+        })
     }
 
     /// When an inference is tried again, while that is to come.

@@ -13,6 +13,7 @@ use crate::commands::{put_json, thread_by_prefix, when};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::record::InboxRow;
+use crate::contract::suspension::ACTION_WAIT;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::say;
@@ -125,7 +126,8 @@ fn text(rows: &[InboxRow], short: &[String], now: u64, columns: u16) -> String {
 fn details(row: &InboxRow, now: u64) -> Vec<String> {
     let mut parts = Vec::new();
     parts.extend(row.risk.map(|risk| risk.to_string()));
-    parts.extend(row.expires_at.map(|end| format!("expires in {}", age(end, now))));
+    let verb = if row.action == ACTION_WAIT { "resumes" } else { "expires" };
+    parts.extend(row.expires_at.map(|end| format!("{verb} in {}", age(end, now))));
     let title = visible_line(&row.thread_title);
     let of = if row.parent_run_id.is_some() { " (subagent)" } else { "" };
     parts.push(format!("{}{of}", if title.is_empty() { "(no title)" } else { &title }));

@@ -51,7 +51,8 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     line("call", suspension.call_id.as_str());
     line("asked", &moment(suspension.created_at));
     if let Some(end) = ticket.suspension.expires_at {
-        line("expires", &moment(end));
+        let verb = if ticket.suspension.resumes_at().is_some() { "resumes" } else { "expires" };
+        line(verb, &moment(end));
     }
     line("status", state(suspension.status));
     line("asks", &ticket.suspension.action);

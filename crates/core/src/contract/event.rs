@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::inference::{StopReason, TokenUsage};
 use super::lifecycle::{TerminationReason, ToolCallOutcome};
-use super::suspension::{ACTION_RUN_QUESTION, PendingToolCall, ResumeDecisionAction, SuspendTicket};
+use super::suspension::{
+    ACTION_RUN_QUESTION, ACTION_WAIT, PendingToolCall, ResumeDecisionAction, SuspendTicket,
+};
 use super::tool::ToolResult;
 
 /// One event of a run. Orders are fixed: see the event orders in `src/ARCHITECTURE.md`.
@@ -114,7 +116,7 @@ impl AgentEvent {
         let PendingToolCall { id, name, arguments } = ticket.pending.clone();
         let id = id.to_string();
         let mut events = Vec::new();
-        if ticket.suspension.action == ACTION_RUN_QUESTION {
+        if [ACTION_RUN_QUESTION, ACTION_WAIT].contains(&ticket.suspension.action.as_str()) {
             events.push(Self::ToolCallStart { id: id.clone(), name: name.clone() });
             events.push(Self::ToolCallReady { id: id.clone(), name: name.clone(), arguments });
         }

@@ -121,6 +121,9 @@ pub enum LlmStreamEvent {
     },
 }
 
+/// The code of [`InferenceExecutionError::Paused`].
+pub const CODE_PAUSED: &str = "paused";
+
 /// Why an inference failed. Two causes share a variant when the caller does the same about both.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InferenceExecutionError {
@@ -142,6 +145,14 @@ pub enum InferenceExecutionError {
         message: String,
         /// The delay that the provider requests.
         retry_after: Option<Duration>,
+    },
+    /// The model failed so often that nothing is sent to it for a while: no request was made.
+    #[error("{message}")]
+    Paused {
+        /// Which model, and why it failed last.
+        message: String,
+        /// The time until it may be asked again.
+        retry_after: Duration,
     },
     /// No connection, or it broke before or in the answer.
     #[error("{0}")]
@@ -177,6 +188,7 @@ impl InferenceExecutionError {
             Self::Provider(_)
             | Self::RateLimited { .. }
             | Self::Unavailable { .. }
+            | Self::Paused { .. }
             | Self::Network(_)
             | Self::Timeout(_) => true,
             Self::TooSlow(_)
@@ -188,10 +200,11 @@ impl InferenceExecutionError {
         }
     }
 
-    /// Returns the delay that the provider requests.
+    /// Returns the time until the request may be repeated, if the provider or a pause names one.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after, .. } | Self::Unavailable { retry_after, .. } => *retry_after,
+            Self::Paused { retry_after, .. } => Some(*retry_after),
             Self::Provider(_)
             | Self::Network(_)
             | Self::Timeout(_)
@@ -210,6 +223,7 @@ impl InferenceExecutionError {
             Self::Provider(_) => "provider",
             Self::RateLimited { .. } => "rate_limited",
             Self::Unavailable { .. } => "unavailable",
+            Self::Paused { .. } => CODE_PAUSED,
             Self::Network(_) => "network",
             Self::Timeout(_) | Self::TooSlow(_) => "timeout",
             Self::Unauthorized(_) => "unauthorized",

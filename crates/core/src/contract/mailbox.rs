@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::ids::{JobId, RunId, ThreadId};
 use super::lifecycle::TerminationReason;
 use super::message::Message;
-use super::record::Owner;
+use super::record::{Owner, RunRecord};
 
 /// The member of a job's extras that names the process it was typed into.
 const TYPED_INTO: &str = "typed_into";
@@ -203,6 +203,23 @@ impl MailboxJob {
     ) -> Self {
         let extras = serde_json::json!({ TYPED_INTO: typed_into });
         Self { request_extras: Some(extras), ..Self::new(mailbox_id, messages, now) }
+    }
+
+    /// The one by which any process resumes a run that waits for a time.
+    pub fn resuming(run: &RunRecord, at: u64, now: u64) -> Self {
+        Self {
+            agent_id: run.agent_id.clone(),
+            origin: MailboxJobOrigin::Internal,
+            dedupe_key: Some(Self::resume_key(&run.id)),
+            available_at: at,
+            run_id: Some(run.id.clone()),
+            ..Self::new(run.thread_id.clone(), Vec::new(), now)
+        }
+    }
+
+    /// The key of [`MailboxJob::resuming`].
+    pub fn resume_key(run: &RunId) -> String {
+        format!("resume {run}")
     }
 
     /// Says what a client calls it: the runs that serve it are called the same.

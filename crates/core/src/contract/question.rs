@@ -14,7 +14,7 @@ use super::judgement::{Profile, Risk};
 use super::surface::{ACTION_SURFACE, Surface};
 use super::suspension::{
     ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_RUN_QUESTION, ACTION_UNKNOWN_OUTCOME,
-    Suspension,
+    ACTION_WAIT, Suspension,
 };
 use super::terms::Notify;
 use super::tool::FilePreview;
@@ -216,7 +216,9 @@ impl Question {
 impl QuestionDetails {
     fn of(action: &str, parameters: &Value) -> Self {
         match action {
-            ACTION_ASK_USER | ACTION_RUN_QUESTION => Self::Choice(ChoiceQuestion::of(parameters)),
+            ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_WAIT => {
+                Self::Choice(ChoiceQuestion::of(parameters))
+            }
             ACTION_SURFACE => Self::Form(member(parameters, "surface").unwrap_or_default()),
             ACTION_UNKNOWN_OUTCOME => Self::UnknownOutcome(UnknownOutcome {
                 output: text(parameters, "output"),
@@ -268,9 +270,15 @@ impl Suspension {
         text(&self.parameters, "why").map_or(Cow::Borrowed(&self.message), Cow::Owned)
     }
 
+    /// Returns when the run continues by itself, in Unix milliseconds, if it waits for a time and asks only whether to
+    /// continue before.
+    pub fn resumes_at(&self) -> Option<u64> {
+        self.expires_at.filter(|_| self.action == ACTION_WAIT)
+    }
+
     /// Returns whether the answer is a choice or text.
     pub fn is_choice(&self) -> bool {
-        [ACTION_ASK_USER, ACTION_RUN_QUESTION].contains(&self.action.as_str())
+        [ACTION_ASK_USER, ACTION_RUN_QUESTION, ACTION_WAIT].contains(&self.action.as_str())
     }
 
     /// Returns the risk of the call in the worst case.

@@ -21,6 +21,9 @@ pub const ACTION_UNKNOWN_OUTCOME: &str = "tool:UnknownOutcome";
 pub const ACTION_ASK_USER: &str = "tool:AskUser";
 /// The action of a question about the run itself, which a plugin asked from a phase. It belongs to no call of the model.
 pub const ACTION_RUN_QUESTION: &str = "run:Question";
+/// The action of a run that waits for a time, at which it continues by itself. The answer only cuts the wait short, or
+/// ends the run.
+pub const ACTION_WAIT: &str = "run:Wait";
 /// The action of a call that waits for a client to carry it out: the answer's payload is the result.
 pub const ACTION_FRONTEND_TOOL: &str = "tool:Frontend";
 /// The action of a call that another agent works on. It is not a question: only the runtime answers it, with

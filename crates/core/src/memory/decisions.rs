@@ -41,6 +41,8 @@ impl Rows {
     fn expire_due(&mut self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
         self.close_all(SuspensionStatus::Expired, AuditKind::Expired, now_ms, |row| {
             row.status == SuspensionStatus::Open
+                // A run that waits for a time takes note of it itself.
+                && row.ticket.suspension.resumes_at().is_none()
                 && row.ticket.suspension.expires_at.is_some_and(|end| end <= now_ms)
         })
     }

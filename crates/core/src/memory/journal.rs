@@ -55,8 +55,14 @@ impl Rows {
         for (id, status) in closed {
             self.close_question(run, id, *status)?;
         }
+        if !closed.is_empty() {
+            self.end_resume(run);
+        }
         for question in opened {
             self.ask(run, question)?;
+            if let Some(at) = question.ticket.suspension.resumes_at() {
+                self.queue_resume(run, at)?;
+            }
         }
         if run.status == RunStatus::Done {
             self.supersede_questions(run)?;

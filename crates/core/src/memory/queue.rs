@@ -15,7 +15,7 @@ use crate::contract::storage::{ChangeKind, QueueStore, Slice, StoreError};
 impl Rows {
     pub(super) fn enqueue(&mut self, mut job: MailboxJob) -> Result<MailboxJob, StoreError> {
         check_given("job", job.job_id.as_str())?;
-        if job.messages.is_empty() {
+        if job.messages.is_empty() && job.run_id.is_none() {
             return Err(StoreError::NoMessage);
         }
         if !self.threads.contains_key(&job.mailbox_id) {
@@ -44,6 +44,35 @@ impl Rows {
         job.messages = job.messages.into_iter().map(|message| self.without_images(message)).collect();
         self.jobs.push(Arc::new(job.clone()));
         Ok(job)
+    }
+
+    /// Queues the job that resumes a waiting run, or moves it to another time.
+    pub(super) fn queue_resume(&mut self, run: &RunRecord, at: u64) -> Result<(), StoreError> {
+        let job = MailboxJob::resuming(run, at, run.updated_at);
+        let is_known = |known: &MailboxJob| {
+            !known.status.is_terminal()
+                && known.mailbox_id == run.thread_id
+                && known.dedupe_key == job.dedupe_key
+        };
+        match self.job_mut(is_known) {
+            Some(known) => known.available_at = at,
+            None => {
+                self.enqueue(job)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the job that would resume a run: its wait is over. A job that a worker has claimed ends with the run.
+    pub(super) fn end_resume(&mut self, run: &RunRecord) {
+        let key = Some(MailboxJob::resume_key(&run.id));
+        let resumes = |job: &MailboxJob| {
+            job.dedupe_key == key && job.mailbox_id == run.thread_id && job.status == MailboxJobStatus::Queued
+        };
+        for job in self.jobs_mut(resumes) {
+            job.status = MailboxJobStatus::Accepted;
+            job.updated_at = job.updated_at.max(run.updated_at);
+        }
     }
 
     fn jobs_mut(&mut self, is_meant: impl Fn(&MailboxJob) -> bool) -> impl Iterator<Item = &mut MailboxJob> {

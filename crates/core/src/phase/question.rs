@@ -88,6 +88,7 @@ impl PhaseQuestion {
             ticket: SuspendTicket { suspension, pending, resume_mode },
             otherwise,
             action,
+            resumes: false,
             decision: None,
         }
     }

@@ -149,6 +149,7 @@ impl Run {
             },
             Fact::PhaseDone { phase, stop } => self.phase_done(phase, stop),
             Fact::PhaseAsked { phase, question } => self.phase_asked(phase, *question),
+            Fact::Postponed { question } => self.postponed(*question),
             Fact::Answered { stop } => self.answered(stop),
             Fact::Inferred { calls } => self.inferred(calls),
             Fact::Gated { call, gate } => self.gated(&call, gate),

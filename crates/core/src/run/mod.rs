@@ -50,6 +50,9 @@ pub struct RunQuestion {
     pub otherwise: TerminationReason,
     /// The scheduled action that reads the answer.
     pub action: String,
+    /// Whether the run waits for the time of the question and then continues; the answer may come before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resumes: bool,
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<ToolCallResume>,
@@ -120,6 +123,11 @@ pub enum Fact {
     PhaseAsked {
         /// The phase.
         phase: Phase,
+        /// The question.
+        question: Box<RunQuestion>,
+    },
+    /// The model cannot be asked before the time of this question, for which the run waits.
+    Postponed {
         /// The question.
         question: Box<RunQuestion>,
     },
@@ -213,6 +221,8 @@ pub enum Closing {
     Skipped,
     /// Its question ran out of time.
     Expired,
+    /// The time that the run waited for has come.
+    Due,
     /// A new message took the run's place.
     Superseded,
     /// The run was cancelled before the call was executed.

@@ -398,8 +398,61 @@ fn question() -> RunQuestion {
         ticket: ticket(&id(1000), ToolCallResumeMode::UseDecisionAsToolResult),
         otherwise: TerminationReason::stopped("max_rounds", "enough"),
         action: "stop.read".into(),
+        resumes: false,
         decision: None,
     }
+}
+
+/// A run whose model cannot be asked before a time.
+fn postponed() -> (Run, Vec<Directive>) {
+    let mut run = Run::new(ToolExecutionMode::Sequential);
+    run.apply(Fact::Started).unwrap();
+    for phase in [Phase::RunStart, Phase::StepStart, Phase::BeforeInference] {
+        run.apply(done(phase)).unwrap();
+    }
+    let question = RunQuestion { resumes: true, ..question() };
+    let out = run.apply(Fact::Postponed { question: Box::new(question) }).unwrap();
+    (run, out)
+}
+
+#[test]
+fn a_run_waits_for_a_time_and_asks_the_model_again() {
+    let (mut run, out) = postponed();
+    assert_eq!(out[0], Directive::Checkpoint { intent: None });
+    assert_eq!(notices(&out).last(), Some(&Notice::RunFinish(TerminationReason::Suspended)));
+    assert_eq!((run.status(), run.steps()), (RunStatus::Waiting, 0), "no answer came");
+    run = serde_json::from_value(serde_json::to_value(&run).unwrap()).unwrap();
+    assert_eq!(run.apply(Fact::Recovered { lost: Vec::new() }).unwrap(), []);
+    let out = run.apply(Fact::Expired { call: id(1000), suspension: asked(1000) }).unwrap();
+    assert!(out.contains(&Directive::Record { call: id(1000), closing: Closing::Due }), "{out:?}");
+    let done = Notice::CallDone(id(1000), ToolCallStatus::Succeeded);
+    assert_eq!(notices(&out), [Notice::RunStart, done, Notice::StepStart]);
+    assert_eq!((out.last(), run.steps()), (Some(&Directive::Infer), 1));
+    assert!(run.apply(Fact::Inferred { calls: Vec::new() }).is_ok());
+}
+
+#[test]
+fn a_wait_can_be_cut_short_or_ended() {
+    let (mut run, _) = postponed();
+    run.apply(answer_run("d1", ResumeDecisionAction::Resume)).unwrap();
+    let late = run.apply(Fact::Expired { call: id(1000), suspension: asked(1000) });
+    assert!(matches!(late, Err(RefusedFact::AlreadyDecided { .. })), "{late:?}");
+    let out = run.apply(Fact::Answered { stop: None }).unwrap();
+    assert_eq!((out.last(), run.steps()), (Some(&Directive::Infer), 1));
+    for (fact, ended) in [
+        (answer_run("d", ResumeDecisionAction::Cancel), question().otherwise),
+        (Fact::CancelRequested { superseded: false }, TerminationReason::Cancelled),
+    ] {
+        let (mut run, _) = postponed();
+        run.apply(fact).unwrap();
+        run.apply(done(Phase::RunEnd)).unwrap();
+        assert_eq!(run.termination(), Some(&ended));
+    }
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+    assert!(
+        run.apply(Fact::Postponed { question: Box::new(question()) }).is_err(),
+        "only an inference waits"
+    );
 }
 
 /// A run that asks after its first step, or between an answer and its call.

@@ -194,27 +194,67 @@ async fn dropping_the_stream_ends_a_wait_at_once() {
     assert_eq!(model.requests().len(), 1, "nobody is asked again");
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_open_circuit_is_skipped() {
+/// Lets five requests fail, each with its repetitions.
+async fn opened(model: &ScriptedExecutor, policy: LlmRetryPolicy) -> (Arc<CircuitBreaker>, RetryingExecutor) {
     let breaker = Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default()));
+    let executor = retrying(model, policy).with_breaker(Arc::clone(&breaker));
+    for _ in 0..5 {
+        assert!(!breaker.is_open("first"));
+        assert!(matches!(events(&executor).await.last(), Some(Err(_))));
+    }
+    assert!(breaker.is_open("first"));
+    (breaker, executor)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_repetitions_of_a_request_are_one_failure() {
     let model = ScriptedExecutor::from_fn(|_| down().into());
-    let executor = retrying(&model, policy(4, &[])).with_breaker(Arc::clone(&breaker));
-    assert_eq!(events(&executor).await.len(), 5);
-    assert_eq!(model.requests().len(), 5);
-    let again = events(&executor).await;
-    assert!(
-        matches!(&again[..], [Err(InferenceExecutionError::Unavailable { message, .. })] if message.contains("first failed repeatedly") && message.ends_with("last error: down"))
-    );
-    assert_eq!(model.requests().len(), 5, "nobody was asked");
+    opened(&model, policy(6, &[])).await;
+    assert_eq!(model.requests().len(), 5 * 7, "each request was repeated six times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_model_is_skipped_for_another_one() {
+    let model = ScriptedExecutor::from_fn(|_| down().into());
+    let (breaker, _) = opened(&model, policy(0, &[])).await;
     let other = ScriptedExecutor::new(["hi".into()]);
     let with_other = retrying(&model, policy(4, &["second"]))
-        .with_breaker(Arc::clone(&breaker))
+        .with_breaker(breaker)
         .with_fallback("second", Fallback { executor: Arc::new(other), upstream_model: String::new() });
-    assert_eq!(shape(&events(&with_other).await), ["1/9 0ms second", "hi", "finish second"]);
-    tokio::time::advance(Duration::from_secs(31)).await;
+    let events = events(&with_other).await;
+    assert_eq!(shape(&events), ["1/9 0ms second", "hi", "finish second"]);
+    assert!(
+        matches!(&events[0], Ok(LlmStreamEvent::Retrying { reason, .. }) if reason.contains("first failed repeatedly") && reason.ends_with("last error: down")),
+        "{events:?}"
+    );
+    assert_eq!(model.requests().len(), 5, "nobody was asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_another_model_a_paused_one_is_waited_for() {
+    let model = ScriptedExecutor::from_fn(|_| down().into());
+    let (breaker, executor) = opened(&model, policy(0, &[])).await;
     model.push("hi");
-    assert_eq!(shape(&events(&executor).await), ["hi", "finish first"]);
-    assert!(breaker.enter("first").is_ok());
+    let start = Instant::now();
+    let events = events(&executor).await;
+    assert_eq!(shape(&events), ["0/0 30000ms first", "hi", "finish first"]);
+    assert_eq!((start.elapsed(), model.requests().len()), (Duration::from_secs(30), 6));
+    assert!(breaker.enter("first").is_ok(), "the answer closed the circuit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_paused_model_ends_without_a_request() {
+    let model = ScriptedExecutor::from_fn(|_| down().into());
+    let (breaker, executor) = opened(&model, policy(0, &[])).await;
+    tokio::time::advance(Duration::from_secs(30)).await;
+    // Another request probes, and never comes to an end.
+    let _probe = breaker.enter("first").expect("half open");
+    let start = Instant::now();
+    let events = events(&executor).await;
+    assert_eq!(shape(&events), ["0/0 1000ms first", "error paused"]);
+    assert_eq!((start.elapsed(), model.requests().len()), (MAX_RETRY_AFTER, 5));
+    let Some(Err(error)) = events.last() else { panic!("{events:?}") };
+    assert!(error.retry_after().is_some(), "the next attempt has a time");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,10 +4,11 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::super::rows::int;
 use super::super::{SqlFailure, StoreError};
+use super::insert;
 use super::jobs::several;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
-use aye_core::contract::mailbox::MailboxJobStatus;
+use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
 
 /// Takes a job for the run that it starts. A front end removes the job from the queue for good: the run takes
@@ -33,6 +34,31 @@ pub(crate) fn take(conn: &Connection, run: &RunRecord, taking: &JobClaim) -> Res
         return Ok(());
     }
     Err(StoreError::NotQueued { thread: run.thread_id.clone(), id: taking.id }.into())
+}
+
+/// Queues the job by which any process resumes a run that waits for a time, or moves the job to another time.
+pub(crate) fn queue_resume(conn: &Connection, run: &RunRecord, at: u64) -> Result<(), SqlFailure> {
+    let job = MailboxJob::resuming(run, at, run.updated_at);
+    let moved = conn
+        .prepare_cached(
+            "UPDATE mailbox SET available_at = ?3, updated_at = max(updated_at, ?4) \
+             WHERE mailbox_id = ?1 AND dedupe_key = ?2 AND status IN ('queued', 'claimed')",
+        )?
+        .execute((run.thread_id.as_str(), &job.dedupe_key, int(at), int(run.updated_at)))?;
+    if moved == 0 {
+        insert(conn, job)?;
+    }
+    Ok(())
+}
+
+/// Closes the job that would resume a run: its wait is over. A job that a worker has claimed ends with the run.
+pub(crate) fn end_resume(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
+    conn.prepare_cached(
+        "UPDATE mailbox SET status = 'accepted', updated_at = max(updated_at, ?3) \
+         WHERE mailbox_id = ?1 AND dedupe_key = ?2 AND status = 'queued'",
+    )?
+    .execute((run.thread_id.as_str(), MailboxJob::resume_key(&run.id), int(run.updated_at)))?;
+    Ok(())
 }
 
 /// Closes the job of a run that has ended, whichever process drove it to its end. The job of a failed run is

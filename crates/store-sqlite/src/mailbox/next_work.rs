@@ -16,17 +16,20 @@ use aye_core::contract::record::LeaseRecord;
 /// Jobs whose thread is free: its last run is done, or is the job's own run and can be resumed. A run can be
 /// resumed if a dead process left it, one of its questions was answered, or one of its questions has expired.
 /// A job that was tried keeps its position although its time was moved: messages sent after it in its
-/// conversation do not overtake it.
+/// conversation do not overtake it. A try is a failed attempt, or a run that the job started.
 const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
      LEFT JOIN run r ON r.n = (SELECT max(n) FROM run WHERE thread_id = m.mailbox_id) \
      WHERE m.status = 'queued' AND m.available_at <= ?1 \
      AND NOT EXISTS (SELECT 1 FROM mailbox c WHERE c.mailbox_id = m.mailbox_id AND c.status = 'claimed') \
      AND NOT EXISTS (SELECT 1 FROM mailbox e WHERE e.mailbox_id = m.mailbox_id AND e.status = 'queued' \
-          AND e.attempt_count > 0 AND (e.priority, e.n) < (m.priority, m.n)) \
+          AND (e.attempt_count > 0 OR e.run_id IS NOT NULL) AND (e.priority, e.n) < (m.priority, m.n)) \
      AND (r.status IS NULL OR r.status = 'done' OR (r.id = m.run_id AND (r.status = 'running' OR EXISTS ( \
           SELECT 1 FROM suspension s WHERE s.run_id = r.id AND (s.status = 'decided' \
           OR (s.status = 'open' AND s.expires_at <= ?1)))))) \
      ORDER BY m.priority, m.available_at, m.created_at, m.n";
+
+/// A retry that is due within this time keeps a worker waiting that ends with the last job; in milliseconds.
+const SOON: u64 = 300_000;
 
 /// The work that a worker can claim now, or what it waits for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,7 +43,7 @@ pub struct NextWork {
     pub typed: Vec<LeaseRecord>,
     /// The owners of the current claims, one for each claimed job.
     pub claimed: Vec<String>,
-    /// The number of jobs that wait for a retry that is not due yet.
+    /// The number of jobs that wait for a retry that is not due yet, but soon.
     pub retrying: u64,
     /// When to check again if no change is received until then.
     pub wake_at: Option<u64>,
@@ -104,10 +107,12 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
     let mut statement = conn
         .prepare_cached("SELECT coalesce(claimed_by, '') FROM mailbox WHERE status = 'claimed' ORDER BY n")?;
     next_work.claimed = statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
-    next_work.retrying = number(
-        "SELECT count(*) FROM mailbox WHERE status = 'queued' AND available_at > ?1 AND attempt_count > 0",
-    )?
-    .unwrap_or(0);
+    let mut statement = conn.prepare_cached(
+        "SELECT count(*) FROM mailbox WHERE status = 'queued' AND available_at > ?1 AND available_at <= ?2 \
+         AND (attempt_count > 0 OR run_id IS NOT NULL)",
+    )?;
+    let retrying = statement.query_row((int(now), int(now.saturating_add(SOON))), |row| row.get(0))?;
+    next_work.retrying = uint(retrying);
     let due = number("SELECT min(available_at) FROM mailbox WHERE status = 'queued' AND available_at > ?1")?;
     // A lease expires after its last millisecond.
     let lease = number("SELECT min(lease_until) + 1 FROM mailbox WHERE status = 'claimed' AND ?1 = ?1")?;

@@ -344,6 +344,34 @@ async fn jobs_are_found_by_number_or_id_prefix() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_sent_nothing_is_none_and_keeps_its_place() {
+    let store = store().await;
+    let mailbox = store.mailbox();
+    let first = put(&mailbox, "first", 1).await;
+    let held = claim(&mailbox, 1).await.unwrap();
+    let (fence, run) = begun(&store, &held, RunStatus::Running).await;
+    store
+        .checkpoint(checkpoint(&fence, &over(&run, TerminationReason::Error("paused".into()))))
+        .await
+        .unwrap();
+    put(&mailbox, "second", 1).await;
+    let token = held.claim_token.as_deref().unwrap();
+    let left = mailbox.postpone(&held.job_id, token, 900, "paused", 70).await.unwrap();
+    assert_eq!((left.status, left.attempt_count, left.available_at), (MailboxJobStatus::Queued, 0, 900));
+    assert_eq!(left.last_error.as_deref(), Some("paused"));
+    store.release(&fence).await.unwrap();
+    let before = mailbox.next_work(899, |_| false).await.unwrap();
+    assert_eq!((before.next, before.retrying, before.wake_at), (None, 1, Some(900)), "the second one waits");
+    let due = mailbox.next_work(900, |_| false).await.unwrap().next.unwrap();
+    assert_eq!(due.job_id, first.job_id);
+    // One that is far away does not keep a worker waiting that ends with the last job.
+    let held = mailbox.claim_job(&due.job_id, "w", 900, LEASE).await.unwrap().unwrap();
+    let token = held.claim_token.as_deref().unwrap();
+    mailbox.nack(&held.job_id, token, 3_600_000, "limit", 900).await.unwrap();
+    assert_eq!(mailbox.next_work(901, |_| false).await.unwrap().retrying, 0);
+}
+
+#[tokio::test]
 async fn a_damaged_job_does_not_hide_the_others() {
     let store = store().await;
     let mailbox = store.mailbox();

@@ -15,7 +15,7 @@ use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::Answer;
+use aye_core::contract::suspension::{ACTION_WAIT, Answer};
 
 /// A character typed this soon after a key that a card took is meant for that card, not for the text.
 const DOUBLE_MS: u64 = 1500;
@@ -400,6 +400,9 @@ impl App {
         let tool = &record.ticket.pending.name;
         match record.status {
             SuspensionStatus::Superseded => format!("the question about {tool} was closed"),
+            SuspensionStatus::Expired if record.ticket.suspension.action == ACTION_WAIT => {
+                "the limit has reset; the run continues".to_owned()
+            }
             SuspensionStatus::Expired => format!("the question about {tool} expired; the call did not run"),
             SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied => {
                 self.who_decided(record, "")

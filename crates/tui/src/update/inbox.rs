@@ -9,6 +9,7 @@ use super::super::status::short_path;
 use super::super::transcript::Level;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::record::{DecideOutcome, InboxRow, SuspensionStatus};
+use aye_core::contract::suspension::ACTION_WAIT;
 
 impl App {
     pub(super) fn question_msg(&mut self, msg: QuestionMsg, cmds: &mut Vec<Cmd>) {
@@ -108,7 +109,8 @@ impl App {
         };
         let mut why = row.why.clone();
         if let Some(end) = row.expires_at {
-            let until = format!("expires at {}", self.clock.hour_and_minute(end));
+            let verb = if row.action == ACTION_WAIT { "resumes" } else { "expires" };
+            let until = format!("{verb} at {}", self.clock.hour_and_minute(end));
             why = if why.is_empty() { until } else { format!("{until} · {why}") };
         }
         let place = short_path(&row.cwd, self.info.home.as_deref());

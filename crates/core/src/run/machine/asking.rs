@@ -24,6 +24,22 @@ impl Run {
         if self.stage != Stage::Phase(phase) || !may_ask {
             return Err(self.refuse());
         }
+        Ok(self.ask(phase, question))
+    }
+
+    /// Waits before the inference that could not be made.
+    pub(super) fn postponed(&mut self, question: RunQuestion) -> Next {
+        if self.is_over() {
+            return Ok(Vec::new());
+        }
+        if self.stage != Stage::Inferring {
+            return Err(self.refuse());
+        }
+        self.steps = self.steps.saturating_sub(1);
+        Ok(self.ask(Phase::BeforeInference, question))
+    }
+
+    fn ask(&mut self, phase: Phase, question: RunQuestion) -> Vec<Directive> {
         let id = question.ticket.pending.id.clone();
         self.stage = Stage::Asking(phase);
         self.asking = Some(RunQuestion { decision: None, ..question });
@@ -34,7 +50,7 @@ impl Run {
         ];
         self.close_step(&mut out);
         out.push(Directive::Emit(Notice::RunFinish(TerminationReason::Suspended)));
-        Ok(out)
+        out
     }
 
     /// Returns the plugin's question, if the ids match and no other decision has answered it. `Ok(None)`:
@@ -87,11 +103,18 @@ impl Run {
     }
 
     pub(super) fn question_expired(&mut self, id: &CallId, suspension: &SuspensionId) -> Next {
-        if self.question_of(id, suspension, None)?.is_none() {
-            return Ok(Vec::new());
-        }
+        let Some(question) = self.question_of(id, suspension, None)? else { return Ok(Vec::new()) };
+        let resumes = question.resumes;
         let mut out = Vec::new();
         self.announce(&mut out);
+        if resumes {
+            self.asking = None;
+            out.push(Directive::Record { call: id.clone(), closing: Closing::Due });
+            out.push(Directive::Checkpoint { intent: None });
+            out.push(Directive::Emit(Notice::CallDone(id.clone(), ToolCallStatus::Succeeded)));
+            self.infer_now(&mut out);
+            return Ok(out);
+        }
         self.end_asked(Closing::Expired, ToolCallStatus::Failed, &mut out);
         Ok(out)
     }
@@ -117,11 +140,24 @@ impl Run {
         };
         let call = question.ticket.pending.id;
         self.stage = Stage::Phase(phase);
-        let out = vec![
+        let mut out = vec![
             Directive::Record { call: call.clone(), closing: Closing::Answered },
             Directive::Checkpoint { intent: None },
             Directive::Emit(Notice::CallDone(call, ToolCallStatus::Succeeded)),
         ];
+        if question.resumes && stop.is_none() {
+            self.infer_now(&mut out);
+            return Ok(out);
+        }
         Ok([out, self.phase_done(phase, stop)?].concat())
+    }
+
+    /// Makes the inference that waited, in a step that is announced again.
+    fn infer_now(&mut self, out: &mut Vec<Directive>) {
+        self.stage = Stage::Inferring;
+        self.steps += 1;
+        self.step_open = true;
+        out.push(Directive::Emit(Notice::StepStart));
+        out.push(Directive::Infer);
     }
 }

@@ -62,6 +62,11 @@ pub(super) fn deltas(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
 pub(super) fn time_left(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let Some(end) = card.expires_at() else { return Vec::new() };
     let at = app.clock.hour_and_minute(end);
+    if card.ticket.suspension.resumes_at().is_some() {
+        let text =
+            format!("resumes at {at} when the limit resets, also by `aye work` if this terminal is closed");
+        return Wrap::words(inner).text(&text, theme.style(Role::Dim));
+    }
     let (text, role) = match end.checked_sub(app.unix_now()).filter(|left| *left > 0) {
         None => (format!("expired at {at}; the call will not run"), Role::Warning),
         Some(left) => match left.div_ceil(60_000) {
