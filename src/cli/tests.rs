@@ -169,6 +169,7 @@ fn every_command_exists() {
         "skills check dir --json",
         "permissions check",
         "permissions check --rules f",
+        "permissions check --each-rule",
         "permissions simulate --rules f --since 2h --json",
         "permissions suggest --since 2026-11-21",
         "reminders check",

@@ -9,7 +9,6 @@ use crate::config::{Images, SandboxMissing, SandboxSettings};
 use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;
 use crate::failure::Failure;
-use crate::plugins::permission::RuleSet;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::mcp::ServerRow;
@@ -63,9 +62,14 @@ pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
                 add("rules", CheckStatus::Error, format!("{why}; until this is fixed, every call asks"));
             } else {
                 add("rules", CheckStatus::Ok, format!("{} rules", rules.rules().len()));
-                let unknown = unknown_tools(&rules, &foundation);
+                let knows = known_tools(&foundation);
+                let unknown = rules.unknown_tools(&knows);
                 if !unknown.is_empty() {
                     add("rule tools", CheckStatus::Warning, unknown.join("; "));
+                }
+                let gaps = rules.gaps(&knows);
+                if !gaps.is_empty() {
+                    add("rule matches", CheckStatus::Warning, gaps.join("; "));
                 }
             }
         }
@@ -179,16 +183,18 @@ pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     Ok(u8::from(failed))
 }
 
-/// Returns warnings about rules for tools that do not exist here: misspelt names in rules that allow, and
-/// tools of servers and agents that were removed.
-fn unknown_tools(rules: &RuleSet, foundation: &Foundation) -> Vec<String> {
+/// Returns which tools exist here besides the built-in ones: those of the configured servers and agents. A rule may name
+/// a server alone.
+pub(crate) fn known_tools(foundation: &Foundation) -> impl Fn(&str) -> bool + use<> {
     let servers: Vec<String> = mcp::rows(foundation).into_iter().map(|row| row.name).collect();
     let agents = crate::program::agents::written(foundation);
-    rules.unknown_tools(|name| match (name.strip_prefix("mcp__"), name.strip_prefix("agent_run_")) {
-        (Some(tool), _) => servers.iter().any(|server| tool.starts_with(&format!("{server}__"))),
+    move |name| match (name.strip_prefix("mcp__"), name.strip_prefix("agent_run_")) {
+        (Some(tool), _) => {
+            servers.iter().any(|server| tool == server || tool.starts_with(&format!("{server}__")))
+        }
         (None, Some(id)) => agents.used().any(|agent| agent.spec.id == id),
         (None, None) => false,
-    })
+    }
 }
 
 /// Checks which restrictions on commands the kernel can enforce.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use crate::cli::Cli;
+use crate::commands::doctor::known_tools;
 use crate::contract::display::escape_json;
 use crate::failure::Failure;
 use crate::plugins::permission::{AskGit, CheckContext, Layer, Mode, RuleSet, check_line};
@@ -26,6 +27,9 @@ pub enum PermissionsCommand {
         /// Use the rules of this file instead of those in force
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
+        /// Check each rule instead of calls: can it ever match, and what does it not find? Exit 1 if one never matches
+        #[arg(long)]
+        each_rule: bool,
     },
     /// Simulate rules on past calls and show where they contradict your decisions
     ///
@@ -68,7 +72,10 @@ pub(crate) async fn run(
     cli: &Cli,
 ) -> Result<u8, Failure> {
     match command {
-        PermissionsCommand::Check { rules } => check(rules.as_deref(), foundation, cli).await,
+        PermissionsCommand::Check { rules, each_rule } => {
+            let rules = rules_to_check(rules.as_deref(), foundation, cli)?;
+            if each_rule { check_rules(&rules, foundation) } else { check(&rules, foundation, cli).await }
+        }
         PermissionsCommand::Simulate { rules, since, json } => {
             simulate::simulate(&rules, since.as_deref(), json, foundation).await
         }
@@ -78,16 +85,27 @@ pub(crate) async fn run(
     }
 }
 
-async fn check(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
-    let rules = if let Some(file) = rules {
-        RuleSet::load(&foundation.workspace.cwd.join(file), Layer::Run).map_err(Failure::usage)?
-    } else {
-        let rules = foundation.rules(cli)?;
-        if let Some(why) = rules.refused() {
-            return Err(Failure::usage(why));
-        }
-        rules
-    };
+fn rules_to_check(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> Result<RuleSet, Failure> {
+    if let Some(file) = rules {
+        return RuleSet::load(&foundation.workspace.cwd.join(file), Layer::Run).map_err(Failure::usage);
+    }
+    let rules = foundation.rules(cli)?;
+    match rules.refused() {
+        Some(why) => Err(Failure::usage(why)),
+        None => Ok(rules),
+    }
+}
+
+fn check_rules(rules: &RuleSet, foundation: &Foundation) -> Result<u8, Failure> {
+    let reports = rules.reports(known_tools(foundation));
+    for report in &reports {
+        let line = serde_json::to_string(report).unwrap_or_default();
+        put(&format!("{}\n", escape_json(&line)))?;
+    }
+    Ok(u8::from(reports.iter().any(|report| report.can_match == Some(false))))
+}
+
+async fn check(rules: &RuleSet, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
     let git = crate::program::git::GitQuestions::of(foundation);
     let ctx = CheckContext {
         cwd: &foundation.workspace.cwd,
@@ -103,7 +121,7 @@ async fn check(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> 
         let line = line.map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;
         let line = String::from_utf8_lossy(&line);
         if !line.trim().is_empty() {
-            put(&format!("{}\n", escape_json(&check_line(&line, &rules, ctx).await)))?;
+            put(&format!("{}\n", escape_json(&check_line(&line, rules, ctx).await)))?;
         }
     }
     Ok(0)

@@ -5,6 +5,7 @@
 
 use super::LazyRegex;
 use regex::Regex;
+use std::borrow::Cow;
 
 /// Why a glob was refused: where (counted in characters) and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +103,47 @@ pub(super) fn literal_start(glob: &str) -> &str {
     glob.find(['*', '?', '[', '{', '\\']).map_or(glob, |end| &glob[..end])
 }
 
+/// A glob over paths as a deny or ask rule reads it: whatever it names and, if that is a folder, everything in it; a
+/// name without a slash matches at any depth.
+pub(super) fn covering(glob: &str) -> Result<LazyRegex, GlobError> {
+    let text = path_text(glob);
+    let is_name = !text.contains('/') && !text.starts_with('~') && text != ".";
+    let source = match text.as_ref() {
+        "/" => to_regex("/**", Reading::Text)?,
+        text if is_name => to_regex(&format!("**/{text}"), Reading::Text)?,
+        text => to_regex(text, Reading::Text)?,
+    };
+    let source = match source.strip_suffix(r")\z") {
+        Some(start) => format!(r"{start})(?:/.*)?\z"),
+        None => source,
+    };
+    compiled(glob, source)
+}
+
+/// The text of a path in a rule without what changes nothing: `./` in front, a slash at the end, and the second slash
+/// of `//etc/x`, which other programs use for an absolute path.
+pub(super) fn path_text(text: &str) -> Cow<'_, str> {
+    let mut rest = text;
+    while let Some(below) = rest.strip_prefix("./") {
+        rest = below.trim_start_matches('/');
+    }
+    if rest.starts_with("//") {
+        rest = rest.trim_start_matches('/');
+        return Cow::Owned(format!("/{}", without_end(rest)));
+    }
+    match without_end(rest) {
+        "" if rest.starts_with('/') => Cow::Borrowed("/"),
+        "" => Cow::Borrowed("."),
+        rest => Cow::Borrowed(rest),
+    }
+}
+
+/// A path without the slashes at its end, unless a backslash makes them part of the name.
+fn without_end(text: &str) -> &str {
+    let end = text.trim_end_matches('/');
+    if end.ends_with('\\') { text } else { end }
+}
+
 /// A glob of this many bytes translates to an expression that is neither too large nor too deep, whatever it
 /// contains.
 const ALWAYS_FINE: usize = 200;
@@ -109,6 +151,10 @@ const ALWAYS_FINE: usize = 200;
 /// Compiles a glob, at its first use when it cannot go wrong.
 pub(super) fn compile(glob: &str, reading: Reading) -> Result<LazyRegex, GlobError> {
     let source = to_regex(glob, reading)?;
+    compiled(glob, source)
+}
+
+fn compiled(glob: &str, source: String) -> Result<LazyRegex, GlobError> {
     if glob.len() <= ALWAYS_FINE {
         return Ok(LazyRegex::later(source));
     }
@@ -272,6 +318,142 @@ pub(super) fn literal_words(glob: &str) -> (Vec<String>, bool) {
     (words, true)
 }
 
+/// The words of a command glob, each a glob of its own: quotes are taken off.
+pub(super) fn glob_words(glob: &str) -> Vec<String> {
+    let chars: Vec<char> = glob.trim().chars().collect();
+    let quotes = quoted(&chars);
+    let (mut words, mut word, mut started) = (Vec::new(), String::new(), false);
+    let mut marked = chars.iter().copied().zip(quotes);
+    while let Some((c, quote)) = marked.next() {
+        match (c, quote) {
+            (_, Quote::Mark) => started = true,
+            (' ' | '\t', Quote::Outside) => {
+                if started {
+                    words.push(std::mem::take(&mut word));
+                }
+                started = false;
+            }
+            ('\\', _) => {
+                started = true;
+                word.push('\\');
+                word.extend(marked.next().map(|(c, _)| c));
+            }
+            // In quotes too, `*` and its like are wildcards.
+            (c, Quote::Outside | Quote::Inside) => {
+                started = true;
+                word.push(c);
+            }
+        }
+    }
+    if started {
+        words.push(word);
+    }
+    words
+}
+
+/// The part of a word's glob before its first wildcard, without backslashes, and whether there is one.
+pub(super) fn literal_part(word: &str) -> (String, bool) {
+    let (mut out, mut chars) = (String::new(), word.chars());
+    while let Some(c) = chars.next() {
+        match c {
+            '*' | '?' | '[' | '{' => return (out, true),
+            '\\' => out.extend(chars.next()),
+            c => out.push(c),
+        }
+    }
+    (out, false)
+}
+
+/// The alternatives of a word's glob: `{a,b}c` is `ac` and `bc`. More than `most` are not listed.
+pub(super) fn alternatives(word: &str, most: usize) -> Option<Vec<String>> {
+    let chars: Vec<char> = word.chars().collect();
+    let (mut open, mut depth, mut cuts, mut i) = (None, 0_usize, Vec::new(), 0);
+    while let Some(c) = chars.get(i) {
+        match c {
+            '\\' => i += 1,
+            '{' if chars.get(i + 1) == Some(&'}') => i += 1,
+            '{' => {
+                open = open.or(Some(i));
+                depth += 1;
+            }
+            ',' if depth == 1 => cuts.push(i),
+            '}' if depth > 0 => {
+                depth -= 1;
+                if depth == 0 {
+                    break;
+                }
+            }
+            _ => {}
+        }
+        i += 1;
+    }
+    let Some(open) = open else { return Some(vec![word.to_owned()]) };
+    let text = |from: usize, to: usize| chars.get(from..to).map(|part| part.iter().collect::<String>());
+    let (front, back) = (text(0, open)?, text(i + 1, chars.len())?);
+    let mut all = Vec::new();
+    let mut start = open + 1;
+    for end in cuts.into_iter().chain([i]) {
+        let middle = text(start, end)?;
+        all.extend(alternatives(&format!("{front}{middle}{back}"), most)?);
+        if all.len() > most {
+            return None;
+        }
+        start = end + 1;
+    }
+    Some(all)
+}
+
+/// Words that an example has in place of a `*`: one may be a subcommand, a script or a file.
+const FILLERS: [&str; 6] = ["x", "status", "build", "list", "1", "src"];
+
+/// Command lines that a command glob matches.
+pub(super) fn example_commands(glob: &str) -> Vec<String> {
+    const MOST: usize = 16;
+    let words = glob_words(glob);
+    let stars = words.iter().filter(|word| word.contains('*')).count();
+    let fillers = FILLERS.iter().take(if stars == 0 { 1 } else { FILLERS.len() });
+    let lines = fillers.map(|filler| {
+        let words = words.iter().map(|word| {
+            let first = alternatives(word, MOST).and_then(|all| all.into_iter().next());
+            example_word(&first.unwrap_or_else(|| word.clone()), filler)
+        });
+        words.collect::<Vec<_>>().join(" ")
+    });
+    let mut lines: Vec<String> = lines.collect();
+    lines.dedup();
+    lines
+}
+
+/// A word that a word's glob matches, as a shell reads it.
+fn example_word(word: &str, filler: &str) -> String {
+    if word.chars().all(|c| c == '*') {
+        return filler.to_owned();
+    }
+    let (mut out, mut chars, mut is_escaped) = (String::new(), word.chars().peekable(), false);
+    while let Some(c) = chars.next() {
+        match c {
+            '*' => {}
+            '?' => out.push('x'),
+            '[' => {
+                let mut first = chars.next();
+                if matches!(first, Some('!' | '^')) {
+                    first = Some('~');
+                }
+                out.extend(first);
+                let _ = chars.by_ref().find(|c| *c == ']');
+            }
+            '\\' => {
+                is_escaped = true;
+                out.extend(chars.next());
+            }
+            c => out.push(c),
+        }
+    }
+    // Escaped and quoted text was meant as text; the rest is shell as it was written.
+    let is_text = is_escaped || out.contains([' ', '\t', '"', '\'']);
+    if is_text || out.is_empty() { super::shell::quote(&out) } else { out }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,6 +521,43 @@ mod tests {
         ] {
             assert_eq!(words(glob, command), want, "{glob:?} on {command:?}");
         }
+    }
+
+    #[test]
+    fn a_path_covers_what_is_in_it() {
+        for (glob, path, want) in [
+            ("secret/", "secret/a", true),
+            ("secret", "secret/a/b", true),
+            ("./secret/", "secret/a", true),
+            ("**/secret/", "x/secret/a", true),
+            ("secret", "x/secret/a", true),
+            ("a/b", "x/a/b", false),
+            ("a/b", "a/b/c", true),
+            ("secret", "secrets/a", false),
+            ("secret", "xsecret", false),
+            ("*.pem", "x/y.pem", true),
+            ("//etc/x", "/etc/x", true),
+            ("/etc/x/", "/etc/x/y", true),
+            ("/", "/etc", true),
+            ("~/.ssh", "~/.ssh/id", true),
+            ("src/**", "src/a", true),
+            ("src/**", "src", false),
+            ("x\\/", "x/", true),
+        ] {
+            assert_eq!(covering(glob).unwrap().is_match(path), want, "{glob:?} on {path:?}");
+        }
+    }
+
+    #[test]
+    fn words_and_alternatives_of_a_glob() {
+        assert_eq!(
+            glob_words("git  push 'a b' {-f,--force} x\\ y *"),
+            ["git", "push", "a b", "{-f,--force}", "x\\ y", "*"]
+        );
+        assert_eq!(alternatives("{-f,--force}=x", 8).unwrap(), ["-f=x", "--force=x"]);
+        assert_eq!(alternatives("{a,{b,c}}", 8).unwrap(), ["a", "b", "c"]);
+        assert_eq!(alternatives("{a,b,c}{a,b,c}", 8), None);
+        assert_eq!(alternatives("{}", 8).unwrap(), ["{}"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 mod glob;
+mod host;
 mod lazy;
 mod parse;
 pub mod shell;
@@ -20,8 +21,10 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use glob::{escape as escape_glob, is_glob};
+pub use host::HostMatcher;
 pub use lazy::LazyRegex;
 pub use parse::PatternError;
+pub use shell::LazyOptions;
 pub use value::{ArgPath, PathSegment, comparison_text, primary_text};
 
 /// A pattern over the name and the arguments of a tool call.
@@ -86,7 +89,13 @@ pub enum Matcher {
         words: LazyRegex,
         /// The words at its front that hold no wildcard, and whether they are all of it.
         front: (Arc<[String]>, bool),
+        /// On a path, for a rule that denies or asks.
+        covering: LazyRegex,
+        /// The options that it names, for a rule that denies or asks.
+        options: LazyOptions,
     },
+    /// The host of a URL: `domain:example.com`.
+    Host(HostMatcher),
     /// A regular expression found anywhere.
     Regex(LazyRegex),
 }
@@ -97,6 +106,7 @@ impl PartialEq for Matcher {
             (Matcher::Exact(a), Matcher::Exact(b)) => a == b,
             (Matcher::Glob { text: a, .. }, Matcher::Glob { text: b, .. }) => a == b,
             (Matcher::Regex(a), Matcher::Regex(b)) => a.as_str() == b.as_str(),
+            (Matcher::Host(a), Matcher::Host(b)) => a.text() == b.text(),
             _ => false,
         }
     }
@@ -125,6 +135,97 @@ impl Matcher {
             Matcher::Exact(want) => want == text,
             Matcher::Glob { regex, .. } => regex.is_match(text),
             Matcher::Regex(regex) => regex.is_match(text),
+            Matcher::Host(host) => host.is_match(text),
+        }
+    }
+
+    /// True when a path is matched as it is: `./` in front of the pattern, a slash at its end and a second slash at
+    /// its start mean nothing.
+    pub fn is_match_path(&self, path: &str) -> bool {
+        match self {
+            Matcher::Exact(want) => glob::path_text(want) == path || want == path,
+            Matcher::Glob { text, regex, .. } => {
+                regex.is_match(path)
+                    || match glob::path_text(text) {
+                        Cow::Borrowed(plain) if plain == text => false,
+                        plain => Matcher::glob(&plain).is_ok_and(|matcher| matcher.is_match(path)),
+                    }
+            }
+            Matcher::Regex(_) | Matcher::Host(_) => self.is_match(path),
+        }
+    }
+
+    /// True when a path is what the pattern names, or lies in it: as a rule that denies or asks reads it.
+    pub fn covers_path(&self, path: &str) -> bool {
+        match self {
+            Matcher::Exact(want) => {
+                let want = glob::path_text(want);
+                path.strip_prefix(want.as_ref())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || want == "/")
+            }
+            Matcher::Glob { covering, .. } => covering.is_match(path),
+            Matcher::Regex(_) | Matcher::Host(_) => self.is_match(path),
+        }
+    }
+
+    /// True when the pattern is a path from the root or the home folder, not one from the workspace.
+    pub fn is_rooted(&self) -> bool {
+        let text = self.text();
+        match self {
+            Matcher::Regex(_) => {
+                text.trim_start_matches("(?i)").trim_start_matches('^').starts_with(['/', '~'])
+            }
+            _ => text.starts_with(['/', '~']),
+        }
+    }
+
+    /// The regular expression that finds every path which [`Matcher::covers_path`] does.
+    pub fn covering_source(&self) -> String {
+        match self {
+            Matcher::Exact(want) => {
+                let want = glob::path_text(want);
+                let want = want.trim_end_matches('/');
+                format!(r"\A(?:{})(?:/(?s:.)*)?\z", regex::escape(want))
+            }
+            Matcher::Glob { covering, .. } => covering.as_str().to_owned(),
+            Matcher::Regex(regex) => regex.as_str().to_owned(),
+            // It matches no path.
+            Matcher::Host(_) => r"[^\s\S]".to_owned(),
+        }
+    }
+
+    /// Checks the words of a command against the options that a deny or ask rule names: they count anywhere among the
+    /// arguments, in clusters, one by one, and in their short and long forms.
+    pub fn options_fit(&self, words: &[shell::Word]) -> shell::OptionFit {
+        match self {
+            Matcher::Glob { text, options, .. } => {
+                options.of(text).map_or(shell::OptionFit::No, |options| options.fit(words))
+            }
+            _ => shell::OptionFit::No,
+        }
+    }
+
+    /// Returns whether the pattern names options of a command.
+    pub fn names_options(&self) -> bool {
+        matches!(self, Matcher::Glob { text, options, .. } if options.of(text).is_some())
+    }
+
+    /// Returns command lines that a glob matches: its own words, and others in place of its wildcards. None of a regular
+    /// expression.
+    pub fn example_commands(&self) -> Vec<String> {
+        match self {
+            Matcher::Exact(text) => vec![text.clone()],
+            Matcher::Glob { text, .. } => glob::example_commands(text),
+            Matcher::Regex(_) | Matcher::Host(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the options of a rule for a command whose other spellings are not known, with the reason.
+    pub fn undecided_options(&self) -> Option<String> {
+        match self {
+            Matcher::Glob { text, options, .. } => options.of(text)?.undecided(),
+            Matcher::Regex(regex) => shell::options_of_regex(regex.as_str()),
+            Matcher::Exact(_) | Matcher::Host(_) => None,
         }
     }
 
@@ -138,6 +239,7 @@ impl Matcher {
             }
             Matcher::Exact(want) => want == canonical,
             Matcher::Regex(regex) => regex.is_match(canonical),
+            Matcher::Host(_) => false,
         }
     }
 
@@ -146,6 +248,7 @@ impl Matcher {
         match self {
             Matcher::Exact(text) | Matcher::Glob { text, .. } => text,
             Matcher::Regex(regex) => regex.as_str(),
+            Matcher::Host(host) => host.text(),
         }
     }
 
@@ -157,14 +260,14 @@ impl Matcher {
                 Some(words) => (Cow::Owned(words), true),
                 None => (Cow::Borrowed(&[]), false),
             },
-            Matcher::Regex(_) => (Cow::Borrowed(&[]), false),
+            Matcher::Regex(_) | Matcher::Host(_) => (Cow::Borrowed(&[]), false),
         }
     }
 
     fn rank(&self) -> u8 {
         match self {
             Matcher::Exact(_) => 3,
-            Matcher::Glob { .. } => 2,
+            Matcher::Glob { .. } | Matcher::Host(_) => 2,
             Matcher::Regex(_) => 1,
         }
     }
@@ -248,7 +351,7 @@ impl Pattern {
     /// True when the tool's name is matched.
     pub fn matches_tool(&self, tool: &str) -> bool {
         match &self.name {
-            Name::Exact(name) => name == tool,
+            Name::Exact(name) => name == tool || is_server(name) && is_tool_of(tool, name),
             // The literal start rejects most names, and costs no compiling.
             Name::Glob { text, regex } => tool.starts_with(glob::literal_start(text)) && regex.is_match(tool),
             Name::Regex { regex, .. } => regex.is_match(tool),
@@ -316,6 +419,15 @@ impl Pattern {
     }
 }
 
+/// True for `mcp__SERVER`: all tools of that server. The names of servers contain no `__`.
+fn is_server(name: &str) -> bool {
+    name.strip_prefix("mcp__").is_some_and(|server| !server.is_empty() && !server.contains("__"))
+}
+
+fn is_tool_of(tool: &str, server: &str) -> bool {
+    tool.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
+}
+
 impl Condition {
     fn holds(&self, args: &Value, quantifier: Quantifier, test: &mut dyn FnMut(Looked<'_>) -> bool) -> bool {
         let values = self.path.select(args);
@@ -370,7 +482,7 @@ impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = match &self.matcher {
             Matcher::Exact(_) => "=",
-            Matcher::Glob { .. } => "~",
+            Matcher::Glob { .. } | Matcher::Host(_) => "~",
             Matcher::Regex(_) => "=~",
         };
         let not = if self.negated { "!" } else { "" };

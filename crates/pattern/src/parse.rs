@@ -1,8 +1,9 @@
 //! The reader of patterns.
 
 use super::glob::{self, Reading};
+use super::host::{self, HostMatcher};
 use super::value::{ArgPath, PathSegment};
-use super::{Args, Condition, LazyRegex, Matcher, Name, Pattern};
+use super::{Args, Condition, LazyOptions, LazyRegex, Matcher, Name, Pattern};
 
 /// Why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -197,6 +198,10 @@ impl Parser<'_> {
         {
             text = format!("{prefix} *");
         }
+        if matches!(name, Name::Exact(tool) if tool == "WebFetch") && text.starts_with(host::PREFIX) {
+            let matcher = HostMatcher::parse(&text).map_err(|message| self.error(start, message))?;
+            return Ok(Args::Primary(Matcher::Host(matcher)));
+        }
         Ok(Args::Primary(self.glob_matcher(&text, start)?))
     }
 
@@ -320,6 +325,14 @@ impl Parser<'_> {
         let regex = glob::compile(text, Reading::Text).map_err(wrap)?;
         let words = glob::compile(text.trim(), Reading::Words).map_err(wrap)?;
         let (front, all) = glob::literal_words(text);
-        Ok(Matcher::Glob { text: text.to_owned(), regex, words, front: (front.into(), all) })
+        let covering = glob::covering(text).map_err(wrap)?;
+        Ok(Matcher::Glob {
+            text: text.to_owned(),
+            regex,
+            words,
+            front: (front.into(), all),
+            covering,
+            options: LazyOptions::default(),
+        })
     }
 }

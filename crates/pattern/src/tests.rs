@@ -106,6 +106,186 @@ fn a_literal_matches_only_itself() {
     assert!(!pattern.matches("weXird", &json!({"k": "a\"b\\*"}), None, Quantifier::Every));
 }
 
+#[test]
+fn a_host_and_a_server_are_named_in_short() {
+    let url = |url: &str| json!({"url": url});
+    for (pattern, tool, args, want) in [
+        ("WebFetch(domain:evil.example)", "WebFetch", url("https://evil.example/x"), true),
+        ("WebFetch(domain:evil.example)", "WebFetch", url("https://good.example/x"), false),
+        ("mcp__github", "mcp__github__push", json!({}), true),
+        ("mcp__github", "mcp__github", json!({}), true),
+        ("mcp__github", "mcp__github2__push", json!({}), false),
+        ("mcp__git", "mcp__github__push", json!({}), false),
+        ("mcp__my__tool", "mcp__my__tool__x", json!({}), false),
+        ("mcp__", "mcp____x", json!({}), false),
+    ] {
+        assert_eq!(
+            p(pattern).matches(tool, &args, Some("url"), Quantifier::One),
+            want,
+            "{pattern} on {tool} {args}"
+        );
+        assert_eq!(p(&p(pattern).to_string()), p(pattern));
+    }
+    assert!(Pattern::parse("WebFetch(domain:https://x)").is_err());
+    // Only the tool that fetches pages knows this form.
+    assert!(p("T(domain:x)").matches("T", &json!({"x": "domain:x"}), None, Quantifier::One));
+}
+
+#[test]
+fn options_are_found_in_every_spelling() {
+    use crate::shell::{OptionFit, analyse};
+    let fit = |glob: &str, command: &str| {
+        let analysis = analyse(command);
+        let fits = analysis.commands.iter().flat_map(|command| command.spellings());
+        let matcher = Matcher::glob(glob).unwrap();
+        let fits: Vec<OptionFit> = fits.map(|words| matcher.options_fit(&words)).collect();
+        if fits.contains(&OptionFit::Yes) {
+            "yes"
+        } else if fits.contains(&OptionFit::Maybe) {
+            "maybe"
+        } else {
+            "no"
+        }
+    };
+    let mut wrong = Vec::new();
+    for (glob, command, want) in [
+        ("rm -rf *", "rm -rf y", "yes"),
+        ("rm -rf *", "rm -fr y", "yes"),
+        ("rm -rf *", "rm -r -f y", "yes"),
+        ("rm -rf *", "rm y -f -R", "yes"),
+        ("rm -rf *", "rm -vrf y", "yes"),
+        ("rm -rf *", "rm --recursive --force y", "yes"),
+        ("rm -rf *", "rm --rec -f y", "yes"),
+        ("rm -rf *", "/bin/rm -fr y", "yes"),
+        ("rm -rf *", "sudo rm -fr y", "yes"),
+        ("*rm -rf *", "rm -fr y", "yes"),
+        ("rm -rf /*", "rm -fr /etc", "yes"),
+        ("rm -rf /*", "rm -fr etc", "no"),
+        ("rm -rf *", "rm -r y", "no"),
+        ("rm -rf *", "rm -f y", "no"),
+        ("rm -rf *", "rm -ri y", "no"),
+        ("rm -rf *", "cp -rf y z", "no"),
+        ("rm -rf *", "rm -f $X", "maybe"),
+        ("rm -rf *", "rm -f ./$X", "maybe"),
+        ("rm -rf *", "rm -f src/*.o", "no"),
+        ("rm -rf *", "rm {-rf,x}", "maybe"),
+        ("rm --recursive *", "rm -r y", "yes"),
+        ("git push --force *", "git push origin main --force", "yes"),
+        ("git push --force *", "git push origin main -f", "yes"),
+        ("git push --force *", "git push -uf origin main", "yes"),
+        ("git push --force *", "git -C x push --forc", "yes"),
+        ("git push --force *", "git push --force-with-lease", "no"),
+        ("git push --force-with-lease *", "git push --force", "no"),
+        ("git push --force *", "git push -o force origin", "no"),
+        ("git push --force *", "git push origin main", "no"),
+        ("git push --force *", "git commit -m push --force", "no"),
+        ("git push --force *", "git push $X", "maybe"),
+        ("git push -f*", "git push origin --force", "yes"),
+        ("git push --force*", "git push --force-with-lease", "yes"),
+        ("git push {--force,-d} *", "git push origin --delete x", "yes"),
+        ("git push origin --force", "git push --force origin main", "yes"),
+        ("git push origin --force", "git push --force other", "no"),
+        ("git branch -D *", "git branch -d -f x", "yes"),
+        ("git branch -D *", "git branch --delete --force x", "yes"),
+        ("git branch -D *", "git branch -d x", "no"),
+        ("git commit -n *", "git commit -m x --no-verify", "yes"),
+        ("*--no-verify*", "git commit -n -m x", "yes"),
+        ("*--no-verify*", "git push -n", "no"),
+        ("git reset --hard *", "git reset HEAD~1 --hard", "yes"),
+        ("git clean -f *", "git clean -dxf", "yes"),
+        ("curl -X POST *", "curl -XPOST http://x", "yes"),
+        ("curl -X POST *", "curl http://x --request=POST", "yes"),
+        ("curl -X POST *", "curl -X GET http://x", "no"),
+        ("curl -o *", "curl -sSofile http://x", "yes"),
+        ("curl -o *", "curl -Xo http://x", "no"),
+        ("sort --output=* *", "sort -o x y", "yes"),
+        ("docker run --privileged *", "docker run -it --privileged alpine", "yes"),
+        ("docker run -v *", "docker run --volume=/:/h alpine", "yes"),
+        ("docker run -v *", "docker run -itv /:/h alpine", "yes"),
+        ("kill -9 *", "kill -KILL 1", "yes"),
+        ("kill -9 *", "kill -s SIGKILL 1", "yes"),
+        ("kill -9 *", "kill 9", "no"),
+        ("find * -delete", "find . -name x -delete", "yes"),
+        ("find -delete *", "find . -name x -print", "no"),
+        ("terraform apply -auto-approve *", "terraform apply --auto-approve", "yes"),
+        ("tar -x *", "tar xf a", "yes"),
+        ("python3 -c *", "python3 -Bc 'x'", "yes"),
+        ("bash -c *", "bash -lc 'x'", "yes"),
+        ("* --force *", "git push x --force", "yes"),
+        ("foo -ab *", "foo -b x -a", "yes"),
+        ("foo --bar *", "foo x --bar=1", "yes"),
+        ("foo -bar *", "foo -bar x", "yes"),
+        ("git checkout -- *", "git checkout -- x", "no"),
+        ("cat -", "cat -", "no"),
+    ] {
+        let got = fit(glob, command);
+        if got != want {
+            wrong.push(format!("{glob} | {command}: {got}, not {want}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let why = |glob: &str| Matcher::glob(glob).unwrap().undecided_options();
+    for glob in
+        ["rm -rf *", "git push --force *", "git *", "find * -delete", "*rm -rf *", "git checkout -- *"]
+    {
+        assert_eq!(why(glob), None, "{glob}");
+    }
+    for (glob, option) in
+        [("foo -x *", "`-x` of foo"), ("git push --new *", "`--new` of git"), ("* --force", "any program")]
+    {
+        assert!(why(glob).is_some_and(|why| why.contains(option)), "{glob}: {:?}", why(glob));
+    }
+    assert!(Matcher::regex(r"^rm\s+-r").unwrap().undecided_options().is_some());
+}
+
+#[test]
+fn a_runner_and_its_program_cover_all_arguments() {
+    use crate::shell::{analyse, risks, runner_program};
+    for (command, program) in [
+        ("npx eslint .", Some("eslint")),
+        ("npx -y -p typescript tsc --noEmit", Some("tsc")),
+        ("npx --package=x tsc", Some("tsc")),
+        ("npx -c 'rm x'", None),
+        ("npx --new eslint .", None),
+        ("pnpm --filter web exec tsc", Some("tsc")),
+        ("pnpm test exec", None),
+        ("yarn dlx create-x", Some("create-x")),
+        ("uv run pytest -q", Some("pytest")),
+        ("uv run --extra dev --frozen pytest -q", Some("pytest")),
+        ("uv run -m pytest", None),
+        ("uvx --from ruff ruff check", Some("ruff")),
+        ("poetry run mypy .", Some("mypy")),
+        ("bundle exec rspec", Some("rspec")),
+        ("docker compose up -d", Some("compose")),
+        ("docker compose exec web ls", Some("compose")),
+        ("docker exec -it web psql -c x", Some("psql")),
+        ("docker exec web", None),
+        ("docker run alpine ls", None),
+        ("kubectl exec -it pod -- ls -l", Some("ls")),
+        ("kubectl exec pod ls", None),
+        ("mise exec node@22 -- npm test", Some("npm")),
+        ("nix develop .#ci -c make check", Some("make")),
+        ("rustup run nightly cargo test", Some("cargo")),
+        ("direnv exec . make", Some("make")),
+        ("eslint .", None),
+    ] {
+        let analysis = analyse(command);
+        let words = &analysis.commands[0].words;
+        let found = runner_program(words).map(|at| words[at].text.as_str());
+        assert_eq!(found, program, "{command}");
+    }
+    let first = |command: &str| risks(&analyse(command).commands[0].words);
+    assert_eq!(first("npx eslint . --fix").len(), 1);
+    // A shell or another runner below it is not covered.
+    assert!(first("npx sh -c x").iter().any(|risk| !risk.is_named_by(2, false)));
+    assert!(first("uv run npx x").iter().any(|risk| !risk.is_named_by(3, false)));
+    assert!(first("uv run npx x").iter().all(|risk| risk.is_named_by(4, false)));
+    for command in ["npx eslint .", "uv run ruff check .", "npx jest source", "uv run pytest case"] {
+        assert_eq!(analyse(command).undecided, None, "{command}");
+    }
+    assert!(analyse("coproc . x").undecided.is_some());
+}
+
 proptest! {
     #[test]
     fn parsing_never_panics(text in ".{0,60}") {
@@ -144,6 +324,8 @@ fn expressions_are_compiled_lazily() {
         regex: regex.clone(),
         words: words.clone(),
         front: (["git".to_owned(), "status".to_owned()].into(), false),
+        covering: regex.clone(),
+        options: LazyOptions::default(),
     };
     assert!(!matcher.is_match_words(&["cargo", "status"], "cargo status"));
     assert!(!words.is_compiled(), "an expression was compiled for another program");
@@ -184,8 +366,14 @@ proptest! {
     ) {
         if let Ok(words_only) = glob::compile(glob.trim(), glob::Reading::Words) {
             let (front, all) = glob::literal_words(&glob);
-            let regex = words_only.clone();
-            let matcher = Matcher::Glob { text: glob.clone(), regex, words: words_only.clone(), front: (front.into(), all) };
+            let matcher = Matcher::Glob {
+                text: glob.clone(),
+                regex: words_only.clone(),
+                words: words_only.clone(),
+                front: (front.into(), all),
+                covering: words_only.clone(),
+                options: LazyOptions::default(),
+            };
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let plain = words_only.is_match(&words.join("\u{1f}"));
             prop_assert_eq!(matcher.is_match_words(&words, ""), plain, "{:?} on {:?}", glob, words);

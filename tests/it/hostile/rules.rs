@@ -1,5 +1,8 @@
 //! Shell and path rows: the verdicts of `aye permissions check`, all rows in one process of the real binary.
 
+use aye::contract::workspace::Workspace;
+use aye::plugins::permission::ARGUMENTS;
+use aye::tools::{ToolEnv, builtin};
 use serde_json::{Value, json};
 
 use super::{Row, of_area};
@@ -110,4 +113,40 @@ fn invalid_lines_are_errors() {
         assert_eq!(answer["verdict"], "error", "{shown}: {answer}");
     }
     assert_eq!(answers[lines.len() + 1]["verdict"], "allow", "{:?}", answers[lines.len() + 1]);
+}
+
+/// A rule with a condition on any other argument is refused, so the list has to be complete.
+#[test]
+fn rules_know_the_arguments_of_the_tools() {
+    let home = home();
+    let workspace = Workspace { cwd: home.work(), root: home.work(), home: home.root().to_path_buf() };
+    let tools = builtin(ToolEnv::new(workspace, home.root().join("out")));
+    for tool in tools {
+        let descriptor = tool.descriptor();
+        let Some((_, known)) = ARGUMENTS.iter().find(|(name, _)| *name == descriptor.id) else { continue };
+        let taken = descriptor.parameters["properties"].as_object().expect("an object");
+        for name in taken.keys() {
+            assert!(known.contains(&name.as_str()), "{} takes {name}", descriptor.id);
+        }
+    }
+}
+
+/// `--each-rule` checks the rules of a file, and a rule that never matches is an error.
+#[test]
+fn each_rule_of_a_file_is_checked() {
+    let home = home();
+    home.write(
+        "rules.yaml",
+        "rules:\n  - {tool: 'Bash(npx eslint *)', behavior: allow}\n  - {tool: 'Bash(npx *)', behavior: allow}\n  \
+         - {tool: 'Bash(foo -x *)', behavior: deny}\n",
+    );
+    let check = || home.aye(&["permissions", "check", "--each-rule", "--rules", "rules.yaml"]);
+    let out = check().run().exits(1);
+    let lines = out.lines();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!(lines[0]["can_match"], true, "{:?}", lines[0]);
+    assert_eq!(lines[1]["can_match"], false, "{:?}", lines[1]);
+    assert!(lines[2]["why"].as_str().is_some_and(|why| why.contains("`-x` of foo")), "{:?}", lines[2]);
+    home.write("rules.yaml", "rules:\n  - {tool: 'Read(../x)', behavior: deny}\n");
+    check().run().exits(2);
 }

@@ -27,6 +27,8 @@ fn read_only_commands() {
         "rg -n x src",
         "sed -n 1,5p a",
         "echo hello",
+        "for i in 1 2; do ls; done",
+        "if [ -d src ]; then ls src; fi",
     ];
     assert_eq!(wrong(&cases, Risk::Reads), Vec::<String>::new());
 }
@@ -63,7 +65,8 @@ fn undecidable_commands() {
         "npm install",
         "touch x",
         "chmod +x scripts/s",
-        "for i in 1 2; do ls; done",
+        "for i in 1 2; do touch $i; done",
+        "for i in $(seq 2); do ls; done",
         "cat <(ls)",
         "rg --pre ./x y",
         "ssh host ls",

@@ -2,7 +2,9 @@
 //!
 //! It shares no code with the grammar, so that a quirk of either shows as a difference. It only has to be right about
 //! what it accepts: blanks, newlines, comments, quotes, backslashes, the list operators, parens and braces around
-//! lists, and redirects to `/dev/null` or between the standard streams.
+//! lists, `if`, loops over words that the line spells out, and redirects to `/dev/null` or between the standard streams.
+
+use super::document;
 
 /// The commands of `command`, each as its words with assignments in front and redirects taken away.
 pub(super) fn read(command: &str) -> Result<Vec<Vec<String>>, String> {
@@ -12,6 +14,7 @@ pub(super) fn read(command: &str) -> Result<Vec<Vec<String>>, String> {
         commands: Vec::new(),
         words: Vec::new(),
         pending: None,
+        loops: Vec::new(),
     };
     lexer.run()?;
     Ok(lexer.commands)
@@ -24,13 +27,22 @@ struct Lexer {
     words: Vec<String>,
     /// The delimiter of a here-document whose body starts at the next newline.
     pending: Option<String>,
+    loops: Vec<Loop>,
 }
 
+/// A loop around the current place.
+enum Loop {
+    /// `while` or `until`: its body is read once.
+    While,
+    /// `for`: its body is read once for each value.
+    For { name: String, values: Vec<String>, turn: usize, body: usize },
+}
+
+/// A line whose loops would be read longer is not read.
+const MAX_COMMANDS: usize = 2_000;
+
 /// Words that mean something else than a program where a command starts.
-const RESERVED: [&str; 18] = [
-    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select",
-    "function", "coproc", "time", "[[", "in",
-];
+const RESERVED: [&str; 8] = ["case", "esac", "select", "function", "coproc", "time", "[[", "in"];
 
 impl Lexer {
     fn peek(&self, ahead: usize) -> Option<char> {
@@ -84,7 +96,74 @@ impl Lexer {
         if self.pending.is_some() {
             return Err("an unclosed here-document".into());
         }
+        if self.loops.is_empty() { Ok(()) } else { Err("an unclosed loop".into()) }
+    }
+
+    /// Reads `NAME in VALUES` and what separates it from `do`.
+    fn for_loop(&mut self) -> Result<(), String> {
+        let blanks = |lexer: &mut Lexer| {
+            while matches!(lexer.peek(0), Some(' ' | '\t')) {
+                lexer.at += 1;
+            }
+        };
+        blanks(self);
+        let name = self.word()?;
+        blanks(self);
+        if self.word()? != "in" {
+            return Err("a loop without values".into());
+        }
+        let mut values = Vec::new();
+        blanks(self);
+        while !matches!(self.peek(0), None | Some(';' | '\n')) {
+            if matches!(self.peek(0), Some('&' | '|' | ')' | '<' | '>' | '#')) {
+                return Err("a loop over more than words".into());
+            }
+            values.push(self.word()?);
+            blanks(self);
+        }
+        if values.is_empty() {
+            return Err("a loop without values".into());
+        }
+        self.loops.push(Loop::For { name, values, turn: 0, body: 0 });
         Ok(())
+    }
+
+    /// At the end of a loop's body: back to its start, until each value had its turn.
+    fn done(&mut self) -> Result<(), String> {
+        match self.loops.last_mut() {
+            Some(Loop::For { values, turn, body, .. }) if *turn + 1 < values.len() => {
+                *turn += 1;
+                self.at = *body;
+            }
+            Some(_) => {
+                self.loops.pop();
+            }
+            None => return Err("`done`".into()),
+        }
+        if self.commands.len() > MAX_COMMANDS { Err("a loop with too many turns".into()) } else { Ok(()) }
+    }
+
+    /// The value of a loop's variable, after its `$`.
+    fn variable(&mut self) -> Result<String, String> {
+        self.at += 1;
+        let is_braced = self.peek(0) == Some('{');
+        self.at += usize::from(is_braced);
+        let mut wanted = String::new();
+        while let Some(c) = self.peek(0).filter(|c| c.is_ascii_alphanumeric() || *c == '_') {
+            wanted.push(c);
+            self.at += 1;
+        }
+        if is_braced {
+            if self.peek(0) != Some('}') {
+                return Err("an expansion".into());
+            }
+            self.at += 1;
+        }
+        let value = self.loops.iter().rev().find_map(|one| match one {
+            Loop::For { name, values, turn, .. } if *name == wanted => values.get(*turn).cloned(),
+            Loop::For { .. } | Loop::While => None,
+        });
+        value.ok_or_else(|| format!("`${wanted}`"))
     }
 
     fn command_word(&mut self) -> Result<(), String> {
@@ -92,8 +171,24 @@ impl Lexer {
         let word = self.word()?;
         let raw: String = self.chars[start..self.at].iter().collect();
         if self.words.is_empty() && raw == word {
-            if matches!(word.as_str(), "{" | "}" | "!") {
-                return Ok(());
+            match word.as_str() {
+                "{" | "}" | "!" | "if" | "then" | "elif" | "else" | "fi" => return Ok(()),
+                "while" | "until" => {
+                    self.loops.push(Loop::While);
+                    return Ok(());
+                }
+                "for" => return self.for_loop(),
+                "do" => {
+                    let at = self.at;
+                    match self.loops.last_mut() {
+                        Some(Loop::For { body, .. }) => *body = at,
+                        Some(Loop::While) => {}
+                        None => return Err("`do`".into()),
+                    }
+                    return Ok(());
+                }
+                "done" => return self.done(),
+                _ => {}
             }
             if RESERVED.contains(&word.as_str()) {
                 return Err(format!("`{word}`"));
@@ -108,7 +203,11 @@ impl Lexer {
         while let Some(c) = self.peek(0) {
             match c {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' | '<' | '>' => break,
-                '(' | '$' | '`' => return Err(format!("`{c}`")),
+                '$' => {
+                    let value = self.variable()?;
+                    word.push_str(&value);
+                }
+                '(' | '`' => return Err(format!("`{c}`")),
                 '\\' => {
                     match self.peek(1) {
                         None => return Err("a backslash at the end".into()),
@@ -145,7 +244,23 @@ impl Lexer {
             match self.peek(0) {
                 None => return Err("an unclosed quote".into()),
                 Some('"') => break,
-                Some('$' | '`') => return Err("an expansion in quotes".into()),
+                Some('$') if self.peek(1) == Some('(') => {
+                    let rest: String = self.chars.get(self.at + 2..).unwrap_or_default().iter().collect();
+                    let (text, left) = document::read(&rest).ok_or("an expansion in quotes")?;
+                    let left = left.trim_start_matches([' ', '\t', '\n']);
+                    if !left.starts_with(')') {
+                        return Err("an expansion in quotes".into());
+                    }
+                    word.push_str(&text);
+                    self.at = self.chars.len() - left.chars().count() + 1;
+                    continue;
+                }
+                Some('$') => {
+                    let value = self.variable()?;
+                    word.push_str(&value);
+                    continue;
+                }
+                Some('`') => return Err("an expansion in quotes".into()),
                 Some('\\') => {
                     match self.peek(1) {
                         None => return Err("an unclosed quote".into()),

@@ -8,9 +8,11 @@
 //! [`Analysis::undecided`].
 
 mod chars;
+mod document;
 mod effect;
 mod git;
 mod lexer;
+mod named_options;
 mod options;
 mod risk;
 mod script;
@@ -26,11 +28,13 @@ mod tests;
 
 pub use chars::{suspicious, visible};
 pub use effect::{deletes_files, effect};
+pub(crate) use named_options::options_of_regex;
+pub use named_options::{LazyOptions, OptionFit};
 pub use options::{ReadsMore, only_named};
 pub use risk::{RiskyWord, globs_are_harmless, is_explained, is_stateful, only_reads, risks, runs_others};
 pub use script::{code_words, is_awk, sed_only_prints};
 pub use tables::{WordList, read_table};
-pub use unwrap::is_transparent;
+pub use unwrap::{is_transparent, runner_program};
 
 /// Longer command lines are not read.
 pub const MAX_BYTES: usize = 10_000;
@@ -104,6 +108,11 @@ impl Simple {
         self.words.iter().map(|word| word.text.as_str()).collect()
     }
 
+    /// The words, if there are any.
+    pub fn call(&self) -> Option<ProgramWords<'_>> {
+        ProgramWords::of(&self.words)
+    }
+
     /// Returns other spellings of the same command that deny rules are also checked against: the program
     /// without its folder, and git without its global flags.
     pub fn spellings(&self) -> Vec<Vec<Word>> {
@@ -127,6 +136,56 @@ impl Simple {
     }
 }
 
+/// The words of a command that starts a program: there is at least the program. A command that only sets variables
+/// has none.
+#[derive(Debug, Clone, Copy)]
+pub struct ProgramWords<'a> {
+    program: &'a Word,
+    all: &'a [Word],
+}
+
+impl<'a> ProgramWords<'a> {
+    /// The words of a command; `None` without a program.
+    pub fn of(words: &'a [Word]) -> Option<ProgramWords<'a>> {
+        words.first().map(|program| ProgramWords { program, all: words })
+    }
+
+    /// The word that names the program.
+    pub fn program(self) -> &'a Word {
+        self.program
+    }
+
+    /// The program's name as it is written.
+    pub fn name(self) -> &'a str {
+        &self.program.text
+    }
+
+    /// The program and its arguments.
+    pub fn all(self) -> &'a [Word] {
+        self.all
+    }
+
+    /// The words after the program.
+    pub fn arguments(self) -> impl Iterator<Item = &'a Word> {
+        self.all.iter().skip(1)
+    }
+
+    /// The words as plain texts.
+    pub fn texts(self) -> Vec<&'a str> {
+        self.all.iter().map(|word| word.text.as_str()).collect()
+    }
+
+    /// The part from a word on, if there is one.
+    pub fn skip_to(self, index: usize) -> Option<ProgramWords<'a>> {
+        self.all.get(index..).and_then(ProgramWords::of)
+    }
+}
+
+/// Returns whether a user sees what a command line says: it is neither too long nor written with misleading characters.
+pub fn is_legible(command: &str) -> bool {
+    chars::unreadable(command).is_none()
+}
+
 /// The result of analysing a command line.
 #[derive(Debug, Clone, Default)]
 pub struct Analysis {
@@ -143,6 +202,8 @@ pub struct Analysis {
     pub overwrites: bool,
     /// The line is `cd FOLDER && …` with nothing but `&&` between its parts: if `cd` fails, nothing else runs.
     pub starts_with_cd: bool,
+    /// The line has a loop or an `if`: its commands may run more than once, or not at all.
+    pub is_compound: bool,
     /// The files that redirects name, and whether they write to them.
     pub redirects: Vec<(Word, bool)>,
 }

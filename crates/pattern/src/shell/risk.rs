@@ -71,9 +71,24 @@ pub fn runs_others(program: &str) -> bool {
 /// The risky words of a command.
 pub fn risks(words: &[Word]) -> Vec<RiskyWord> {
     let mut risks = own_risks(words);
-    if let Some(start) = unwrap::inner_start(words) {
-        let program = base_name(&words[0].text);
+    let start = unwrap::inner_start(words);
+    if let (Some(start), Some(first)) = (start, words.first()) {
+        let program = base_name(&first.text);
         risks.insert(0, RiskyWord::runs(start, start, format!("`{program}` runs another program")));
+    }
+    // What a runner starts may be a runner or a shell: a rule has to spell what that one runs.
+    if let Some(start) = unwrap::runner_program(words)
+        && let Some(inner) = words.get(start..)
+        && inner.first().is_some_and(|word| {
+            let program = base_name(&word.text);
+            PROGRAMS.shells.contains(program) || unwrap::is_wrapper(program) || unwrap::is_runner(program)
+        })
+    {
+        risks.extend(self::risks(inner).into_iter().map(|risk| RiskyWord {
+            index: risk.index + start,
+            through: risk.through.saturating_add(start),
+            ..risk
+        }));
     }
     risks
 }
@@ -364,7 +379,8 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
             }
         }
         "env" if words.iter().skip(1).any(|word| is_assignment(&word.text)) => {
-            risks.push(RiskyWord::runs(1, usize::MAX, "`env` sets variables".into()));
+            let start = unwrap::inner_start(words).unwrap_or(usize::MAX);
+            risks.push(RiskyWord::runs(1, start, "`env` sets variables".into()));
         }
         _ => {}
     }

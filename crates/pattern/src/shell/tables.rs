@@ -180,6 +180,28 @@ impl AllOptions {
 pub(super) struct Wrappers {
     wrappers: Vec<Wrapper>,
     loose: BTreeMap<String, WordList>,
+    runners: Vec<Runner>,
+}
+
+/// Where the program of a runner stands.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Runner {
+    names: WordList,
+    #[serde(default)]
+    pub(super) subcommands: WordList,
+    /// Options without a value.
+    #[serde(default)]
+    pub(super) flags: WordList,
+    /// Options whose value may be the next word.
+    #[serde(default)]
+    pub(super) valued: WordList,
+    #[serde(default)]
+    pub(super) own_words: usize,
+    #[serde(default)]
+    pub(super) after: WordList,
+    #[serde(default)]
+    pub(super) itself: bool,
 }
 
 /// A program whose first plain word (after its own options) is another program.
@@ -203,9 +225,68 @@ impl Wrappers {
         self.wrappers.iter().find(|wrapper| wrapper.names.contains(program))
     }
 
+    /// The rows of a runner.
+    pub(super) fn runners(&self, program: &str) -> impl Iterator<Item = &Runner> {
+        self.runners.iter().filter(move |runner| runner.names.contains(program))
+    }
+
     /// The subcommands after which every word may be a program; with an empty list it always may.
     pub(super) fn loose(&self, program: &str) -> Option<&WordList> {
         self.loose.get(program)
+    }
+}
+
+/// `spellings.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Spellings {
+    rows: Vec<SpellingRow>,
+}
+
+/// The options of a program, by their other spellings.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SpellingRow {
+    /// The programs, or the programs with a subcommand.
+    of: Vec<String>,
+    same: String,
+    #[serde(default)]
+    pub(super) valued: WordList,
+    #[serde(default)]
+    combined: String,
+    #[serde(default)]
+    pub(super) named_by_value: WordList,
+    #[serde(default)]
+    pub(super) one_dash: bool,
+}
+
+impl Spellings {
+    pub(super) fn of(&self, program: &str) -> Option<&SpellingRow> {
+        self.rows.iter().find(|row| row.of.iter().any(|of| of == program))
+    }
+}
+
+impl SpellingRow {
+    fn groups(&self) -> impl Iterator<Item = Vec<&str>> {
+        self.same.split(';').map(|group| group.split_whitespace().collect())
+    }
+
+    /// The spellings of an option, itself among them; none if it is not listed.
+    pub(super) fn spellings(&self, name: &str) -> Vec<&str> {
+        self.groups().find(|group| group.contains(&name)).unwrap_or_default()
+    }
+
+    pub(super) fn is_listed(&self, name: &str) -> bool {
+        self.groups().any(|group| group.contains(&name))
+    }
+
+    /// The options that a short one stands for.
+    pub(super) fn parts(&self, name: &str) -> Option<Vec<&str>> {
+        let mut groups = self.combined.split(';').map(str::split_whitespace);
+        let mut parts =
+            groups.find_map(|mut words| (words.next() == Some(name)).then_some(words))?.peekable();
+        parts.peek()?;
+        Some(parts.collect())
     }
 }
 
@@ -218,6 +299,8 @@ pub(super) static OPTIONS: LazyLock<AllOptions> =
     LazyLock::new(|| read_table(include_str!("tables/options.toml")));
 pub(super) static WRAPPERS: LazyLock<Wrappers> =
     LazyLock::new(|| read_table(include_str!("tables/wrappers.toml")));
+pub(super) static SPELLINGS: LazyLock<Spellings> =
+    LazyLock::new(|| read_table(include_str!("tables/spellings.toml")));
 
 /// Reads a table in TOML that is part of the program.
 ///
@@ -271,6 +354,12 @@ mod tests {
         assert_eq!(repeated(FLAGS.interpreters.iter().map(|known| &known.name)), none);
         assert_eq!(repeated(OPTIONS.programs.iter().flat_map(|options| &options.names)), none);
         assert_eq!(repeated(WRAPPERS.wrappers.iter().flat_map(|wrapper| &wrapper.names.0)), none);
+        assert_eq!(repeated(SPELLINGS.rows.iter().flat_map(|row| &row.of)), none);
+        for row in &SPELLINGS.rows {
+            let all: Vec<String> = row.groups().flatten().map(str::to_owned).collect();
+            assert_eq!(repeated(&all), none, "{:?}", row.of);
+            assert!(row.valued.iter().all(|name| row.is_listed(name) || row.named_by_value.contains(name)));
+        }
         assert!(GIT.long_writes.0.iter().all(|word| GIT.long.contains(word)));
         assert!(GIT.commands.0.iter().all(|word| !GIT.runners.contains(word)));
     }

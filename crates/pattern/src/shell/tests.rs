@@ -157,6 +157,21 @@ fn plain_lines() {
         "grep -rn 'foo(bar)' src",
         "rg 'a|b' -g '*.rs'",
         "echo \"a;b\"",
+        "cat <<'EOF'\nhi $(x)\nEOF",
+        "cat <<'EOF' | wc\nhi\nEOF",
+        "gh pr create -F - <<'EOF'\nhi\nEOF",
+        "git commit -m \"$(cat <<'EOF'\nfix: don't `x` $(y) \\ \"z\" (a\nEOF\n)\"",
+        "git commit -m \"a $(cat <<'EOF'\nb\n\nEOF\n) c\" -q && git status",
+        "if ls; then ls; elif pwd; then ls; else pwd; fi",
+        "if [ -f x ]; then cat x; fi",
+        "while ls; do pwd; done",
+        "until ls\ndo\n pwd\ndone",
+        "for i in a; do ls; done",
+        "for f in a b.rs 'c'; do if [ -d \"$f\" ]; then ls ${f} -l; fi; done; pwd",
+        "for f in *.rs; do wc -l \"$f\"; done",
+        "for a in x y; do for b in 1 2; do echo \"$a-$b\"; done; done",
+        "[ -f x ]",
+        "[ a = b ] && [ 1 -lt 2 ] || [ ! -e x ]",
     ] {
         let analysis = analyse(command);
         if let Err(why) = analysis.plain() {
@@ -164,6 +179,29 @@ fn plain_lines() {
         }
     }
     assert!(refused.is_empty(), "{refused:#?}");
+}
+
+#[test]
+fn a_loop_is_read_once_for_each_value() {
+    let plain = |line: &str| -> Vec<String> {
+        analyse(line).plain().unwrap().into_iter().map(|command| command.texts().join(" ")).collect()
+    };
+    assert_eq!(
+        plain("for f in a b; do ls $f; echo \"x $f\"; done"),
+        ["ls a", "echo x a", "ls b", "echo x b"]
+    );
+    // For a deny, the value may have changed meanwhile.
+    assert!(
+        analyse("for f in a; do ls $f; done")
+            .commands
+            .iter()
+            .any(|command| command.words.iter().any(|w| w.has_holes))
+    );
+    let values = (0..70).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+    assert!(analyse(&format!("for f in {values}; do ls $f; done")).plain().is_err());
+    let quoted = analyse("git commit -m \"$(cat <<'EOF'\nfix\n\nEOF\n)\"");
+    assert!(quoted.plain().unwrap()[0].texts().contains(&"fix"));
+    assert!(quoted.commands.iter().any(|command| command.is_inner && command.texts() == ["cat"]));
 }
 
 #[test]
@@ -183,8 +221,6 @@ fn lines_that_are_not_plain() {
         "ls &> x",
         "cat <<EOF\n$x\nEOF",
         "cat <<'E'F\nx\nEF\ntouch pwn",
-        "cat <<'EOF'\nhi\nEOF",
-        "cat <<'EOF' | wc\nhi\nEOF",
         "git apply <<'EOF'\nhi\nEOF",
         "git apply - <<'EOF'\nhi\nEOF",
         "git commit -F x <<'EOF'\nhi\nEOF",
@@ -193,11 +229,24 @@ fn lines_that_are_not_plain() {
         "{ git apply; git commit -F -; } <<'EOF'\nhi\nEOF",
         "(git commit -F -) <<'EOF'\nhi\nEOF",
         "cat <<< x",
-        "if ls; then ls; fi",
-        "for i in a; do ls; done",
+        "(cat) <<'EOF'\nhi\nEOF",
+        "{ git apply; cat; } <<'EOF'\nhi\nEOF",
+        "git apply | cat x <<'EOF'\nhi\nEOF",
+        "for f in $x; do ls; done",
+        "for f; do ls; done",
+        "for f in a; do ls $g; done",
+        "for f in a; do ls ${f%x}; done",
+        "for f in a; do f=b; done",
+        "for f in a; do for f in b; do ls; done; cat $f; done",
+        "for F in a; do ls; done",
+        "for f in a; do ls; done > x",
+        "for ((i=0;i<1;i++)); do ls; done",
+        "select f in a; do ls; done",
+        "for f in 'a b'; do ls $f; done",
+        "while [[ -v a ]]; do ls; done",
+        "[ -f $x ]",
         "f() { ls; }",
         "export A=1",
-        "[ -f x ]",
         "[[ -f x ]]",
         "((1))",
         "ls $'a'",

@@ -1,7 +1,7 @@
 //! Commands inside commands: wrappers, runners, and texts that another shell reads.
 
 use super::risk::{own_risks, risks};
-use super::tables::{PROGRAMS, WRAPPERS, WordList, Wrapper};
+use super::tables::{PROGRAMS, Runner, WRAPPERS, WordList, Wrapper};
 use super::{Analysis, MAX_DEPTH, Simple, Word, base_name, git, walk};
 
 /// The content of a command that is itself a command.
@@ -454,12 +454,16 @@ fn loose(subcommands: &WordList, words: &[Word]) -> Vec<Inner> {
         }
     };
     let mut found = vec![Inner::None];
+    let is_keyword = base_name(&words[0].text) == "coproc";
     for i in start..words.len().min(start + 24) {
         let text = words[i].text.as_str();
         let text = if is_option(&words[i]) {
             text.split_once('=').map_or("", |(_, value)| value)
         } else {
-            found.push(Inner::Words(words[i..].to_vec()));
+            // A runner starts programs: what only a shell knows is an argument, as the `.` of `npx eslint .`.
+            if is_keyword || !is_of_a_shell(text) {
+                found.push(Inner::Words(words[i..].to_vec()));
+            }
             text
         };
         if text.contains(' ') {
@@ -474,6 +478,60 @@ fn loose(subcommands: &WordList, words: &[Word]) -> Vec<Inner> {
     found
 }
 
+/// True for words that mean something only where a shell reads them as a command.
+fn is_of_a_shell(text: &str) -> bool {
+    const KEYWORDS: &[&str] = &[
+        "!", "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "for", "case", "esac",
+        "select", "function", "in", "{", "}", "[[",
+    ];
+    PROGRAMS.stateful.contains(text) && text != "hash" || KEYWORDS.contains(&text)
+}
+
+/// The index of the program that a runner starts, if every word before it is understood. A rule that spells the runner
+/// and the program covers all arguments of that program.
+pub fn runner_program(words: &[Word]) -> Option<usize> {
+    let program = words.first().filter(|word| word.is_known()).map(|word| base_name(&word.text))?;
+    WRAPPERS.runners(program).find_map(|runner| runner.program(words))
+}
+
+impl Runner {
+    fn program(&self, words: &[Word]) -> Option<usize> {
+        let mut own_words = self.own_words;
+        let mut has_subcommand = self.subcommands.is_empty();
+        let mut i = 1;
+        loop {
+            let word = words.get(i).filter(|word| word.is_known())?;
+            let text = word.text.as_str();
+            if has_subcommand && !self.after.is_empty() {
+                if self.after.contains(text) {
+                    return words.get(i + 1).map(|_| i + 1);
+                }
+            } else if is_option(word) {
+                let (name, value) =
+                    text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+                if self.valued.contains(name) {
+                    i += usize::from(value.is_none());
+                } else if !self.flags.contains(name) || value.is_some() {
+                    return None;
+                }
+            } else if !has_subcommand {
+                if !self.subcommands.contains(text) {
+                    return None;
+                }
+                if self.itself {
+                    return Some(i);
+                }
+                has_subcommand = true;
+            } else if own_words > 0 {
+                own_words -= 1;
+            } else {
+                return Some(i);
+            }
+            i += 1;
+        }
+    }
+}
+
 fn is_loose(program: &str) -> bool {
     WRAPPERS.loose(program).is_some()
 }
@@ -484,6 +542,11 @@ pub(super) fn is_assignment(text: &str) -> bool {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     })
+}
+
+/// True for programs whose subcommands run another one.
+pub(super) fn is_runner(program: &str) -> bool {
+    WRAPPERS.runners(program).next().is_some()
 }
 
 /// Returns true for programs that run another one whatever their words are.
@@ -519,6 +582,7 @@ pub(super) fn inner_start(words: &[Word]) -> Option<usize> {
         };
         start = Some(start.map_or(at, |other: usize| other.max(at)));
     }
-    // A loose runner: it is unknown which word names the program, so a rule has to spell out all of them.
-    if is_loose && start.is_some() { Some(words.len() - 1) } else { start }
+    // Of a loose runner in other words it is unknown which one names the program, so a rule has to spell out all of them.
+    let last = || runner_program(words).unwrap_or(words.len() - 1);
+    if is_loose && start.is_some() { Some(last()) } else { start }
 }

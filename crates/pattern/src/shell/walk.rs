@@ -35,14 +35,22 @@ fn read_text(command: &str, inner: bool, out: &mut Analysis) {
         out.cannot_read("the command cannot be parsed");
         return;
     };
-    let mut walker = Walker { source: &text, inner: usize::from(inner), depth: 0, heredocs: 0, messages: 0 };
+    let mut walker = Walker {
+        source: &text,
+        inner: usize::from(inner),
+        depth: 0,
+        heredocs: 0,
+        messages: 0,
+        bindings: Vec::new(),
+        turns: 0,
+    };
     let root = tree.root_node();
     if root.has_error() {
         out.cannot_read("the command has a syntax error");
     }
     walker.children(root, out);
     if walker.heredocs > walker.messages {
-        out.bar("a here-document, which only `git commit -F -` may have");
+        out.bar("a here-document, which only `cat` and a message such as `git commit -F -` may have");
     }
     out.starts_with_cd |= !inner && walker.starts_with_cd(root);
     if let Some(lost) = lost_text(root, &text) {
@@ -110,7 +118,14 @@ pub(super) struct Walker<'a> {
     heredocs: usize,
     /// Those that are a commit message. Any other is input that no rule saw: `git apply`, `sh` and many more act on it.
     messages: usize,
+    /// The variables of the loops around the walk, with their values in this turn.
+    bindings: Vec<(String, Word)>,
+    /// The turns of all loops so far.
+    turns: usize,
 }
+
+/// Turns of loops that are looked at one by one.
+const MAX_TURNS: usize = 64;
 
 /// Maximum depth of a tree that is walked: real commands are never deeper, and the stack is finite.
 const MAX_TREE_DEPTH: usize = 200;
@@ -210,16 +225,15 @@ impl<'a> Walker<'a> {
                 });
                 self.scan(node, out);
             }
+            "if_statement" | "elif_clause" | "else_clause" | "while_statement" | "do_group" => {
+                out.is_compound = true;
+                self.children(node, out);
+            }
+            "for_statement" => self.each_turn(node, out),
             // Constructs and expressions that are understood, but not allowed by themselves.
-            "if_statement"
-            | "elif_clause"
-            | "else_clause"
-            | "while_statement"
-            | "for_statement"
-            | "c_style_for_statement"
+            "c_style_for_statement"
             | "case_statement"
             | "case_item"
-            | "do_group"
             | "command_substitution"
             | "process_substitution"
             | "arithmetic_expansion"
@@ -270,10 +284,80 @@ impl<'a> Walker<'a> {
     /// Reports a token as unreadable unless it is an operator between commands: all others are handled by the
     /// node that contains them.
     fn token(&self, node: Node<'_>, out: &mut Analysis) {
-        let known = [";", "&&", "||", "|", "|&", "&", "\n", "(", ")", "{", "}", "!"];
+        let known = [
+            ";", "&&", "||", "|", "|&", "&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else",
+            "fi", "while", "until", "do", "done",
+        ];
         if self.inner == 0 && !known.contains(&node.kind()) {
             out.cannot_read(format!("`{}` is not understood here", node.kind()));
         }
+    }
+
+    /// Walks through the body of `for NAME in VALUES` once for each value. A deny rule also sees the body with an unknown
+    /// value, because the body may change the variable.
+    fn each_turn(&mut self, node: Node<'_>, out: &mut Analysis) {
+        let mut broad = Analysis::default();
+        let bindings = std::mem::take(&mut self.bindings);
+        self.scan_children(node, &mut broad);
+        self.bindings = bindings;
+        out.commands.append(&mut broad.commands);
+        out.redirects.append(&mut broad.redirects);
+        out.overwrites |= broad.overwrites;
+        out.unreadable = out.unreadable.take().or(broad.unreadable);
+        out.undecided = out.undecided.take().or(broad.undecided);
+        if self.inner > 0 {
+            out.bar(barred(node.kind(), self.text(node)));
+            return;
+        }
+        // A loop over the variable of one around it changes that one's value.
+        let header =
+            self.header(node, out).filter(|(name, ..)| self.bindings.iter().all(|(bound, _)| bound != name));
+        let Some((name, values, body)) = header else {
+            out.bar(barred(node.kind(), self.text(node)));
+            return;
+        };
+        out.is_compound = true;
+        for value in values {
+            self.turns += 1;
+            if self.turns > MAX_TURNS {
+                out.bar("a loop with too many turns");
+                return;
+            }
+            self.bindings.push((name.clone(), value));
+            self.children(body, out);
+            self.bindings.pop();
+        }
+    }
+
+    /// The variable, the values and the body of a loop whose values the line spells out.
+    fn header<'n>(&mut self, node: Node<'n>, out: &mut Analysis) -> Option<(String, Vec<Word>, Node<'n>)> {
+        let (mut name, mut values, mut body, mut has_values) = (None, Vec::new(), None, false);
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            match child.kind() {
+                "for" | ";" | "\n" => {}
+                "variable_name" if name.is_none() => name = Some(self.text(child).to_owned()),
+                "in" => has_values = true,
+                "do_group" => body = Some(child),
+                _ if has_values && body.is_none() => values.push(self.word(child, out)),
+                _ => return None,
+            }
+        }
+        // Names in capitals are those of variables that programs read.
+        let is_plain = |name: &String| {
+            name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+                && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        };
+        let is_known = |word: &Word| !word.has_holes && !word.is_odd;
+        let name = name.filter(is_plain)?;
+        (!values.is_empty() && values.iter().all(is_known)).then_some((name, values, body?))
+    }
+
+    /// The value of a loop's variable in this turn, for `$NAME` or `${NAME}`.
+    pub(super) fn value_of(&self, expansion: &str) -> Option<&Word> {
+        let name = expansion.strip_prefix('$')?;
+        let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+        self.bindings.iter().rev().find(|(bound, _)| bound == name).map(|(_, value)| value)
     }
 
     fn simple(&self, node: Node<'_>) -> Simple {
@@ -322,6 +406,10 @@ impl<'a> Walker<'a> {
         let end = value_node.map_or(node.end_byte(), |value| value.start_byte());
         let head = self.slice(node.start_byte(), end);
         let name = head.strip_suffix('=').unwrap_or(head).to_owned();
+        let plain = name.split(['[', '+']).next().unwrap_or_default();
+        if self.bindings.iter().any(|(bound, _)| bound == plain) {
+            out.bar(format!("`{plain}` changes in the loop"));
+        }
         let value = match value_node {
             Some(value) if value.kind() == "variable_assignment" => {
                 out.bar("an assignment in an assignment");
@@ -369,6 +457,15 @@ impl<'a> Walker<'a> {
 
     fn test(&mut self, node: Node<'_>, out: &mut Analysis) {
         let mut simple = self.simple(node);
+        if !simple.source.starts_with("[[") && simple.source.starts_with('[') {
+            let mut words = Some(Vec::new());
+            self.operands(node, &mut words, out);
+            if let Some(words) = words {
+                simple.words = words;
+                out.commands.push(simple);
+                return;
+            }
+        }
         simple.words = simple.source.split_whitespace().map(Word::literal).collect();
         for word in &mut simple.words {
             word.is_odd = true;
@@ -377,6 +474,29 @@ impl<'a> Walker<'a> {
         out.bar("a test in brackets");
         out.commands.push(simple);
         self.scan_children(node, out);
+    }
+
+    /// The words of a test in single brackets, which is a command like any other; none if it has an operator of its own.
+    fn operands(&mut self, node: Node<'_>, words: &mut Option<Vec<Word>>, out: &mut Analysis) {
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            match child.kind() {
+                "binary_expression" | "unary_expression" => self.operands(child, words, out),
+                "word" | "number" | "string" | "raw_string" | "concatenation" | "simple_expansion"
+                | "expansion" | "test_operator" => {
+                    let word = self.word(child, out);
+                    if let Some(words) = words {
+                        words.push(word);
+                    }
+                }
+                token @ ("[" | "]" | "=" | "==" | "!=" | "!") => {
+                    if let Some(words) = words {
+                        words.push(Word::literal(token));
+                    }
+                }
+                _ => *words = None,
+            }
+        }
     }
 
     fn redirected(&mut self, node: Node<'_>, out: &mut Analysis) {
@@ -545,13 +665,17 @@ fn ends_in_command(statement: Node<'_>) -> bool {
     }
 }
 
-/// True for the command that may read a here-document: a message that git writes down.
+/// True for the commands that may read a here-document: one that prints it, and those that write a message down.
 fn takes_message(command: &Simple) -> bool {
     let texts = command.texts();
+    if matches!(texts.as_slice(), ["cat"] | ["cat", "-"]) {
+        return true;
+    }
     let [program, sub, rest @ ..] = texts.as_slice() else { return false };
-    let names_stdin = |pair: &[&str]| matches!(pair, ["-F" | "--file", "-"]);
-    (*program, *sub) == ("git", "commit")
-        && (rest.iter().any(|word| matches!(*word, "-F-" | "--file=-")) || rest.windows(2).any(names_stdin))
+    let names_stdin = |pair: &[&str]| matches!(pair, ["-F" | "--file" | "--body-file" | "--notes-file", "-"]);
+    let is_glued = |word: &&str| matches!(*word, "-F-" | "--file=-" | "--body-file=-" | "--notes-file=-");
+    matches!((*program, *sub), ("git", "commit" | "tag") | ("gh", "pr" | "issue" | "release"))
+        && (rest.iter().any(is_glued) || rest.windows(2).any(names_stdin))
 }
 
 /// The delimiter's text and whether it was quoted; nothing when it is built from parts.

@@ -1,6 +1,6 @@
 //! Words: quotes removed, what is literal and what only the shell knows.
 
-use super::{Analysis, HOLE, Word, walk::Walker};
+use super::{Analysis, HOLE, Simple, Word, document, walk::Walker};
 use tree_sitter::Node;
 
 /// A word under construction: each character with whether it was quoted.
@@ -9,11 +9,26 @@ pub(super) struct Builder {
     chars: Vec<(char, bool)>,
     has_holes: bool,
     is_odd: bool,
+    /// It contains a loop's variable whose values are a pattern.
+    is_glob: bool,
+    is_quoted: bool,
 }
 
 impl Builder {
     fn quoted(&mut self, text: &str) {
         self.chars.extend(text.chars().map(|c| (c, true)));
+    }
+
+    /// The value of a loop's variable. Unquoted, the shell would take it apart again.
+    fn bound(&mut self, value: &Word) {
+        let is_whole = !value.text.is_empty() && !value.text.contains([' ', '\t', '\n', '*', '?', '[', '\\']);
+        if value.is_glob {
+            self.is_glob = true;
+            self.is_odd |= !self.is_quoted;
+        } else if !self.is_quoted && !is_whole {
+            self.has_holes = true;
+        }
+        self.quoted(&value.text);
     }
 
     fn hole(&mut self) {
@@ -78,7 +93,8 @@ impl Builder {
         let mut word = Word {
             text: self.chars.iter().map(|(c, _)| *c).collect(),
             has_holes: self.has_holes,
-            is_glob: self.chars.iter().any(|(c, quoted)| !quoted && matches!(c, '*' | '?' | '[')),
+            is_glob: self.is_glob
+                || self.chars.iter().any(|(c, quoted)| !quoted && matches!(c, '*' | '?' | '[')),
             is_odd: self.is_odd,
         };
         // `~` and `~/x` are the home folder for every reader; `~user`, `~+` and the like are not literal.
@@ -174,6 +190,11 @@ impl Walker<'_> {
                 builder.hole();
                 builder.unquoted(text);
             }
+            "simple_expansion" | "expansion" if self.value_of(text).is_some() => {
+                if let Some(value) = self.value_of(text) {
+                    builder.bound(value);
+                }
+            }
             "simple_expansion"
             | "expansion"
             | "command_substitution"
@@ -205,7 +226,20 @@ impl Walker<'_> {
                 continue; // read with the gaps, as one text
             }
             builder.double_quoted(self.slice(at, child.start_byte()));
-            self.piece(child, builder, out);
+            if let Some(text) = document::inert(self.text(child)) {
+                builder.quoted(&text);
+                // A rule about `cat` is asked all the same.
+                out.commands.push(Simple {
+                    words: vec![Word::literal("cat")],
+                    source: "cat".to_owned(),
+                    is_inner: true,
+                    ..Simple::default()
+                });
+            } else {
+                let outside = std::mem::replace(&mut builder.is_quoted, true);
+                self.piece(child, builder, out);
+                builder.is_quoted = outside;
+            }
             at = child.end_byte();
         }
         builder.double_quoted(self.slice(at, end));

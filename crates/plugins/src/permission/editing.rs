@@ -6,14 +6,14 @@
 use super::evaluate::{
     AskKind, InvalidCall, PreparedCall, SHELL_TOOL, VerdictKind, is_file_edit, known_primary,
 };
-use super::grant::{has_subject, is_anything};
+use super::grant::{exact_line, has_subject, is_anything, started_by, subcommand_at};
 use super::opening::FolderRefusal;
 use super::path;
 use super::protected::protected_name;
 use super::rules::{Rule, RuleSet};
 use super::tables::TABLES;
 use aye_core::contract::judgement::Profile;
-use aye_pattern::shell::suspicious;
+use aye_pattern::shell::{ProgramWords, Word, suspicious};
 use aye_pattern::{Args, Matcher, PatternError, is_glob};
 use std::path::Path;
 
@@ -129,10 +129,12 @@ pub fn check_grant_in(
     if text.is_empty() {
         return Err(GrantRefusal::Empty);
     }
-    if text.len() > MOST {
+    // The line that was asked about is shown in full above the pattern, whatever its length and lines.
+    let is_this_line = exact_line(&call.question).is_some_and(|exact| exact == text);
+    if text.len() > MOST && !is_this_line {
         return Err(GrantRefusal::TooLong);
     }
-    if text.chars().any(|c| c == '\n' || suspicious(c).is_some()) {
+    if text.chars().any(|c| c == '\n' && !is_this_line || suspicious(c).is_some()) {
         return Err(GrantRefusal::Invisible);
     }
     let mut rule = Rule::granted(text)?;
@@ -215,23 +217,32 @@ fn command(matcher: &Matcher) -> Result<(), GrantRefusal> {
     if all {
         return Ok(());
     }
-    let Some(program) = front.first() else {
-        return Err(GrantRefusal::AnyProgram);
-    };
+    let front: Vec<Word> = front.iter().map(|text| Word { text: text.clone(), ..Word::default() }).collect();
+    names_enough(ProgramWords::of(&front).ok_or(GrantRefusal::AnyProgram)?)
+}
+
+/// Checks the words that a pattern spells out, before any others.
+fn names_enough(front: ProgramWords<'_>) -> Result<(), GrantRefusal> {
+    let program = front.name();
     let name = program.rsplit('/').next().unwrap_or(program);
+    // Of a runner, what it runs counts.
+    if let Some(inner) = started_by(front).and_then(|at| front.skip_to(at)) {
+        return names_enough(inner);
+    }
     let has_subcommand = TABLES.grants.with_subcommand.contains(name);
     if !has_subcommand && is_anything(program) {
         return Err(GrantRefusal::AnyArguments(name.to_owned()));
     }
     if has_subcommand {
-        let Some(sub) = front.get(1) else {
+        let at = subcommand_at(front);
+        let Some(sub) = front.all().get(at) else {
             return Err(GrantRefusal::AnySubcommand(name.to_owned()));
         };
-        if sub.starts_with('-') {
+        if sub.text.starts_with('-') {
             return Err(GrantRefusal::FlagsFirst(name.to_owned()));
         }
-        if has_subject(sub) && front.len() < 3 {
-            let (program, subcommand) = (name.to_owned(), sub.clone());
+        if has_subject(&sub.text) && front.all().len() < at + 2 {
+            let (program, subcommand) = (name.to_owned(), sub.text.clone());
             return Err(GrantRefusal::AnySubject { program, subcommand });
         }
     }
@@ -277,7 +288,7 @@ fn file(call: &PreparedCall<'_>, matcher: &Matcher) -> Result<(), GrantRefusal> 
 
 fn url(matcher: &Matcher) -> Result<(), GrantRefusal> {
     let text = matcher.text();
-    if matches!(matcher, Matcher::Exact(_)) || !is_glob(text) {
+    if matches!(matcher, Matcher::Exact(_)) || !is_glob(text) || text.starts_with("domain:[") {
         return Ok(());
     }
     let host = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));

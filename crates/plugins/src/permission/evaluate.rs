@@ -542,10 +542,12 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// One view of a path against one comparison. An allow that is relative reaches only what is inside.
+/// One view of a path against one comparison. An allow (`strict`) that is relative reaches only what is inside; a deny or
+/// ask that names a folder covers what is in it.
 pub(super) fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bool {
-    let text = looked.matcher.text();
-    let hits = |form: &str| looked.matcher.is_match(form);
+    let matcher = looked.matcher;
+    let text = matcher.text();
+    let hits = |form: &str| if strict { matcher.is_match_path(form) } else { matcher.is_match(form) };
     let relative = forms.relative.as_deref().is_some_and(|form| {
         hits(form) || (matches!(looked.matcher, Matcher::Glob { .. }) && hits(&format!("./{form}")))
     });
@@ -553,7 +555,18 @@ pub(super) fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bo
     let absolute = (!strict || is_absolute) && hits(&forms.absolute);
     let home =
         (!strict || text.trim_start_matches('^').starts_with('~')) && forms.home.as_deref().is_some_and(hits);
-    (relative || absolute || home) != looked.negated
+    let covers = || {
+        let in_home = || forms.home.as_deref().is_some_and(|form| matcher.covers_path(form));
+        match &forms.relative {
+            // A folder above the workspace that happens to have the name of one is not meant.
+            Some(form) if !matcher.is_rooted() => {
+                matcher.covers_path(form) || matcher.covers_path(&format!("./{form}"))
+            }
+            _ => matcher.covers_path(&forms.absolute) || in_home(),
+        }
+    };
+    let holds = relative || absolute || home || !strict && !looked.negated && covers();
+    holds != looked.negated
 }
 
 /// True for the tools that change one file.

@@ -2,6 +2,7 @@
 
 use super::evaluate::{CallRequest, SCRIPT_TOOL, SHELL_TOOL, VerdictKind, evaluate, known_primary};
 use super::names::check_name;
+use super::reachable::check_reach;
 use super::rules::{Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::terms::{Expiry, Notify};
@@ -306,6 +307,7 @@ fn build(
 ) -> Result<Rule, String> {
     let pattern = Pattern::parse(tool).map_err(|error| error.to_string())?;
     check_name(&pattern, behavior)?;
+    check_reach(&pattern, behavior)?;
     let rule = Rule::new(pattern, behavior, origin);
     for example in matches {
         if !example_holds(&rule, example)? {

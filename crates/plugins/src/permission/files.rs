@@ -8,7 +8,7 @@ use super::evaluate::path_holds;
 use super::path::{self, Forms, PathRoots};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
-use aye_pattern::{Args, Matcher, Quantifier};
+use aye_pattern::{Args, Quantifier};
 use regex::Regex;
 use serde_json::{Value, json};
 use std::hash::{Hash as _, Hasher as _};
@@ -195,12 +195,12 @@ impl Sieve {
         let mut sources: Vec<String> = Vec::new();
         for rule in rules {
             match rule.pattern.args() {
-                Args::Primary(matcher) => sources.push(source(matcher)),
+                Args::Primary(matcher) => sources.push(matcher.covering_source()),
                 Args::All(conditions) => {
                     let plain = conditions.iter().find(|c| !c.negated && c.path.single_key() == Some(KEY));
                     // Nothing but the rule itself knows what it matches.
                     let Some(condition) = plain else { return Sieve(None) };
-                    sources.push(source(&condition.matcher));
+                    sources.push(condition.matcher.covering_source());
                 }
                 Args::Any => return Sieve(None),
             }
@@ -223,13 +223,6 @@ impl Sieve {
             .iter()
             .flat_map(texts)
             .any(|text| regex.is_match(&text) || is_folder && regex.is_match(&format!("{text}/")))
-    }
-}
-
-fn source(matcher: &Matcher) -> String {
-    match matcher {
-        Matcher::Exact(text) => format!(r"\A(?:{})\z", regex::escape(text)),
-        Matcher::Glob { regex, .. } | Matcher::Regex(regex) => regex.as_str().to_owned(),
     }
 }
 
@@ -278,6 +271,16 @@ mod tests {
         assert_eq!(check(&["Read(**/.env)"], &[], "", "a/b", false), None);
         assert_eq!(check(&["Read(keys/**)"], &[], "", "keys", true), Some(true));
         assert_eq!(check(&["Read(keys)"], &[], "", "keys", true), Some(true));
+        for rule in
+            ["Read(keys/)", "Read(./keys/)", "Read(**/keys/)", "Read(keys)", "Read(file_path = \"keys/\")"]
+        {
+            assert_eq!(check(&[rule], &[], "", "keys", true), Some(true), "{rule}");
+            assert_eq!(check(&[rule], &[], "", "keys/a", false), Some(true), "{rule}");
+            assert_eq!(check(&[rule], &[], "", "keyss/a", false), None, "{rule}");
+        }
+        assert_eq!(check(&["Read(keys)"], &[], "", "src/keys/a", false), Some(true));
+        assert_eq!(check(&["Read(src/keys)"], &[], "", "src/keys/a", false), Some(true));
+        assert_eq!(check(&["Read(file_path !~ \"keys/\")"], &[], "", "keys/a", false), Some(true));
         assert_eq!(check(&["Read(file_path =~ \"\\.PEM$\")"], &[], "", "x.PEM", false), Some(true));
         assert_eq!(check(&["Read(file_path !~ \"src/**\")"], &[], "", "src", true), None);
         assert_eq!(check(&["Read(file_path !~ \"src/**\")"], &[], "", "doc/x", false), Some(true));

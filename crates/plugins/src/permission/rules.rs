@@ -1,6 +1,7 @@
 //! Rules and where they come from.
 
 use super::names::check_name;
+use super::reachable::check_reach;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::record::GrantRecord;
 use aye_core::contract::terms::Terms;
@@ -166,7 +167,8 @@ impl RuleSet {
     /// Rules given as pattern texts, as flags and the check protocol do.
     ///
     /// # Errors
-    /// When a text is not a pattern, or would deny or ask under the misspelt name of a tool.
+    /// When a text is not a pattern, or would deny or ask under the misspelt name of a tool or in a form that never
+    /// matches.
     pub fn from_patterns<S: AsRef<str>>(
         layer: Layer,
         behavior: ToolPermissionBehavior,
@@ -176,11 +178,8 @@ impl RuleSet {
         for pattern in patterns {
             let text = pattern.as_ref();
             let pattern = Pattern::parse(text)?;
-            check_name(&pattern, behavior).map_err(|message| PatternError {
-                position: 0,
-                message,
-                pattern: text.to_owned(),
-            })?;
+            let checked = check_name(&pattern, behavior).and_then(|()| check_reach(&pattern, behavior));
+            checked.map_err(|message| PatternError { position: 0, message, pattern: text.to_owned() })?;
             set.push(Rule::new(pattern, behavior, RuleSource::of(layer)));
         }
         Ok(set)

@@ -2,15 +2,15 @@
 
 use super::evaluate::{Allowed, CallRequest, EnforcedProfiles, SHELL_TOOL, excerpt, named};
 use super::files::FileRules;
-use super::grant::{pattern_word, rule_for_prefix};
+use super::grant::{pattern_word, spelled_by_prefix};
 use super::path::{self, PathRoots};
 use super::protected;
 use super::rules::{Layer, Rule, RuleSet};
 use super::tables::TABLES;
 use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::{
-    Analysis, Assignment, Simple, Word, canonical, code_words, globs_are_harmless, is_awk, is_explained,
-    is_stateful, is_transparent, only_named, only_reads, risks, sed_only_prints,
+    Analysis, Assignment, OptionFit, ProgramWords, Simple, Word, canonical, code_words, globs_are_harmless,
+    is_awk, is_explained, is_stateful, is_transparent, only_named, only_reads, risks, sed_only_prints,
 };
 use aye_pattern::{Args, Condition, Looked, Matcher, Pattern, Quantifier};
 use std::cell::OnceCell;
@@ -34,7 +34,7 @@ pub(super) fn restricts(looked: &Looked<'_>, analysis: &Analysis) -> Hit {
     if looked.negated {
         let mut hit = Hit::No;
         for command in programs {
-            match against(matcher, command) {
+            match as_written(matcher, command) {
                 Hit::No => return Hit::Yes,
                 Hit::Maybe => hit = Hit::Maybe,
                 Hit::Yes => {}
@@ -56,7 +56,23 @@ pub(super) fn restricts(looked: &Looked<'_>, analysis: &Analysis) -> Hit {
     hit
 }
 
+/// Checks a comparison against a command; the options that it names count in every spelling.
 pub(super) fn against(matcher: &Matcher, command: &Simple) -> Hit {
+    let hit = as_written(matcher, command);
+    if hit == Hit::Yes || !matcher.names_options() {
+        return hit;
+    }
+    let fits: Vec<OptionFit> = command.spellings().iter().map(|words| matcher.options_fit(words)).collect();
+    if fits.contains(&OptionFit::Yes) {
+        Hit::Yes
+    } else if fits.contains(&OptionFit::Maybe) {
+        Hit::Maybe
+    } else {
+        hit
+    }
+}
+
+fn as_written(matcher: &Matcher, command: &Simple) -> Hit {
     if matcher.is_match(&command.source) {
         return Hit::Yes;
     }
@@ -79,7 +95,7 @@ pub(super) fn against(matcher: &Matcher, command: &Simple) -> Hit {
 /// Returns true if some substitution of the unknown parts would match. A command whose program is unknown is
 /// not checked here: it is undecided as a whole.
 fn could_match(matcher: &Matcher, words: &[Word]) -> bool {
-    if words.iter().all(Word::is_known) || !words[0].is_known() {
+    if words.iter().all(Word::is_known) || !words.first().is_some_and(Word::is_known) {
         return false;
     }
     if let Matcher::Regex(regex) = matcher {
@@ -129,21 +145,22 @@ fn variables(command: &Simple) -> impl Iterator<Item = &str> {
 /// matches.
 pub(super) fn mentions(matcher: &Matcher, command: &Simple) -> bool {
     let (literal, _) = matcher.literal_words();
-    let texts = command.texts();
+    let Some(call) = command.call() else { return false };
     if let Some(program) = literal.first() {
         let program = program.rsplit('/').next().unwrap_or(program);
-        return texts[1..].iter().any(|text| holds_program(text, program))
-            || !is_name(texts[0]) && holds_program(texts[0], program)
+        return call.arguments().any(|word| holds_program(&word.text, program))
+            || !is_name(call.name()) && holds_program(call.name(), program)
             || variables(command).any(|text| holds_program(text, program));
     }
     // A comparison without a program of its own: does it match from any word on?
-    (1..texts.len()).any(|at| {
-        let rest = &texts[at..];
+    let texts = call.texts();
+    texts.iter().enumerate().skip(1).any(|(at, text)| {
+        let rest = texts.get(at..).unwrap_or_default();
         matcher.is_match_words(rest, &canonical(rest))
-            || texts[at]
+            || text
                 .match_indices(|c: char| !c.is_alphanumeric())
-                .any(|(i, c)| matcher.is_match(&texts[at][i + c.len()..]))
-            || texts[at].contains(' ') && matcher.is_match(texts[at])
+                .any(|(i, c)| matcher.is_match(text.get(i + c.len()..).unwrap_or_default()))
+            || text.contains(' ') && matcher.is_match(text)
     }) || variables(command).any(|text| matcher.is_match(text))
 }
 
@@ -264,18 +281,23 @@ fn allowed_by<'r>(
     let walk = Walk { rules: &rules, files: OnceCell::new(), at: walk.at.clone(), is_lost: false, ..walk };
     let by: Vec<(&Simple, Vec<&Rule>)> = commands
         .iter()
-        .map(|command| {
-            let mut rules = walk.words(&command.words).unwrap_or_default();
+        .filter_map(|command| {
+            command.call()?;
+            let mut rules = walk.rules_of(command).unwrap_or_default();
             // Of a wrapper such as `timeout`, what it runs counts.
             rules.drain(..usize::from(rules.len() > 1));
-            (*command, rules)
+            Some((*command, rules))
         })
         .collect();
     // Git that the user allowed runs what the repository names anyway.
     let mut git = by.iter().filter(|(command, _)| runs_git(command)).peekable();
     let is_shipped = |rule: &&Rule| rule.origin.layer == Layer::Shipped;
     let guards_git = git.peek().is_some() && git.all(|(_, rules)| rules.iter().all(is_shipped));
+    let is_stateful = by.iter().any(|(command, _)| command.program().is_some_and(is_stateful));
     let profile = together(by.iter().filter_map(|(_, rules)| rules.iter().map(|rule| rule.profile()).max()))?;
+    if analysis.is_compound && (is_stateful || profile != Profile::Read) {
+        return Err(not_by_itself("a loop or condition around commands that do more than read", question));
+    }
     let allowed = Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())?;
     Ok(Allowed { guards_git, profile, ..allowed })
 }
@@ -336,15 +358,31 @@ fn not_covered(part: &str, rule: Option<String>) -> String {
 }
 
 /// The rule that would allow a command, as broad as is sensible.
-fn rule_for_any(words: &[Word]) -> Option<String> {
-    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+fn rule_for_any(words: ProgramWords<'_>) -> Option<String> {
+    let texts = words.texts();
+    // More words than a rule spells out may not run programs, write files or change what is protected.
+    let covers = |spelled: &usize| {
+        risks(words.all()).iter().all(|risk| risk.is_named_by(*spelled, false))
+            && (only_reads(words.name()) || protected_argument(&texts).is_none())
+    };
+    let by_prefix = || {
+        let spelled = spelled_by_prefix(words).filter(covers)?;
+        rule_for(texts.get(..spelled)?, true)
+    };
     // Of a reader whose operands can be code, the option says what it does.
     let by_option = || {
-        let is_reader = only_reads(texts[0]) && texts.len() > 2 && risks(words).is_empty();
-        let rule = (is_reader && texts[1].starts_with('-')).then(|| rule_for(&texts[..2], true));
-        rule.flatten()
+        let front = texts.get(..2).filter(|front| only_reads(words.name()) && front[1].starts_with('-'))?;
+        (texts.len() > 2 && covers(&1)).then(|| rule_for(front, true)).flatten()
     };
-    rule_for_prefix(&texts).or_else(by_option).or_else(|| rule_for(&texts, false))
+    by_prefix().or_else(by_option).or_else(|| rule_for(&texts, false))
+}
+
+/// The protected file that an argument names.
+fn protected_argument(texts: &[&str]) -> Option<String> {
+    texts.iter().skip(1).find_map(|text| {
+        let text = text.split_once('=').map_or(*text, |(_, value)| value);
+        protected::protected_name(std::path::Path::new(text))
+    })
 }
 
 /// A rule for these words and `more`, to be named in a reason.
@@ -369,15 +407,14 @@ pub(super) struct CommandPart<'a> {
 }
 
 impl<'a> CommandPart<'a> {
-    pub(super) fn of(words: &'a [Word]) -> CommandPart<'a> {
-        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    pub(super) fn of(words: ProgramWords<'a>) -> CommandPart<'a> {
+        let texts = words.texts();
         CommandPart { canonical: canonical(&texts), texts }
     }
 
-    /// Every command of a line that is one.
+    /// Every command of a line that starts a program.
     pub(super) fn all(analysis: &'a Analysis) -> Vec<CommandPart<'a>> {
-        let commands = analysis.commands.iter().filter(|command| !command.words.is_empty());
-        commands.map(|command| CommandPart::of(&command.words)).collect()
+        analysis.commands.iter().filter_map(Simple::call).map(CommandPart::of).collect()
     }
 }
 
@@ -398,7 +435,19 @@ fn hits(
     rule.pattern.matches_by(question.tool, question.args, Some("command"), Quantifier::Every, test)
 }
 
-fn names_whole_line(rule: &Rule, question: &CallRequest<'_>) -> bool {
+/// The number of words that a rule which matches a command spells out, and whether they are all of its words.
+fn spelled_by(rule: &Rule, question: &CallRequest<'_>, part: &CommandPart<'_>) -> Option<(usize, bool)> {
+    let mut spelled = (0, false);
+    let is_hit = hits(rule, question, part, &mut |looked| {
+        if !looked.negated {
+            let (literal, all) = looked.matcher.literal_words();
+            spelled = spelled.max((literal.len(), all));
+        }
+    });
+    is_hit.then_some(spelled)
+}
+
+pub(super) fn names_whole_line(rule: &Rule, question: &CallRequest<'_>) -> bool {
     let Args::All(conditions) = rule.pattern.args() else { return false };
     let is_exact = |c: &aye_pattern::Condition| {
         c.path.single_key() == Some("command") && !c.negated && matches!(c.matcher, Matcher::Exact(_))
@@ -426,13 +475,15 @@ struct Walk<'w, 'r> {
 impl<'r> Walk<'_, 'r> {
     /// The rules for one command; none when it needs none. `leads`: the rest of the line runs only if it succeeds.
     fn command(&mut self, command: &Simple, leads: bool) -> Result<Vec<&'r Rule>, String> {
-        for assignment in &command.assignments {
-            if !is_safe_assignment(assignment) {
-                let why = format!("`{}` is set for a command", assignment.name);
-                return Err(not_by_itself(&why, self.question));
-            }
+        let set = command.assignments.iter().find(|assignment| !is_safe_assignment(assignment));
+        if let Some(assignment) = set
+            && self.spelled_with_assignments(command).is_none()
+        {
+            let why = format!("`{}` is set for a command", assignment.name);
+            return Err(not_by_itself(&why, self.question));
         }
-        let Some(first) = command.words.first() else { return Ok(Vec::new()) };
+        let Some(call) = command.call() else { return Ok(Vec::new()) };
+        let first = call.program();
         if !first.is_literal() || first.text.is_empty() || first.text.contains(char::is_whitespace) {
             return Err(not_by_itself(
                 &format!("`{}` is not a plain program name", first.text),
@@ -454,7 +505,7 @@ impl<'r> Walk<'_, 'r> {
                 return Err("git reads the settings of another folder after `cd`".into());
             }
         }
-        let used = self.words(&command.words)?;
+        let used = self.rules_of(command)?;
         self.is_lost |= is_stateful(&first.text);
         Ok(used)
     }
@@ -487,37 +538,62 @@ impl<'r> Walk<'_, 'r> {
         Ok(())
     }
 
-    fn words(&self, words: &[Word]) -> Result<Vec<&'r Rule>, String> {
-        let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
+    /// The rules that allow a command. One that sets variables may be spelled out by a rule with them.
+    fn rules_of(&self, command: &Simple) -> Result<Vec<&'r Rule>, String> {
+        let Some(call) = command.call() else { return Ok(Vec::new()) };
+        match self.spelled_with_assignments(command) {
+            Some(rules) => Ok(rules),
+            None => self.words(call),
+        }
+    }
+
+    /// The rules for a command if one spells the variables that it sets and its program: `Bash(FOO=1 npm test *)`.
+    fn spelled_with_assignments(&self, command: &Simple) -> Option<Vec<&'r Rule>> {
+        let call = command.call()?;
+        let count = command.assignments.len();
+        let is_known = command.assignments.iter().all(|set| set.value.is_literal());
+        if count == 0 || !is_known || !call.all().iter().all(Word::is_literal) {
+            return None;
+        }
+        let set = command
+            .assignments
+            .iter()
+            .map(|set| Word { text: format!("{}={}", set.name, set.value.text), ..Word::default() });
+        let words: Vec<Word> = set.chain(call.all().iter().cloned()).collect();
+        let part = CommandPart::of(ProgramWords::of(&words)?);
+        self.rules.iter().find_map(|&rule| {
+            let (spelled, all) = spelled_by(rule, self.question, &part)?;
+            let rest = spelled.checked_sub(count).filter(|rest| *rest > 0 || all)?;
+            let inner = self.fits(rule, call, &call.texts(), (rest, all)).ok()?;
+            Some([vec![rule], inner].concat())
+        })
+    }
+
+    fn words(&self, call: ProgramWords<'_>) -> Result<Vec<&'r Rule>, String> {
+        let (words, program) = (call.all(), call.name());
         let doubt = |word: &Word| {
             let what =
                 if word.is_glob { "an unquoted pattern" } else { "an argument that the shell expands" };
             let why = format!("`{}` is {what}, and `{program}` may take it for an option", word.text);
             not_by_itself(&why.replace('\u{fffc}', "…"), self.question)
         };
-        let is_glob = |word: &Word| word.is_glob && !word.has_holes && !word.is_odd;
+        // The values of a loop's variable, which the shell takes apart again, are left to the kernel.
+        let is_glob = |word: &Word| word.is_glob && !word.has_holes && (!word.is_odd || self.is_held);
         if let Some(word) = words.iter().find(|word| !word.is_literal() && !is_glob(word)) {
             return Err(doubt(word));
         }
         // If a file name starts with a dash, a glob can expand to an option.
-        let glob = words.iter().find(|word| is_glob(word)).filter(|_| !globs_are_harmless(program));
-        let part = CommandPart::of(words);
+        let is_open = |word: &&Word| is_glob(word) && (word.is_odd || !globs_are_harmless(program));
+        let glob = words.iter().find(is_open);
+        let part = CommandPart::of(call);
         let mut why = match glob {
             Some(word) => doubt(word),
-            None => not_covered(&excerpt(&part.canonical), rule_for_any(words)),
+            None => not_covered(&excerpt(&part.canonical), rule_for_any(call)),
         };
         for &rule in self.rules {
-            let mut spelled: (usize, bool) = (0, false);
-            let hit = hits(rule, self.question, &part, &mut |looked| {
-                if !looked.negated {
-                    let (literal, all) = looked.matcher.literal_words();
-                    spelled = spelled.max((literal.len(), all));
-                }
-            });
-            if !hit || glob.is_some() && !self.holds(rule) {
-                continue;
-            }
-            match self.fits(rule, words, &part.texts, spelled) {
+            let spelled = spelled_by(rule, self.question, &part);
+            let Some(spelled) = spelled.filter(|_| glob.is_none() || self.holds(rule)) else { continue };
+            match self.fits(rule, call, &part.texts, spelled) {
                 Ok(inner) => return Ok([vec![rule], inner].concat()),
                 Err(reason) => why = reason,
             }
@@ -526,9 +602,10 @@ impl<'r> Walk<'_, 'r> {
         if is_transparent(program)
             && let [risk] = &risks(words)[..]
             && risk.executes
-            && (1..words.len()).contains(&risk.index)
+            && risk.index > 0
+            && let Some(inner) = call.skip_to(risk.index)
         {
-            return self.words(&words[risk.index..]);
+            return self.words(inner);
         }
         Err(why)
     }
@@ -538,30 +615,38 @@ impl<'r> Walk<'_, 'r> {
     fn fits(
         &self,
         rule: &Rule,
-        words: &[Word],
+        call: ProgramWords<'_>,
         texts: &[&str],
         (spelled, all): (usize, bool),
     ) -> Result<Vec<&'r Rule>, String> {
+        let (words, program) = (call.all(), call.name());
         let mut inner = Vec::new();
         // Whatever its code is, awk only reads there.
-        let is_code = self.holds(rule) && (is_awk(texts[0]) || texts[0] == "sed" && sed_only_prints(words));
-        for risk in risks(words) {
+        let is_code = self.holds(rule) && (is_awk(program) || program == "sed" && sed_only_prints(words));
+        let found = risks(words);
+        // The rule that is proposed has to name every risk, not only the first.
+        let through = found.iter().map(|risk| risk.through).max().unwrap_or_default();
+        for risk in found {
             if is_code || risk.is_named_by(spelled, all) {
                 continue;
             }
-            if is_transparent(texts[0]) && risk.executes && risk.index > 0 && risk.index < words.len() {
+            if is_transparent(program)
+                && risk.executes
+                && risk.index > 0
+                && let Some(wrapped) = call.skip_to(risk.index)
+            {
                 // The wrapper is allowed; what it wraps needs a rule of its own.
-                inner.extend(self.words(&words[risk.index..])?);
+                inner.extend(self.words(wrapped)?);
                 continue;
             }
-            let last = risk.through.min(words.len() - 1);
-            let would = rule_for(&texts[..=last], last + 1 < words.len() || risk.through == risk.index)
+            let front = texts.get(..=through).unwrap_or(texts);
+            let would = rule_for(front, through < texts.len())
                 .map(|rule| format!("{ADD}{rule}`"))
                 .unwrap_or_default();
             return Err(format!("{} does not cover it: {}{would}", named(rule), risk.why));
         }
-        if !all && !only_reads(texts[0]) {
-            for text in &texts[1..] {
+        if !all && !only_reads(program) {
+            for text in texts.iter().skip(1) {
                 let text = text.split_once('=').map_or(*text, |(_, value)| value);
                 if let Some(name) = protected::protected_name(std::path::Path::new(text))
                     && !protected::is_named_by(&name, rule)
@@ -579,12 +664,12 @@ impl<'r> Walk<'_, 'r> {
                 None => why,
             };
             if !self.is_held {
-                if is_awk(texts[0]) {
-                    return Err(add(format!("a program in `{}` may read any file", texts[0])));
+                if is_awk(program) {
+                    return Err(add(format!("a program in `{program}` may read any file")));
                 }
                 only_named(words).map_err(|more| add(more.to_string()))?;
             }
-            self.stays_inside(words).map_err(add)?;
+            self.stays_inside(call).map_err(add)?;
         }
         Ok(inner)
     }
@@ -596,9 +681,9 @@ impl<'r> Walk<'_, 'r> {
 
     /// Checks that a command allowed by a shipped rule reads only inside the workspace, and nothing that a
     /// rule asks about.
-    fn stays_inside(&self, words: &[Word]) -> Result<(), String> {
+    fn stays_inside(&self, call: ProgramWords<'_>) -> Result<(), String> {
         let places = PathRoots { cwd: &self.at, ..self.question.places() };
-        let program = words[0].text.as_str();
+        let (words, program) = (call.all(), call.name());
         let texts = no_files(words);
         for (i, word) in words.iter().enumerate().skip(1) {
             if texts.contains(&i) {
@@ -619,7 +704,7 @@ impl<'r> Walk<'_, 'r> {
                 candidates.extend(word.text.get(2..));
             }
             // `git show REVISION:PATH`, `git show :STAGE:PATH`, `git log -L 1,5:PATH`
-            candidates.extend(word.text.match_indices(':').map(|(at, _)| &word.text[at + 1..]));
+            candidates.extend(word.text.match_indices(':').filter_map(|(at, _)| word.text.get(at + 1..)));
             for text in candidates.into_iter().filter(|text| !text.is_empty()) {
                 let seen = path::look(text, &places).map_err(|why| why.to_string())?;
                 if !seen.is_inside {
@@ -652,7 +737,7 @@ fn names_files_by_pattern(words: &[Word], text: &str) -> bool {
 /// Returns whether a word that starts with `:` is a pathspec with magic, or a search: `:PATH` and
 /// `:STAGE:PATH` are neither.
 fn has_magic(text: &str) -> bool {
-    text[1..].starts_with(|c: char| c.is_ascii_punctuation() && !matches!(c, '.' | '_' | '-'))
+    text.chars().nth(1).is_some_and(|c| c.is_ascii_punctuation() && !matches!(c, '.' | '_' | '-'))
 }
 
 /// Returns the words of a command that certainly name no file: the search term of a search, code of `sed` and
@@ -665,11 +750,11 @@ pub(super) fn no_files(words: &[Word]) -> Vec<usize> {
 
 /// Returns the index of the word that a search looks for, only if this is certain.
 fn searched_for(words: &[Word]) -> Option<usize> {
-    let is_git_grep = words[0].text == "git" && words.get(1).is_some_and(|word| word.text == "grep");
-    if is_git_grep {
-        return searched_for(&words[1..]).map(|at| at + 1);
+    let (program, arguments) = words.split_first()?;
+    if program.text == "git" && arguments.first().is_some_and(|word| word.text == "grep") {
+        return searched_for(arguments).map(|at| at + 1);
     }
-    if !matches!(words[0].text.as_str(), "grep" | "egrep" | "fgrep" | "rg") {
+    if !matches!(program.text.as_str(), "grep" | "egrep" | "fgrep" | "rg") {
         return None;
     }
     let names_it = |text: &str| match text.strip_prefix("--") {

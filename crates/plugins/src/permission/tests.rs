@@ -1,3 +1,4 @@
+mod cases;
 mod differential;
 mod enforce;
 mod files;

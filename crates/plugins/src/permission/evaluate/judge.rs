@@ -15,7 +15,7 @@ use super::{
 };
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::path_policy::PathAccess;
-use aye_pattern::shell::{Analysis, Simple, visible};
+use aye_pattern::shell::{Analysis, Simple, is_legible, visible};
 use aye_pattern::{Args, Looked, Matcher, Quantifier};
 
 pub(in crate::permission) struct Judge<'a> {
@@ -135,7 +135,9 @@ impl<'a> Judge<'a> {
     fn doubt(&self, maybe: Option<&Rule>) -> Option<Verdict> {
         match self.subject {
             CallSubject::Shell(analysis) => {
-                if let Some(why) = &analysis.unreadable {
+                if let Some(why) = &analysis.unreadable
+                    && !self.allows_this_line()
+                {
                     return Some(Verdict::new(VerdictKind::Ask(AskKind::Undecided), why));
                 }
                 let ask = |rule: &Rule, why: String| Verdict {
@@ -182,6 +184,16 @@ impl<'a> Judge<'a> {
             }
             CallSubject::File { .. } | CallSubject::Other => None,
         }
+    }
+
+    /// Returns whether a rule spells out the whole line, and the user could see what the line says. Then it need not be
+    /// understood: it was read by the user who wrote or granted the rule.
+    fn allows_this_line(&self) -> bool {
+        let line = self.question.args.get("command").and_then(Value::as_str).unwrap_or_default();
+        let is_mine =
+            |rule: &&Rule| rule.behavior == Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
+        is_legible(line)
+            && self.all().filter(is_mine).any(|rule| shell::names_whole_line(rule, self.question))
     }
 
     /// A verdict by a rule that denies or asks. Of a regular expression it names what was matched instead, of a rule

@@ -174,7 +174,41 @@ fn proposals_are_grantable_and_exclude_dangerous_programs() {
             assert!(check_grant(&call, &rules, &proposal.pattern).is_ok(), "{command} {proposal:?}");
         }
     }
-    for command in ["bash x.sh", "python3 x.py", "node x.js", "vim a"] {
+    for (command, pattern) in [
+        ("npx eslint .", "Bash(npx eslint *)"),
+        ("uv run pytest -q", "Bash(uv run pytest *)"),
+        ("uv run python3 -m pytest -q", "Bash(uv run python3 -m pytest *)"),
+        ("python3 -m pytest -q", "Bash(python3 -m pytest *)"),
+        ("docker compose up -d", "Bash(docker compose up *)"),
+        ("docker exec -it web psql -l", "Bash(docker exec -it web psql *)"),
+        ("make -C docs html", "Bash(make -C docs html *)"),
+        ("cargo +nightly fmt --all", "Bash(cargo +nightly fmt *)"),
+        ("env CI=1 npm run build", "Bash(env CI=1 npm run build *)"),
+        ("pnpm --filter web test", "Bash(pnpm --filter web test *)"),
+        ("node --run test", "Bash(node --run test *)"),
+        ("timeout 60 npm test", "Bash(npm test *)"),
+        ("npm test 2>&1", "Bash(npm test *)"),
+    ] {
+        let args = json!({ "command": command });
+        let question = place.question("Bash", &args);
+        let call = PreparedCall::of(&question).unwrap();
+        let proposals: Vec<String> =
+            propose_grants(&question).into_iter().map(|grant| grant.pattern).collect();
+        assert!(proposals.contains(&pattern.to_owned()), "{command}: {proposals:?}");
+        for proposal in proposals {
+            assert!(check_grant(&call, &rules, &proposal).is_ok(), "{command} {proposal:?}");
+        }
+    }
+    // A line of many lines can be granted as it is, but nothing else with a newline in it.
+    let args = json!({ "command": "git commit -F - <<'EOF'\nfix\nEOF" });
+    let question = place.question("Bash", &args);
+    let call = PreparedCall::of(&question).unwrap();
+    let proposals = propose_grants(&question);
+    assert!(check_grant(&call, &rules, &proposals[0].pattern).is_ok(), "{proposals:?}");
+    assert_eq!(check_grant(&call, &rules, "Bash(git\ncommit *)"), Err(GrantRefusal::Invisible));
+    for command in
+        ["bash x.sh", "python3 x.py", "node x.js", "vim a", "bash -c 'ls'", "npx sh -c ls", "x > y"]
+    {
         let args = json!({ "command": command });
         let proposals = propose_grants(&place.question("Bash", &args));
         assert!(proposals.iter().all(|proposal| proposal.pattern.contains(" = ")), "{proposals:?}");
@@ -274,12 +308,106 @@ fn word() -> impl Strategy<Value = &'static str> {
     ])
 }
 
+fn any_word() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
+        word(),
+        prop::sample::select(vec![
+            "npx",
+            "eslint",
+            ".",
+            "uv",
+            "run",
+            "pytest",
+            "-q",
+            "docker",
+            "compose",
+            "exec",
+            "web",
+            "python3",
+            "-m",
+            "node",
+            "--run",
+            "make",
+            "-C",
+            "cargo",
+            "+nightly",
+            "A=b",
+            "poetry",
+            "bundle",
+            "kubectl",
+            "get",
+            "--",
+            "timeout",
+            "60",
+            "sed",
+            "-i",
+            "find",
+            "-delete",
+            "-exec",
+            "{}",
+            "+",
+            "\\;",
+            "(",
+            ")",
+            "<<'EOF'",
+            "\n",
+            "EOF",
+            "if",
+            "then",
+            "fi",
+            "for",
+            "x",
+            "in",
+            "do",
+            "done",
+            "$(ls)",
+            "`ls`",
+            "<(ls)",
+            "> f",
+            "2>&1",
+            "'",
+            "\"",
+            "ü",
+            "sort",
+            "-o",
+            ".git/config",
+            "eval",
+            "source",
+        ])
+    ]
+}
+
 fn line_of(words: &[&str]) -> String {
     words.join(" ")
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Every line that a user can read has at least one proposal, and each proposal covers the line.
+    #[test]
+    fn a_proposal_covers_the_line_it_is_proposed_for(words in prop::collection::vec(any_word(), 1..7)) {
+        let line = line_of(&words);
+        let args = json!({ "command": line });
+        let place = Path::new("/nowhere");
+        let question = CallRequest { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
+        let Ok(call) = PreparedCall::of(&question) else { return Ok(()) };
+        let proposals = propose_grants(&question);
+        prop_assert!(!proposals.is_empty(), "{line}");
+        for proposal in proposals {
+            let rule = Rule::granted(&proposal.pattern).unwrap();
+            let verdict = call.verdict_with(&RuleSet::new(), &rule);
+            prop_assert_eq!(verdict.decision, VerdictKind::Allow, "{} / {}: {}", line, proposal.pattern, verdict.why);
+            prop_assert!(check_grant(&call, &RuleSet::new(), &proposal.pattern).is_ok(), "{line} / {proposal:?}");
+        }
+        // The remedy that a reason names is one, too.
+        let why = call.verdict(&RuleSet::new()).why;
+        let remedy = why.rsplit_once("; add `").and_then(|(_, rest)| rest.strip_suffix('`'));
+        if let Some(remedy) = remedy.filter(|_| !line.contains(['&', '|', ';', '\n'])) {
+            let verdict = call.verdict_with(&RuleSet::new(), &Rule::granted(remedy).unwrap());
+            prop_assert_eq!(verdict.decision, VerdictKind::Allow, "{} / {}: {}", line, remedy, verdict.why);
+        }
+    }
 
     /// A grantable pattern matches the call it was written for, whatever was typed.
     #[test]

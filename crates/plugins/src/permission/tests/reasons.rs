@@ -233,8 +233,14 @@ fn a_reason_names_the_part_and_remedy_but_no_regular_expression() {
         ),
         (
             "for f in *.rs; do cat $f; done",
-            "`for f in *.rs; do cat $f; done` is a loop; only a rule for the whole line allows that: \
-             Bash(command = \"for f in *.rs; do cat $f; done\")",
+            "`*.rs` is an unquoted pattern, and `cat` may take it for an option; only a rule for the whole line \
+             allows that: Bash(command = \"for f in *.rs; do cat $f; done\")",
+        ),
+        ("for f in a b; do touch $f; done", "`touch a` is not covered; add `Bash(touch *)`"),
+        (
+            "case x in x) ls;; esac",
+            "`case x in x) ls;; esac` is a choice; only a rule for the whole line allows that: \
+             Bash(command = \"case x in x) ls;; esac\")",
         ),
         (
             "ls > out.txt",

@@ -186,6 +186,19 @@ fn paths_of_a_deny() {
         ("Read(file_path ~ \"secret/**\")", &format!("{root}/secret/key"), "deny"),
         ("Read(file_path ~ \"src/alias\")", "src/alias", "deny"),
         ("Read(secret/**)", "secret/../secret/key", "deny"),
+        ("Read(secret/)", "secret/key", "deny"),
+        ("Read(secret)", "secret/key", "deny"),
+        ("Read(./secret/)", "secret/key", "deny"),
+        ("Read(**/secret/)", "secret/key", "deny"),
+        ("Read(secret/)", "src/alias", "deny"),
+        ("Read(key)", "secret/key", "deny"),
+        ("Read(a/key)", "secret/key", "allow"),
+        ("Read(//etc/hostname)", "/etc/hostname", "deny"),
+        ("Read(/etc/)", "/etc/hostname", "deny"),
+        ("Read(etc)", "/etc/hostname", "deny"),
+        ("Read(**/etc/)", "/etc/hostname", "deny"),
+        ("Read(~/.ssh)", "~/.ssh/id", "deny"),
+        ("Read(file_path = \"secret\")", "secret/key", "deny"),
         ("Read(~/.ssh/**)", "~/.ssh/id", "deny"),
         ("Read(~/.ssh/**)", "../.ssh/id", "deny"),
         ("Read(**/.ssh/**)", "~/.ssh/id", "deny"),
@@ -523,7 +536,6 @@ fn proposed_grants() {
         "bash",
         "python -c x",
         "python",
-        "npx x",
         "eval x",
         "env x",
         "sudo ls",
@@ -539,14 +551,17 @@ fn proposed_grants() {
         "source x",
         "docker run x",
         "vim x",
-        "ls\u{200b}",
-        "timeout 5 ls",
         "cat <<EOF\n$x\nEOF",
-        "npm exec x",
         "awk 'BEGIN{system(1)}'",
+        "ls )",
     ] {
-        assert_eq!(bash(command), Vec::<String>::new(), "{command}");
+        let exact = aye_pattern::Pattern::literal("Bash", "command", command).to_string();
+        assert_eq!(bash(command), [exact], "{command}");
     }
+    assert_eq!(bash("npx x")[1], "Bash(npx x *)");
+    assert_eq!(bash("npm exec x")[1], "Bash(npm exec x *)");
+    assert_eq!(bash("timeout 5 ls")[1], "Bash(ls *)");
+    assert_eq!(bash("ls\u{200b}"), Vec::<String>::new());
     let edit = |path: &str| place.proposals("Edit", json!({ "file_path": path }));
     assert_eq!(edit("src/main.rs"), ["Edit(file_path = \"src/main.rs\")", "Edit(file_path ~ \"src/**\")"]);
     assert_eq!(edit("x.md"), ["Edit(file_path = \"x.md\")", "Edit(file_path ~ \"**\")"]);
