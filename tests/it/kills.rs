@@ -1,9 +1,15 @@
-//! Random kills: `AYE_KILLS=1000 cargo test --features failpoints --test it kills` for more of them.
+//! Random kills: `AYE_KILLS=1000 cargo test --features failpoints --test it kills` for more of them. They hit headless
+//! runs and answers of other processes, and the front ends that stay: the server (with which A2A and MCP are served, and
+//! which resumes runs in the background), the worker, ACP and the terminal.
 
 use std::time::Duration;
 
 use fastrand::Rng;
+use serde_json::json;
 
+use crate::support::home::Home;
+use crate::support::http::Server;
+use crate::support::llm::{Answer, Chat, MockLlm, until};
 use crate::support::operator::{Operator, Plan, Step, Trouble};
 use crate::support::random::{number_of, seed};
 
@@ -18,6 +24,11 @@ const PLACES: [&str; 6] = [
     "store.decide.after",
 ];
 
+/// Front ends that stay until they are killed. Without arguments it is the terminal.
+const VISITORS: [&[&str]; 4] = [&["serve", "--bind", "127.0.0.1:0"], &["work"], &["acp"], &[]];
+/// The longest visit.
+const VISIT: Duration = Duration::from_millis(600);
+
 #[test]
 fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
     let kills = number_of("AYE_KILLS").unwrap_or(100) as usize;
@@ -27,6 +38,9 @@ fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
         let mut story = Operator::new(FIRST, SECOND);
         for _ in 0..40 {
             let mut step = story.next();
+            if dice.u64(..3) == 0 {
+                story.fold_log();
+            }
             if step == Step::Done || deaths + story.deaths >= kills {
                 break;
             }
@@ -42,11 +56,62 @@ fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
             } else {
                 Trouble::After(Duration::from_millis(dice.u64(..300)))
             };
-            story.take(step, &trouble);
+            if dice.u64(..4) == 0 && story.has_started() {
+                let visitor = VISITORS[dice.usize(..VISITORS.len())];
+                story.visit(visitor, &trouble, VISIT);
+            } else {
+                story.take(step, &trouble);
+            }
         }
         story.finish();
         deaths += story.deaths;
         stories += 1;
     }
     println!("{deaths} kills in {stories} stories");
+}
+
+/// A process that is killed when it syncs a new log leaves a header without a commit.
+#[test]
+fn a_header_that_a_kill_left_is_no_log() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 if chat.body.to_string().contains("do it") => {
+            Answer::say("I will.").bash("c1", "echo ran >> log.txt")
+        }
+        _ => Answer::say("It is done."),
+    });
+    let home = Home::with(&llm);
+    home.ok(&["-p", "hello"]);
+    let file = home.root().join("aye/data/aye.db");
+    let conn = rusqlite::Connection::open(&file).expect("a database");
+    let _: i64 = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).expect("folded");
+    drop(conn);
+    std::fs::write(home.root().join("aye/data/aye.db-wal"), empty_log()).expect("written");
+    let server = Server::start(&home, &[]);
+    let reply = server.post("/v1/runs", &json!({ "text": "do it" }));
+    let thread = reply.header("x-thread-id").expect("a conversation").to_owned();
+    assert_eq!(server.approve(&server.card()).status, 200);
+    for _ in 0..4 {
+        home.ok(&["inbox"]);
+        home.ok(&["-p", "hello"]);
+    }
+    until("the end", || server.get(&format!("/v1/threads/{thread}")).json()["status"] == "done");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    server.stop();
+    assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(6));
+    home.ok(&["store", "check"]);
+    home.ok(&["audit", "--verify"]);
+}
+
+/// The header of a log without a frame and without a checkpoint before it.
+fn empty_log() -> Vec<u8> {
+    let words = [0x377f_0682, 3_007_000, 4096, 0, 7, 9_u32];
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    let (mut one, mut two) = (0_u32, 0_u32);
+    for pair in words.chunks(2) {
+        one = one.wrapping_add(pair[0].swap_bytes()).wrapping_add(two);
+        two = two.wrapping_add(pair[1].swap_bytes()).wrapping_add(one);
+    }
+    bytes.extend(one.to_be_bytes());
+    bytes.extend(two.to_be_bytes());
+    bytes
 }

@@ -166,7 +166,6 @@ fn is_short(connection: &Connection) -> bool {
 
 fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver<StoreRequest>) {
     let mut next = VecDeque::new();
-    let mut is_marked = file.is_none();
     while let Some(job) = next.pop_front().or_else(|| queue.recv().ok()) {
         match job {
             StoreRequest::Grouped(first, beside) => {
@@ -182,28 +181,28 @@ fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver
                 }
             }
             StoreRequest::Close { reply, keep_short_log } => {
-                if keep_short_log
-                    && is_short(&connection)
-                    && let Err(error) =
-                        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-                {
-                    tracing::warn!("the log of the store cannot be kept: {error}");
-                }
-                close(connection, file);
+                close(connection, file, keep_short_log);
                 let _ = reply.send(());
                 return;
             }
         }
-        is_marked = is_marked || file.is_some_and(log_mark::note);
     }
-    close(connection, file);
+    close(connection, file, false);
 }
 
-/// The last one who closes folds the log and removes it; what is left of it is marked again.
-fn close(connection: Connection, file: Option<&Path>) {
-    file.inspect(|file| log_mark::lift(file));
+/// Closes the connection. A short log is kept if that is wanted; else the last one who closes folds the log into the
+/// file and removes it.
+fn close(connection: Connection, file: Option<&Path>, keep_short_log: bool) {
+    let is_kept = keep_short_log && is_short(&connection) && {
+        let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        kept.inspect_err(|error| tracing::warn!("the log of the store cannot be kept: {error}")).is_ok()
+    };
+    match file {
+        Some(file) if is_kept => log_mark::note(&connection, file),
+        Some(file) => log_mark::lift(file),
+        None => {}
+    }
     if let Err((_, error)) = connection.close() {
         tracing::warn!("the store was not closed cleanly: {error}");
     }
-    file.map(log_mark::note);
 }

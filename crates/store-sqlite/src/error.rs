@@ -40,7 +40,7 @@ impl From<rusqlite::Error> for SqlFailure {
 }
 
 /// The shared-memory file cannot grow: SQLite calls a full disk an I/O error there.
-fn is_no_space(error: &rusqlite::Error) -> bool {
+pub(super) fn is_no_space(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|e| e.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
@@ -99,7 +99,7 @@ pub enum OpenError {
         /// Time spent waiting for the lock, in milliseconds.
         waited_ms: u64,
     },
-    /// The store's write-ahead log was deleted or replaced. This is reported once.
+    /// The store's write-ahead log was deleted. This is reported once.
     #[error(
         "the log of the store {} {what}; the latest writes are lost; run the command again to continue with \
          the earlier data, or restore a backup with `aye store restore FILE`",
@@ -110,6 +110,16 @@ pub enum OpenError {
         path: PathBuf,
         /// What happened to the log.
         what: String,
+    },
+    /// The write-ahead log beside the store is another store's: SQLite would copy its pages into this one.
+    #[error(
+        "the log {0}-wal belongs to another store; nothing changed; put this store's own log in its place, or move \
+         {0}-wal to another folder to continue without the latest writes, or restore a backup with `aye store restore FILE`",
+        path.display()
+    )]
+    ForeignLog {
+        /// The store's file.
+        path: PathBuf,
     },
     /// Broken.
     #[error("the store {} is damaged: {why}", path.display())]
@@ -124,6 +134,19 @@ pub enum OpenError {
     Full {
         /// The file.
         path: PathBuf,
+    },
+    /// The store would be on a network file system.
+    #[error(
+        "the store {} is on a network file system ({kind}), which would damage it; set AYE_HOME or XDG_DATA_HOME to a \
+         folder on a local disk (and move aye.db and aye.db-wal there while no aye runs), or use --ephemeral, which needs \
+         no store",
+        path.display()
+    )]
+    NetworkFileSystem {
+        /// The file.
+        path: PathBuf,
+        /// The kind of file system.
+        kind: String,
     },
     /// A setting that the promises rest on was not taken.
     #[error("the store {} is not safe here: {setting} is {found} instead of {wanted}", path.display())]
@@ -151,7 +174,7 @@ pub enum OpenError {
         source: rusqlite::Error,
     },
     /// The disk or SQLite said something else.
-    #[error("the store {} cannot be opened", path.display())]
+    #[error("the store {} cannot be opened: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -191,9 +214,12 @@ impl OpenError {
             Self::NotAFile { .. } => OpenErrorKind::NotAFile,
             Self::ReadOnly { .. } => OpenErrorKind::ReadOnly,
             Self::Locked { .. } => OpenErrorKind::Locked,
-            Self::Corrupt { .. } | Self::LogLost { .. } => OpenErrorKind::Corrupt,
+            Self::Corrupt { .. } | Self::LogLost { .. } | Self::ForeignLog { .. } => OpenErrorKind::Corrupt,
             Self::Full { .. } => OpenErrorKind::Full,
-            Self::Setting { .. } | Self::Migration { .. } | Self::Io { .. } => OpenErrorKind::Io,
+            Self::NetworkFileSystem { .. }
+            | Self::Setting { .. }
+            | Self::Migration { .. }
+            | Self::Io { .. } => OpenErrorKind::Io,
         }
     }
 }

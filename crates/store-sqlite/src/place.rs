@@ -1,4 +1,4 @@
-//! The open file of a store: whether it is still the one at its path, and which process locks it.
+//! The open files of a store: whether they are still those at their paths, and which process locks them.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -6,34 +6,39 @@ use std::path::{Path, PathBuf};
 use super::rows::with_suffix;
 use super::{SqlFailure, StoreError};
 
-/// A file by what it is, not by its name.
+/// Device and inode.
+type FileId = (u64, u64);
+
+/// A store's file and its write-ahead log, by what they are and not by their names.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     path: PathBuf,
-    id: Option<(u64, u64)>,
+    id: Option<FileId>,
+    log: Option<FileId>,
 }
 
 impl OpenFile {
-    /// The file that was just opened.
+    /// The file that was just opened, and its log, which SQLite keeps until the last process closes the file.
     pub(super) fn at(path: PathBuf) -> OpenFile {
-        OpenFile { id: id_of(&path), path }
+        OpenFile { id: id_of(&path), log: id_of(&with_suffix(&path, "-wal")), path }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Refuses to write to a file that cannot be found again: it was deleted, moved or replaced by another
-    /// one.
+    /// Refuses to write to files that cannot be found again: one was deleted, moved or replaced by another one.
     pub(super) fn check(&self) -> Result<(), SqlFailure> {
-        if self.id.is_none() || id_of(&self.path) == self.id {
-            return Ok(());
+        for (path, id) in [(self.path.clone(), self.id), (with_suffix(&self.path, "-wal"), self.log)] {
+            if id.is_some() && id_of(&path) != id {
+                return Err(StoreError::Gone { path }.into());
+            }
         }
-        Err(StoreError::Gone { path: self.path.clone() }.into())
+        Ok(())
     }
 }
 
-fn id_of(path: &Path) -> Option<(u64, u64)> {
+fn id_of(path: &Path) -> Option<FileId> {
     let meta = std::fs::symlink_metadata(path).ok()?;
     Some((meta.dev(), meta.ino()))
 }

@@ -150,7 +150,7 @@ impl Store {
                     "PRAGMA temp_store = FILE; PRAGMA auto_vacuum = INCREMENTAL; VACUUM; PRAGMA temp_store = MEMORY;",
                 )?;
             }
-            // The log is empty after this, and the next process that writes marks it again when it ends.
+            // The log is empty after this, and the next process that leaves one marks it again.
             if let Some(path) = conn.path() {
                 log_mark::lift(Path::new(path));
             }

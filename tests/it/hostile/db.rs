@@ -130,10 +130,17 @@ fn log_deleted() -> Found {
     let log = |home: &Home| format!("{}-wal", file(home).display());
     let _ = std::fs::remove_file(format!("{}-shm", file(&home).display()));
     std::fs::copy(log(&other), log(&home)).expect("copied");
-    let out = home.aye(&["inbox"]).run();
-    ensure(out.status.code() == Some(1) && out.stderr.contains("another store"), || {
-        format!("{} {}{}", out.status, out.stdout, out.stderr)
-    })?;
+    let foreign = std::fs::read(log(&home)).expect("readable");
+    for _ in 0..2 {
+        let out = home.aye(&["inbox"]).run();
+        ensure(out.status.code() == Some(1) && out.stderr.contains("another store"), || {
+            format!("{} {}{}", out.status, out.stdout, out.stderr)
+        })?;
+    }
+    ensure(std::fs::read(log(&home)).expect("readable") == foreign, || "the log was touched".to_owned())?;
+    // As the message says.
+    std::fs::rename(log(&home), home.root().join("foreign-wal")).expect("moved");
+    home.aye(&["inbox"]).run().exits(1);
     last_state(&home, 0..=1)
 }
 

@@ -11,6 +11,7 @@ mod images;
 mod inbox;
 mod journal;
 mod ledger;
+mod log;
 mod mailbox;
 mod mailbox_model;
 mod model;
