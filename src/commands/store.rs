@@ -12,13 +12,15 @@ use crate::cli::time::span;
 use crate::commands::{put_json, when};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
-use crate::contract::record::Owner;
+use crate::contract::record::{Owner, SuspensionStatus};
+use crate::contract::storage::SuspensionFilter;
+use crate::contract::suspension::ResumeDecisionAction;
 use crate::contract::terms::Expiry;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
 use crate::runtime::{is_alive, mark_unknown};
-use crate::store::{PrunePlace, Store};
+use crate::store::{OpenError, PrunePlace, Store};
 
 /// `aye store ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -226,6 +228,11 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     let restored = Store::open(&copy).map_err(Failure::failed)?;
     let unknown = mark_unknown(&restored, &own, now).await.map_err(Failure::failed)?;
     let threads = restored.threads(None).await.map_err(Failure::failed)?.len();
+    // As it was before the backup returns; read without a change, whatever its state is.
+    let answered = match Store::open_to_read(&target) {
+        Ok(current) => note_later_answers(&restored, &current).await?,
+        Err(_) => 0,
+    };
     restored.close().await;
     let kept = move_aside(&target, &own, now).await?;
     std::fs::rename(&copy, &target).map_err(io)?;
@@ -238,7 +245,32 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     if unknown > 0 {
         say(&may_have_run(unknown, "backup"));
     }
+    match answered {
+        0 => {}
+        1 => say("1 pending question was answered after the backup; its card says so"),
+        more => say(&format!("{more} pending questions were answered after the backup; their cards say so")),
+    }
     Ok(())
+}
+
+/// Says on the pending questions of a restored store which of them the current store has answered since. Returns their
+/// number.
+async fn note_later_answers(restored: &Store, current: &Store) -> Result<u64, Failure> {
+    let open = SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
+    let mut noted = 0;
+    for question in restored.suspensions(open).await.map_err(Failure::failed)? {
+        let Ok(Some(later)) = current.suspension(&question.id).await else { continue };
+        let (Some(decision), Some(actor)) = (&later.decision, &later.decided_by) else { continue };
+        let (answer, then) = match decision.action {
+            ResumeDecisionAction::Resume => ("answered", ", and its call may have run"),
+            ResumeDecisionAction::Cancel => ("denied", ""),
+        };
+        let (user, at) = (&actor.user, when(decision.updated_at));
+        let why = question.ticket.suspension.why();
+        let why = format!("{user} {answer} this after the backup, on {at}{then}; asked because: {why}");
+        noted += u64::from(restored.replace_reason(&question.id, &why).await.map_err(Failure::failed)?);
+    }
+    Ok(noted)
 }
 
 /// Returns the note that calls of a copy may have run since the copy was made.
@@ -250,7 +282,7 @@ pub(crate) fn may_have_run(calls: u64, copy: &str) -> String {
     format!("{calls} may have run since the {copy}: {outcome} again unless you say so")
 }
 
-/// Moves the current store and its log out of the way. A process that has it open can no longer write to it.
+/// Moves the current store and its log out of the way, unless another process has it open.
 async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathBuf>, Failure> {
     if target.symlink_metadata().is_err() {
         return Ok(None);
@@ -270,6 +302,15 @@ async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathB
         }
         store.close().await;
     }
+    // Held until all files are moved. What is not a database at all cannot be locked.
+    let _lock = match Store::lock(target) {
+        Err(error @ OpenError::Locked { .. }) => {
+            return Err(Failure::failed(format!(
+                "another process has the store open; stop it first; nothing changed ({error})"
+            )));
+        }
+        lock => lock,
+    };
     let with = |suffix: &str, end: &str| {
         let mut name: OsString = target.as_os_str().to_owned();
         name.push(suffix);

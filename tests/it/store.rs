@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 
 use crate::support::home::{Home, id_of};
+use crate::support::http::Server;
 use crate::support::llm::{Answer, MockLlm};
 
 const TOUCH: &str = "echo ran >> log.txt";
@@ -71,6 +72,21 @@ fn a_restored_decision_does_not_run_its_call_again() {
     home.write("junk.db", &"junk".repeat(1000));
     home.aye(&["store", "restore", "junk.db"]).run().exits(1);
     assert_eq!(home.thread(), thread);
+}
+
+#[test]
+fn a_store_that_another_process_has_open_is_not_replaced() {
+    let home = Home::new();
+    home.ok(&["-p", "help"]);
+    home.ok(&["store", "backup", "copy.db"]);
+    let server = Server::start(&home, &[]);
+    let out = home.aye(&["store", "restore", "copy.db"]).run().exits(1);
+    assert!(
+        out.stderr.contains("another process has the store open") && out.stderr.contains("nothing changed")
+    );
+    assert_eq!(server.get("/v1/threads").status, 200);
+    server.stop();
+    home.ok(&["store", "restore", "copy.db"]);
 }
 
 #[test]
@@ -211,6 +227,13 @@ fn an_approval_held_for_its_batch_may_have_run_since() {
         assert!(out.stderr.contains(calls), "{answered}: {}", out.stderr);
         home.ok(&["store", "check"]);
         if answered == 1 {
+            assert!(
+                out.stderr.contains("1 pending question was answered after the backup"),
+                "{}",
+                out.stderr
+            );
+            let why = home.ok(&["approvals", "show", &questions[1]]).stdout;
+            assert!(why.contains("tester answered this after the backup, on "), "{why}");
             home.ok(&["deny", &questions[1]]);
         }
         assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "I looked.\n", "{answered}");

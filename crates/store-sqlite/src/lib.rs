@@ -16,6 +16,7 @@
 mod change_feed;
 mod connection;
 mod error;
+mod file_system;
 mod group_commit;
 mod log_mark;
 mod no_sync;
@@ -90,6 +91,7 @@ pub(crate) use error::SqlFailure;
 pub use error::{OpenError, OpenErrorKind};
 pub use inbox::InboxFilter;
 pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
+pub use open::StoreLock;
 pub use outbox::{OutboxOutcome, OutboxRow, OutboxStatus};
 pub use pages::Page;
 pub use push::{PushTarget, PushTargetsOf, push_key};
@@ -149,6 +151,14 @@ impl Store {
     pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
         let (connection, path) = read_only::open(path, BUSY_TIMEOUT)?;
         Self::start(connection, Some(path), false)
+    }
+
+    /// Locks the file of a store against every other process, until the lock is dropped: for one that moves it.
+    ///
+    /// # Errors
+    /// [`OpenError`] of the kind [`OpenErrorKind::Locked`] when another process has the store open.
+    pub fn lock(path: &Path) -> Result<StoreLock, OpenError> {
+        open::lock(path)
     }
 
     /// Opens a store that is gone with its last handle.

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::error::text_of;
+use super::error::{is_no_space, text_of};
 use super::rows::with_suffix;
-use super::{OpenError, log_mark};
+use super::{OpenError, file_system, log_mark};
 
 /// "aye1" in ASCII, which distinguishes our file from any other SQLite file.
 pub(super) const APPLICATION_ID: i64 = 0x6179_6531;
@@ -45,7 +45,7 @@ pub(super) fn our_version() -> i64 {
 
 /// Opens the file and gives its path with the folder resolved.
 pub(super) fn open(path: &Path, busy: Duration) -> Result<(Connection, PathBuf), OpenError> {
-    let path = prepare(path)?;
+    let path = prepare(path, file_system::network_kind)?;
     log_mark::check(&path)?;
     let start = Instant::now();
     loop {
@@ -56,6 +56,24 @@ pub(super) fn open(path: &Path, busy: Duration) -> Result<(Connection, PathBuf),
             Ok(connection) => return Ok((connection, path)),
         }
     }
+}
+
+/// Keeps every other process out of a store's file until it is dropped.
+#[derive(Debug)]
+pub struct StoreLock(#[expect(dead_code, reason = "its lock counts")] Connection);
+
+/// Locks the file of a store against every process, for one that moves it.
+pub(super) fn lock(path: &Path) -> Result<StoreLock, OpenError> {
+    let fail = |error| from_sqlite(path, Duration::ZERO, error);
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real = folder.canonicalize().map_err(|error| from_io(path, error))?;
+    let file = path.file_name().map_or_else(|| path.to_owned(), |name| real.join(name));
+    let conn = Connection::open_with_flags(file, OPEN_FLAGS).map_err(fail)?;
+    // Nothing is written, also not at its end.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(fail)?;
+    harden(&conn).map_err(fail)?;
+    conn.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; ROLLBACK").map_err(fail)?;
+    Ok(StoreLock(conn))
 }
 
 pub(super) fn in_memory() -> Result<Connection, OpenError> {
@@ -70,8 +88,11 @@ pub(super) fn in_memory() -> Result<Connection, OpenError> {
 
 /// Checks the path without opening it: closing a second descriptor of a file that SQLite has open in this
 /// process would drop SQLite's locks. A missing file is created here, so that it is private from its first
-/// moment.
-fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
+/// moment. `network_kind` names the network file system that a folder is on.
+pub(super) fn prepare(
+    path: &Path,
+    network_kind: impl FnOnce(&Path) -> Option<String>,
+) -> Result<PathBuf, OpenError> {
     let io = |error| from_io(path, error);
     let not_a_file = |what| OpenError::NotAFile { path: path.to_owned(), what };
     let Some(name) = path.file_name() else { return Err(not_a_file("not a file name")) };
@@ -83,6 +104,9 @@ fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     // SQLite refuses links anywhere in a path; a linked folder is fine, a linked file is not.
     let folder = folder.canonicalize().map_err(io)?;
     let file = folder.join(name);
+    if let Some(kind) = network_kind(&folder) {
+        return Err(OpenError::NetworkFileSystem { path: file, kind });
+    }
     let there = look(&file)?;
     let writable = |path: &Path| {
         rustix::fs::access(path, rustix::fs::Access::WRITE_OK)
@@ -148,29 +172,45 @@ pub(super) fn look(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
 
 /// Makes a store that is complete, and private, from the moment it has its name. Another process that is faster is fine.
 ///
-/// Built in place it would wait for the disk some ten times, each a moment at which a crash leaves a half-made store;
-/// built aside it waits once.
+/// Built in place it would wait for the disk some ten times, each a moment at which a crash or a full disk leaves a
+/// half-made store; built aside it waits once.
 fn create(file: &Path) -> Result<(), OpenError> {
     let io = |error| from_io(file, error);
-    let sqlite = |error| from_sqlite(file, Duration::ZERO, error);
     let folder = file.parent().unwrap_or(Path::new("."));
     let made = tempfile::Builder::new().prefix(".aye-").tempfile_in(folder).map_err(io)?;
     // The mode it was made with went through the umask, which may even take our own right to write.
     fs::set_permissions(made.path(), Permissions::from_mode(0o600)).map_err(io)?;
-    let mut conn = Connection::open_with_flags(made.path(), OPEN_FLAGS).map_err(sqlite)?;
-    conn.execute_batch(
-        "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = OFF; PRAGMA journal_mode = WAL;",
-    )
-    .map_err(sqlite)?;
-    migrate(&mut conn, file)?;
-    conn.close().map_err(|(_, error)| sqlite(error))?;
-    made.as_file().sync_all().map_err(io)?;
+    let filled = fill(made.path(), file).and_then(|()| made.as_file().sync_all().map_err(io));
+    // What SQLite leaves beside a file that it could not finish.
+    for suffix in ["-journal", "-wal", "-shm"] {
+        let _ = fs::remove_file(with_suffix(made.path(), suffix));
+    }
+    filled?;
     // Closed before it has its name: another thread may open it then, and a second descriptor that goes away takes
     // SQLite's locks with it.
     match made.into_temp_path().persist_noclobber(file) {
         Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => Err(io(error.error)),
         _ => Ok(()),
     }
+}
+
+/// Fills a new file, named after the store that it becomes. Every write goes to the file itself, so that each failure is
+/// one of a statement: those of a log would be one of closing it, which SQLite does not report.
+fn fill(made: &Path, file: &Path) -> Result<(), OpenError> {
+    let sqlite = |error| from_sqlite(file, Duration::ZERO, error);
+    let mut conn = Connection::open_with_flags(made, OPEN_FLAGS).map_err(sqlite)?;
+    conn.execute_batch(
+        "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; \
+         PRAGMA journal_mode = MEMORY;",
+    )
+    .map_err(sqlite)?;
+    migrate(&mut conn, file)?;
+    let found: String = conn.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(sqlite)?;
+    if found != "wal" {
+        let path = file.to_owned();
+        return Err(OpenError::Setting { path, setting: "journal_mode", found, wanted: "wal" });
+    }
+    conn.close().map_err(|(_, error)| sqlite(error))
 }
 
 pub(super) fn tighten(path: &Path, mode: u32, wanted: u32) -> Result<(), OpenError> {
@@ -378,6 +418,7 @@ pub(super) fn from_sqlite(path: &Path, busy: Duration, error: rusqlite::Error) -
         }
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => OpenError::ReadOnly { path },
         Some(ErrorCode::DiskFull) => OpenError::Full { path },
+        Some(ErrorCode::SystemIoFailure) if is_no_space(&error) => OpenError::Full { path },
         _ => OpenError::Io { path, source: Box::new(error) },
     }
 }

@@ -104,6 +104,21 @@ impl Store {
         self.read(move |conn| get(conn, &id)).await
     }
 
+    /// Replaces the reason that an open question shows. Returns `false` when the question is not open.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn replace_reason(&self, id: &SuspensionId, why: &str) -> Result<bool, StoreError> {
+        let (id, why) = (id.clone(), why.to_owned());
+        self.write(move |tx| {
+            let sql = "UPDATE suspension SET why = ?2, \
+                       ticket = json_set(ticket, '$.suspension.parameters.why', ?2) \
+                       WHERE id = ?1 AND status = 'open'";
+            Ok(tx.execute(sql, (id.as_str(), why))? > 0)
+        })
+        .await
+    }
+
     /// Finds the question whose id starts with `prefix`. A whole id always matches exactly one; an empty
     /// prefix matches none.
     ///

@@ -292,6 +292,36 @@ async fn a_truncated_file_is_reported_as_damaged() {
     assert_eq!(refusal(&home).kind(), OpenErrorKind::NotOurs);
 }
 
+#[test]
+fn a_network_file_system_is_refused_with_the_settings_that_move_the_store() {
+    let home = Home::new();
+    let error = crate::open::prepare(&home.path(), |folder| {
+        assert_eq!(folder, home.path().parent().unwrap().canonicalize().unwrap());
+        Some("nfs".to_owned())
+    })
+    .unwrap_err();
+    let text = error.to_string();
+    assert!(
+        ["(nfs)", "AYE_HOME", "XDG_DATA_HOME", "--ephemeral"].iter().all(|it| text.contains(it)),
+        "{text}"
+    );
+    assert!(!home.path().exists(), "no store was made there");
+}
+
+#[tokio::test]
+async fn a_locked_store_cannot_be_opened_and_an_open_one_cannot_be_locked() {
+    let home = Home::new();
+    let store = home.open();
+    waiting(&store, None).await;
+    let refused = Store::lock(&home.path()).unwrap_err();
+    assert_eq!(refused.kind(), OpenErrorKind::Locked, "{refused}");
+    store.leave().await;
+    let lock = Store::lock(&home.path()).unwrap();
+    assert_eq!(home.try_open().unwrap_err().kind(), OpenErrorKind::Locked);
+    drop(lock);
+    assert_eq!(home.open().threads(None).await.unwrap().len(), 1, "the log is as it was");
+}
+
 #[tokio::test]
 async fn warming_creates_the_log_and_changes_nothing() {
     let home = Home::new();
