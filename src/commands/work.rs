@@ -332,9 +332,12 @@ impl Worker {
                 | RuntimeError::TooLarge { .. }
                 | RuntimeError::Damaged { .. }),
             ) => Some(JobFailure::of(error, Retry::Never)),
-            Err(error @ (RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_))) => {
-                Some(JobFailure::of(error, Retry::Counted))
-            }
+            Err(
+                error @ (RuntimeError::State(_)
+                | RuntimeError::Store(_)
+                | RuntimeError::Full
+                | RuntimeError::Internal(_)),
+            ) => Some(JobFailure::of(error, Retry::Counted)),
         };
         let left = match &failed {
             // The run's last transaction has already done it.

@@ -17,6 +17,7 @@ mod context;
 #[cfg(feature = "failpoints")]
 mod crash;
 mod deferred;
+mod disk;
 mod docs;
 mod exec;
 mod follow;

@@ -110,6 +110,7 @@ pub(crate) fn runtime_error(error: &RuntimeError) -> Error {
         | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
         | RuntimeError::Store(_)
+        | RuntimeError::Full
         | RuntimeError::Fenced { .. }
         | RuntimeError::Internal(_) => internal(text),
     }

@@ -360,6 +360,7 @@ fn left_to_others(error: &RuntimeError) -> Option<String> {
         | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
         | RuntimeError::Store(_)
+        | RuntimeError::Full
         | RuntimeError::Fenced { .. }
         | RuntimeError::Internal(_) => None,
     }
@@ -378,6 +379,7 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
         | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
         | RuntimeError::Store(_)
+        | RuntimeError::Full
         | RuntimeError::Fenced { .. }
         | RuntimeError::Internal(_) => exit::FAILED,
     };

@@ -379,6 +379,7 @@ impl Driver {
             StoreError::NotQueued { thread, id } => {
                 RuntimeError::NotQueued { thread_id: thread.clone(), id: *id }
             }
+            StoreError::Full => RuntimeError::Full,
             other => RuntimeError::Store(other.to_string()),
         }
     }

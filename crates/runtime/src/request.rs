@@ -191,6 +191,9 @@ pub enum RuntimeError {
     /// The store failed; what was not written did not happen.
     #[error("{0}")]
     Store(String),
+    /// The store's disk is full; what was not written did not happen.
+    #[error("{}", StoreError::Full)]
+    Full,
     /// Another owner took the thread over; this one must not write any more.
     #[error("thread {thread_id} was taken over by another process")]
     Fenced {
@@ -206,6 +209,7 @@ impl From<StoreError> for RuntimeError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Fenced { thread } => Self::Fenced { thread_id: thread },
+            StoreError::Full => Self::Full,
             other => Self::Store(other.to_string()),
         }
     }

@@ -28,7 +28,7 @@ const SCHEME: &str = "token";
 /// The path of named schemas.
 const SCHEMAS: &str = "/components/schemas";
 /// The errors that any request may be answered with: an invalid form, host or path, or a failure.
-const ANY: [u16; 5] = [400, 403, 404, 500, 503];
+const ANY: [u16; 6] = [400, 403, 404, 500, 503, 507];
 
 /// One method of one path.
 struct Described {

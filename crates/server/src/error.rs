@@ -115,6 +115,7 @@ impl From<StoreError> for ApiError {
             StoreError::ReadOnly => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "read_only", error.to_string())
             }
+            StoreError::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", error.to_string()),
             other => Self::internal(other),
         }
     }
@@ -135,6 +136,7 @@ impl From<RuntimeError> for ApiError {
             RuntimeError::NotQueued { .. } => (StatusCode::CONFLICT, "not_queued"),
             RuntimeError::Damaged { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
             RuntimeError::Fenced { .. } => (StatusCode::CONFLICT, "taken_over"),
+            RuntimeError::Full => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
             RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_) => {
                 return Self::internal(error);
             }

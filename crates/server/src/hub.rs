@@ -26,6 +26,8 @@ use super::starts::{Place, Starts};
 
 /// Time limit for runs to end when the server shuts down.
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(30);
+/// Time until a conversation that a failed write stopped is tried again.
+const RETRY: Duration = Duration::from_secs(10);
 /// Maximum backlog of commits for a reader before the reader reads everything again.
 const CHANGES: usize = 1024;
 
@@ -49,6 +51,8 @@ struct Work {
     waiting: HashSet<ThreadId>,
     /// Those that are about to be resumed.
     woken: HashSet<ThreadId>,
+    /// Those that a failed write stopped, the oldest first.
+    stopped: VecDeque<ThreadId>,
 }
 
 /// A conversation that is about to be resumed, until dropped.
@@ -83,6 +87,8 @@ pub struct Hub {
     tasks: TaskTracker,
     /// Notified when anyone may have answered anything.
     may_be_answered: Arc<Notify>,
+    /// Notified when a write failed.
+    write_failed: Arc<Notify>,
     /// Conversations with tasks that other agents follow.
     push_threads: Mutex<HashSet<ThreadId>>,
     /// Held while a message that other agents may repeat is received.
@@ -113,6 +119,7 @@ impl Hub {
             work: Mutex::default(),
             tasks: TaskTracker::new(),
             may_be_answered: Arc::default(),
+            write_failed: Arc::default(),
             push_threads: Mutex::default(),
             sending: tokio::sync::Mutex::default(),
             url,
@@ -121,6 +128,7 @@ impl Hub {
         hub.resume_leftover_runs();
         hub.resume_pushes();
         hub.resume_answered_runs();
+        hub.retry_stopped_runs();
         let weak = Arc::downgrade(&hub);
         let closing = hub.closing.clone();
         tokio::spawn(async move {
@@ -184,6 +192,47 @@ impl Hub {
                 }
             }
         });
+    }
+
+    /// Tries a conversation that a failed write stopped every ten seconds: the disk may have space again. The first one
+    /// that succeeds wakes the others.
+    fn retry_stopped_runs(self: &Arc<Self>) {
+        let (weak, closing) = (Arc::downgrade(self), self.closing.clone());
+        let write_failed = Arc::clone(&self.write_failed);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = write_failed.notified() => {}
+                    () = closing.cancelled() => return,
+                }
+                loop {
+                    tokio::select! {
+                        () = tokio::time::sleep(RETRY) => {}
+                        () = closing.cancelled() => return,
+                    }
+                    let Some(hub) = weak.upgrade() else { return };
+                    let Some(thread) = hub.work().stopped.pop_front() else { break };
+                    hub.wake(&thread);
+                }
+            }
+        });
+    }
+
+    /// Keeps a conversation that a failed write stopped, to try it again.
+    fn retry_later(&self, thread: &ThreadId) {
+        let mut work = self.work();
+        if !work.stopped.contains(thread) {
+            work.stopped.push_back(thread.clone());
+        }
+        self.write_failed.notify_one();
+    }
+
+    /// Resumes all conversations that failed writes stopped: a write has succeeded.
+    fn wake_stopped(self: &Arc<Self>) {
+        let stopped = std::mem::take(&mut self.work().stopped);
+        for thread in stopped {
+            self.wake(&thread);
+        }
     }
 
     /// Whether a run that waits may resume without an answer of this side: a question expires, or a subagent may be a
@@ -328,13 +377,17 @@ impl Hub {
                 place = hub.starts.place() => place,
                 () = hub.closing.cancelled() => return,
             };
-            let found = hub.driven_with(&woken.thread).await;
+            let woken_thread = woken.thread.clone();
+            let found = hub.driven_with(&woken_thread).await;
             // Before the run reads its answers, so that one that comes after that is noticed.
             drop(woken);
             match found {
                 Ok(Some((top, workshop))) => hub.drive(&top, Begin::Look, workshop, Some(place)),
                 Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "a conversation cannot be resumed"),
+                Err(error) => {
+                    tracing::warn!(%error, "a conversation cannot be resumed");
+                    hub.retry_later(&woken_thread);
+                }
             }
         });
     }
@@ -472,6 +525,9 @@ impl Hub {
         };
         sink.waits();
         drop(sink);
+        if result.is_ok() {
+            self.wake_stopped();
+        }
         match result {
             Ok(result) if result.termination == TerminationReason::Suspended => {
                 self.work().waiting.insert(thread.clone());
@@ -489,6 +545,9 @@ impl Hub {
             ) => None,
             Err(error) => {
                 tracing::error!(%thread, %error, "a run failed");
+                if matches!(error, RuntimeError::Store(_) | RuntimeError::Full) {
+                    self.retry_later(thread);
+                }
                 None
             }
         }

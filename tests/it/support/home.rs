@@ -112,9 +112,20 @@ impl Home {
 
     /// A run of the program.
     pub fn aye(&self, args: &[&str]) -> Aye {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aye"));
+        let aye = self.program(env!("CARGO_BIN_EXE_aye"), args);
+        Aye { what: format!("aye {}", args.join(" ")), ..aye }
+    }
+
+    /// A run of another program in this home, which may start aye.
+    pub fn program(&self, name: &str, args: &[&str]) -> Aye {
+        let mut command = Command::new(name);
         command.args(args).current_dir(self.work()).env_clear().envs(self.env());
-        Aye { command, stdin: None, is_stdin_open: false, what: format!("aye {}", args.join(" ")) }
+        Aye { command, stdin: None, is_stdin_open: false, what: format!("{name} {}", args.join(" ")) }
+    }
+
+    /// The log of the program.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.root().join("aye/state/log/aye.log")).unwrap_or_default()
     }
 
     /// Runs it and expects success.

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde_json::Value;
@@ -81,10 +82,15 @@ impl Server {
     pub fn start_at(home: &Home, address: &str, args: &[&str]) -> Self {
         let running = home.aye(&[&["serve", "--bind", address], args].concat()).spawn();
         running.until_told("within five minutes");
+        Self::of(running, &home.root().join("aye/data"))
+    }
+
+    /// A server that was started, and the folder of its store.
+    pub fn of(running: Running, data: &Path) -> Self {
         let told = running.told();
         let place =
             told.lines().find_map(|line| line.strip_prefix("serving on ")).expect("a serving address");
-        let token = std::fs::read_to_string(home.root().join("aye/data/serve-token")).unwrap_or_default();
+        let token = std::fs::read_to_string(data.join("serve-token")).unwrap_or_default();
         Self { far: Far { address: place.to_owned(), token: token.trim().to_owned() }, running }
     }
 

@@ -131,6 +131,7 @@ impl From<ApiError> for A2aError {
             StatusCode::FORBIDDEN => "FORBIDDEN",
             StatusCode::CONFLICT => "CONFLICT",
             StatusCode::INTERNAL_SERVER_ERROR => "INTERNAL",
+            StatusCode::INSUFFICIENT_STORAGE => "DISK_FULL",
             _ => "INVALID_PARAMS",
         };
         Self { status, reason, message: error.message().to_owned() }
@@ -144,6 +145,7 @@ impl IntoResponse for A2aError {
             StatusCode::FORBIDDEN => "PERMISSION_DENIED",
             StatusCode::CONFLICT => "FAILED_PRECONDITION",
             StatusCode::INTERNAL_SERVER_ERROR => "INTERNAL",
+            StatusCode::INSUFFICIENT_STORAGE => "RESOURCE_EXHAUSTED",
             _ => "INVALID_ARGUMENT",
         };
         let body = json!({ "error": {
