@@ -12,7 +12,7 @@ use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{create_private_dir, read_private};
-use crate::contract::ids::ThreadId;
+use crate::contract::ids::{MessageId, ThreadId};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::KeepDraft;
 
@@ -34,6 +34,10 @@ struct Kept {
     pid: i32,
     is_new: bool,
     draft: Draft,
+    /// The message that the draft was sent as. Once that is stored, the draft is obsolete, even if the process died
+    /// before it could delete it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sent: Option<MessageId>,
 }
 
 impl Kept {
@@ -70,19 +74,50 @@ impl Drafts {
             forget(&file)
         } else {
             let pid = rustix::process::getpid().as_raw_nonzero().get();
-            let row = Kept { cwd: self.cwd.clone(), pid, is_new: keep.is_new, draft: keep.draft.clone() };
-            write(&file, &row)
+            let (cwd, draft) = (self.cwd.clone(), keep.draft.clone());
+            write(&file, &Kept { cwd, pid, is_new: keep.is_new, draft, sent: None })
         };
         if let Err(error) = done {
             tracing::warn!(%error, "the draft could not be stored");
         }
     }
 
+    /// Stores the text of a message that is about to be sent: until the message is stored, only the draft has it.
+    /// Blocks.
+    pub(crate) fn send(&self, thread: &ThreadId, is_new: bool, draft: Draft, message: &MessageId) {
+        let Some(file) = self.file(thread) else { return };
+        let _kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let row = Kept { cwd: self.cwd.clone(), pid, is_new, draft, sent: Some(message.clone()) };
+        if let Err(error) = write(&file, &row) {
+            tracing::warn!(%error, "the draft could not be stored");
+        }
+    }
+
+    /// Deletes the draft of a message that is stored, unless there is another one by now. Blocks.
+    pub(crate) fn stored(&self, thread: &ThreadId, message: &MessageId) {
+        let Some(file) = self.file(thread) else { return };
+        let _kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if read(&file).is_some_and(|kept| kept.sent.as_ref() == Some(message)) {
+            let _ = forget(&file);
+        }
+    }
+
     /// Returns the draft that an exited process left for a conversation; for a new conversation also one that
-    /// it left for another new one in this folder. Blocks.
-    pub(crate) fn find(&self, thread: &ThreadId, is_new: bool) -> Option<Draft> {
+    /// it left for another new one in this folder. `is_stored` says whether a message is in a conversation or its queue.
+    /// Blocks.
+    pub(crate) fn find(
+        &self,
+        thread: &ThreadId,
+        is_new: bool,
+        is_stored: impl Fn(&ThreadId, &MessageId) -> bool,
+    ) -> Option<Draft> {
         let own = self.file(thread)?;
-        if let Some(kept) = read(&own).filter(|kept| !kept.is_held()) {
+        let is_obsolete = |path: &Path, thread: &ThreadId, kept: &Kept| {
+            let is = !kept.is_held() && kept.sent.as_ref().is_some_and(|message| is_stored(thread, message));
+            is && forget(path).is_ok()
+        };
+        if let Some(kept) = read(&own).filter(|kept| !kept.is_held() && !is_obsolete(&own, thread, kept)) {
             return Some(kept.draft);
         }
         if !is_new {
@@ -101,6 +136,10 @@ impl Drafts {
         files.sort();
         files.into_iter().rev().find_map(|(_, path)| {
             let kept = read(&path).filter(|kept| kept.is_new && kept.cwd == self.cwd && !kept.is_held())?;
+            let thread = ThreadId::from(path.file_stem()?.to_str()?);
+            if is_obsolete(&path, &thread, &kept) {
+                return None;
+            }
             // If two processes try, only one gets it.
             fs::remove_file(&path).ok().map(|()| kept.draft)
         })
@@ -150,11 +189,15 @@ mod tests {
         let drafts = |cwd: &str| Drafts::new(Some(home.path().join("drafts")), cwd.into());
         drafts("/a").keep(&keep(1, "t-1", true, "new text"));
         drafts("/a").keep(&keep(1, "t-2", false, "old text"));
-        assert_eq!(text(drafts("/a").find(&"t-2".into(), false)).as_deref(), Some("old text"));
-        assert_eq!(text(drafts("/b").find(&"t-9".into(), true)), None, "another folder");
-        assert_eq!(text(drafts("/a").find(&"t-9".into(), false)), None, "something was said there");
-        assert_eq!(text(drafts("/a").find(&"t-9".into(), true)).as_deref(), Some("new text"));
-        assert_eq!(text(drafts("/a").find(&"t-8".into(), true)), None, "it was taken over");
+        assert_eq!(text(drafts("/a").find(&"t-2".into(), false, |_, _| false)).as_deref(), Some("old text"));
+        assert_eq!(text(drafts("/b").find(&"t-9".into(), true, |_, _| false)), None, "another folder");
+        assert_eq!(
+            text(drafts("/a").find(&"t-9".into(), false, |_, _| false)),
+            None,
+            "something was said there"
+        );
+        assert_eq!(text(drafts("/a").find(&"t-9".into(), true, |_, _| false)).as_deref(), Some("new text"));
+        assert_eq!(text(drafts("/a").find(&"t-8".into(), true, |_, _| false)), None, "it was taken over");
     }
 
     #[test]
@@ -163,11 +206,40 @@ mod tests {
         let drafts = Drafts::new(Some(home.path().join("drafts")), "/a".into());
         drafts.keep(&keep(2, "t", true, "newer"));
         drafts.keep(&keep(1, "t", true, "older"));
-        assert_eq!(text(drafts.find(&"t".into(), true)).as_deref(), Some("newer"));
+        assert_eq!(text(drafts.find(&"t".into(), true, |_, _| false)).as_deref(), Some("newer"));
         drafts.keep(&keep(3, "t", true, ""));
-        assert_eq!(text(drafts.find(&"t".into(), true)), None);
+        assert_eq!(text(drafts.find(&"t".into(), true, |_, _| false)), None);
         drafts.keep(&keep(1, "../x", true, "no"));
         assert!(!home.path().join("x.json").exists());
         Drafts::new(None, "/a".into()).keep(&keep(1, "t", true, "nothing is kept"));
+    }
+
+    #[test]
+    fn a_draft_whose_message_is_stored_does_not_come_back() {
+        let home = tempfile::tempdir().unwrap();
+        let drafts = || Drafts::new(Some(home.path().join("drafts")), "/a".into());
+        let (first, second) = (MessageId::from("m-1"), MessageId::from("m-2"));
+        for (is_new, from) in [(false, "t-1"), (true, "t-2")] {
+            let sent = || {
+                drafts().keep(&keep(1, "t-1", is_new, "half a sen"));
+                drafts().send(&"t-1".into(), is_new, Draft::from("half a sentence"), &first);
+            };
+            let find = |is_stored: bool| {
+                text(drafts().find(&from.into(), is_new, |thread, message| {
+                    assert_eq!((thread, message), (&"t-1".into(), &first));
+                    is_stored
+                }))
+            };
+            sent();
+            assert_eq!(find(false).as_deref(), Some("half a sentence"), "only the draft has it");
+            sent();
+            assert_eq!(find(true), None);
+            assert_eq!(find(false), None, "it is gone");
+        }
+        drafts().send(&"t-3".into(), false, Draft::from("one"), &first);
+        drafts().stored(&"t-3".into(), &second);
+        assert!(drafts().find(&"t-3".into(), false, |_, _| false).is_some(), "another message");
+        drafts().stored(&"t-3".into(), &first);
+        assert_eq!(drafts().find(&"t-3".into(), false, |_, _| false), None);
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use serde_json::json;
 
 use crate::support::home::Home;
-use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::llm::{Answer, Chat, MockLlm, until};
 use crate::support::operator::{Operator, Plan, Step, Trouble};
 use crate::support::pty::Pty;
 
@@ -148,6 +148,41 @@ fn an_answer_in_the_terminal_is_kept_or_asked_for_again() {
         }
         tty.shows("Finished.");
         assert_eq!(home.read("log.txt"), "ran\n", "{place}");
+        tty.quit();
+    }
+}
+
+#[test]
+fn a_message_comes_back_as_a_draft_only_if_it_was_not_stored() {
+    for (place, is_stored) in [("store.checkpoint.before", false), ("store.checkpoint.after", true)] {
+        let llm = MockLlm::answers([Answer::say("Hello.")]);
+        let home = Home::with(&llm);
+        let mut tty = Pty::start_with(&home, &[], 100, 30, &[("AYE_FAILPOINT", place)]);
+        tty.ready();
+        tty.send("good morning");
+        let drafts = || {
+            let folder =
+                std::fs::read_dir(home.root().join("aye/state/drafts")).into_iter().flatten().flatten();
+            let texts = folder.filter_map(|draft| std::fs::read_to_string(draft.path()).ok());
+            texts.filter(|text| text.contains("good morning")).count()
+        };
+        until("the draft", || drafts() == 1);
+        tty.send("\r");
+        assert_eq!(tty.end().signal(), Some(9), "{place}");
+        assert_eq!(drafts(), 1, "until the end of the message's commit only the draft has it");
+        let args: &[&str] = if is_stored { &["-c"] } else { &[] };
+        let mut tty = Pty::start(&home, args, 100, 30);
+        tty.ready();
+        if is_stored {
+            until("the end of the draft", || drafts() == 0);
+            // Once as a message, and not in the composer.
+            tty.shows("❯ good morning");
+            assert_eq!(tty.look(|view| view.screen().matches("❯ good morning").count()), 1, "{place}");
+        } else {
+            tty.shows("❯ good morning");
+            // Not sent, and so it stays.
+            tty.send("\u{15}");
+        }
         tty.quit();
     }
 }

@@ -9,7 +9,7 @@ use crate::commands::tasks;
 use crate::compose;
 use crate::compose::{images, mentions, symbols};
 use crate::contract::content::ContentBlock;
-use crate::contract::ids::{CallId, ThreadId};
+use crate::contract::ids::{CallId, MessageId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{QueueId, RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
@@ -18,6 +18,7 @@ use crate::runtime::{RunDocument, RunRequest, RuntimeError};
 use crate::store::{MessageSelection, ThreadView};
 use crate::terminal::follow::{row_of, running_of};
 use crate::terminal::take_over;
+use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
     Earlier, HostEvent, HostFuture, OpenedThread, QueuedRow, Shell, ThreadHost, ThreadOwner, UserInput,
 };
@@ -37,6 +38,22 @@ impl TerminalHost {
             *first = first.clone().shown_as(shown);
         }
         Ok(messages)
+    }
+
+    /// Keeps the input as a draft that was sent, so that it is neither lost nor restored beside its message, whenever the
+    /// process dies. Returns the id of that message.
+    async fn keep_as_sent(
+        &self,
+        thread: &ThreadId,
+        input: &UserInput,
+        messages: &[Message],
+    ) -> Option<MessageId> {
+        let first = messages.first()?.id.clone();
+        let is_new = matches!(self.app.store.message_count(thread).await, Ok(0));
+        let draft = input.draft.clone().unwrap_or_else(|| Draft::from(input.written().as_str()));
+        let (drafts, thread, message) = (self.drafts.clone(), thread.clone(), first.clone());
+        let _ = tokio::task::spawn_blocking(move || drafts.send(&thread, is_new, draft, &message)).await;
+        Some(first)
     }
 
     async fn said(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
@@ -180,6 +197,8 @@ impl ThreadHost for TerminalHost {
             let request = RunRequest::new(thread.clone(), messages.clone());
             // Checked before the run starts, so that the draft is restored if the message does not fit.
             self.app.runtime.fits(&request)?;
+            let first = self.keep_as_sent(thread, &input, &messages).await;
+            let drafts = self.drafts.clone();
             let events = self.events.clone();
             let (app, viewer, own, sink) =
                 (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
@@ -190,6 +209,10 @@ impl ThreadHost for TerminalHost {
                     viewer.defer(&own, messages, input).await?;
                 }
                 if result.is_ok() {
+                    if let Some(first) = first {
+                        let own = own.clone();
+                        let _ = tokio::task::spawn_blocking(move || drafts.stored(&own, &first)).await;
+                    }
                     crate::terminal::titles::begin(&app, &own, move |event| drop(events.send(event)));
                 }
                 result.map(Some)
@@ -201,7 +224,12 @@ impl ThreadHost for TerminalHost {
     fn enqueue<'a>(&'a self, thread: &'a ThreadId, input: UserInput) -> HostFuture<'a, QueuedRow> {
         Box::pin(async move {
             let messages = self.messages_of(&input).await?;
+            let first = self.keep_as_sent(thread, &input, &messages).await;
             let queued = self.app.runtime.enqueue(thread, messages).await?;
+            if let Some(first) = first {
+                let (drafts, own) = (self.drafts.clone(), thread.clone());
+                let _ = tokio::task::spawn_blocking(move || drafts.stored(&own, &first)).await;
+            }
             // The process that was active when the message was sent may already have read the queue for the last
             // time.
             let run = self.app.store.latest_run(thread).await?;

@@ -6,7 +6,8 @@ use futures::future::BoxFuture;
 
 use super::TerminalHost;
 use crate::compose::{command_files, mentions};
-use crate::contract::ids::ThreadId;
+use crate::contract::ids::{MessageId, ThreadId};
+use crate::contract::storage::StoreError;
 use crate::plugins::skills::list_rows;
 use crate::program::app_context::AppContext;
 use crate::terminal::editor;
@@ -26,8 +27,12 @@ impl WritingHost for TerminalHost {
 
     fn draft<'a>(&'a self, thread: &'a ThreadId, is_new: bool) -> BoxFuture<'a, Option<Draft>> {
         Box::pin(async move {
-            let (drafts, thread) = (self.drafts.clone(), thread.clone());
-            tokio::task::spawn_blocking(move || drafts.find(&thread, is_new)).await.ok().flatten()
+            let (drafts, thread, app) = (self.drafts.clone(), thread.clone(), Arc::clone(&self.app));
+            let here = tokio::runtime::Handle::current();
+            let is_stored = move |thread: &ThreadId, message: &MessageId| {
+                here.block_on(is_stored(&app, thread, message)).unwrap_or(false)
+            };
+            tokio::task::spawn_blocking(move || drafts.find(&thread, is_new, is_stored)).await.ok().flatten()
         })
     }
 
@@ -80,6 +85,15 @@ impl WritingHost for TerminalHost {
     fn edit<'a>(&'a self, text: &'a str, name: &'a str) -> HostFuture<'a, String> {
         Box::pin(async move { Ok(editor::edit(&self.app.foundation.env, text, name).await?.text) })
     }
+}
+
+/// Returns whether a message is in a conversation or in its queue.
+async fn is_stored(app: &AppContext, thread: &ThreadId, message: &MessageId) -> Result<bool, StoreError> {
+    if app.store.place_of_message(thread, message.as_str()).await?.is_some() {
+        return Ok(true);
+    }
+    let queued = app.runtime.queued(thread).await?;
+    Ok(queued.iter().flat_map(|queued| &queued.messages).any(|queued| queued.id == *message))
 }
 
 /// Returns what can be called by name: skills, commands in files, and the prompts of MCP servers.
