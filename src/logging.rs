@@ -1,5 +1,6 @@
 //! The log: a file, never the terminal. Off the thread that draws.
 
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 use tracing_appender::non_blocking::WorkerGuard;
@@ -19,9 +20,10 @@ pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
         .build(dir)
         .ok()?;
     // The library's own size is 128,000 lines: 4 MiB that are written to at every start.
-    let (writer, guard) = tracing_appender::non_blocking::NonBlockingBuilder::default()
-        .buffered_lines_limit(MAX_WAITING)
-        .finish(appender);
+    let builder =
+        tracing_appender::non_blocking::NonBlockingBuilder::default().buffered_lines_limit(MAX_WAITING);
+    // It panics when the system gives no thread.
+    let (writer, guard) = std::panic::catch_unwind(AssertUnwindSafe(|| builder.finish(appender))).ok()?;
     let filter = EnvFilter::try_from_env("AYE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     // At its most talkative it writes down what a login is got with.
     let filter = filter.add_directive("rmcp::transport::auth=warn".parse().ok()?);

@@ -81,6 +81,13 @@ impl Foundation {
         let assessment = TrustAssessment::of(&cwd, &root)
             .map_err(|e| Failure::failed(format!("cannot read {}: {e}", cwd.display())))?;
         let mut warnings = Vec::new();
+        if cfg!(target_os = "linux") && !Path::new("/proc/self").exists() {
+            warnings.push(
+                "/proc is not mounted here, so aye cannot find out which processes are alive, and cannot stop what a \
+                 command left running; mount it with `mount -t proc proc /proc`"
+                    .to_owned(),
+            );
+        }
         let untrusted = if cli.global.trust || assessment.is_empty() {
             Vec::new()
         } else {

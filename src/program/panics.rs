@@ -23,9 +23,28 @@ pub(crate) fn contained(program: impl FnOnce() -> ExitCode) -> ExitCode {
     catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|_| {
         let text = last.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
         let text = crate::contract::display::visible(&text).into_owned();
-        let _ = writeln!(std::io::stderr(), "aye {text}\nThis is a bug in aye.");
-        ExitCode::from(PANICKED)
+        let (words, status) = match exhausted(&text) {
+            Some(cause) => (
+                format!(
+                    "aye: the system has no further thread, process or file descriptor for aye ({cause}); end other \
+                     programs, or raise the limits (`ulimit -u`, `ulimit -n`)"
+                ),
+                1,
+            ),
+            None => (format!("aye {text}\nThis is a bug in aye."), PANICKED),
+        };
+        let _ = writeln!(std::io::stderr(), "{words}");
+        ExitCode::from(status)
     })
+}
+
+/// The messages of libraries that panic where the system refuses a thread or a socket.
+const EXHAUSTED: &[&str] =
+    &["OS can't spawn worker thread", "failed to create UnixStream", "failed to spawn thread"];
+
+/// Returns the message of a panic if its cause is the system's limits and not a bug.
+fn exhausted(panic: &str) -> Option<&str> {
+    panic.lines().find(|line| EXHAUSTED.iter().any(|message| line.starts_with(message)))
 }
 
 fn note(panic: &PanicHookInfo<'_>, owner: ThreadId, last: &Last) {
@@ -58,6 +77,16 @@ mod tests {
             ExitCode::SUCCESS
         });
         std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 101 });
+    }
+
+    #[test]
+    fn a_limit_of_the_system_is_not_a_bug() {
+        let refused = std::io::Error::from_raw_os_error(11);
+        let text = format!("panicked at x.rs:1:2:\nfailed to spawn thread: {refused:?}\nstack");
+        assert!(exhausted(&text).is_some_and(|cause| cause.contains("code: 11")), "{text}");
+        let tokio = "panicked at pool.rs:386:17:\nOS can't spawn worker thread: unavailable (os error 11)";
+        assert_eq!(exhausted(tokio), Some("OS can't spawn worker thread: unavailable (os error 11)"));
+        assert_eq!(exhausted("panicked at x.rs:1:2:\nindex out of bounds"), None);
     }
 
     #[test]
