@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::env::Env;
@@ -286,9 +286,8 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<(), PrivateFileError
     let dir = path.parent().unwrap_or(Path::new("."));
     create_private_dir(dir)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let temporary = dir.join(format!(".{name}.{}.tmp", uuid::Uuid::new_v4().simple()));
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let (mut file, temporary) = temporary_file(dir, &name).map_err(fail("write"))?;
+    let mut write = || -> io::Result<()> {
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
         file.write_all(content)?;
         file.sync_all()?;
@@ -300,6 +299,36 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<(), PrivateFileError
         let _ = fs::remove_file(&temporary);
         fail("write")(source)
     })
+}
+
+/// The length of a name's part that makes it unique.
+const UNIQUE: usize = 32;
+
+/// Creates a file beside another one, to replace it. It is locked while this process has it open; files that dead
+/// processes left, which may contain secrets, are removed.
+fn temporary_file(dir: &Path, name: &str) -> io::Result<(fs::File, PathBuf)> {
+    let (start, end) = (format!(".{name}."), ".tmp");
+    let is_left = |entry: &fs::DirEntry| {
+        let found = entry.file_name();
+        let unique = found.to_str().and_then(|found| found.strip_prefix(&start)?.strip_suffix(end));
+        unique.is_some_and(|unique| unique.len() == UNIQUE && unique.bytes().all(|b| b.is_ascii_hexdigit()))
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+    };
+    for entry in fs::read_dir(dir)?.flatten().filter(is_left) {
+        if fs::File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    loop {
+        let path = dir.join(format!("{start}{}{end}", uuid::Uuid::new_v4().simple()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        // Without locks, as on some file systems, none is removed.
+        let _ = file.lock();
+        // Another process may have found it before it was locked.
+        if file.metadata()?.nlink() > 0 {
+            return Ok((file, path));
+        }
+    }
 }
 
 /// A path without links as far as it exists.
@@ -348,6 +377,22 @@ mod tests {
             1,
             "no temporary file stays"
         );
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let left = |name: &str| root.path().join(format!(".{name}.{}.tmp", "0".repeat(UNIQUE)));
+        let (dead, other) = (left("key"), left("token"));
+        fs::write(&dead, "a secret").unwrap();
+        let (living, path) = temporary_file(root.path(), "key").unwrap();
+        assert!(!dead.exists());
+        fs::write(&other, "another file's").unwrap();
+        write_private(&root.path().join("key"), b"one").unwrap();
+        assert!(path.exists() && other.exists(), "a living process writes it, or it belongs to another file");
+        drop(living);
+        write_private(&root.path().join("key"), b"two").unwrap();
+        assert!(!path.exists() && other.exists());
     }
 
     #[test]
