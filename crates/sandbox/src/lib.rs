@@ -40,5 +40,5 @@ pub use linked_cache::{CacheKind, LinkedCache};
 pub use net::{Dialler, NetHub, NetSession, Relay, Serving, SystemDialler};
 pub use policy::{MAX_MASKS, PartialFolder, Policy, Unusable};
 pub use refusal::SandboxRefusal;
-pub use toolchains::toolchains;
+pub use toolchains::{toolchains, unseen_folders};
 pub use watched::{ProtectedBefore, ProtectedFiles, SetAside};

@@ -20,21 +20,38 @@ const MANAGERS: &[(&str, &[&str])] = &[
 /// Folders that the sandbox shows anyway.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/nix/store", "/gnu/store"];
 
+/// Folders that every program of the machine may write to. In the sandbox they are private ones.
+const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
+
+fn is_temporary(path: &Path) -> bool {
+    TEMPORARY.iter().any(|folder| path == Path::new(folder))
+}
+
+/// Returns the folders of `PATH` whose programs are not seen in the sandbox.
+pub fn unseen_folders(path: &OsStr) -> Vec<&'static str> {
+    let folders: Vec<_> = std::env::split_paths(path).filter_map(|dir| dir.canonicalize().ok()).collect();
+    TEMPORARY.iter().copied().filter(|private| folders.iter().any(|dir| dir == Path::new(private))).collect()
+}
+
 /// The folders that the programs in `PATH` need: each folder itself, what its links point to, and a version manager's
-/// own folders. Never the home folder or a folder that contains it.
+/// own folders. Never the home folder or a folder that contains it, and no shared temporary folder.
 pub fn toolchains(path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
+    let contains_home = |path: &Path| home.is_some_and(|home| home.starts_with(path));
     let mut add = |path: PathBuf| {
         let is_system = SYSTEM.iter().any(|system| path.starts_with(system));
-        let is_home = home.is_some_and(|home| home.starts_with(&path));
-        if !is_system && !is_home && path.parent().is_some() && !found.contains(&path) {
+        let is_usable =
+            !is_system && !is_temporary(&path) && !contains_home(&path) && path.parent().is_some();
+        if is_usable && !found.contains(&path) {
             found.push(path);
         }
     };
+    let package_of = |program: &Path| package_of(program, home).filter(|package| !contains_home(package));
     for dir in path.as_bytes().split(|byte| *byte == b':') {
         let dir = Path::new(OsStr::from_bytes(dir));
         let Some(dir) = dir.is_absolute().then(|| dir.canonicalize().ok()).flatten() else { continue };
-        if SYSTEM.iter().any(|system| dir.starts_with(system)) {
+        // Anybody may put a link into a temporary folder.
+        if SYSTEM.iter().any(|system| dir.starts_with(system)) || is_temporary(&dir) {
             continue;
         }
         if let Some(home) = home
@@ -48,10 +65,10 @@ pub fn toolchains(path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
                 && let Ok(target) = entry.path().canonicalize()
                 && !target.starts_with(&dir)
             {
-                add(package_of(&target, home).unwrap_or(target));
+                add(package_of(&target).unwrap_or(target));
             }
         }
-        add(package_of(&dir.join("x"), home).unwrap_or(dir));
+        add(package_of(&dir.join("x")).unwrap_or(dir));
     }
     found
 }
@@ -102,10 +119,18 @@ mod tests {
         assert_eq!(of(&[".local/bin"]), [".local/bin", ".local/pipx/venvs/tool", "scripts/do"]);
         assert_eq!(of(&[".nvm/versions/node/v20/bin"]), [".nvm/versions/node/v20"]);
         assert!(of(&["", "missing"]).is_empty(), "the home folder itself is never one");
+        // A package would be the folder that contains the home folder, too.
+        std::fs::create_dir_all(home.join("me")).expect("written");
+        std::fs::create_dir_all(home.join("bin")).expect("written");
+        let path = home.join("bin").into_os_string();
+        assert_eq!(toolchains(&path, Some(&home.join("me"))), [home.join("bin")]);
     }
 
     #[test]
     fn system_and_relative_folders_are_omitted() {
         assert!(toolchains(OsStr::new("/usr/bin:/bin:.:relative:"), None).is_empty());
+        let temporary = OsStr::new("/usr/bin:/tmp:/var/tmp");
+        assert!(toolchains(temporary, None).is_empty(), "it is private to each conversation");
+        assert_eq!(unseen_folders(temporary), ["/tmp", "/var/tmp"]);
     }
 }

@@ -17,6 +17,7 @@ use aye_sandbox::protected::INSTALLED;
 use aye_sandbox::{
     CacheKind, Dialler, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder, Policy,
     Profile, ProtectedBefore, ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
+    unseen_folders,
 };
 
 use super::ToolEnv;
@@ -518,6 +519,9 @@ impl Sandbox {
         let layers = Layers::detect(path);
         let mut gaps = layers.missing();
         gaps.extend(layers.holes(profile).into_iter().map(|(_, what)| format!("a command can {what}")));
+        for folder in unseen_folders(path) {
+            gaps.push(format!("commands do not see the programs in {folder}, a folder of PATH"));
+        }
         if domains && layers.bwrap.is_none() {
             gaps.push("no command can reach sandbox.domains".to_owned());
         }
