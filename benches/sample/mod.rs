@@ -4,6 +4,7 @@ use aye::contract::event::AgentEvent;
 use aye::contract::ids::ThreadId;
 use aye::contract::lifecycle::RunStatus;
 use aye::contract::message::{Message, ToolCall};
+use aye::contract::presence::Liveness;
 use aye::contract::record::{
     AttemptId, Checkpoint, Decision, ExecutionStart, Fence, IntentRecord, Owner, RunRecord, StoredMessage,
     SuspensionRecord, SuspensionStatus, ThreadRecord,
@@ -156,8 +157,8 @@ fn run() -> RunRecord {
 /// A thread with a run that may be written to.
 pub async fn begin_thread(store: &Store) -> (Fence, RunRecord) {
     store.create_thread(thread()).await.unwrap();
-    let owner = Owner { token: "me".into(), boot_id: "boot".into(), pid: 1, pid_started: 1 };
-    let fence = store.acquire(&ThreadId::from("t"), &owner, Term::ENDLESS, |_| true).await.unwrap();
+    let owner = Owner { token: "me".into(), pid: 1, ..Owner::default() };
+    let fence = store.acquire(&ThreadId::from("t"), &owner, Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     (fence, run())
 }
 
@@ -173,12 +174,13 @@ pub async fn fill(store: &Store, count: usize) {
 
 /// So many questions that wait, a hundred in each conversation.
 pub async fn fill_inbox(store: &Store, count: usize) {
-    let owner = Owner { token: "me".into(), boot_id: "boot".into(), pid: 1, pid_started: 1 };
+    let owner = Owner { token: "me".into(), pid: 1, ..Owner::default() };
     for (n, commands) in commands(count).chunks(100).enumerate() {
         let (thread_id, id) = (ThreadId::from(format!("t{n}")), format!("r{n}"));
         let title = format!("conversation {n}: make the tests of the parser pass");
         store.create_thread(ThreadRecord { id: thread_id.clone(), title, ..thread() }).await.unwrap();
-        let fence = store.acquire(&thread_id, &owner, aye::store::Term::ENDLESS, |_| true).await.unwrap();
+        let fence =
+            store.acquire(&thread_id, &owner, aye::store::Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
         let run = RunRecord { id: id.as_str().into(), thread_id, status: RunStatus::Waiting, ..run() };
         let ask = |(at, command): (usize, &String)| {
             let mut asked = question(&run, &format!("perm_call_{id}_{at}"));
@@ -207,6 +209,7 @@ pub fn begin(fence: &Fence, run: &RunRecord, call: &str, spends: Option<&str>) -
             files: Vec::new(),
             boot_id: "boot".into(),
             pid: 1,
+            owner: None,
             started_at: 2,
         },
         spends: spends.map(|id| (id.into(), id.into())),

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cli::JsonFlag;
 use crate::cli::time::span;
 use crate::commands::{put_json, when};
-use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::clock::{Clock as _, SystemClock, uptime_ms};
 use crate::contract::display::visible_line;
 use crate::contract::record::{Owner, SuspensionStatus};
 use crate::contract::storage::SuspensionFilter;
@@ -19,7 +19,7 @@ use crate::contract::terms::Expiry;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
-use crate::runtime::{is_alive, mark_unknown};
+use crate::runtime::mark_unknown;
 use crate::store::{OpenError, PrunePlace, Store};
 
 /// `aye store ...`
@@ -182,7 +182,6 @@ pub(crate) async fn prune_store(
     keep: Option<u64>,
     foundation: &Foundation,
 ) -> Result<u64, Failure> {
-    let own = crate::program::app_context::owner();
     let (mut gone, mut place) = (0, PrunePlace::default());
     loop {
         if let Some(keep) = keep
@@ -191,8 +190,10 @@ pub(crate) async fn prune_store(
             return Ok(gone);
         }
         let told = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
-        let alive = alive(own.clone());
-        let pruned = store.prune(before, place, &own, alive, told).await.map_err(Failure::failed)?;
+        let presence = store.presence();
+        let alive = move |other: &Owner| presence.liveness(other);
+        let pruned =
+            store.prune(before, place, &Owner::default(), alive, told).await.map_err(Failure::failed)?;
         gone += pruned.threads.len() as u64;
         match pruned.next {
             Some(next) => place = next,
@@ -201,14 +202,10 @@ pub(crate) async fn prune_store(
     }
 }
 
-fn alive(own: Owner) -> impl Fn(&Owner) -> bool + Send + 'static {
-    move |other| is_alive(&own, other)
-}
-
 async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     let backup = foundation.workspace.cwd.join(file);
     let name = visible_line(&backup.to_string_lossy()).into_owned();
-    let own = crate::program::app_context::owner();
+    let own = Owner::of_this_process();
     let now = SystemClock.now_ms();
     foundation.make_folders()?;
     let target = foundation.paths.database();
@@ -290,13 +287,13 @@ async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathB
     // A store that cannot be opened is moved too: that may be why a backup is restored.
     if let Ok(store) = Store::open(target) {
         for run in store.unfinished_runs().await.unwrap_or_default() {
-            if let Ok(Some(owner)) = store.owner(&run.thread_id).await
-                && is_alive(own, &owner)
+            if let Ok(Some(lease)) = store.lease(&run.thread_id).await
+                && lease.is_in_use(uptime_ms(), store.presence().liveness(&lease.owner))
             {
-                let (pid, thread) = (owner.pid, run.thread_id);
+                let (process, thread) = (lease.owner.name_for(own), run.thread_id);
                 store.close().await;
                 return Err(Failure::failed(format!(
-                    "process {pid} runs conversation {thread}; stop it first; nothing changed"
+                    "{process} runs conversation {thread}; stop it first; nothing changed"
                 )));
             }
         }

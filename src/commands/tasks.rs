@@ -15,11 +15,12 @@ use crate::contract::display::visible_line;
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
+use crate::contract::presence::Liveness;
+use crate::contract::record::Owner;
 use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::put;
-use crate::runtime::is_alive;
 use crate::store::Store;
 use crate::tools::exec::as_read;
 use crate::tui::host::TextPage;
@@ -58,7 +59,8 @@ pub(crate) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation
         TasksCommand::List { all, json } => {
             let store = foundation.open_store_to_read()?;
             let tasks = store.all_tasks(!all).await.map_err(Failure::failed)?;
-            let mut commands = as_they_stand(store.all_commands(!all).await.map_err(Failure::failed)?);
+            let mut commands =
+                as_they_stand(&store, store.all_commands(!all).await.map_err(Failure::failed)?);
             commands.retain(|command| all || command.end.is_none());
             if json {
                 let all = tasks.iter().map(object).chain(commands.iter().map(command_object));
@@ -168,7 +170,7 @@ async fn stop_command(app: &AppContext, command: &CommandRecord) -> Result<Strin
 
 /// Returns the command with exactly this id.
 async fn command_of(store: &Store, id: &str) -> Result<Option<CommandRecord>, Failure> {
-    let commands = as_they_stand(store.all_commands(false).await.map_err(Failure::failed)?);
+    let commands = as_they_stand(store, store.all_commands(false).await.map_err(Failure::failed)?);
     Ok(commands.into_iter().find(|command| command.id() == id))
 }
 
@@ -182,20 +184,21 @@ pub(crate) async fn kept_elsewhere(
         Some(number) => app.store.command(number).await?,
         None => None,
     };
-    let (own, kept) =
-        (crate::program::app_context::owner(), command.filter(|it| it.thread_id.is_at_or_below(thread)));
-    let kept = kept.filter(|it| it.end.is_none() && it.owner != own && is_alive(&own, &it.owner));
+    let own = app.runtime.owner();
+    let kept = command.filter(|it| it.thread_id.is_at_or_below(thread) && it.owner.token != own.token);
+    let kept = kept.map(|it| app.runtime.as_it_stands(it)).filter(|it| it.end.is_none());
     Ok(kept.map(|it| {
-        let pid = it.owner.pid;
-        format!("{id} runs in process {pid}, which has its terminal: open it in that aye").into()
+        let process = it.owner.name_for(own);
+        format!("{id} runs in {process}, which has its terminal: open it in that aye").into()
     }))
 }
 
 /// A command whose process is dead has ended with it.
-fn as_they_stand(commands: Vec<CommandRecord>) -> Vec<CommandRecord> {
-    let own = crate::program::app_context::owner();
+fn as_they_stand(store: &Store, commands: Vec<CommandRecord>) -> Vec<CommandRecord> {
+    let (presence, here) = (store.presence(), Owner::of_this_process());
     let stands = |mut command: CommandRecord| {
-        if command.end.is_none() && !is_alive(&own, &command.owner) {
+        let watcher = presence.liveness(&command.owner).of_watcher(&command.owner, &here);
+        if command.end.is_none() && watcher == Liveness::No {
             command.end = Some(CommandEnd::Unknown);
         }
         command

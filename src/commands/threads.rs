@@ -15,7 +15,7 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::ids::{CallId, RunId};
 use crate::contract::lifecycle::RunStatus;
-use crate::contract::record::{NamedBy, ThreadSummary};
+use crate::contract::record::{NamedBy, Owner, ThreadSummary};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, put_or_stop, say};
@@ -325,7 +325,7 @@ fn adopt_all(copy: &mut ThreadCopy) -> (usize, u64) {
 
 /// Does the same for one conversation. `served`: the calls that subagents work on whose conversations are in the copy.
 fn adopt_runs(copy: &mut ThreadCopy, served: &[(RunId, CallId)]) -> (usize, u64) {
-    let (own, now) = (crate::program::app_context::owner(), SystemClock.now_ms());
+    let (own, now) = (Owner::of_this_process(), SystemClock.now_ms());
     let (mut open, mut unknown) = (0, 0);
     let rest = &mut copy.rest;
     for run in rest.runs.iter_mut().filter(|run| run.status != RunStatus::Done) {
@@ -344,20 +344,16 @@ fn adopt_runs(copy: &mut ThreadCopy, served: &[(RunId, CallId)]) -> (usize, u64)
 }
 
 async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Result<(), Failure> {
-    let own = crate::program::app_context::owner();
     // All are looked up first, so that a typing error deletes nothing.
     let mut found = Vec::new();
     for id in ids {
         found.push(thread_by_prefix(store, &id).await?);
     }
     for thread in found {
-        let own = own.clone();
         let told = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
-        let is_alive = {
-            let own = own.clone();
-            move |other: &_| crate::runtime::is_alive(&own, other)
-        };
-        store.delete_thread(&thread.id, &own, is_alive, told).await.map_err(Failure::failed)?;
+        let presence = store.presence();
+        let is_alive = move |other: &Owner| presence.liveness(other);
+        store.delete_thread(&thread.id, &Owner::default(), is_alive, told).await.map_err(Failure::failed)?;
         say(&format!("deleted {}", thread.id));
     }
     if !store.shrink(false).await.map_err(Failure::failed)? {

@@ -29,7 +29,6 @@ use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
 use crate::failure::{AppError, Failure};
 use crate::headless::{end_commands, exit, exit_code};
-use crate::program::app_context;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::runtime::{AgentRunResult, OwnerWatch, RuntimeError, UnknownPolicy};
@@ -121,7 +120,7 @@ impl Worker {
             apps: HashMap::new(),
             mailbox: here.store.mailbox(),
             config: here.foundation.loaded.settings.mailbox.clone(),
-            me: Consumer::new(app_context::owner()),
+            me: Consumer::new(here.runtime.owner().clone()),
             // Before the first read, so that nothing is missed.
             changes: here.store.watch().map_err(Failure::failed)?,
             signals: Signals::new(),
@@ -173,7 +172,9 @@ impl Worker {
     async fn look(&mut self) -> Result<NextWork, StoreError> {
         let now = self.now();
         let me = self.me.clone();
-        self.mailbox.reclaim(now, SWEEP, move |other| me.knows_dead(other)).await?;
+        let runtime = self.here.runtime.clone();
+        let is_gone = move |other: &str| me.knows_dead(other, |owner| runtime.liveness(owner));
+        self.mailbox.reclaim(now, SWEEP, is_gone).await?;
         let is_time =
             |cleaned: u64| u128::from(now.saturating_sub(cleaned)) >= self.config.gc_interval.as_millis();
         if self.cleaned.is_none_or(is_time) {

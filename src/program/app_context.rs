@@ -390,10 +390,10 @@ fn runtime(
     let mut builder = AgentRuntimeBuilder::new()
         .with_store(store.clone())
         .with_clock(Arc::clone(clock))
-        .with_owner(owner())
+        .with_owner(Owner::of_this_process())
         .with_lease(settings.lease)
         .with_leftover_handler(Arc::new(|left| {
-            Box::pin(tools::exec::end_of_run(left.pid, left.run.to_string()))
+            Box::pin(tools::exec::end_of_run(left.may_kill.then_some(left.pid), left.run.to_string()))
         }))
         .with_cwd(foundation.workspace.cwd.clone())
         .with_grant_loader({
@@ -570,24 +570,6 @@ pub(crate) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::S
     match crate::program::git::GitQuestions::of(foundation) {
         Some(git) => enforcement.with_git(Arc::new(git)),
         None => enforcement,
-    }
-}
-
-/// Returns the identity of this process.
-pub(crate) fn owner() -> Owner {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let stat = read("/proc/self/stat");
-    // Field 22 of stat(5); the name in field 2 may contain spaces and brackets.
-    let started = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().nth(19))
-        .and_then(|field| field.parse().ok())
-        .unwrap_or(0);
-    Owner {
-        token: uuid::Uuid::now_v7().to_string(),
-        boot_id: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
-        pid: std::process::id(),
-        pid_started: started,
     }
 }
 

@@ -83,7 +83,11 @@ async fn a_missing_program_is_an_error() {
 #[tokio::test]
 async fn a_late_command_is_not_started() {
     let dir = tempfile::tempdir().expect("a folder");
-    let on_behalf = |start_before| SpawnContext { run: "r1".into(), start_before: Some(start_before) };
+    let on_behalf = |start_before| SpawnContext {
+        run: "r1".into(),
+        start_before: Some(start_before),
+        ..SpawnContext::default()
+    };
     let too_late = ExecRequest { on_behalf: on_behalf(uptime_ms()), ..request(dir.path(), "touch ran") };
     let error = run(&config(), too_late, |_| {}, &CancellationToken::new()).await.expect_err("refused");
     assert!(error.to_string().contains("too late: another"), "{error}");
@@ -98,7 +102,7 @@ async fn a_late_command_is_not_started() {
 #[tokio::test]
 async fn processes_of_a_run_are_ended_from_elsewhere() {
     let dir = tempfile::tempdir().expect("a folder");
-    let behalf = |run: &str| SpawnContext { run: run.into(), start_before: None };
+    let behalf = |run: &str| SpawnContext { run: run.into(), ..SpawnContext::default() };
     let stubborn = "trap '' TERM; touch begun; sleep 1000 & wait; sleep 1000";
     let mine = ExecRequest { on_behalf: behalf("mine"), ..request(dir.path(), stubborn) };
     let yours = ExecRequest { on_behalf: behalf("yours"), ..request(dir.path(), "touch other; sleep 1000") };
@@ -110,7 +114,7 @@ async fn processes_of_a_run_are_ended_from_elsewhere() {
         until("both commands", || dir.path().join("begun").exists() && dir.path().join("other").exists())
             .await;
         let began = Instant::now();
-        end_of_run(std::process::id(), "mine".into()).await;
+        end_of_run(Some(std::process::id()), "mine".into()).await;
         let took = began.elapsed();
         // The other run is not affected; only this ends it.
         cancel.cancel();

@@ -79,6 +79,68 @@ fn a_stopped_owners_command_is_ended_before_the_next_one_resumes() {
     assert_eq!(llm.asked().len(), 2);
 }
 
+/// The supervisor of a command ends it without aye, and without another process that takes over.
+#[test]
+fn a_stopped_aye_does_not_keep_its_command_beyond_its_lease() {
+    let llm = wants("echo begun >> log.txt; sleep 30; echo ended >> log.txt");
+    let home = home(&llm, "3s");
+    let run = home.aye(&["-p", "do it", "--permission-mode", "yolo"]).spawn();
+    until("the command", || home.read("log.txt") == "begun\n");
+    // Renewed leases keep it running.
+    std::thread::sleep(Duration::from_millis(3500));
+    assert!(home.works("sleep 30"), "its lease is renewed: {}", run.told());
+    run.signal(Signal::STOP);
+    until("the end of the command", || !home.works("sleep 30"));
+    assert!(run.is_stopped());
+    run.signal(Signal::CONT);
+    let out = run.end().exits(0);
+    assert_eq!(out.stdout, "Finished.\n");
+    let told = llm.last().result("c1");
+    assert!(told.contains("aye was stopped for longer than its lease"), "{told}");
+    assert_eq!(home.read("log.txt"), "begun\n");
+}
+
+/// Two containers that share a data folder, or a container and the host: pids of one mean nothing to the other.
+#[test]
+fn a_living_run_in_another_pid_namespace_is_left_alone() {
+    let llm = wants("echo begun >> log.txt; until [ -e go ]; do sleep 0.05; done; echo ended >> log.txt");
+    let home = home(&llm, "10s");
+    let Some(run) = home.contained(&["-p", "do it", "--permission-mode", "yolo"]) else { return };
+    let run = run.spawn();
+    until("the command", || home.read("log.txt") == "begun\n");
+    let thread = home.thread();
+    let resume = ["-r", &thread, "-p", "--on-unknown", "retry"];
+    let contained = home.contained(&resume).expect("possible a moment ago");
+    for other in [contained, home.aye(&resume)] {
+        let out = other.run().exits(1).says("is running thread");
+        assert!(out.stderr.contains(" on "), "the pid alone would name another process: {}", out.stderr);
+    }
+    home.aye(&["threads", "delete", &thread]).run().exits(1).says("is in use by");
+    home.write("go", "");
+    assert_eq!(run.end().exits(0).stdout, "Finished.\n");
+    assert_eq!(home.read("log.txt"), "begun\nended\n", "it ran once, and to its end");
+}
+
+/// Death is seen at once, however long the lease of the dead lasts.
+#[test]
+fn a_run_that_died_in_another_pid_namespace_is_taken_over_at_once() {
+    let llm = wants("echo begun >> log.txt; sleep 30; echo ended >> log.txt");
+    let home = home(&llm, "10m");
+    let Some(run) = home.contained(&["-p", "do it", "--permission-mode", "yolo"]) else { return };
+    let run = run.spawn();
+    until("the command", || home.read("log.txt") == "begun\n");
+    let thread = home.thread();
+    run.signal(Signal::KILL);
+    until("the end of the namespace", || !home.works("sleep 30"));
+    let new = home.aye(&["-r", &thread, "-p"]).run().exits(0);
+    assert_eq!(new.stdout, "Finished.\n");
+    assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
+    assert_eq!(home.read("log.txt"), "begun\n");
+    // What the dead left is gone with the first start after it.
+    let left = std::fs::read_dir(home.root().join("aye/data/alive")).expect("the folder").count();
+    assert_eq!(left, 0);
+}
+
 #[test]
 fn an_answer_from_elsewhere_is_executed_by_the_active_run() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {

@@ -349,7 +349,7 @@ pub async fn end_commands(runtime: &AgentRuntime, thread: &ThreadId) {
 /// Returns a note on who resumes or finished a run that another process took up first.
 fn left_to_others(error: &RuntimeError) -> Option<String> {
     match error {
-        RuntimeError::ThreadAlreadyRunning { pid, .. } => Some(format!("process {pid} resumes it")),
+        RuntimeError::ThreadAlreadyRunning { process, .. } => Some(format!("{process} resumes it")),
         RuntimeError::NothingToResume { .. } => Some("another process finished it".to_owned()),
         RuntimeError::State(_)
         | RuntimeError::AgentNotFound { .. }

@@ -13,14 +13,14 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::output::{CallSink, UnwrittenOutput};
-use super::recover::is_alive;
 use super::request::RuntimeError;
 use super::{AgentRuntime, RuntimeCore};
 use aye_core::contract::command::{
     BackgroundCommand, BackgroundHost, CommandEnd, CommandNews, CommandRecord, CommandReport, CommandTerminal,
 };
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::record::AttemptId;
+use aye_core::contract::presence::Liveness;
+use aye_core::contract::record::{AttemptId, Owner};
 use aye_core::contract::storage::{ChangeFeed, ChangeKind, StoreError};
 use aye_core::contract::tool::ToolError;
 
@@ -251,10 +251,15 @@ impl StopListener {
 }
 
 impl RuntimeCore {
+    /// Whether the process that watches a command is alive.
+    fn command_liveness(&self, owner: &Owner) -> Liveness {
+        self.liveness(owner).of_watcher(owner, &self.owner)
+    }
+
     /// A command whose process is dead has ended with it.
     fn as_it_stands(&self, mut record: CommandRecord) -> CommandRecord {
         let is_kept = record.owner.token != self.owner.token || self.commands.get(record.number).is_some();
-        if record.end.is_none() && !(is_kept && is_alive(&self.owner, &record.owner)) {
+        if record.end.is_none() && !(is_kept && self.command_liveness(&record.owner) != Liveness::No) {
             record.end = Some(CommandEnd::Unknown);
         }
         record
@@ -274,10 +279,19 @@ impl RuntimeCore {
         {
             let mut changes = self.store.watch()?;
             self.store.stop_command(number).await?;
-            while let Some(record) = self.store.command(number).await?
-                && self.as_it_stands(record).end.is_none()
-            {
-                changes.next_or_check().await;
+            let ended = async {
+                while let Some(record) = self.store.command(number).await?
+                    && self.as_it_stands(record).end.is_none()
+                {
+                    changes.next_or_check().await;
+                }
+                Ok::<(), StoreError>(())
+            };
+            if self.command_liveness(&record.owner) == Liveness::Unknown {
+                // It may be dead, and then nobody ever reads that the command must end.
+                tokio::time::timeout(3 * self.lease, ended).await.unwrap_or(Ok(()))?;
+            } else {
+                ended.await?;
             }
         }
         Ok(self.store.command(number).await?.map(|record| self.as_it_stands(record)))
@@ -311,8 +325,15 @@ impl AgentRuntime {
         if found.is_none_or(|record| shared.as_it_stands(record).end.is_some()) {
             return Ok(false);
         }
-        shared.end_command(number, CommandReport::Queued).await?;
-        Ok(true)
+        let ended = shared.end_command(number, CommandReport::Queued).await?;
+        match ended.filter(|record| record.end.is_none()) {
+            None => Ok(true),
+            Some(record) => Err(RuntimeError::Store(format!(
+                "{} has not stopped {} yet, and nobody can tell whether it is alive",
+                record.owner.name_for(&shared.owner),
+                record.id()
+            ))),
+        }
     }
 
     /// Ends the commands that this process keeps for a thread, and for those below it. The next run of each
@@ -363,8 +384,9 @@ pub enum NoTerminal {
 
 impl RuntimeCore {
     /// Queues what happened to commands of the thread that its next run has to know.
-    pub(super) async fn report_commands(&self, thread: &ThreadId) -> Result<(), StoreError> {
-        let (own, now) = (self.owner.clone(), self.clock.now_ms());
-        self.store.report_commands(thread, Box::new(move |owner| is_alive(&own, owner)), now).await
+    pub(super) async fn report_commands(self: &Arc<Self>, thread: &ThreadId) -> Result<(), StoreError> {
+        let shared = Arc::clone(self);
+        let is_alive = Box::new(move |owner: &Owner| shared.command_liveness(owner));
+        self.store.report_commands(thread, is_alive, self.clock.now_ms()).await
     }
 }

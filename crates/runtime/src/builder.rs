@@ -65,6 +65,9 @@ pub struct AgentRuntimeBuilder {
     store: Option<Arc<dyn ThreadRunStore>>,
     clock: Option<Arc<dyn Clock>>,
     owner: Option<Owner>,
+    /// Others take the owner for dead.
+    #[cfg(test)]
+    pub(crate) is_dead: bool,
     cwd: Option<PathBuf>,
     keys: Vec<KeyRegistration>,
     leftover_handler: Option<LeftoverHandler>,
@@ -361,12 +364,10 @@ impl AgentRuntimeBuilder {
             Some(store) => store,
             None => Arc::new(InMemoryStore::new()),
         };
-        let owner = self.owner.unwrap_or_else(|| Owner {
-            token: uuid::Uuid::now_v7().to_string(),
-            boot_id: String::new(),
-            pid: std::process::id(),
-            pid_started: 0,
-        });
+        let presence = store.presence();
+        let announced = presence.announce(self.owner.unwrap_or_else(Owner::of_this_process));
+        #[cfg(test)]
+        let announced = if self.is_dead { crate::tests::dead(announced) } else { announced };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let are_profiles_stored = self.profiles.is_none();
         let profiles = match self.profiles {
@@ -380,7 +381,9 @@ impl AgentRuntimeBuilder {
             clock,
             profiles,
             are_profiles_stored,
-            owner,
+            owner: announced.owner.clone(),
+            announced,
+            presence,
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
             leftover_handler: self.leftover_handler,

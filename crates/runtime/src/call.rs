@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::background::CallBackground;
 use super::driver::{CallBounds, Driver};
 use super::in_flight::Done;
+use super::journal::another_id;
 use super::output::CallSink;
 use super::preconditions::agreed_files;
 use super::request::RuntimeError;
@@ -20,6 +21,7 @@ use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::record::{AttemptId, ExecutionStart, IntentRecord, OutcomeKind};
 use aye_core::contract::schema;
+use aye_core::contract::storage::StoreError;
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume, ToolCallResumeMode};
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
@@ -293,11 +295,9 @@ impl Driver {
             Some(own) => SuspensionId::from(format!("{wanted}_{:.8}", own.task_id())),
             None => wanted,
         };
-        if self.shared.store.suspension(&wanted).await?.is_none() {
-            return Ok(wanted);
-        }
-        let tail = uuid::Uuid::now_v7().simple().to_string();
-        Ok(SuspensionId::from(format!("{wanted}_{}", &tail[tail.len() - 8..])))
+        let is_taken = self.shared.store.suspension(&wanted).await?.is_some();
+        // Another process may still take it before the question is stored: see `rename_questions`.
+        Ok(if is_taken { another_id(&wanted) } else { wanted })
     }
 
     pub(super) async fn preview(
@@ -345,6 +345,7 @@ impl Driver {
             agreed: state.map(agreed_files).unwrap_or_default(),
             attempt: state.map_or(1, |c| c.attempt),
             start_before: None,
+            lease_end: None,
             guards_git: bounds.guards_git,
             sandbox: bounds.profile,
             opened: bounds.opened,
@@ -380,6 +381,7 @@ impl Driver {
             files,
             boot_id: self.shared.owner.boot_id.clone(),
             pid: self.shared.owner.pid,
+            owner: Some(self.shared.owner.clone()),
             started_at: self.shared.clock.now_ms(),
         };
         let store = Arc::clone(&self.shared.store);
@@ -389,18 +391,26 @@ impl Driver {
         let commands = std::mem::take(&mut self.unsaved.commands);
         let mut opened = Vec::new();
         let written = if self.has_unsaved_rows() {
-            let checkpoint = self.take_checkpoint()?;
-            opened.clone_from(&checkpoint.opened);
-            let begin = ExecutionStart {
-                fence,
-                run: checkpoint.run.clone(),
-                intent,
-                spends,
-                judged,
-                commands,
-                snapshot,
-            };
-            store.checkpoint_and_begin(checkpoint, begin).await
+            let mut checkpoint = self.take_checkpoint()?;
+            loop {
+                let again = (!checkpoint.opened.is_empty()).then(|| checkpoint.clone());
+                opened.clone_from(&checkpoint.opened);
+                let begin = ExecutionStart {
+                    fence: fence.clone(),
+                    run: checkpoint.run.clone(),
+                    intent: intent.clone(),
+                    spends: spends.clone(),
+                    judged: judged.clone(),
+                    commands: commands.clone(),
+                    snapshot: snapshot.clone(),
+                };
+                match (store.checkpoint_and_begin(checkpoint, begin).await, again) {
+                    (Err(StoreError::Exists { what }), Some(again)) => {
+                        checkpoint = self.rename_questions(again, &what).await?;
+                    }
+                    (written, _) => break written,
+                }
+            }
         } else {
             store
                 .begin(ExecutionStart { fence, run: self.row()?, intent, spends, judged, commands, snapshot })
@@ -438,7 +448,10 @@ impl Driver {
                     // The process may have been stopped for any time since the intent was written, and other intents
                     // were written meanwhile: right before the start it makes sure that the thread is still its own.
                     match lease.confirm().await {
-                        Ok(start_before) => ctx.start_before = Some(start_before),
+                        Ok(start_before) => {
+                            ctx.start_before = Some(start_before);
+                            ctx.lease_end = Some(lease.end());
+                        }
                         Err(error) => return Done::Kept(error),
                     }
                     AssertUnwindSafe(tool.execute(arguments, &ctx)).catch_unwind().await.unwrap_or_else(

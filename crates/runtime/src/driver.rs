@@ -209,7 +209,7 @@ impl Driver {
         )
         .with_depth(lineage.as_ref().map_or(0, |own| own.depth))
         .with_correlation_id(record.correlation_id.clone());
-        let active_since = shared.clock.now_ms();
+        let active_since = shared.clock.awake_ms();
         // A step that another process began keeps what plugins set for it.
         let shape = if begins { InferenceShape::default() } else { inference_shape(&state.snapshot()) };
         let mut driver = Self {
@@ -503,7 +503,7 @@ impl Driver {
     }
 
     pub(super) fn active_ms(&self) -> u64 {
-        self.record.active_ms + self.shared.clock.now_ms().saturating_sub(self.active_since)
+        self.record.active_ms + self.shared.clock.awake_ms().saturating_sub(self.active_since)
     }
 
     /// Takes the tools that came or went since the last step.

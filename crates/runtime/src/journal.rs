@@ -246,11 +246,50 @@ impl Driver {
         if self.unsaved.is_empty() && status == self.record.status && status == RunStatus::Running {
             return Ok(());
         }
-        let checkpoint = self.take_checkpoint()?;
-        let opened = checkpoint.opened.clone();
-        self.shared.store.checkpoint(checkpoint).await.map_err(|e| self.store_error(&e))?;
-        self.render_questions(&opened);
-        Ok(())
+        let mut checkpoint = self.take_checkpoint()?;
+        loop {
+            // Only questions may have names that others took.
+            let again = (!checkpoint.opened.is_empty()).then(|| checkpoint.clone());
+            let opened = checkpoint.opened.clone();
+            match (self.shared.store.checkpoint(checkpoint).await, again) {
+                (Ok(()), _) => {
+                    self.render_questions(&opened);
+                    return Ok(());
+                }
+                (Err(StoreError::Exists { what }), Some(again)) => {
+                    checkpoint = self.rename_questions(again, &what).await?;
+                }
+                (Err(error), _) => return Err(self.store_error(&error)),
+            }
+        }
+    }
+
+    /// Gives questions other ids whose ids another process took since they were chosen. Nobody was asked them yet: the
+    /// checkpoint that asks them was refused, because `what` already exists.
+    pub(super) async fn rename_questions(
+        &mut self,
+        mut refused: Checkpoint,
+        what: &str,
+    ) -> Result<Checkpoint, RuntimeError> {
+        let mut is_renamed = false;
+        for row in &mut refused.opened {
+            if self.shared.store.suspension(&row.id).await?.is_none() {
+                continue;
+            }
+            let fresh = another_id(&row.id);
+            tracing::info!(taken = %row.id, %fresh, "another process asked a question of this id");
+            is_renamed |= self.machine.rename_question(&row.id, &fresh);
+            if let Some(ticket) = self.open.tickets.get_mut(&row.call_id) {
+                ticket.suspension.id = fresh.clone();
+            }
+            row.ticket.suspension.id = fresh.clone();
+            row.id = fresh;
+        }
+        if !is_renamed {
+            return Err(RuntimeError::Store(format!("{what} already exists")));
+        }
+        refused.run = self.row()?;
+        Ok(refused)
     }
 
     /// Notifies the renderers of new questions. The questions are already stored, so they
@@ -350,7 +389,7 @@ impl Driver {
         self.charge_bill();
         let now = self.shared.clock.now_ms();
         self.record.active_ms = self.active_ms();
-        self.active_since = now;
+        self.active_since = self.shared.clock.awake_ms();
         self.record.updated_at = now;
         self.record.status = self.machine.status();
         self.record.termination = self.machine.termination().cloned();
@@ -383,6 +422,12 @@ impl Driver {
             other => RuntimeError::Store(other.to_string()),
         }
     }
+}
+
+/// Returns an id for a question whose id is taken.
+pub(super) fn another_id(taken: &SuspensionId) -> SuspensionId {
+    let tail = uuid::Uuid::now_v7().simple().to_string();
+    SuspensionId::from(format!("{taken}_{}", &tail[tail.len() - 8..]))
 }
 
 /// Says who declined a call, or chose to skip one whose outcome is unknown.

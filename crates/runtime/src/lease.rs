@@ -1,13 +1,13 @@
 //! The lease of an active driver, renewed until dropped.
 //!
-//! A lease expires at a point of the machine's monotonic clock unless it is renewed before. Another process can then
+//! A lease expires at a point of the clock that counts since the boot unless it is renewed before. Another process can then
 //! acquire the thread, even from an owner that is alive but was stopped or starved. Such an owner notices it at its
 //! next write, which fails, at its next renewal, and before each start of a tool, which needs enough time left.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,7 @@ use super::request::RuntimeError;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::Fence;
 use aye_core::contract::storage::{StoreError, Term};
+use aye_core::contract::tool::LeaseEnd;
 
 /// The default length of a lease.
 pub(super) const LENGTH: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ pub(super) struct Lease {
     shared: Arc<RuntimeCore>,
     fence: Fence,
     /// The time until which the lease certainly holds.
-    until: AtomicU64,
+    until: watch::Sender<u64>,
     lost: CancellationToken,
 }
 
@@ -55,7 +56,7 @@ pub(super) fn term(shared: &RuntimeCore) -> Term {
 impl LeaseGuard {
     /// Keeps up a lease that was just taken.
     pub(super) fn new(shared: Arc<RuntimeCore>, fence: Fence, term: Term) -> Self {
-        let until = AtomicU64::new(term.until.unwrap_or(u64::MAX));
+        let until = watch::Sender::new(term.until.unwrap_or(u64::MAX));
         let lease = Arc::new(Lease { shared, fence, until, lost: CancellationToken::new() });
         let kept = Arc::clone(&lease);
         let renewal = tokio::spawn(async move { kept.renew_until_dropped().await });
@@ -81,6 +82,7 @@ impl Lease {
     async fn renew_until_dropped(&self) {
         while !self.lost.is_cancelled() {
             tokio::time::sleep(self.shared.lease / 3).await;
+            self.shared.announced.keep();
             // A store that is busy now may do it the next time; until then nothing is started.
             if let Err(error) = self.renew().await {
                 tracing::warn!(thread = %self.thread_id(), %error, "the lease could not be renewed");
@@ -95,11 +97,21 @@ impl Lease {
         let until = self.shared.clock.uptime_ms().saturating_add(ms(self.shared.lease));
         let held = self.shared.store.renew(&self.fence, until).await?;
         if held {
-            self.until.fetch_max(until, Ordering::SeqCst);
+            self.until.send_if_modified(|known| {
+                let is_later = until > *known;
+                *known = until.max(*known);
+                is_later
+            });
         } else {
             self.lost.cancel();
         }
         Ok(held)
+    }
+
+    /// Returns the time until which something that was started under the lease may run. What ends then has the rest of the
+    /// lease to end in.
+    pub(super) fn end(&self) -> LeaseEnd {
+        LeaseEnd::new(self.until.subscribe(), ms(self.shared.lease) / 10)
     }
 
     /// Ensures that the lease lasts long enough to start something under it. Returns the time after which
@@ -108,7 +120,7 @@ impl Lease {
         let fenced = || RuntimeError::Fenced { thread_id: self.thread_id().clone() };
         let length = ms(self.shared.lease);
         for _ in 0..TRIES {
-            let until = self.until.load(Ordering::SeqCst);
+            let until = *self.until.borrow();
             let left = until.saturating_sub(self.shared.clock.uptime_ms());
             if self.lost.is_cancelled() {
                 return Err(fenced());

@@ -68,12 +68,13 @@ use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::Message;
 use aye_core::contract::near::or_these;
+use aye_core::contract::presence::{Announced, Liveness, Presence};
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{LeaseRecord, Owner, RunRecord, ThreadRecord};
 use aye_core::contract::renderer::Renderer;
 use aye_core::contract::snapshot::Snapshots;
 use aye_core::contract::spec::AgentSpec;
-use aye_core::contract::storage::{AcquireError, StoreError, ThreadRunStore};
+use aye_core::contract::storage::{AcquireError, IsAlive, StoreError, ThreadRunStore};
 use aye_core::contract::suspension::Actor;
 use aye_core::contract::terms::Terms;
 use aye_core::phase::PhaseRuntime;
@@ -93,7 +94,7 @@ pub use delegate::{
 pub use document::{CallResult, CurrentStep, DocumentError, RunDocument, tool_message};
 pub use frontend::FrontendTool;
 pub use git::head_of;
-pub use recover::{LeftoverProcess, UnknownPolicy, is_alive};
+pub use recover::{LeftoverProcess, UnknownPolicy};
 pub use remote::{CODE_ANSWERED_REMOTELY, DiscoveryError, REMOTE_MODEL, RemoteConversation};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
@@ -129,6 +130,9 @@ pub(crate) struct RuntimeCore {
     pub(crate) store: Arc<dyn ThreadRunStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
+    /// Shows to others that the owner is alive: as long as a driver may write.
+    pub(crate) announced: Announced,
+    pub(crate) presence: Arc<dyn Presence>,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
     pub(crate) leftover_handler: Option<LeftoverHandler>,
@@ -160,6 +164,17 @@ impl RuntimeCore {
         if let Some(load) = &self.grants {
             load().await;
         }
+    }
+
+    /// Returns whether the process of an owner is alive.
+    pub(crate) fn liveness(&self, other: &Owner) -> Liveness {
+        if other.token == self.owner.token { Liveness::Yes } else { self.presence.liveness(other) }
+    }
+
+    /// The same as a value, for stores.
+    fn is_alive(&self) -> IsAlive {
+        let (own, presence) = (self.owner.token.clone(), Arc::clone(&self.presence));
+        Box::new(move |other| if other.token == own { Liveness::Yes } else { presence.liveness(other) })
     }
 
     pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
@@ -245,12 +260,17 @@ impl AgentRuntime {
         } else {
             Arc::clone(&shared.profiles)
         };
+        let presence = store.presence();
+        let owner = Owner { token: uuid::Uuid::now_v7().to_string(), ..shared.owner.clone() };
+        let announced = presence.announce(owner);
         Ok(Self::new(RuntimeCore {
             catalog: Arc::clone(&shared.catalog),
             breaker: Arc::clone(&shared.breaker),
             store,
             clock: Arc::clone(&shared.clock),
-            owner: Owner { token: uuid::Uuid::now_v7().to_string(), ..shared.owner.clone() },
+            owner: announced.owner.clone(),
+            announced,
+            presence,
             cwd: shared.cwd.clone(),
             keys: shared.keys.clone(),
             leftover_handler: shared.leftover_handler.clone(),
@@ -571,17 +591,18 @@ impl AgentRuntime {
 
     async fn acquire(&self, thread_id: &ThreadId) -> Result<LeaseGuard, RuntimeError> {
         let shared = &self.inner.shared;
-        let own = shared.owner.clone();
         let term = lease::term(shared);
         shared
             .store
-            .acquire(thread_id, &shared.owner, term, Box::new(move |other| recover::is_alive(&own, other)))
+            .acquire(thread_id, &shared.owner, term, shared.is_alive())
             .await
             .map(|fence| LeaseGuard::new(Arc::clone(shared), fence, term))
             .map_err(|e| match e {
-                AcquireError::Busy { owner } => {
-                    RuntimeError::ThreadAlreadyRunning { thread_id: thread_id.clone(), pid: owner.pid }
-                }
+                AcquireError::Busy { owner } => RuntimeError::ThreadAlreadyRunning {
+                    thread_id: thread_id.clone(),
+                    pid: owner.pid,
+                    process: owner.name_for(&shared.owner),
+                },
                 AcquireError::Store(e) => e.into(),
             })
     }
@@ -660,17 +681,27 @@ impl AgentRuntime {
     /// [`StoreError::Owned`] while a live process drives it, this one included.
     pub async fn delete_thread(&self, thread_id: &ThreadId, actor: Actor) -> Result<bool, StoreError> {
         let shared = &self.inner.shared;
-        let (own, nobody) = (shared.owner.clone(), Owner { token: String::new(), ..shared.owner.clone() });
-        let is_alive = Box::new(move |other: &Owner| is_alive(&own, other));
-        shared.store.delete_thread(thread_id, &nobody, is_alive, actor, shared.clock.now_ms()).await
+        let nobody = Owner { token: String::new(), ..shared.owner.clone() };
+        let now = shared.clock.now_ms();
+        shared.store.delete_thread(thread_id, &nobody, shared.is_alive(), actor, now).await
     }
 
-    /// Whether a lease excludes this process: another, live process owns it and it has not expired.
+    /// Whether a lease excludes this process: another process owns it that is not known to be dead, and it has not
+    /// expired.
     pub fn is_kept_out_by(&self, lease: &LeaseRecord) -> bool {
         let shared = &self.inner.shared;
         lease.owner.token != shared.owner.token
-            && lease.until.is_none_or(|until| shared.clock.uptime_ms() < until)
-            && is_alive(&shared.owner, &lease.owner)
+            && lease.holds(shared.clock.uptime_ms(), shared.liveness(&lease.owner))
+    }
+
+    /// This process as the owner of threads.
+    pub fn owner(&self) -> &Owner {
+        &self.inner.shared.owner
+    }
+
+    /// Returns whether the process of an owner is alive.
+    pub fn liveness(&self, owner: &Owner) -> Liveness {
+        self.inner.shared.liveness(owner)
     }
 
     /// Returns the remaining time of a lease unless it is renewed; `None` means as long as its owner lives.

@@ -1,7 +1,5 @@
 //! Recovery after a dead process: calls that were running and have no stored outcome.
 
-use std::path::Path;
-
 use serde_json::json;
 
 use super::driver::Driver;
@@ -11,7 +9,8 @@ use super::user_edit::CallProgress;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::{CallId, RunId};
 use aye_core::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
-use aye_core::contract::record::{OpenIntent, OutcomeKind, Owner};
+use aye_core::contract::presence::Liveness;
+use aye_core::contract::record::{OpenIntent, OutcomeKind};
 use aye_core::contract::suspension::{
     ACTION_UNKNOWN_OUTCOME, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -42,6 +41,9 @@ pub struct LeftoverProcess {
     pub pid: u32,
     /// The run.
     pub run: RunId,
+    /// Whether processes of the run may be signalled. Else they are only waited for: the pid counts in another namespace,
+    /// or nobody can tell whether the process that started them is alive.
+    pub may_kill: bool,
 }
 
 enum Files {
@@ -80,7 +82,11 @@ impl Driver {
             if let (Some(open), Some(leftover_handler)) = (intent, &self.shared.leftover_handler)
                 && open.intent.boot_id == self.shared.owner.boot_id
             {
-                leftover_handler(LeftoverProcess { pid: open.intent.pid, run: self.record.id.clone() }).await;
+                // Only what certainly belongs to that process is signalled.
+                let owner = open.intent.owner.as_ref().filter(|owner| owner.shares_pids(&self.shared.owner));
+                let may_kill = owner.is_some_and(|owner| self.shared.liveness(owner) != Liveness::Unknown);
+                let (pid, run) = (open.intent.pid, self.record.id.clone());
+                leftover_handler(LeftoverProcess { pid, run, may_kill }).await;
             }
             let fate = self.judge_lost(&id, attempt, intent, policy).await?;
             lost.push((id, fate));
@@ -235,32 +241,5 @@ async fn compare_files(files: &[FilePreview]) -> Files {
         (_, true) => Files::AsAfter,
         (true, false) => Files::AsBefore,
         (false, false) => Files::Neither,
-    }
-}
-
-/// Whether the process that holds a lease is alive. A process of another boot is dead; a reused pid is
-/// recognised by its start time.
-pub fn is_alive(own: &Owner, other: &Owner) -> bool {
-    if other.token == own.token {
-        return true;
-    }
-    if !own.boot_id.is_empty() && !other.boot_id.is_empty() && own.boot_id != other.boot_id {
-        return false;
-    }
-    let proc = Path::new("/proc");
-    if !proc.join("self").exists() {
-        // No way to look: believe the lease.
-        return true;
-    }
-    match std::fs::read_to_string(proc.join(other.pid.to_string()).join("stat")) {
-        Err(_) => false,
-        Ok(stat) => {
-            let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-            let mut fields = fields.split_whitespace();
-            let zombie = matches!(fields.next(), Some("Z" | "X"));
-            // Field 22 of stat(5) is the start; the state just read is field 3.
-            let started = fields.nth(18).and_then(|f| f.parse::<u64>().ok());
-            !zombie && (other.pid_started == 0 || started.is_none_or(|s| s == other.pid_started))
-        }
     }
 }

@@ -120,12 +120,14 @@ pub enum RuntimeError {
     #[error(transparent)]
     State(#[from] StateError),
     /// Another process is active on the thread.
-    #[error("process {pid} is running thread {thread_id}")]
+    #[error("{process} is running thread {thread_id}")]
     ThreadAlreadyRunning {
         /// The conversation.
         thread_id: ThreadId,
         /// The pid of that process.
         pid: u32,
+        /// That process in words: `process 7`, with its machine's name where the pid means nothing here.
+        process: String,
     },
     /// No such agent.
     #[error("unknown agent `{agent_id}`")]

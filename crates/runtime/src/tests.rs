@@ -31,6 +31,7 @@ use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::inference::StreamResult;
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::message::{Message, Role, ToolCall};
+use aye_core::contract::presence::Sign;
 use aye_core::contract::record::DecideOutcome;
 use aye_core::contract::record::SuspensionStatus;
 use aye_core::contract::spec::{AgentSpec, ModelEntry};
@@ -227,18 +228,34 @@ impl House {
             .with_tool("ask_hang", tool("ask_hang", ToolClass::Opaque, true))
             .with_tool("hang_pure", tool("hang_pure", ToolClass::Pure, true))
             .with_plugin("gatekeeper", Arc::new(Gatekeeper))
-            .with_owner(Owner {
-                token: uuid::Uuid::now_v7().to_string(),
-                boot_id: "boot".into(),
-                // No process has this id, so an abandoned lease belongs to a dead process.
-                pid: u32::MAX,
-                pid_started: 1,
-            })
+            .dead()
     }
 
     fn executed(&self) -> u32 {
         self.runs.load(Ordering::SeqCst)
     }
+}
+
+impl AgentRuntimeBuilder {
+    /// Others take its process for dead from the start, whatever is left of it in this one.
+    fn dead(mut self) -> Self {
+        self.is_dead = true;
+        self
+    }
+
+    fn alive(mut self) -> Self {
+        self.is_dead = false;
+        self
+    }
+}
+
+#[derive(Debug)]
+struct Silent;
+
+impl Sign for Silent {}
+
+pub(crate) fn dead(announced: Announced) -> Announced {
+    Announced::new(announced.owner.clone(), Box::new(Silent))
 }
 
 fn actor() -> Actor {

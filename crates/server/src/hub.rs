@@ -1,6 +1,7 @@
 //! Drives conversations: starts runs, resumes them once they are answered, and takes queued messages.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::{ChangeKind, StoreChange, StoreError, ThreadRunStore};
 use aye_runtime::{RunRequest, RuntimeError, UnknownPolicy};
+use futures::FutureExt as _;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -452,10 +454,40 @@ impl Hub {
         self.tasks.spawn(async move {
             let mut next = None;
             while let Some(begin) = hub.next_of(&thread, next) {
-                place = hub.starts.aside(place.take(), workshop.prepare()).await;
-                next = hub.step(&thread, begin, &workshop, place.take()).await;
+                let run = match &begin {
+                    Begin::Run(request) => request.run_id.clone(),
+                    Begin::Look | Begin::Queue => None,
+                };
+                let step = async {
+                    place = hub.starts.aside(place.take(), workshop.prepare()).await;
+                    hub.step(&thread, begin, &workshop, place.take()).await
+                };
+                next = match AssertUnwindSafe(step).catch_unwind().await {
+                    Ok(next) => next,
+                    Err(_) => hub.broke(&thread, run).await,
+                };
             }
         });
+    }
+
+    /// Reports that a step panicked. Its run stays as a crash would have left it, and what happens next in the
+    /// conversation resumes it; nothing does so at once, because it would panic again.
+    async fn broke(&self, thread: &ThreadId, run: Option<RunId>) -> Option<Begin> {
+        tracing::error!(%thread, "a run panicked");
+        let run = match run {
+            Some(run) => Some(run),
+            None => self.store().latest_run(thread).await.ok().flatten().map(|run| run.id),
+        };
+        let why = "the run stopped because of an internal error; send a message to resume it";
+        let finish = AgentEvent::RunFinish {
+            thread_id: thread.to_string(),
+            run_id: run.map(|run| run.to_string()).unwrap_or_default(),
+            result: None,
+            termination: TerminationReason::Error(why.to_owned()),
+        };
+        // Readers wait for the end of the run.
+        self.channels.sink(thread, self.store()).emit(finish).await;
+        None
     }
 
     /// Returns the next step in a conversation that is driven here. Returns `None` if there is none, and

@@ -6,6 +6,7 @@ use super::rows::{all, body, body_or_null, decode, encode, int, text, uint};
 use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, children, mailbox, output};
 use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::ThreadId;
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::{AttemptId, Owner};
 use aye_core::contract::storage::IsAlive;
 
@@ -109,7 +110,7 @@ impl Store {
         Ok(self.write_and_publish(true, places, work, change).await?.is_some())
     }
 
-    /// Queues what the thread does not know yet: the ends of commands, and that those ended whose process is dead.
+    /// Queues what the thread does not know yet: the ends of commands, and that those ended whose process is known to be dead.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -131,7 +132,7 @@ impl Store {
             for record in listed(tx, &untold, (thread.as_str(),))? {
                 let end = match &record.end {
                     Some(end) => end.clone(),
-                    None if is_alive(&record.owner) => continue,
+                    None if is_alive(&record.owner) != Liveness::No => continue,
                     None => CommandEnd::Unknown,
                 };
                 settle(tx, &record, &end, CommandReport::Queued, now_ms)?;

@@ -9,10 +9,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use super::presence::FilePresence;
 use super::{
     OpenError, SqlFailure, Store, StoreError, change_feed, failpoint, group_commit, log_mark, no_sync, place,
     rows,
 };
+use aye_core::contract::presence::{LocalPresence, Presence};
 
 /// A log that is shorter is left as it is at the end. Reading it again takes less than a millisecond.
 const SHORT_LOG: u64 = 512 * 1024;
@@ -51,8 +53,12 @@ impl Store {
                 source: Box::new(error),
             })?;
         let notifier = path.as_deref().map(change_feed::ChangeNotifier::beside).unwrap_or_default();
+        let presence: Arc<dyn Presence> = match &path {
+            Some(path) => Arc::new(FilePresence::beside(path, may_write)),
+            None => Arc::new(LocalPresence::default()),
+        };
         let file = path.map(|path| Arc::new(place::OpenFile::at(path)));
-        Ok(Self { jobs, file, notifier })
+        Ok(Self { jobs, file, notifier, presence })
     }
 
     pub(super) async fn end(&self, keep_short_log: bool) {

@@ -4,13 +4,15 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::rows::{body, decode, encode, int, uint};
 use super::{AcquireError, ChangeKind, SqlFailure, Store, StoreChange, StoreError, Term};
+use aye_core::contract::clock::uptime_ms;
 use aye_core::contract::ids::ThreadId;
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::{Fence, LeaseRecord, Owner};
 
 impl Store {
     /// Acquires the lease of a thread.
     ///
-    /// The lease is granted if it is free, was released or has expired, its owner is not alive according to
+    /// The lease is granted if it is free, was released or has expired, its owner is dead according to
     /// `alive`, or its owner is this same process. Each acquisition increments the epoch, so that an older
     /// fence of the same process fails too.
     ///
@@ -24,7 +26,7 @@ impl Store {
         thread: &ThreadId,
         owner: &Owner,
         term: Term,
-        alive: impl Fn(&Owner) -> bool + Send + 'static,
+        alive: impl Fn(&Owner) -> Liveness + Send + 'static,
     ) -> Result<Fence, AcquireError> {
         let (thread, me) = (thread.clone(), owner.clone());
         let change = StoreChange::of(ChangeKind::Owner, &thread);
@@ -42,7 +44,8 @@ impl Store {
         self.write_relaxed(move |tx| {
             let renewed = tx
                 .prepare_cached(
-                    "UPDATE lease SET until = max(until, ?4) WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
+                    "UPDATE lease SET until = max(until, ?4), renewed_at = CAST(1000 * unixepoch('subsec') AS INTEGER) \
+                     WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
                 )?
                 .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token, int(until)))?;
             Ok(renewed > 0)
@@ -56,7 +59,7 @@ impl Store {
         let change = StoreChange::of(ChangeKind::Owner, &fence.thread_id);
         let work = move |tx: &Transaction<'_>| {
             tx.prepare_cached(
-                "UPDATE lease SET token = NULL, owner = NULL, until = NULL \
+                "UPDATE lease SET token = NULL, owner = NULL, until = NULL, renewed_at = NULL, length = NULL \
                  WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
             )?
             .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token))?;
@@ -84,12 +87,11 @@ pub(super) fn take(
     thread: ThreadId,
     me: Owner,
     term: Term,
-    alive: impl Fn(&Owner) -> bool,
+    alive: impl Fn(&Owner) -> Liveness,
 ) -> Result<Result<Fence, Owner>, SqlFailure> {
     if let Some(lease) = lease_of(conn, &thread)?
         && lease.owner.token != me.token
-        && lease.until.is_none_or(|until| term.now < until)
-        && alive(&lease.owner)
+        && lease.holds(term.now, alive(&lease.owner))
     {
         return Ok(Err(lease.owner));
     }
@@ -102,14 +104,22 @@ pub(super) fn take(
     }
     let epoch = conn
         .prepare_cached(
-            "INSERT INTO lease (thread_id, epoch, token, owner, until) VALUES (?1, 1, ?2, ?3, ?4) \
+            "INSERT INTO lease (thread_id, epoch, token, owner, until, renewed_at, length) \
+             VALUES (?1, 1, ?2, ?3, ?4, CAST(1000 * unixepoch('subsec') AS INTEGER), ?5) \
              ON CONFLICT (thread_id) DO UPDATE \
-             SET epoch = epoch + 1, token = excluded.token, owner = excluded.owner, \
-                 until = excluded.until RETURNING epoch",
+             SET epoch = epoch + 1, token = excluded.token, owner = excluded.owner, until = excluded.until, \
+                 renewed_at = excluded.renewed_at, length = excluded.length RETURNING epoch",
         )?
-        .query_row((thread.as_str(), &me.token, encode("the owner", &me)?, term.until.map(int)), |row| {
-            row.get(0)
-        })?;
+        .query_row(
+            (
+                thread.as_str(),
+                &me.token,
+                encode("the owner", &me)?,
+                term.until.map(int),
+                term.until.map(|until| int(until.saturating_sub(term.now))),
+            ),
+            |row| row.get(0),
+        )?;
     Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
 }
 
@@ -117,15 +127,28 @@ pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Ow
     Ok(lease_of(conn, thread)?.map(|lease| lease.owner))
 }
 
+/// The lease with its end in this machine's clock. The clock of another machine, or of this one before it was restarted,
+/// cannot be compared with it: then the end is that of the wall clock, and a lease of a version that did not write that is
+/// over.
 pub(super) fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<LeaseRecord>, SqlFailure> {
-    let sql = "SELECT owner, epoch, until FROM lease WHERE thread_id = ?1 AND token IS NOT NULL AND owner IS NOT NULL";
-    let row: Option<(Vec<u8>, i64, Option<i64>)> = conn
+    let sql = "SELECT owner, epoch, until, renewed_at + length - CAST(1000 * unixepoch('subsec') AS INTEGER) FROM lease \
+               WHERE thread_id = ?1 AND token IS NOT NULL AND owner IS NOT NULL";
+    let row: Option<(Vec<u8>, i64, Option<i64>, Option<i64>)> = conn
         .prepare_cached(sql)?
-        .query_row((thread.as_str(),), |row| Ok((body(row, 0)?.to_vec(), row.get(1)?, row.get(2)?)))
+        .query_row((thread.as_str(),), |row| {
+            Ok((body(row, 0)?.to_vec(), row.get(1)?, row.get(2)?, row.get(3)?))
+        })
         .optional()?;
-    row.map(|(owner, epoch, until)| {
-        let owner = decode(thread, "its owner", &owner)?;
-        Ok(LeaseRecord { owner, epoch: uint(epoch), until: until.map(uint) })
+    row.map(|(owner, epoch, until, left)| {
+        let owner: Owner = decode(thread, "its owner", &owner)?;
+        let here = Owner { boot_id: aye_platform::boot_id().to_owned(), ..Owner::default() };
+        let until = match until {
+            Some(_) if !owner.shares_boot(&here) => {
+                Some(left.map_or(0, |left| uptime_ms() + uint(left.max(0))))
+            }
+            until => until.map(uint),
+        };
+        Ok(LeaseRecord { owner, epoch: uint(epoch), until })
     })
     .transpose()
 }

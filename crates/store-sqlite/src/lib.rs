@@ -45,6 +45,7 @@ mod commands;
 mod journal;
 mod leases;
 mod output;
+mod presence;
 mod runs;
 mod statistics;
 
@@ -79,6 +80,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 pub use audit::RecentCall;
+use aye_core::contract::presence::Presence;
 pub use aye_core::contract::storage::{
     AcquireError, AuditFilter, ChangeKind, Portion, Slice, StoreChange, StoreError, SuspensionFilter, Term,
     ThreadRunStore, ThreadTail,
@@ -117,6 +119,7 @@ pub struct Store {
     /// `None` for a store in memory.
     file: Option<Arc<place::OpenFile>>,
     notifier: change_feed::ChangeNotifier,
+    presence: Arc<dyn Presence>,
 }
 
 impl Store {
@@ -167,6 +170,12 @@ impl Store {
     /// When SQLite cannot be set up, or no thread can be started.
     pub fn in_memory() -> Result<Self, OpenError> {
         Self::start(open::in_memory()?, None, false)
+    }
+
+    /// Returns what tells which processes that use this store are alive. Processes that use a file each hold a lock in
+    /// a folder beside it.
+    pub fn presence(&self) -> Arc<dyn Presence> {
+        Arc::clone(&self.presence)
     }
 
     /// The file, with its folder resolved; `None` for a store in memory.

@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0009_delivery.sql"),
     include_str!("migrations/0010_push.sql"),
     include_str!("migrations/0011_config.sql"),
+    include_str!("migrations/0012_lease.sql"),
 ];
 /// Above this the write-ahead log is cut back after a checkpoint.
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;

@@ -19,6 +19,7 @@ use aye_core::contract::inference::ModelUsage;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::Message;
+use aye_core::contract::presence::{NoPresence, Presence};
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{
     AttemptId, Checkpoint, DecideOutcome, Decision, ExecutionStart, Fence, GrantRecord, IntentRecord,
@@ -118,12 +119,6 @@ forward! {
         append_output as append_output(fence: &Fence, id: &AttemptId, chunk: String) -> Done<()>;
         count_request as count_request(spent: &ModelUsage, now_ms: u64) -> Done<()>;
     }
-    LeaseStore {
-        acquire as acquire(thread: &ThreadId, owner: &Owner, term: Term, is_alive: IsAlive) -> Result<Fence, AcquireError>;
-        renew as renew(fence: &Fence, until: u64) -> Done<bool>;
-        release as release(fence: &Fence) -> Done<()>;
-        lease as lease(thread: &ThreadId) -> Done<Option<LeaseRecord>>;
-    }
     DecisionStore {
         suspension as suspension(id: &SuspensionId) -> Done<Option<SuspensionRecord>>;
         suspensions as suspensions(filter: SuspensionFilter) -> Done<Vec<SuspensionRecord>>;
@@ -184,6 +179,36 @@ forward! {
 macro_rules! whole {
     ($($store:ident)*) => {
         $(
+            #[async_trait]
+            impl LeaseStore for $store {
+                async fn acquire(
+                    &self,
+                    thread: &ThreadId,
+                    owner: &Owner,
+                    term: Term,
+                    is_alive: IsAlive,
+                ) -> Result<Fence, AcquireError> {
+                    Store::acquire(&*self.opened()?, thread, owner, term, is_alive).await
+                }
+
+                async fn renew(&self, fence: &Fence, until: u64) -> Done<bool> {
+                    Store::renew(&*self.opened()?, fence, until).await
+                }
+
+                async fn release(&self, fence: &Fence) -> Done<()> {
+                    Store::release(&*self.opened()?, fence).await
+                }
+
+                async fn lease(&self, thread: &ThreadId) -> Done<Option<LeaseRecord>> {
+                    Store::lease(&*self.opened()?, thread).await
+                }
+
+                fn presence(&self) -> Arc<dyn Presence> {
+                    // A store that cannot be opened has no users.
+                    self.opened().map_or_else(|_| Arc::new(NoPresence) as Arc<dyn Presence>, |store| store.presence())
+                }
+            }
+
             #[async_trait]
             impl ThreadRunStore for $store {
                 async fn checkpoint(&self, checkpoint: Checkpoint) -> Done<()> {

@@ -7,8 +7,10 @@ use rusqlite::{Connection, Transaction};
 use super::rows::{body, int, text, uint};
 use super::{SqlFailure, Store, StoreError, audit, children, images, leases, log_mark, search, transact};
 use aye_core::contract::audit_entry::AuditEntry;
+use aye_core::contract::clock::uptime_ms;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::Message;
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::Owner;
 use aye_core::contract::suspension::Actor;
 
@@ -65,7 +67,7 @@ impl Store {
         &self,
         id: &ThreadId,
         me: &Owner,
-        alive: impl Fn(&Owner) -> bool + Send + 'static,
+        alive: impl Fn(&Owner) -> Liveness + Send + 'static,
         (actor, now_ms): (Actor, u64),
     ) -> Result<bool, StoreError> {
         let (id, me) = (id.clone(), me.clone());
@@ -96,7 +98,7 @@ impl Store {
         before: Option<u64>,
         from: PrunePlace,
         me: &Owner,
-        alive: impl Fn(&Owner) -> bool + Send + 'static,
+        alive: impl Fn(&Owner) -> Liveness + Send + 'static,
         (actor, now_ms): (Actor, u64),
     ) -> Result<Pruned, StoreError> {
         let me = me.clone();
@@ -105,7 +107,8 @@ impl Store {
             let (found, next) = prunable(tx, before, from)?;
             let mut free = Vec::new();
             for id in found {
-                if leases::owner_of(tx, &id)?.is_none_or(|owner| !alive(&owner)) {
+                let lease = leases::lease_of(tx, &id)?;
+                if lease.is_none_or(|lease| !lease.is_in_use(uptime_ms(), alive(&lease.owner))) {
                     free.push(id);
                 }
             }
@@ -232,17 +235,17 @@ fn delete(
     tx: &Transaction<'_>,
     ids: &[ThreadId],
     me: &Owner,
-    alive: &impl Fn(&Owner) -> bool,
+    alive: &impl Fn(&Owner) -> Liveness,
     actor: &Actor,
     now_ms: u64,
 ) -> Result<Vec<ThreadId>, SqlFailure> {
     let mut all = Vec::new();
     for id in ids {
-        if let Some(owner) = leases::owner_of(tx, id)?
-            && owner.token != me.token
-            && alive(&owner)
+        if let Some(lease) = leases::lease_of(tx, id)?
+            && lease.owner.token != me.token
+            && lease.is_in_use(uptime_ms(), alive(&lease.owner))
         {
-            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(owner) }.into());
+            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(lease.owner) }.into());
         }
         all.extend(children::below(tx, id, false)?);
         all.push(id.clone());

@@ -11,6 +11,7 @@ use super::{
 };
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::message::Message;
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::{Checkpoint, Owner, RunRecord, ThreadRecord};
 
 impl Store {
@@ -46,11 +47,13 @@ fn warm_up(conn: &Connection) -> Result<(), SqlFailure> {
         updated_at: 0,
     };
     let run = RunRecord::new(RunId::from("rehearsal"), id.clone(), "", "", 0);
-    let me = Owner { token: "rehearsal".into(), boot_id: String::new(), pid: 0, pid_started: 0 };
+    let me = Owner { token: "rehearsal".into(), ..Owner::default() };
     prompts::remember(conn, b"", "rehearsal")?;
     threads::one(conn, &id)?;
     threads::add(conn, &thread)?;
-    let Ok(fence) = leases::take(conn, id.clone(), me, Term::ENDLESS, |_| false)? else { return Ok(()) };
+    let Ok(fence) = leases::take(conn, id.clone(), me, Term::ENDLESS, |_| Liveness::No)? else {
+        return Ok(());
+    };
     runs::latest(conn, &id)?;
     threads::state_of(conn, &id)?;
     threads::tail(conn, &id, None)?;

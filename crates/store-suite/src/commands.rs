@@ -4,13 +4,15 @@ use super::fixtures::*;
 use aye_core::contract::command::{CommandEnd, CommandReport};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::AttemptId;
 use aye_core::contract::storage::{Term, ThreadRunStore};
 
 /// A store with a run whose call `c1` runs.
 pub async fn running(store: &dyn ThreadRunStore) -> AttemptId {
     store.ensure_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let fence =
+        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     store.begin(begin(&fence, &run, "c1", 1, None)).await.unwrap();
     attempt("r1", "c1", 1)
@@ -82,10 +84,10 @@ pub async fn the_next_run_is_notified_of_commands_that_died_with_their_process(s
     let id = running(store).await;
     let number = begun(store, &id).await;
     let thread = ThreadId::from("t1");
-    store.report_commands(&thread, Box::new(|_| true), 9).await.unwrap();
+    store.report_commands(&thread, Box::new(|_| Liveness::Yes), 9).await.unwrap();
     assert!(store.queued(&thread).await.unwrap().is_empty(), "it runs");
     for _ in 0..2 {
-        store.report_commands(&thread, Box::new(|_| false), 9).await.unwrap();
+        store.report_commands(&thread, Box::new(|_| Liveness::No), 9).await.unwrap();
         let queued = store.queued(&thread).await.unwrap();
         assert_eq!(queued.len(), 1, "once");
         assert!(queued[0].messages[0].text().contains("its outcome is unknown"), "{queued:?}");

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::Message;
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{Term, ThreadRunStore};
 use aye_core::contract::suspension::{
@@ -19,7 +20,7 @@ pub fn thread(id: &str) -> ThreadRecord {
 }
 
 pub fn owner(token: &str) -> Owner {
-    Owner { token: token.into(), boot_id: "boot".into(), pid: 7, pid_started: 70 }
+    Owner { token: token.into(), pid: 7, pid_started: 70, ..Owner::default() }
 }
 
 pub fn run(id: &str, thread: &str, status: RunStatus) -> RunRecord {
@@ -105,6 +106,7 @@ pub fn begin(
             files: Vec::new(),
             boot_id: "boot".into(),
             pid: 7,
+            owner: None,
             started_at: 40,
         },
         spends: spends.map(|(question, decision)| (question.into(), decision.into())),
@@ -122,7 +124,8 @@ pub fn outcome(id: AttemptId, kind: OutcomeKind) -> OutcomeRecord {
 /// A thread `t1` with a waiting run `r1` and the question `q1` about its call `c1`.
 pub async fn waiting(store: &dyn ThreadRunStore, expires_at: Option<u64>) -> (Fence, RunRecord) {
     store.ensure_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let fence =
+        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let opened = vec![question("q1", &run, "c1", expires_at)];
     let messages = vec![Message::user("what time is it?")];

@@ -41,6 +41,8 @@ macro_rules! store_suite {
                 intents_stay_pending_until_their_outcome
                 foreign_rows_are_refused
                 an_expired_lease_is_taken_over_from_a_living_owner
+                a_lease_of_an_owner_that_nobody_knows_lasts_until_its_end
+                an_owner_is_alive_until_its_sign_is_gone
                 a_paused_owner_writes_nothing_after_losing_its_lease
             }
             decisions {

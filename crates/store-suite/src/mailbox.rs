@@ -4,6 +4,7 @@ use aye_core::contract::ids::{JobId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use aye_core::contract::message::Message;
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{MailboxStore, Slice, StorageError, StoreError, Term, ThreadRunStore};
 use aye_core::contract::suspension::ACTION_WAIT;
@@ -117,7 +118,8 @@ pub async fn a_queued_message_leaves_when_its_run_starts(store: &dyn ThreadRunSt
     assert_eq!(mailbox.load_job(&second.job_id).await.unwrap().unwrap().typed_into(), Some(owner("me")));
     let held = claim(&*mailbox, 1).await.unwrap();
     assert_eq!(held.job_id, first.job_id);
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let fence =
+        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     for (id, claim) in [
         (first.sequence, None),
@@ -161,8 +163,10 @@ pub async fn a_job_ends_in_the_transaction_that_ends_its_run(store: &dyn ThreadR
         let mailbox = store.mailboxes().unwrap();
         store.submit(job("x", 1)).await.unwrap();
         let held = claim(&*mailbox, 1).await.unwrap();
-        let fence =
-            store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+        let fence = store
+            .acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes))
+            .await
+            .unwrap();
         let run = run(&format!("r{n}"), "t1", RunStatus::Running);
         let takes = Some(JobClaim { id: held.sequence, claim: held.claim_token.clone() });
         store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();

@@ -13,13 +13,15 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{Portion, StoreError, Term, ThreadRunStore};
 use aye_core::contract::summary::SummaryRecord;
 
 async fn said(store: &dyn ThreadRunStore, id: &str, messages: &[Message]) {
     store.ensure_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let fence =
+        store.acquire(&id.into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
     let run = run(&format!("run-{id}"), id, RunStatus::Running);
     store.checkpoint(Checkpoint { messages: messages.to_vec(), ..checkpoint(&fence, &run) }).await.unwrap();
 }
@@ -218,7 +220,10 @@ pub async fn child_questions_are_pending_with_their_parent(store: &dyn ThreadRun
     for (id, background) in [("t1.a", false), ("t1.b", true)] {
         let row = ChildRecord { parent_run: parent.id.clone(), ..child(id, "t1", background) };
         store.create_child(row, String::new(), "/work".into()).await.unwrap();
-        let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+        let fence = store
+            .acquire(&id.into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes))
+            .await
+            .unwrap();
         let run = run(&format!("run-{id}"), id, RunStatus::Waiting);
         let opened = vec![question(&format!("q-{id}"), &run, "c1", None)];
         store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();

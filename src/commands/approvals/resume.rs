@@ -8,13 +8,12 @@ use crate::contract::clock::uptime_ms;
 use crate::contract::display::shell_word;
 use crate::contract::ids::ThreadId;
 use crate::contract::question::Question;
-use crate::contract::record::{LeaseRecord, Owner, SuspensionRecord, SuspensionStatus};
+use crate::contract::record::{LeaseRecord, SuspensionRecord, SuspensionStatus};
 use crate::failure::Failure;
 use crate::headless::{self, Job};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::say;
-use crate::runtime::is_alive;
 use crate::store::{ChangeKind, ChangeSubscription, Store};
 
 /// How long a process that received an answer may take to start acting on it.
@@ -22,7 +21,6 @@ const TAKEN_UP: Duration = Duration::from_millis(400);
 
 /// Detects which process acts on an answer.
 pub(super) struct Follow {
-    own: Owner,
     /// The subscription from before the answer, so that nothing is missed. Without it no other process is
     /// noticed, but nothing worse happens.
     changes: Option<ChangeSubscription>,
@@ -30,7 +28,7 @@ pub(super) struct Follow {
 
 impl Follow {
     pub(super) fn new(store: &Store) -> Follow {
-        Follow { own: crate::program::app_context::owner(), changes: store.watch().ok() }
+        Follow { changes: store.watch().ok() }
     }
 
     /// Reports how the runs of these questions resume; with `--resume`, resumes here unless another process
@@ -79,9 +77,8 @@ impl Follow {
         tokio::pin!(end);
         loop {
             let lease = store.lease(thread).await.map_err(Failure::failed)?;
-            let is_held = |lease: &LeaseRecord| {
-                lease.until.is_none_or(|until| uptime_ms() < until) && is_alive(&self.own, &lease.owner)
-            };
+            let is_held =
+                |lease: &LeaseRecord| lease.holds(uptime_ms(), store.presence().liveness(&lease.owner));
             if let Some(lease) = lease.filter(is_held) {
                 return Ok(Some(Some(lease.owner.pid)));
             }

@@ -96,6 +96,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         attempt: 1,
         agreed: Vec::new(),
         start_before: None,
+        lease_end: None,
         guards_git: false,
         sandbox: None,
         opened: crate::contract::judgement::SandboxOpening::default(),

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use crate::contract::presence::Liveness;
 use crate::contract::record::{LeaseRecord, Owner};
-use crate::runtime::is_alive;
 
 const MARK: &str = "aye-work";
 
-/// A worker. As text it is `aye-work:PID:START:BOOT:TOKEN`.
+/// A worker. As text it is `aye-work:PID:START:BOOT:TOKEN:MACHINE:PID-NAMESPACE`; earlier versions end after the token.
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     owner: Owner,
@@ -15,8 +15,8 @@ pub(crate) struct Consumer {
 
 impl fmt::Display for Consumer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Owner { token, boot_id, pid, pid_started } = &self.owner;
-        write!(f, "{MARK}:{pid}:{pid_started}:{boot_id}:{token}")
+        let Owner { token, boot_id, pid, pid_started, machine, pid_namespace, host: _ } = &self.owner;
+        write!(f, "{MARK}:{pid}:{pid_started}:{boot_id}:{token}:{machine}:{pid_namespace}")
     }
 }
 
@@ -35,6 +35,9 @@ impl Consumer {
             pid_started: parts.next()?.parse().ok()?,
             boot_id: parts.next()?.to_owned(),
             token: parts.next()?.to_owned(),
+            machine: parts.next().unwrap_or_default().to_owned(),
+            pid_namespace: parts.next().and_then(|part| part.parse().ok()).unwrap_or(0),
+            host: String::new(),
         };
         parts.next().is_none().then_some(owner)
     }
@@ -44,10 +47,11 @@ impl Consumer {
         Self::owner_of(text).map(|owner| owner.pid)
     }
 
-    /// Returns whether a claimant is certainly gone. One that is not a worker of aye is trusted until its
-    /// lease expires.
-    pub(super) fn knows_dead(&self, other: &str) -> bool {
-        Self::owner_of(other).is_some_and(|other| !is_alive(&self.owner, &other))
+    /// Returns whether a claimant is certainly gone. One that is not a worker of aye, or of which nobody can tell, is
+    /// trusted until its lease expires.
+    pub(super) fn knows_dead(&self, other: &str, liveness: impl Fn(&Owner) -> Liveness) -> bool {
+        let other = Self::owner_of(other).filter(|other| other.token != self.owner.token);
+        other.is_some_and(|other| liveness(&other) == Liveness::No)
     }
 
     /// Returns a claimant as a lease that can be watched; `None` for this process itself.
@@ -60,20 +64,29 @@ impl Consumer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::presence::{LocalPresence, Presence as _};
 
     #[test]
     fn a_worker_record_round_trips_and_shows_liveness() {
-        let me = Consumer::new(super::super::app_context::owner());
+        let presence = LocalPresence::default();
+        let liveness = |owner: &Owner| presence.liveness(owner);
+        let announced = presence.announce(Owner { host: String::new(), ..Owner::of_this_process() });
+        let me = Consumer::new(announced.owner.clone());
         let text = me.to_string();
         assert_eq!(Consumer::owner_of(&text).as_ref(), Some(&me.owner));
         assert_eq!(Consumer::pid_of(&text), Some(std::process::id()));
-        assert!(!me.knows_dead(&text));
+        assert!(!me.knows_dead(&text, liveness));
         assert!(me.lease_of(&text).is_none(), "nobody stands by himself");
-        let gone = Consumer::new(Owner { token: "t".into(), pid_started: 1, ..me.owner.clone() });
-        assert!(me.knows_dead(&gone.to_string()), "the number belongs to another process by now");
+        let gone = Consumer::new(presence.announce(Owner { token: "t".into(), ..me.owner.clone() }).owner);
+        assert!(
+            me.knows_dead(&gone.to_string(), liveness),
+            "its process is the same, but has ended as a worker"
+        );
         assert!(me.lease_of(&gone.to_string()).is_some());
-        for foreign in ["", "somebody", "aye-work:1", "aye-work:x:1:b:t", "aye-work:1:1:b:t:more"] {
-            assert!(!me.knows_dead(foreign), "{foreign}");
+        let earlier = "aye-work:1:1:b:t";
+        assert!(!me.knows_dead(earlier, liveness), "nobody can tell");
+        for foreign in ["", "somebody", "aye-work:1", "aye-work:x:1:b:t", "aye-work:1:1:b:t:m:1:more"] {
+            assert!(!me.knows_dead(foreign, liveness), "{foreign}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::commands::export::ExportEncoder;
 use crate::config::write_private;
 use crate::contract::event_sink::NullEventSink;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::NamedBy;
+use crate::contract::record::{NamedBy, Owner};
 use crate::contract::snapshot::{Changes, RewindTarget};
 use crate::failure::AppError;
 use crate::program::git;
@@ -117,11 +117,10 @@ impl TerminalHost {
         if app.runtime.is_active(thread) {
             return Err("it has an active run; interrupt it first".into());
         }
-        let own = crate::program::app_context::owner();
         let told = (app.actor("tui"), app.clock.now_ms());
-        let me = own.clone();
-        let alive = move |other: &crate::contract::record::Owner| crate::runtime::is_alive(&me, other);
-        let deleted = app.store.delete_thread(thread, &own, alive, told).await?;
+        let runtime = app.runtime.clone();
+        let alive = move |other: &Owner| runtime.liveness(other);
+        let deleted = app.store.delete_thread(thread, &Owner::default(), alive, told).await?;
         if !deleted {
             return Err("it was already deleted".into());
         }

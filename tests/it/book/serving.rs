@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::http::{Events, Far};
+use crate::support::llm::until;
 
 /// Asks the user where to search.
 struct SearchTool;
@@ -306,6 +307,33 @@ async fn a_runtime_is_exposed_over_http() {
         assert_eq!(url, format!("http://{}/v1/a2a", far.address));
         assert_eq!(far.send("DELETE", &path, &json!({})).status, 204);
         assert_eq!(far.get("/v1/threads").json()["items"], json!([]));
+    })
+    .await;
+}
+
+/// As a crash would have left it: the conversation resumes with the next message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_panics_leaves_its_conversation_usable() {
+    let (listener, address) = listen().await;
+    let asked = std::sync::atomic::AtomicBool::new(false);
+    let model = ScriptedExecutor::from_fn(move |_| {
+        assert!(asked.swap(true, std::sync::atomic::Ordering::SeqCst), "a driver panics, on purpose");
+        ScriptedReply::new().text("It is tea.")
+    });
+    let config = ServerConfig { address, ..ServerConfig::default() };
+    let state = expose::state(Arc::new(model), config).expect("a runtime");
+    served(listener, state, |far| {
+        let thread = far.post("/v1/threads", &json!({})).json()["id"].as_str().expect("an id").to_owned();
+        let mut events = far.stream(&format!("/v1/threads/{thread}/events"), "");
+        let path = format!("/v1/threads/{thread}/runs");
+        let broken = far.post(&path, &json!({"text": "What is it?"}));
+        assert!(broken.body.contains("internal error"), "{broken:?}");
+        far.post(&path, &json!({"text": "And now?"}));
+        until_answered(&mut events);
+        until("both answers", || {
+            let history = far.get(&format!("/v1/threads/{thread}/messages")).json();
+            history.to_string().matches("It is tea.").count() == 2
+        });
     })
     .await;
 }

@@ -128,6 +128,29 @@ impl Home {
         std::fs::read_to_string(self.root().join("aye/state/log/aye.log")).unwrap_or_default()
     }
 
+    /// A run of the program in a pid namespace of its own, as in a container that shares this home. `None` where this is
+    /// not possible: the test then says so.
+    pub fn contained(&self, args: &[&str]) -> Option<Aye> {
+        let unshare = |command: &mut Command, program: &str| {
+            command.args(["--pid", "--fork", "--kill-child", "--mount-proc", program]);
+        };
+        let mut probe = Command::new("unshare");
+        unshare(&mut probe, "true");
+        if !probe.output().is_ok_and(|out| out.status.success()) {
+            eprintln!("skipped: `unshare --pid --fork --mount-proc` needs root and is not possible here");
+            return None;
+        }
+        let mut command = Command::new("unshare");
+        unshare(&mut command, env!("CARGO_BIN_EXE_aye"));
+        command.args(args).current_dir(self.work()).env_clear().envs(self.env());
+        Some(Aye {
+            command,
+            stdin: None,
+            is_stdin_open: false,
+            what: format!("contained aye {}", args.join(" ")),
+        })
+    }
+
     /// Runs it and expects success.
     pub fn ok(&self, args: &[&str]) -> Out {
         self.aye(args).run().exits(0)

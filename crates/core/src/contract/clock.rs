@@ -7,18 +7,21 @@ pub trait Clock: Send + Sync {
     /// Unix milliseconds.
     fn now_ms(&self) -> u64;
 
-    /// Milliseconds of the machine's monotonic clock: the same for all processes of one boot, never put back, and
-    /// standing still while the machine sleeps. For leases.
+    /// Milliseconds since the machine started: the same for all processes of one boot, never put back, and counting while
+    /// the machine sleeps. For leases.
     fn uptime_ms(&self) -> u64 {
         uptime_ms()
+    }
+
+    /// Milliseconds from some moment on, without those in which the machine slept. For the active time of runs.
+    fn awake_ms(&self) -> u64 {
+        self.now_ms()
     }
 }
 
 /// Returns [`Clock::uptime_ms`] of this machine.
 pub fn uptime_ms() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let ms = now.tv_sec * 1000 + now.tv_nsec / 1_000_000;
-    u64::try_from(ms).unwrap_or(0)
+    aye_platform::uptime_ms()
 }
 
 /// The machine's clock.
@@ -31,5 +34,9 @@ impl Clock for SystemClock {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn awake_ms(&self) -> u64 {
+        aye_platform::awake_ms()
     }
 }

@@ -13,6 +13,7 @@ use super::judgement::{JudgedCall, Profile, Risk};
 use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use super::mailbox::MailboxJob;
 use super::message::Message;
+use super::presence::Liveness;
 use super::snapshot::{ForkRecord, SnapshotRecord};
 use super::suspension::{
     ACTION_PERMISSION, Actor, CHANNEL_REMOTE, ResumeDecisionAction, SuspendTicket, ToolCallResume,
@@ -296,6 +297,9 @@ pub struct IntentRecord {
     pub boot_id: String,
     /// The process that started it.
     pub pid: u32,
+    /// The same process with what tells it from others; rows of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
     /// Written.
     pub started_at: u64,
 }
@@ -337,7 +341,7 @@ pub struct OpenIntent {
 }
 
 /// The process that is active on a thread and may drive it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Unique for each start of a program.
     pub token: String,
@@ -347,6 +351,51 @@ pub struct Owner {
     pub pid: u32,
     /// When that process started, in clock ticks since boot, so that a reused pid is not mistaken for it.
     pub pid_started: u64,
+    /// The pid namespace in which `pid` counts; 0 if unknown.
+    #[serde(default)]
+    pub pid_namespace: u64,
+    /// The machine, if the owner's [`Presence`](super::presence::Presence) was announced there; empty if it was not: then
+    /// nobody can tell whether it is alive.
+    #[serde(default)]
+    pub machine: String,
+    /// The machine's name, for people.
+    #[serde(default)]
+    pub host: String,
+}
+
+impl Owner {
+    /// Returns this process as an owner that is not announced yet.
+    pub fn of_this_process() -> Owner {
+        let this = aye_platform::Process::this();
+        Owner {
+            token: uuid::Uuid::now_v7().to_string(),
+            boot_id: this.boot_id,
+            pid: this.pid,
+            pid_started: this.started,
+            pid_namespace: this.pid_namespace,
+            machine: String::new(),
+            host: aye_platform::hostname(),
+        }
+    }
+
+    /// Whether both processes started in one boot of one machine, and so have one clock. Where a system does not tell,
+    /// they do.
+    pub fn shares_boot(&self, other: &Owner) -> bool {
+        self.boot_id.is_empty() || other.boot_id.is_empty() || self.boot_id == other.boot_id
+    }
+
+    /// Whether a pid means the same process to both, so that one may signal the other.
+    pub fn shares_pids(&self, other: &Owner) -> bool {
+        self.shares_boot(other) && self.pid_namespace != 0 && self.pid_namespace == other.pid_namespace
+    }
+
+    /// Returns the process for people who use `here`: `process 7`, or `process 7 on HOST` where the pid means nothing.
+    pub fn name_for(&self, here: &Owner) -> String {
+        if self.host.is_empty() || self.shares_pids(here) {
+            return format!("process {}", self.pid);
+        }
+        format!("process {} on {}", self.pid, self.host)
+    }
 }
 
 /// The right to write to a thread: every write of its driver carries it.
@@ -367,9 +416,26 @@ pub struct LeaseRecord {
     pub owner: Owner,
     /// Counts up with every change of owner.
     pub epoch: u64,
-    /// The end, in milliseconds of the owner's boot's monotonic clock, unless it is renewed; `None` is as long as the
-    /// owner's process lives.
+    /// The end, in milliseconds of this machine's [`Clock::uptime_ms`](super::clock::Clock::uptime_ms), unless it is
+    /// renewed; `None` is as long as the owner's process lives.
     pub until: Option<u64>,
+}
+
+impl LeaseRecord {
+    /// Whether the lease keeps others out of its thread: its owner is not known to be dead, and its time is not over. A
+    /// lease without an end holds only while its owner is known to be alive.
+    pub fn holds(&self, now: u64, owner: Liveness) -> bool {
+        match owner {
+            Liveness::Yes => self.until.is_none_or(|until| now < until),
+            Liveness::Unknown => self.until.is_some_and(|until| now < until),
+            Liveness::No => false,
+        }
+    }
+
+    /// Whether the process that took the lease may still use its thread: also one that lives but did not renew it.
+    pub fn is_in_use(&self, now: u64, owner: Liveness) -> bool {
+        owner == Liveness::Yes || self.holds(now, owner)
+    }
 }
 
 /// One transaction: what is true after a stage of a run.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::KnownActivity;
@@ -446,6 +447,9 @@ pub struct ToolCallContext {
     /// The moment of [`Clock::uptime_ms`](super::clock::Clock::uptime_ms) from which no program may be
     /// started: another process may then take over the run.
     pub start_before: Option<u64>,
+    /// When a program that was started must end, which moves with the lease of the run: another process may take over the
+    /// run then. Absent where nothing can.
+    pub lease_end: Option<LeaseEnd>,
     /// Only rules that come with aye allowed this call: see [`Judgement::guards_git`](super::judgement::Judgement).
     pub guards_git: bool,
     /// The profile that the kernel enforces on the programs of this call: see
@@ -464,6 +468,44 @@ pub struct SpawnContext {
     pub run: String,
     /// See [`ToolCallContext::start_before`].
     pub start_before: Option<u64>,
+    /// See [`ToolCallContext::lease_end`].
+    pub lease_end: Option<LeaseEnd>,
+}
+
+/// A moment of [`Clock::uptime_ms`](super::clock::Clock::uptime_ms) that moves to a later one as long as somebody renews it.
+#[derive(Clone, Debug)]
+pub struct LeaseEnd {
+    until: watch::Receiver<u64>,
+    /// How long before the end of the lease it is.
+    margin: u64,
+}
+
+impl PartialEq for LeaseEnd {
+    fn eq(&self, other: &LeaseEnd) -> bool {
+        self.until.same_channel(&other.until) && self.margin == other.margin
+    }
+}
+
+impl Eq for LeaseEnd {}
+
+impl LeaseEnd {
+    /// The moment `margin` milliseconds before the end of a lease.
+    pub fn new(until: watch::Receiver<u64>, margin: u64) -> LeaseEnd {
+        LeaseEnd { until, margin }
+    }
+
+    /// Returns the moment as it is now.
+    pub fn now(&mut self) -> u64 {
+        self.until.borrow_and_update().saturating_sub(self.margin)
+    }
+
+    /// Waits until the moment moved, and returns the new one; for ever when nobody renews it any more.
+    pub async fn moved(&mut self) -> u64 {
+        if self.until.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        self.now()
+    }
 }
 
 impl ToolCallContext {
@@ -489,6 +531,7 @@ impl ToolCallContext {
             agreed: Vec::new(),
             attempt: 1,
             start_before: None,
+            lease_end: None,
             guards_git: false,
             sandbox: None,
             opened: super::judgement::SandboxOpening::default(),
@@ -498,7 +541,11 @@ impl ToolCallContext {
 
     /// Returns the run that a process of this call is spawned for.
     pub fn on_behalf(&self) -> SpawnContext {
-        SpawnContext { run: self.run_identity.run_id.to_string(), start_before: self.start_before }
+        SpawnContext {
+            run: self.run_identity.run_id.to_string(),
+            start_before: self.start_before,
+            lease_end: self.lease_end.clone(),
+        }
     }
 
     /// The value of `K`, or `None` when it was never written.

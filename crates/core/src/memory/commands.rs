@@ -8,6 +8,7 @@ use super::InMemoryStore;
 use super::rows::{CommandRow, Execution, Rows};
 use crate::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use crate::contract::ids::ThreadId;
+use crate::contract::presence::Liveness;
 use crate::contract::record::{AttemptId, Owner};
 use crate::contract::storage::{ChangeKind, CommandStore, IsAlive, StoreError};
 
@@ -138,7 +139,8 @@ impl CommandStore for InMemoryStore {
         self.write(|rows| {
             let untold = rows.commands.iter().map(|row| &row.record);
             let untold = untold.filter(|record| record.thread_id == *thread && !record.told);
-            let is_over = |record: &&CommandRecord| record.end.is_some() || !is_alive(&record.owner);
+            let is_over =
+                |record: &&CommandRecord| record.end.is_some() || is_alive(&record.owner) == Liveness::No;
             for record in untold.filter(is_over).cloned().collect::<Vec<_>>() {
                 let end = record.end.unwrap_or(CommandEnd::Unknown);
                 rows.settle_command(record.number, end, CommandReport::Queued, now_ms)?;

@@ -23,6 +23,7 @@ use tokio::sync::broadcast;
 
 use crate::contract::clock::Clock;
 use crate::contract::ids::ThreadId;
+use crate::contract::presence::LocalPresence;
 use crate::contract::profile::ProfileStore;
 use crate::contract::record::{Checkpoint, ExecutionStart, Owner};
 use crate::contract::storage::{
@@ -50,6 +51,7 @@ struct Shared {
     rows: Mutex<Option<Rows>>,
     handles: AtomicU64,
     changes: broadcast::Sender<(u64, StoreChange)>,
+    presence: LocalPresence,
 }
 
 impl Default for InMemoryStore {
@@ -63,7 +65,15 @@ impl InMemoryStore {
     pub fn new() -> Self {
         let rows = Mutex::new(Some(Rows::default()));
         let changes = broadcast::Sender::new(BEHIND);
-        Self { shared: Arc::new(Shared { rows, handles: AtomicU64::new(1), changes }), handle: 0 }
+        Self {
+            shared: Arc::new(Shared {
+                rows,
+                handles: AtomicU64::new(1),
+                changes,
+                presence: LocalPresence::default(),
+            }),
+            handle: 0,
+        }
     }
 
     /// Another handle of the same rows, as another process has one of a file: each reports what the other one commits.

@@ -12,8 +12,8 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::mailbox::MailboxJob;
 use crate::contract::profile::ProfileEntry;
 use crate::contract::record::{
-    AttemptId, Fence, GrantRecord, IntentRecord, NamedBy, OutcomeRecord, Owner, RunRecord, StoredMessage,
-    SuspensionRecord, ThreadRecord,
+    AttemptId, Fence, GrantRecord, IntentRecord, LeaseRecord, NamedBy, OutcomeRecord, Owner, RunRecord,
+    StoredMessage, SuspensionRecord, ThreadRecord,
 };
 use crate::contract::storage::StoreError;
 use crate::contract::summary::SummaryRecord;
@@ -57,6 +57,14 @@ pub(super) struct LeaseRow {
     /// `None`: released.
     pub(super) owner: Option<Owner>,
     pub(super) until: Option<u64>,
+}
+
+impl LeaseRow {
+    /// The lease, unless it was released.
+    pub(super) fn record(&self) -> Option<LeaseRecord> {
+        let owner = self.owner.clone()?;
+        Some(LeaseRecord { owner, epoch: self.epoch, until: self.until })
+    }
 }
 
 /// A call that was started.

@@ -12,11 +12,13 @@ use super::InMemoryStore;
 use super::rows::{Conversation, LeaseRow, Rows};
 use crate::contract::audit_entry::AuditEntry;
 use crate::contract::child::ChildRecord;
+use crate::contract::clock::uptime_ms;
 use crate::contract::content::ContentBlock;
 use crate::contract::ids::{ThreadId, check_given};
 use crate::contract::image::ImageRef;
 use crate::contract::mailbox::{MailboxJob, MailboxJobOrigin};
 use crate::contract::message::Message;
+use crate::contract::presence::Presence;
 use crate::contract::record::{
     Fence, LeaseRecord, NamedBy, Owner, StoredMessage, SuspensionRecord, SuspensionStatus, ThreadMarks,
     ThreadRecord, ThreadSummary,
@@ -78,9 +80,11 @@ impl Rows {
         if !self.threads.contains_key(id) {
             return Ok(false);
         }
-        let owner = self.leases.get(id).and_then(|lease| lease.owner.as_ref());
-        if let Some(owner) = owner.filter(|owner| owner.token != own.token && is_alive(owner)) {
-            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(owner.clone()) });
+        if let Some(lease) = self.leases.get(id).and_then(LeaseRow::record)
+            && lease.owner.token != own.token
+            && lease.is_in_use(uptime_ms(), is_alive(&lease.owner))
+        {
+            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(lease.owner) });
         }
         let questions = self.suspensions.iter().filter(|row| row.thread_id == *id).count() as u64;
         let executions = self.intents.iter().filter(|row| row.intent.thread_id == *id).count() as u64;
@@ -211,13 +215,11 @@ impl LeaseStore for InMemoryStore {
     ) -> Result<Fence, AcquireError> {
         let taken = self.write(|rows| {
             let known = rows.leases.get(thread);
-            let holder = known.and_then(|lease| Some((lease.owner.as_ref()?, lease.until)));
-            if let Some((other, until)) = holder
-                && other.token != owner.token
-                && until.is_none_or(|until| term.now < until)
-                && is_alive(other)
+            if let Some(lease) = known.and_then(LeaseRow::record)
+                && lease.owner.token != owner.token
+                && lease.holds(term.now, is_alive(&lease.owner))
             {
-                return Ok(Err(other.clone()));
+                return Ok(Err(lease.owner));
             }
             let epoch = known.map_or(1, |lease| lease.epoch + 1);
             rows.thread_mut(thread)?;
@@ -250,10 +252,11 @@ impl LeaseStore for InMemoryStore {
     }
 
     async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
-        self.read(|rows| {
-            let LeaseRow { epoch, owner, until } = rows.leases.get(thread)?.clone();
-            Some(LeaseRecord { owner: owner?, epoch, until })
-        })
+        self.read(|rows| rows.leases.get(thread)?.record())
+    }
+
+    fn presence(&self) -> Arc<dyn Presence> {
+        Arc::new(self.shared.presence.clone())
     }
 }
 

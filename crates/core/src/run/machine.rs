@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Call, CallState, Closing, Directive, Fact, Lost, Notice, RefusedFact, RunQuestion, Stage};
 use crate::contract::executor::ToolExecutionMode;
-use crate::contract::ids::CallId;
+use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallStatus};
 use crate::contract::suspension::SuspendTicket;
 use crate::state::Phase;
@@ -96,6 +96,22 @@ impl Run {
         });
         let asked = self.asking.iter().filter(|question| question.decision.is_none());
         of_calls.chain(asked.map(|question| &question.ticket))
+    }
+
+    /// Gives a question another id, before anybody was asked it. Returns `false` if no question has the first one.
+    pub fn rename_question(&mut self, from: &SuspensionId, to: &SuspensionId) -> bool {
+        let of_calls = self.calls.iter_mut().filter_map(|call| match &mut call.state {
+            CallState::Suspended { ticket } => Some(ticket),
+            CallState::New
+            | CallState::Gating
+            | CallState::Held { .. }
+            | CallState::Regating { .. }
+            | CallState::Running { .. }
+            | CallState::Closed { .. } => None,
+        });
+        let asked = self.asking.iter_mut().map(|question| &mut question.ticket);
+        let named = of_calls.chain(asked).find(|ticket| ticket.suspension.id == *from);
+        named.map(|ticket| ticket.suspension.id = to.clone()).is_some()
     }
 
     /// The coarse status: a projection of the stage and the calls.

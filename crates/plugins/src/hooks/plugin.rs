@@ -218,7 +218,7 @@ impl HookState {
         let HookContext { cwd, home, clock, .. } = &self.hook_context;
         let began = clock.now_ms();
         let input = event(hook, ctx, &cwd.to_string_lossy()).to_string().into_bytes();
-        let on_behalf = SpawnContext { run: ctx.run_identity.run_id.to_string(), start_before: None };
+        let on_behalf = SpawnContext { run: ctx.run_identity.run_id.to_string(), ..SpawnContext::default() };
         let request = request(hook, cwd, home, input, on_behalf);
         // Work after the end of a run is not cancelled with the run.
         let cancel =

@@ -114,7 +114,7 @@ impl AgentRuntime {
             }
             follower.drives_here().await;
             match self.resume(thread, Arc::clone(&sink), unknown).await {
-                Err(RuntimeError::ThreadAlreadyRunning { pid, thread_id }) => {
+                Err(RuntimeError::ThreadAlreadyRunning { pid, thread_id, .. }) => {
                     follower.drives_elsewhere(pid).await;
                     // Without a lease it is free by now.
                     let Some(lease) = store.lease(&thread_id).await? else { continue };

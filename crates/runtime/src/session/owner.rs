@@ -78,7 +78,9 @@ impl Process {
     )]
     fn of(lease: &LeaseRecord, runtime: &AgentRuntime) -> Process {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
-        let pid = i32::try_from(lease.owner.pid).ok().and_then(Pid::from_raw);
+        // Elsewhere, the number belongs to another process.
+        let pid = Some(lease.owner.pid).filter(|_| lease.owner.shares_pids(runtime.owner()));
+        let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
         // The lease is checked after the handle was opened: from then on the pid cannot be reused unnoticed.
         if !runtime.is_kept_out_by(lease) {

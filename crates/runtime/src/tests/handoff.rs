@@ -123,12 +123,7 @@ fn builder(house: &House, script: &Arc<Script>) -> AgentRuntimeBuilder {
             HANDOFF_PLUGIN_ID,
             Arc::new(HandoffPlugin::new(HashMap::from([("writer".to_owned(), writer)]))),
         )
-        .with_owner(Owner {
-            token: uuid::Uuid::now_v7().to_string(),
-            boot_id: "boot".into(),
-            pid: u32::MAX,
-            pid_started: 1,
-        })
+        .dead()
 }
 
 #[tokio::test]

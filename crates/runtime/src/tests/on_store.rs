@@ -23,9 +23,7 @@ async fn the_agents_are_shared_and_the_threads_are_not() {
 async fn two_runtimes_on_one_store_exclude_each_other() {
     let house = House::new();
     let script = Script::of([text("One.")]);
-    let alive =
-        Owner { token: "one".into(), boot_id: String::new(), pid: std::process::id(), pid_started: 0 };
-    let runtime = house.builder(&script).with_owner(alive).build().unwrap();
+    let runtime = house.builder(&script).alive().build().unwrap();
     let other = runtime.on_store(runtime.store().handle().unwrap()).unwrap();
     say(&runtime, "go").await;
     let id = ThreadId::from("t");

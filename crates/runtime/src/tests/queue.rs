@@ -26,13 +26,7 @@ async fn a_queued_message_starts_once_whoever_tries() {
     let house = House::new();
     let script = Script::of([text("One."), text("Two.")]);
     // Two living processes: neither takes the other's lease.
-    let alive = || Owner {
-        token: uuid::Uuid::now_v7().to_string(),
-        boot_id: "boot".into(),
-        pid: std::process::id(),
-        pid_started: 0,
-    };
-    let runtime = || house.builder(&script).with_owner(alive()).build().unwrap();
+    let runtime = || house.builder(&script).alive().build().unwrap();
     let (one, two) = (runtime(), runtime());
     // It is the very first message: the thread is created for it.
     let message = queue(&one, "hello").await;

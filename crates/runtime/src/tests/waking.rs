@@ -31,7 +31,7 @@ impl Clock for Hands {
 }
 
 fn other() -> Owner {
-    Owner { token: "other".into(), boot_id: "boot".into(), pid: u32::MAX, pid_started: 1 }
+    Owner { token: "other".into(), ..Owner::default() }
 }
 
 /// A run in another task, and the names of its events as they arrive.
@@ -97,14 +97,14 @@ async fn leased(lease: u64) -> (House, Arc<Hands>, LeaseGuard) {
     let shared = Arc::clone(&runtime.inner.shared);
     runtime.ensure_thread(&"t".into(), &[]).await.unwrap();
     let term = term(&shared);
-    let fence = house.store.acquire(&"t".into(), &shared.owner, term, |_| true).await.unwrap();
+    let fence = house.store.acquire(&"t".into(), &shared.owner, term, |_| Liveness::Yes).await.unwrap();
     let lease_guard = LeaseGuard::new(shared, fence, term);
     (house, hands, lease_guard)
 }
 
 async fn take_over(house: &House, now: u64) -> Fence {
     let term = Term { now, until: Some(now + 1000) };
-    house.store.acquire(&"t".into(), &other(), term, |_| true).await.unwrap()
+    house.store.acquire(&"t".into(), &other(), term, |_| Liveness::Yes).await.unwrap()
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_valid_lease_permits_a_start_and_names_its_expiry() {
 async fn an_owner_that_slept_through_its_lease_starts_nothing_once_taken_over() {
     let (house, hands, lease_guard) = leased(600_000).await;
     let early = Term { now: 599_999, until: Some(700_000) };
-    let refused = house.store.acquire(&"t".into(), &other(), early, |_| true).await;
+    let refused = house.store.acquire(&"t".into(), &other(), early, |_| Liveness::Yes).await;
     assert!(matches!(refused, Err(AcquireError::Busy { .. })));
     take_over(&house, 600_000).await;
     hands.uptime.store(600_001, Ordering::SeqCst);
@@ -160,7 +160,7 @@ impl Clock for Sleeper {
                 let slept = std::thread::spawn(move || {
                     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                     let term = Term { now: 600_000, until: Some(700_000) };
-                    runtime.block_on(store.acquire(&"t".into(), &other(), term, |_| true)).map(drop)
+                    runtime.block_on(store.acquire(&"t".into(), &other(), term, |_| Liveness::Yes)).map(drop)
                 });
                 slept.join().unwrap().unwrap();
                 600_001
@@ -216,7 +216,7 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing() {
     awake.until("tool_call_stream_delta").await;
     let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
     // The other process takes this one for dead, whatever its lease says.
-    let fence = house.store.acquire(&"t".into(), &other(), Term::ENDLESS, |_| false).await.unwrap();
+    let fence = house.store.acquire(&"t".into(), &other(), Term::ENDLESS, |_| Liveness::No).await.unwrap();
     let (before, said) =
         (house.store.run(&run.id).await.unwrap(), house.store.messages(&"t".into()).await.unwrap());
     assert_eq!(awake.end().await, Err(RuntimeError::Fenced { thread_id: "t".into() }));
@@ -235,12 +235,12 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing() {
 async fn a_thread_driven_elsewhere_reports_the_remaining_lease() {
     let (house, hands, lease_guard) = leased(600_000).await;
     let runtime = house.builder(&Script::of([])).with_clock(hands.clone()).build().unwrap();
-    // No process has its owner's pid.
+    // Its owner is dead.
     assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), None);
     drop(lease_guard);
-    let alive = Owner { pid: std::process::id(), pid_started: 0, ..other() };
+    let alive = house.store.presence().announce(other());
     let term = Term { now: 0, until: Some(5000) };
-    house.store.acquire(&"t".into(), &alive, term, |_| false).await.unwrap();
+    house.store.acquire(&"t".into(), &alive.owner, term, |_| Liveness::No).await.unwrap();
     hands.uptime.store(2000, Ordering::SeqCst);
     assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), Some(Duration::from_secs(3)));
     hands.uptime.store(5000, Ordering::SeqCst);
@@ -438,4 +438,76 @@ async fn grants_are_loaded_before_a_run_starts_or_resumes_and_with_a_grant() {
     assert_eq!(loaded(), 1, "an answer with a grant");
     wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!((loaded(), house.executed()), (1, 2), "a run continues");
+}
+
+/// The clock of a laptop that sleeps for an hour whenever it is looked at.
+#[derive(Default)]
+struct SleepyLaptop {
+    hours: AtomicU64,
+}
+
+impl Clock for SleepyLaptop {
+    fn now_ms(&self) -> u64 {
+        self.hours.fetch_add(1, Ordering::SeqCst) * 3_600_000
+    }
+
+    fn awake_ms(&self) -> u64 {
+        7
+    }
+}
+
+#[tokio::test]
+async fn time_in_which_the_machine_sleeps_is_not_active_time() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "free")]), text("Done.")]);
+    let runtime = house.builder(&script).with_clock(Arc::new(SleepyLaptop::default())).build().unwrap();
+    say(&runtime, "go").await;
+    let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
+    assert_eq!(run.active_ms, 0);
+}
+
+/// Another process that asks a question of the same id when the clock is read for the n-th time.
+struct Thief {
+    other: AgentRuntime,
+    left: AtomicU32,
+}
+
+impl Clock for Thief {
+    fn now_ms(&self) -> u64 {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            let other = self.other.clone();
+            let asks = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let request = RunRequest::new("x", vec![Message::user("go")]);
+                runtime.block_on(other.run(request, Arc::new(VecEventSink::new()))).map(drop)
+            };
+            std::thread::spawn(asks).join().unwrap().unwrap();
+        }
+        1
+    }
+}
+
+#[tokio::test]
+async fn a_question_whose_id_another_process_took_meanwhile_gets_another_one() {
+    for n in 0.. {
+        let house = House::new();
+        let script = || Script::of([calls(&[("c1", "ask")]), text("Done.")]);
+        let other = house.builder(&script()).build().unwrap();
+        let clock = Arc::new(Thief { other: other.clone(), left: AtomicU32::new(n) });
+        let runtime = house.builder(&script()).with_clock(clock).build().unwrap();
+        let (result, _) = say(&runtime, "go").await;
+        assert_eq!(result.termination, TerminationReason::Suspended, "read {n}");
+        let asked = |waiting: Vec<aye_core::contract::record::SuspensionRecord>| {
+            waiting.first().map(|question| question.id.clone())
+        };
+        let mine = asked(runtime.waiting(&"t".into()).await.unwrap()).unwrap();
+        let Some(theirs) = asked(other.waiting(&"x".into()).await.unwrap()) else {
+            assert!(n > 5, "the clock was read {n} times only");
+            return;
+        };
+        assert_ne!(mine, theirs, "read {n}");
+        runtime.decide(&mine, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
+        let (result, _) = wake(&runtime, UnknownPolicy::Report).await;
+        assert_eq!((result.response.as_str(), house.executed()), ("Done.", 1), "read {n}");
+    }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use aye_core::contract::address::DomainPattern;
+use aye_platform::{Process, started};
 use futures::future::join_all;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy_bidirectional};
 use tokio::net::{UnixListener, UnixStream};
@@ -158,7 +159,7 @@ impl NetHub {
     fn bind(&self) -> io::Result<(PathBuf, UnixListener)> {
         let folder = File::open(&self.folder)?;
         loop {
-            let name = format!("{}-{}", std::process::id(), self.ids.fetch_add(1, Ordering::Relaxed));
+            let name = format!("{}{}", own_prefix(), self.ids.fetch_add(1, Ordering::Relaxed));
             // The path of a socket has at most 107 bytes: through the open folder, its own does not count.
             match UnixListener::bind(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
@@ -392,12 +393,20 @@ async fn control(hub: &Arc<NetHub>, state: &Arc<SessionState>, stream: Connectio
     }
 }
 
-/// Sockets of processes that ended without removing them.
+/// How the names of this process's sockets start: `PID-NAMESPACE-`. A pid means nothing in another pid namespace.
+fn own_prefix() -> String {
+    let this = Process::this();
+    format!("{}-{}-", this.pid, this.pid_namespace)
+}
+
+/// Removes sockets of processes of this pid namespace that ended without removing them.
 fn remove_stale(folder: &Path) {
+    let namespace = Process::this().pid_namespace.to_string();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.split('-').next());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        let mut parts = name.to_str().unwrap_or_default().split('-');
+        let (pid, of) = (parts.next().and_then(|pid| pid.parse().ok()), parts.next());
+        if of == Some(namespace.as_str()) && pid.is_some_and(|pid| started(pid).is_none()) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -549,12 +558,19 @@ mod tests {
     #[test]
     fn sockets_of_ended_processes_are_removed() {
         let folder = tempfile::tempdir().expect("a folder");
-        let own = format!("{}-0", std::process::id());
-        for name in [own.as_str(), "999999999-0"] {
+        let own = own_prefix() + "0";
+        let ended = format!("999999999-{}-0", Process::this().pid_namespace);
+        // The process is alive, maybe: its number counts elsewhere.
+        let elsewhere = "999999999-1-0";
+        for name in [own.as_str(), &ended, elsewhere] {
             std::fs::write(folder.path().join(name), "").expect("written");
         }
         remove_stale(folder.path());
-        let left: Vec<_> = std::fs::read_dir(folder.path()).expect("readable").flatten().collect();
-        assert!(left.len() == 1 && left[0].file_name() == own.as_str(), "{left:?}");
+        let left = std::fs::read_dir(folder.path()).expect("readable").flatten();
+        let mut left: Vec<_> = left.map(|entry| entry.file_name().into_string().expect("a name")).collect();
+        left.sort();
+        let mut kept = [own, elsewhere.to_owned()];
+        kept.sort();
+        assert_eq!(left, kept);
     }
 }

@@ -118,11 +118,11 @@ async fn story(store: &Store) {
         .unwrap()
         .unwrap();
     store.create_thread(thread("t2")).await.unwrap();
-    let fence = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let other = super::run("r2", "t2", RunStatus::Waiting);
     let opened = vec![question("q9", &other, "c1", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &other) }).await.unwrap();
-    assert!(store.delete_thread(&"t2".into(), &owner("me"), |_| true, by()).await.unwrap());
+    assert!(store.delete_thread(&"t2".into(), &owner("me"), |_| Liveness::Yes, by()).await.unwrap());
 }
 
 const ROWS: i64 = 24;
@@ -492,7 +492,7 @@ async fn rows_of_an_older_version_are_exempt() {
     let store = home.open();
     assert_eq!(verify(&store).await.faults, []);
     store.decide(&"q1".into(), yes("d1"), 30).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let outcomes = vec![outcome(attempt("r1", "c0", 1), OutcomeKind::Unknown)];
     let opened = vec![question("q3", &record, "c3", None)];
     store.checkpoint(Checkpoint { opened, outcomes, ..checkpoint(&fence, &record) }).await.unwrap();
@@ -597,7 +597,7 @@ async fn the_history_lists_calls_and_user_answers() {
 
     // A second gate of the same call is not another call; an edited approval is distinguished; a policy is
     // not a user.
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let other = super::run("r5", "t1", RunStatus::Waiting);
     let mut stage = checkpoint(&fence, &other);
     stage.judged = vec![judged("c2", "again", Ruling::Allow, 400), judged("c8", "x", Ruling::Ask, 401)];

@@ -22,7 +22,7 @@ async fn a_deleted_conversation_takes_its_commands_along() {
     let number = begun(&store, &running(&store).await).await;
     assert_eq!(store.all_commands(true).await.unwrap().len(), 1);
     assert_eq!(store.thread_view(&"t1".into(), None).await.unwrap().unwrap().commands.len(), 1);
-    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap());
+    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| Liveness::No, by()).await.unwrap());
     assert_eq!(store.all_commands(false).await.unwrap(), []);
     assert!(!store.append_command_output(number, "late".into()).await.unwrap());
 }

@@ -14,7 +14,7 @@ fn gif(width: u8) -> Vec<u8> {
 
 async fn said(store: &Store, id: &str, content: Vec<ContentBlock>) {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let run = run(&format!("run-{id}"), id, RunStatus::Running);
     let messages = vec![Message::user_with(content)];
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -31,7 +31,7 @@ async fn images(store: &Store, id: &str) -> Vec<ImageRef> {
 }
 
 async fn delete(store: &Store, id: &str) {
-    store.delete_thread(&id.into(), &owner("me"), |_| false, by()).await.unwrap();
+    store.delete_thread(&id.into(), &owner("me"), |_| Liveness::No, by()).await.unwrap();
 }
 
 #[tokio::test]

@@ -12,7 +12,8 @@ async fn writers_of_two_processes_wait_for_each_other() {
         on_connection(&store, |conn| conn.execute_batch("PRAGMA synchronous = OFF").unwrap()).await;
         writers.push(tokio::spawn(async move {
             store.create_thread(thread(who)).await.unwrap();
-            let fence = store.acquire(&who.into(), &owner(who), Term::ENDLESS, |_| true).await.unwrap();
+            let fence =
+                store.acquire(&who.into(), &owner(who), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
             let run = run(who, who, RunStatus::Running);
             for n in 0..300 {
                 let messages = vec![Message::user(format!("{n}"))];
@@ -44,7 +45,7 @@ async fn a_panicking_predicate_fails_only_its_own_request() {
     let error =
         store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| panic!("no /proc")).await.unwrap_err();
     assert!(matches!(error, AcquireError::Store(StoreError::Closed)), "{error}");
-    store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| false).await.unwrap();
+    store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| Liveness::No).await.unwrap();
 }
 
 #[tokio::test]
@@ -101,4 +102,34 @@ async fn unreadable_values_are_not_written() {
         store.messages(&"t1".into()).await.expect("written rows are readable");
     }
     assert!(refused > 5);
+}
+
+#[tokio::test]
+async fn a_lease_in_another_clock_ends_by_the_wall_clock() {
+    let home = Home::new();
+    let store = home.open();
+    waiting(&store, None).await;
+    let elsewhere = Owner { boot_id: "elsewhere".into(), ..owner("them") };
+    let term = |length: u64| Term { now: 5, until: Some(5 + length) };
+    let acquire = async |who: &Owner, length| {
+        store.acquire(&"t1".into(), who, term(length), |_| Liveness::Unknown).await.map(drop)
+    };
+    acquire(&elsewhere, 60_000).await.unwrap();
+    let until = store.lease(&"t1".into()).await.unwrap().unwrap().until.unwrap();
+    let now = aye_core::contract::clock::uptime_ms();
+    assert!((now + 1..=now + 60_000).contains(&until), "{until} is not in this clock: {now}");
+    assert!(acquire(&owner("me"), 1).await.is_err(), "its own clock says that it is over");
+    on_connection(&store, |conn| {
+        conn.execute("UPDATE lease SET renewed_at = renewed_at - 60000", ()).unwrap();
+    })
+    .await;
+    let over = store.lease(&"t1".into()).await.unwrap().unwrap();
+    assert!(!over.holds(aye_core::contract::clock::uptime_ms(), Liveness::Unknown), "{over:?}");
+    // As an earlier version wrote it: nobody knows when it was, and the machine was started again since.
+    on_connection(&store, |conn| {
+        conn.execute("UPDATE lease SET until = 1 << 60, renewed_at = NULL, length = NULL", ()).unwrap();
+    })
+    .await;
+    let lease = store.lease(&"t1".into()).await.unwrap().unwrap();
+    assert_eq!(lease.until, Some(0));
 }

@@ -387,7 +387,7 @@ async fn a_damaged_job_does_not_hide_the_others() {
 
 /// A thread whose latest run is `status`, started with this job under its claim.
 async fn begun(store: &Store, held: &MailboxJob, status: RunStatus) -> (Fence, RunRecord) {
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let run = run("r1", "t1", status);
     let takes = Some(JobClaim { id: held.sequence, claim: held.claim_token.clone() });
     store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -427,7 +427,7 @@ async fn a_run_starts_with_a_job_only_under_its_claim_or_from_the_queue() {
     let mailbox = store.mailbox();
     let (first, second) = (put(&mailbox, "one", 1).await, put(&mailbox, "two", 1).await);
     let held = claim(&mailbox, 1).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     for (id, claim) in [
         (first.sequence, None),
@@ -474,7 +474,7 @@ async fn a_worker_sees_what_it_may_start_and_what_it_waits_for() {
     store.decide(&"q1".into(), yes("d1"), 61).await.unwrap();
     assert_eq!(mailbox.next_work(62, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
     // Unless another process drives the thread.
-    store.acquire(&"t1".into(), &owner("tui"), Term::ENDLESS, |_| true).await.unwrap();
+    store.acquire(&"t1".into(), &owner("tui"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let seen = mailbox.next_work(62, |lease| lease.owner.token == "tui").await.unwrap();
     assert_eq!(seen.next.unwrap().messages[0].text(), "scheduled");
     assert_eq!(seen.held.len(), 1, "its end is waited for too");
@@ -487,7 +487,7 @@ async fn a_driver_dying_during_a_check_lets_nothing_overtake() {
     for (at, said) in ["one", "two", "three"].into_iter().enumerate() {
         put(&mailbox, said, at as u64).await;
     }
-    store.acquire(&"t1".into(), &owner("worker"), Term::ENDLESS, |_| true).await.unwrap();
+    store.acquire(&"t1".into(), &owner("worker"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     // The driver looks alive once, and is gone at the next check.
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let lives = move |_: &LeaseRecord| asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;

@@ -38,6 +38,7 @@ use super::{AcquireError, OpenError, Store, StoreError, Term};
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::Message;
+use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
 use aye_core::contract::suspension::{Actor, ResumeDecisionAction};
 use aye_store_suite::fixtures::*;

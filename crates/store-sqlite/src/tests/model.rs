@@ -175,8 +175,9 @@ async fn step(store: &Store, model: &mut Model, op: Op) {
             model.threads.entry(n).or_default();
         }
         Op::Delete(n, who) => {
-            let deleted =
-                store.delete_thread(&name("t", n).into(), &owner(&name("o", who)), |_| true, by()).await;
+            let deleted = store
+                .delete_thread(&name("t", n).into(), &owner(&name("o", who)), |_| Liveness::Yes, by())
+                .await;
             let owned = model.threads.get(&n).and_then(|t| t.owner).is_some_and(|o| o != who);
             assert_eq!(deleted.is_err(), owned);
             if !owned {
@@ -188,7 +189,9 @@ async fn step(store: &Store, model: &mut Model, op: Op) {
         }
         Op::Acquire { thread, who, alive } => {
             let got = store
-                .acquire(&name("t", thread).into(), &owner(&name("o", who)), Term::ENDLESS, move |_| alive)
+                .acquire(&name("t", thread).into(), &owner(&name("o", who)), Term::ENDLESS, move |_| {
+                    if alive { Liveness::Yes } else { Liveness::No }
+                })
                 .await;
             let free = model.threads.get(&thread).is_some_and(|t| t.owner.is_none_or(|o| o == who || !alive));
             assert_eq!(got.is_ok(), free);

@@ -43,7 +43,7 @@ async fn a_dead_letter_stays_until_it_is_retried() {
     assert!(store.retry_in_outbox(row.number, 60).await.unwrap());
     assert!(!store.retry_in_outbox(row.number, 60).await.unwrap());
     assert_eq!(store.claim_from_outbox(60, 100).await.unwrap().unwrap().attempt_count, 0);
-    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap());
+    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| Liveness::No, by()).await.unwrap());
     assert_eq!(store.outbox(true).await.unwrap(), []);
 }
 
@@ -87,6 +87,6 @@ async fn a_push_target_waits_for_its_run_and_is_deleted_with_its_conversation() 
     assert!(store.delete_push_target(&"r1".into(), "a".into()).await.unwrap());
     assert!(!store.delete_push_target(&"r1".into(), "a".into()).await.unwrap());
     store.put_push_target(target("3"), 3).await.unwrap();
-    store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap();
+    store.delete_thread(&"t1".into(), &owner("me"), |_| Liveness::No, by()).await.unwrap();
     assert_eq!(of(PushTargetsOf::Run("r1".into())).await, []);
 }

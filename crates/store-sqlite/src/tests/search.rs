@@ -6,7 +6,7 @@ use aye_core::contract::message::Message;
 /// Creates a thread with these texts as turns.
 async fn said(store: &Store, id: &str, texts: &[&str]) {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let messages = texts.iter().enumerate().map(|(at, text)| match at % 2 {
         0 => Message::user(*text),
         _ => Message::assistant(*text),
@@ -84,7 +84,7 @@ async fn deleted_text_leaves_the_index_too() {
         home.raw().query_row(sql, (), |row| row.get::<_, i64>(0)).unwrap()
     };
     assert_eq!(entries(), 2);
-    store.delete_thread(&"a".into(), &owner("me"), |_| false, by()).await.unwrap();
+    store.delete_thread(&"a".into(), &owner("me"), |_| Liveness::No, by()).await.unwrap();
     assert_eq!(entries(), 0);
     assert_eq!(found(&store, "äpfel").await, Vec::<String>::new());
     assert_eq!(found(&store, "quoted").await.len(), 1, "the others stay");
@@ -92,7 +92,7 @@ async fn deleted_text_leaves_the_index_too() {
     let many: Vec<String> = (0..300).map(|n| format!("many {n}")).collect();
     said(&store, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
     index(&store).await;
-    store.delete_thread(&"long".into(), &owner("me"), |_| false, by()).await.unwrap();
+    store.delete_thread(&"long".into(), &owner("me"), |_| Liveness::No, by()).await.unwrap();
     assert!(store.unindexed_messages().await.unwrap() > 0);
     index(&store).await;
     assert_eq!((found(&store, "quoted").await.len(), found(&store, "many").await.len()), (1, 0));

@@ -63,7 +63,7 @@ async fn activity_is_counted_and_outlives_its_thread() {
         failed.updated_at = 21;
     }
     store.release(&fence).await.unwrap();
-    store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap();
+    store.delete_thread(&"t1".into(), &owner("me"), |_| Liveness::No, by()).await.unwrap();
     let tallies = store.tallies(None).await.unwrap();
     let failures: Vec<_> = tallies.iter().filter(|t| t.kind == TallyKind::FailedRun).collect();
     assert_eq!(failures.len(), 1);

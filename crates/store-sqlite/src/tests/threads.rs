@@ -55,7 +55,7 @@ async fn an_id_prefix_is_enough() {
 
 async fn talk(store: &Store, id: &str, n: usize) -> Vec<Message> {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let messages: Vec<_> = (1..=n).map(|n| Message::user(format!("message {n}"))).collect();
     let run = run(&format!("run-{id}"), id, RunStatus::Running);
     store.checkpoint(Checkpoint { messages: messages.clone(), ..checkpoint(&fence, &run) }).await.unwrap();
@@ -140,10 +140,11 @@ async fn a_thread_is_deleted_with_everything_it_owns() {
     store.begin(begin(&fence, &run, "c2", 1, None)).await.unwrap();
     store.append_output(&fence, &attempt("r1", "c2", 1), "out".into()).await.unwrap();
 
-    let refused = store.delete_thread(&"t1".into(), &owner("you"), |_| true, by()).await.unwrap_err();
+    let refused =
+        store.delete_thread(&"t1".into(), &owner("you"), |_| Liveness::Yes, by()).await.unwrap_err();
     assert!(matches!(refused, StoreError::Owned { .. }), "{refused}");
-    assert!(store.delete_thread(&"t1".into(), &owner("you"), |_| false, by()).await.unwrap());
-    assert!(!store.delete_thread(&"t1".into(), &owner("you"), |_| false, by()).await.unwrap());
+    assert!(store.delete_thread(&"t1".into(), &owner("you"), |_| Liveness::No, by()).await.unwrap());
+    assert!(!store.delete_thread(&"t1".into(), &owner("you"), |_| Liveness::No, by()).await.unwrap());
     for table in
         ["message", "thread_state", "lease", "run", "suspension", "intent", "output", "output_size", "thread"]
     {
@@ -198,7 +199,7 @@ async fn text_that_is_not_utf8_is_damage_of_one_thread() {
     assert_eq!(store.suspensions(crate::SuspensionFilter::default()).await.unwrap(), Vec::new());
     assert_eq!(store.prompts(Path::new("/w"), 9).await.unwrap(), ["\u{fffd}"]);
     store.release(&fence).await.unwrap();
-    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap());
+    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| Liveness::No, by()).await.unwrap());
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ const SECRET: &str = "xyzzy-plugh-9174";
 /// A finished conversation, last changed at `updated_at`.
 async fn over(store: &Store, id: &str, said: &str, updated_at: u64) -> (Fence, RunRecord) {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let run = RunRecord { updated_at, ..run(&format!("run-{id}"), id, RunStatus::Done) };
     let messages = vec![Message::user(said), Message::assistant(format!("about {said}"))];
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -43,7 +43,7 @@ async fn deleted_text_leaves_the_file_and_the_file_shrinks() {
     assert!(store.shrink(false).await.unwrap());
     let before = std::fs::metadata(home.path()).unwrap().len();
     assert!(holds(&home, SECRET) && before > 500_000);
-    assert!(store.delete_thread(&"gone".into(), &owner("me"), |_| true, by()).await.unwrap());
+    assert!(store.delete_thread(&"gone".into(), &owner("me"), |_| Liveness::Yes, by()).await.unwrap());
     assert!(store.shrink(false).await.unwrap());
     let after = std::fs::metadata(home.path()).unwrap().len();
     assert!(!holds(&home, SECRET), "it still exists");
@@ -64,7 +64,7 @@ async fn an_older_store_learns_to_shrink() {
     drop(conn);
     let store = home.open();
     over(&store, "gone", &SECRET.repeat(50_000), 10).await;
-    store.delete_thread(&"gone".into(), &owner("me"), |_| true, by()).await.unwrap();
+    store.delete_thread(&"gone".into(), &owner("me"), |_| Liveness::Yes, by()).await.unwrap();
     assert!(store.shrink(true).await.unwrap());
     assert!(!holds(&home, SECRET));
     assert!(std::fs::metadata(home.path()).unwrap().len() < 500_000);
@@ -82,9 +82,10 @@ async fn pruning_keeps_pinned_waiting_queued_running_and_owned_threads() {
     store.enqueue(&"queued".into(), vec![Message::user("later")], 5).await.unwrap();
     waiting(&store, None).await;
     store.create_thread(thread("running")).await.unwrap();
-    let fence = store.acquire(&"running".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence =
+        store.acquire(&"running".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     store.checkpoint(checkpoint(&fence, &run("r-running", "running", RunStatus::Running))).await.unwrap();
-    let dead = |_: &Owner| false;
+    let dead = |_: &Owner| Liveness::No;
     let mut gone = Vec::new();
     let mut place = PrunePlace::default();
     loop {
@@ -102,7 +103,10 @@ async fn pruning_keeps_pinned_waiting_queued_running_and_owned_threads() {
     assert_eq!(left, ["new", "pinned", "queued", "running", "t1"]);
     // The owner of this one is alive.
     over(&store, "owned", "owned", 5).await;
-    let step = store.prune(Some(800), PrunePlace::default(), &owner("pruner"), |_| true, by()).await.unwrap();
+    let step = store
+        .prune(Some(800), PrunePlace::default(), &owner("pruner"), |_| Liveness::Yes, by())
+        .await
+        .unwrap();
     assert_eq!(step.threads, []);
     assert!(store.verify_audit().await.unwrap().is_whole(), "the audit stays");
 }
@@ -262,7 +266,8 @@ async fn imported_names_are_validated() {
         ..job
     };
     assert!(matches!(store.mailbox().enqueue(named).await, Err(StoreError::InvalidId(_))));
-    let fence = store.acquire(&id.as_str().into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fence =
+        store.acquire(&id.as_str().into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
     let odd = run("r\n1", &id, RunStatus::Running);
     assert!(matches!(store.checkpoint(checkpoint(&fence, &odd)).await, Err(StoreError::InvalidId(_))));
 }

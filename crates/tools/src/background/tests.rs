@@ -35,7 +35,7 @@ impl OneCommand {
             call_id: "c".into(),
             agent: String::new(),
             command: self.line.lock().expect("not poisoned").clone(),
-            owner: Owner { token: String::new(), boot_id: String::new(), pid: 1, pid_started: 0 },
+            owner: Owner { pid: 1, ..Owner::default() },
             started_at: 0,
             stop: false,
             told: false,

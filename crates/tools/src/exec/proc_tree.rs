@@ -15,6 +15,22 @@ pub(super) struct Process {
     pub(super) session: i32,
     /// `R`, `S`, `Z`, `T`, ...
     pub(super) state: u8,
+    /// When it started, in clock ticks since boot.
+    pub(super) started: u64,
+}
+
+impl Process {
+    /// What tells it from one that gets its number later.
+    pub(super) fn id(&self) -> (i32, u64) {
+        (self.pid, self.started)
+    }
+
+    /// Sends a signal to this process. If it has already gone, nothing happens.
+    pub(super) fn signal(&self, sig: Signal) {
+        if process(self.pid).is_some_and(|now| now.id() == self.id()) {
+            signal(self.pid, sig);
+        }
+    }
 }
 
 /// Parses one line of `/proc/PID/stat`. The name is in parentheses and may contain any byte, parentheses too.
@@ -26,7 +42,10 @@ fn parse_stat(line: &[u8]) -> Option<Process> {
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let mut number = || fields.next()?.parse().ok();
-    Some(Process { pid, state, parent: number()?, group: number()?, session: number()? })
+    let (parent, group, session) = (number()?, number()?, number()?);
+    // Field 22; the session was field 6.
+    let started = fields.nth(15)?.parse().ok()?;
+    Some(Process { pid, state, parent, group, session, started })
 }
 
 /// Returns the process, or `None` if it does not exist.
@@ -35,7 +54,7 @@ pub(super) fn process(pid: i32) -> Option<Process> {
 }
 
 /// The supervisors that live and work for this run.
-pub(super) fn supervisors_of(run: &str) -> Vec<i32> {
+pub(super) fn supervisors_of(run: &str) -> Vec<Process> {
     let mut found = all();
     found.retain(|process| {
         let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
@@ -46,7 +65,7 @@ pub(super) fn supervisors_of(run: &str) -> Vec<i32> {
                 .and_then(|word| std::str::from_utf8(word).ok()?.parse::<SupervisorSpec>().ok())
                 .is_some_and(|duty| duty.run == run)
     });
-    found.iter().map(|process| process.pid).collect()
+    found
 }
 
 /// All processes that may be seen.
@@ -120,9 +139,12 @@ mod tests {
 
     #[test]
     fn parentheses_in_a_name_do_not_shift_the_fields() {
-        let line = b"42 (a) b (c)) S 7 42 41 0 -1 4194560";
+        let line = b"42 (a) b (c)) S 7 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9911 100";
         let process = parse_stat(line).expect("it parses");
-        assert_eq!(process, Process { pid: 42, parent: 7, group: 42, session: 41, state: b'S' });
+        assert_eq!(
+            process,
+            Process { pid: 42, parent: 7, group: 42, session: 41, state: b'S', started: 9911 }
+        );
         assert_eq!(parse_stat(b"42 (x) S"), None);
         assert_eq!(parse_stat(b""), None);
     }

@@ -17,6 +17,7 @@ use super::plain::Plain;
 use super::proc_tree::{self, descendants, in_session, signal, signal_group};
 use super::spec::SupervisorSpec;
 use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
+use aye_core::contract::tool::LeaseEnd;
 use aye_sandbox::Launch;
 
 /// How long output may continue after the awaited process has ended.
@@ -137,41 +138,45 @@ fn start(
     Ok((running, output))
 }
 
-/// Kills the remaining commands of a run whose owner lost it. Returns once they are gone, within seconds in
-/// any case.
+/// Waits until the remaining commands of a run whose owner lost it are gone, and kills those that stay. Returns within
+/// seconds in any case.
 ///
-/// If the owner is dead, the supervisors of its commands end them. If the owner is alive (it was stopped, or
-/// its machine was suspended), the supervisors do not notice: then this function sends TERM to the commands,
-/// and KILL after the grace. No other command of the run may be started in the meantime: a supervisor that
-/// starts late refuses, see
+/// The supervisors of a dead owner end its commands, and so do those of one that was stopped or frozen, once its lease
+/// is over. A supervisor that does not gets help: TERM to its commands, and KILL after the grace. No other command of the
+/// run may be started in the meantime: a supervisor that starts late refuses, see
 /// [`ToolCallContext::start_before`](aye_core::contract::tool::ToolCallContext::start_before).
-pub async fn end_of_run(owner: u32, run: String) {
+///
+/// `owner` is the owner's pid in this pid namespace. Without one, nothing is killed, and supervisors that cannot be seen
+/// from here get the time they need.
+pub async fn end_of_run(owner: Option<u32>, run: String) {
     let grace = ExecConfig::default().grace;
-    let is_dead = i32::try_from(owner).ok().and_then(proc_tree::process).is_none_or(|p| p.state == b'Z');
     let now = Instant::now();
-    let term_at = if is_dead { now + grace + Duration::from_secs(1) } else { now };
+    let alone = now + grace + Duration::from_secs(1);
+    let is_dead =
+        |pid: u32| i32::try_from(pid).ok().and_then(proc_tree::process).is_none_or(|p| p.state == b'Z');
+    let term_at = if owner.is_none_or(is_dead) { alone } else { now };
     let (kill_at, end) = (term_at + grace, term_at + grace + SUPERVISOR_SLACK);
     let mut told = Vec::new();
     loop {
         let supervisors = proc_tree::supervisors_of(&run);
         let now = Instant::now();
-        if supervisors.is_empty() {
+        if supervisors.is_empty() && (owner.is_some() || now >= alone) {
             return;
         }
         if now >= end {
             tracing::warn!(%run, ?supervisors, "commands of a run that was taken over keep running");
             return;
         }
-        for supervisor in supervisors {
+        for supervisor in supervisors.iter().filter(|_| owner.is_some()) {
             // A stopped one takes no notice of the end of its command.
-            signal(supervisor, Signal::CONT);
-            for process in proc_tree::descendants(supervisor) {
+            supervisor.signal(Signal::CONT);
+            for process in proc_tree::descendants(supervisor.pid) {
                 if now >= kill_at {
-                    signal(process.pid, Signal::KILL);
-                } else if now >= term_at && !told.contains(&process.pid) {
-                    told.push(process.pid);
-                    signal(process.pid, Signal::TERM);
-                    signal(process.pid, Signal::CONT);
+                    process.signal(Signal::KILL);
+                } else if now >= term_at && !told.contains(&process.id()) {
+                    told.push(process.id());
+                    process.signal(Signal::TERM);
+                    process.signal(Signal::CONT);
                 }
             }
         }
@@ -279,6 +284,14 @@ async fn write_some(
     }
 }
 
+/// Waits until the lease of a command was renewed.
+async fn moved(lease_end: &mut Option<LeaseEnd>) -> u64 {
+    match lease_end {
+        Some(end) => end.moved().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Reads the next piece, while there is a source to read from.
 async fn read_some(pipe: &mut Option<tokio::process::ChildStdout>, buf: &mut [u8]) -> std::io::Result<usize> {
     match pipe {
@@ -289,7 +302,7 @@ async fn read_some(pipe: &mut Option<tokio::process::ChildStdout>, buf: &mut [u8
 
 async fn run_supervised(
     config: &ExecConfig,
-    request: ExecRequest,
+    mut request: ExecRequest,
     (input, terminal): (Option<&[u8]>, Option<(pipe::Receiver, OwnedFd)>),
     mut on_output: impl FnMut(Printed<'_>) + Send,
     (cancel, timeless): (&CancellationToken, &CancellationToken),
@@ -297,7 +310,12 @@ async fn run_supervised(
     let began = Instant::now();
     // What is written to a terminal reaches its reader a moment later.
     let is_pipe = terminal.is_none();
+    // A command in the background is not part of the run, and ends with this process only.
+    request.on_behalf.lease_end.take_if(|_| timeless.is_cancelled());
     let (mut running, output) = start(config, &request, input, terminal)?;
+    let mut lease_end = request.on_behalf.lease_end.clone().filter(|_| running.supervised);
+    // The moment to write to the lifeline, and what is left of the line with the one before.
+    let (mut moment, mut line) = (None, Vec::new());
     let mut unwritten = input.unwrap_or_default();
     if input.is_some() && unwritten.is_empty() && !running.supervised {
         running.lifeline = None;
@@ -335,13 +353,23 @@ async fn run_supervised(
             }
         };
         let far = began + Duration::from_hours(24);
+        if line.is_empty()
+            && let Some(moment) = moment.take()
+        {
+            line = format!("{moment}\n").into_bytes();
+        }
+        let next = if unwritten.is_empty() { line.as_slice() } else { unwritten };
         tokio::select! {
             () = cancel.cancelled(), if kill_at.is_none() => {
                 result.cancelled = true;
                 running.stop();
                 kill_at = Some(Instant::now() + config.grace + slack(&running));
             }
-            () = timeless.cancelled(), if !is_timeless => is_timeless = true,
+            () = timeless.cancelled(), if !is_timeless => {
+                is_timeless = true;
+                moment = lease_end.take().map(|_| 0);
+            }
+            later = moved(&mut lease_end), if lease_end.is_some() => moment = Some(later),
             () = sleep_until(timeout), if kill_at.is_none() && !is_timeless => {
                 result.timed_out = true;
                 running.stop();
@@ -358,11 +386,15 @@ async fn run_supervised(
                     status_pipe = None;
                 }
             }
-            written = write_some(&mut running.lifeline, unwritten), if !unwritten.is_empty() => {
-                // The program need not read its input.
-                unwritten = written.map_or(&[], |n| &unwritten[n..]);
-                if unwritten.is_empty() && !running.supervised {
-                    running.lifeline = None;
+            written = write_some(&mut running.lifeline, next), if !next.is_empty() => {
+                if unwritten.is_empty() {
+                    line.drain(..written.unwrap_or(line.len()));
+                } else {
+                    // The program need not read its input.
+                    unwritten = written.map_or(&[], |n| &unwritten[n..]);
+                    if unwritten.is_empty() && !running.supervised {
+                        running.lifeline = None;
+                    }
                 }
             }
             told = read_some(&mut status_pipe, &mut piece), if input.is_some() || running.supervised => match told {
@@ -515,8 +547,14 @@ fn read_reports(
                 let program = request.program.to_string_lossy().into_owned();
                 return Err(ExecError::Start { program, reason: error });
             }
-            Ok(SupervisorReport::Ended { code, signal, left }) => {
+            Ok(SupervisorReport::Ended { code, signal, left, overdue }) => {
                 ended = true;
+                if overdue {
+                    result.notes.push(
+                        "aye was stopped for longer than its lease, so the command was stopped, too"
+                            .to_owned(),
+                    );
+                }
                 result.exit_code = code;
                 result.signal = signal;
                 result.left_behind = left;

@@ -6,8 +6,9 @@
 //! (a daemon that leaves its group and session still becomes its child), and starts the command in its own
 //! group. The descriptors:
 //!
-//! - 0 is the lifeline: when it ends or receives any data, the command must stop. `kill -9` of aye ends it
-//!   too.
+//! - 0 is the lifeline: when it ends, the command must stop. `kill -9` of aye ends it too. It carries lines: a later
+//!   moment until which the command may run (`SupervisorSpec::lease_end`), or 0 if it may run on. A command whose moment
+//!   passes is stopped: aye was stopped or frozen, and another process may take its run over.
 //! - 1 takes the reports, one JSON object a line: [`SupervisorReport`].
 //! - 2 is the stdout and stderr of the command.
 //!
@@ -45,6 +46,8 @@ pub const SUPERVISE_ARG: &str = "__supervise";
 
 /// How long processes that outlive the command may take to end on their own: `> >(cat)` needs a moment.
 const LINGER: Duration = Duration::from_millis(100);
+/// The most between TERM and KILL when the lease is about to end: with leases of the default length, nothing runs after it.
+const OVERDUE_GRACE: Duration = Duration::from_secs(1);
 /// How long to wait for the command's stdout after the command and all its processes are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Bytes kept of a stdout that is sent in a report.
@@ -83,6 +86,9 @@ pub enum SupervisorReport {
         signal: Option<i32>,
         /// Processes that outlived the command and were killed.
         left: Vec<String>,
+        /// Whether it was stopped because the moment until which it may run had passed.
+        #[serde(default)]
+        overdue: bool,
     },
 }
 
@@ -110,20 +116,22 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     match start(&duty, program, args) {
         Ok((child, said)) => {
-            let (code, signal, left) = Supervisor {
+            let mut supervisor = Supervisor {
                 child,
                 grace: duty.grace,
                 lifeline: PollFlags::IN,
                 grace_period: None,
                 main: None,
                 stop_at: None,
-            }
-            .watch();
+                moments: Moments::new(duty.lease_end),
+                overdue: false,
+            };
+            let (code, signal, left) = supervisor.watch();
             if let Some(said) = said {
                 let (said, cut) = said.recv_timeout(LAST_WORDS).unwrap_or_default();
                 report(&SupervisorReport::Said { said: String::from_utf8_lossy(&said).into_owned(), cut });
             }
-            report(&SupervisorReport::Ended { code, signal, left });
+            report(&SupervisorReport::Ended { code, signal, left, overdue: supervisor.overdue });
             ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
         }
         Err(error) => {
@@ -148,6 +156,8 @@ fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
                 grace_period: Some(grace),
                 main: None,
                 stop_at: None,
+                moments: Moments::new(None),
+                overdue: false,
             }
             .watch();
             ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
@@ -187,7 +197,8 @@ fn drop_ptrace() {
 /// Whether the lifeline has already ended: then the command must not start, because no process waits for it.
 fn is_alone() -> bool {
     let stdin = std::io::stdin();
-    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    // Data may be there already, and does not matter.
+    let mut fds = [PollFd::new(&stdin, PollFlags::empty())];
     matches!(rustix::event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
 }
 
@@ -297,12 +308,60 @@ struct Supervisor {
     main: Option<WaitStatus>,
     /// When KILL follows, once TERM was sent.
     stop_at: Option<Instant>,
+    moments: Moments,
+    /// Whether the moment of its end passed.
+    overdue: bool,
+}
+
+/// The moment until which the command may run, as the lifeline moves it.
+struct Moments {
+    /// In the clock that stands still while the machine sleeps: then aye slept, too, and renews its lease or learns that it
+    /// lost it a moment after it wakes.
+    end: Option<Instant>,
+    /// The start of a line that was not read to its end.
+    rest: Vec<u8>,
+}
+
+impl Moments {
+    fn new(lease_end: Option<u64>) -> Moments {
+        Moments { end: lease_end.map(instant), rest: Vec::new() }
+    }
+
+    /// Reads what the lifeline has. Returns `false` at its end, and when it carries something else.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 512];
+        match rustix::io::read(std::io::stdin(), &mut bytes) {
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => true,
+            Ok(0) | Err(_) => false,
+            Ok(read) => self.take(&bytes[..read]),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        self.rest.extend_from_slice(bytes);
+        while let Some(end) = self.rest.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            let moment = std::str::from_utf8(&line).ok().and_then(|line| line.trim_end().parse::<u64>().ok());
+            match moment {
+                Some(0) => self.end = None,
+                Some(moment) => self.end = Some(instant(moment)),
+                None => return false,
+            }
+        }
+        // No number is longer.
+        self.rest.len() <= 20
+    }
+}
+
+/// The instant of a moment since the boot.
+fn instant(moment: u64) -> Instant {
+    Instant::now() + Duration::from_millis(moment.saturating_sub(uptime_ms()))
 }
 
 type Ended = (Option<i32>, Option<i32>, Vec<String>);
 
 impl Supervisor {
-    fn watch(mut self) -> Ended {
+    fn watch(&mut self) -> Ended {
         self.wait_for_main();
         let left = self.end_the_rest();
         let (code, signal) = self.main.map_or((None, None), |s| (s.exit_status(), s.terminating_signal()));
@@ -347,12 +406,19 @@ impl Supervisor {
                 killed = true;
                 self.stop_at = Some(now + Duration::from_millis(50));
             }
+            if self.moments.end.is_some_and(|at| at <= now) && self.stop_at.is_none() {
+                self.moments.end = None;
+                self.overdue = true;
+                lifeline = false;
+                self.signal_all(Signal::TERM);
+                self.stop_at = Some(now + self.grace.min(OVERDUE_GRACE));
+            }
+            // Orphans that end while the command runs are reaped now and then; nothing waits for that. Before Linux 5.3,
+            // processes have no descriptors.
+            let idle = Duration::from_millis(if pidfd.is_some() { 30_000 } else { 5 });
             let wait = match self.stop_at.or(term_at) {
                 Some(at) => at.saturating_duration_since(now),
-                // Orphans that end while the command runs are reaped now and then; nothing waits for that.
-                None if pidfd.is_some() => Duration::from_secs(30),
-                // Before Linux 5.3, processes have no descriptors.
-                None => Duration::from_millis(5),
+                None => self.moments.end.map_or(idle, |at| at.saturating_duration_since(now).min(idle)),
             };
             let mut fds = Vec::with_capacity(2);
             if lifeline {
@@ -363,7 +429,8 @@ impl Supervisor {
             }
             let timeout = Timespec::try_from(wait).ok();
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
-            if lifeline && fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
+            let is_ready = lifeline && fds.first().is_some_and(|fd| !fd.revents().is_empty());
+            if is_ready && (self.lifeline.is_empty() || !self.moments.read()) {
                 lifeline = false;
                 if let Some(grace_period) = self.grace_period {
                     term_at = Some(Instant::now() + grace_period);

@@ -58,7 +58,7 @@ pub trait CommandStore: Send + Sync {
         Ok(false)
     }
 
-    /// Queues what the thread does not know yet: the ends of commands, and that those ended whose process is dead.
+    /// Queues what the thread does not know yet: the ends of commands, and that those ended whose process is known to be dead.
     async fn report_commands(
         &self,
         _thread: &ThreadId,

@@ -1,11 +1,14 @@
 //! Runs, what they started, and the right to write to a thread.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::{AcquireError, Slice, StoreError, Term};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::inference::ModelUsage;
 use crate::contract::lifecycle::RunStatus;
+use crate::contract::presence::{Liveness, NoPresence, Presence};
 use crate::contract::record::{
     AttemptId, Fence, IntentRecord, LeaseRecord, OpenIntent, OutcomeRecord, Owner, RunRecord,
 };
@@ -56,14 +59,15 @@ pub trait RunStore: Send + Sync {
     }
 }
 
-/// Checks whether the process of an owner is alive.
-pub type IsAlive = Box<dyn Fn(&Owner) -> bool + Send>;
+/// Tells whether the process of an owner is alive.
+pub type IsAlive = Box<dyn Fn(&Owner) -> Liveness + Send>;
 
-/// Gives one owner at a time the right to write to a thread. Times are milliseconds of the boot's monotonic clock.
+/// Gives one owner at a time the right to write to a thread. Times are milliseconds of
+/// [`Clock::uptime_ms`](crate::contract::clock::Clock::uptime_ms).
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
-    /// Acquires the right to write to a thread: if no process has it, its time is over, its owner is not
-    /// alive, or the owner is the same start of a program. The epoch increases each time, so that an older
+    /// Acquires the right to write to a thread: if no process has it, its time is over, its owner is known to be
+    /// dead, or the owner is the same start of a program. The epoch increases each time, so that an older
     /// fence fails.
     ///
     /// # Errors
@@ -84,4 +88,9 @@ pub trait LeaseStore: Send + Sync {
 
     /// Returns the owner of the lease, alive or not, and the lease's end.
     async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError>;
+
+    /// Returns what tells which processes that use this store are alive.
+    fn presence(&self) -> Arc<dyn Presence> {
+        Arc::new(NoPresence)
+    }
 }

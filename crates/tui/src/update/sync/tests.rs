@@ -59,7 +59,7 @@ fn a_line_above_the_prompt_lists_background_commands() {
         call_id: "c".into(),
         agent: "aye".into(),
         command: line.into(),
-        owner: Owner { token: "me".into(), boot_id: String::new(), pid: 1, pid_started: 0 },
+        owner: Owner { token: "me".into(), pid: 1, ..Owner::default() },
         started_at: 0,
         stop: false,
         told: false,

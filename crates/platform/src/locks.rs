@@ -1,0 +1,257 @@
+//! Locks in files that show which processes are alive: the kernel releases them when their process ends, however it
+//! ends, and every process of the kernel sees them, whatever its pid namespace.
+//!
+//! Only its holder ever locks a file exclusively. Whoever looks, or removes what the dead left, takes a shared lock for a
+//! moment, so that two of them never take each other for the holder.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long to wait for those who look at a lock, which takes them a moment.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A folder of lock files.
+#[derive(Clone, Debug)]
+pub struct LockFolder {
+    path: PathBuf,
+}
+
+/// What is known of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// A process holds it.
+    Held,
+    /// Its file exists, and no process holds it.
+    Released,
+    /// There is no such file.
+    Absent,
+    /// There is no such folder, or the file cannot be read.
+    Unknown,
+}
+
+/// A lock that is held until this is dropped, or this process ends.
+#[derive(Debug)]
+pub struct HeldLock {
+    path: PathBuf,
+    folder: LockFolder,
+    file: Mutex<File>,
+}
+
+impl LockFolder {
+    /// A folder, which is created with the first lock.
+    pub fn new(path: impl Into<PathBuf>) -> LockFolder {
+        LockFolder { path: path.into() }
+    }
+
+    /// The file of a lock; names come from rows, and must not lead elsewhere.
+    fn file(&self, name: &str) -> Option<PathBuf> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let name = Some(name).filter(|name| (1..=200).contains(&name.len()) && name.chars().all(is_plain))?;
+        Some(self.path.join(name))
+    }
+
+    /// Takes the lock of this name.
+    ///
+    /// # Errors
+    /// When another process holds it, the folder cannot be written to, or its file system has no working locks.
+    pub fn hold(&self, name: &str) -> Result<HeldLock> {
+        let path = self.file(name).ok_or(ErrorKind::InvalidFilename)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        let file = lock(&path)?;
+        // Some file systems accept every lock.
+        match open(&path)?.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => return Err(Error::new(ErrorKind::Unsupported, "locks have no effect here")),
+        }
+        Ok(HeldLock { path, folder: self.clone(), file: Mutex::new(file) })
+    }
+
+    /// Looks at a lock.
+    pub fn state(&self, name: &str) -> LockState {
+        let Some(path) = self.file(name) else { return LockState::Unknown };
+        match open(&path).map(|file| file.try_lock_shared()) {
+            Ok(Err(TryLockError::WouldBlock)) => LockState::Held,
+            Ok(Ok(())) => LockState::Released,
+            Err(error) if error.kind() == ErrorKind::NotFound && self.path.is_dir() => LockState::Absent,
+            Ok(Err(TryLockError::Error(_))) | Err(_) => LockState::Unknown,
+        }
+    }
+
+    /// Removes the files of locks that no process holds.
+    pub fn remove_released(&self) {
+        for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            let path = entry.file_name().to_str().and_then(|name| self.file(name));
+            let Some(path) = path.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file())) else {
+                continue;
+            };
+            // The shared lock keeps the owner of a file that was just created from taking it, until it is removed: then the
+            // owner finds that the file it locked has no name, and creates another one.
+            if let Ok(file) = open(&path)
+                && file.try_lock_shared().is_ok()
+                && is_at(&file, &path)
+            {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+impl HeldLock {
+    /// Creates the file again if something removed it: without it, others take this process for dead.
+    ///
+    /// # Errors
+    /// As [`LockFolder::hold`].
+    pub fn keep(&self) -> Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_at(&file, &self.path) {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder.path)?;
+            *file = lock(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if is_at(file, &self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+fn lock(path: &Path) -> Result<File> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
+        let file = options.open(path)?;
+        match file.try_lock() {
+            // Whoever removes what the dead left may have been faster.
+            Ok(()) if is_at(&file, path) => return Ok(file),
+            Ok(()) => {}
+            // It is held, unless those in the way can share it.
+            Err(TryLockError::WouldBlock) if file.try_lock_shared().is_err() => break,
+            Err(TryLockError::WouldBlock) => {
+                drop(file);
+                std::thread::sleep(PAUSE);
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(ErrorKind::WouldBlock.into())
+}
+
+/// Whether the file still has this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |about: std::fs::Metadata| (about.dev(), about.ino());
+    let named = std::fs::symlink_metadata(path).ok().map(id);
+    named.is_some() && named == file.metadata().ok().map(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, LockFolder) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let locks = LockFolder::new(dir.path().join("alive"));
+        (dir, locks)
+    }
+
+    #[test]
+    fn a_lock_is_held_until_it_is_dropped_and_leaves_no_file() {
+        let (dir, locks) = folder();
+        assert_eq!(locks.state("a"), LockState::Unknown, "there is no folder");
+        let held = locks.hold("a").expect("locked");
+        assert_eq!(locks.state("a"), LockState::Held);
+        assert_eq!(locks.state("b"), LockState::Absent);
+        assert!(locks.hold("a").is_err(), "one process at a time");
+        locks.remove_released();
+        assert_eq!(locks.state("a"), LockState::Held);
+        drop(held);
+        assert_eq!(locks.state("a"), LockState::Absent);
+        assert_eq!(std::fs::read_dir(dir.path().join("alive")).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn what_the_dead_left_is_released_and_removed() {
+        let (dir, locks) = folder();
+        let _held = locks.hold("living").expect("locked");
+        // As a killed process leaves it: the kernel released the lock, nobody removed the file.
+        std::fs::write(dir.path().join("alive/dead"), "").expect("written");
+        std::os::unix::fs::symlink("/etc/passwd", dir.path().join("alive/link")).expect("linked");
+        assert_eq!(locks.state("dead"), LockState::Released);
+        assert_eq!(locks.state("link"), LockState::Unknown, "links are not followed");
+        locks.remove_released();
+        assert_eq!((locks.state("dead"), locks.state("living")), (LockState::Absent, LockState::Held));
+        assert!(dir.path().join("alive/link").is_symlink(), "what is no lock stays");
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_comes_back() {
+        let (dir, locks) = folder();
+        let held = locks.hold("a").expect("locked");
+        held.keep().expect("nothing to do");
+        std::fs::remove_dir_all(dir.path().join("alive")).expect("removed");
+        assert_eq!(locks.state("a"), LockState::Unknown);
+        held.keep().expect("locked again");
+        assert_eq!(locks.state("a"), LockState::Held);
+    }
+
+    #[test]
+    fn names_do_not_lead_out_of_the_folder() {
+        let (_dir, locks) = folder();
+        for name in ["", "../x", "/etc/passwd", ".", "a/b", "a\0"] {
+            assert!(locks.hold(name).is_err(), "{name:?}");
+            assert_eq!(locks.state(name), LockState::Unknown, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_an_error() {
+        let (dir, _) = folder();
+        std::fs::write(dir.path().join("file"), "").expect("written");
+        let locks = LockFolder::new(dir.path().join("file/alive"));
+        assert!(locks.hold("a").is_err());
+        assert_eq!(locks.state("a"), LockState::Unknown);
+        assert_eq!(dir.path().join("file").metadata().expect("there").permissions().mode() & 0o111, 0);
+    }
+
+    #[test]
+    fn cleaning_never_takes_the_name_of_a_living_lock() {
+        let (_dir, locks) = folder();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        locks.remove_released();
+                    }
+                });
+            }
+            for round in 0..500 {
+                let name = format!("n{}", round % 3);
+                let held = locks.hold(&name).expect("locked");
+                assert_eq!(locks.state(&name), LockState::Held, "round {round}");
+                drop(held);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+}
