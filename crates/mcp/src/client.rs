@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ConnectError;
 use super::handler::{ConnectionState, Handler};
-use super::handshake::{Opening, PATIENCE, Probe};
+use super::handshake::{Handshake, PATIENCE, ProbeState};
 use super::login::{Bearer, Session};
 use super::open::{CallEvent, CancelGuard, MAX_CALL, OpenCall};
 use super::transport::{Guarded, ProbeLimit};
@@ -51,8 +51,8 @@ pub(super) struct Info {
 
 /// One attempt to agree with a server.
 struct Attempt {
-    opening: Opening,
-    probe: Probe,
+    opening: Handshake,
+    probe: ProbeState,
     handler: Handler,
 }
 
@@ -161,9 +161,9 @@ impl Client {
         shared: Arc<ConnectionState>,
         is_known_to_initialize: bool,
     ) -> Result<Client, ConnectError> {
-        let mut opening = Opening::first(config.revision, is_known_to_initialize);
+        let mut opening = Handshake::first(config.revision, is_known_to_initialize);
         loop {
-            let probe = Probe::default();
+            let probe = ProbeState::default();
             let attempt = Self::open_by(config, around, &shared, opening.clone(), probe.clone()).await;
             let NotOpened { error, why } = match attempt {
                 Ok(client) => return Ok(client),
@@ -180,8 +180,8 @@ impl Client {
         config: &ServerConfig,
         around: &Surroundings,
         shared: &Arc<ConnectionState>,
-        opening: Opening,
-        probe: Probe,
+        opening: Handshake,
+        probe: ProbeState,
     ) -> Result<Client, NotOpened> {
         let attempt = |root| {
             let handler = Handler { shared: Arc::clone(shared), root, offered: opening.offered() };
@@ -252,8 +252,8 @@ impl Client {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let handler = Handler { shared, root: None, offered: Opening::Probe.offered() };
-        let attempt = Attempt { opening: Opening::Probe, probe: Probe::default(), handler };
+        let handler = Handler { shared, root: None, offered: Handshake::Probe.offered() };
+        let attempt = Attempt { opening: Handshake::Probe, probe: ProbeState::default(), handler };
         Self::over_pipes(reader, writer, attempt).await
     }
 
@@ -279,7 +279,7 @@ impl Client {
         can_continue: bool,
     ) -> Result<Client, Box<ClientInitializeError>> {
         let Attempt { opening, probe, handler } = attempt;
-        let limit = patience.filter(|_| opening == Opening::Probe).map(|patience| ProbeLimit {
+        let limit = patience.filter(|_| opening == Handshake::Probe).map(|patience| ProbeLimit {
             patience,
             can_continue,
             probe: probe.clone(),

@@ -16,7 +16,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One way to open a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Opening {
+pub(super) enum Handshake {
     /// `initialize`, because the server needed it at an earlier start.
     Remembered,
     /// `server/discover`, and `initialize` if the server does not know that.
@@ -31,7 +31,7 @@ pub(super) enum Opening {
 
 /// What a probe found out. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Probe(Arc<Probed>);
+pub(super) struct ProbeState(Arc<Probed>);
 
 #[derive(Debug, Default)]
 struct Probed {
@@ -39,7 +39,7 @@ struct Probed {
     was_late: AtomicBool,
 }
 
-impl Probe {
+impl ProbeState {
     pub(super) fn was_silent(&self) {
         self.0.is_silent.store(true, Ordering::Release);
     }
@@ -49,7 +49,7 @@ impl Probe {
     }
 }
 
-impl Opening {
+impl Handshake {
     /// Returns the first way to open a connection.
     pub(super) fn first(revision: Option<ProtocolRevision>, is_known_to_initialize: bool) -> Self {
         match revision {
@@ -60,7 +60,7 @@ impl Opening {
     }
 
     /// Returns the next way after this one failed; `None` if there is no other. Every way ends after two more.
-    pub(super) fn after(&self, error: &ClientInitializeError, probe: &Probe) -> Option<Self> {
+    pub(super) fn after(&self, error: &ClientInitializeError, probe: &ProbeState) -> Option<Self> {
         if error.is_authorization_required() {
             return None;
         }
@@ -86,7 +86,7 @@ impl Opening {
     }
 
     /// Returns whether a connection that was opened this way shows that the server needs `initialize` at once.
-    pub(super) fn needs_initialize(&self, probe: &Probe, is_modern: bool) -> bool {
+    pub(super) fn needs_initialize(&self, probe: &ProbeState, is_modern: bool) -> bool {
         match self {
             Self::Remembered | Self::Initialize => true,
             Self::Probe => {

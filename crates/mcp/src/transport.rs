@@ -13,7 +13,7 @@ use rmcp::transport::Transport;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::handshake::Probe;
+use super::handshake::ProbeState;
 
 /// The number of messages that may arrive at once, and per second after that. A server that sends more has to
 /// wait: its output stays in its pipe.
@@ -39,7 +39,7 @@ pub(super) struct ProbeLimit {
     pub(super) patience: Duration,
     /// Whether the connection can be used for the handshake of older revisions; otherwise it ends.
     pub(super) can_continue: bool,
-    pub(super) probe: Probe,
+    pub(super) probe: ProbeState,
 }
 
 impl<T> Guarded<T> {

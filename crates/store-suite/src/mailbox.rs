@@ -181,7 +181,8 @@ pub async fn a_job_ends_in_the_transaction_that_ends_its_run(store: &dyn ThreadR
 
 pub async fn a_run_that_waits_for_a_time_has_a_job(store: &dyn ThreadRunStore) {
     store.ensure_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let fence =
+        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let wait = |id: &str, at: u64| {
         let mut question = question(id, &run, id, Some(at));

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
-use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult, Printed, Terminal};
+use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult, OutputPart, Terminal};
 use super::sandbox::Confinement;
 use super::screen::ScreenTerminal;
 use aye_core::contract::command::{
@@ -25,7 +25,7 @@ use aye_core::contract::tool::{
 };
 
 /// Takes what a program prints.
-type OnOutput = Box<dyn FnMut(Printed<'_>) + Send>;
+type OnOutput = Box<dyn FnMut(OutputPart<'_>) + Send>;
 
 /// A program that runs while its future is polled, wherever that is.
 pub(super) struct Program {
@@ -70,8 +70,8 @@ impl Program {
         let (all, part) = (sender.clone(), screen.clone());
         // A reader that is gone needs nothing.
         let on_output: OnOutput = Box::new(move |printed| match printed {
-            Printed::Whole(text) => drop(all.send(text.to_owned())),
-            Printed::Shown(text) => drop(part.send(text.to_owned())),
+            OutputPart::Whole(text) => drop(all.send(text.to_owned())),
+            OutputPart::Shown(text) => drop(part.send(text.to_owned())),
         });
         let run = start(on_output, stop.clone(), timeless.clone());
         let run = async move {
@@ -118,8 +118,8 @@ impl Program {
         let mut made = Self::running(kept, move |mut on_output, cancel, _| {
             async move {
                 let _ended = screen.ends();
-                let on_output = move |printed: Printed<'_>| {
-                    if let Printed::Whole(text) = printed {
+                let on_output = move |printed: OutputPart<'_>| {
+                    if let OutputPart::Whole(text) = printed {
                         screen.print(text);
                     }
                     on_output(printed);

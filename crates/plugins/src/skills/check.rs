@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::discover::{self, Discovery, SkillScope};
 use super::front_matter::{Severity, SkillIssue};
-use super::skill::{FsSkill, Links, Skill, SkillError};
+use super::skill::{FsSkill, LinkPolicy, Skill, SkillError};
 use aye_core::contract::display::{count_unsafe, visible, visible_line};
 
 /// One skill of `aye skills list`.
@@ -127,10 +127,10 @@ pub fn check_dir(dir: &Path) -> Result<CheckReport, SkillError> {
     let real = named.canonicalize().map_err(read)?;
     if real.join("SKILL.md").symlink_metadata().is_ok() {
         let name = named.file_name().or(real.file_name()).unwrap_or_default().to_string_lossy();
-        let (skill, issues) = FsSkill::load(&real, &name, &Links::All);
+        let (skill, issues) = FsSkill::load(&real, &name, &LinkPolicy::All);
         return Ok(report(skill.into_iter().collect(), issues, &[real]));
     }
-    let found = discover::walk(&real, Some(&Links::All))?;
+    let found = discover::walk(&real, Some(&LinkPolicy::All))?;
     if found.skills.is_empty() && found.warnings.is_empty() {
         let path = "SKILL.md".to_owned();
         return Err(SkillError::NotFound { skill: dir.display().to_string(), path, known: Vec::new() });

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::front_matter::{Severity, SkillIssue};
 use super::registry::InMemorySkillRegistry;
-use super::skill::{DOC, FsDiscovery, FsSkill, Links, Skill, SkillError};
+use super::skill::{DOC, FsDiscovery, FsSkill, LinkPolicy, Skill, SkillError};
 use aye_core::contract::display::visible_line;
 
 /// Maximum folders below a root that are read in total.
@@ -142,8 +142,8 @@ pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery 
     for root in roots {
         let Ok(real) = root.dir.canonicalize() else { continue };
         let links = match &root.boundary {
-            None => Some(Links::All),
-            Some(boundary) => boundary.canonicalize().ok().map(Links::Inside),
+            None => Some(LinkPolicy::All),
+            Some(boundary) => boundary.canonicalize().ok().map(LinkPolicy::Inside),
         };
         let Some(links) = links.filter(|links| links.reach(&real)) else {
             let message = "links out of the project; not followed".to_owned();
@@ -184,10 +184,10 @@ pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery 
 }
 
 /// Finds the skills below one folder, following `links`; without them those that stay inside of it.
-pub(crate) fn walk(root: &Path, links: Option<&Links>) -> Result<FsDiscovery, SkillError> {
+pub(crate) fn walk(root: &Path, links: Option<&LinkPolicy>) -> Result<FsDiscovery, SkillError> {
     let read = |source| SkillError::Read { path: root.to_path_buf(), source };
     let root = root.canonicalize().map_err(read)?;
-    let links = links.cloned().unwrap_or_else(|| Links::Inside(root.clone()));
+    let links = links.cloned().unwrap_or_else(|| LinkPolicy::Inside(root.clone()));
     fs::read_dir(&root).map_err(read)?;
     let mut found = FsDiscovery::default();
     let mut seen = BTreeSet::from([root.clone()]);

@@ -233,19 +233,19 @@ pub struct FsSkill {
     meta: SkillMeta,
     dir: PathBuf,
     name: String,
-    links: Links,
+    links: LinkPolicy,
 }
 
 /// The links that are followed below a root of skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
+pub(crate) enum LinkPolicy {
     /// All: the folder is the user's own.
     All,
     /// Those that stay inside this folder, whose path has its links resolved.
     Inside(PathBuf),
 }
 
-impl Links {
+impl LinkPolicy {
     pub(crate) fn reach(&self, real: &Path) -> bool {
         match self {
             Self::All => true,
@@ -279,7 +279,7 @@ impl FsSkill {
 
     /// Reads the skill in a folder, whose path must have its links resolved. `name` is the name that the folder has in
     /// its root, where it may be a link.
-    pub(crate) fn load(dir: &Path, name: &str, links: &Links) -> (Option<Self>, Vec<SkillIssue>) {
+    pub(crate) fn load(dir: &Path, name: &str, links: &LinkPolicy) -> (Option<Self>, Vec<SkillIssue>) {
         let of = |doc: SkillDoc| Self {
             meta: doc.meta,
             dir: dir.to_path_buf(),
@@ -295,7 +295,7 @@ impl FsSkill {
     /// The folders that the skill's files may be in: its own, and the one that the user keeps its `SKILL.md` in.
     fn folders(&self) -> Vec<PathBuf> {
         let mut folders = vec![self.dir.clone()];
-        if self.links == Links::All
+        if self.links == LinkPolicy::All
             && let Ok(doc) = self.dir.join(DOC).canonicalize()
             && let Some(kept) = doc.parent().filter(|kept| *kept != self.dir)
         {
@@ -375,7 +375,11 @@ impl FsSkill {
 pub(crate) const DOC: &str = "SKILL.md";
 
 /// Reads and checks `SKILL.md` of a folder.
-fn read_doc(dir: &Path, name: &str, links: &Links) -> Result<(SkillDoc, Vec<SkillIssue>), Vec<SkillIssue>> {
+fn read_doc(
+    dir: &Path,
+    name: &str,
+    links: &LinkPolicy,
+) -> Result<(SkillDoc, Vec<SkillIssue>), Vec<SkillIssue>> {
     let path = dir.join(DOC);
     let fail = |line, message: String| {
         Err(vec![SkillIssue { path: path.clone(), line, severity: Severity::Error, message }])

@@ -31,7 +31,7 @@ pub use env::{EnvVars, child_env, holds_password, is_secret};
 pub use git::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, guard_git, harmless};
 pub(crate) use plain::plain_pieces;
 pub(crate) use pty::{Terminal, TerminalSize, open as open_terminal};
-pub(crate) use run::{Printed, run_in_terminal, run_timeless};
+pub(crate) use run::{OutputPart, run_in_terminal, run_timeless};
 pub use run::{ProgramOutput, converse, end_of_run, run};
 pub use serve::server_command;
 #[cfg(target_os = "linux")]

@@ -8,7 +8,7 @@ use super::spec::SupervisorSpec;
 
 /// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct ProcessStat {
     pub(super) pid: i32,
     pub(super) parent: i32,
     pub(super) group: i32,
@@ -19,7 +19,7 @@ pub(super) struct Process {
     pub(super) started: u64,
 }
 
-impl Process {
+impl ProcessStat {
     /// What tells it from one that gets its number later.
     pub(super) fn id(&self) -> (i32, u64) {
         (self.pid, self.started)
@@ -34,7 +34,7 @@ impl Process {
 }
 
 /// Parses one line of `/proc/PID/stat`. The name is in parentheses and may contain any byte, parentheses too.
-fn parse_stat(line: &[u8]) -> Option<Process> {
+fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     let open = line.iter().position(|b| *b == b'(')?;
     let close = line.iter().rposition(|b| *b == b')')?;
     let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
@@ -45,16 +45,16 @@ fn parse_stat(line: &[u8]) -> Option<Process> {
     let (parent, group, session) = (number()?, number()?, number()?);
     // Field 22; the session was field 6.
     let started = fields.nth(15)?.parse().ok()?;
-    Some(Process { pid, state, parent, group, session, started })
+    Some(ProcessStat { pid, state, parent, group, session, started })
 }
 
 /// Returns the process, or `None` if it does not exist.
-pub(super) fn process(pid: i32) -> Option<Process> {
+pub(super) fn process(pid: i32) -> Option<ProcessStat> {
     parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// The supervisors that live and work for this run.
-pub(super) fn supervisors_of(run: &str) -> Vec<Process> {
+pub(super) fn supervisors_of(run: &str) -> Vec<ProcessStat> {
     let mut found = all();
     found.retain(|process| {
         let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
@@ -69,7 +69,7 @@ pub(super) fn supervisors_of(run: &str) -> Vec<Process> {
 }
 
 /// All processes that may be seen.
-fn all() -> Vec<Process> {
+fn all() -> Vec<ProcessStat> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
@@ -79,8 +79,8 @@ fn all() -> Vec<Process> {
 }
 
 /// Returns all living processes below `root`, whatever group or session they moved to. Zombies are left out.
-pub(super) fn descendants(root: i32) -> Vec<Process> {
-    let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
+pub(super) fn descendants(root: i32) -> Vec<ProcessStat> {
+    let mut children: BTreeMap<i32, Vec<ProcessStat>> = BTreeMap::new();
     for process in all() {
         children.entry(process.parent).or_default().push(process);
     }
@@ -98,7 +98,7 @@ pub(super) fn descendants(root: i32) -> Vec<Process> {
 }
 
 /// All living processes of a session but its leader.
-pub(super) fn in_session(session: i32) -> Vec<Process> {
+pub(super) fn in_session(session: i32) -> Vec<ProcessStat> {
     all().into_iter().filter(|p| p.session == session && p.pid != session && p.state != b'Z').collect()
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let process = parse_stat(line).expect("it parses");
         assert_eq!(
             process,
-            Process { pid: 42, parent: 7, group: 42, session: 41, state: b'S', started: 9911 }
+            ProcessStat { pid: 42, parent: 7, group: 42, session: 41, state: b'S', started: 9911 }
         );
         assert_eq!(parse_stat(b"42 (x) S"), None);
         assert_eq!(parse_stat(b""), None);

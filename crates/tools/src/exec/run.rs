@@ -202,7 +202,7 @@ pub async fn run(
 
 /// Output of a program while it runs, for its two readers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Printed<'a> {
+pub(crate) enum OutputPart<'a> {
     /// All of it, as it arrives.
     Whole(&'a str),
     /// For a screen: what comes faster than one can use is left out.
@@ -210,10 +210,10 @@ pub(crate) enum Printed<'a> {
 }
 
 /// Passes on what a screen shows.
-fn shown(mut on_output: impl FnMut(&str) + Send) -> impl FnMut(Printed<'_>) + Send {
+fn shown(mut on_output: impl FnMut(&str) + Send) -> impl FnMut(OutputPart<'_>) + Send {
     move |printed| match printed {
-        Printed::Shown(text) => on_output(text),
-        Printed::Whole(_) => {}
+        OutputPart::Shown(text) => on_output(text),
+        OutputPart::Whole(_) => {}
     }
 }
 
@@ -224,7 +224,7 @@ fn shown(mut on_output: impl FnMut(&str) + Send) -> impl FnMut(Printed<'_>) + Se
 pub(crate) async fn run_timeless(
     config: &ExecConfig,
     request: ExecRequest,
-    on_output: impl FnMut(Printed<'_>) + Send,
+    on_output: impl FnMut(OutputPart<'_>) + Send,
     cancel: &CancellationToken,
     timeless: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
@@ -241,7 +241,7 @@ pub(crate) async fn run_in_terminal(
     config: &ExecConfig,
     request: ExecRequest,
     terminal: (pipe::Receiver, OwnedFd),
-    on_output: impl FnMut(Printed<'_>) + Send,
+    on_output: impl FnMut(OutputPart<'_>) + Send,
     cancel: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
     let timeless = CancellationToken::new();
@@ -304,7 +304,7 @@ async fn run_supervised(
     config: &ExecConfig,
     mut request: ExecRequest,
     (input, terminal): (Option<&[u8]>, Option<(pipe::Receiver, OwnedFd)>),
-    mut on_output: impl FnMut(Printed<'_>) + Send,
+    mut on_output: impl FnMut(OutputPart<'_>) + Send,
     (cancel, timeless): (&CancellationToken, &CancellationToken),
 ) -> Result<(ExecResult, ProgramOutput), ExecError> {
     let began = Instant::now();
@@ -426,14 +426,14 @@ async fn run_supervised(
                 }
                 end_at = Some(Instant::now() + DRAIN);
             }
-            () = sleep_until(live.due().unwrap_or(far)), if live.due().is_some() => on_output(Printed::Shown(&live.take())),
+            () = sleep_until(live.due().unwrap_or(far)), if live.due().is_some() => on_output(OutputPart::Shown(&live.take())),
             read = read => match read {
                 Ok(0) | Err(_) => output = None,
                 Ok(n) => {
                     text.clear();
                     decoder.push(&buf[..n], &mut text);
                     keep(&mut capture, &mut plain, &text);
-                    on_output(Printed::Whole(&text));
+                    on_output(OutputPart::Whole(&text));
                     live.push(&text);
                 }
             },
@@ -446,18 +446,18 @@ async fn run_supervised(
         text.clear();
         decoder.push(&buf[..n], &mut text);
         keep(&mut capture, &mut plain, &text);
-        on_output(Printed::Whole(&text));
+        on_output(OutputPart::Whole(&text));
         live.push(&text);
     }
     text.clear();
     decoder.finish(&mut text);
     if !text.is_empty() {
         keep(&mut capture, &mut plain, &text);
-        on_output(Printed::Whole(&text));
+        on_output(OutputPart::Whole(&text));
         live.push(&text);
     }
     if live.due().is_some() {
-        on_output(Printed::Shown(&live.take()));
+        on_output(OutputPart::Shown(&live.take()));
     }
     result.duration = began.elapsed();
     if let Some(pipe) = &mut status_pipe

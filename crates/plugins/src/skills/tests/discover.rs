@@ -1,4 +1,4 @@
-use crate::skills::skill::Links;
+use crate::skills::skill::LinkPolicy;
 use crate::skills::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ fn names(skills: &[FsSkill]) -> Vec<&str> {
 }
 
 fn load(dir: &Path) -> (Option<FsSkill>, Vec<SkillIssue>) {
-    FsSkill::load(dir, "s", &Links::Inside(dir.to_owned()))
+    FsSkill::load(dir, "s", &LinkPolicy::Inside(dir.to_owned()))
 }
 
 fn temp() -> (TempDir, std::path::PathBuf) {
