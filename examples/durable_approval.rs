@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use aye::contract::event_sink::VecEventSink;
-use aye::contract::ids::{DecisionId, ThreadId};
+use aye::contract::ids::ThreadId;
 use aye::contract::message::Message;
 use aye::contract::suspension::{Actor, ToolCallResume};
 use aye::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};

@@ -382,3 +382,20 @@ fn own_url(foundation: &Foundation, address: &Address, with_tls: bool) -> Option
     };
     Some(format!("{scheme}://{host}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::is_open_to_others;
+
+    #[test]
+    fn a_key_that_others_can_read_is_noticed() {
+        let key = tempfile::NamedTempFile::new().expect("a file");
+        for (mode, is_open) in [(0o600, false), (0o640, true), (0o604, true), (0o400, false)] {
+            std::fs::set_permissions(key.path(), std::fs::Permissions::from_mode(mode)).expect("a mode");
+            assert_eq!(is_open_to_others(key.path()), is_open, "{mode:o}");
+        }
+        assert!(!is_open_to_others(std::path::Path::new("/no/such/key")));
+    }
+}
