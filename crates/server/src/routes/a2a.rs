@@ -759,10 +759,7 @@ async fn stream(hub: &Arc<Hub>, turn: Turn) -> Result<Box<TaskStream>, A2aError>
     let mut encoder = A2aEncoder::new(turn.thread.as_str(), turn.run.as_str());
     let first = match &turn.known {
         Some(run) => Some(encoder.begin(shown(hub, run, turn.history).await?)),
-        None => match job_of(hub, turn.run.as_str()).await? {
-            Some(job) => Some(encoder.begin(submitted(&job))),
-            None => None,
-        },
+        None => job_of(hub, turn.run.as_str()).await?.map(|job| encoder.begin(submitted(&job))),
     };
     let events = Events::Run(turn.reader);
     Ok(Box::new(TaskStream { hub: Arc::clone(hub), thread: turn.thread, events, encoder, first }))
