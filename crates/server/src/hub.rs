@@ -454,40 +454,34 @@ impl Hub {
         self.tasks.spawn(async move {
             let mut next = None;
             while let Some(begin) = hub.next_of(&thread, next) {
-                let run = match &begin {
-                    Begin::Run(request) => request.run_id.clone(),
-                    Begin::Look | Begin::Queue => None,
-                };
                 let step = async {
                     place = hub.starts.aside(place.take(), workshop.prepare()).await;
                     hub.step(&thread, begin, &workshop, place.take()).await
                 };
                 next = match AssertUnwindSafe(step).catch_unwind().await {
                     Ok(next) => next,
-                    Err(_) => hub.broke(&thread, run).await,
+                    Err(_) => hub.broke(&thread, &workshop).await,
                 };
             }
         });
     }
 
-    /// Reports that a step panicked. Its run stays as a crash would have left it, and what happens next in the
-    /// conversation resumes it; nothing does so at once, because it would panic again.
-    async fn broke(&self, thread: &ThreadId, run: Option<RunId>) -> Option<Begin> {
+    /// Ends the run of a step that panicked, as one that a crash left, so that the conversation goes on with its next
+    /// message: resumed, the run would panic again.
+    async fn broke(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn AgentFolder>) -> Option<Begin> {
         tracing::error!(%thread, "a run panicked");
-        let run = match run {
-            Some(run) => Some(run),
-            None => self.store().latest_run(thread).await.ok().flatten().map(|run| run.id),
-        };
-        let why = "the run stopped because of an internal error; send a message to resume it";
-        let finish = AgentEvent::RunFinish {
-            thread_id: thread.to_string(),
-            run_id: run.map(|run| run.to_string()).unwrap_or_default(),
-            result: None,
-            termination: TerminationReason::Error(why.to_owned()),
-        };
-        // Readers wait for the end of the run.
-        self.channels.sink(thread, self.store()).emit(finish).await;
-        None
+        let sink = self.channels.sink(thread, self.store());
+        let message = "the run was ended because of an internal error".to_owned();
+        sink.emit(AgentEvent::Error { message, code: Some("internal".into()) }).await;
+        let end = async { workshop.runtime().cancel_waiting(thread, sink).await };
+        match AssertUnwindSafe(end).catch_unwind().await {
+            Ok(Ok(_)) => (!self.closing.is_cancelled()).then_some(Begin::Queue),
+            Ok(Err(error)) => {
+                tracing::error!(%thread, %error, "a run that panicked cannot be ended");
+                None
+            }
+            Err(_) => None,
+        }
     }
 
     /// Returns the next step in a conversation that is driven here. Returns `None` if there is none, and

@@ -22,7 +22,6 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::http::{Events, Far};
-use crate::support::llm::until;
 
 /// Asks the user where to search.
 struct SearchTool;
@@ -311,7 +310,7 @@ async fn a_runtime_is_exposed_over_http() {
     .await;
 }
 
-/// As a crash would have left it: the conversation resumes with the next message.
+/// The run ends, and the conversation goes on with the next message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_panics_leaves_its_conversation_usable() {
     let (listener, address) = listen().await;
@@ -324,16 +323,11 @@ async fn a_run_that_panics_leaves_its_conversation_usable() {
     let state = expose::state(Arc::new(model), config).expect("a runtime");
     served(listener, state, |far| {
         let thread = far.post("/v1/threads", &json!({})).json()["id"].as_str().expect("an id").to_owned();
-        let mut events = far.stream(&format!("/v1/threads/{thread}/events"), "");
         let path = format!("/v1/threads/{thread}/runs");
         let broken = far.post(&path, &json!({"text": "What is it?"}));
         assert!(broken.body.contains("internal error"), "{broken:?}");
-        far.post(&path, &json!({"text": "And now?"}));
-        until_answered(&mut events);
-        until("both answers", || {
-            let history = far.get(&format!("/v1/threads/{thread}/messages")).json();
-            history.to_string().matches("It is tea.").count() == 2
-        });
+        let next = far.post(&path, &json!({"text": "And now?"}));
+        assert!(next.body.contains("It is tea."), "{next:?}");
     })
     .await;
 }
