@@ -168,17 +168,21 @@ fn mute_over_http() -> (String, Arc<Mutex<Vec<String>>>) {
     std::thread::spawn(move || {
         let mut held = Vec::new();
         for stream in listener.incoming().flatten() {
-            let mut reader = std::io::BufReader::new(&stream);
-            let (mut line, mut length) = (String::new(), 0);
-            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
-                let header = line.trim().to_ascii_lowercase();
-                length = header.strip_prefix("content-length: ").map_or(length, |n| n.parse().unwrap_or(0));
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            if reader.read_exact(&mut body).is_err() {
-                continue;
-            }
+            let body = {
+                let mut reader = std::io::BufReader::new(&stream);
+                let (mut line, mut length) = (String::new(), 0);
+                while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                    let header = line.trim().to_ascii_lowercase();
+                    length =
+                        header.strip_prefix("content-length: ").map_or(length, |n| n.parse().unwrap_or(0));
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                if reader.read_exact(&mut body).is_err() {
+                    continue;
+                }
+                body
+            };
             let request: Value = serde_json::from_slice(&body).unwrap_or_default();
             let method = request["method"].as_str().unwrap_or_default().to_owned();
             methods.lock().expect("not poisoned").push(method.clone());
