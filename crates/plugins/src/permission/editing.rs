@@ -214,7 +214,8 @@ fn one_of(
 
 fn command(matcher: &Matcher) -> Result<(), GrantRefusal> {
     let (front, all) = matcher.literal_words();
-    if all {
+    // An exact line allows nothing else, even if it cannot be taken apart into words.
+    if all || matches!(matcher, Matcher::Exact(_)) {
         return Ok(());
     }
     let front: Vec<Word> = front.iter().map(|text| Word { text: text.clone(), ..Word::default() }).collect();

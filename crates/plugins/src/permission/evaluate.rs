@@ -560,7 +560,8 @@ pub(super) fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bo
         match &forms.relative {
             // A folder above the workspace that happens to have the name of one is not meant.
             Some(form) if !matcher.is_rooted() => {
-                matcher.covers_path(form) || matcher.covers_path(&format!("./{form}"))
+                let is_glob = matches!(matcher, Matcher::Glob { .. });
+                matcher.covers_path(form) || is_glob && matcher.covers_path(&format!("./{form}"))
             }
             _ => matcher.covers_path(&forms.absolute) || in_home(),
         }

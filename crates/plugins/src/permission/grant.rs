@@ -69,7 +69,7 @@ fn shell(question: &CallRequest<'_>, command: &str) -> Vec<GrantProposal> {
         };
         let words = only.map(|words| canonical(&words.texts())).unwrap_or_default();
         alone.grant(&proposal.pattern).is_ok()
-            && allows(&alone, question.args)
+            && allows(&alone, &json!({ "command": command }))
             && allows(&alone, &json!({ "command": format!("{words} x") }))
     };
     proposals.extend(only.and_then(prefix).filter(covers));

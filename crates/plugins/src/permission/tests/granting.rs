@@ -180,7 +180,7 @@ fn proposals_are_grantable_and_exclude_dangerous_programs() {
         ("uv run python3 -m pytest -q", "Bash(uv run python3 -m pytest *)"),
         ("python3 -m pytest -q", "Bash(python3 -m pytest *)"),
         ("docker compose up -d", "Bash(docker compose up *)"),
-        ("docker exec -it web psql -l", "Bash(docker exec -it web psql *)"),
+        ("docker exec -it web ls -l", "Bash(docker exec -it web ls *)"),
         ("make -C docs html", "Bash(make -C docs html *)"),
         ("cargo +nightly fmt --all", "Bash(cargo +nightly fmt *)"),
         ("env CI=1 npm run build", "Bash(env CI=1 npm run build *)"),
