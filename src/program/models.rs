@@ -305,8 +305,7 @@ pub(crate) fn executor(selection: &ModelSelection, foundation: &Foundation) -> A
         return Arc::new(DemoExecutor::new());
     }
     let config = ProviderConfig::new(&selection.provider, adapter_of(selection.adapter))
-        .with_base_url(selection.base_url.clone())
-        .with_context_window(selection.context_window);
+        .with_base_url(selection.base_url.clone());
     let key = match &selection.api_key_env {
         Some(name) => KeyPlace::Given(foundation.env.var(name).unwrap_or_default().to_owned()),
         None if selection.is_key_stored => {
@@ -337,20 +336,20 @@ pub(crate) async fn server_report(selection: &ModelSelection) -> Option<(bool, S
     let config = ProviderConfig::new(&selection.provider, WireFormat::Ollama)
         .with_base_url(selection.base_url.clone());
     let wanted = selection.context_window;
-    let ask = format!("aye asks for {wanted} tokens (models.NAME.context_window)");
+    let plan = format!("aye plans for {wanted} (models.NAME.context_window)");
     Some(match running_context(&config, &selection.model, START).await {
         Ok(Some(running)) if running < wanted => (
             false,
             format!(
-                "{} runs with a context of {running} tokens; {ask}: the server loads it again with the next \
-                 request, or lacks the memory",
+                "{} runs with a context of {running} tokens, {plan}: Ollama would cut longer requests off; start it with \
+                 OLLAMA_CONTEXT_LENGTH={wanted}, or set models.NAME.context_window to {running}",
                 selection.model
             ),
         ),
         Ok(Some(running)) => {
-            (true, format!("{} runs with a context of {running} tokens; {ask}", selection.model))
+            (true, format!("{} runs with a context of {running} tokens, {plan}", selection.model))
         }
-        Ok(None) => (true, format!("{} is not loaded; {ask}", selection.model)),
+        Ok(None) => (true, format!("{} is not loaded; {plan}", selection.model)),
         // A service that is not the user's own machine.
         Err(OffersError::Refused(_)) => return None,
         Err(OffersError::Failed(why)) => (false, why),

@@ -513,7 +513,7 @@ impl Chooser<'_> {
         let known = known_model(provider, model);
         let is_free = adapter == Adapter::Ollama || is_loopback(base_url);
         let own_window = own.and_then(|own| own.context_window);
-        // The server reserves memory for the whole window that a request asks for.
+        // The server reserves memory for the whole window that it is started with.
         let known_window = match adapter {
             Adapter::Ollama => known.context_window.min(OLLAMA_CONTEXT_WINDOW),
             _ => known.context_window,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use genai::chat::{
     ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::provider::WireFormat;
@@ -221,27 +221,14 @@ pub(super) fn thinks(adapter: WireFormat, model: &str, request: &InferenceReques
 }
 
 /// The options of a request that goes through genai: Ollama's.
-pub(super) fn options(request: &InferenceRequest, context_window: Option<u64>) -> ChatOptions {
-    let model = request.wire_model();
+pub(super) fn options(request: &InferenceRequest) -> ChatOptions {
     let overrides = &request.overrides;
-    let mut chosen = ChatOptions::default().with_capture_usage(true);
-    if let Some(level) = overrides.reasoning_effort {
-        chosen = chosen.with_reasoning_effort(effort(level));
-    }
-    let mut options = Map::new();
-    let mut set =
-        |name: &str, value: Option<Value>| options.extend(value.map(|value| (name.to_owned(), value)));
-    set("temperature", overrides.temperature.map(Value::from));
-    set("top_p", overrides.top_p.map(Value::from));
-    set("num_predict", overrides.max_tokens.map(Value::from));
-    // Without it, the server keeps the last few thousand tokens and says nothing.
-    set("num_ctx", context_window.map(Value::from));
-    // Merged last. genai reads the text before "::" as a provider.
-    let mut body = json!({"model": model, "truncate": false});
-    if !options.is_empty() {
-        body["options"] = Value::Object(options);
-    }
-    chosen.with_extra_body(body)
+    let mut options = ChatOptions::default().with_capture_usage(true);
+    options.reasoning_effort = overrides.reasoning_effort.map(effort);
+    options.temperature = overrides.temperature;
+    options.top_p = overrides.top_p;
+    options.max_tokens = overrides.max_tokens;
+    options
 }
 
 fn effort(effort: ReasoningEffort) -> genai::chat::ReasoningEffort {

@@ -156,14 +156,13 @@ impl GenaiExecutor {
             let prepared = convert::prepare(&request);
             let raw = Arc::new(Mutex::new(VecDeque::new()));
             let sink = Arc::clone(&raw);
-            let options =
-                convert::options(&request, self.config.as_ref().and_then(|config| config.context_window))
-                    .with_stream_header_timeout(timeouts.0)
-                    .with_stream_read_timeout(timeouts.1)
-                    .with_raw_frame_fn(move |_, frame| {
-                        let mut frames = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                        frames.push_back(frame.data.to_owned());
-                    });
+            let options = convert::options(&request)
+                .with_stream_header_timeout(timeouts.0)
+                .with_stream_read_timeout(timeouts.1)
+                .with_raw_frame_fn(move |_, frame| {
+                    let mut frames = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    frames.push_back(frame.data.to_owned());
+                });
             let chat = convert::chat_request(&request, &prepared);
             let target = ServiceTarget {
                 endpoint: Endpoint::from_owned(base.as_str()),

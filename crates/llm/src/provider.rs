@@ -90,8 +90,6 @@ pub struct ProviderConfig {
     pub base_url: Option<String>,
     /// Its key; none for servers that want none.
     pub api_key: Option<SecretString>,
-    /// The tokens that fit in one request, for servers that have to be told: Ollama cuts a longer one off at its start.
-    pub context_window: Option<u64>,
     /// The time limit for the headers of an answer.
     pub header_timeout: Duration,
     /// The longest pause allowed between two pieces of an answer.
@@ -108,7 +106,6 @@ impl ProviderConfig {
             adapter,
             base_url: None,
             api_key: None,
-            context_window: None,
             header_timeout: Duration::from_mins(5),
             read_timeout: Duration::from_mins(5),
             answer_timeout: Duration::from_hours(1),
@@ -119,13 +116,6 @@ impl ProviderConfig {
     #[must_use]
     pub fn with_base_url(mut self, base_url: impl Into<String>) -> Self {
         self.base_url = Some(base_url.into());
-        self
-    }
-
-    /// Sets the tokens that fit in one request.
-    #[must_use]
-    pub fn with_context_window(mut self, tokens: u64) -> Self {
-        self.context_window = Some(tokens);
         self
     }
 
