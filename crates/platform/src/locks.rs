@@ -4,9 +4,9 @@
 //! Only its holder ever locks a file exclusively. Whoever looks, or removes what the dead left, takes a shared lock for a
 //! moment, so that two of them never take each other for the holder.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,13 +55,22 @@ impl LockFolder {
         Some(self.path.join(name))
     }
 
+    fn create(&self) -> Result<()> {
+        if !self.path.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+            // The user's mask may have taken rights from the owner, too.
+            std::fs::set_permissions(&self.path, Permissions::from_mode(0o700))?;
+        }
+        Ok(())
+    }
+
     /// Takes the lock of this name.
     ///
     /// # Errors
     /// When another process holds it, the folder cannot be written to, or its file system has no working locks.
     pub fn hold(&self, name: &str) -> Result<HeldLock> {
         let path = self.file(name).ok_or(ErrorKind::InvalidFilename)?;
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        self.create()?;
         let file = lock(&path)?;
         // Some file systems accept every lock.
         match open(&path)?.try_lock_shared() {
@@ -110,7 +119,7 @@ impl HeldLock {
     pub fn keep(&self) -> Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_at(&file, &self.path) {
-            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder.path)?;
+            self.folder.create()?;
             *file = lock(&self.path)?;
         }
         Ok(())
@@ -138,6 +147,8 @@ fn lock(path: &Path) -> Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
         let file = options.open(path)?;
+        // The user's mask may have taken rights from the owner, too.
+        file.set_permissions(Permissions::from_mode(0o600))?;
         match file.try_lock() {
             // Whoever removes what the dead left may have been faster.
             Ok(()) if is_at(&file, path) => return Ok(file),

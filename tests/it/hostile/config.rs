@@ -229,11 +229,13 @@ fn skills_that_lead_away() -> Found {
     symlink("/", skills.join("root")).expect("a link");
     symlink("..", skills.join("up")).expect("a link");
     symlink("loop", skills.join("loop")).expect("a link");
-    std::fs::create_dir_all(home.root().join("away/a")).expect("a folder");
-    std::fs::write(home.root().join("away/a/SKILL.md"), SKILL).expect("written");
-    symlink(home.root().join("away/a"), skills.join("a")).expect("a link");
-    let out = home.aye(&["skills", "list", "--json"]).run().exits(0);
-    let listed = out.json().as_array().into_iter().flatten().filter(|s| s["scope"] == "user").count();
+    // A repository's link that leads out of it; the user's own links are followed.
+    std::fs::create_dir_all(home.root().join("away/b")).expect("a folder");
+    std::fs::write(home.root().join("away/b/SKILL.md"), SKILL).expect("written");
+    std::fs::create_dir_all(home.work().join(".agents/skills")).expect("a folder");
+    symlink(home.root().join("away/b"), home.work().join(".agents/skills/b")).expect("a link");
+    let out = home.aye(&["skills", "list", "--json", "--trust"]).run().exits(0);
+    let listed = out.json().as_array().into_iter().flatten().filter(|s| s["scope"] != "bundled").count();
     ensure(listed == 0, || out.stdout.clone())
 }
 
