@@ -127,13 +127,16 @@ pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Ow
     Ok(lease_of(conn, thread)?.map(|lease| lease.owner))
 }
 
+/// Owner, epoch, end, and what is left by the wall clock.
+type LeaseRow = (Vec<u8>, i64, Option<i64>, Option<i64>);
+
 /// The lease with its end in this machine's clock. The clock of another machine, or of this one before it was restarted,
 /// cannot be compared with it: then the end is that of the wall clock, and a lease of a version that did not write that is
 /// over.
 pub(super) fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<LeaseRecord>, SqlFailure> {
     let sql = "SELECT owner, epoch, until, renewed_at + length - CAST(1000 * unixepoch('subsec') AS INTEGER) FROM lease \
                WHERE thread_id = ?1 AND token IS NOT NULL AND owner IS NOT NULL";
-    let row: Option<(Vec<u8>, i64, Option<i64>, Option<i64>)> = conn
+    let row: Option<LeaseRow> = conn
         .prepare_cached(sql)?
         .query_row((thread.as_str(),), |row| {
             Ok((body(row, 0)?.to_vec(), row.get(1)?, row.get(2)?, row.get(3)?))

@@ -72,7 +72,7 @@ impl Store {
     /// When the store fails.
     pub async fn count_request(&self, spent: &ModelUsage, now_ms: u64) -> Result<(), StoreError> {
         let spent = spent.clone();
-        self.write_grouped(false, move |conn| request(conn, now_ms, &spent), |_| None).await
+        self.write_grouped(false, move |conn| request(conn, now_ms, &spent), |()| None).await
     }
 }
 

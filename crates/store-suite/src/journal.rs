@@ -191,6 +191,7 @@ pub async fn a_lease_of_an_owner_that_nobody_knows_lasts_until_its_end(store: &d
     assert!(acquire("me", 1, Some(100)).await.unwrap().epoch > kept.epoch);
 }
 
+#[allow(clippy::unused_async, reason = "each test of the suite is awaited")]
 pub async fn an_owner_is_alive_until_its_sign_is_gone(store: &dyn ThreadRunStore) {
     let presence = store.presence();
     assert_eq!(presence.liveness(&owner("stranger")), Liveness::Unknown, "as in rows of earlier versions");

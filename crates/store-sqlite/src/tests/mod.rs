@@ -43,6 +43,10 @@ use aye_core::contract::record::*;
 use aye_core::contract::suspension::{Actor, ResumeDecisionAction};
 use aye_store_suite::fixtures::*;
 
+/// Undoes the migration that gave leases a length.
+const BEFORE_LEASE_LENGTHS: &str =
+    "ALTER TABLE lease DROP COLUMN renewed_at; ALTER TABLE lease DROP COLUMN length";
+
 /// A temporary folder with a store in it.
 struct Home {
     folder: tempfile::TempDir,
