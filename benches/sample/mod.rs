@@ -77,6 +77,7 @@ pub fn info() -> HostInfo {
     HostInfo {
         unsandboxed: None,
         agent: None,
+        effort_in_force: None,
         model: "model".into(),
         model_why: String::new(),
         effort: None,

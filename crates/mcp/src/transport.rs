@@ -134,16 +134,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             }
             let received = match self.deadline {
                 None => self.inner.receive().await,
-                Some(deadline) => match tokio::time::timeout_at(deadline, self.inner.receive()).await {
-                    Ok(received) => received,
-                    Err(_) => {
+                Some(deadline) => {
+                    let Ok(received) = tokio::time::timeout_at(deadline, self.inner.receive()).await else {
                         let reply = self.give_up();
                         if reply.is_none() {
                             self.ended.cancel();
                         }
                         return reply;
-                    }
-                },
+                    };
+                    received
+                }
             };
             let Some(message) = received else {
                 self.ended.cancel();

@@ -136,7 +136,7 @@ fn options_are_found_in_every_spelling() {
     use crate::shell::{OptionFit, analyse};
     let fit = |glob: &str, command: &str| {
         let analysis = analyse(command);
-        let fits = analysis.commands.iter().flat_map(|command| command.spellings());
+        let fits = analysis.commands.iter().flat_map(super::shell::Simple::spellings);
         let matcher = Matcher::glob(glob).unwrap();
         let fits: Vec<OptionFit> = fits.map(|words| matcher.options_fit(&words)).collect();
         if fits.contains(&OptionFit::Yes) {

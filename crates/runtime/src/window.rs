@@ -51,6 +51,13 @@ pub struct Artifact {
 /// more than once, and then leads to the same sentence. It may block.
 pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
 
+/// A limit that may not be one.
+#[derive(Clone, Copy, Debug)]
+struct SuspectedLimit {
+    /// The limit before it, in estimated tokens.
+    before: Option<usize>,
+}
+
 /// What was learned from the requests of a conversation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WindowMemory {
@@ -60,8 +67,8 @@ pub(super) struct WindowMemory {
     pub(super) model: String,
     /// The limit in estimated tokens, below the size of a request that was refused as too long.
     pub(super) ceiling: Option<usize>,
-    /// The limit before a refusal that may have another reason lowered it.
-    suspected: Option<Option<usize>>,
+    /// Set when a refusal that may have another reason lowered the limit.
+    suspected: Option<SuspectedLimit>,
     /// The number of images that the last request left out.
     images_left_out: usize,
     /// The estimated size of the largest request that was answered.
@@ -547,8 +554,8 @@ impl Driver {
     /// reason.
     pub(super) fn forget_suspected_limit(&self) {
         self.shared.windows.change(&self.record.thread_id, |memory| {
-            if let Some(before) = memory.suspected.take() {
-                memory.ceiling = before;
+            if let Some(suspected) = memory.suspected.take() {
+                memory.ceiling = suspected.before;
             }
         });
     }
@@ -583,7 +590,7 @@ impl Driver {
         self.shared.windows.change(&self.record.thread_id, |memory| {
             *memory = std::mem::take(memory).of_model(&model);
             if !matches!(error, InferenceExecutionError::ContextOverflow(_)) {
-                memory.suspected = Some(memory.ceiling);
+                memory.suspected = Some(SuspectedLimit { before: memory.ceiling });
             }
             memory.ceiling = Some(refused - refused / 4);
         });

@@ -137,7 +137,10 @@ impl Home {
         let mut probe = Command::new("unshare");
         unshare(&mut probe, "true");
         if !probe.output().is_ok_and(|out| out.status.success()) {
-            eprintln!("skipped: `unshare --pid --fork --mount-proc` needs root and is not possible here");
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: `unshare --pid --fork --mount-proc` needs root and is not possible here"
+            );
             return None;
         }
         let mut command = Command::new("unshare");

@@ -173,7 +173,9 @@ fn coerce_at(schema: &Value, value: &mut Value, depth: usize) {
         }
         Value::Array(items) => {
             if let Some(of_each) = schema.get("items").filter(|items| items.is_object()) {
-                items.iter_mut().for_each(|item| coerce_at(of_each, item, depth + 1));
+                for item in items {
+                    coerce_at(of_each, item, depth + 1);
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -122,7 +122,9 @@ impl OptionRules {
             }
             choices = choices
                 .iter()
-                .flat_map(|front| all.iter().map(|word| [front.as_slice(), &[word.clone()]].concat()))
+                .flat_map(|front| {
+                    all.iter().map(|word| [front.as_slice(), std::slice::from_ref(word)].concat())
+                })
                 .collect();
         }
         let rules: Vec<OptionRule> = choices.iter().filter_map(|words| OptionRule::of(words)).collect();

@@ -177,6 +177,7 @@ impl AllOptions {
 /// `wrappers.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the fields are the tables of the file")]
 pub(super) struct Wrappers {
     wrappers: Vec<Wrapper>,
     loose: BTreeMap<String, WordList>,

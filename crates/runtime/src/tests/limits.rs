@@ -92,8 +92,10 @@ async fn a_run_waits_until_a_limit_resets_and_asks_again() {
             "run_finish(natural_end)"
         ]
     );
-    let requests = script.requests.lock().unwrap();
-    assert_eq!(requests[1].messages, requests[2].messages, "nothing was added to the conversation");
+    {
+        let requests = script.requests.lock().unwrap();
+        assert_eq!(requests[1].messages, requests[2].messages, "nothing was added to the conversation");
+    }
     assert_eq!(jobs(&house).await[0].status, MailboxJobStatus::Accepted);
 }
 

@@ -45,7 +45,7 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     let (parent, group, session) = (number()?, number()?, number()?);
     // Field 22; the session was field 6.
     let started = fields.nth(15)?.parse().ok()?;
-    Some(ProcessStat { pid, state, parent, group, session, started })
+    Some(ProcessStat { pid, parent, group, session, state, started })
 }
 
 /// Returns the process, or `None` if it does not exist.
