@@ -56,6 +56,8 @@ pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
 struct SuspectedLimit {
     /// The limit before it, in estimated tokens.
     before: Option<usize>,
+    /// The positions before it: what it left out comes back.
+    marks: Marks,
 }
 
 /// What was learned from the requests of a conversation.
@@ -555,7 +557,7 @@ impl Driver {
     pub(super) fn forget_suspected_limit(&self) {
         self.shared.windows.change(&self.record.thread_id, |memory| {
             if let Some(suspected) = memory.suspected.take() {
-                memory.ceiling = suspected.before;
+                (memory.ceiling, memory.marks) = (suspected.before, suspected.marks);
             }
         });
     }
@@ -590,7 +592,7 @@ impl Driver {
         self.shared.windows.change(&self.record.thread_id, |memory| {
             *memory = std::mem::take(memory).of_model(&model);
             if !matches!(error, InferenceExecutionError::ContextOverflow(_)) {
-                memory.suspected = Some(SuspectedLimit { before: memory.ceiling });
+                memory.suspected = Some(SuspectedLimit { before: memory.ceiling, marks: memory.marks });
             }
             memory.ceiling = Some(refused - refused / 4);
         });
