@@ -1,7 +1,7 @@
 //! Drafts of the terminal: a file per conversation, so that a draft survives any end of the program. Nothing waits
 //! for the disk: a power cut may lose the last words.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -26,6 +26,8 @@ pub(crate) struct Drafts {
     cwd: PathBuf,
     /// The number of the last draft stored, by conversation.
     kept: Arc<Mutex<HashMap<ThreadId, u64>>>,
+    /// The messages that this process has sent or is sending.
+    sent_here: Arc<Mutex<HashSet<MessageId>>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,7 +53,7 @@ impl Kept {
 impl Drafts {
     /// Creates the drafts of a folder. `dir` is where they are stored; without it nothing is stored.
     pub(crate) fn new(dir: Option<PathBuf>, cwd: PathBuf) -> Self {
-        Self { dir, cwd, kept: Arc::default() }
+        Self { dir, cwd, kept: Arc::default(), sent_here: Arc::default() }
     }
 
     fn file(&self, thread: &ThreadId) -> Option<PathBuf> {
@@ -89,6 +91,7 @@ impl Drafts {
         let _kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let row = Kept { cwd: self.cwd.clone(), pid, is_new, draft, sent: Some(message.clone()) };
+        self.sent_here.lock().unwrap_or_else(PoisonError::into_inner).insert(message.clone());
         if let Err(error) = write(&file, &row) {
             tracing::warn!(%error, "the draft could not be stored");
         }
@@ -113,11 +116,16 @@ impl Drafts {
         is_stored: impl Fn(&ThreadId, &MessageId) -> bool,
     ) -> Option<Draft> {
         let own = self.file(thread)?;
+        // A composer that opens late would otherwise get what this process is sending.
+        let sent_here = self.sent_here.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_being_sent = |kept: &Kept| kept.sent.as_ref().is_some_and(|sent| sent_here.contains(sent));
         let is_obsolete = |path: &Path, thread: &ThreadId, kept: &Kept| {
             let is = !kept.is_held() && kept.sent.as_ref().is_some_and(|message| is_stored(thread, message));
             is && forget(path).is_ok()
         };
-        if let Some(kept) = read(&own).filter(|kept| !kept.is_held() && !is_obsolete(&own, thread, kept)) {
+        if let Some(kept) = read(&own)
+            .filter(|kept| !kept.is_held() && !is_being_sent(kept) && !is_obsolete(&own, thread, kept))
+        {
             return Some(kept.draft);
         }
         if !is_new {
@@ -136,6 +144,9 @@ impl Drafts {
         files.sort();
         files.into_iter().rev().find_map(|(_, path)| {
             let kept = read(&path).filter(|kept| kept.is_new && kept.cwd == self.cwd && !kept.is_held())?;
+            if is_being_sent(&kept) {
+                return None;
+            }
             let thread = ThreadId::from(path.file_stem()?.to_str()?);
             if is_obsolete(&path, &thread, &kept) {
                 return None;
@@ -236,6 +247,10 @@ mod tests {
             assert_eq!(find(true), None);
             assert_eq!(find(false), None, "it is gone");
         }
+        let sender = drafts();
+        sender.send(&"t-4".into(), true, Draft::from("on its way"), &first);
+        assert_eq!(text(sender.find(&"t-4".into(), true, |_, _| false)), None, "this process is sending it");
+        sender.stored(&"t-4".into(), &first);
         drafts().send(&"t-3".into(), false, Draft::from("one"), &first);
         drafts().stored(&"t-3".into(), &second);
         assert!(drafts().find(&"t-3".into(), false, |_, _| false).is_some(), "another message");
