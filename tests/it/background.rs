@@ -205,7 +205,6 @@ fn tasks_lists_and_stops_commands() {
     );
     tty.say("/tasks");
     tty.shows("b1  command · running");
-    tty.send("\x1b");
     let shown = home.ok(&["tasks", "show", "b1"]).stdout;
     assert!(shown.contains("> echo $$ > pid; echo up; sleep 1000\n  up\n"), "{shown}");
     // Another process asks the one that supervises it, whose conversation is notified.
