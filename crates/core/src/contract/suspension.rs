@@ -48,8 +48,7 @@ pub struct Suspension {
     pub action: String,
     /// The question's text for the user.
     pub message: String,
-    /// The data that a front end needs to show the question, as [`Question`](super::question::Question) reads
-    /// it.
+    /// The data that a front end needs to show the question, as [`Question`] reads it.
     #[serde(default)]
     pub parameters: Value,
     /// JSON Schema of the answer's payload.
