@@ -2,7 +2,8 @@
 //! ends, and every process of the kernel sees them, whatever its pid namespace.
 //!
 //! Only its holder ever locks a file exclusively. Whoever looks, or removes what the dead left, takes a shared lock for a
-//! moment, so that two of them never take each other for the holder.
+//! moment, so that two of them never take each other for the holder. Whoever removes holds the folder's own lock as well:
+//! of two, the slower one would remove the file that the next holder has created in the meantime.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Error, ErrorKind, Result};
@@ -92,8 +93,12 @@ impl LockFolder {
         }
     }
 
-    /// Removes the files of locks that no process holds.
+    /// Removes the files of locks that no process holds, unless another process is about to.
     pub fn remove_released(&self) {
+        let Ok(folder) = File::open(&self.path) else { return };
+        if folder.try_lock().is_err() {
+            return;
+        }
         for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let path = entry.file_name().to_str().and_then(|name| self.file(name));
             let Some(path) = path.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file())) else {
@@ -244,12 +249,22 @@ mod tests {
         assert_eq!(dir.path().join("file").metadata().expect("there").permissions().mode() & 0o111, 0);
     }
 
+    /// Ends the threads of a test also when it fails, which would wait for them forever otherwise.
+    struct Done<'a>(&'a AtomicBool);
+
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
     #[test]
     fn cleaning_never_takes_the_name_of_a_living_lock() {
         let (_dir, locks) = folder();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for _ in 0..2 {
+            let _done = Done(&done);
+            for _ in 0..4 {
                 scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
                         locks.remove_released();
@@ -262,7 +277,20 @@ mod tests {
                 assert_eq!(locks.state(&name), LockState::Held, "round {round}");
                 drop(held);
             }
-            done.store(true, Ordering::Relaxed);
         });
+    }
+
+    #[test]
+    fn only_one_process_removes_what_the_dead_left() {
+        let (dir, locks) = folder();
+        std::fs::create_dir(dir.path().join("alive")).expect("created");
+        std::fs::write(dir.path().join("alive/dead"), "").expect("written");
+        let other = File::open(dir.path().join("alive")).expect("open");
+        other.try_lock().expect("another process removes");
+        locks.remove_released();
+        assert_eq!(locks.state("dead"), LockState::Released, "the other one removes it");
+        drop(other);
+        locks.remove_released();
+        assert_eq!(locks.state("dead"), LockState::Absent);
     }
 }
