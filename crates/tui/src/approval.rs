@@ -400,7 +400,11 @@ impl Card {
             }
             CardStage::Reason(line) | CardStage::Modify(line) | CardStage::Comment(line) => Some(&mut **line),
             CardStage::Open if self.kind == CardKind::Form => self.surface.line_mut(),
-            CardStage::Open => self.ask.line_mut(),
+            CardStage::Open if self.kind == CardKind::Ask && self.ask.takes_text() => {
+                self.ask.write(&one_line);
+                return true;
+            }
+            CardStage::Open => None,
             // Nothing is written there: a paste is not an answer, and not a message either.
             CardStage::Hunks(_) | CardStage::Away => return true,
             CardStage::Grant(form) => return form.insert(&one_line),

@@ -159,7 +159,7 @@ actions! {
     PreviousCard = "previous-card", "previous question";
     RunAgain = "run-again", "unknown outcome: run again";
     MarkDone = "mark-done", "unknown outcome: mark as done";
-    Skip = "skip", "unknown outcome or question: skip";
+    Skip = "skip", "unknown outcome: skip";
     Toggle = "toggle", "select or deselect";
     Accept = "accept", "use the selected item";
     Drop = "drop", "drop the queued message";

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ratatui::text::{Line, Span};
 
-use super::app::{App, RunState};
+use super::app::{App, Focus, RunState};
 use super::host::ThreadOwner;
 use super::keymap::{Action, KeyContext};
 use super::theme::{Role, Theme};
@@ -49,13 +49,33 @@ impl StatusItem {
 /// Returns the current hint, no wider than `columns`: the possible continuations of a partial key sequence,
 /// or the last hint. The hint has a row of its own, so it never hides the status line.
 pub fn hint(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
-    let (text, role) = if app.begun.is_empty() {
-        (visible_line(&app.display.hint.as_ref()?.0).into_owned(), Role::Info)
-    } else {
+    let (text, role) = if !app.begun.is_empty() {
         (begun(app), Role::Key)
+    } else if let Some((hint, _)) = &app.display.hint {
+        (visible_line(hint).into_owned(), Role::Info)
+    } else {
+        // A draft over a question: Enter may be meant for either.
+        let is_draft = app.focus == Focus::Composer && !app.composer.is_empty();
+        (beside_question(app).filter(|_| is_draft)?, Role::Dim)
     };
     let text = truncate(&text, columns.saturating_sub(2));
     Some(Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(role))]))
+}
+
+/// Returns what the keys of the composer do while a question of the conversation is pending.
+pub fn beside_question(app: &App) -> Option<String> {
+    if app.own_cards() == 0 {
+        return None;
+    }
+    let chord = |action| app.keymap.chord_of(KeyContext::Composer, action);
+    let (answer, enter, behind) = (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
+    Some(if app.queue.keeps_waiting || app.conversation.is_active() {
+        format!("{answer}: answer · {enter}: send after it")
+    } else if behind.is_empty() {
+        format!("{answer}: answer · {enter}: drop the question and send")
+    } else {
+        format!("{answer}: answer · {enter}: drop the question and send · {behind}: send after it")
+    })
 }
 
 /// Returns the line that says what works in the background, no wider than `columns`.

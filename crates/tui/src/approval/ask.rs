@@ -7,13 +7,33 @@ use serde_json::{Value, json};
 use crate::composer::Composer;
 use aye_core::contract::question::{ChoiceQuestion, QuestionChoice};
 
+/// A row of a question: a choice, the row for text after them, or the last one, which gives no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskRow {
+    /// The choice at this place.
+    Choice(usize),
+    /// Free text.
+    Text,
+    /// No answer: the call is skipped.
+    Skip,
+}
+
+/// What Enter does on a question.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Accepted {
+    Answer(Value),
+    Skip,
+    /// It gives no answer yet.
+    Nothing,
+}
+
 /// The choices and text entered so far.
 #[derive(Clone, Debug, Default)]
 pub struct AskState {
     choices: Vec<QuestionChoice>,
     multi: bool,
     free_text: bool,
-    /// The selected row: a choice, or the row for text after them.
+    /// The selected row.
     cursor: Option<usize>,
     chosen: BTreeSet<usize>,
     writing: Option<Box<Composer>>,
@@ -63,15 +83,22 @@ impl AskState {
         self.writing.as_deref_mut()
     }
 
-    fn rows(&self) -> usize {
-        self.choices.len() + usize::from(self.free_text)
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.choices.len() + usize::from(self.free_text) + 1
+    }
+
+    /// The row at this place; `None` after the last one.
+    pub fn row(&self, at: usize) -> Option<AskRow> {
+        match at.checked_sub(self.choices.len()) {
+            None => Some(AskRow::Choice(at)),
+            Some(0) if self.free_text => Some(AskRow::Text),
+            Some(_) => (at + 1 == self.rows()).then_some(AskRow::Skip),
+        }
     }
 
     pub(super) fn step(&mut self, by: isize) {
         let rows = self.rows() as isize;
-        if rows == 0 {
-            return;
-        }
         let at = match self.cursor {
             Some(at) => (at as isize + by).rem_euclid(rows),
             None if by < 0 => rows - 1,
@@ -80,15 +107,19 @@ impl AskState {
         self.cursor = Some(at as usize);
     }
 
-    /// A digit goes to its choice; with several to choose it also chooses.
-    pub(super) fn choose(&mut self, choice: usize) {
-        if choice >= self.rows() {
-            return;
+    /// A digit goes to its row: with several to choose it also chooses, and on the row for text it starts the line.
+    /// Returns `false` if there is no such row.
+    pub(crate) fn choose(&mut self, at: usize) -> bool {
+        match self.row(at) {
+            None => return false,
+            Some(AskRow::Choice(_)) => {
+                self.cursor = Some(at);
+                self.toggle();
+            }
+            Some(AskRow::Text) => self.write(""),
+            Some(AskRow::Skip) => self.cursor = Some(at),
         }
-        self.cursor = Some(choice);
-        if self.multi {
-            self.toggle();
-        }
+        true
     }
 
     pub(super) fn toggle(&mut self) {
@@ -98,18 +129,30 @@ impl AskState {
         }
     }
 
-    /// Handles Enter: returns the answer, if there is one. On the row for text it starts the input line.
-    pub(super) fn accept(&mut self) -> Option<Value> {
-        if self.cursor == Some(self.choices.len()) && self.free_text {
-            self.writing = Some(Box::new(super::line()));
-            return None;
+    /// Starts the line with this text, or adds it to the line. Only for questions that take text.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.cursor = Some(self.choices.len());
+        self.writing.get_or_insert_with(|| Box::new(super::line())).insert_text(text);
+    }
+
+    /// Handles Enter. On the row for text it starts the line.
+    pub(super) fn accept(&mut self) -> Accepted {
+        match self.cursor.and_then(|at| self.row(at)) {
+            Some(AskRow::Skip) => Accepted::Skip,
+            Some(AskRow::Text) => {
+                self.write("");
+                Accepted::Nothing
+            }
+            Some(AskRow::Choice(at)) if !self.multi => {
+                Accepted::Answer(json!({ "answer": self.choices[at].label }))
+            }
+            Some(AskRow::Choice(_)) | None if self.chosen.is_empty() => Accepted::Nothing,
+            Some(AskRow::Choice(_)) | None => {
+                let labels: Vec<&str> =
+                    self.chosen.iter().map(|at| self.choices[*at].label.as_str()).collect();
+                Accepted::Answer(json!({ "answers": labels }))
+            }
         }
-        if self.multi {
-            let labels: Vec<&str> = self.chosen.iter().map(|at| self.choices[*at].label.as_str()).collect();
-            return (!labels.is_empty()).then(|| json!({ "answers": labels }));
-        }
-        let choice = self.choices.get(self.cursor?)?;
-        Some(json!({ "answer": choice.label }))
     }
 
     /// Why Enter was no answer.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::ask::Accepted;
 use crate::composer::Composer;
 use aye_core::contract::surface::{Surface, SurfaceNode, text_of};
 
@@ -28,6 +29,11 @@ impl FormState {
     /// The fields, boxes and buttons, in order.
     pub fn stops(&self) -> &[SurfaceNode] {
         &self.stops
+    }
+
+    /// Whether the row after them is selected, which gives no answer.
+    pub fn skips(&self) -> bool {
+        self.cursor == Some(self.stops.len())
     }
 
     /// Returns the index of the selected one.
@@ -58,10 +64,7 @@ impl FormState {
     }
 
     pub(super) fn step(&mut self, by: isize) {
-        let count = self.stops.len() as isize;
-        if count == 0 {
-            return;
-        }
+        let count = self.stops.len() as isize + 1;
         let at = match self.cursor {
             Some(at) => (at as isize + by).rem_euclid(count),
             None if by < 0 => count - 1,
@@ -76,20 +79,40 @@ impl FormState {
         }
     }
 
-    /// Enter: writes into a field, ticks a box, presses a button. The answer, when a button was pressed.
-    pub(super) fn accept(&mut self) -> Option<Value> {
-        match self.here()?.clone() {
-            SurfaceNode::Field(field) => {
-                let mut line = super::line();
-                line.insert_text(&text_of(&field.value));
-                self.writing = Some(Box::new(line));
-                None
+    /// Starts the line of the selected field, or else of the next one, with this text after what is in the field. Returns
+    /// `false` if there is no field.
+    pub(super) fn write(&mut self, text: &str) -> bool {
+        let from = self.cursor.unwrap_or_default();
+        let order = (from..self.stops.len()).chain(0..from.min(self.stops.len()));
+        let field = order.filter_map(|at| match &self.stops[at] {
+            SurfaceNode::Field(field) => Some((at, text_of(&field.value))),
+            _ => None,
+        });
+        let Some((at, value)) = field.into_iter().next() else { return false };
+        self.cursor = Some(at);
+        let mut line = super::line();
+        line.insert_text(&value);
+        line.insert_text(text);
+        self.writing = Some(Box::new(line));
+        true
+    }
+
+    /// Enter: writes into a field, ticks a box, presses a button.
+    pub(super) fn accept(&mut self) -> Accepted {
+        if self.skips() {
+            return Accepted::Skip;
+        }
+        let Some(here) = self.here().cloned() else { return Accepted::Nothing };
+        match here {
+            SurfaceNode::Field(_) => {
+                self.write("");
+                Accepted::Nothing
             }
             SurfaceNode::Check(_) => {
                 self.toggle();
-                None
+                Accepted::Nothing
             }
-            SurfaceNode::Button(button) => Some(self.surface.pressed(&button.component)),
+            SurfaceNode::Button(button) => Accepted::Answer(self.surface.pressed(&button.component)),
             SurfaceNode::Card(_)
             | SurfaceNode::Column(_)
             | SurfaceNode::Row(_)
@@ -98,7 +121,7 @@ impl FormState {
             | SurfaceNode::Text { .. }
             | SurfaceNode::Image { .. }
             | SurfaceNode::Divider
-            | SurfaceNode::Unknown(_) => None,
+            | SurfaceNode::Unknown(_) => Accepted::Nothing,
         }
     }
 
@@ -153,7 +176,7 @@ mod tests {
     #[test]
     fn enter_alone_does_not_answer() {
         let mut form = form();
-        assert_eq!(form.accept(), None);
+        assert_eq!(form.accept(), Accepted::Nothing);
         assert!(form.hint().is_some());
     }
 
@@ -162,7 +185,7 @@ mod tests {
         let mut form = form();
         form.step(1);
         for words in ["Ada", "25"] {
-            assert_eq!(form.accept(), None);
+            assert_eq!(form.accept(), Accepted::Nothing);
             let line = form.line_mut().expect("a line");
             line.take();
             line.insert_text(words);
@@ -170,7 +193,7 @@ mod tests {
         }
         form.toggle();
         form.step(1);
-        let answer = form.accept().expect("an answer");
+        let Accepted::Answer(answer) = form.accept() else { panic!("no answer") };
         assert_eq!(answer["dataModel"], json!({"n": 25, "name": "Ada", "ok": true}));
         assert_eq!(answer["userAction"]["name"], "go");
     }
@@ -178,7 +201,8 @@ mod tests {
     #[test]
     fn an_unreadable_surface_has_no_buttons() {
         let mut form = FormState::of(&Surface::default());
+        assert!(!form.write("x"));
         form.step(1);
-        assert_eq!(form.accept(), None);
+        assert_eq!(form.accept(), Accepted::Skip, "nothing else is possible");
     }
 }

@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use super::super::composer::Composer;
 use super::super::keymap::{Action, KeyContext, Keymap, typed};
 use super::super::update::edit;
+use super::ask::Accepted;
 use super::{Batch, Card, CardAction, CardKind, CardStage, line};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::mode::Mode;
+use aye_core::contract::surface::SurfaceNode;
 use aye_core::contract::suspension::Answer;
 
 impl Card {
@@ -369,28 +371,46 @@ impl Card {
                 Edited::No => CardAction::NotMine,
             };
         }
-        if let Some(number) = typed(key).and_then(|c| c.to_digit(10)).filter(|number| *number > 0) {
-            self.ask.choose(number as usize - 1);
+        let action = keymap.action(KeyContext::Card, key);
+        // What is typed is an answer where the question takes one, and no letter decides.
+        if let Some(c) = typed(key).filter(|_| action != Some(Action::Toggle) || !self.ask.is_multi()) {
+            let row = c.to_digit(10).and_then(|number| (number as usize).checked_sub(1));
+            if row.is_some_and(|row| self.ask.choose(row)) {
+                return CardAction::Taken;
+            }
+            if !self.ask.takes_text() {
+                return CardAction::NotMine;
+            }
+            self.ask.write(c.encode_utf8(&mut [0; 4]));
             return CardAction::Taken;
         }
-        match keymap.action(KeyContext::Card, key) {
+        match action {
             Some(Action::ScrollUp) => self.ask.step(-1),
             Some(Action::ScrollDown) => self.ask.step(1),
             Some(Action::Toggle) => self.ask.toggle(),
-            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping the call"),
-            Some(Action::Accept) => match self.ask.accept() {
-                Some(answer) => return self.decide(Answer::yes(answer), "answering"),
-                None => self.problem = self.ask.hint(),
-            },
+            Some(Action::Accept) => {
+                let accepted = self.ask.accept();
+                return self.accepted(accepted, self.ask.hint());
+            }
             Some(action) => return self.common_key(action),
             None => return CardAction::NotMine,
         }
         CardAction::Taken
     }
-}
 
-impl Card {
+    fn accepted(&mut self, accepted: Accepted, hint: Option<String>) -> CardAction {
+        match accepted {
+            Accepted::Answer(answer) => self.decide(Answer::yes(answer), "answering"),
+            Accepted::Skip => self.decide(Answer::no(None), "skipping the call"),
+            Accepted::Nothing => {
+                self.problem = hint;
+                CardAction::Taken
+            }
+        }
+    }
+
     fn form_key(&mut self, key: KeyEvent, keymap: &Keymap) -> CardAction {
+        let is_tab = keymap.action(KeyContext::Composer, key) == Some(Action::FocusCard);
         if let Some(line) = self.surface.line_mut() {
             return match edit_line(line, key, keymap) {
                 Edited::Sent => {
@@ -401,19 +421,34 @@ impl Card {
                     self.surface.stop_writing();
                     CardAction::Taken
                 }
-                Edited::Yes => CardAction::Taken,
+                Edited::Yes => {
+                    if is_tab {
+                        self.surface.written();
+                    }
+                    CardAction::Taken
+                }
                 Edited::No => CardAction::NotMine,
             };
         }
-        match keymap.action(KeyContext::Card, key) {
+        let action = keymap.action(KeyContext::Card, key);
+        let ticks =
+            action == Some(Action::Toggle) && matches!(self.surface.here(), Some(SurfaceNode::Check(_)));
+        if let Some(c) = typed(key).filter(|_| !ticks) {
+            return if self.surface.write(c.encode_utf8(&mut [0; 4])) {
+                CardAction::Taken
+            } else {
+                CardAction::NotMine
+            };
+        }
+        match action {
+            _ if is_tab => self.surface.step(1),
             Some(Action::ScrollUp) => self.surface.step(-1),
             Some(Action::ScrollDown) => self.surface.step(1),
             Some(Action::Toggle) => self.surface.toggle(),
-            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping the call"),
-            Some(Action::Accept) => match self.surface.accept() {
-                Some(answer) => return self.decide(Answer::yes(answer), "answering"),
-                None => self.problem = self.surface.hint(),
-            },
+            Some(Action::Accept) => {
+                let accepted = self.surface.accept();
+                return self.accepted(accepted, self.surface.hint());
+            }
             Some(action) => return self.common_key(action),
             None => return CardAction::NotMine,
         }

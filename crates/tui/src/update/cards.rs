@@ -87,7 +87,13 @@ impl App {
         // A rule is made with the rules and the history of its own project in sight.
         let is_of_other = card.elsewhere.as_ref().is_some_and(|of| of.project != self.info.project);
         let is_grant = self.keymap.action(KeyContext::Card, key) == Some(Action::Grant);
-        if is_of_other && is_grant && matches!(card.stage, CardStage::Open) && card.line().is_none() {
+        let takes_words = matches!(card.kind, CardKind::Ask | CardKind::Form);
+        if is_of_other
+            && is_grant
+            && !takes_words
+            && matches!(card.stage, CardStage::Open)
+            && card.line().is_none()
+        {
             let chord = self.keymap.chord_of(KeyContext::List, Action::Jump);
             card.problem = Some(format!(
                 "this call belongs to another project; grant a rule in its own conversation ({chord} in the \
@@ -96,7 +102,7 @@ impl App {
             self.cards.key_at = Some(now);
             return true;
         }
-        let is_written = card.line().is_some() || matches!(card.stage, CardStage::Edit(_));
+        let is_written = takes_words || card.line().is_some() || matches!(card.stage, CardStage::Edit(_));
         if !is_written && self.keymap.action(KeyContext::Card, key) == Some(Action::ToggleSides) {
             self.cards.key_at = Some(now);
             self.toggle_sides();

@@ -3,6 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent};
 
 use super::super::app::{App, Focus};
+use super::super::approval::{Card, CardKind, CardStage};
 use super::super::composer::dropped;
 use super::super::composer::paste::Draft;
 use super::super::host::{
@@ -109,6 +110,10 @@ impl App {
     /// Answers the question with a typed word, for screen reader users. Returns `false` if the word is not an
     /// answer.
     fn answer_in_words(&mut self, written: &str, cmds: &mut Vec<Cmd>) -> bool {
+        let asks = |card: &Card| card.kind == CardKind::Ask && matches!(card.stage, CardStage::Open);
+        if self.current_card().is_some_and(asks) {
+            return self.answer_question(written, cmds);
+        }
         if let Some(card) = self.current_card()
             && let Ok(digit @ 1..=9) = written.parse::<u8>()
             && usize::from(digit) <= card.choices().len()
@@ -133,6 +138,41 @@ impl App {
         let digit = own.map(|at| KeyEvent::from(KeyCode::Char(char::from(b'1' + at as u8))));
         let Some(key) = digit.or_else(|| self.keymap.key_of(KeyContext::Card, action)) else { return false };
         self.answer_by_key(key, written, cmds)
+    }
+
+    /// Answers a question that takes choices or text. A command is none.
+    fn answer_question(&mut self, written: &str, cmds: &mut Vec<Cmd>) -> bool {
+        let Some(card) = self.cards.open.get_mut(self.cards.at) else { return false };
+        let ask = &mut card.ask;
+        let numbers = written.split([' ', ',']).filter(|part| !part.is_empty());
+        let rows: Option<Vec<usize>> = numbers
+            .map(|part| part.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < ask.rows()))
+            .collect();
+        match rows {
+            _ if written.eq_ignore_ascii_case("stop") => {
+                let stop = self.keymap.key_of(KeyContext::Card, Action::Stop);
+                return stop.is_some_and(|key| self.answer_by_key(key, written, cmds));
+            }
+            _ if written.eq_ignore_ascii_case("skip") => drop(ask.choose(ask.rows() - 1)),
+            Some(rows) if ask.line().is_none() && (rows.len() == 1 || ask.is_multi()) => {
+                for row in rows {
+                    ask.choose(row);
+                }
+            }
+            _ if written.starts_with(['/', '!']) || !ask.takes_text() => return false,
+            Some(_) | None => ask.write(written),
+        }
+        let enter = match ask.line() {
+            // The row for text was chosen: what is typed next is the answer.
+            Some(line) if line.is_empty() => {
+                self.begin_text();
+                self.show_hint("type the answer");
+                return true;
+            }
+            Some(_) => self.keymap.key_of(KeyContext::Composer, Action::Send),
+            None => self.keymap.key_of(KeyContext::Card, Action::Accept),
+        };
+        enter.is_some_and(|key| self.answer_by_key(key, written, cmds))
     }
 
     fn answer_by_key(&mut self, key: KeyEvent, written: &str, cmds: &mut Vec<Cmd>) -> bool {

@@ -4,6 +4,7 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::super::app::{App, Focus};
+use super::super::approval::ask::AskRow;
 use super::super::approval::{Card, CardKind, CardStage};
 use super::super::keymap::{Action, KeyContext};
 use super::super::status::short_path;
@@ -402,7 +403,19 @@ fn form(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
         Some(SurfaceNode::Button(button)) => At { component: Some(&button.component), path: None },
         Some(_) | None => At::default(),
     };
-    surface(card.surface.surface(), at, inner, theme)
+    let mut lines = surface(card.surface.surface(), at, inner, theme);
+    if card.surface.cursor().is_some() {
+        lines.push(last_row("skip this question", card.surface.skips(), inner, theme));
+    }
+    lines
+}
+
+/// A row after the choices or fields of a question.
+fn last_row(text: &str, is_here: bool, inner: u16, theme: &Theme) -> Line<'static> {
+    let style = theme.style(if is_here { Role::Accent } else { Role::Dim });
+    let lead = if is_here { HERE } else { "  " };
+    let text = truncate(text, inner.saturating_sub(width(lead) as u16));
+    Line::from(vec![Span::styled(lead, style), Span::styled(text, style)])
 }
 
 fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
@@ -428,12 +441,16 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
         }
         lines.extend(wrap.line(&Line::from(spans)));
     }
-    if ask.takes_text() && !ask.choices().is_empty() && ask.line().is_none() {
-        let is_here = ask.cursor() == Some(ask.choices().len());
-        let style = theme.style(if is_here { Role::Accent } else { Role::Dim });
-        let text =
-            format!("{} {}. something else…", if is_here { "▸" } else { " " }, ask.choices().len() + 1);
-        lines.push(Line::styled(truncate(&text, inner), style));
+    // Where only text is asked for, there is nothing to choose until the line is left.
+    if ask.line().is_none() {
+        for at in ask.choices().len()..ask.rows() {
+            let words = match ask.row(at) {
+                Some(AskRow::Text) if ask.choices().is_empty() => "write an answer",
+                Some(AskRow::Text) => "something else…",
+                Some(AskRow::Choice(_) | AskRow::Skip) | None => "skip this question",
+            };
+            lines.push(last_row(&format!("{}. {words}", at + 1), ask.cursor() == Some(at), inner, theme));
+        }
     }
     lines
 }

@@ -181,17 +181,8 @@ fn pieces(
 fn placeholder(app: &App) -> Cow<'static, str> {
     let text = if app.focus == Focus::Card {
         ""
-    } else if app.own_cards() > 0 {
-        let chord = |action| app.keymap.chord_of(KeyContext::Composer, action);
-        let (answers, enter, behind) =
-            (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
-        return Cow::Owned(if app.queue.keeps_waiting || app.conversation.is_active() {
-            format!("{answers} answers; {enter} queues after it")
-        } else if behind.is_empty() {
-            format!("{answers} answers; {enter} supersedes it")
-        } else {
-            format!("{answers} answers; {enter} supersedes it, {behind} queues after it")
-        });
+    } else if let Some(text) = status::beside_question(app) {
+        return Cow::Owned(text);
     } else if app.cards.open.iter().any(|card| !card.is_own()) {
         "Tab answers the other conversation's question"
     } else if app.can_continue() {

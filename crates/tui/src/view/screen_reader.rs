@@ -2,6 +2,7 @@
 //! own, then only what the arrows select.
 
 use super::super::app::{App, Focus};
+use super::super::approval::ask::AskRow;
 use super::super::approval::{Card, CardKind, CardStage};
 use super::super::keymap::{Action, KeyContext};
 use aye_core::contract::display::{visible, visible_line};
@@ -24,8 +25,8 @@ pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
             let name = header.map_or(name, |header| visible_line(header).trim().to_owned());
             lines.push(format!("{name} has a question:"));
             lines.extend(paragraphs(card.asked()));
-            let count = rows(card);
-            lines.extend((0..count).map(|at| choice(card, at, count, false)));
+            let count = if card.ask.choices().is_empty() { 0 } else { card.ask.rows() };
+            lines.extend((0..count).map(|at| choice(card, at, false)));
         }
         CardKind::Form => {
             lines.push(format!("{name} has a form."));
@@ -50,12 +51,15 @@ pub(super) fn here(card: &Card, app: &App) -> Vec<String> {
     }
     match card.kind {
         CardKind::Ask => {
-            let line = card.ask.cursor().map(|at| choice(card, at, rows(card), true));
+            let line = card.ask.cursor().map(|at| choice(card, at, true));
             line.map(|line| format!("At {line}")).into_iter().collect()
         }
         CardKind::Form => {
             let stops = card.surface.stops();
             let at = card.surface.cursor().filter(|at| *at < stops.len());
+            if card.surface.skips() {
+                return vec!["At: skip this question".to_owned()];
+            }
             at.map(|at| format!("At {}", stop(&stops[at], card, at, stops.len()))).into_iter().collect()
         }
         CardKind::Permission | CardKind::Unknown | CardKind::Plan | CardKind::Trust => selected(card, app),
@@ -83,34 +87,36 @@ pub(super) fn writing(card: &Card) -> Option<String> {
 
 fn keys(card: &Card, app: &App) -> String {
     let chord = |action: Action| app.keymap.chord_of(KeyContext::Card, action);
-    let tab = app.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
-    let (accept, skip) = (chord(Action::Accept), chord(Action::Skip));
-    let how = match card.kind {
-        CardKind::Ask if card.ask.choices().is_empty() => format!("write the answer, {accept} sends it"),
-        CardKind::Ask if card.ask.is_multi() => {
-            format!("the arrows or a number select, {} ticks, {accept} answers", chord(Action::Toggle))
-        }
-        CardKind::Ask => format!("the arrows or a number select, {accept} answers"),
-        CardKind::Form | CardKind::Permission | CardKind::Unknown | CardKind::Plan | CardKind::Trust => {
-            format!("the arrows move between fields, {accept} edits, ticks or presses")
-        }
+    let (tab, accept) = (app.keymap.chord_of(KeyContext::Composer, Action::FocusCard), chord(Action::Accept));
+    if card.kind == CardKind::Form {
+        return format!(
+            "{tab} selects the question; then the arrows move between fields, {accept} edits, ticks or presses, and \
+             the last row skips it."
+        );
+    }
+    let ask = &card.ask;
+    let how = match (ask.choices().is_empty(), ask.is_multi(), ask.takes_text()) {
+        (true, ..) => "Type the answer",
+        (false, false, true) => "Type the number of a choice, or an answer of your own",
+        (false, false, false) => "Type the number of a choice",
+        (false, true, true) => "Type the numbers of the choices, or an answer of your own",
+        (false, true, false) => "Type the numbers of the choices",
     };
-    format!("{tab} selects the question; then {how}, {skip} skips it.")
+    format!("{how}, then {accept}; `skip` skips the question.")
 }
 
 fn paragraphs(text: &str) -> Vec<String> {
     visible(text).lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-fn rows(card: &Card) -> usize {
-    let choices = card.ask.choices().len();
-    if choices == 0 { 0 } else { choices + usize::from(card.ask.takes_text()) }
-}
-
-fn choice(card: &Card, at: usize, count: usize, with_ticks: bool) -> String {
-    let number = at + 1;
+fn choice(card: &Card, at: usize, with_ticks: bool) -> String {
+    let (number, count) = (at + 1, card.ask.rows());
     let Some(choice) = card.ask.choices().get(at) else {
-        return format!("choice {number} of {count}: something else, in your own words");
+        let words = match card.ask.row(at) {
+            Some(AskRow::Text) => "something else, in your own words",
+            Some(AskRow::Choice(_) | AskRow::Skip) | None => "skip this question",
+        };
+        return format!("choice {number} of {count}: {words}");
     };
     let mut line = format!("choice {number} of {count}: {}", visible_line(&choice.label));
     if let Some(more) = &choice.description {

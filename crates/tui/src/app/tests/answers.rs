@@ -1,6 +1,7 @@
 //! Questions on the screen, and the keys that answer them.
 
 use super::*;
+use aye_core::contract::surface::ACTION_SURFACE;
 use aye_core::contract::suspension::{CHANNEL_HTTP, CHANNEL_REMOTE};
 
 /// Esc closes the card; text typed right after it is text, even before the run has stopped.
@@ -361,15 +362,101 @@ fn tool_questions_take_a_choice_or_text() {
     let mut test = TestApp::new(100, 30);
     test.start("ask me");
     test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
-    test.keys("<up><enter>green, yes<enter>");
+    test.keys("<up><up><enter>green, yes<enter>");
     assert_eq!(test.decisions()[0].result, json!({"answer": "green, yes"}));
 
     let parameters = json!({"question": "Which?", "multi": true, "choices": [{"label": "a"}, {"label": "b"}, {"label": "c"}]});
     let mut test = TestApp::new(100, 30);
     test.start("ask me");
     test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
-    test.keys("13<down> <enter>");
+    test.keys("13<down><down> <enter>");
     assert_eq!(test.decisions()[0].result, json!({"answers": ["c"]}));
+}
+
+fn library_question(free_text: bool) -> TestApp {
+    let parameters = json!({
+        "question": "Which library?", "free_text": free_text, "multi": false,
+        "choices": [{"label": "arrow"}, {"label": "pendulum"}, {"label": "datetime"}],
+    });
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test
+}
+
+#[test]
+fn what_is_typed_on_a_question_is_its_answer() {
+    for keys in ["4dateutil<enter>", "dateutil<enter>", "<down><down><down>dateutil<enter>"] {
+        let mut test = library_question(true);
+        test.keys(keys);
+        assert_eq!(test.decisions()[0].result, json!({"answer": "dateutil"}), "{keys}");
+        assert_eq!(test.app.composer.text(), "", "{keys}");
+    }
+    let mut test = library_question(true);
+    test.send(Msg::Paste("dateutil\n".into()));
+    assert!(test.decisions().is_empty(), "a paste is never an answer");
+    test.keys("<enter>");
+    assert_eq!(test.decisions()[0].result["answer"].as_str().map(str::trim), Some("dateutil"));
+}
+
+#[test]
+fn no_letter_decides_a_question() {
+    for letter in 'a'..='z' {
+        let mut test = library_question(false);
+        test.keys(&letter.to_string());
+        assert!(test.decisions().is_empty(), "{letter}");
+        assert_eq!(test.app.composer.text(), letter.to_string(), "it is the start of a message");
+        test.keys("x");
+        let live = test.live();
+        assert!(live.contains("Tab: answer · Enter: drop the question and send"), "{live}");
+    }
+    // Its last row gives no answer.
+    let mut test = library_question(false);
+    test.keys("<up><enter>");
+    assert_eq!(test.decisions(), [&Answer::no(None)], "{}", test.live());
+}
+
+#[test]
+fn a_question_is_answered_in_line_mode() {
+    let ask = |free_text| {
+        let mut test = library_question(free_text);
+        test.app.display.is_linear = true;
+        test
+    };
+    for (typed, answer) in [("2", "pendulum"), ("dateutil", "dateutil")] {
+        let mut test = ask(true);
+        test.keys(&format!("{typed}<enter>"));
+        assert_eq!(test.decisions()[0].result, json!({ "answer": answer }));
+    }
+    // The number of the row for text asks for the text.
+    let mut test = ask(true);
+    test.keys("4<enter>");
+    assert!(test.decisions().is_empty());
+    test.keys("3<enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answer": "3"}));
+    let mut test = ask(false);
+    test.keys("skip<enter>");
+    assert_eq!(test.decisions(), [&Answer::no(None)]);
+}
+
+#[test]
+fn tab_goes_through_the_fields_of_a_form() {
+    let surface = json!({
+        "id": "s", "root": "root", "data": {},
+        "components": {
+            "root": {"kind": "Column", "props": {"children": ["name", "mail", "ok", "go"]}},
+            "name": {"kind": "TextField", "props": {"label": "Name"}},
+            "mail": {"kind": "TextField", "props": {"label": "Mail"}},
+            "ok": {"kind": "CheckBox", "props": {"label": "Ok"}},
+            "go": {"kind": "Button", "props": {"label": "Go", "action": {"name": "go"}}},
+        },
+    });
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "render_a2ui", Value::Null, ACTION_SURFACE, json!({ "surface": surface }));
+    test.keys("Ada<tab>a@b.c<tab> <tab><enter>");
+    let answer = &test.decisions()[0].result;
+    assert_eq!(answer["dataModel"], json!({"name": "Ada", "mail": "a@b.c", "ok": true}), "{}", test.live());
 }
 
 #[test]

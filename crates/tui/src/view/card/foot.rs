@@ -277,22 +277,15 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
                 keys
             }
             CardKind::Form if card.surface.line().is_some() => vec![enter("keep"), esc("back")],
-            CardKind::Form => vec![
-                KeyHint::up_down("fields and buttons"),
-                enter("edit, tick or press"),
-                key(Action::Skip, "skip"),
-                stop("stop"),
-            ],
+            CardKind::Form => {
+                vec![KeyHint::up_down("fields and buttons"), enter("edit, tick or press"), stop("stop")]
+            }
             CardKind::Ask if card.ask.line().is_some() => vec![enter("answer"), esc("back")],
             CardKind::Ask => {
-                let mut keys = vec![enter(if card.ask.choices().is_empty() { "write" } else { "answer" })];
-                if !card.ask.choices().is_empty() {
-                    keys.push(KeyHint::up_down("choose"));
-                }
+                let mut keys = vec![enter("answer"), KeyHint::up_down("choose")];
                 if card.ask.is_multi() {
                     keys.push(key(Action::Toggle, "tick"));
                 }
-                keys.push(key(Action::Skip, "skip"));
                 keys.push(stop("stop"));
                 keys
             }
