@@ -23,7 +23,7 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::judgement::Profile;
 use crate::contract::record::{DecideOutcome, Decision, GrantRecord, InboxRow, SuspensionRecord};
-use crate::contract::suspension::{Actor, Answer, ToolCallResumeMode};
+use crate::contract::suspension::{Actor, Answer};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
@@ -199,19 +199,42 @@ pub struct AnswerArgs {
 /// The hint on how to list the pending questions.
 const LIST: &str = "`aye inbox` lists pending questions";
 
+/// What a command answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerKind {
+    Approve,
+    ApproveEdited,
+    Deny,
+    RequestChanges,
+    /// Data, for a question that asks for more than a yes or no.
+    Data,
+}
+
+impl AnswerKind {
+    /// What was done, for the user.
+    fn done(self) -> &'static str {
+        match self {
+            Self::Approve => "approved",
+            Self::ApproveEdited => "approved as edited",
+            Self::Deny => "denied",
+            Self::RequestChanges => "changes requested",
+            Self::Data => "answered",
+        }
+    }
+}
+
 /// An answer of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandAnswer {
     pub(crate) answer: Answer,
-    /// The action taken, for the user.
-    pub(crate) done: &'static str,
+    pub(crate) kind: AnswerKind,
     /// The rule granted with the decision, and the line that reports it.
     pub(crate) grant: Option<(GrantRecord, String)>,
 }
 
 impl CommandAnswer {
-    fn new(answer: Answer, done: &'static str) -> Self {
-        Self { answer, done, grant: None }
+    fn new(answer: Answer, kind: AnswerKind) -> Self {
+        Self { answer, kind, grant: None }
     }
 }
 
@@ -236,7 +259,7 @@ pub(crate) async fn run(
         ApprovalsCommand::Approve(args) => Box::pin(approve(args, cli, foundation)).await,
         ApprovalsCommand::Deny(args) => Box::pin(deny(args, cli, foundation)).await,
         ApprovalsCommand::Modify(ModifyArgs { id, feedback, then }) => {
-            let answer = CommandAnswer::new(Answer::modify(feedback), "changes requested");
+            let answer = CommandAnswer::new(Answer::modify(feedback), AnswerKind::RequestChanges);
             let store = foundation.open_store_to_answer()?;
             answer_all(&store, &[id], &answer, then, cli, foundation).await
         }
@@ -256,7 +279,7 @@ pub(crate) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
     let ApproveArgs { ids, edit, args, comment, outside, all_reads, thread, granting, then } = args;
     let profile = outside.then_some(Profile::Outside);
     let yes = Answer { profile, reason: comment, ..Answer::yes(Value::Null) };
-    let mut yes = CommandAnswer::new(yes, "approved");
+    let mut yes = CommandAnswer::new(yes, AnswerKind::Approve);
     let store = foundation.open_store_to_answer()?;
     if all_reads {
         let found = user_edit::open_permissions(&store, thread.as_deref(), true).await?;
@@ -286,7 +309,7 @@ pub(crate) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
 
 pub(crate) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
     let DenyArgs { ids, reason, rest, thread, then } = args;
-    let no = CommandAnswer::new(Answer::no(reason), "denied");
+    let no = CommandAnswer::new(Answer::no(reason), AnswerKind::Deny);
     let store = foundation.open_store_to_answer()?;
     if rest {
         let found = user_edit::open_permissions(&store, thread.as_deref(), false).await?;
@@ -306,7 +329,7 @@ pub(crate) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
         }
     };
     let data = Answer { reason: args.comment, ..Answer::yes(result) };
-    let data = CommandAnswer::new(data, "answered");
+    let data = CommandAnswer::new(data, AnswerKind::Data);
     let store = foundation.open_store_to_answer()?;
     answer_all(&store, std::slice::from_ref(&args.id), &data, args.then, cli, foundation).await
 }
@@ -355,10 +378,8 @@ pub(crate) async fn decide(
 fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Result<(), Failure> {
     let ticket = &suspension.ticket;
     // Data for a question that only needs approval would be an approval that nobody intended.
-    let wants_a_word = ticket.suspension.response_schema.is_none()
-        && ticket.resume_mode == ToolCallResumeMode::ReplayToolCall;
-    if wants_a_word && answer.done == "answered" && !answer.answer.result.is_null() {
-        return Err(errors::wants_a_word(suspension));
+    if !ticket.takes_data() && answer.kind == AnswerKind::Data && !answer.answer.result.is_null() {
+        return Err(errors::takes_no_data(suspension));
     }
     check_payload(suspension, &answer_to(suspension, answer)?.resume(now))
         .map_err(|error| errors::unfit(suspension, &error))
@@ -367,7 +388,8 @@ fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Res
 /// Returns the answer as this question takes it: a yes to a form accepts it as it stands.
 fn answer_to(suspension: &SuspensionRecord, answer: &CommandAnswer) -> Result<Answer, Failure> {
     let given = answer.answer.clone();
-    let is_plain_yes = answer.done == "approved" && given.result.is_null() && given.arguments.is_none();
+    let is_plain_yes =
+        answer.kind == AnswerKind::Approve && given.result.is_null() && given.arguments.is_none();
     if !is_plain_yes {
         return Ok(given);
     }
@@ -430,7 +452,7 @@ async fn answer_each(
     for failure in unfit.chain(lost) {
         say(&failure.message);
     }
-    put(&format!("{} {done} of {count} pending calls {which}\n", answer.done))?;
+    put(&format!("{} {done} of {count} pending calls {which}\n", answer.kind.done()))?;
     if done == count { Ok(code) } else { Err(Failure { message: String::new(), exit: 1 }) }
 }
 
@@ -464,7 +486,7 @@ async fn settle(
                 if let Some((_, granted)) = &answer.grant {
                     say(granted);
                 }
-                say(&format!("{}: {}", answer.done, summary(&record)));
+                say(&format!("{}: {}", answer.kind.done(), summary(&record)));
                 answered.push(*record);
             }
             // Another user or process decided first.

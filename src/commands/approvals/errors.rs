@@ -159,7 +159,7 @@ pub(super) fn no_answer(suspension: &SuspensionRecord) -> Failure {
 }
 
 /// Returns the error that data was given where only approval or denial is expected.
-pub(super) fn wants_a_word(suspension: &SuspensionRecord) -> Failure {
+pub(super) fn takes_no_data(suspension: &SuspensionRecord) -> Failure {
     let id = visible_line(suspension.id.as_str());
     Failure::usage(format!(
         "{id} ({}) takes no data; expected: {}; nothing changed",

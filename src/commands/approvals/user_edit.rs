@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::cli::Cli;
-use crate::commands::approvals::CommandAnswer;
+use crate::commands::approvals::{AnswerKind, CommandAnswer};
 use crate::commands::thread_by_prefix;
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::diff::unified;
@@ -189,7 +189,7 @@ pub(crate) async fn edited(
         }
     }
     let answer = Answer { result: review.payload, arguments: Some(arguments), ..yes.answer };
-    Ok(CommandAnswer { answer, done: "approved as edited", ..yes })
+    Ok(CommandAnswer { answer, kind: AnswerKind::ApproveEdited, ..yes })
 }
 
 /// Reviews in the folder of the conversation, with the rules and tools that hold there.

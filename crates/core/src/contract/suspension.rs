@@ -100,6 +100,11 @@ impl SuspendTicket {
         self.suspension.action == ACTION_CHILD_RUN
     }
 
+    /// Whether an answer may carry data. Where only a yes or no is asked for, data would be a yes that nobody intended.
+    pub fn takes_data(&self) -> bool {
+        self.suspension.response_schema.is_some() || self.resume_mode != ToolCallResumeMode::ReplayToolCall
+    }
+
     /// Returns the payload of a plain yes: nothing, or a form as it stands. `None`: the answer needs data, and a yes alone
     /// would say nothing.
     pub fn approval(&self) -> Option<Value> {
@@ -329,6 +334,7 @@ mod tests {
         use ToolCallResumeMode::{ReplayToolCall, UseDecisionAsToolResult};
         let call = ticket(ACTION_PERMISSION, json!({}), None, ReplayToolCall);
         assert_eq!((call.approval(), call.answer_command()), (Some(Value::Null), "aye approve 'q 1'".into()));
+        assert!(!call.takes_data());
         let client = ticket(ACTION_FRONTEND_TOOL, json!({}), None, UseDecisionAsToolResult);
         assert_eq!((client.approval(), client.answer_command()), (None, "aye answer 'q 1' '\"…\"'".into()));
         let served = ticket(ACTION_CHILD_RUN, json!({}), None, UseDecisionAsToolResult);

@@ -398,9 +398,7 @@ async fn answer(
     Body(given): Body<GivenAnswer>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     let record = question(&hub, &id).await?;
-    let wants_a_word = record.ticket.suspension.response_schema.is_none()
-        && record.ticket.resume_mode == aye_core::contract::suspension::ToolCallResumeMode::ReplayToolCall;
-    if wants_a_word {
+    if !record.ticket.takes_data() {
         // Data for a question that only needs an approval would approve the call unintentionally.
         return Err(ApiError::field("result", "this question takes no values: approve or deny it"));
     }
