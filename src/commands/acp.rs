@@ -13,9 +13,8 @@ use tokio::sync::mpsc;
 
 use crate::cli::Cli;
 use crate::commands::work::Signals;
-use crate::compose;
 use crate::compose::command_files::{self, CommandFile};
-use crate::compose::images;
+use crate::compose::{self, Written, images};
 use crate::config::{Env, TrustAssessment};
 use crate::contract::content::ContentBlock;
 use crate::contract::digest::sha256_hex;
@@ -307,7 +306,8 @@ impl FolderHost for Folder {
                     }
                 }
             }
-            compose::message(&self.app, &text, &text, goes_with).await.map_err(invalid)
+            let written = Written { attached: goes_with, ..Written::typed(&text) };
+            compose::message(&self.app, written).await.map_err(invalid)
         })
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::agents::HitlMode;
 use crate::cli::{Cli, OnUnknown, OutputFormatArg, ThreadChoice};
-use crate::compose::images;
+use crate::commands;
+use crate::compose::{self, Written, images};
 use crate::config::{self, Env, TrustAssessment};
 use crate::contract::ids::ThreadId;
 use crate::contract::tool::ToolDescriptor;
@@ -18,7 +19,6 @@ use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::{moved, say};
 use crate::runtime::{RunRequest, UnknownPolicy};
-use crate::{commands, compose};
 
 /// The maximum bytes read from a pipe.
 const MAX_STDIN: u64 = 10 << 20;
@@ -63,10 +63,10 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         (Some(thread), None) => Job::Resume(thread),
         (thread, Some(text)) => {
             let thread = thread.unwrap_or_else(ThreadId::fresh);
-            compose::check_command(&app, prompt.unwrap_or_default()).await.map_err(Failure::usage)?;
-            let images = images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?;
-            let message = compose::message(&app, &text, prompt.unwrap_or(&text), images).await;
-            let mut messages = vec![message.map_err(Failure::usage)?];
+            let attached = images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?;
+            let typed = prompt.unwrap_or(&text);
+            let written = Written { text: &text, typed, attached, ..Written::default() };
+            let mut messages = vec![compose::message(&app, written).await.map_err(Failure::usage)?];
             messages.extend(schema.as_ref().map(|schema| schema.instruction()));
             let request = RunRequest {
                 frontend_tools: client_tools(cli.client_tools.as_deref())?,

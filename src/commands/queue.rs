@@ -6,10 +6,12 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::Cli;
+use crate::commands;
 use crate::commands::approvals::answer_commands;
 use crate::commands::columns::columns;
 use crate::commands::work::Consumer;
 use crate::commands::{print, since};
+use crate::compose::{self, Written};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::escape_json;
 use crate::contract::ids::ThreadId;
@@ -18,7 +20,6 @@ use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use crate::contract::message::Message;
 use crate::contract::record::{SuspensionStatus, ThreadRecord};
 use crate::failure::{AppError, Failure};
-use crate::plugins::skills::invocation;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::webhook::Webhooks;
@@ -26,7 +27,6 @@ use crate::program::{app_context, put};
 use crate::runtime::{RunRequest, RuntimeError};
 use crate::store::{JobFilter, JobLookup, OutboxRow, OutboxStatus, Store, StoreError, SuspensionFilter};
 use crate::tui::host::TextPage;
-use crate::{commands, compose};
 
 /// `aye queue ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -153,12 +153,13 @@ pub(crate) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
 
 async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation, cli: &Cli) -> Result<(), Failure> {
     let now = SystemClock.now_ms();
-    let (text, typed) = text(args.text.as_deref(), foundation)?;
-    let message = typed.iter().fold(Message::user(text.as_str()), |message, typed| message.written_as(typed));
-    if text.len() > LARGE {
-        check_size(&message, args.agent.clone(), foundation, cli).await?;
-    }
+    let piped = print::piped()?;
+    let prompt = args.text.as_deref().filter(|text| !text.trim().is_empty());
+    let text = compose::with_piped(prompt, piped)
+        .ok_or_else(|| Failure::usage("no prompt; use aye queue add \"...\" or pipe one in"))?;
+    let typed = prompt.unwrap_or(&text);
     let at = args.at.as_deref().map(|at| since::at(at, now)).transpose()?;
+    let message = message(&text, typed, args.agent.clone(), foundation, cli).await?;
     let thread = match &args.thread {
         Some(id) => commands::thread_by_prefix(store, id).await?.id,
         None => new_thread(store, foundation, &text, now).await?,
@@ -184,40 +185,45 @@ async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation, cli: &C
     put(&format!("{}  queued in conversation {}{when}\n", job.sequence, job.mailbox_id))
 }
 
-/// Refuses a message that the worker would refuse, with the same error. Without a usable model, the worker decides.
-async fn check_size(
-    message: &Message,
+/// Composes the message, and refuses one that the worker would refuse. Text that mentions nothing needs neither servers
+/// nor a model; without a usable model, the worker decides about its size.
+async fn message(
+    text: &str,
+    typed: &str,
     agent_id: Option<String>,
     foundation: &Foundation,
     cli: &Cli,
-) -> Result<(), Failure> {
+) -> Result<Message, Failure> {
+    let written = Written { text, typed, ..Written::default() };
+    let may_mention = written.may_mention();
+    if !may_mention && text.len() <= LARGE {
+        return Ok(Message::user(text));
+    }
     let again = Foundation::load(cli, foundation.env.clone())?;
-    let Ok(app) = AppContext::build(again, cli).await else { return Ok(()) };
-    let request = RunRequest { agent_id, ..RunRequest::new(ThreadId::fresh(), vec![message.clone()]) };
-    let fits = app.runtime.fits(&request);
+    let app = match AppContext::build(again, cli).await {
+        Ok(app) => app,
+        Err(_) if !may_mention => return Ok(Message::user(text)),
+        Err(error) => return Err(error),
+    };
+    if may_mention {
+        app.mcp.ready_quietly().await;
+    }
+    let message = compose::message(&app, written).await;
+    let fits = message.as_ref().map(|message| {
+        let request = RunRequest::new(ThreadId::fresh(), vec![message.clone()]);
+        app.runtime.fits(&RunRequest { agent_id, ..request })
+    });
+    let refused = match fits {
+        Ok(Err(error @ RuntimeError::TooLarge { .. })) => Some(Failure::usage(error.to_string())),
+        Ok(_) | Err(_) => None,
+    };
     app.mcp.manager.close().await;
     app.telemetry.end().await;
     app.store.leave().await;
-    match fits {
-        Err(error @ RuntimeError::TooLarge { .. }) => Err(Failure::usage(error.to_string())),
-        Ok(()) | Err(_) => Ok(()),
+    match refused {
+        Some(refused) => Err(refused),
+        None => message.map_err(Failure::usage),
     }
-}
-
-/// Returns the message: the prompt, with piped input as its context; and the text as typed, if the model
-/// reads something else.
-fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<(String, Option<String>), Failure> {
-    let piped = print::piped()?;
-    let is_alone = piped.is_none();
-    let text = compose::with_piped(prompt, piped)
-        .ok_or_else(|| Failure::usage("no prompt; use aye queue add \"...\" or pipe one in"))?;
-    if is_alone && text.starts_with('/') {
-        let registry = app_context::skills_of(foundation).registry();
-        if let Some(invoked) = invocation(&registry, &text).map_err(Failure::usage)? {
-            return Ok((invoked, Some(text)));
-        }
-    }
-    Ok((text, None))
 }
 
 async fn new_thread(

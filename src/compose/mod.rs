@@ -1,5 +1,5 @@
-//! From written text to a message, the same way for the terminal, `aye -p`, the queue and editors: the skill or the
-//! prompt of a server that it names, else the text with what it mentions.
+//! From written text to a message, the same way for the terminal, `aye -p`, the queue, editors and HTTP: the skill, the
+//! command or the prompt of a server that it names, else the text; and what it mentions.
 
 pub(crate) mod command_files;
 pub(crate) mod images;
@@ -7,7 +7,9 @@ pub(crate) mod mentions;
 pub(crate) mod symbols;
 
 use std::path::Path;
+use std::sync::Arc;
 
+use crate::compose::symbols::Symbols;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::contract::message::Message;
@@ -26,7 +28,7 @@ pub(crate) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<
 }
 
 /// Expands `/name words`; returns `None` if the name is no prompt of a server, no skill and no command in a file.
-pub(crate) async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<ContentBlock>>, AppError> {
+async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<ContentBlock>>, AppError> {
     let Some(named) = line.strip_prefix('/') else { return Ok(None) };
     let (name, words) = named.split_once(char::is_whitespace).unwrap_or((named, ""));
     if let Some(blocks) = mcp::prompt(app, name, words.trim()).await {
@@ -37,16 +39,13 @@ pub(crate) async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<C
     Ok(text.map(|text| vec![ContentBlock::text(text)]))
 }
 
-/// Refuses a prompt that starts with a command that does not exist: a model would make something up. A path is text.
-///
-/// # Errors
-/// A sentence that names it.
-pub(crate) async fn check_command(app: &AppContext, typed: &str) -> Result<(), AppError> {
-    let word = typed.split(char::is_whitespace).next().unwrap_or_default();
+/// Refuses a text that starts with a command that does not exist: a model would make something up. A path is text.
+fn refuse_unknown_command(app: &AppContext, text: &str) -> Result<(), AppError> {
+    let word = text.split(char::is_whitespace).next().unwrap_or_default();
     let Some(name) = word.strip_prefix('/').filter(|name| command_files::is_name(name)) else {
         return Ok(());
     };
-    if Path::new(word).exists() || command(app, typed).await?.is_some() {
+    if Path::new(word).exists() {
         return Ok(());
     }
     let hint = if app.foundation.is_trusted {
@@ -58,34 +57,53 @@ pub(crate) async fn check_command(app: &AppContext, typed: &str) -> Result<(), A
     Err(format!("/{name} is not a command{hint}; put a space before it to send it as text").into())
 }
 
-/// Returns the message for a text and its attachments. Only typed text can mention something: piped input may contain
-/// anything.
-pub(crate) async fn message(
-    app: &AppContext,
-    text: &str,
-    typed: &str,
-    mut goes_with: Vec<ContentBlock>,
-) -> Result<Message, AppError> {
-    let command = command(app, text).await?;
-    goes_with.extend(images::mentioned(app, typed).await?);
-    goes_with.extend(mentions::attached(app, typed).await?);
-    if let Some(content) = command {
-        return Ok(joined(content, goes_with, Some(text)));
-    }
-    let is_more = goes_with.iter().any(|block| matches!(block, ContentBlock::Text { .. }));
-    Ok(joined(mcp::with_resources(app, text).await?, goes_with, is_more.then_some(text)))
+/// What a user wrote, and what a front end adds to it.
+#[derive(Default)]
+pub(crate) struct Written<'a> {
+    /// The whole text.
+    pub(crate) text: &'a str,
+    /// The part of the text that a person typed. Only this can mention something: a pipe or a long paste may contain
+    /// anything.
+    pub(crate) typed: &'a str,
+    /// Images and texts that were attached beside the text.
+    pub(crate) attached: Vec<ContentBlock>,
+    /// The symbols that are known from earlier messages.
+    pub(crate) symbols: Arc<Symbols>,
 }
 
-/// Joins everything for the model into one message; `written` is the user's text if it differs.
-pub(crate) fn joined(
-    mut content: Vec<ContentBlock>,
-    goes_with: Vec<ContentBlock>,
-    written: Option<&str>,
-) -> Message {
-    content.extend(goes_with);
-    let message = Message::user_with(content);
-    match written {
-        Some(written) => message.written_as(written),
-        None => message,
+impl<'a> Written<'a> {
+    /// Text that was typed as a whole.
+    pub(crate) fn typed(text: &'a str) -> Written<'a> {
+        Written { text, typed: text, ..Written::default() }
     }
+
+    /// Whether the text may be a command or mention something, so that it is not only text.
+    pub(crate) fn may_mention(&self) -> bool {
+        self.text.starts_with('/') || self.typed.contains('@')
+    }
+}
+
+/// Composes the message of a user for the model. All front ends use it, so that the same text leads to the same request.
+///
+/// # Errors
+/// A sentence: the text names a command, a skill or a conversation that does not exist, or something that may not be
+/// read.
+pub(crate) async fn message(app: &AppContext, written: Written<'_>) -> Result<Message, AppError> {
+    let Written { text, typed, attached, symbols } = written;
+    let command = command(app, text).await?;
+    if command.is_none() {
+        refuse_unknown_command(app, text)?;
+    }
+    let is_command = command.is_some();
+    let mut content = command.unwrap_or_else(|| vec![ContentBlock::text(text)]);
+    content.extend(mcp::resources(app, typed).await?);
+    content.extend(attached);
+    let mut mentioned = images::mentioned(app, typed).await?;
+    mentioned.extend(mentions::attached(app, typed).await?);
+    mentioned.extend(symbols::attached(app, &symbols, typed).await?);
+    let is_more = mentioned.iter().any(|block| matches!(block, ContentBlock::Text { .. }));
+    content.extend(mentioned);
+    let message = Message::user_with(content);
+    // A front end shows what was written, not what it stands for.
+    Ok(if is_command || is_more { message.written_as(text) } else { message })
 }

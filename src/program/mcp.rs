@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use attach::{commands, complete, prompt, with_resources};
+pub(crate) use attach::{commands, complete, prompt, resources};
 pub(crate) use describe::{agreed, find, login_name, login_words};
 pub(crate) use doctor::{ServerRow, lines, rows};
 pub(crate) use plugin::{ElicitationPlugin, MCP_PLUGIN};

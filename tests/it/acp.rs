@@ -13,7 +13,7 @@ use crate::support::llm::{Answer, Chat, Gate, MockLlm, PATIENCE, Part, until};
 const TOUCH: &str = "echo ran >> log.txt";
 
 /// An editor.
-struct Editor {
+pub struct Editor {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: mpsc::Receiver<Value>,
@@ -64,7 +64,7 @@ impl Editor {
     }
 
     /// Starts the program with a new session in the workspace.
-    fn open(home: &Home) -> (Editor, String) {
+    pub fn open(home: &Home) -> (Editor, String) {
         let mut editor = Editor::start(home);
         let session = editor.new_session(home);
         (editor, session)
@@ -128,13 +128,13 @@ impl Editor {
         (error["code"].as_i64().expect("a code"), error["message"].as_str().expect("words").to_owned())
     }
 
-    fn prompt(&mut self, session: &str, text: &str) -> u64 {
+    pub fn prompt(&mut self, session: &str, text: &str) -> u64 {
         let prompt = json!([{"type": "text", "text": text}]);
         self.send("session/prompt", json!({"sessionId": session, "prompt": prompt}))
     }
 
     #[track_caller]
-    fn stops(&mut self, prompt: u64) -> String {
+    pub fn stops(&mut self, prompt: u64) -> String {
         let answer = self.answer(prompt);
         answer["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{answer:#}")).to_owned()
     }
@@ -173,7 +173,7 @@ impl Editor {
     }
 
     /// Closes the editor's side, and waits for the program's end.
-    fn leave(mut self) {
+    pub fn leave(mut self) {
         self.stdin = None;
         until("the end of the program", || self.child.try_wait().expect("a child").is_some());
         let status = self.child.wait().expect("a child");

@@ -1,9 +1,11 @@
 //! The composer in a terminal: messages during a run, user commands, and drafts that outlive the program.
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::acp::Editor;
 use crate::support::home::Home;
+use crate::support::http::Server;
 use crate::support::llm::{Answer, Chat, MockLlm, until};
 use crate::support::pty::Pty;
 
@@ -233,4 +235,98 @@ fn definitions_are_completed_and_their_lines_go_with_the_message() {
     tty.shows("b.py is not attached: deny by rule");
     assert_eq!(llm.asked().len(), 2);
     tty.quit();
+}
+
+/// One text leads to one request, wherever it was written: in the terminal, with `-p`, in the queue, in an editor or over
+/// HTTP.
+#[test]
+fn a_text_leads_to_the_same_request_from_every_front_end() {
+    let llm = MockLlm::by(|_| Answer::say("Seen."));
+    let home = Home::with(&llm);
+    let skills = home.root().join("aye/config/skills/ship");
+    std::fs::create_dir_all(&skills).expect("a folder");
+    let skill = "---\nname: ship\ndescription: Ships.\n---\nShip it to $ARGUMENTS.\n";
+    std::fs::write(skills.join("SKILL.md"), skill).expect("written");
+    let commands = home.root().join("aye/config/commands");
+    std::fs::create_dir_all(&commands).expect("a folder");
+    std::fs::write(commands.join("inspect.md"), "Inspect $ARGUMENTS with care.\n").expect("written");
+    home.write("a.rs", "fn other() {}\n\nfn marked() {\n    other();\n}\n");
+    let texts = [
+        "plain words, and an address: me@example.org",
+        "please @skill:ship now, see @a.rs#marked",
+        "/ship the moon",
+        "/inspect the rules of @skill:ship",
+        "/inspect @a.rs#marked",
+        "/usr/bin: what is there?",
+    ];
+    // What the model reads of a message is the last one of the request's user.
+    let asked = |count: usize| -> Value {
+        until("the request", || llm.asked().len() > count);
+        let chat = llm.last();
+        let last = chat.messages().iter().rev().find(|message| message["role"] == "user");
+        last.map(|message| message["content"].clone()).unwrap_or_default()
+    };
+    let mut expected = Vec::new();
+    for text in texts {
+        let count = llm.asked().len();
+        home.ok(&["-p", text]);
+        expected.push(asked(count));
+    }
+    let all = Value::from(expected.clone()).to_string();
+    for part in [
+        "Use the skill `ship`",
+        "Inspect the rules of @skill:ship with care.",
+        "lines 3 to 5",
+        "/usr/bin: what",
+    ] {
+        assert!(all.contains(part), "{part} in {all}");
+    }
+    let mut differing = Vec::new();
+    let mut compare = |front_end: &str, text: &str, expected: &Value, found: Value| {
+        if *expected != found {
+            differing.push(format!("{front_end}: {text}\n{expected:#}\n{found:#}"));
+        }
+    };
+    for (text, expected) in texts.iter().zip(&expected) {
+        let count = llm.asked().len();
+        home.ok(&["queue", "add", text]);
+        home.ok(&["work", "--until-empty"]);
+        compare("queue", text, expected, asked(count));
+        let mut tty = Pty::start(&home, &[], 100, 30);
+        tty.ready();
+        let count = llm.asked().len();
+        // A space ends the list of completions.
+        tty.send(&format!("{text} "));
+        tty.shows(text);
+        tty.send("\r");
+        tty.shows("Seen.");
+        compare("terminal", text, expected, asked(count));
+        tty.wait("the end of the turn", |view| !view.is_active());
+        tty.quit();
+    }
+    let (mut editor, session) = Editor::open(&home);
+    for (text, expected) in texts.iter().zip(&expected) {
+        let count = llm.asked().len();
+        let prompt = editor.prompt(&session, text);
+        assert_eq!(editor.stops(prompt), "end_turn", "{text}");
+        compare("editor", text, expected, asked(count));
+    }
+    editor.leave();
+    let server = Server::start(&home, &[]);
+    for (text, expected) in texts.iter().zip(&expected) {
+        let count = llm.asked().len();
+        let reply = server.post("/v1/runs", &json!({ "text": text }));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        compare("HTTP", text, expected, asked(count));
+    }
+    // A command that does not exist is refused before a conversation is created.
+    let threads = || server.get("/v1/threads").json()["items"].as_array().map(Vec::len);
+    let before = threads();
+    let refused = server.post("/v1/runs", &json!({ "text": "/shipp it" }));
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.body.contains("/shipp is not a command"), "{}", refused.body);
+    assert_eq!(threads(), before);
+    server.stop();
+    home.aye(&["queue", "add", "/shipp it"]).run().exits(2).says("/shipp is not a command");
+    assert!(differing.is_empty(), "{}", differing.join("\n\n"));
 }

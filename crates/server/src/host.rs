@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aye_core::contract::content::ContentBlock;
 use aye_core::contract::grant::GrantRequest;
 use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::message::Message;
 use aye_core::contract::record::GrantRecord;
 use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::suspension::Actor;
@@ -202,4 +204,13 @@ pub trait AgentFolder: Send + Sync {
 
     /// The model that answers.
     fn model(&self) -> String;
+
+    /// Composes the message of what a person wrote: the first text of the content may be a command, or mention
+    /// something.
+    ///
+    /// # Errors
+    /// [`ApiError`]: it names something that does not exist or may not be read.
+    fn message(&self, content: Vec<ContentBlock>) -> BoxFuture<'_, Result<Message, ApiError>> {
+        Box::pin(async move { Ok(Message::user_with(content)) })
+    }
 }

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use aye_core::contract::content::ContentBlock;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink as _;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::message::Message;
 use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::{ChangeKind, StoreChange, StoreError, ThreadRunStore};
 use aye_runtime::{RunRequest, RuntimeError, UnknownPolicy};
@@ -338,6 +340,28 @@ impl Hub {
     pub(super) async fn any_workshop(&self) -> Result<Arc<dyn AgentFolder>, ApiError> {
         let first = self.program.folders().first();
         self.workshop(first.ok_or_else(|| ApiError::internal("no folder is served"))?).await
+    }
+
+    /// The message of a conversation for what a person wrote.
+    pub(super) async fn message(
+        &self,
+        thread: &ThreadRecord,
+        content: Vec<ContentBlock>,
+    ) -> Result<Message, ApiError> {
+        self.workshop(&thread.cwd).await?.message(content).await
+    }
+
+    /// The messages of a conversation for several texts.
+    pub(super) async fn messages(
+        &self,
+        thread: &ThreadRecord,
+        texts: Vec<String>,
+    ) -> Result<Vec<Message>, ApiError> {
+        let mut messages = Vec::with_capacity(texts.len());
+        for text in texts {
+            messages.push(self.message(thread, vec![ContentBlock::text(text)]).await?);
+        }
+        Ok(messages)
     }
 
     /// Starts a run in the background and returns its id. The run starts after one that is active here, and

@@ -32,7 +32,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::any_service;
 use axum::{Json, Router};
 use aye_core::contract::ids::{ThreadId, check_given};
-use aye_core::contract::message::Message;
 use aye_core::contract::record::{RunRecord, ThreadRecord};
 use aye_core::contract::storage::Slice;
 use schemars::JsonSchema;
@@ -381,8 +380,8 @@ impl Said {
         self.text.is_none() && self.messages.is_none()
     }
 
-    /// Returns the messages of the user. A client cannot speak in any other role.
-    fn messages(self) -> Result<Vec<Message>, ApiError> {
+    /// Returns the texts of the user. A client cannot speak in any other role.
+    fn texts(self) -> Result<Vec<String>, ApiError> {
         let mut found = Vec::new();
         if let Some(text) = self.text {
             found.push(text);
@@ -415,7 +414,7 @@ impl Said {
         if found.is_empty() || found.iter().any(|text| text.trim().is_empty()) {
             return Err(ApiError::field("text", "send `text`, or `messages` with content"));
         }
-        Ok(found.into_iter().map(Message::user).collect())
+        Ok(found)
     }
 }
 

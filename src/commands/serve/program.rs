@@ -10,9 +10,12 @@ use serde_json::{Value, json};
 use super::{FailureReporter, config};
 use crate::cli::Cli;
 use crate::commands::agents;
+use crate::compose::{self, Written};
 use crate::config::Env;
+use crate::contract::content::ContentBlock;
 use crate::contract::grant::GrantRequest;
 use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::message::Message;
 use crate::contract::record::GrantRecord;
 use crate::contract::storage::ThreadRunStore;
 use crate::contract::suspension::{Actor, CHANNEL_HTTP};
@@ -266,5 +269,20 @@ impl AgentFolder for FolderApp {
 
     fn model(&self) -> String {
         self.0.selection().full_name()
+    }
+
+    fn message(&self, mut content: Vec<ContentBlock>) -> BoxFuture<'_, Result<Message, ApiError>> {
+        Box::pin(async move {
+            let text = content.iter().position(|block| matches!(block, ContentBlock::Text { .. }));
+            let Some(ContentBlock::Text { text }) = text.map(|at| content.remove(at)) else {
+                return Ok(Message::user_with(content));
+            };
+            let written = Written { attached: content, ..Written::typed(&text) };
+            if written.may_mention() {
+                // Its prompts and resources are those of servers that may still be starting.
+                self.0.mcp.ready_quietly().await;
+            }
+            compose::message(&self.0, written).await.map_err(|why| ApiError::field("text", why.to_string()))
+        })
     }
 }

@@ -13,16 +13,6 @@ const MAX_ROWS: usize = 50;
 /// How long a user who is typing waits for a list.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Returns a message as content blocks: its text, followed by the resources that it mentions with `@`.
-///
-/// # Errors
-/// A sentence: nothing is sent.
-pub(crate) async fn with_resources(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
-    let mut blocks = vec![ContentBlock::text(text)];
-    blocks.extend(attached(app, text).await?);
-    Ok(blocks)
-}
-
 /// Returns the text of `SERVER:PROMPT`; `None` if the server is unknown or no such prompt exists.
 pub(crate) async fn prompt(
     app: &AppContext,
@@ -36,8 +26,11 @@ pub(crate) async fn prompt(
     Some(app.mcp.manager.prompt(server, prompt, words).await.map_err(AppError::from))
 }
 
-/// Returns the resources that a text mentions.
-async fn attached(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
+/// Returns the resources that a text mentions with `@`.
+///
+/// # Errors
+/// A sentence: nothing is sent.
+pub(crate) async fn resources(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for word in text.split_whitespace() {
         let Some((server, uri)) = word.strip_prefix('@').and_then(|word| word.split_once(':')) else {

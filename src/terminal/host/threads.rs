@@ -6,8 +6,7 @@ use serde_json::json;
 
 use super::TerminalHost;
 use crate::commands::tasks;
-use crate::compose;
-use crate::compose::{images, mentions, symbols};
+use crate::compose::{self, Written, images};
 use crate::contract::content::ContentBlock;
 use crate::contract::ids::{CallId, MessageId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -74,22 +73,15 @@ impl TerminalHost {
 
     /// Returns the user's input as a message for the model.
     async fn message_of(&self, input: &UserInput) -> Result<Message, AppError> {
-        let (app, written) = (&self.app, input.written());
-        let command = compose::command(app, &written).await?;
-        let is_command = command.is_some();
-        let mut goes_with = Vec::new();
-        let mut content = match (command, &input.skill) {
-            (Some(content), _) => content,
-            (None, Some(name)) => return Err(format!("unknown skill `{name}`").into()),
-            (None, None) => {
-                goes_with = mentions::attached(app, &input.text).await?;
-                goes_with.extend(symbols::attached(app, &self.symbols, &input.text).await?);
-                crate::program::mcp::with_resources(app, &input.text).await?
-            }
+        let text = input.written();
+        let written = Written {
+            text: &text,
+            // Long pastes are marks there.
+            typed: input.shown().unwrap_or(&text),
+            attached: input.images.iter().cloned().map(ContentBlock::StoredImage).collect(),
+            symbols: Arc::clone(&self.symbols),
         };
-        content.extend(input.images.iter().cloned().map(ContentBlock::StoredImage));
-        let is_more = is_command || !goes_with.is_empty();
-        Ok(compose::joined(content, goes_with, is_more.then_some(written.as_str())))
+        compose::message(&self.app, written).await
     }
 }
 

@@ -116,12 +116,12 @@ async fn turn(
     let stream = match intent {
         // A page that answers an interrupt may not know of one that was asked since: what it says comes after that one.
         AgUiIntent::Say(said) if !input.resume.is_empty() && questions.iter().any(is_pending) => {
-            send_message_in(hub, &thread, vec![message(said, &known)], caller).await?;
+            send_message_in(hub, &thread, vec![message(hub, &thread, said, &known).await?], caller).await?;
             join(hub, thread, input).await?
         }
         AgUiIntent::Say(said) => {
             let mut messages = context(hub, &thread, &input, &stored).await?;
-            messages.push(message(said, &known));
+            messages.push(message(hub, &thread, said, &known).await?);
             let mut request = RunRequest::new(thread.id.clone(), messages);
             request.agent_id.clone_from(&input.agent_id);
             request.correlation_id.clone_from(&caller.correlation_id);
@@ -134,7 +134,8 @@ async fn turn(
             let said = input.new_message(&known).map_err(refused)?;
             approvals::decide_in_time(hub, caller, answers).await?;
             if let Some(said) = said {
-                send_message_in(hub, &thread, vec![message(said, &known)], caller).await?;
+                send_message_in(hub, &thread, vec![message(hub, &thread, said, &known).await?], caller)
+                    .await?;
             }
             join(hub, thread, input).await?
         }
@@ -154,9 +155,15 @@ async fn turn(
 }
 
 /// The message of a user, by the id that its page gave it.
-fn message(said: UserTurn, known: &[AgUiMessage]) -> Message {
-    let message = Message::user_with(said.content);
-    if known.iter().any(|known| known.id == said.id) { message } else { message.known_as(&said.id) }
+async fn message(
+    hub: &Hub,
+    thread: &ThreadRecord,
+    said: UserTurn,
+    known: &[AgUiMessage],
+) -> Result<Message, ApiError> {
+    let message = hub.message(thread, said.content).await?;
+    let is_known = known.iter().any(|known| known.id == said.id);
+    Ok(if is_known { message } else { message.known_as(&said.id) })
 }
 
 /// What the page knows besides the conversation: for the model, as the user did not write it.

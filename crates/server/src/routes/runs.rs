@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::approvals::{CallDecision, decide_call_of};
-use super::threads::{CancelReceipt, NewThread, SayReceipt, new_thread, send_message_in};
+use super::threads::{CancelReceipt, NewThread, SayReceipt, checked_thread, send_message_in};
 use super::{Allowed, Asked, Body, Chat, InThread, ListPage, Paging, Read, Said, given_thread, page};
 use crate::access::TokenScope;
 use crate::api::{Accepted, Api, EventStream};
@@ -126,17 +126,23 @@ async fn start(
     stops: StopsOnLeave,
     Body(wanted): Body<NewRun>,
 ) -> Result<EventStream, ApiError> {
-    let messages = wanted.said.messages()?;
+    let texts = wanted.said.texts()?;
     let known = match &wanted.thread_id {
         Some(id) => hub.store().load_thread(&given_thread(id)?).await?,
         None => None,
     };
+    let is_new = known.is_none();
     let thread = if let Some(thread) = known {
         thread
     } else {
         let new = NewThread { id: wanted.thread_id, title: wanted.title, folder: wanted.folder };
-        new_thread(&hub, new).await?
+        checked_thread(&hub, new).await?
     };
+    let messages = hub.messages(&thread, texts).await?;
+    if is_new {
+        // After what was written is known to be usable.
+        hub.store().ensure_thread(thread.clone()).await?;
+    }
     let mut request = RunRequest::new(thread.id.clone(), messages);
     request.agent_id = wanted.agent_id;
     request.correlation_id = caller.correlation_id;
@@ -149,7 +155,7 @@ pub(super) async fn start_in(
     stops: StopsOnLeave,
     Body(wanted): Body<NewRun>,
 ) -> Result<EventStream, ApiError> {
-    let mut request = RunRequest::new(thread.id.clone(), wanted.said.messages()?);
+    let mut request = RunRequest::new(thread.id.clone(), hub.messages(&thread, wanted.said.texts()?).await?);
     request.agent_id = wanted.agent_id;
     request.correlation_id = caller.correlation_id;
     begin(&hub, &thread, request, stops).await
@@ -221,7 +227,8 @@ async fn inputs(
     let run = run_of(&hub, &id).await?;
     if inputs.decisions.is_empty() {
         let thread = hub.thread(&run.thread_id).await?;
-        return Ok(Accepted(send_message_in(&hub, &thread, inputs.said.messages()?, &caller).await?));
+        let messages = hub.messages(&thread, inputs.said.texts()?).await?;
+        return Ok(Accepted(send_message_in(&hub, &thread, messages, &caller).await?));
     }
     if !inputs.said.is_empty() {
         return Err(ApiError::field("decisions", "send decisions or messages, not both"));

@@ -154,6 +154,13 @@ pub(super) struct NewThread {
 
 /// Makes a conversation in a folder that is served.
 pub(super) async fn new_thread(hub: &Hub, wanted: NewThread) -> Result<ThreadRecord, ApiError> {
+    let thread = checked_thread(hub, wanted).await?;
+    hub.store().ensure_thread(thread.clone()).await?;
+    Ok(thread)
+}
+
+/// A new conversation that is not stored yet.
+pub(super) async fn checked_thread(hub: &Hub, wanted: NewThread) -> Result<ThreadRecord, ApiError> {
     let folder = match wanted.folder {
         // Links are followed before the folder is compared with those that are served.
         Some(folder) => tokio::fs::canonicalize(&folder)
@@ -176,9 +183,7 @@ pub(super) async fn new_thread(hub: &Hub, wanted: NewThread) -> Result<ThreadRec
         ));
     }
     let now = now_ms();
-    let thread = ThreadRecord { id, title, cwd: folder, created_at: now, updated_at: now };
-    hub.store().ensure_thread(thread.clone()).await?;
-    Ok(thread)
+    Ok(ThreadRecord { id, title, cwd: folder, created_at: now, updated_at: now })
 }
 
 fn check_title(title: &str) -> Result<(), ApiError> {
@@ -284,7 +289,8 @@ async fn send_message(
     InThread { hub, caller, thread, .. }: InThread<Chat>,
     Body(said): Body<Said>,
 ) -> Result<Accepted<SayReceipt>, ApiError> {
-    Ok(Accepted(send_message_in(&hub, &thread, said.messages()?, &caller).await?))
+    let messages = hub.messages(&thread, said.texts()?).await?;
+    Ok(Accepted(send_message_in(&hub, &thread, messages, &caller).await?))
 }
 
 async fn put_into_mailbox(
