@@ -304,8 +304,11 @@ pub(crate) fn executor(selection: &ModelSelection, foundation: &Foundation) -> A
     if selection.is_demo() {
         return Arc::new(DemoExecutor::new());
     }
-    let config = ProviderConfig::new(&selection.provider, adapter_of(selection.adapter))
+    let mut config = ProviderConfig::new(&selection.provider, adapter_of(selection.adapter))
         .with_base_url(selection.base_url.clone());
+    if selection.adapter == Wire::Ollama {
+        config = config.with_context_window(selection.context_window);
+    }
     let key = match &selection.api_key_env {
         Some(name) => KeyPlace::Given(foundation.env.var(name).unwrap_or_default().to_owned()),
         None if selection.is_key_stored => {
@@ -336,20 +339,18 @@ pub(crate) async fn server_report(selection: &ModelSelection) -> Option<(bool, S
     let config = ProviderConfig::new(&selection.provider, WireFormat::Ollama)
         .with_base_url(selection.base_url.clone());
     let wanted = selection.context_window;
-    let plan = format!("aye plans for {wanted} (models.NAME.context_window)");
-    Some(match running_context(&config, &selection.model, START).await {
+    let name = &selection.model;
+    let plan = format!("aye's requests set {wanted} (models.NAME.context_window)");
+    Some(match running_context(&config, name, START).await {
         Ok(Some(running)) if running < wanted => (
             false,
             format!(
-                "{} runs with a context of {running} tokens, {plan}: Ollama would cut longer requests off; start it with \
-                 OLLAMA_CONTEXT_LENGTH={wanted}, or set models.NAME.context_window to {running}",
-                selection.model
+                "{name} runs with a context of {running} tokens; {plan}, for which the server loads it again; if it runs \
+                 with {running} after the next request, it has no more: set models.NAME.context_window to {running}"
             ),
         ),
-        Ok(Some(running)) => {
-            (true, format!("{} runs with a context of {running} tokens, {plan}", selection.model))
-        }
-        Ok(None) => (true, format!("{} is not loaded; {plan}", selection.model)),
+        Ok(Some(running)) => (true, format!("{name} runs with a context of {running} tokens; {plan}")),
+        Ok(None) => (true, format!("{name} is not loaded; {plan}")),
         // A service that is not the user's own machine.
         Err(OffersError::Refused(_)) => return None,
         Err(OffersError::Failed(why)) => (false, why),

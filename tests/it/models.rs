@@ -311,11 +311,11 @@ fn doctor_shows_what_ollama_runs_a_model_with() {
     let small = r#"{"models": [{"name": "qwen3:latest", "model": "qwen3:latest", "context_length": 4096}]}"#;
     let line = report(small, "");
     assert!(
-        line.starts_with("warning") && line.contains("4096") && line.contains("OLLAMA_CONTEXT_LENGTH=32768"),
+        line.starts_with("warning") && line.contains("4096") && line.contains("aye's requests set 32768"),
         "{line}"
     );
     let line = report(small, "[models.\"o/qwen3\"]\ncontext_window = 4096\n");
-    assert!(line.starts_with("ok") && line.contains("aye plans for 4096"), "{line}");
+    assert!(line.starts_with("ok") && line.contains("aye's requests set 4096"), "{line}");
     let line = report(r#"{"models": []}"#, "");
     assert!(line.starts_with("ok") && line.contains("qwen3 is not loaded"), "{line}");
 }

@@ -602,12 +602,16 @@ async fn the_request_matches_what_the_provider_expects() {
 
 #[tokio::test]
 async fn ollama_receives_the_options_of_a_request() {
-    let server = MockServer::start([Reply::new(400, "{}")]).await;
+    let server = MockServer::start([Reply::new(400, "{}"), Reply::new(400, "{}")]).await;
     let mut request = request();
     request.overrides.max_tokens = Some(7);
     request.overrides.temperature = Some(0.5);
-    let _ = GenaiExecutor::with(provider(WireFormat::Ollama, &server)).execute(request).await;
-    assert_eq!(server.asked()[0].body["options"], json!({"num_predict": 7, "temperature": 0.5}));
+    let config = provider(WireFormat::Ollama, &server);
+    let _ = GenaiExecutor::with(config.clone()).execute(request.clone()).await;
+    let _ = GenaiExecutor::with(config.with_context_window(9000)).execute(request).await;
+    let asked = server.asked();
+    assert_eq!(asked[0].body["options"], json!({"num_predict": 7, "temperature": 0.5}));
+    assert_eq!(asked[1].body["options"], json!({"num_ctx": 9000, "num_predict": 7, "temperature": 0.5}));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::classify::ModelEndpoint;
-use super::convert::{PICTURES, Shaper, cache_key, split_point, system_texts, unseen, wire_id};
+use super::convert::{PICTURES, Shaper, cache_key, joined, split_point, system_texts, unseen, wire_id};
 use super::provider::WireFormat;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceRequest;
@@ -101,8 +101,9 @@ struct StreamOptions {
     include_usage: bool,
 }
 
+/// A tool on offer.
 #[derive(Serialize)]
-struct Offer<'a> {
+pub(super) struct Offer<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     function: Offered<'a>,
@@ -280,16 +281,21 @@ impl ChatBodies {
     }
 }
 
-fn head(request: &InferenceRequest, asks_usage: bool) -> Head<'_> {
+/// The tools of a request.
+pub(super) fn offers(request: &InferenceRequest) -> Vec<Offer<'_>> {
     let tools = request.tools.iter().map(|tool| Offer {
         kind: "function",
         function: Offered { name: &tool.id, description: &tool.description, parameters: &tool.parameters },
     });
+    tools.collect()
+}
+
+fn head(request: &InferenceRequest, asks_usage: bool) -> Head<'_> {
     Head {
         model: request.wire_model(),
         stream: true,
         stream_options: asks_usage.then_some(StreamOptions { include_usage: true }),
-        tools: tools.collect(),
+        tools: offers(request),
     }
 }
 
@@ -369,13 +375,6 @@ fn image(block: &ContentBlock) -> Option<Part<'_>> {
         return block.as_stored_image().map(|image| Part::Text { text: unseen(image).into() });
     };
     Some(Part::ImageUrl { image_url: ImageUrl { url: format!("data:{media_type};base64,{data}") } })
-}
-
-/// The texts of a message as one.
-fn joined<'a>(content: &'a [ContentBlock], between: &str) -> Cow<'a, str> {
-    let mut texts = content.iter().filter_map(ContentBlock::as_text);
-    let Some(first) = texts.next() else { return Cow::Borrowed("") };
-    texts.fold(Cow::Borrowed(first), |whole, text| Cow::Owned([&whole, between, text].concat()))
 }
 
 fn user_content(content: &[ContentBlock]) -> Content<'_> {

@@ -278,33 +278,10 @@ impl ModelEndpoint {
         proxy.map(|proxy| format!("; the connection goes through the proxy {proxy}")).unwrap_or_default()
     }
 
-    /// Converts an error of genai. The status of a streaming request is hidden in a box inside genai's error.
-    pub(super) fn genai(&self, error: genai::Error, limits: (Duration, Duration)) -> InferenceExecutionError {
+    /// Converts the error of a model's name that cannot be resolved.
+    pub(super) fn unresolved(&self, error: &genai::Error) -> InferenceExecutionError {
         use genai::Error;
         match error {
-            Error::WebStream { error, cause, .. } => {
-                let error = match error.downcast::<Error>() {
-                    Ok(inner) => return self.genai(*inner, limits),
-                    Err(error) => error,
-                };
-                if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-                    return self.transport(error);
-                }
-                match error.downcast_ref::<genai::webc::StreamTimeout>() {
-                    Some(genai::webc::StreamTimeout::Headers) => self.no_headers(limits.0),
-                    Some(genai::webc::StreamTimeout::Read) => self.silence(limits.1),
-                    None => InferenceExecutionError::Network(format!(
-                        "the answer of {} cannot be read: {}",
-                        self.provider,
-                        self.shown(&cause)
-                    )),
-                }
-            }
-            Error::HttpError { status, body, headers, .. } => self.http_error(status, &headers, &body),
-            Error::ChatResponse { body, .. } => self.stream_error(body.get("error").unwrap_or(&body)),
-            Error::WebModelCall { webc_error: genai::webc::Error::Reqwest(error), .. } => {
-                self.transport(&error)
-            }
             Error::RequiresApiKey { .. }
             | Error::NoAuthResolver { .. }
             | Error::NoAuthData { .. }

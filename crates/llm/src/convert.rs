@@ -5,15 +5,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use genai::chat::{
-    ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse,
-};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::provider::WireFormat;
 use super::repair::{self, repair};
-use aye_core::contract::content::{ContentBlock, text_of};
+use aye_core::contract::content::ContentBlock;
 use aye_core::contract::digest::{hex, sha256_hex};
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::image::ImageRef;
@@ -220,73 +217,11 @@ pub(super) fn thinks(adapter: WireFormat, model: &str, request: &InferenceReques
     }
 }
 
-/// The options of a request that goes through genai: Ollama's.
-pub(super) fn options(request: &InferenceRequest) -> ChatOptions {
-    let overrides = &request.overrides;
-    let mut options = ChatOptions::default().with_capture_usage(true);
-    options.reasoning_effort = overrides.reasoning_effort.map(effort);
-    options.temperature = overrides.temperature;
-    options.top_p = overrides.top_p;
-    options.max_tokens = overrides.max_tokens;
-    options
-}
-
-fn effort(effort: ReasoningEffort) -> genai::chat::ReasoningEffort {
-    use genai::chat::ReasoningEffort as Theirs;
-    match effort {
-        ReasoningEffort::None => Theirs::Zero,
-        ReasoningEffort::Low => Theirs::Low,
-        ReasoningEffort::Medium => Theirs::Medium,
-        ReasoningEffort::High => Theirs::High,
-        ReasoningEffort::Max => Theirs::Max,
-        ReasoningEffort::Budget(tokens) => Theirs::Budget(tokens),
-    }
-}
-
-/// The conversation as genai has it, for Ollama.
-pub(super) fn chat_request(request: &InferenceRequest, prepared: &PreparedMessages) -> ChatRequest {
-    let mut messages: Vec<ChatMessage> = Vec::new();
-    let mut pictures: Vec<ContentPart> = Vec::new();
-    for message in &prepared.messages {
-        if message.role != Role::Tool && !pictures.is_empty() {
-            messages.push(show(std::mem::take(&mut pictures)));
-        }
-        match message.role {
-            Role::System => {}
-            Role::User => {
-                let parts: Vec<ContentPart> = message.content.iter().filter_map(user_part).collect();
-                messages.push(ChatMessage::new(ChatRole::User, MessageContent::from_parts(parts)));
-            }
-            Role::Assistant => messages.push(assistant(message)),
-            Role::Tool => messages.push(tool_result(message, &mut pictures)),
-        }
-    }
-    if !pictures.is_empty() {
-        messages.push(show(pictures));
-    }
-    let mut chat = ChatRequest::new(messages);
-    if !prepared.system.is_empty() {
-        chat = chat.with_system(prepared.system.join("\n\n"));
-    }
-    if request.tools.is_empty() {
-        return chat;
-    }
-    chat.with_tools(request.tools.iter().map(|tool| {
-        Tool::new(tool.id.as_str())
-            .with_description(tool.description.as_str())
-            .with_schema(tool.parameters.clone())
-    }))
-}
-
-fn user_part(block: &ContentBlock) -> Option<ContentPart> {
-    match block {
-        ContentBlock::Text { text } => Some(ContentPart::Text(text.clone())),
-        ContentBlock::Image { media_type, data } => {
-            Some(ContentPart::from_binary_base64(media_type.as_str(), data.as_str(), None))
-        }
-        ContentBlock::StoredImage(image) => Some(ContentPart::Text(unseen(image))),
-        ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } | ContentBlock::ToolCall { .. } => None,
-    }
+/// The texts of a message as one.
+pub(super) fn joined<'a>(content: &'a [ContentBlock], between: &str) -> Cow<'a, str> {
+    let mut texts = content.iter().filter_map(ContentBlock::as_text);
+    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    texts.fold(Cow::Borrowed(first), |whole, text| Cow::Owned([&whole, between, text].concat()))
 }
 
 /// Returns the text that a model reads in place of an image whose bytes are not sent with the request.
@@ -297,38 +232,6 @@ pub(super) fn unseen(image: &ImageRef) -> String {
 /// Returns whether a block is an image, or stands for one.
 pub(super) fn is_image(block: &ContentBlock) -> bool {
     matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_))
-}
-
-fn assistant(message: &Message) -> ChatMessage {
-    let mut parts: Vec<ContentPart> =
-        message.content.iter().filter_map(ContentBlock::as_text).map(ContentPart::from).collect();
-    parts.extend(message.tool_calls.iter().map(|call| {
-        ContentPart::ToolCall(genai::chat::ToolCall {
-            call_id: call.id.clone(),
-            fn_name: call.name.clone(),
-            fn_arguments: call.arguments.clone(),
-            thought_signatures: None,
-        })
-    }));
-    ChatMessage::new(ChatRole::Assistant, MessageContent::from_parts(parts))
-}
-
-fn tool_result(message: &Message, pictures: &mut Vec<ContentPart>) -> ChatMessage {
-    let found: Vec<ContentPart> =
-        message.content.iter().filter(|block| is_image(block)).filter_map(user_part).collect();
-    let mut text = text_of(&message.content);
-    if text.is_empty() && !found.is_empty() {
-        "The image follows.".clone_into(&mut text);
-    }
-    pictures.extend(found);
-    ChatMessage::from(ToolResponse::new(message.tool_call_id.clone().unwrap_or_default(), text))
-}
-
-/// Pictures of tool results, for providers whose results hold text only.
-fn show(pictures: Vec<ContentPart>) -> ChatMessage {
-    let mut parts = vec![ContentPart::Text(PICTURES.into())];
-    parts.extend(pictures);
-    ChatMessage::new(ChatRole::User, MessageContent::from_parts(parts))
 }
 
 /// The text before images that belong to tool results.

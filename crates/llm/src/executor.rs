@@ -2,15 +2,11 @@
 
 mod environment;
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use genai::adapter::AdapterKind;
-use genai::resolver::{AuthData, Endpoint};
-use genai::{ModelIden, ServiceTarget};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use tokio::time::Instant;
@@ -22,7 +18,7 @@ use super::fold::Fold;
 use super::http::{Frames, LazyClient};
 use super::provider::{ProviderConfig, WireFormat, normalise_base_url};
 use super::scripted::whole;
-use super::{anthropic_body, convert, gemini_body, http, responses_body};
+use super::{anthropic_body, convert, gemini_body, http, ollama_body, responses_body};
 use aye_core::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
 };
@@ -38,7 +34,6 @@ pub struct GenaiExecutor {
     /// `None` asks genai for provider, address and key of each model.
     config: Option<ProviderConfig>,
     http: LazyClient,
-    genai: OnceLock<genai::Client>,
     chat_bodies: ChatBodies,
 }
 
@@ -61,27 +56,12 @@ impl GenaiExecutor {
     /// (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, ...). This is the convenience of a library; programs with configuration
     /// use [`GenaiExecutor::with`].
     pub fn new() -> Self {
-        Self {
-            config: None,
-            http: LazyClient::default(),
-            genai: OnceLock::new(),
-            chat_bodies: ChatBodies::default(),
-        }
+        Self { config: None, http: LazyClient::default(), chat_bodies: ChatBodies::default() }
     }
 
     /// Asks one provider. Reads nothing from the environment.
     pub fn with(config: ProviderConfig) -> Self {
         Self { config: Some(config), ..Self::new() }
-    }
-
-    fn genai(&self, http: reqwest::Client) -> Result<&genai::Client, InferenceExecutionError> {
-        if let Some(client) = self.genai.get() {
-            return Ok(client);
-        }
-        let client = genai::Client::builder().with_reqwest(http).build().map_err(|error| {
-            InferenceExecutionError::InvalidRequest(format!("cannot create a model client: {error}"))
-        })?;
-        Ok(self.genai.get_or_init(|| client))
     }
 
     /// Returns the destination of a request, and the model's name there.
@@ -114,16 +94,21 @@ impl GenaiExecutor {
         ))
     }
 
-    /// The address and the body of a request that does not go through genai.
-    fn own_request(
+    /// The address and the body of a request.
+    fn body(
         &self,
         request: &InferenceRequest,
         origin: &ModelEndpoint,
         base: &reqwest::Url,
     ) -> Result<(reqwest::Url, Vec<u8>), InferenceExecutionError> {
         let (url, body) = match origin.adapter {
-            WireFormat::OpenAi | WireFormat::Ollama => {
+            WireFormat::OpenAi => {
                 (endpoint(base, "chat/completions"), self.chat_bodies.build(request, origin))
+            }
+            WireFormat::Ollama => {
+                let window = self.config.as_ref().and_then(|config| config.context_window);
+                let body = ollama_body::build(&convert::prepare(request), request, window);
+                (endpoint(base, "api/chat"), body)
             }
             WireFormat::OpenAiResponses => {
                 let body = responses_body::build(&convert::prepare(request), request);
@@ -152,49 +137,20 @@ impl GenaiExecutor {
         let Destination { origin, base, timeouts, answer_timeout } = target;
         let ends_at = Instant::now() + answer_timeout;
         let client = self.http.get(&origin, Some(&base))?;
-        let source = if origin.adapter == WireFormat::Ollama {
-            let prepared = convert::prepare(&request);
-            let raw = Arc::new(Mutex::new(VecDeque::new()));
-            let sink = Arc::clone(&raw);
-            let options = convert::options(&request)
-                .with_stream_header_timeout(timeouts.0)
-                .with_stream_read_timeout(timeouts.1)
-                .with_raw_frame_fn(move |_, frame| {
-                    let mut frames = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                    frames.push_back(frame.data.to_owned());
-                });
-            let chat = convert::chat_request(&request, &prepared);
-            let target = ServiceTarget {
-                endpoint: Endpoint::from_owned(base.as_str()),
-                // genai wants a text even where no key is needed.
-                auth: AuthData::from_single(
-                    origin.key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default(),
-                ),
-                model: ModelIden::new(AdapterKind::Ollama, request.wire_model().to_owned()),
-            };
-            let response = self
-                .genai(client)?
-                .exec_chat_stream(target, chat, Some(&options))
-                .await
-                .map_err(|error| origin.genai(error, timeouts))?;
-            Source::Genai { stream: Box::new(response.stream), raw, origin: origin.clone(), timeouts }
-        } else {
-            let send = async || {
-                let (url, body) = self.own_request(&request, &origin, &base)?;
-                http::send(&client, url, headers(&origin)?, body, timeouts, origin.clone()).await
-            };
-            let frames = match send().await {
-                Err(InferenceExecutionError::Rejected(why))
-                    if why.contains("stream_options") && self.chat_bodies.omit_stream_options() =>
-                {
-                    send().await
-                }
-                sent => sent,
-            };
-            Source::Own(Box::new(frames?))
+        let send = async || {
+            let (url, body) = self.body(&request, &origin, &base)?;
+            http::send(&client, url, headers(&origin)?, body, timeouts, origin.clone()).await
+        };
+        let frames = match send().await {
+            Err(InferenceExecutionError::Rejected(why))
+                if why.contains("stream_options") && self.chat_bodies.omit_stream_options() =>
+            {
+                send().await
+            }
+            sent => sent,
         };
         Ok(Answering {
-            source: Some(source),
+            frames: Some(frames?),
             decoder: Decoder::new(origin.clone()),
             fold,
             origin,
@@ -224,7 +180,11 @@ fn endpoint(base: &reqwest::Url, path: &str) -> reqwest::Url {
 
 fn headers(origin: &ModelEndpoint) -> Result<HeaderMap, InferenceExecutionError> {
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let accepted = match origin.adapter {
+        WireFormat::Ollama => "application/x-ndjson",
+        _ => "text/event-stream",
+    };
+    headers.insert(ACCEPT, HeaderValue::from_static(accepted));
     if origin.adapter == WireFormat::Anthropic {
         headers.insert("anthropic-version", HeaderValue::from_static(anthropic_body::VERSION));
     }
@@ -246,51 +206,6 @@ fn headers(origin: &ModelEndpoint) -> Result<HeaderMap, InferenceExecutionError>
     Ok(headers)
 }
 
-/// The source of an answer's frames.
-enum Source {
-    Own(Box<Frames>),
-    Genai {
-        stream: Box<genai::chat::ChatStream>,
-        raw: Arc<Mutex<VecDeque<String>>>,
-        origin: ModelEndpoint,
-        timeouts: (Duration, Duration),
-    },
-}
-
-impl Source {
-    async fn next(&mut self) -> Result<Option<String>, InferenceExecutionError> {
-        match self {
-            Self::Own(frames) => frames.next().await,
-            Self::Genai { stream, raw, origin, timeouts } => {
-                loop {
-                    let frame = raw.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                    if let Some(frame) = frame {
-                        return Ok(Some(frame));
-                    }
-                    match stream.next().await {
-                        // Its events are only the beat by which the raw frames come.
-                        Some(Ok(_)) => {}
-                        Some(Err(error @ genai::Error::WebStream { .. })) => {
-                            return Err(origin.genai(error, *timeouts));
-                        }
-                        Some(Err(error)) => {
-                            // genai could not read a frame. If that frame is in the queue, our own decoder
-                            // judges it; if the queue is empty, the request itself failed.
-                            if raw.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
-                                return Err(origin.genai(error, *timeouts));
-                            }
-                        }
-                        None => {
-                            let rest = raw.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                            return Ok(rest);
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// The time a connection has to finish an answer after its last word was read, so that the connection can be
 /// reused.
 const LAST_BYTES: Duration = Duration::from_secs(1);
@@ -301,7 +216,7 @@ const LAST_WORD: Duration = Duration::from_secs(10);
 /// One answer that comes in.
 struct Answering {
     /// There until it is dropped.
-    source: Option<Source>,
+    frames: Option<Frames>,
     decoder: Decoder,
     fold: Fold,
     origin: ModelEndpoint,
@@ -328,10 +243,10 @@ impl Answering {
     }
 
     async fn step(&mut self) -> Result<(), InferenceExecutionError> {
-        let Some(source) = &mut self.source else { return Ok(()) };
+        let Some(frames) = &mut self.frames else { return Ok(()) };
         let awaits_end = self.decoder.awaits_end(&self.fold);
         let until = if awaits_end { self.ends_at.min(Instant::now() + LAST_WORD) } else { self.ends_at };
-        let Ok(next) = tokio::time::timeout_at(until, source.next()).await else {
+        let Ok(next) = tokio::time::timeout_at(until, frames.next()).await else {
             self.over = true;
             return if self.decoder.end(&mut self.fold)? {
                 Ok(())
@@ -365,9 +280,9 @@ impl Drop for Answering {
         if self.over || !self.fold.is_finished() {
             return;
         }
-        if let (Some(mut source), Ok(runtime)) = (self.source.take(), tokio::runtime::Handle::try_current()) {
+        if let (Some(mut frames), Ok(runtime)) = (self.frames.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(LAST_BYTES, async move {
-                while let Ok(Some(_)) = source.next().await {}
+                while let Ok(Some(_)) = frames.next().await {}
             }));
         }
     }

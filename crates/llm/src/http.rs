@@ -1,4 +1,4 @@
-//! The one HTTP client, and the streaming request that does not go through genai.
+//! The one HTTP client, the streaming request, and the frames of its answer.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 
 use super::classify::{ModelEndpoint, looks_like_html};
+use super::provider::WireFormat;
 use aye_core::contract::executor::InferenceExecutionError;
-use aye_http::SseParser;
+use aye_http::{EventTooLong, SseParser};
 
 /// Builds the client on first use, so that starting the program does not pay for certificates it may not need.
 #[derive(Debug, Default)]
@@ -58,10 +59,84 @@ pub(super) fn build(base: Option<&reqwest::Url>) -> reqwest::Result<reqwest::Cli
 /// The maximum length of a frame, in bytes: the longest arguments, escaped, and the text around them.
 const MAX_FRAME: usize = 10 << 20;
 
-/// The frames of one answer that is requested without genai.
+/// Cuts an answer into frames.
+enum Framing {
+    Events(SseParser),
+    Lines(Lines),
+}
+
+impl Framing {
+    fn of(adapter: WireFormat) -> Self {
+        match adapter {
+            WireFormat::Ollama => Self::Lines(Lines::default()),
+            _ => Self::Events(SseParser::new(MAX_FRAME)),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8], frames: &mut Vec<String>) -> Result<(), EventTooLong> {
+        match self {
+            Self::Events(parser) => parser.push(bytes, frames),
+            Self::Lines(lines) => lines.push(bytes, frames),
+        }
+    }
+
+    /// Returns whether anything resembled a stream of frames.
+    fn saw_frame(&self) -> bool {
+        match self {
+            Self::Events(parser) => parser.saw_field(),
+            Self::Lines(lines) => lines.is_stream == Some(true),
+        }
+    }
+
+    /// Returns the frame left in the buffers when the stream ends.
+    fn unfinished(self) -> Option<String> {
+        match self {
+            Self::Events(parser) => parser.unfinished(),
+            Self::Lines(lines) => Some(String::from_utf8_lossy(&lines.line).into_owned()),
+        }
+    }
+}
+
+/// One JSON object a line.
+#[derive(Default)]
+struct Lines {
+    line: Vec<u8>,
+    /// Whether the first line was an object; otherwise the whole body is something else.
+    is_stream: Option<bool>,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8], frames: &mut Vec<String>) -> Result<(), EventTooLong> {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.line.len() + piece.len() > MAX_FRAME {
+                return Err(EventTooLong);
+            }
+            self.line.extend_from_slice(piece);
+            if !piece.ends_with(b"\n") {
+                continue;
+            }
+            let line = std::mem::take(&mut self.line);
+            let line = String::from_utf8_lossy(&line);
+            let line = line.trim();
+            if line.is_empty() {
+                continue;
+            }
+            if *self.is_stream.get_or_insert_with(|| is_object(line)) {
+                frames.push(line.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_object(text: &str) -> bool {
+    text.starts_with('{') && serde_json::from_str::<Value>(text).is_ok()
+}
+
+/// The frames of one answer.
 pub(super) struct Frames {
     bytes: BoxStream<'static, reqwest::Result<bytes::Bytes>>,
-    parser: Option<SseParser>,
+    framing: Option<Framing>,
     ready: std::collections::VecDeque<String>,
     read_timeout: Duration,
     origin: ModelEndpoint,
@@ -99,7 +174,7 @@ pub(super) async fn send(
     }
     Ok(Frames {
         bytes: response.bytes_stream().boxed(),
-        parser: Some(SseParser::new(MAX_FRAME)),
+        framing: Some(Framing::of(origin.adapter)),
         ready: std::collections::VecDeque::new(),
         read_timeout,
         origin,
@@ -139,31 +214,30 @@ impl Frames {
             if let Some(frame) = self.ready.pop_front() {
                 return Ok(Some(frame));
             }
-            let Some(parser) = &mut self.parser else { return Ok(None) };
+            let Some(framing) = &mut self.framing else { return Ok(None) };
             let next = tokio::time::timeout(self.read_timeout, self.bytes.next())
                 .await
                 .map_err(|_| self.origin.silence(self.read_timeout))?;
             let mut frames = Vec::new();
             match next {
                 Some(Ok(bytes)) => {
-                    parser.push(&bytes, &mut frames).map_err(|_| self.origin.too_long())?;
-                    if !parser.saw_field() && self.head.len() < most_head(&self.head) {
+                    framing.push(&bytes, &mut frames).map_err(|_| self.origin.too_long())?;
+                    if !framing.saw_frame() && self.head.len() < most_head(&self.head) {
                         self.head.extend_from_slice(&bytes);
                     }
                 }
                 Some(Err(error)) => return Err(self.origin.transport(&error)),
                 None => {
-                    let Some(parser) = self.parser.take().filter(SseParser::saw_field) else {
+                    let Some(framing) = self.framing.take().filter(Framing::saw_frame) else {
                         self.no_stream()?;
                         continue;
                     };
                     // Some servers forget the empty line after their last word. What is whole is not cut off.
                     let is_whole = |frame: &String| {
                         let frame = frame.trim();
-                        frame == "[DONE]"
-                            || frame.starts_with('{') && serde_json::from_str::<Value>(frame).is_ok()
+                        frame == "[DONE]" || is_object(frame)
                     };
-                    frames.extend(parser.unfinished().filter(is_whole));
+                    frames.extend(framing.unfinished().filter(is_whole));
                 }
             }
             self.ready.extend(frames);
@@ -194,6 +268,38 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_may_be_cut_anywhere() {
+        let text = "{\"a\":\"é\"}\r\n\n{oops\n{\"b\":1}";
+        for at in 0..=text.len() {
+            let mut framing = Framing::of(WireFormat::Ollama);
+            let mut frames = Vec::new();
+            for piece in [&text.as_bytes()[..at], &text.as_bytes()[at..]] {
+                framing.push(piece, &mut frames).expect("short");
+            }
+            assert!(framing.saw_frame());
+            frames.extend(framing.unfinished());
+            assert_eq!(frames, ["{\"a\":\"é\"}", "{oops", "{\"b\":1}"], "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_starts_otherwise_is_no_stream_of_lines() {
+        for text in ["{\n  \"message\": {}\n}\n", "<html>\n{}\n", ""] {
+            let (mut framing, mut frames) = (Framing::of(WireFormat::Ollama), Vec::new());
+            framing.push(text.as_bytes(), &mut frames).expect("short");
+            assert!(frames.is_empty() && !framing.saw_frame(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_refused() {
+        let (mut framing, mut frames) = (Framing::of(WireFormat::Ollama), Vec::new());
+        let piece = vec![b'x'; 1 << 20];
+        let refused = (0..20).find(|_| framing.push(&piece, &mut frames).is_err());
+        assert_eq!(refused, Some(10));
+    }
 
     /// `cargo test -- --ignored --nocapture` prints what the client costs.
     #[test]

@@ -1,7 +1,6 @@
-//! Models: the genai executor, the scripted and the demo model.
+//! Models: over HTTP, scripted, and the demo model.
 //!
-//! Input from a provider passes four small stages: bytes become frames (`sse`, or genai's transport), frames
-//! become facts (`decode`), facts become events and one whole answer (`fold`), and errors become one sentence
+//! Input from a provider passes four small stages: bytes become frames (`http`), frames become facts (`decode`), facts become events and one whole answer (`fold`), and errors become one sentence
 //! of one kind (`classify`). Requests are built by `convert`.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
@@ -18,6 +17,7 @@ pub mod fold;
 mod gemini_body;
 mod http;
 mod offers;
+mod ollama_body;
 mod overflow;
 pub mod provider;
 mod reset;

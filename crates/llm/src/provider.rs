@@ -96,6 +96,8 @@ pub struct ProviderConfig {
     pub read_timeout: Duration,
     /// The time limit for a whole answer: a stream that trickles never pauses for long.
     pub answer_timeout: Duration,
+    /// The context that requests ask for, in tokens, where the server does not know it by itself: Ollama.
+    pub context_window: Option<u64>,
 }
 
 impl ProviderConfig {
@@ -109,6 +111,7 @@ impl ProviderConfig {
             header_timeout: Duration::from_mins(5),
             read_timeout: Duration::from_mins(5),
             answer_timeout: Duration::from_hours(1),
+            context_window: None,
         }
     }
 
@@ -116,6 +119,13 @@ impl ProviderConfig {
     #[must_use]
     pub fn with_base_url(mut self, base_url: impl Into<String>) -> Self {
         self.base_url = Some(base_url.into());
+        self
+    }
+
+    /// Sets the context that requests ask for.
+    #[must_use]
+    pub fn with_context_window(mut self, tokens: u64) -> Self {
+        self.context_window = Some(tokens);
         self
     }
 

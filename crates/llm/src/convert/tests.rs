@@ -74,27 +74,6 @@ fn messages_are_shared_with_the_conversation_unless_they_differ() {
 }
 
 #[test]
-fn ollama_gets_text_calls_and_images_without_foreign_proofs() {
-    let mut call = ToolCall::new("1", "Read", json!({}));
-    call.signatures = vec!["gemini:call-proof".into()];
-    let request = request(vec![
-        Message::user("go"),
-        asked(vec![call, ToolCall::new("2", "Read", json!({}))]),
-        Message::tool_with("1", vec![ContentBlock::image("image/png", "AAAA")]),
-        Message::tool("2", "text"),
-    ]);
-    let chat = serde_json::to_value(chat_request(&request, &prepare(&request))).expect("JSON");
-    let messages = chat["messages"].as_array().expect("messages");
-    let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
-    assert_eq!(roles, ["User", "Assistant", "Tool", "Tool", "User"]);
-    assert!(messages[4].to_string().contains("AAAA"));
-    let text = chat.to_string();
-    for foreign in ["\"sig\"", "redacted", "\"hm\"", "call-proof", "Ephemeral"] {
-        assert!(!text.contains(foreign), "{foreign}");
-    }
-}
-
-#[test]
 fn ids_fit_the_providers_alphabet() {
     assert_eq!(wire_id(WireFormat::Anthropic, "toolu_1"), "toolu_1");
     let id = wire_id(WireFormat::Anthropic, "functions.List:0");

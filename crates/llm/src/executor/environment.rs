@@ -23,11 +23,12 @@ impl GenaiExecutor {
             base_url: String::new(),
             key: None,
         };
-        let client = self.genai(self.http.get(&origin, None)?)?;
-        let target = client
-            .resolve_service_target(model)
-            .await
-            .map_err(|error| origin.genai(error, (defaults.header_timeout, defaults.read_timeout)))?;
+        let client = genai::Client::builder().with_reqwest(self.http.get(&origin, None)?).build();
+        let target = match client {
+            Ok(client) => client.resolve_service_target(model).await,
+            Err(error) => Err(error),
+        };
+        let target = target.map_err(|error| origin.unresolved(&error))?;
         let kind = target.model.adapter_kind;
         kind.as_lower_str().clone_into(&mut origin.provider);
         origin.adapter = match kind {
