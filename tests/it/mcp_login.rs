@@ -331,6 +331,58 @@ fn a_server_without_login_says_so() {
     far.state().lasts = 3600;
 }
 
+const RESOURCE: &str = "/.well-known/oauth-protected-resource/mcp";
+const ISSUER: &str = "/.well-known/oauth-authorization-server";
+
+/// Revision 2025-03-26 has no metadata of the resource: the server itself is the authorization server.
+#[test]
+fn a_server_of_an_older_revision_is_its_own_issuer() {
+    for without in [vec![RESOURCE], vec![RESOURCE, ISSUER]] {
+        let llm = calls();
+        let (home, far) = added(&llm);
+        {
+            let mut state = far.state();
+            (state.is_mute, state.lasts) = (true, 1);
+            state.without.clone_from(&without);
+        }
+        logged_in(&home);
+        home.ok(&["-p", "go"]).prints("It is done.");
+        // Its tokens are renewed where they come from.
+        far.revoke(false);
+        home.ok(&["-p", "go"]).prints("It is done.");
+        assert_eq!(far.count("POST /register"), 1);
+        assert!(far.count("POST /token") > 1, "{without:?}");
+        assert_eq!(far.state().wrong, [] as [String; 0], "{without:?}");
+    }
+}
+
+#[test]
+fn a_server_without_any_login_gets_no_made_up_one() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    far.state().without = vec!["/mcp", RESOURCE, ISSUER];
+    home.aye(&["mcp", "login", "far"]).run().exits(1).says("does not describe how to log in");
+    far.state().without = vec![RESOURCE, ISSUER, "/register"];
+    far.state().is_mute = true;
+    home.aye(&["mcp", "login", "far"]).run().exits(1);
+    assert_eq!(far.count("GET /authorize"), 0);
+}
+
+/// Metadata that is missing for a while says nothing about the tokens.
+#[test]
+fn tokens_survive_a_login_server_that_does_not_describe_itself() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    far.state().path = "/as";
+    logged_in(&home);
+    far.revoke(false);
+    far.state().without = vec![RESOURCE, "/.well-known/oauth-authorization-server/as"];
+    home.aye(&["mcp", "test", "far"]).run().exits(1);
+    assert_eq!(far.count("POST /token"), 1, "nothing is sent to another issuer");
+    far.state().without.clear();
+    home.ok(&["mcp", "test", "far"]);
+}
+
 #[test]
 fn a_manually_registered_client_is_used() {
     let llm = calls();

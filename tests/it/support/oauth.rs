@@ -26,6 +26,10 @@ pub struct State {
     pub keeps: bool,
     /// Sends 401 and nothing else.
     pub is_mute: bool,
+    /// The paths that do not exist.
+    pub without: Vec<&'static str>,
+    /// The path of its issuer.
+    pub path: &'static str,
     tokens: BTreeSet<String>,
     renewals: BTreeSet<String>,
     codes: BTreeMap<String, BTreeMap<String, String>>,
@@ -135,17 +139,20 @@ impl Far {
     fn answer(&self, request: &Request, stream: &TcpStream) {
         let mut state = self.state();
         state.asked.push(format!("{} {}", request.method, request.path));
+        let issuer = format!("{}{}", self.base, state.path);
+        let about_issuer = format!("/.well-known/oauth-authorization-server{}", state.path);
         match (request.method.as_str(), request.path.as_str()) {
+            (_, path) if state.without.contains(&path) => say(stream, "404 Not Found", "", ""),
             (_, "/mcp") => self.tools(request, &state, stream),
             ("GET", "/.well-known/oauth-protected-resource/mcp") => {
-                let about = json!({"resource": self.url(), "authorization_servers": [self.base],
+                let about = json!({"resource": self.url(), "authorization_servers": [issuer],
                     "scopes_supported": ["tools"]});
                 say(stream, "200 OK", "", &about.to_string());
             }
-            ("GET", "/.well-known/oauth-authorization-server") => {
+            ("GET", path) if path == about_issuer => {
                 let at = |path: &str| format!("{}{path}", self.base);
                 let mut about = json!({
-                    "issuer": self.base,
+                    "issuer": issuer,
                     "authorization_endpoint": at("/authorize"),
                     "token_endpoint": at("/token"),
                     "registration_endpoint": at("/register"),
@@ -197,7 +204,7 @@ impl Far {
             back.query_pairs_mut()
                 .append_pair("code", &code)
                 .append_pair("state", has("state"))
-                .append_pair("iss", &self.base);
+                .append_pair("iss", &format!("{}{}", self.base, state.path));
             state.codes.insert(code, query.clone());
         }
         say(stream, "302 Found", &format!("location: {back}\r\n"), "");

@@ -19,6 +19,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sse_stream::Sse;
 use tokio_util::sync::CancellationToken;
 
+use super::flow::LoginServer;
 use super::http::Http;
 use super::kept::{LoginFile, Tokens};
 use super::{LoginStore, address, flow, login_command};
@@ -181,8 +182,8 @@ impl Session {
     async fn obtained(&self, client: &LoginConfig) -> Result<Tokens, AuthError> {
         let (server, http, mut manager) = self.manager().await?;
         let challenge = http.challenge(&server).await.map_err(|e| AuthError::MetadataError(e.to_string()))?;
-        let (metadata, issuer) =
-            flow::resolve(&manager, &http, challenge.as_deref(), LoginGrant::ClientCredentials).await?;
+        let LoginServer { metadata, issuer, .. } =
+            flow::resolve(&manager, &http, Some(&challenge), LoginGrant::ClientCredentials).await?;
         manager.set_metadata(metadata);
         let scopes = if client.scopes.is_empty() {
             manager.select_initial_scopes(&[]).await
@@ -216,7 +217,12 @@ impl Session {
 
     async fn renewed(&self, tokens: &Tokens) -> Result<Tokens, AuthError> {
         let (_, http, mut manager) = self.manager().await?;
-        let (metadata, issuer) = flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode).await?;
+        let LoginServer { metadata, issuer, is_default } =
+            flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode).await?;
+        if issuer != tokens.issuer && is_default {
+            // It described its login before, and may again: the tokens are kept.
+            return Err(AuthError::MetadataError("it no longer describes how to log in".to_owned()));
+        }
         if issuer != tokens.issuer {
             // A token from one issuer is never shown to another.
             return Err(AuthError::AuthorizationRequired);

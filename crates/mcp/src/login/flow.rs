@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::http::Http;
+use super::http::{Challenge, Http};
 use super::kept::{LoginFile, Tokens};
 use super::{LoginStore, address};
 use crate::client::words_of;
@@ -41,19 +41,34 @@ pub struct Login {
     pub authorization_url: Url,
 }
 
-/// Returns the metadata of a server's login and its issuer, if aye can use them.
+/// Where and how to log in.
+pub(super) struct LoginServer {
+    pub(super) metadata: AuthorizationMetadata,
+    pub(super) issuer: String,
+    /// Nobody describes it: it has the default endpoints of revision 2025-03-26, at the MCP server's origin.
+    pub(super) is_default: bool,
+}
+
+/// Returns the metadata of a server's login, if aye can use it. `challenge` is `None` if a login there worked before.
 pub(super) async fn resolve(
     manager: &AuthorizationManager,
     http: &Http,
-    challenge: Option<&str>,
+    challenge: Option<&Challenge>,
     grant: LoginGrant,
-) -> Result<(AuthorizationMetadata, String), AuthError> {
+) -> Result<LoginServer, AuthError> {
     let fail = |why: String| AuthError::MetadataError(why);
-    let found = manager.resolve_metadata_from_challenge(challenge).await?;
-    if !found.source.is_discovered() {
-        return Err(fail("it does not describe how to log in (RFC 9728, RFC 8414)".to_owned()));
+    let header = challenge.and_then(|challenge| challenge.header.as_deref());
+    let found = manager.resolve_metadata_from_challenge(header).await?;
+    let is_default = !found.source.is_discovered();
+    let mut metadata = found.metadata;
+    if is_default {
+        // Without a refusal, nothing says that there is a login at all.
+        if challenge.is_some_and(|challenge| !challenge.is_refused) {
+            return Err(fail("it does not describe how to log in (RFC 9728, RFC 8414)".to_owned()));
+        }
+        let origin = Url::parse(&metadata.authorization_endpoint).map(|url| url.origin());
+        metadata.issuer = origin.ok().map(|origin| origin.ascii_serialization());
     }
-    let metadata = found.metadata;
     let issuer =
         metadata.issuer.clone().ok_or_else(|| fail("its login does not identify itself".to_owned()))?;
     let ends = [
@@ -66,11 +81,14 @@ pub(super) async fn resolve(
         http.may(&url).map_err(|error| fail(error.to_string()))?;
     }
     // A missing member means that there is no PKCE (OAuth 2.1 as used by MCP). Without a code exchange, none
-    // is needed.
-    if grant == LoginGrant::AuthorizationCode && metadata.code_challenge_methods_supported.is_none() {
+    // is needed; revision 2025-03-26 requires it of each server.
+    if grant == LoginGrant::AuthorizationCode
+        && !is_default
+        && metadata.code_challenge_methods_supported.is_none()
+    {
         return Err(AuthError::PkceUnsupported);
     }
-    Ok((metadata, issuer))
+    Ok(LoginServer { metadata, issuer, is_default })
 }
 
 impl Login {
@@ -101,7 +119,8 @@ impl Login {
         let challenge = http.challenge(&server).await?;
         let mut manager =
             AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>).await?;
-        let (metadata, issuer) = resolve(&manager, &http, challenge.as_deref(), login.grant).await?;
+        let LoginServer { metadata, issuer, .. } =
+            resolve(&manager, &http, Some(&challenge), login.grant).await?;
         let registers = metadata.registration_endpoint.is_some();
         manager.set_metadata(metadata);
         let given = InMemoryCredentialStore::new();

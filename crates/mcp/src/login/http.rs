@@ -17,6 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Documents that name ever more documents have an end.
 const MAX_REQUESTS: usize = 40;
 
+/// A server's response to the first request of a connection without a token.
+pub(super) struct Challenge {
+    /// It refused the request for want of a login.
+    pub(super) is_refused: bool,
+    /// What it said about the login.
+    pub(super) header: Option<String>,
+}
+
 /// Makes the requests of one login, or of one renewal. No answer leads anywhere else: redirects are answers.
 pub(super) struct Http {
     is_here: bool,
@@ -115,8 +123,8 @@ impl Http {
         }
     }
 
-    /// Returns the server's challenge, if any: part of its response to the first request of a connection.
-    pub(super) async fn challenge(&self, server: &Url) -> Result<Option<String>, LoginError> {
+    /// Returns the server's challenge.
+    pub(super) async fn challenge(&self, server: &Url) -> Result<Challenge, LoginError> {
         let client = http_client(server.as_str()).map_err(|_| LoginError::HttpClient)?;
         let hello = serde_json::json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {},
@@ -131,11 +139,12 @@ impl Http {
             Err(_) => return Err(LoginError::Timeout(PATIENCE)),
         };
         if answer.status() != reqwest::StatusCode::UNAUTHORIZED {
-            return Ok(None);
+            return Ok(Challenge { is_refused: false, header: None });
         }
         let said = answer.headers().get_all(reqwest::header::WWW_AUTHENTICATE);
         let said = said.iter().filter_map(|value| value.to_str().ok());
-        Ok(said.max_by_key(|text| text.contains("resource_metadata")).map(str::to_owned))
+        let header = said.max_by_key(|text| text.contains("resource_metadata")).map(str::to_owned);
+        Ok(Challenge { is_refused: true, header })
     }
 }
 

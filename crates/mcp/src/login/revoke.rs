@@ -10,6 +10,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
 use super::bearer::given;
+use super::flow::LoginServer;
 use super::http::Http;
 use super::kept::{LoginFile, Tokens};
 use super::{LoginStore, address, flow};
@@ -75,9 +76,10 @@ async fn take_back(server: Url, tokens: &Tokens) -> Result<(), RevokeError> {
     let manager = AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>)
         .await
         .map_err(LoginError::from)?;
-    let (metadata, issuer) = flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode)
-        .await
-        .map_err(LoginError::from)?;
+    let LoginServer { metadata, issuer, .. } =
+        flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode)
+            .await
+            .map_err(LoginError::from)?;
     if issuer != tokens.issuer {
         return Err(RevokeError::OtherIssuer);
     }
