@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 
 use crate::a2a::{A2aBackend, EndpointError};
-use crate::cli::Cli;
+use crate::cli::{Cli, CliCommand};
 use crate::config::{Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
@@ -153,6 +153,12 @@ impl AppContext {
             snapshots: snapshots.as_ref(),
             // Without a user at the terminal, surfaces and forms are not offered.
             draws: cli.command.is_none() && !cli.is_print(),
+            // A worker has its queue, and what exists in memory only ends with its process.
+            waits: match &cli.command {
+                Some(CliCommand::Work(_)) => false,
+                Some(_) => !foundation.is_ephemeral,
+                None => !(cli.is_print() && foundation.is_ephemeral),
+            },
         };
         let date = jiff::Timestamp::now().to_zoned(crate::program::zone()).date().to_string();
         let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
@@ -342,6 +348,8 @@ struct Parts<'a> {
     snapshots: Option<&'a FolderSnapshots>,
     /// Whether surfaces can be shown to a user.
     draws: bool,
+    /// Whether a run waits for a limit of a provider that resets later than a request waits.
+    waits: bool,
 }
 
 fn runtime(
@@ -358,6 +366,7 @@ fn runtime(
         targets,
         snapshots,
         draws,
+        waits,
     }: Parts<'_>,
     (skills, instructions): (&Discovery, &Instructions),
     reminders: Vec<ReminderRule>,
@@ -405,8 +414,7 @@ fn runtime(
         })
         .with_renderer(Arc::new(notifier.clone()))
         .with_question_terms(settings.questions.clone())
-        // Without a terminal the caller has its own way to wait: a worker's queue, or the exit status of a script.
-        .with_waits_for_limits(draws)
+        .with_waits_for_limits(waits)
         .with_artifacts(context::artifacts(&output_dir))
         .with_agent_spec(spec)
         .with_agent_backend(agents::A2A, Arc::new(remote_agents(foundation)))

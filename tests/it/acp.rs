@@ -256,6 +256,33 @@ fn a_decision_that_the_store_refuses_is_asked_again() {
     editor.leave();
 }
 
+/// An editor that answers by itself would ask the provider again without end, so it is only told.
+#[test]
+fn a_prompt_waits_for_a_limit_that_resets_later() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.nth {
+        0 | 2 => Answer::error(429, "used up").header("retry-after", "3600"),
+        _ => Answer::say("Here I am."),
+    });
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let is_told = |message: &Value| {
+        let text = message["params"]["update"]["content"]["text"].as_str().unwrap_or_default();
+        text.contains("used up") && text.contains("Resumes in 60 min when the limit resets")
+    };
+    let prompt = editor.prompt(&session, "go");
+    editor.wait("the wait", is_told);
+    home.ok(&["answer", &home.question(), r#"{"answer":"Try now"}"#]);
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(editor.text("agent_message_chunk"), "Here I am.");
+    let prompt = editor.prompt(&session, "again");
+    editor.wait("the wait", is_told);
+    editor.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(editor.stops(prompt), "cancelled");
+    assert!(editor.seen.iter().all(|message| message["method"] != "session/request_permission"));
+    assert_eq!((llm.asked().len(), home.open().len()), (3, 0));
+    editor.leave();
+}
+
 #[test]
 fn rejections_and_unknown_options_deny() {
     let outcomes: [fn(&mut Editor, &Value); 4] = [

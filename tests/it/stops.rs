@@ -249,6 +249,62 @@ fn a_terminal_waits_for_a_limit_that_resets_later() {
     tty.quit();
 }
 
+/// Limited for an hour, and then not.
+fn limited_once() -> MockLlm {
+    MockLlm::by(|chat: &Chat| match chat.nth {
+        0 => Answer::error(429, "used up").header("retry-after", "3600"),
+        _ => Answer::say("Here I am."),
+    })
+}
+
+#[test]
+fn a_script_leaves_a_run_that_waits_for_a_limit() {
+    for asks in ["suspend", "deny", "wait=1"] {
+        let llm = limited_once();
+        let home = Home::new();
+        settings(&home, &llm, "");
+        let out = home.aye(&["-p", "hi", "--on-ask", asks, "--output-format", "json"]).run().exits(75);
+        let result = out.json();
+        assert_eq!(
+            (&result["status"], &result["exit"], &result["waiting"][0]["action"]),
+            (&"unavailable".into(), &75.into(), &"run:Wait".into()),
+            "{asks}: {result:#}"
+        );
+        out.says("resumes in 60 min when the limit resets").says("`aye work` resumes it then");
+        // A worker leaves it alone until its time, and so does whoever looks.
+        home.aye(&["work", "--until-empty"]).run().exits(0);
+        home.aye(&["-c", "-p"]).run().exits(75);
+        assert_eq!(llm.asked().len(), 1);
+        let out =
+            home.aye(&["answer", &home.question(), r#"{"answer":"Try now"}"#, "--resume"]).run().exits(0);
+        out.prints("Here I am.");
+        assert_eq!((llm.asked().len(), home.open().len()), (2, 0));
+    }
+}
+
+#[test]
+fn a_run_that_is_not_kept_does_not_wait_for_a_limit() {
+    let llm = limited_once();
+    let home = Home::new();
+    settings(&home, &llm, "");
+    let out = home.aye(&["-p", "hi", "--ephemeral", "--output-format", "json"]).run().exits(75);
+    assert_eq!(out.json()["waiting"], serde_json::json!([]));
+}
+
+/// A provider that limits the rate for a moment is asked again, and whoever waits sees that.
+#[test]
+fn a_limit_that_resets_at_once_is_retried_and_shown() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.nth {
+        0 => Answer::error(429, "slow down").header("retry-after", "0"),
+        _ => Answer::say("Here I am."),
+    });
+    let home = Home::new();
+    settings(&home, &llm, "");
+    let out = home.aye(&["-p", "hi"]).run().exits(0).prints("Here I am.");
+    assert!(out.stderr.contains("slow down") && out.stderr.contains("retrying"), "{}", out.stderr);
+    assert_eq!(llm.asked().len(), 2);
+}
+
 const ASKS: &str = "[stop]\non_limit = \"ask\"\n";
 /// A model that costs next to nothing.
 const SMALL: &str = "[models.m2]\nprovider = \"mock\"\nprice = { input = 1, output = 1 }\n";

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use acp::{RequestPermissionOutcome, SessionUpdate, StopReason};
+use aye_core::contract::display::visible_line;
 use aye_core::contract::editor::EditorFiles;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
@@ -308,12 +309,21 @@ impl AcpSession {
             }
             is_open
         });
+        let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
         for question in open {
             if asked.contains_key(&question.id) {
                 continue;
             }
             let taken_back = CancellationToken::new();
             asked.insert(question.id.clone(), taken_back.clone());
+            // A client that answers by itself would try again at once, and without end.
+            if let Some(left) = question.ticket.suspension.resumes_in(now) {
+                let why = visible_line(&question.ticket.suspension.message);
+                let words =
+                    format!("{why}\nResumes in {left} when the limit resets; cancel to end the run.\n");
+                self.send(vec![SessionUpdate::AgentMessageChunk(acp::ContentChunk::new(words.into()))]);
+                continue;
+            }
             tokio::spawn(Arc::clone(self).ask(question, taken_back, cancel.clone()));
         }
     }

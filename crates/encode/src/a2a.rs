@@ -31,8 +31,6 @@ pub const A2A_CARD_PATH: &str = "/.well-known/agent-card.json";
 
 /// The binding with all methods at one address.
 pub const A2A_RPC_BINDING: &str = "JSONRPC";
-/// The codes of stops that the user set as goals: the run reached one.
-const GOALS: [&str; 2] = ["stop_on_tool", "content_match"];
 
 /// State of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -288,17 +286,14 @@ impl TaskNames {
     fn ended(&self, termination: &TerminationReason, tickets: &[&SuspendTicket]) -> A2aTaskStatus {
         let said = |text: &str| vec![A2aPart::text(text)];
         match termination {
-            TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => {
-                self.status(A2aTaskState::Completed, Vec::new())
-            }
-            TerminationReason::Stopped(reason) if GOALS.contains(&reason.code.as_str()) => {
-                self.status(A2aTaskState::Completed, Vec::new())
-            }
             // A limit ended it before the model did.
-            TerminationReason::Stopped(reason) => {
+            TerminationReason::Stopped(reason) if !reason.is_goal() => {
                 let text = reason.detail.as_deref().unwrap_or(&reason.code);
                 self.status(A2aTaskState::Failed, said(text))
             }
+            TerminationReason::NaturalEnd
+            | TerminationReason::BehaviorRequested
+            | TerminationReason::Stopped(_) => self.status(A2aTaskState::Completed, Vec::new()),
             TerminationReason::Cancelled => self.status(A2aTaskState::Canceled, Vec::new()),
             TerminationReason::Blocked(why) => self.status(A2aTaskState::Rejected, said(why)),
             TerminationReason::Suspended => self.status(A2aTaskState::InputRequired, asked(tickets)),

@@ -93,12 +93,15 @@ impl HeadlessSession<'_> {
         let mut expired = std::mem::take(&mut result.expired);
         let mut denied = Vec::new();
         while result.termination == TerminationReason::Suspended {
-            let open: Vec<SuspensionId> = result.waiting.iter().map(|question| question.id.clone()).collect();
             match self.options.on_ask {
                 AskPolicy::Suspend => break,
+                AskPolicy::Wait(Some(limit)) if self.waits_longer(&result, limit) => break,
                 AskPolicy::Deny => {
+                    // There is nothing to deny in a limit.
+                    let open = result.waiting.iter().filter(|question| !waits_for_time(question));
+                    let open: Vec<SuspensionId> = open.map(|question| question.id.clone()).collect();
                     // A question that stays although it was declined would be declined for ever.
-                    if open.iter().any(|id| denied.contains(id)) {
+                    if open.is_empty() || open.iter().any(|id| denied.contains(id)) {
                         break;
                     }
                     self.deny(&open).await?;
@@ -116,6 +119,16 @@ impl HeadlessSession<'_> {
         expired.dedup();
         result.expired = expired;
         Ok(SessionResult { result, denied, output: None })
+    }
+
+    /// Returns whether a run waits only for a time that is later than this process waits.
+    fn waits_longer(&self, result: &AgentRunResult, limit: Duration) -> bool {
+        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let until = self.clock.now_ms().saturating_add(limit);
+        let waits = |question: &SuspensionRecord| {
+            question.ticket.suspension.resumes_at().is_some_and(|at| at > until)
+        };
+        !result.waiting.is_empty() && result.waiting.iter().all(waits)
     }
 
     /// Events for a run that waited already: without them a reader of the stream would not know what it waits for.
@@ -173,10 +186,11 @@ impl HeadlessSession<'_> {
             if self.told.contains_key(&question.id) {
                 continue;
             }
-            let end = limit.map(|limit| Instant::now() + limit);
+            // The run continues at its time, so the question about it does not expire before.
+            let end = limit.filter(|_| !waits_for_time(question)).map(|limit| Instant::now() + limit);
             self.told.insert(question.id.clone(), end);
             if self.options.typed.is_none() {
-                note(&QuestionView::of(question).lines());
+                note(&QuestionView::of(question).lines(self.clock.now_ms()));
             }
             any = true;
         }
@@ -288,6 +302,11 @@ impl RunFollower for HeadlessFollower<'_> {
         }
         self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..self.before.clone() }));
     }
+}
+
+/// Returns whether the run of a question continues by itself at a time.
+pub(super) fn waits_for_time(question: &SuspensionRecord) -> bool {
+    question.ticket.suspension.resumes_at().is_some()
 }
 
 fn started(result: &AgentRunResult, run: Option<&RunRecord>) -> AgentEvent {

@@ -410,6 +410,7 @@ fn object(result: &AgentRunResult, denied: &[SuspensionId], status: &str, code: 
 }
 
 fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal: Option<u8>) -> u8 {
+    let now_ms = printer.clock.now_ms();
     let SessionResult { result, denied, output } = attended;
     let (mut code, mut status) = exit_code(result);
     if matches!(output, Some(Err(_))) {
@@ -438,11 +439,15 @@ fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal
         }
     }
     printer.put_result(object);
-    if code == exit::WAITING {
+    if !result.waiting.is_empty() && signal.is_none() {
         for question in &result.waiting {
-            note(&QuestionView::of(question).lines());
+            note(&QuestionView::of(question).lines(now_ms));
         }
-        note(&format!("then resume with: aye -r {} -p", result.thread_id));
+        if code == exit::WAITING {
+            note(&format!("then resume with: aye -r {} -p", result.thread_id));
+        } else {
+            note(&format!("`aye work` resumes it then; or resume with: aye -r {} -p", result.thread_id));
+        }
     } else if let TerminationReason::Stopped(reason) = &result.termination {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
     } else if let TerminationReason::Blocked(reason) = &result.termination {
@@ -505,6 +510,12 @@ pub fn exit_code(result: &AgentRunResult) -> (u8, &'static str) {
             (exit::EXPIRED, "expired")
         }
         TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => (exit::DONE, "done"),
+        // Nobody has to decide anything: the run continues when the limit of the provider resets.
+        TerminationReason::Suspended
+            if !result.waiting.is_empty() && result.waiting.iter().all(ask::waits_for_time) =>
+        {
+            (exit::UNAVAILABLE, "unavailable")
+        }
         TerminationReason::Suspended => (exit::WAITING, "waiting"),
         TerminationReason::Blocked(_) => (exit::BLOCKED, "blocked"),
         TerminationReason::Stopped(_) => (exit::LIMIT, "limit"),

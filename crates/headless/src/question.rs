@@ -66,8 +66,11 @@ impl<'a> QuestionView<'a> {
     }
 
     /// The same, and the commands that answer it from another terminal.
-    pub(super) fn lines(&self) -> String {
+    pub(super) fn lines(&self, now_ms: u64) -> String {
         let mut text = self.about();
+        if let Some(left) = self.record.ticket.suspension.resumes_in(now_ms) {
+            let _ = write!(text, "\n  resumes in {left} when the limit resets");
+        }
         let [yes, no] = self.answers();
         let _ = write!(text, "\n  answer: {yes}   or: {no}");
         if let Some(schema) = &self.record.ticket.suspension.response_schema {
@@ -136,7 +139,7 @@ mod tests {
         let record = record("perm_c1", json!({"command": "ls\nrm x"}), None);
         let question = QuestionView::of(&record);
         assert_eq!(
-            question.lines(),
+            question.lines(0),
             "waiting for a decision: perm_c1\n  Bash ls⏎rm x\n  why: no rule allows^[[2J it\n  \
              answer: aye approve perm_c1   or: aye deny perm_c1 --reason TEXT"
         );
@@ -165,7 +168,7 @@ mod tests {
         let record = record("q1", json!({}), Some(schema));
         let [yes, _] = QuestionView::of(&record).answers();
         assert_eq!(yes, r#"aye answer q1 '{"choice":"rerun"}'"#);
-        let lines = QuestionView::of(&record).lines();
+        let lines = QuestionView::of(&record).lines(0);
         assert!(lines.starts_with("waiting for a decision: q1\n  Bash\n"), "the name alone: {lines}");
         assert!(lines.ends_with("\n  expected answer: {\"choice\": \"rerun\" or \"done\"}"), "{lines}");
     }

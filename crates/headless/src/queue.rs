@@ -43,7 +43,7 @@ pub(super) fn report_queued(printer: &Printer, behind: &DeferredMessage) -> u8 {
     };
     note(&format!("queued {reason} of conversation {thread}"));
     for question in &behind.waiting {
-        note(&QuestionView::of(question).lines());
+        note(&QuestionView::of(question).lines(printer.clock.now_ms()));
     }
     if !behind.waiting.is_empty() {
         note(&format!("then resume with: aye -r {thread} -p"));

@@ -125,6 +125,13 @@ pub struct StoppedReason {
     pub detail: Option<String>,
 }
 
+impl StoppedReason {
+    /// Returns whether the user set this end as a goal, which the run reached.
+    pub fn is_goal(&self) -> bool {
+        ["stop_on_tool", "content_match"].contains(&self.code.as_str())
+    }
+}
+
 /// Why a run ended, or why it waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "type", content = "value", rename_all = "snake_case")]

@@ -276,6 +276,16 @@ impl Suspension {
         self.expires_at.filter(|_| self.action == ACTION_WAIT)
     }
 
+    /// Returns how long until the run continues by itself, in words, if it waits for a time.
+    pub fn resumes_in(&self, now_ms: u64) -> Option<String> {
+        let left = self.resumes_at()?.saturating_sub(now_ms).div_ceil(60_000);
+        Some(match left {
+            0..=120 => format!("{left} min"),
+            121..=2880 => format!("{} h", left / 60),
+            _ => format!("{} d", left / 1440),
+        })
+    }
+
     /// Returns whether the answer is a choice or text.
     pub fn is_choice(&self) -> bool {
         [ACTION_ASK_USER, ACTION_RUN_QUESTION, ACTION_WAIT].contains(&self.action.as_str())
