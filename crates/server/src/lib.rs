@@ -19,6 +19,7 @@ mod listen;
 mod live;
 pub mod mailbox;
 mod mcp;
+mod mcp_transport;
 mod metrics;
 mod reading;
 pub mod routes;

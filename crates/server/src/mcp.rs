@@ -19,12 +19,14 @@ use rmcp::model::{
     ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{ElicitationError, Peer, RequestContext, RoleServer, ServerInitializeError};
+use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::access::{Caller, TokenScope};
 use super::card::QuestionCard;
@@ -32,6 +34,7 @@ use super::error::ApiError;
 use super::follow::Frame;
 use super::guard::{MAX_BODY, demand};
 use super::hub::Hub;
+use super::mcp_transport::{BoundedTransport, MAX_REQUESTS};
 use super::reading::RunReader;
 use super::routes::{decide, now_ms, thread_of};
 
@@ -44,6 +47,9 @@ const INSTRUCTIONS: &str = "Each tool is an agent that works in a project folder
 const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 /// Clients give up on a call after a minute without a sign of it.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+
+/// Maximum calls that run or wait at once.
+const MAX_CALLS: usize = 256;
 
 /// The arguments of an agent's tool.
 #[derive(Debug, Deserialize)]
@@ -70,11 +76,13 @@ pub(super) struct AgentTools {
     hub: Arc<Hub>,
     /// The caller if no request names one.
     local: Option<Caller>,
+    /// Bounds the calls that run or wait at once.
+    calls: Arc<Semaphore>,
 }
 
 /// The service of `/v1/mcp`. Host, origin and token were checked before.
 pub(super) fn http(hub: &Arc<Hub>) -> StreamableHttpService<AgentTools, LocalSessionManager> {
-    let tools = AgentTools { hub: Arc::clone(hub), local: None };
+    let tools = AgentTools::new(Arc::clone(hub), None);
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -101,9 +109,11 @@ pub enum McpServeError {
 pub async fn serve_stdio(hub: Arc<Hub>) -> Result<(), McpServeError> {
     let closing = hub.closing.clone();
     let local = Caller { token: "stdio".to_owned(), scopes: TokenScope::ALL.to_vec(), correlation_id: None };
-    let tools = AgentTools { hub, local: Some(local) };
+    let tools = AgentTools::new(hub, Some(local));
     let serving = async {
-        let running = tools.serve(rmcp::transport::stdio()).await.map_err(Box::new)?;
+        let (stdin, stdout) = rmcp::transport::stdio();
+        let pipe = BoundedTransport::new(AsyncRwTransport::new_server(stdin, stdout), MAX_REQUESTS);
+        let running = tools.serve(pipe).await.map_err(Box::new)?;
         running.waiting().await?;
         Ok(())
     };
@@ -127,6 +137,10 @@ impl From<ApiError> for ErrorData {
 }
 
 impl AgentTools {
+    fn new(hub: Arc<Hub>, local: Option<Caller>) -> Self {
+        Self { hub, local, calls: Arc::new(Semaphore::new(MAX_CALLS)) }
+    }
+
     fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ApiError> {
         let request = context.extensions.get::<axum::http::request::Parts>();
         let caller = request.and_then(|request| request.extensions.get::<Caller>()).or(self.local.as_ref());
@@ -186,8 +200,9 @@ impl AgentTools {
                 }
             };
             let about = json!({ "thread_id": thread.id, "run_id": run });
-            match end {
-                (TerminationReason::Suspended, _) => {
+            let (termination, text) = end;
+            match termination {
+                TerminationReason::Suspended => {
                     let open = hub.store().waiting_below(&thread.id).await?;
                     // Made before the answer, so that nothing that follows is missed.
                     let next = RunReader::new(hub, &thread.id).await?;
@@ -202,17 +217,17 @@ impl AgentTools {
                     }
                     reader = next;
                 }
-                (TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested, text) => {
+                TerminationReason::Cancelled => return Ok(failed("the run was cancelled")),
+                TerminationReason::Blocked(why) | TerminationReason::Error(why) => return Ok(failed(why)),
+                TerminationReason::Stopped(why) if !why.is_goal() => {
+                    return Ok(failed(format!("stopped: {}\n{text}", why.detail.unwrap_or(why.code))));
+                }
+                TerminationReason::NaturalEnd
+                | TerminationReason::BehaviorRequested
+                | TerminationReason::Stopped(_) => {
                     let mut done = CallToolResult::success(vec![ContentBlock::text(text)]);
                     done.structured_content = Some(about);
                     return Ok(done);
-                }
-                (TerminationReason::Cancelled, _) => return Ok(failed("the run was cancelled")),
-                (TerminationReason::Blocked(why) | TerminationReason::Error(why), _) => {
-                    return Ok(failed(why));
-                }
-                (TerminationReason::Stopped(why), text) => {
-                    return Ok(failed(format!("stopped: {}\n{text}", why.detail.unwrap_or(why.code))));
                 }
             }
         }
@@ -226,6 +241,13 @@ impl AgentTools {
         caller: &Caller,
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<CallToolResult>, ApiError> {
+        let suspension = &question.ticket.suspension;
+        if let Some(left) = suspension.resumes_in(now_ms()) {
+            return Ok(Some(failed(format!(
+                "{}; the run resumes by itself in {left}, in the conversation {}",
+                suspension.message, question.thread_id
+            ))));
+        }
         let thread = self.hub.store().load_thread(&question.thread_id).await?;
         let card = QuestionCard::of(question, thread.as_ref());
         let elsewhere = || {
@@ -240,7 +262,7 @@ impl AgentTools {
                 id = question.id,
             ))
         };
-        if question.ticket.suspension.action != ACTION_PERMISSION || !caller.may(TokenScope::Decide) {
+        if suspension.action != ACTION_PERMISSION || !caller.may(TokenScope::Decide) {
             return Ok(Some(elsewhere()));
         }
         let reach = card.reach.map_or_else(String::new, |reach| format!("\n{reach}"));
@@ -394,6 +416,12 @@ impl ServerHandler for AgentTools {
     ) -> Result<CallToolResponse, ErrorData> {
         demand_session(&context)?;
         let caller = self.caller(&context)?;
+        let Ok(_place) = self.calls.try_acquire() else {
+            return Ok(failed(format!(
+                "{MAX_CALLS} calls run or wait already; call again when some are done"
+            ))
+            .into());
+        };
         if !self.agents().await?.iter().any(|agent| agent["id"] == *request.name) {
             return Err(ErrorData::invalid_params(format!("unknown tool `{}`", request.name), None));
         }

@@ -4,10 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::ids::{RunId, ThreadId};
+
+use aye_core::contract::ids::{JobId, RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::mailbox::MailboxJobStatus;
 use aye_core::contract::record::RunRecord;
+use aye_core::contract::storage::{ChangeKind, StoreChange};
 use aye_encode::replay::replay;
+use tokio::sync::broadcast;
 
 use super::error::ApiError;
 use super::follow::{Follower, Frame};
@@ -25,6 +29,8 @@ pub(super) struct RunReader {
     /// Set for a reader that is about answers: a run that has them to read is not over although it waits.
     answers: Option<(Arc<Hub>, ThreadId)>,
     stop: StopOnLeave,
+    /// Set for a run that a queued message starts: it may be dropped instead.
+    queued: Option<QueuedRun>,
 }
 
 impl RunReader {
@@ -44,6 +50,7 @@ impl RunReader {
             is_over: false,
             answers: None,
             stop: StopOnLeave::default(),
+            queued: None,
         }
     }
 
@@ -95,13 +102,29 @@ impl RunReader {
         self
     }
 
+    /// Says that the run starts with a queued message, whose job has the id of the run. If the job is dropped, that is
+    /// the end.
+    pub(super) fn queued(mut self, hub: &Arc<Hub>) -> Self {
+        self.queued = Some(QueuedRun { hub: Arc::clone(hub), changes: hub.changes(), is_checked: false });
+        self
+    }
+
     /// Returns the next frame; `None` after the end of the run. Messages that users send meanwhile are left
     /// out.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         while !self.is_over {
             let frame = match self.ready.pop_front() {
                 Some(frame) => frame,
-                None => self.follower.as_mut()?.next().await?,
+                None => {
+                    let follower = self.follower.as_mut()?;
+                    match self.queued.as_mut().filter(|_| !self.began).zip(self.run.as_ref()) {
+                        None => follower.next().await?,
+                        Some((queued, run)) => tokio::select! {
+                            frame = follower.next() => frame?,
+                            dropped = queued.until_dropped(run) => dropped,
+                        },
+                    }
+                }
             };
             let own = |id: &str| self.run.as_ref().is_none_or(|run| run.as_str() == id);
             match &frame {
@@ -153,6 +176,54 @@ fn finish(thread: &ThreadId, run: &RunId, termination: TerminationReason) -> Fra
         termination,
     };
     Frame::Event { committed: None, event: Arc::new(event) }
+}
+
+/// A run that starts with a queued message.
+struct QueuedRun {
+    hub: Arc<Hub>,
+    changes: broadcast::Receiver<StoreChange>,
+    /// Whether its job was checked since the last change.
+    is_checked: bool,
+}
+
+impl QueuedRun {
+    /// Waits until nothing will start the run any more, and returns its end.
+    async fn until_dropped(&mut self, run: &RunId) -> Frame {
+        loop {
+            if !self.is_checked {
+                let end = self.end_of(run).await.unwrap_or_else(|error| {
+                    tracing::warn!(%run, error = error.message(), "a queued run cannot be looked up");
+                    None
+                });
+                if let Some(frame) = end {
+                    return frame;
+                }
+                self.is_checked = true;
+            }
+            match self.changes.recv().await {
+                Ok(change) => {
+                    self.is_checked = !matches!(change.kind, ChangeKind::Queue | ChangeKind::Anything);
+                }
+                Err(broadcast::error::RecvError::Lagged(_)) => self.is_checked = false,
+                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn end_of(&self, run: &RunId) -> Result<Option<Frame>, ApiError> {
+        let store = self.hub.store();
+        let job =
+            store.mailboxes()?.load_job(&JobId::from(run.as_str())).await.map_err(ApiError::internal)?;
+        let Some(job) = job.filter(|job| job.status.is_terminal()) else { return Ok(None) };
+        if job.status == MailboxJobStatus::Accepted || store.load_run(run).await?.is_some() {
+            return Ok(None);
+        }
+        let termination = match job.last_error.filter(|_| job.status == MailboxJobStatus::DeadLetter) {
+            Some(why) => TerminationReason::Error(why),
+            None => TerminationReason::Cancelled,
+        };
+        Ok(Some(finish(&job.mailbox_id, run, termination)))
+    }
 }
 
 /// The run to stop when the reader leaves before its end.

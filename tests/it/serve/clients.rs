@@ -578,13 +578,14 @@ fn an_agent_calls_methods_and_queues_behind_a_task_of_its_context() {
     let text = std::fs::read_to_string(&settings).expect("settings");
     std::fs::write(settings, format!("{text}[stop]\ncontent_match = \"Three\"\n")).expect("written");
     let server = Server::start(&home, &[]);
+    let far: &Far = &server;
     let call = |version: &str, body: &str| {
         let head = format!(
             "POST /v1/a2a/rpc HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n{version}\
              Content-Type: application/json\r\n",
-            server.address, server.token
+            far.address, far.token
         );
-        server.raw(&head, body)
+        far.raw(&head, body)
     };
     let rpc = |method: &str, params: Value| {
         let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
@@ -614,6 +615,30 @@ fn an_agent_calls_methods_and_queues_behind_a_task_of_its_context() {
         "a repeated message"
     );
     let dropped = rpc("SendMessage", said("dropped", true))["result"]["task"].clone();
+    let listed = rpc("ListTasks", json!({ "contextId": "busy", "pageSize": 2 }))["result"].clone();
+    let ids = |listed: &Value| {
+        let tasks = listed["tasks"].as_array().cloned().unwrap_or_default();
+        tasks.iter().map(|task| task["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&listed), [dropped["id"].clone(), second["id"].clone()]);
+    let more = rpc("ListTasks", json!({ "contextId": "busy", "pageToken": listed["nextPageToken"] }));
+    assert_eq!(ids(&more["result"]), [first["id"].clone()]);
+    // Whoever waits for a message that is dropped hears of it.
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| rpc("SendMessage", said("waits", false)));
+        let follows = scope.spawn(|| {
+            let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": said("waits", false) });
+            call("A2A-Version: 1.0\r\n", &body.to_string()).body
+        });
+        let queued = || {
+            let listed = rpc("ListTasks", json!({ "contextId": "busy" }))["result"].clone();
+            (listed["tasks"].as_array().map(Vec::len) == Some(4)).then(|| listed["tasks"][0]["id"].clone())
+        };
+        until("the task that is waited for", || queued().is_some());
+        rpc("CancelTask", json!({ "id": queued() }));
+        assert_eq!(state(&waits.join().expect("no panic")["result"]["task"]), "TASK_STATE_CANCELED");
+        assert!(follows.join().expect("no panic").contains("TASK_STATE_CANCELED"));
+    });
     let cancelled = rpc("CancelTask", json!({ "id": dropped["id"] }))["result"].clone();
     assert_eq!(
         (state(&cancelled), state(&get(&dropped))),
@@ -712,8 +737,14 @@ fn an_agent_is_a_tool_of_an_mcp_server() {
         Answer::say("Hello from aye."),
         Answer::new().bash("c1", RUN),
         Answer::say("It is done."),
+        Answer::say("Goal reached."),
+        Answer::error(429, "used up").header("retry-after", "3600"),
+        Answer::say("Here I am."),
     ]);
     let home = Home::with(&llm);
+    let settings = home.root().join("aye/config/config.toml");
+    let text = std::fs::read_to_string(&settings).expect("settings");
+    std::fs::write(settings, format!("{text}[stop]\ncontent_match = \"Goal\"\n")).expect("written");
     let server = Server::start(&home, &[]);
     let send = |session: &str, body: &Value| {
         let head = format!(
@@ -788,6 +819,20 @@ fn an_agent_is_a_tool_of_an_mcp_server() {
     assert_eq!(home.read("log.txt"), "");
     assert_eq!(server.approve(&server.card()).status, 200);
     until("the command", || home.read("log.txt") == "ran\n");
+    until("the end of the run", || llm.asked().len() == 3);
+    // A goal that the user set is reached; a limit is waited for.
+    let goal = call("to the goal");
+    assert_eq!(
+        (&goal["isError"], &goal["content"][0]["text"]),
+        (&json!(false), &json!("Goal reached.")),
+        "{goal}"
+    );
+    let limited = call("more");
+    assert_eq!(limited["isError"], true);
+    let text = limited["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("used up") && text.contains("resumes by itself in 60 min"), "{text}");
+    home.ok(&["answer", &home.question(), r#"{"answer":"Try now"}"#]);
+    until("the rest of the run", || llm.asked().len() == 6);
     assert_eq!(server.raw(&format!("POST /v1/mcp HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n", server.address), "{}").status, 401);
     server.stop();
 }

@@ -20,7 +20,7 @@ use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin, MailboxJobStatus};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{RunRecord, SuspensionRecord, ThreadRecord};
-use aye_core::contract::storage::SuspensionFilter;
+use aye_core::contract::storage::{Slice, SuspensionFilter};
 use aye_encode::a2a::{
     A2A_BINDING, A2A_CARD_PATH, A2A_RPC_BINDING, A2A_VERSION, A2A_VERSION_HEADER, A2aCapabilities,
     A2aConfiguration, A2aEncoder, A2aIntent, A2aInterface, A2aMessage, A2aResponse, A2aSendRequest, A2aTask,
@@ -427,6 +427,9 @@ async fn run_of(hub: &Hub, id: &str) -> Result<RunRecord, A2aError> {
     run.ok_or_else(|| A2aError::no_task(id))
 }
 
+/// Maximum messages of a list that wait to become tasks.
+const MAX_WAITING: usize = 200;
+
 /// A task: a run, or a message that waits for the run before it.
 enum Task {
     Run(Box<RunRecord>),
@@ -522,7 +525,9 @@ impl Turn {
                 break;
             }
         }
-        if let (Some(why), None) = (failed, hub.store().load_run(&self.run).await.map_err(ApiError::from)?) {
+        if let Some(why) = failed
+            && task_of(hub, self.run.as_str()).await.is_err()
+        {
             return Err(A2aError::new(StatusCode::BAD_REQUEST, "INVALID_PARAMS", why));
         }
         Ok(self.task(hub).await?)
@@ -592,9 +597,10 @@ async fn repeated(hub: &Arc<Hub>, request: &A2aSendRequest, key: &str) -> Result
     // The reader comes first, so that it sees the end of a run that is still active.
     let mut reader = RunReader::new(hub, &thread).await?.of(run.clone());
     let known = hub.store().load_run(&run).await.map_err(ApiError::from)?;
-    if let Some(known) = &known {
-        reader = reader.joining(known.status == RunStatus::Running);
-    }
+    reader = match &known {
+        Some(known) => reader.joining(known.status == RunStatus::Running),
+        None => reader.queued(hub),
+    };
     Ok(Some(Turn { known, ..Turn::new(reader, thread, run, request) }))
 }
 
@@ -653,7 +659,7 @@ async fn started(
         None => Vec::new(),
     };
     let intent = request.intent(&questions).map_err(|error| ApiError::field(error.field, error.message))?;
-    let reader = RunReader::new(hub, &thread.id).await?;
+    let mut reader = RunReader::new(hub, &thread.id).await?;
     let run = match (intent, known) {
         (A2aIntent::Answer(answers), Some(run)) => {
             approvals::decide_all_as(hub, caller, answers, key).await?;
@@ -672,6 +678,7 @@ async fn started(
             let tenant = tenant.or(Some(request.tenant.as_str())).filter(|tenant| !tenant.is_empty());
             let messages = vec![Message::user_with(content)];
             if hub.is_busy(&thread.id).await? {
+                reader = reader.queued(hub);
                 queue(hub, caller, &thread, messages, tenant, &run).await?;
             } else {
                 let mut begin = RunRequest::new(thread.id.clone(), messages);
@@ -786,19 +793,38 @@ async fn list(hub: &Arc<Hub>, caller: &Caller, asked: TaskQuery) -> Result<Value
         Some(token) => token.parse().map_err(|_| ApiError::field("pageToken", "not a token of this list"))?,
     };
     let slice = Paging { offset, limit: asked.page_size.filter(|size| *size > 0) }.slice();
+    // Messages that wait come first: they are the newest tasks.
+    let waiting = waiting_tasks(hub, context.as_ref()).await?;
+    let runs_from = slice.offset.saturating_sub(waiting.len());
+    let mut tasks: Vec<A2aTask> = waiting.into_iter().skip(slice.offset).take(slice.limit).collect();
+    let rest = Slice { offset: runs_from, limit: slice.limit - tasks.len() };
     let runs = hub
         .store()
-        .latest_runs(context.as_ref(), None, super::one_more(slice))
+        .latest_runs(context.as_ref(), None, super::one_more(rest))
         .await
         .map_err(ApiError::from)?;
-    let more = runs.len() > slice.limit;
-    let mut tasks = Vec::new();
-    for run in runs.iter().take(slice.limit) {
+    let more = runs.len() > rest.limit;
+    for run in runs.iter().take(rest.limit) {
         tasks.push(shown(hub, run, asked.history_length.or(Some(0))).await?);
     }
     let next = if more { (slice.offset + slice.limit).to_string() } else { String::new() };
     let size = tasks.len();
     Ok(json!({ "tasks": tasks, "nextPageToken": next, "pageSize": size, "totalSize": size + slice.offset }))
+}
+
+/// Returns the messages that wait to become tasks, the newest first.
+async fn waiting_tasks(hub: &Hub, context: Option<&ThreadId>) -> Result<Vec<A2aTask>, ApiError> {
+    let jobs = hub.store().open_jobs(context, Slice { offset: 0, limit: MAX_WAITING }).await?;
+    let mut tasks = Vec::new();
+    for job in jobs.iter().rev().filter(|job| job.origin == MailboxJobOrigin::A2A) {
+        let run = job.wanted_run_id().filter(|run| run.as_str() == job.job_id.as_str());
+        if let Some(run) = run
+            && hub.store().load_run(&run).await?.is_none()
+        {
+            tasks.push(submitted(job));
+        }
+    }
+    Ok(tasks)
 }
 
 async fn cancel(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<A2aTask, A2aError> {
@@ -837,7 +863,7 @@ async fn subscribe(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Box<Task
     let run = match task_of(hub, id).await? {
         Task::Run(run) => *run,
         Task::Job(job) => {
-            let reader = RunReader::new(hub, &job.mailbox_id).await?.of(RunId::from(id));
+            let reader = RunReader::new(hub, &job.mailbox_id).await?.of(RunId::from(id)).queued(hub);
             let mut encoder = A2aEncoder::new(job.mailbox_id.as_str(), id);
             let first = Some(encoder.begin(submitted(&job)));
             let (hub, thread) = (Arc::clone(hub), job.mailbox_id.clone());
