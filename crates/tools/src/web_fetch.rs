@@ -25,6 +25,22 @@ const MAX_TEXT: usize = 50_000;
 const MAX_REDIRECTS: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The outcome of a request.
+enum Fetched {
+    /// The answer, and the URL that gave it.
+    Page(Url, Response),
+    /// The first URL redirects to the second one, at another server.
+    Elsewhere(Url, Url),
+}
+
+/// Returns whether a redirect stays at the server that the rules have judged. Within it, the server itself says what is
+/// at a path.
+fn is_same_server(from: &Url, to: &Url) -> bool {
+    let is_upgrade = from.scheme() == "http" && to.scheme() == "https";
+    from.host() == to.host()
+        && (from.origin() == to.origin() || is_upgrade && from.port().is_none() && to.port().is_none())
+}
+
 /// Reads a page of the public web.
 pub(super) struct WebFetch {
     env: Arc<ToolEnv>,
@@ -64,7 +80,7 @@ impl WebFetch {
         Ok(self.client.get_or_init(|| client))
     }
 
-    async fn get(&self, url: Url) -> Result<(Url, Response), ToolError> {
+    async fn get(&self, url: Url) -> Result<Fetched, ToolError> {
         let client = self.client()?;
         let mut url = url;
         for _ in 0..=MAX_REDIRECTS {
@@ -78,18 +94,32 @@ impl WebFetch {
             let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             match location.filter(|_| response.status().is_redirection()) {
                 Some(location) => {
-                    url = url.join(location).map_err(|error| {
+                    let next = url.join(location).map_err(|error| {
                         failed(format!("{url} redirects to {location:?}, which is not a URL: {error}"))
                     })?;
+                    if !is_same_server(&url, &next) {
+                        self.allowed.check(&next).map_err(|refused| failed(refused.to_string()))?;
+                        return Ok(Fetched::Elsewhere(url, next));
+                    }
+                    url = next;
                 }
-                None => return Ok((url, response)),
+                None => return Ok(Fetched::Page(url, response)),
             }
         }
         Err(failed(format!("more than {MAX_REDIRECTS} redirects; the last one was to {url}")))
     }
 
     async fn fetch(&self, url: Url) -> Result<ToolResult, ToolError> {
-        let (url, response) = self.get(url).await?;
+        let (url, response) = match self.get(url).await? {
+            Fetched::Page(url, response) => (url, response),
+            Fetched::Elsewhere(from, to) => {
+                let text = format!(
+                    "{from} redirects to another server: {to}\nNothing was fetched there; call {NAME} with that URL for it."
+                );
+                let details = json!({"url": from.as_str(), "redirect": to.as_str()});
+                return Ok(ToolResult::text(NAME, text).with_details(details));
+            }
+        };
         let status = response.status();
         let media_type = response
             .headers()
@@ -213,6 +243,27 @@ impl Tool for WebFetch {
                 Ok(result) => Ok(result?.into()),
                 Err(_) => Err(failed(format!("no complete response within {} s", TIMEOUT.as_secs()))),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_stays_at_the_server_that_was_judged() {
+        for (from, to, same) in [
+            ("http://a.example/x", "http://a.example/y", true),
+            ("http://a.example/x", "https://A.example/x", true),
+            ("https://a.example/x", "http://a.example/x", false),
+            ("https://a.example/x", "https://a.example:8443/x", false),
+            ("http://a.example:8080/x", "https://a.example/x", false),
+            ("https://a.example/x", "https://www.a.example/x", false),
+            ("https://a.example/x", "https://b.example/x", false),
+        ] {
+            let url = |text: &str| Url::parse(text).expect("a URL");
+            assert_eq!(is_same_server(&url(from), &url(to)), same, "{from} -> {to}");
         }
     }
 }

@@ -37,6 +37,7 @@ async fn server() -> u16 {
                     "/local" => to("http://127.0.0.1:1/secret"),
                     "/file" => to("file:///etc/passwd"),
                     "/moved" => to("/page"),
+                    "/away" => to(&format!("http://127.0.0.1:{port}/page")),
                     _ => answer("404 Not Found", "text/plain", b"nothing here"),
                 };
                 let _ = stream.write_all(&bytes).await;
@@ -73,6 +74,24 @@ async fn pages_are_fetched_as_text() {
         let text = sandbox.refused("WebFetch", url(path)).await;
         assert!(text.contains(word), "{path}: {text}");
     }
+}
+
+/// The rules judged the URL of the call, and no other host.
+#[tokio::test]
+async fn a_redirect_to_another_host_is_left_to_the_model() {
+    let port = server().await;
+    let hosts = vec![format!("localhost:{port}"), format!("127.0.0.1:{port}")];
+    let sandbox = Sandbox::with(|env| env.web_allow_hosts = hosts);
+    let url = format!("http://localhost:{port}/away");
+    let found = sandbox.call("WebFetch", json!({"url": url})).await.expect("a result");
+    let to = format!("http://127.0.0.1:{port}/page");
+    assert!(
+        found.model_text().contains(&format!("redirects to another server: {to}\n")),
+        "{}",
+        found.model_text()
+    );
+    assert!(!found.model_text().contains("Hi"));
+    assert_eq!(found.details.expect("details")["redirect"], to);
 }
 
 #[tokio::test]
