@@ -22,6 +22,10 @@ fn a_command_in_a_file_runs_by_its_name() {
     assert_eq!(llm.last().user(), "Fix issue 12 and add a test.");
     home.ok(&["-p", "/web:build quickly", "--trust"]);
     assert_eq!(llm.last().user(), "Build the pages.\n\nARGUMENTS: quickly");
+    home.ok(&["--trust", "queue", "add", "/fix 13"]);
+    home.ok(&["--trust", "work", "--until-empty"]);
+    assert_eq!(llm.last().user(), "Fix issue 13 and add a test.");
+    home.aye(&["queue", "add", "/fixx 13"]).run().exits(2).says("/fixx is not a command");
     // A path is text, and so is what a blank comes before.
     home.ok(&["-p", "/usr/bin: what is there?"]);
     home.ok(&["-p", "/tmp"]);
