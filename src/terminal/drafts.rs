@@ -6,9 +6,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustix::process::{Pid, test_kill_process};
+use aye_platform::{HeldLock, LockFolder, LockState};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{create_private_dir, read_private};
@@ -24,6 +24,8 @@ const MAX: u64 = 16 << 20;
 pub(crate) struct Drafts {
     dir: Option<PathBuf>,
     cwd: PathBuf,
+    /// The lock that shows other processes that the drafts of this one are being written; `None` if it cannot be taken.
+    lock: Arc<OnceLock<Option<(String, HeldLock)>>>,
     /// The number of the last draft stored, by conversation.
     kept: Arc<Mutex<HashMap<ThreadId, u64>>>,
     /// The messages that this process has sent or is sending.
@@ -33,7 +35,11 @@ pub(crate) struct Drafts {
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     cwd: PathBuf,
+    /// For older versions, which look no further.
     pid: i32,
+    /// The lock of the process that writes the draft.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lock: Option<String>,
     is_new: bool,
     draft: Draft,
     /// The message that the draft was sent as. Once that is stored, the draft is obsolete, even if the process died
@@ -42,18 +48,41 @@ struct Kept {
     sent: Option<MessageId>,
 }
 
-impl Kept {
-    /// Returns whether the process that wrote the draft is another one and still running.
-    fn is_held(&self) -> bool {
-        let own = rustix::process::getpid();
-        Pid::from_raw(self.pid).is_some_and(|pid| pid != own && test_kill_process(pid).is_ok())
-    }
-}
-
 impl Drafts {
     /// Creates the drafts of a folder. `dir` is where they are stored; without it nothing is stored.
     pub(crate) fn new(dir: Option<PathBuf>, cwd: PathBuf) -> Self {
-        Self { dir, cwd, kept: Arc::default(), sent_here: Arc::default() }
+        Self { dir, cwd, lock: Arc::default(), kept: Arc::default(), sent_here: Arc::default() }
+    }
+
+    fn locks(&self) -> Option<LockFolder> {
+        Some(LockFolder::new(self.dir.as_ref()?.join("alive")))
+    }
+
+    /// Returns the name of the lock, which is taken with the first draft.
+    fn lock(&self) -> Option<String> {
+        let taken = self.lock.get_or_init(|| {
+            let (name, locks) = (uuid::Uuid::now_v7().to_string(), self.locks()?);
+            let held = locks.hold(&name).inspect_err(
+                |error| tracing::warn!(%error, "other terminals may take the drafts of this one"),
+            );
+            Some((name, held.ok()?))
+        });
+        let (name, held) = taken.as_ref()?;
+        let _ = held.keep();
+        Some(name.clone())
+    }
+
+    /// Returns whether another process, which is still running, writes a draft. If that cannot be known, the draft counts
+    /// as left: to see it twice is better than never.
+    fn is_held(&self, kept: &Kept) -> bool {
+        let own = self.lock.get().and_then(Option::as_ref).map(|(name, _)| name);
+        let other = kept.lock.as_ref().filter(|name| Some(*name) != own);
+        other.zip(self.locks()).is_some_and(|(name, locks)| locks.state(name) == LockState::Held)
+    }
+
+    fn row(&self, is_new: bool, draft: Draft, sent: Option<MessageId>) -> Kept {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        Kept { cwd: self.cwd.clone(), pid, lock: self.lock(), is_new, draft, sent }
     }
 
     fn file(&self, thread: &ThreadId) -> Option<PathBuf> {
@@ -75,9 +104,7 @@ impl Drafts {
         let done = if keep.draft.text.is_empty() {
             forget(&file)
         } else {
-            let pid = rustix::process::getpid().as_raw_nonzero().get();
-            let (cwd, draft) = (self.cwd.clone(), keep.draft.clone());
-            write(&file, &Kept { cwd, pid, is_new: keep.is_new, draft, sent: None })
+            write(&file, &self.row(keep.is_new, keep.draft.clone(), None))
         };
         if let Err(error) = done {
             tracing::warn!(%error, "the draft could not be stored");
@@ -89,8 +116,7 @@ impl Drafts {
     pub(crate) fn send(&self, thread: &ThreadId, is_new: bool, draft: Draft, message: &MessageId) {
         let Some(file) = self.file(thread) else { return };
         let _kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let row = Kept { cwd: self.cwd.clone(), pid, is_new, draft, sent: Some(message.clone()) };
+        let row = self.row(is_new, draft, Some(message.clone()));
         self.sent_here.lock().unwrap_or_else(PoisonError::into_inner).insert(message.clone());
         if let Err(error) = write(&file, &row) {
             tracing::warn!(%error, "the draft could not be stored");
@@ -120,16 +146,20 @@ impl Drafts {
         let sent_here = self.sent_here.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_being_sent = |kept: &Kept| kept.sent.as_ref().is_some_and(|sent| sent_here.contains(sent));
         let is_obsolete = |path: &Path, thread: &ThreadId, kept: &Kept| {
-            let is = !kept.is_held() && kept.sent.as_ref().is_some_and(|message| is_stored(thread, message));
+            let is =
+                !self.is_held(kept) && kept.sent.as_ref().is_some_and(|message| is_stored(thread, message));
             is && forget(path).is_ok()
         };
         if let Some(kept) = read(&own)
-            .filter(|kept| !kept.is_held() && !is_being_sent(kept) && !is_obsolete(&own, thread, kept))
+            .filter(|kept| !self.is_held(kept) && !is_being_sent(kept) && !is_obsolete(&own, thread, kept))
         {
             return Some(kept.draft);
         }
         if !is_new {
             return None;
+        }
+        if let Some(locks) = self.locks() {
+            locks.remove_released();
         }
         let own: Vec<PathBuf> = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +173,8 @@ impl Drafts {
             .collect();
         files.sort();
         files.into_iter().rev().find_map(|(_, path)| {
-            let kept = read(&path).filter(|kept| kept.is_new && kept.cwd == self.cwd && !kept.is_held())?;
+            let kept =
+                read(&path).filter(|kept| kept.is_new && kept.cwd == self.cwd && !self.is_held(kept))?;
             if is_being_sent(&kept) {
                 return None;
             }
@@ -209,6 +240,24 @@ mod tests {
         );
         assert_eq!(text(drafts("/a").find(&"t-9".into(), true, |_, _| false)).as_deref(), Some("new text"));
         assert_eq!(text(drafts("/a").find(&"t-8".into(), true, |_, _| false)), None, "it was taken over");
+    }
+
+    /// Another process is one in another container, too, whose pid means nothing here.
+    #[test]
+    fn a_draft_belongs_to_a_living_process_until_that_ends() {
+        let home = tempfile::tempdir().unwrap();
+        let drafts = || Drafts::new(Some(home.path().join("drafts")), "/a".into());
+        let find = |thread: &str, is_new| text(drafts().find(&thread.into(), is_new, |_, _| false));
+        let writer = drafts();
+        writer.keep(&keep(1, "t-1", true, "half a sentence"));
+        assert_eq!((find("t-1", false), find("t-9", true)), (None, None));
+        assert_eq!(text(writer.find(&"t-1".into(), false, |_, _| false)).as_deref(), Some("half a sentence"));
+        drop(writer);
+        assert_eq!(find("t-1", false).as_deref(), Some("half a sentence"));
+        // As an older version leaves it; a process with its pid is no sign of it.
+        let row = serde_json::json!({"cwd": "/a", "pid": 1, "is_new": false, "draft": Draft::from("older")});
+        fs::write(home.path().join("drafts/t-2.json"), row.to_string()).unwrap();
+        assert_eq!(find("t-2", false).as_deref(), Some("older"));
     }
 
     #[test]
