@@ -772,6 +772,61 @@ MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgRmOiOX9vD+H8sM88
 l9WHx7bGSKHopnhAjBDa+ai574yhRANCAASYiVtiCNVD+SJ0Hj8X3DSYuCPjNU9s
 IZesxCahl2QXD55lS3bjkS9P4nZldMrmj/VDPIMj5Cic/r383GF+xDYH";
 
+const OWN_CA: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBhDCCASmgAwIBAgIULzNr6uZyQWz+zfAHDv4eCtviUdAwCgYIKoZIzj0EAwIw
+FjEUMBIGA1UEAwwLYXllIHRlc3QgQ0EwIBcNMjYxMTI3MDUxMDI3WhgPMjEyNjEx
+MDMwNTEwMjdaMBYxFDASBgNVBAMMC2F5ZSB0ZXN0IENBMFkwEwYHKoZIzj0CAQYI
+KoZIzj0DAQcDQgAE+eQuI8D21RjEACJX4cExYNshw45GfpyxpvGxkXCGKNjtyyiq
+Riwpww9Lc1jg67MuxJqtFN+sAkBuV/O5lFek26NTMFEwHQYDVR0OBBYEFOwQiBC1
+S95TKuAr6PT6hmeX5fQHMB8GA1UdIwQYMBaAFOwQiBC1S95TKuAr6PT6hmeX5fQH
+MA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSQAwRgIhAJ8CfEa1J/lKOyvH
+75Pj2y8WMePMdpCSctB7SRDObN/wAiEA6bMakGHUJOpu1CbIQ0omU7hbw0EAhfri
+PaS0TYf4Ot4=
+-----END CERTIFICATE-----
+";
+/// For `localhost`, signed by that one.
+const SIGNED: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBrDCCAVKgAwIBAgIUSZ4Y9YzyAnBOAo+zOf1vz6/gvjUwCgYIKoZIzj0EAwIw
+FjEUMBIGA1UEAwwLYXllIHRlc3QgQ0EwIBcNMjYxMTI3MDUxMDI3WhgPMjEyNjEx
+MDMwNTEwMjdaMBQxEjAQBgNVBAMMCWxvY2FsaG9zdDBZMBMGByqGSM49AgEGCCqG
+SM49AwEHA0IABAMAgfu92wllQdax0LIHkpdlexQB7jtghiBw4i+nGpFajWTNmaag
+vaPf+yeYRG4PDeWW16wZHLInYkV1PACkLX+jfjB8MBoGA1UdEQQTMBGCCWxvY2Fs
+aG9zdIcEfwAAATAJBgNVHRMEAjAAMBMGA1UdJQQMMAoGCCsGAQUFBwMBMB0GA1Ud
+DgQWBBT5WBxbXDZF1uk9s2CuoFYNLQ4FVjAfBgNVHSMEGDAWgBTsEIgQtUveUyrg
+K+j0+oZnl+X0BzAKBggqhkjOPQQDAgNIADBFAiBYVm07CTOOnoSd6CG+VnHQInIS
+4h/FwiSsVH4wPwbg8wIhAP7WNC3oRWiOwd4hZ+Kh+Sqx0vBMcPsfh4vozfPENivU
+-----END CERTIFICATE-----
+";
+const SIGNED_KEY: &str = "\
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAYwQinrSsKs7Y5iI
+dtJIttUJ1G65jp4j+T38EGugTzahRANCAAQDAIH7vdsJZUHWsdCyB5KXZXsUAe47
+YIYgcOIvpxqRWo1kzZmmoL2j3/snmERuDw3lltesGRyyJ2JFdTwApC1/";
+
+/// A company's proxy signs with a certificate of its own.
+#[test]
+fn a_certificate_authority_of_ones_own_is_trusted() {
+    let home = Home::new();
+    home.write("cert.pem", SIGNED);
+    home.write("key.pem", &format!("-----BEGIN {KIND}-----\n{SIGNED_KEY}\n-----END {KIND}-----\n"));
+    let flags = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
+    let server = Server::start(&home, &flags);
+    let port = server.address.trim_end_matches('/').rsplit(':').next().expect("a port").to_owned();
+    let client = Home::new();
+    client.write("ca.pem", OWN_CA);
+    client.config(&format!(
+        "model = \"far/m\"\n[providers.far]\nadapter = \"openai\"\nbase_url = \"https://localhost:{port}/v1\"\n\
+         [retry]\nmax_retries = 0\n"
+    ));
+    let stranger = client.aye(&["-p", "hi"]).run();
+    assert!(stranger.stderr.contains("certificate"), "{}", stranger.stderr);
+    let ca = client.work().join("ca.pem");
+    let known = client.aye(&["-p", "hi"]).env("SSL_CERT_FILE", &ca.to_string_lossy()).run();
+    assert!(!known.stderr.contains("certificate") && known.stderr.contains("401"), "{}", known.stderr);
+    server.stop();
+}
+
 #[test]
 fn a_public_address_needs_tls() {
     let home = Home::new();
