@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::paths::{ReadTextError, read_private};
 use aye_core::contract::display::visible_line;
+use aye_files::foreign::is_foreign;
 
 /// Bytes of all instructions together.
 pub const MAX_INSTRUCTIONS: usize = 32 * 1024;
@@ -84,20 +85,6 @@ pub fn load_instructions(config_dir: &Path, root: &Path, cwd: &Path) -> Instruct
     instructions
 }
 
-/// Folders whose files are third-party or generated: their instructions are for others.
-const FOREIGN: [&str; 10] = [
-    "node_modules",
-    "target",
-    "vendor",
-    "dist",
-    "build",
-    "out",
-    "__pycache__",
-    "venv",
-    "site-packages",
-    "bower_components",
-];
-
 /// Reads the instructions of the folders between the working directory and a file below it, the outermost first, at
 /// most `room` bytes of them. Files that `is_known` are left out, and so are hidden folders, folders of dependencies and
 /// other repositories, with everything below them.
@@ -116,8 +103,7 @@ pub fn load_folder_instructions(
     for name in below.into_iter().flat_map(Path::components) {
         folder.push(name);
         let name = name.as_os_str().to_string_lossy();
-        let is_foreign = name.starts_with('.') || FOREIGN.contains(&name.as_ref());
-        if is_foreign || folder.join(".git").symlink_metadata().is_ok() {
+        if is_foreign(&name) || folder.join(".git").symlink_metadata().is_ok() {
             break;
         }
         if NAMES.iter().any(|name| is_known(&folder.join(name))) {

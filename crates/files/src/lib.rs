@@ -1,6 +1,7 @@
 //! Safe work with files: walking a folder, files that start with YAML front matter, and who may use a replaced file.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
+pub mod foreign;
 pub mod front_matter;
 pub mod rights;
 pub mod walk;

@@ -12,6 +12,7 @@ use super::front_matter::{Severity, SkillIssue};
 use super::registry::InMemorySkillRegistry;
 use super::skill::{DOC, FsDiscovery, FsSkill, LinkPolicy, Skill, SkillError};
 use aye_core::contract::display::visible_line;
+use aye_files::foreign::is_foreign;
 
 /// Maximum folders below a root that are read in total.
 const MAX_FOLDERS: usize = 2000;
@@ -19,20 +20,6 @@ const MAX_FOLDERS: usize = 2000;
 const MAX_DEPTH: usize = 4;
 /// Skills of one root.
 const MAX_SKILLS: usize = 500;
-/// Folders that contain third-party or generated files.
-const IGNORED: [&str; 10] = [
-    "node_modules",
-    "target",
-    "vendor",
-    "dist",
-    "build",
-    "out",
-    "__pycache__",
-    "venv",
-    "site-packages",
-    "bower_components",
-];
-
 /// The owner of the skills in a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -232,7 +219,7 @@ pub(crate) fn walk(root: &Path, links: Option<&LinkPolicy>) -> Result<FsDiscover
                 warn(&mut found, &entry.path(), message);
                 continue;
             }
-            if name.starts_with('.') || IGNORED.contains(&name.as_ref()) || !entry.path().is_dir() {
+            if is_foreign(&name) || !entry.path().is_dir() {
                 continue;
             }
             match entry.path().canonicalize() {
