@@ -1,7 +1,7 @@
 //! Images that a user attaches: read from a file or from the clipboard, checked, and stored.
 
-use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -62,9 +62,10 @@ pub(crate) async fn attach_file(app: &AppContext, path: &str) -> Result<ImageRef
         let (place, name) = (place.clone(), name.clone());
         tokio::task::spawn_blocking(move || read(&place, &name)).await
     };
-    let (image, bytes) =
+    let (image, bytes, opened) =
         read.unwrap_or_else(|_| Err(NotAttached::Refused(format!("{name} could not be read"))))?;
     allowed(app, &place, &name)?;
+    opened.allowed(app, &name)?;
     keep(app, &image, bytes).await.map_err(|error| NotAttached::Refused(error.to_string()))?;
     Ok(image)
 }
@@ -81,35 +82,71 @@ fn allowed(app: &AppContext, place: &Path, name: &str) -> Result<(), NotAttached
     }
 }
 
+/// The file that a path led to when it was opened.
+#[derive(Debug)]
+pub(crate) struct OpenedFile {
+    pub(crate) file: File,
+    pub(crate) metadata: Metadata,
+    real: PathBuf,
+}
+
+impl OpenedFile {
+    /// Opens a regular file. Its links are followed once, and what they lead to is what is opened.
+    pub(crate) fn at(place: &Path) -> io::Result<OpenedFile> {
+        let real = opener::resolve(place)?;
+        let file = opener::Place::of(&real)?.open_regular()?;
+        Ok(OpenedFile { metadata: file.metadata()?, file, real })
+    }
+
+    /// Checks that no rule denies it, by where it lies or by the name under which rules knew it before.
+    fn allowed(&self, app: &AppContext, name: &str) -> Result<(), NotAttached> {
+        let known = app.permission.known_files().name(&FileId::of(&self.metadata));
+        [Some(&self.real), known.as_ref()].into_iter().flatten().try_for_each(|path| allowed(app, path, name))
+    }
+
+    /// Checks the same for the text of a file that a user names.
+    pub(crate) fn may_be_read(&self, app: &AppContext, name: &str) -> Result<(), AppError> {
+        refusal(self.allowed(app, name))
+    }
+}
+
 /// Checks the same for the text of a file that a user names.
 pub(crate) fn may_be_read(app: &AppContext, place: &Path, name: &str) -> Result<(), AppError> {
-    match allowed(app, place, name) {
+    refusal(allowed(app, place, name))
+}
+
+fn refusal(checked: Result<(), NotAttached>) -> Result<(), AppError> {
+    match checked {
         Err(NotAttached::Refused(why)) => Err(why.into()),
         Ok(()) | Err(NotAttached::Missing | NotAttached::NoImage) => Ok(()),
     }
 }
 
-fn read(place: &Path, name: &str) -> Result<(ImageRef, Vec<u8>), NotAttached> {
+fn read(place: &Path, name: &str) -> Result<(ImageRef, Vec<u8>, OpenedFile), NotAttached> {
     let refused = |why: &dyn std::fmt::Display| {
         NotAttached::Refused(format!("{} is not attached: {why}", visible_line(name)))
     };
-    let real = place.canonicalize().map_err(|_| NotAttached::Missing)?;
-    let meta = real.metadata().map_err(|error| refused(&error))?;
-    if !meta.is_file() || real.starts_with("/proc") {
+    if place.metadata().is_err() {
+        return Err(NotAttached::Missing);
+    }
+    let opened = OpenedFile::at(place).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => NotAttached::NoImage,
+        _ => refused(&error),
+    })?;
+    if opened.real.starts_with("/proc") {
         return Err(NotAttached::NoImage);
     }
-    // A FIFO may have replaced the file after the check: opening it must not wait for a writer.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = std::fs::File::options().read(true).custom_flags(flags).open(&real);
     let mut bytes = Vec::new();
     let most = MAX_IMAGE_BYTES + 1;
-    file.and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(|error| refused(&error))?;
+    (&opened.file).take(most).read_to_end(&mut bytes).map_err(|error| refused(&error))?;
     let image = match ImageRef::of(name, &bytes) {
         Err(ImageError::Unknown) => return Err(NotAttached::NoImage),
-        Err(ImageError::Heavy(_)) => return Err(refused(&ImageError::Heavy(meta.len().max(most)))),
+        Err(ImageError::Heavy(_)) => {
+            return Err(refused(&ImageError::Heavy(opened.metadata.len().max(most))));
+        }
         other => other.map_err(|error| refused(&error))?,
     };
-    Ok((image, bytes))
+    Ok((image, bytes, opened))
 }
 
 async fn keep(app: &AppContext, image: &ImageRef, bytes: Vec<u8>) -> Result<(), AppError> {

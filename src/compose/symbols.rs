@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::compose::images;
+use crate::compose::images::{self, OpenedFile};
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::failure::AppError;
@@ -75,7 +74,7 @@ impl Symbols {
             return Arc::clone(symbols);
         }
         drop(known);
-        let Some(text) = read(place) else { return none() };
+        let Some((text, _)) = read(place) else { return none() };
         if !name.is_empty() && !text.to_lowercase().contains(name) {
             return none();
         }
@@ -101,13 +100,11 @@ fn changed(place: &Path) -> Option<SystemTime> {
 }
 
 /// The text of such a file.
-fn read(place: &Path) -> Option<String> {
-    // Opening a FIFO that replaced it would wait for a writer.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = std::fs::File::options().read(true).custom_flags(flags).open(place).ok()?;
+fn read(place: &Path) -> Option<(String, OpenedFile)> {
+    let opened = OpenedFile::at(place).ok()?;
     let mut text = String::new();
-    file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    (&opened.file).take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    Some((text, opened))
 }
 
 /// The paths and names in a text.
@@ -141,22 +138,23 @@ pub(crate) async fn attached(
         let (symbols, wanted, file) = (Arc::clone(symbols), name.to_owned(), path.to_owned());
         let looked = place.clone();
         let found = tokio::task::spawn_blocking(move || definitions(&symbols, &looked, &file, &wanted)).await;
-        let found = found.unwrap_or_default();
-        if !found.is_empty() {
-            images::may_be_read(app, &place, path)?;
-        }
+        let Some((found, opened)) = found.unwrap_or_default().filter(|(found, _)| !found.is_empty()) else {
+            continue;
+        };
+        images::may_be_read(app, &place, path)?;
+        opened.may_be_read(app, path)?;
         blocks.extend(found.into_iter().map(ContentBlock::text));
     }
     Ok(blocks)
 }
 
-fn definitions(symbols: &Symbols, place: &Path, file: &str, name: &str) -> Vec<String> {
+fn definitions(symbols: &Symbols, place: &Path, file: &str, name: &str) -> Option<(Vec<String>, OpenedFile)> {
     let end = Instant::now() + MAX_TIME * 10;
     let all = symbols.of_file(place, &name.to_lowercase(), end);
     if all.is_empty() {
-        return Vec::new();
+        return None;
     }
-    let Some(text) = read(place) else { return Vec::new() };
+    let (text, opened) = read(place)?;
     let mut found = Vec::new();
     for symbol in all.iter().filter(|symbol| symbol.name == name).take(ATTACHED) {
         let (first, last) = extent(&text, symbol.line);
@@ -164,7 +162,7 @@ fn definitions(symbols: &Symbols, place: &Path, file: &str, name: &str) -> Vec<S
         let (file, name) = (visible_line(file), visible_line(name));
         found.push(format!("[`{name}` of {file}, lines {first} to {last}]\n\n{}", lines.join("\n")));
     }
-    found
+    Some((found, opened))
 }
 
 #[cfg(test)]

@@ -390,6 +390,7 @@ fn runtime(
     let spec = sections::with_sections(spec, foundation);
     let mut tool_env = tool_env(foundation);
     tool_env.policies = Some(Arc::new(permission.clone()));
+    tool_env.known = Arc::clone(permission.known_files());
     permission.set_enforcement(enforcement(foundation, tool_env.sandbox.as_ref()));
     permission.set_mode(permission.mode()).map_err(Failure::usage)?;
     let output_dir = output_dir(foundation);

@@ -35,6 +35,7 @@ impl ProjectPrograms {
         let place = foundation.workspace.clone();
         let permissions = Permissions::new(place, Arc::new(SystemClock), rules, mode_of(foundation));
         let mut env = tool_env(foundation);
+        env.known = Arc::clone(permissions.known_files());
         env.policies = Some(Arc::new(permissions));
         Ok(Self::new(foundation, env))
     }

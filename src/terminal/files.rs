@@ -49,14 +49,10 @@ impl Files {
 }
 
 fn walk(cwd: &Path) -> Vec<String> {
-    let mut files: Vec<String> = crate::walk::builder(cwd, WalkFilter::default(), |_| true)
-        .build()
-        .filter_map(Result::ok)
-        .filter(|entry| entry.depth() > 0)
+    let mut files: Vec<String> = crate::walk::walk(cwd, WalkFilter::default(), |_| true)
         .filter_map(|entry| {
             let path = entry.path().strip_prefix(cwd).ok()?.to_str()?;
-            let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-            Some(if is_dir { format!("{path}/") } else { path.to_owned() })
+            Some(if entry.is_dir() { format!("{path}/") } else { path.to_owned() })
         })
         .take(MAX_FILES)
         .collect();

@@ -129,7 +129,7 @@ impl Driver {
             };
             self.unsaved.commands.append(&mut report.commands);
             self.emit_activities(std::mem::take(&mut report.activities)).await;
-            let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
+            let Some(mut judgement) = report.judgement.take() else { return Ok(Ok(report)) };
             let now = self.shared.clock.now_ms();
             let grants: Vec<String> =
                 judgement.grant.iter().chain(&judgement.other_grants).cloned().collect();
@@ -146,11 +146,14 @@ impl Driver {
                 let result = ToolResult::error_with_code(&call.name, "grant_over", text);
                 report.intercept = Some(ToolInterceptPayload::SetResult(result));
             }
+            // They are of use only until the call ran.
+            let paths = std::mem::take(&mut judgement.paths).into_iter().map(|path| path.0).collect();
             if report.intercept.is_none() {
                 let bounds = CallBounds {
                     guards_git: judgement.guards_git,
                     profile: judgement.profile,
                     opened: judgement.opened.clone(),
+                    paths,
                 };
                 self.open.bounds.insert(id.clone(), bounds);
             } else {
@@ -349,6 +352,7 @@ impl Driver {
             guards_git: bounds.guards_git,
             sandbox: bounds.profile,
             opened: bounds.opened,
+            judged: bounds.paths,
             background: Some(Arc::new(background)),
         }
     }

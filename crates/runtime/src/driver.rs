@@ -1,6 +1,7 @@
 //! The driver: executes what the machine asks, in order, and reports the results as the next facts.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,6 +120,8 @@ pub(super) struct CallBounds {
     pub(super) profile: Option<Profile>,
     /// The access that the call's grants add to that profile.
     pub(super) opened: SandboxOpening,
+    /// The paths that were judged.
+    pub(super) paths: Vec<PathBuf>,
 }
 
 /// An active run.

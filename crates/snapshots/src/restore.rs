@@ -8,15 +8,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, openat, renameat, statat, symlinkat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, openat, renameat, statat, symlinkat, unlinkat};
+use rustix::io::Errno;
 
 use super::tree::{Item, PathKind, TreeDifference};
+use super::walk::path_of;
+use aye_files::opener::{self, Place, make_folder_beneath, open_beneath};
 use aye_files::rights;
 use aye_store_sqlite::objects::{ObjectKind, Objects};
-
-const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Carries differences out: files that go first, then those that come. Gives what did not work, with why.
 pub(super) fn apply_differences(
@@ -46,45 +45,29 @@ pub(super) fn apply_differences(
 }
 
 /// The folder that a path is in, and its name there.
-fn parent<'a>(top: &OwnedFd, path: &'a [u8], make: bool) -> io::Result<(OwnedFd, &'a OsStr)> {
-    let (above, name) = match path.iter().rposition(|b| *b == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (&path[..0], path),
-    };
-    let mut folder = top.try_clone()?;
-    for part in above.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
-        let part = OsStr::from_bytes(part);
-        if part == ".." || part == "." {
-            return Err(io::Error::other("its path leads out of the folder"));
-        }
-        let next = openat(&folder, part, FOLDER, Mode::empty());
-        folder = match next {
-            Err(rustix::io::Errno::NOENT) if make => {
-                match mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
-                    Err(error) if error != rustix::io::Errno::EXIST => return Err(error.into()),
-                    _ => {}
-                }
-                openat(&folder, part, FOLDER, Mode::empty())?
-            }
-            Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-                return Err(io::Error::other(format!("{} is in the way", part.to_string_lossy())));
-            }
-            other => other?,
-        };
-    }
-    let name = OsStr::from_bytes(name);
-    if name.is_empty() || name == "." || name == ".." {
+fn parent(top: &OwnedFd, path: &[u8], make: bool) -> io::Result<Place> {
+    let path = path_of(path);
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("its path leads out of the folder"));
-    }
-    Ok((folder, name))
+    };
+    let folder =
+        if make { make_folder_beneath(top, above) } else { open_beneath(top, above, opener::PASSAGE) };
+    let folder = folder.map_err(|error| match error {
+        Errno::XDEV => io::Error::other("its path leads out of the folder"),
+        Errno::NOTDIR | Errno::LOOP => {
+            io::Error::other(format!("something that is not a folder is in the way of {}", path.display()))
+        }
+        other => other.into(),
+    })?;
+    Ok(Place { folder, name: name.to_owned() })
 }
 
 fn delete(top: &OwnedFd, path: &[u8]) -> io::Result<()> {
-    let (folder, name) = match parent(top, path, false) {
+    let Place { folder, name } = match parent(top, path, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    match unlinkat(&folder, name, AtFlags::empty()) {
+    match unlinkat(&folder, &*name, AtFlags::empty()) {
         Err(error) if error != rustix::io::Errno::NOENT => return Err(error.into()),
         _ => {}
     }
@@ -92,8 +75,8 @@ fn delete(top: &OwnedFd, path: &[u8]) -> io::Result<()> {
     let mut rest = path;
     while let Some(at) = rest.iter().rposition(|b| *b == b'/') {
         rest = &rest[..at];
-        let Ok((folder, name)) = parent(top, rest, false) else { break };
-        if unlinkat(&folder, name, AtFlags::REMOVEDIR).is_err() {
+        let Ok(Place { folder, name }) = parent(top, rest, false) else { break };
+        if unlinkat(&folder, &*name, AtFlags::REMOVEDIR).is_err() {
             break;
         }
     }
@@ -105,7 +88,8 @@ fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Res
         return Ok(());
     }
     let bytes = objects.get(ObjectKind::Bytes, &item.hash).map_err(io::Error::other)?;
-    let (folder, name) = parent(top, path, true)?;
+    let Place { folder, name } = parent(top, path, true)?;
+    let name = &*name;
     let there = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(about) => Some(about),
         Err(rustix::io::Errno::NOENT) => None,

@@ -612,3 +612,44 @@ mod incremental {
         }
     }
 }
+
+/// Another thread exchanges a folder and a link to one outside: nothing from there is kept, and nothing is put there.
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_outside_is_kept_or_changed_while_a_folder_becomes_a_link() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use std::sync::atomic::AtomicBool;
+
+    let folder = Folder::new();
+    let outside = folder.dir.path().canonicalize().unwrap().join("outside");
+    fs::create_dir_all(outside.join("sub")).unwrap();
+    for name in ["f", "sub/f"] {
+        folder.write(&format!("d/{name}"), "inside");
+        fs::write(outside.join(name), "OUTSIDE").unwrap();
+    }
+    folder.write("other", "0");
+    symlink(&outside, folder.path("l")).unwrap();
+    let before = folder.take_files(&["d/f", "d/sub/f"]);
+    let (from, to, is_over) = (folder.path("d"), folder.path("l"), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                renameat_with(CWD, &from, CWD, &to, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        for round in 0..400 {
+            match round % 3 {
+                0 => drop(folder.take_files(&["d/f", "d/sub/f"])),
+                1 => drop(folder.snapshots.take_now()),
+                _ => drop(folder.back(&before)),
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let objects = &folder.snapshots.inner.objects;
+    let hash = |text: &str| aye_store_sqlite::objects::hash_of(ObjectKind::Bytes, text.as_bytes());
+    assert!(objects.get(ObjectKind::Bytes, &hash("inside")).is_ok());
+    assert!(objects.get(ObjectKind::Bytes, &hash("OUTSIDE")).is_err());
+    let text = |name: &str| fs::read_to_string(outside.join(name)).unwrap();
+    assert_eq!((text("f"), text("sub/f")), ("OUTSIDE".to_owned(), "OUTSIDE".to_owned()));
+}

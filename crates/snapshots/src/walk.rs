@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use aye_files::opener::{PASSAGE, Place};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use seen::{FileStamp, Folder, FolderRules, SeenFile, What};
@@ -637,12 +638,13 @@ pub(super) fn one(
     relative: &[u8],
     limits: &SnapshotLimits,
 ) -> Option<(Item, Option<Vec<u8>>, String)> {
-    let path = root.join(path_of(relative));
-    let about = rustix::fs::lstat(&path).ok()?;
+    let top = openat(rustix::fs::CWD, root, PASSAGE | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let place = Place::beneath(top, &path_of(relative)).ok()?;
+    let about = place.stat().ok()?;
     let item = |kind, bytes: &[u8]| Item { kind, hash: hash_of(ObjectKind::Bytes, bytes) };
     match FileType::from_raw_mode(about.st_mode) {
         FileType::Symlink => {
-            let target = std::fs::read_link(&path).ok()?.as_os_str().as_bytes().to_vec();
+            let target = place.link_target().ok()?.as_os_str().as_bytes().to_vec();
             Some((item(PathKind::Link, &target), Some(target), String::new()))
         }
         FileType::RegularFile => {
@@ -651,12 +653,7 @@ pub(super) fn one(
             if stamp.size > limits.max_file {
                 return left_out(format!("{} MiB", stamp.size >> 20));
             }
-            match open_and_read(
-                rustix::fs::CWD,
-                path.as_os_str().as_bytes(),
-                limits.max_file,
-                OFlags::NOFOLLOW,
-            ) {
+            match read_at(place.folder.as_fd(), place.name.as_bytes(), limits.max_file) {
                 Ok(Some(bytes)) => Some((item(stamp.kind(), &bytes), Some(bytes), String::new())),
                 Ok(None) => left_out("it grew while it was read".to_owned()),
                 Err(error) => left_out(error.to_string()),

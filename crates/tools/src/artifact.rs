@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::exec::{Spill, private_file};
 use aye_core::contract::digest::sha256_hex;
+use aye_files::opener::PrivateFolder;
 
 /// The prefix of the names of these files.
 pub const RESULT_FILES: &str = "result-";
@@ -17,15 +17,17 @@ pub const RESULT_FILES: &str = "result-";
 pub fn keep_result(dir: &Path, thread: &str, call: &str, text: &str) -> std::io::Result<PathBuf> {
     // The call's id is the model's word, and no part of a path.
     let hash = sha256_hex(format!("{thread}\0{call}\0{text}"));
-    let path = dir.join(format!("{RESULT_FILES}{}.txt", &hash[..32]));
+    let name = format!("{RESULT_FILES}{}.txt", &hash[..32]);
+    let path = dir.join(&name);
     if path.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() == text.len() as u64) {
         return Ok(path);
     }
-    let name = format!("part-{}", uuid::Uuid::now_v7());
-    let (part, mut file) = private_file(&Spill { dir: dir.to_owned(), name })?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&part, &path));
+    let part = format!("part-{}", uuid::Uuid::now_v7());
+    let folder = PrivateFolder::make(dir)?;
+    let mut file = folder.create(&part)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| folder.rename(&part, &name));
     if written.is_err() {
-        let _ = std::fs::remove_file(&part);
+        let _ = folder.remove(&part);
     }
     written.map(|()| path)
 }

@@ -4,12 +4,13 @@
 //! The folder is opened component by component without following a link (the path was resolved before), and all that
 //! follows happens relative to that descriptor. So nothing that is renamed or linked meanwhile sends a write elsewhere.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
+use aye_files::opener::{self, PASSAGE};
 use aye_files::rights;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -89,31 +90,6 @@ pub(super) fn special_kind(kind: FileType) -> &'static str {
     }
 }
 
-#[cfg(target_os = "linux")]
-const FOLDER: OFlags = OFlags::PATH;
-#[cfg(not(target_os = "linux"))]
-const FOLDER: OFlags = OFlags::RDONLY;
-
-/// Opens the folder of a resolved path, following no link, and makes missing folders when asked to.
-fn open_folder(folder: &Path, create: bool) -> Result<OwnedFd, Errno> {
-    let flags = FOLDER | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut fd = rustix::fs::open("/", FOLDER | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    for component in folder.components() {
-        let Component::Normal(name) = component else { continue };
-        fd = match rustix::fs::openat(&fd, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) if create => {
-                match rustix::fs::mkdirat(&fd, name, Mode::from_raw_mode(0o777)) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error),
-                }
-                rustix::fs::openat(&fd, name, flags, Mode::empty())?
-            }
-            other => other?,
-        };
-    }
-    Ok(fd)
-}
-
 impl WriteTarget {
     /// Opens the folder of `real`, a path whose links are resolved. Missing folders are made when `create` is set.
     pub(super) fn open(real: &Path, create: bool) -> Result<Self, FileError> {
@@ -121,8 +97,9 @@ impl WriteTarget {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(FileError::IsFolder(shown));
         };
-        let folder = open_folder(parent, create).map_err(|errno| match errno {
-            Errno::LOOP | Errno::NOTDIR => FileError::Link(shown.clone()),
+        let opened = if create { opener::make_folder(parent) } else { opener::open(parent, PASSAGE) };
+        let folder = opened.map_err(|errno| match errno {
+            errno if errno == Errno::NOTDIR || opener::is_link(errno) => FileError::Link(shown.clone()),
             other => {
                 FileError::Io { verb: "open the folder of", path: shown.clone(), reason: other.to_string() }
             }
@@ -177,16 +154,25 @@ impl WriteTarget {
         Ok(Some(bytes))
     }
 
+    /// Whether this is its folder.
+    pub(super) fn is_in(&self, folder: &OwnedFd) -> bool {
+        let id = |fd| rustix::fs::fstat(fd).map(|about| (about.st_dev, about.st_ino)).ok();
+        id(&self.folder).is_some_and(|own| Some(own) == id(folder))
+    }
+
+    /// The attributes of the file that was read.
+    pub(super) fn read_file(&self) -> Option<std::io::Result<Metadata>> {
+        self.old.as_ref().map(|(file, _)| file.metadata())
+    }
+
     fn stamp(&self) -> Option<FileStamp> {
         self.old.as_ref().map(|(_, stamp)| *stamp)
     }
 
     fn now(&self) -> Result<Option<FileStamp>, FileError> {
-        let flags = FOLDER | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(self.errno("read")(error)),
-            Ok(fd) => Ok(Some(stamp(&File::from(fd).metadata().map_err(self.io("read"))?))),
+        match opener::metadata_at(&self.folder, self.name.as_os_str()) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            found => Ok(Some(stamp(&found.map_err(self.io("read"))?))),
         }
     }
 
@@ -341,7 +327,7 @@ fn overwrite(file: &File, bytes: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
-fn stamp(meta: &std::fs::Metadata) -> FileStamp {
+fn stamp(meta: &Metadata) -> FileStamp {
     FileStamp {
         ino: meta.ino(),
         size: meta.len(),

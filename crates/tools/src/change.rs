@@ -157,11 +157,40 @@ pub(super) async fn make(
     super::blocking(ctx, move |cancel| {
         let _changing = changing;
         let change = planned(plan, &env, &args, &call, open_text.as_deref())?;
-        env.must_not_be_denied(&call, &change.subject.real, PathAccess::Write)?;
+        let PlannedFile { path, real, target, .. } = &change.subject;
+        env.must_not_be_denied(&call, real, PathAccess::Write)?;
+        if !call.judged.is_empty() {
+            env.must_be_judged(&call, path, real)?;
+        }
+        if let Some(target) = target {
+            must_not_be_known(&env, &call, real, target)?;
+        }
         still_agreed(&change, &call)?;
         Ok(change.apply(name, &env, &call, || cancel.is_cancelled())?.into())
     })
     .await
+}
+
+/// Refuses a file that rules know, itself or a folder above it, under another name.
+fn must_not_be_known(
+    env: &ToolEnv,
+    ctx: &ToolCallContext,
+    real: &Path,
+    target: &WriteTarget,
+) -> Result<(), ToolError> {
+    if env.known.is_empty() {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| ToolError::ExecutionFailed(error.to_string());
+    let name = shown(&env.workspace, real);
+    let place = env.place(ctx, real, PathAccess::Write).map_err(|error| error.or(&name, failed))?;
+    if !target.is_in(&place.folder) {
+        return Err(FileError::Raced(name).into());
+    }
+    match target.read_file() {
+        None => Ok(()),
+        Some(about) => env.must_not_be_known(ctx, &about.map_err(failed)?, Path::new(""), PathAccess::Write),
+    }
 }
 
 /// A change that can be made.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
-use super::list::folder;
+use super::list::{SearchedFolder, folder};
 use super::paths::shown;
 use super::walk::{self, Bounds, WalkGuard};
 use aye_core::contract::tool::{
@@ -103,28 +103,27 @@ fn glob(
     cancel: CancellationToken,
 ) -> Result<ToolResult, ToolError> {
     let call = parse(args)?;
-    let (base, _) = folder(env, call.path.unwrap_or("."))?;
-    let base = if call.below.is_empty() {
-        base
-    } else {
+    let mut searched = folder(env, ctx, call.path.unwrap_or("."))?;
+    if !call.below.is_empty() {
         let below = if call.below.starts_with(['/', '~']) {
             call.below.clone()
         } else {
-            base.join(&call.below).to_string_lossy().into_owned()
+            searched.path.join(&call.below).to_string_lossy().into_owned()
         };
-        match folder(env, &below) {
-            Ok((folder, _)) => folder,
+        searched = match folder(env, ctx, &below) {
+            Ok(folder) => folder,
             Err(ToolError::NotFound(_)) => return Ok(ToolResult::text(NAME, "no file matches")),
             Err(error) => return Err(error),
-        }
-    };
+        };
+    }
+    let SearchedFolder { path: base, folder, .. } = searched;
     let bounds = Bounds::new(cancel);
     let mut over = false;
     let mut found: Vec<(SystemTime, PathBuf, bool)> = Vec::new();
     let guard = WalkGuard::new(env, ctx, &base);
-    let walk = walk::builder(&base, call.hidden, None, &bounds, &guard).build();
+    let walk = walk::walk(folder, &base, (call.hidden, None), &bounds, &guard);
     for entry in walk::entries(walk, &bounds, &mut over) {
-        let is_dir = entry.file_type().is_none_or(|kind| kind.is_dir());
+        let is_dir = entry.is_dir();
         let is_listed = if is_dir { call.is_folder && entry.depth() == 1 } else { guard.admits(&entry) };
         if !is_listed || !is_match(&call, &base, entry.path()) {
             continue;

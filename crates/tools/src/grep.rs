@@ -12,13 +12,16 @@ use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
 };
 use ignore::overrides::{Override, OverrideBuilder};
+use rustix::fs::FileType;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
+use super::judged::OpenError;
 use super::paths::{absolute, shown};
 use super::walk::{self, Bounds, WalkGuard};
+use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -213,11 +216,10 @@ fn search_file(
     env: &ToolEnv,
     call: &GrepArgs<'_>,
     searcher: &mut Searcher,
-    path: &Path,
+    (path, file): (&Path, File),
     bounds: &Bounds,
     found: &mut GrepMatches,
 ) {
-    let Ok(file) = aye_files::walk::open_regular(path) else { return };
     let name = shown(&env.workspace, path);
     let mut printer = Printer { call, found, name: &name, bounds, count: 0 };
     if let Err(error) = searcher.search_reader(&call.matcher, Bounded { file, bounds }, &mut printer) {
@@ -235,6 +237,18 @@ fn search_file(
         Mode::Count => printer.line(&format!("{name}:{count}")),
         Mode::Content => {}
     }
+}
+
+/// Opens the file that a call names.
+fn file(env: &ToolEnv, ctx: &ToolCallContext, real: &Path, name: &str) -> Result<File, OpenError> {
+    let place = env.place(ctx, real, PathAccess::Read)?;
+    if FileType::from_raw_mode(place.stat()?.st_mode) != FileType::RegularFile {
+        let text = format!("{name} is neither a file nor a folder");
+        return Err(ToolError::ExecutionFailed(text).into());
+    }
+    let file = place.open_regular()?;
+    env.must_not_be_known(ctx, &file.metadata()?, Path::new(""), PathAccess::Read)?;
+    Ok(file)
 }
 
 /// The files that `glob` selects.
@@ -257,10 +271,13 @@ fn grep(
     let call = parse(args)?;
     let root = absolute(&env.workspace, "path", call.path)?;
     let name = shown(&env.workspace, &root);
-    let meta = root.metadata().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
-        _ => ToolError::ExecutionFailed(format!("cannot search {name}: {error}")),
-    })?;
+    let refused = |error: OpenError| {
+        error.or(&name, |error| match error.kind() {
+            io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
+            _ => ToolError::ExecutionFailed(format!("cannot search {name}: {error}")),
+        })
+    };
+    let real = env.resolve_judged(ctx, &root).map_err(refused)?;
     let bounds = Bounds::new(cancel);
     let mut searcher = SearcherBuilder::new()
         .binary_detection(BinaryDetection::quit(0))
@@ -274,23 +291,30 @@ fn grep(
     let mut found = GrepMatches::default();
     let mut over = false;
     let guard = WalkGuard::new(env, ctx, &root);
-    if meta.is_file() {
-        // The call names it, so the rules about it were asked before.
-        search_file(env, &call, &mut searcher, &root, &bounds, &mut found);
-    } else if meta.is_dir() {
-        let overrides = call.glob.map(|glob| overrides(&root, glob)).transpose()?;
-        let hidden = call.glob.is_some_and(|glob| glob.starts_with('.'));
-        let walk = walk::builder(&root, hidden, overrides, &bounds, &guard).build();
-        for entry in walk::entries(walk, &bounds, &mut over) {
-            if entry.file_type().is_some_and(|kind| kind.is_file()) && guard.admits(&entry) {
-                search_file(env, &call, &mut searcher, entry.path(), &bounds, &mut found);
+    match env.open_folder(ctx, &real) {
+        Ok(folder) => {
+            let overrides = call.glob.map(|glob| overrides(&root, glob)).transpose()?;
+            let hidden = call.glob.is_some_and(|glob| glob.starts_with('.'));
+            let walk = walk::walk(folder, &root, (hidden, overrides), &bounds, &guard);
+            for entry in walk::entries(walk, &bounds, &mut over) {
+                if !entry.is_file() || !guard.admits(&entry) {
+                    continue;
+                }
+                let Ok(file) = entry.open() else { continue };
+                if guard.admits_open(&entry, &file) {
+                    search_file(env, &call, &mut searcher, (entry.path(), file), &bounds, &mut found);
+                }
                 if found.full {
                     break;
                 }
             }
         }
-    } else {
-        return Err(ToolError::ExecutionFailed(format!("{name} is neither a file nor a folder")));
+        Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotADirectory => {
+            // The call names it, so the rules about it were asked before.
+            let file = file(env, ctx, &real, &name).map_err(refused)?;
+            search_file(env, &call, &mut searcher, (&root, file), &bounds, &mut found);
+        }
+        Err(error) => return Err(refused(error)),
     }
     over |= bounds.is_over();
     Ok(answer(&found, over, &guard))

@@ -17,6 +17,7 @@ pub mod exec;
 mod glob;
 mod grep;
 mod hint;
+mod judged;
 mod lenient;
 mod list;
 mod masks;
@@ -41,7 +42,7 @@ mod words;
 mod write;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ use aye_core::contract::path_policy::{PathAccess, PathPolicies};
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
+use aye_files::known::KnownFiles;
 pub use aye_http::root_cause;
 pub use aye_sandbox::{Dialler, Serving};
 pub use bash::refused_line;
@@ -85,6 +87,8 @@ pub struct ToolEnv {
     pub web_allow_hosts: Vec<String>,
     /// The rules about files, for those that a call finds without naming them. `None`: there are no rules.
     pub policies: Option<Arc<dyn PathPolicies>>,
+    /// The files that these rules are about, by identity: they are bound by them under any name.
+    pub known: Arc<KnownFiles>,
     /// Keeps commands to what their profile allows. `None`: nothing does.
     pub sandbox: Option<Arc<Sandbox>>,
     /// The editor that has files of the workspace open.
@@ -104,23 +108,10 @@ impl ToolEnv {
             http: None,
             web_allow_hosts: Vec::new(),
             policies: None,
+            known: Arc::default(),
             sandbox: None,
             editor: EditorSlot::default(),
             ledger: Arc::default(),
-        }
-    }
-
-    /// Refuses a file that a rule denies. The gate did so before, by the arguments; a link may have moved since.
-    fn must_not_be_denied(
-        &self,
-        ctx: &ToolCallContext,
-        path: &Path,
-        access: PathAccess,
-    ) -> Result<(), ToolError> {
-        let policy = self.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
-        match policy.and_then(|policy| policy.restriction(path, access)) {
-            Some(rule) if rule.is_denied => Err(ToolError::Denied(rule.why)),
-            Some(_) | None => Ok(()),
         }
     }
 

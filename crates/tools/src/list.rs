@@ -1,6 +1,7 @@
 //! List: shows what is in a folder.
 
 use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,10 +16,14 @@ use super::walk::{self, Bounds, WalkGuard};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
+use aye_files::opener;
+use aye_files::walk::Entry;
 
 const NAME: &str = "List";
 const MAX_ENTRIES: usize = 500;
 const MAX_DEPTH: u64 = 10;
+/// Entries of the folder that are counted.
+const MAX_COUNTED: usize = 100_000;
 
 /// Shows what is in a folder.
 pub(super) struct List {
@@ -31,30 +36,41 @@ fn parse(args: &Value) -> Result<(&str, usize), ToolError> {
     Ok((args.opt_text("path")?.unwrap_or("."), depth as usize))
 }
 
-/// Returns the folder in which a search starts.
-pub(super) fn folder(env: &ToolEnv, path: &str) -> Result<(PathBuf, String), ToolError> {
-    let folder = absolute(&env.workspace, "path", path)?;
-    let name = shown(&env.workspace, &folder);
-    match folder.metadata() {
-        Ok(meta) if meta.is_dir() => Ok((folder, name)),
-        Ok(_) => Err(ToolError::ExecutionFailed(format!("{name} is not a folder"))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(ToolError::NotFound(format!("{name} does not exist")))
-        }
-        Err(error) => Err(ToolError::ExecutionFailed(format!("cannot list {name}: {error}"))),
-    }
+/// A folder in which a search starts.
+pub(super) struct SearchedFolder {
+    /// As the call names it.
+    pub(super) path: PathBuf,
+    pub(super) name: String,
+    pub(super) folder: OwnedFd,
 }
 
-fn line(entry: &ignore::DirEntry, indent: usize) -> String {
+/// Opens the folder in which a search starts.
+pub(super) fn folder(env: &ToolEnv, ctx: &ToolCallContext, path: &str) -> Result<SearchedFolder, ToolError> {
+    let path = absolute(&env.workspace, "path", path)?;
+    let name = shown(&env.workspace, &path);
+    let opened = env.resolve_judged(ctx, &path).and_then(|real| env.open_folder(ctx, &real));
+    let folder = opened.map_err(|error| {
+        error.or(&name, |error| match error.kind() {
+            std::io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
+            std::io::ErrorKind::NotADirectory => {
+                ToolError::ExecutionFailed(format!("{name} is not a folder"))
+            }
+            _ => ToolError::ExecutionFailed(format!("cannot list {name}: {error}")),
+        })
+    })?;
+    Ok(SearchedFolder { path, name, folder })
+}
+
+fn line(entry: &Entry, indent: usize) -> String {
     let name = escape(Path::new(entry.file_name()));
     let blanks = "  ".repeat(indent);
-    match entry.file_type() {
-        Some(kind) if kind.is_dir() => format!("{blanks}{name}/\n"),
-        Some(kind) if kind.is_symlink() => {
-            let target = std::fs::read_link(entry.path()).map(|t| escape(&t)).unwrap_or_default();
-            format!("{blanks}{name} -> {target}\n")
-        }
-        _ => format!("{blanks}{name}\n"),
+    if entry.is_dir() {
+        format!("{blanks}{name}/\n")
+    } else if entry.is_symlink() {
+        let target = entry.link_target().map(|target| escape(&target)).unwrap_or_default();
+        format!("{blanks}{name} -> {target}\n")
+    } else {
+        format!("{blanks}{name}\n")
     }
 }
 
@@ -65,15 +81,16 @@ fn list(
     cancel: CancellationToken,
 ) -> Result<ToolResult, ToolError> {
     let (path, depth) = parse(args)?;
-    let (folder, name) = folder(env, path)?;
+    let SearchedFolder { path, name, folder } = folder(env, ctx, path)?;
     let bounds = Bounds::new(cancel);
     let mut over = false;
     let (mut text, mut count, mut top) = (String::new(), 0_usize, 0_usize);
-    let guard = WalkGuard::new(env, ctx, &folder);
-    let walk = walk::builder(&folder, false, None, &bounds, &guard).max_depth(Some(depth)).build();
-    for entry in walk::entries(walk, &bounds, &mut over).filter(|entry| entry.depth() > 0) {
-        let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-        if !is_dir && !guard.admits(&entry) {
+    let guard = WalkGuard::new(env, ctx, &path);
+    let all = opener::count(&folder, MAX_COUNTED)
+        .map_err(|error| ToolError::ExecutionFailed(format!("cannot list {name}: {error}")))?;
+    let walk = walk::walk(folder, &path, (false, None), &bounds, &guard).max_depth(depth);
+    for entry in walk::entries(walk, &bounds, &mut over) {
+        if !entry.is_dir() && !guard.admits(&entry) {
             continue;
         }
         count += 1;
@@ -85,10 +102,6 @@ fn list(
     if count > MAX_ENTRIES {
         let _ = writeln!(text, "[{} more; List a subfolder]", count - MAX_ENTRIES);
     }
-    let all = std::fs::read_dir(&folder)
-        .map_err(|error| ToolError::ExecutionFailed(format!("cannot list {name}: {error}")))?
-        .take(100_000)
-        .count();
     over |= bounds.is_over();
     let hidden = all.saturating_sub(top + guard.skipped_here());
     if hidden > 0 && !over {
@@ -100,7 +113,7 @@ fn list(
     let text = format!("{}{}{}", text.trim_end(), guard.note(), walk::over_note(over));
     let text = text.trim_start_matches('\n').to_owned();
     let details = json!({
-        "path": folder,
+        "path": path,
         "count": count,
         "truncated": over || count > MAX_ENTRIES,
         "skipped": guard.skipped(),

@@ -2,12 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::fs::Metadata;
+use std::fs::{DirEntry, Metadata};
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use aye_core::contract::path_policy::{PathCheck, PathPolicy};
+use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
+use aye_files::known::{FileId, KnownFiles};
 use aye_sandbox::FolderStamp;
 
 /// The contents of a folder, where they matter here.
@@ -26,6 +28,7 @@ pub(super) struct Masked {
     pub(super) is_denied: bool,
     /// The number of entries in its folder.
     pub(super) beside: usize,
+    id: Option<FileId>,
 }
 
 #[derive(Default)]
@@ -46,62 +49,114 @@ impl fmt::Debug for Known {
 }
 
 /// A cache of what the rules say about the files of one workspace and the folders beside it: only folders that changed
-/// are read again.
+/// are read again. What it finds is remembered by identity, and found under other names too.
 #[derive(Debug, Default)]
 pub(super) struct Masks(Mutex<Known>);
 
 impl Masks {
-    /// The files and folders below `roots` that `policy` keeps from being read.
-    pub(super) fn below(&self, roots: &[&Path], policy: &dyn PathPolicy) -> Vec<Masked> {
-        self.below_at(SystemTime::now(), roots, policy)
+    /// The files and folders below `roots` that `policy` keeps from being read, under these names or under those that
+    /// `files` knows. They are added to `files`.
+    pub(super) fn below(&self, roots: &[&Path], policy: &dyn PathPolicy, files: &KnownFiles) -> Vec<Masked> {
+        self.below_at(SystemTime::now(), roots, policy, files)
     }
 
-    fn below_at(&self, now: SystemTime, roots: &[&Path], policy: &dyn PathPolicy) -> Vec<Masked> {
+    fn below_at(
+        &self,
+        now: SystemTime,
+        roots: &[&Path],
+        policy: &dyn PathPolicy,
+        files: &KnownFiles,
+    ) -> Vec<Masked> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let rules = policy.fingerprint();
-        let mut before = std::mem::take(&mut known.folders);
-        if known.rules != rules {
-            before.clear();
-            known.checks.clear();
+        let (found, has_links) = find(&mut known, now, roots, (policy, files));
+        if !has_links {
+            return found;
         }
-        known.rules = rules;
-        let mut found = Vec::new();
-        for root in roots {
-            let known = &mut *known;
-            let mut open = vec![(*root).to_owned()];
-            while let Some(path) = open.pop() {
-                let Ok(metadata) = path.symlink_metadata() else { continue };
-                if !metadata.is_dir() || known.folders.contains_key(&path) {
-                    continue;
-                }
-                let folder = match before.remove(&path) {
-                    Some(folder) if folder.stamp.as_ref().is_some_and(|stamp| stamp.is_of(&metadata)) => {
-                        folder
-                    }
-                    Some(_) | None => {
-                        let check =
-                            known.checks.entry((*root).to_owned()).or_insert_with(|| policy.below(root));
-                        read(&path, &metadata, now, check)
-                    }
-                };
-                found.extend_from_slice(&folder.masked);
-                open.extend_from_slice(&folder.folders);
-                known.folders.insert(path, folder);
-            }
-        }
-        found
+        // Folders that were read before may contain other names of what was found.
+        known.folders.clear();
+        find(&mut known, now, roots, (policy, files)).0
     }
 }
 
-fn read(path: &Path, metadata: &Metadata, now: SystemTime, check: &PathCheck) -> Folder {
+/// Also returns whether something was found for the first time that has more than one name.
+fn find(
+    known: &mut Known,
+    now: SystemTime,
+    roots: &[&Path],
+    (policy, files): (&dyn PathPolicy, &KnownFiles),
+) -> (Vec<Masked>, bool) {
+    let rules = policy.fingerprint();
+    let mut has_links = false;
+    let mut before = std::mem::take(&mut known.folders);
+    if known.rules != rules {
+        before.clear();
+        known.checks.clear();
+    }
+    known.rules = rules;
+    let mut found = Vec::new();
+    for root in roots {
+        let mut open = vec![(*root).to_owned()];
+        while let Some(path) = open.pop() {
+            let Ok(metadata) = path.symlink_metadata() else { continue };
+            if !metadata.is_dir() || known.folders.contains_key(&path) {
+                continue;
+            }
+            let folder = match before.remove(&path) {
+                Some(folder) if folder.stamp.as_ref().is_some_and(|stamp| stamp.is_of(&metadata)) => folder,
+                Some(_) | None => {
+                    let check = known.checks.entry((*root).to_owned()).or_insert_with(|| policy.below(root));
+                    let restriction = |entry: &DirEntry, is_folder| {
+                        check(&entry.path(), is_folder).or_else(|| under_known_name(entry, policy, files))
+                    };
+                    let folder = read(&path, &metadata, now, &restriction);
+                    has_links |= folder.masked.iter().any(|it| is_new_link(it, files));
+                    folder
+                }
+            };
+            for masked in &folder.masked {
+                if let Some(id) = masked.id {
+                    files.remember(id, &masked.path);
+                }
+            }
+            found.extend_from_slice(&folder.masked);
+            open.extend_from_slice(&folder.folders);
+            known.folders.insert(path, folder);
+        }
+    }
+    (found, has_links)
+}
+
+/// What the rules say of an entry under a name that it had before.
+fn under_known_name(
+    entry: &DirEntry,
+    policy: &dyn PathPolicy,
+    files: &KnownFiles,
+) -> Option<PathRestriction> {
+    if !files.has_inode(entry.ino()) {
+        return None;
+    }
+    let name = files.name(&FileId::of(&entry.metadata().ok()?))?;
+    policy.restriction(&name, PathAccess::Read)
+}
+
+fn is_new_link(masked: &Masked, files: &KnownFiles) -> bool {
+    masked.id.is_some_and(|id| files.name(&id).is_none())
+        && masked.path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() > 1)
+}
+
+/// Says whether a rule keeps an entry from being read; the flag says that it is a folder.
+type Restriction<'a> = dyn Fn(&DirEntry, bool) -> Option<PathRestriction> + 'a;
+
+fn read(path: &Path, metadata: &Metadata, now: SystemTime, restriction: &Restriction<'_>) -> Folder {
     let mut folder = Folder { stamp: FolderStamp::settled(metadata, now), ..Folder::default() };
     let mut beside = 0;
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let path = entry.path();
         beside += 1;
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if let Some(rule) = check(&path, is_folder) {
-            folder.masked.push(Masked { path, is_denied: rule.is_denied, beside: 0 });
+        if let Some(rule) = restriction(&entry, is_folder) {
+            let id = entry.metadata().ok().map(|metadata| FileId::of(&metadata));
+            folder.masked.push(Masked { path, is_denied: rule.is_denied, beside: 0, id });
         } else if is_folder && !is_objects(&path) {
             folder.folders.push(path);
         }
@@ -173,12 +228,9 @@ fn is_objects(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
-
-    use aye_core::contract::path_policy::{PathAccess, PathRestriction};
 
     use super::*;
 
@@ -187,8 +239,8 @@ mod tests {
     struct Rules(u64, Arc<AtomicUsize>);
 
     impl PathPolicy for Rules {
-        fn restriction(&self, _path: &Path, _access: PathAccess) -> Option<PathRestriction> {
-            None
+        fn restriction(&self, path: &Path, _access: PathAccess) -> Option<PathRestriction> {
+            path.ends_with(".env").then(|| PathRestriction { is_denied: true, why: String::new() })
         }
 
         fn below(&self, _folder: &Path) -> PathCheck {
@@ -210,7 +262,12 @@ mod tests {
         let each = |(folder, count, beside): &(&str, usize, usize)| {
             let (folder, beside) = (PathBuf::from(folder), *beside);
             (0..*count)
-                .map(move |n| Masked { path: folder.join(format!("{n}.pem")), is_denied: true, beside })
+                .map(move |n| Masked {
+                    path: folder.join(format!("{n}.pem")),
+                    is_denied: true,
+                    beside,
+                    id: None,
+                })
                 .collect::<Vec<_>>()
         };
         names.iter().flat_map(each).collect()
@@ -274,10 +331,10 @@ mod tests {
         for name in [".env", "a/b/x.pem", "a/main.rs"] {
             std::fs::write(root.join(name), "").expect("written");
         }
-        let (masks, rules) = (Masks::default(), Rules::default());
+        let (masks, rules, files) = (Masks::default(), Rules::default(), KnownFiles::default());
         let names = |now: SystemTime, rules: &Rules| {
             let mut found: Vec<String> = masks
-                .below_at(now, &[root], rules)
+                .below_at(now, &[root], rules, &files)
                 .into_iter()
                 .map(|it| {
                     format!("{} {}", it.path.strip_prefix(root).expect("below").display(), it.is_denied)
@@ -307,5 +364,31 @@ mod tests {
         let others = Rules(1, Arc::default());
         assert_eq!(names(later(), &others).len(), 3);
         assert!(asked(&others) > 3, "other rules");
+    }
+
+    #[test]
+    fn a_file_stays_masked_under_every_name() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path();
+        for folder in ["a", "b", "c"] {
+            std::fs::create_dir(root.join(folder)).expect("written");
+        }
+        std::fs::write(root.join("b/.env"), "").expect("written");
+        // Read before the name that the rule is about.
+        std::fs::hard_link(root.join("b/.env"), root.join("a/x")).expect("linked");
+        std::fs::hard_link(root.join("b/.env"), root.join("c/x")).expect("linked");
+        let (masks, files) = (Masks::default(), KnownFiles::default());
+        let names = |now: SystemTime| {
+            let found = masks.below_at(now, &[root], &Rules::default(), &files).into_iter();
+            let mut names: Vec<PathBuf> =
+                found.map(|it| it.path.strip_prefix(root).expect("below").to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(later()), ["a/x", "b/.env", "c/x"].map(PathBuf::from));
+        std::fs::rename(root.join("b/.env"), root.join("b/plain")).expect("renamed");
+        std::fs::rename(root.join("b"), root.join("d")).expect("renamed");
+        std::fs::write(root.join("d/other"), "").expect("written");
+        assert_eq!(names(SystemTime::now()), ["a/x", "c/x", "d/plain"].map(PathBuf::from));
     }
 }

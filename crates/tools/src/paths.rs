@@ -8,6 +8,7 @@ pub(super) use aye_core::contract::display::escape_path as escape;
 use aye_core::contract::display::{unescape_path as unescape, visible_line};
 use aye_core::contract::tool::ToolError;
 use aye_core::contract::workspace::Workspace;
+use aye_files::opener::{self, Unresolved};
 
 /// Makes a path absolute, as text only: `~`, then the working directory, then `.` and `..`.
 ///
@@ -81,33 +82,22 @@ impl From<PathError> for ToolError {
     }
 }
 
+/// Returns whether a path inside the workspace leads out of it.
+pub(super) fn leaves(workspace: &Workspace, path: &Path, real: &Path) -> bool {
+    let inside = |path: &Path| path.starts_with(&workspace.root) || path.starts_with(&workspace.cwd);
+    inside(path) && !inside(real)
+}
+
 /// Returns where a write to `path` goes: all links resolved, the part that does not exist yet appended.
 ///
 /// A path inside the workspace must stay inside when its links are resolved: a user who allowed `src/x` did
 /// not allow the target to which `src` was linked afterwards.
 pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Result<PathBuf, PathError> {
-    let mut existing = path;
-    let mut missing = Vec::new();
-    let real = loop {
-        match existing.canonicalize() {
-            Ok(real) => break missing.iter().rev().fold(real, |dir, name| dir.join(name)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if existing.symlink_metadata().is_ok() {
-                    return Err(PathError::Dangling(escape(existing)));
-                }
-                let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else {
-                    return Err(PathError::Io { path: escape(path), reason: error.to_string() });
-                };
-                missing.push(name);
-                existing = parent;
-            }
-            Err(error) => {
-                return Err(PathError::Io { path: escape(path), reason: error.to_string() });
-            }
-        }
-    };
-    let inside = |path: &Path| path.starts_with(&workspace.root) || path.starts_with(&workspace.cwd);
-    if inside(path) && !inside(&real) {
+    let real = opener::resolve_new(path).map_err(|why| match why {
+        Unresolved::Dangling(link) => PathError::Dangling(escape(&link)),
+        Unresolved::Io(error) => PathError::Io { path: escape(path), reason: error.to_string() },
+    })?;
+    if leaves(workspace, path, &real) {
         return Err(PathError::Leaves { link: escape(path), real: escape(&real) });
     }
     Ok(real)

@@ -2,19 +2,19 @@
 
 use std::fmt::Write as _;
 use std::fs::{File, Metadata};
-use std::io::{BufRead, BufReader, Cursor, Read as _, Seek as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Cursor, Read as _, Seek as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use base64::Engine as _;
+use rustix::fs::FileType;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{CallArgs, advised};
-use super::atomic::MAX_FILE;
+use super::atomic::{MAX_FILE, special_kind};
 use super::change::note;
 use super::page::{self, FilePage};
 use super::paths::{absolute, shown};
@@ -57,14 +57,22 @@ fn refuse(message: String) -> ToolError {
     ToolError::ExecutionFailed(message)
 }
 
-/// Opens a regular file; anything else is refused by what it is, without opening it.
-fn open(path: &Path, name: &str) -> Result<(File, Metadata), ToolError> {
-    let real = path.canonicalize().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound if path.symlink_metadata().is_ok() => {
-            ToolError::NotFound(format!("{name} is a link to a missing file"))
-        }
-        std::io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
-        _ => refuse(format!("cannot read {name}: {error}")),
+/// Opens a regular file; anything else is refused by what it is, without opening it. Returns where its path leads, too.
+fn open(
+    env: &ToolEnv,
+    ctx: &ToolCallContext,
+    path: &Path,
+    name: &str,
+) -> Result<(File, Metadata, PathBuf), ToolError> {
+    let failed = |error: io::Error| refuse(format!("cannot read {name}: {error}"));
+    let real = env.resolve_judged(ctx, path).map_err(|error| {
+        error.or(name, |error| match error.kind() {
+            io::ErrorKind::NotFound if path.symlink_metadata().is_ok() => {
+                ToolError::NotFound(format!("{name} is a link to a missing file"))
+            }
+            io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
+            _ => failed(error),
+        })
     })?;
     let in_proc = real.strip_prefix("/proc").is_ok_and(|rest| {
         rest.iter().next().and_then(|n| n.to_str()).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
@@ -73,34 +81,29 @@ fn open(path: &Path, name: &str) -> Result<(File, Metadata), ToolError> {
         // `environ` of aye itself contains the keys of providers.
         return Err(refuse(format!("{name} belongs to a process and is not shown")));
     }
-    let meta = real.metadata().map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
-    regular(&meta, &real, name)?;
-    // A file may be replaced by a FIFO after the look: then opening must not wait for a writer.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = File::options()
-        .read(true)
-        .custom_flags(flags)
-        .open(&real)
-        .map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
-    let meta = file.metadata().map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
-    regular(&meta, &real, name)?;
-    Ok((file, meta))
+    env.must_not_be_denied(ctx, &real, PathAccess::Read)?;
+    let opened = env.place(ctx, &real, PathAccess::Read).and_then(|place| {
+        regular(FileType::from_raw_mode(place.stat()?.st_mode), &real, name)?;
+        let file = place.open_regular()?;
+        let meta = file.metadata()?;
+        env.must_not_be_known(ctx, &meta, Path::new(""), PathAccess::Read)?;
+        Ok((file, meta))
+    });
+    let (file, meta) = opened.map_err(|error| error.or(name, failed))?;
+    Ok((file, meta, real))
 }
 
-fn regular(meta: &Metadata, real: &Path, name: &str) -> Result<(), ToolError> {
-    let kind = meta.file_type();
-    let what = if kind.is_dir() {
-        return Err(advised(format!("{name} is a folder"), "use List"));
-    } else if kind.is_fifo() {
-        "a FIFO"
-    } else if kind.is_socket() {
-        "a socket"
-    } else if !kind.is_file() || real.starts_with("/dev") && !real.starts_with("/dev/shm") {
-        "a device"
-    } else {
-        return Ok(());
-    };
-    Err(refuse(format!("{name} is {what}, not a regular file")))
+fn regular(kind: FileType, real: &Path, name: &str) -> Result<(), ToolError> {
+    let is_device = real.starts_with("/dev") && !real.starts_with("/dev/shm");
+    match kind {
+        FileType::Directory => Err(advised(format!("{name} is a folder"), "use List")),
+        FileType::RegularFile if !is_device => Ok(()),
+        FileType::Symlink => Err(ToolError::Moved(format!("{name} is now a link"))),
+        FileType::Fifo | FileType::Socket => {
+            Err(refuse(format!("{name} is {}, not a regular file", special_kind(kind))))
+        }
+        _ => Err(refuse(format!("{name} is a device, not a regular file"))),
+    }
 }
 
 /// Reads a file, or the text that the editor has of it.
@@ -114,8 +117,8 @@ fn read(
     let path = absolute(&env.workspace, "file_path", call.file_path)?;
     let name = shown(&env.workspace, &path);
     env.must_not_be_denied(ctx, &path, PathAccess::Read)?;
-    let (mut file, meta) = open(&path, &name)?;
-    let failed = |error: std::io::Error| refuse(format!("cannot read {name}: {error}"));
+    let (mut file, meta, real) = open(env, ctx, &path, &name)?;
+    let failed = |error: io::Error| refuse(format!("cannot read {name}: {error}"));
     let mut head = Vec::with_capacity(8192);
     file.by_ref().take(8192).read_to_end(&mut head).map_err(failed)?;
     if ImageFormat::of(&head).is_some() {
@@ -138,9 +141,7 @@ fn read(
         if let Some(text) = open_text.filter(|text| is_unsaved(text, &bytes)) {
             bytes = text.into_bytes();
         }
-        if let Ok(real) = path.canonicalize() {
-            note(env, ctx, &real, &bytes);
-        }
+        note(env, ctx, &real, &bytes);
         if let Ok(file) = TextFile::decode(&bytes)
             && let Some(name) = file.other_encoding()
         {

@@ -13,6 +13,8 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::PathPolicy;
 use aye_core::contract::spec::AgentSpec;
+use aye_files::known::KnownFiles;
+use aye_files::opener::PrivateFolder;
 use aye_sandbox::protected::INSTALLED;
 use aye_sandbox::{
     CacheKind, Dialler, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder, Policy,
@@ -243,9 +245,10 @@ impl ToolEnv {
         };
         let workspace = self.workspace.root.clone();
         let rules = self.policies.as_ref().map(|policies| policies.policy(agent));
+        let known = Arc::clone(&self.known);
         // It reads folders, and what the machine can enforce.
         let confined = tokio::task::spawn_blocking(move || {
-            let kept = sandbox.confine(&mut request, &what, &workspace, rules.as_deref());
+            let kept = sandbox.confine(&mut request, &what, &workspace, rules.as_deref(), &known);
             kept.map(|kept| (request, kept))
         });
         confined.await.unwrap_or_else(|error| Err(error.into()))
@@ -305,10 +308,10 @@ impl Sandbox {
     }
 
     /// Looks through the project's folder, so that a first command does not have to.
-    pub fn prepare(&self, workspace: &Path, rules: &dyn PathPolicy) {
+    pub fn prepare(&self, workspace: &Path, rules: &dyn PathPolicy, known: &KnownFiles) {
         let folders = self.folders.readable.iter().chain(&self.folders.writable).map(PathBuf::as_path);
         let roots: Vec<&Path> = std::iter::once(workspace).chain(folders).collect();
-        self.masks.below(&roots, rules);
+        self.masks.below(&roots, rules, known);
         self.protected.prepare(&roots);
     }
 
@@ -329,6 +332,7 @@ impl Sandbox {
         what: &Confined,
         workspace: &Path,
         rules: Option<&dyn PathPolicy>,
+        known: &KnownFiles,
     ) -> Result<Confinement, NotConfined> {
         if let Some(missing) = self.missing(what.profile, false) {
             return Err(NotConfined::Missing(missing));
@@ -343,7 +347,7 @@ impl Sandbox {
         policy.tmp = Some(self.tmp(&what.thread)?);
         let mut notes = Vec::new();
         if let Some(rules) = rules {
-            let Folded { masks, hidden, partial } = self.masked(what, workspace, rules);
+            let Folded { masks, hidden, partial } = self.masked(what, workspace, rules, known);
             policy.masked = masks;
             notes.extend(hidden_folders(&hidden, workspace));
             for (path, masked) in partial {
@@ -438,7 +442,13 @@ impl Sandbox {
 
     /// Returns the paths that rules keep from being read, and how to hide them. For a rule that asks, a path that
     /// the user made readable is allowed once and for all.
-    fn masked(&self, what: &Confined, workspace: &Path, rules: &dyn PathPolicy) -> Folded {
+    fn masked(
+        &self,
+        what: &Confined,
+        workspace: &Path,
+        rules: &dyn PathPolicy,
+        known: &KnownFiles,
+    ) -> Folded {
         let folders = self.folders.readable.iter().chain(&self.folders.writable).chain(&what.opened.writable);
         let beside = folders.chain(&what.readable).map(PathBuf::as_path);
         let roots: Vec<&Path> = std::iter::once(workspace).chain(beside).collect();
@@ -454,7 +464,7 @@ impl Sandbox {
                 && (is_installed(path)
                     || self.folders.readable.iter().any(|readable| path.starts_with(readable)))
         };
-        let masked = self.masks.below(&roots, rules).into_iter();
+        let masked = self.masks.below(&roots, rules, known).into_iter();
         fold(masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect(), &roots, MAX_MASKS)
     }
 
@@ -567,12 +577,8 @@ fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
 
 /// Creates a folder that no other user can enter, whatever the umask, and returns its path without links.
 fn private_folder(path: &Path) -> Result<PathBuf, NotConfined> {
-    let made = || {
-        std::fs::create_dir_all(path)?;
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        path.canonicalize()
-    };
-    made().map_err(|error| NotConfined::Folder { path: path.to_owned(), error })
+    let made = PrivateFolder::make(path).map(|folder| folder.path().to_owned());
+    made.map_err(|error| NotConfined::Folder { path: path.to_owned(), error })
 }
 
 #[cfg(test)]

@@ -1,19 +1,21 @@
 //! Searches of a tree: hidden and ignored files are left out, links are not followed, and files that permission rules
 //! restrict are skipped and counted.
 
+use std::fs::{File, Metadata};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ignore::overrides::Override;
-use ignore::{DirEntry, WalkBuilder};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy};
+use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
 use aye_core::contract::tool::ToolCallContext;
-use aye_files::walk::WalkFilter;
+use aye_files::known::{FileId, KnownFiles};
+use aye_files::walk::{Entry, Walk, WalkFilter};
 
 /// Maximum time for a search.
 const MAX_TIME: Duration = Duration::from_secs(20);
@@ -40,6 +42,7 @@ impl Bounds {
 #[derive(Clone, Default)]
 pub(super) struct WalkGuard {
     rules: Option<(Arc<dyn PathPolicy>, PathCheck)>,
+    known: Arc<KnownFiles>,
     skipped: Arc<Skipped>,
 }
 
@@ -54,29 +57,53 @@ struct Skipped {
 impl WalkGuard {
     /// For a search of a folder.
     pub(super) fn new(env: &ToolEnv, ctx: &ToolCallContext, folder: &Path) -> WalkGuard {
-        let policy = env.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
-        let rules = policy.map(|policy| {
+        let rules = env.policy(ctx).map(|policy| {
             let check = policy.below(folder);
             (policy, check)
         });
-        WalkGuard { rules, skipped: Arc::default() }
+        WalkGuard { rules, known: Arc::clone(&env.known), skipped: Arc::default() }
     }
 
     /// Whether no rule restricts an entry. A restricted entry is counted as skipped.
-    pub(super) fn admits(&self, entry: &DirEntry) -> bool {
+    pub(super) fn admits(&self, entry: &Entry) -> bool {
         let Some((policy, check)) = &self.rules else { return true };
-        let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-        let restriction = if entry.path_is_symlink() {
+        let restriction = if entry.is_symlink() {
             policy.restriction(entry.path(), PathAccess::Read)
         } else {
-            check(entry.path(), is_dir)
+            check(entry.path(), entry.is_dir()).or_else(|| {
+                // The listing's number spares nearly every file the question for its attributes.
+                let about = self.known.has_inode(entry.inode()).then(|| entry.metadata().ok())??;
+                self.under_known_name(&about)
+            })
         };
         if restriction.is_some() {
-            let count = if is_dir { &self.skipped.folders } else { &self.skipped.files };
-            count.fetch_add(1, Ordering::Relaxed);
-            self.skipped.top.fetch_add(usize::from(entry.depth() == 1), Ordering::Relaxed);
+            self.skip(entry);
         }
         restriction.is_none()
+    }
+
+    /// Whether no rule restricts the file or folder that was opened for an entry. A restricted one is counted as skipped.
+    pub(super) fn admits_open(&self, entry: &Entry, file: &impl AsFd) -> bool {
+        if self.known.is_empty() {
+            return true;
+        }
+        let about = || File::from(file.as_fd().try_clone_to_owned()?).metadata();
+        let is_restricted = !about().is_ok_and(|about| self.under_known_name(&about).is_none());
+        if is_restricted {
+            self.skip(entry);
+        }
+        !is_restricted
+    }
+
+    fn under_known_name(&self, about: &Metadata) -> Option<PathRestriction> {
+        let (policy, _) = self.rules.as_ref()?;
+        policy.restriction(&self.known.name(&FileId::of(about))?, PathAccess::Read)
+    }
+
+    fn skip(&self, entry: &Entry) {
+        let count = if entry.is_dir() { &self.skipped.folders } else { &self.skipped.files };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.skipped.top.fetch_add(usize::from(entry.depth() == 1), Ordering::Relaxed);
     }
 
     /// Returns the number of skipped entries.
@@ -107,39 +134,38 @@ impl WalkGuard {
     }
 }
 
-/// A walk, to be changed further. Restricted folders are not entered; restricted files are left to the caller, who may
-/// not care about them: see [`WalkGuard::admits`].
-pub(super) fn builder(
-    root: &Path,
-    hidden: bool,
-    overrides: Option<Override>,
+/// A walk over an open folder; `path` is its name. Restricted folders are not entered; restricted files are left to the
+/// caller, who may not care about them: see [`WalkGuard::admits`].
+pub(super) fn walk(
+    folder: OwnedFd,
+    path: &Path,
+    (hidden, overrides): (bool, Option<Override>),
     bounds: &Bounds,
     guard: &WalkGuard,
-) -> WalkBuilder {
+) -> Walk<impl FnMut(&Entry) -> bool + use<>> {
     let overrides = overrides.unwrap_or_else(Override::empty);
-    let (bounds, guard) = (bounds.clone(), guard.clone());
-    let visit = move |entry: &DirEntry| {
-        let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-        // A search that is over must not read on just because nothing of it is visited.
-        !bounds.is_over() && (!is_dir || guard.admits(entry))
-    };
-    let mut builder =
-        aye_files::walk::builder(root, WalkFilter { hidden, overrides, ..WalkFilter::default() }, visit);
-    builder.sort_by_file_name(std::cmp::Ord::cmp);
-    builder
+    let (bounds, guard, of_open) = (bounds.clone(), guard.clone(), guard.clone());
+    // A search that is over must not read on just because nothing of it is visited.
+    let visit = move |entry: &Entry| !bounds.is_over() && (!entry.is_dir() || guard.admits(entry));
+    let walk = aye_files::walk::walk_in(
+        folder,
+        path,
+        WalkFilter { hidden, overrides, ..WalkFilter::default() },
+        visit,
+    );
+    walk.entering(Box::new(move |entry, folder| of_open.admits_open(entry, folder)))
 }
 
-/// The entries that can be read, until the bounds are met; the flag says that they were.
+/// The entries, until the bounds are met; the flag says that they were.
 pub(super) fn entries<'a>(
-    walk: ignore::Walk,
+    walk: impl Iterator<Item = Entry> + 'a,
     bounds: &'a Bounds,
     over: &'a mut bool,
-) -> impl Iterator<Item = DirEntry> + 'a {
+) -> impl Iterator<Item = Entry> + 'a {
     walk.take_while(move |_| {
         *over = bounds.is_over();
         !*over
     })
-    .filter_map(Result::ok)
 }
 
 /// The line that says that a search is not complete.

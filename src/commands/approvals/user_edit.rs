@@ -95,6 +95,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         }),
         attempt: 1,
         agreed: Vec::new(),
+        judged: Vec::new(),
         start_before: None,
         lease_end: None,
         guards_git: false,

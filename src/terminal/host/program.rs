@@ -66,12 +66,13 @@ impl ProgramHost for TerminalHost {
                 let root = self.app.foundation.workspace.root.clone();
                 let events = self.events.clone();
                 let rules = self.app.permission.policy(&AgentSpec::new(""));
+                let known = Arc::clone(self.app.permission.known_files());
                 tokio::task::spawn_blocking(move || {
                     if let Some(lack) = sandbox.lack(&root) {
                         let _ = events.send(HostEvent::Unsandboxed(lack));
                     }
                     if sandbox.problem(Profile::Workspace, false, &root).is_none() {
-                        sandbox.prepare(&root, rules.as_ref());
+                        sandbox.prepare(&root, rules.as_ref(), &known);
                     }
                 });
             }

@@ -1,6 +1,8 @@
 //! The evaluation of a call at the gate, for the audit: the verdict, and every rule that was tried.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -147,6 +149,36 @@ pub struct TriedRule {
     pub matched: bool,
 }
 
+/// A path that was judged. Unlike a plain one it can be written as JSON whatever bytes it consists of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "PathText", into = "PathText")]
+pub struct JudgedPath(pub PathBuf);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum PathText {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<PathText> for JudgedPath {
+    fn from(text: PathText) -> JudgedPath {
+        JudgedPath(match text {
+            PathText::Text(text) => text.into(),
+            PathText::Bytes(bytes) => OsString::from_vec(bytes).into(),
+        })
+    }
+}
+
+impl From<JudgedPath> for PathText {
+    fn from(path: JudgedPath) -> PathText {
+        match path.0.into_os_string().into_string() {
+            Ok(text) => PathText::Text(text),
+            Err(bytes) => PathText::Bytes(bytes.into_vec()),
+        }
+    }
+}
+
 /// The judgement of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
@@ -176,6 +208,10 @@ pub struct Judgement {
     /// The additions of grants to the profile.
     #[serde(default, skip_serializing_if = "SandboxOpening::is_empty")]
     pub opened: SandboxOpening,
+    /// The file or folder that the call names, as written and where its links led: see
+    /// [`ToolCallContext::judged`](super::tool::ToolCallContext::judged).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<JudgedPath>,
     /// The permission mode at that time.
     pub mode: Mode,
     /// The risk of the call.
@@ -208,4 +244,18 @@ scheduled_actions! {
     /// The core action that carries a [`Judgement`] out of a hook: the engine hands it on in its report. The last one of
     /// a call counts.
     pub JudgementAction = "judgement" in BeforeToolExecute: Judgement;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_any_bytes_is_kept() {
+        for bytes in [&b"/p/a.rs"[..], b"/p/\xff\n", b"/p/\\xff"] {
+            let path = JudgedPath(OsString::from_vec(bytes.to_vec()).into());
+            let json = serde_json::to_string(&path).unwrap();
+            assert_eq!(serde_json::from_str::<JudgedPath>(&json).unwrap(), path, "{json}");
+        }
+    }
 }

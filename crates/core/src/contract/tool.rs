@@ -457,6 +457,9 @@ pub struct ToolCallContext {
     pub sandbox: Option<Profile>,
     /// See [`Judgement::opened`](super::judgement::Judgement::opened).
     pub opened: super::judgement::SandboxOpening,
+    /// The file or folder that the call names, as it was judged: as written, and where its links led then. A tool whose
+    /// path leads elsewhere when it opens it returns [`ToolError::Moved`]. Empty if nobody judged a path.
+    pub judged: Vec<PathBuf>,
     /// Keeps commands that outlive this call; absent where nothing does.
     pub background: Option<Arc<dyn BackgroundHost>>,
 }
@@ -535,6 +538,7 @@ impl ToolCallContext {
             guards_git: false,
             sandbox: None,
             opened: super::judgement::SandboxOpening::default(),
+            judged: Vec::new(),
             background: None,
         }
     }

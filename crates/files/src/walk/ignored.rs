@@ -1,13 +1,17 @@
 //! The verdict of ignore files on a path.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::FileType;
 
-use super::{MAX_IGNORE_FILE, WalkFilter, read_regular};
+use super::{MAX_IGNORE_FILE, WalkFilter};
+use crate::opener::{open_regular_at, read_regular, read_start};
 
 /// The verdict of the ignore files on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub(super) enum Ignored {
 }
 
 /// The ignore files of one folder that has any, or of a repository's root.
-struct Level {
+pub(super) struct Level {
     above: Option<Arc<Level>>,
     dot: Gitignore,
     git: Gitignore,
@@ -30,13 +34,38 @@ struct Level {
     is_repository: bool,
 }
 
-/// The ignore files of a tree, each read when a walk first comes to its folder.
+/// Returns the verdict on an entry of a folder that is itself not ignored. The nearest file wins, and `.ignore` beats
+/// `.gitignore`.
+pub(super) fn matched(nearest: Option<&Arc<Level>>, path: &Path, is_dir: bool) -> Ignored {
+    let levels =
+        || std::iter::successors(nearest.map(AsRef::as_ref), |level: &&Level| level.above.as_deref());
+    let verdict = |rules: &Gitignore| match rules.matched(path, is_dir) {
+        Match::Ignore(_) => Some(Ignored::Yes),
+        Match::Whitelist(_) => Some(Ignored::Never),
+        Match::None => None,
+    };
+    if let Some(said) = levels().find_map(|level| verdict(&level.dot)) {
+        return said;
+    }
+    let mut exclude = None;
+    for level in levels() {
+        if let Some(said) = verdict(&level.git) {
+            return said;
+        }
+        exclude = exclude.or_else(|| verdict(&level.exclude));
+        if level.is_repository {
+            break;
+        }
+    }
+    exclude.unwrap_or(Ignored::No)
+}
+
+/// Which ignore files count.
 pub(super) struct IgnoreFiles {
     root: PathBuf,
     dot: bool,
     git: bool,
     parents: bool,
-    levels: Mutex<HashMap<PathBuf, Option<Arc<Level>>>>,
 }
 
 impl IgnoreFiles {
@@ -46,66 +75,62 @@ impl IgnoreFiles {
             dot: selection.dot_ignore,
             git: selection.git_ignore,
             parents: selection.parents,
-            levels: Mutex::default(),
         }
     }
 
-    /// Returns the verdict on an entry of a folder that is itself not ignored. The nearest file wins, and
-    /// `.ignore` beats `.gitignore`.
-    pub(super) fn matched(&self, path: &Path, is_dir: bool) -> Ignored {
+    /// The level of a folder that was opened and listed; `above` is that of the one above it, unless it is the first.
+    pub(super) fn level(
+        &self,
+        folder: &OwnedFd,
+        path: &Path,
+        entries: &[(OsString, FileType, u64)],
+        above: Option<Option<Arc<Level>>>,
+    ) -> Option<Arc<Level>> {
         if !self.dot && !self.git {
-            return Ignored::No;
+            return None;
         }
-        let Some(folder) = path.parent() else { return Ignored::No };
-        let nearest = self.level(folder);
-        let levels = || std::iter::successors(nearest.as_deref(), |level| level.above.as_deref());
-        let verdict = |rules: &Gitignore| match rules.matched(path, is_dir) {
-            Match::Ignore(_) => Some(Ignored::Yes),
-            Match::Whitelist(_) => Some(Ignored::Never),
-            Match::None => None,
+        let above = above.unwrap_or_else(|| self.above());
+        let kind = |name: &str| entries.iter().find(|(entry, ..)| entry == name).map(|(_, kind, _)| *kind);
+        let rules = |name: &str| match kind(name) {
+            Some(FileType::RegularFile) => {
+                let bytes = open_regular_at(folder, OsStr::new(name)).ok();
+                rules(path, bytes.and_then(|file| read_start(file, MAX_IGNORE_FILE)))
+            }
+            Some(FileType::Symlink) => rules(path, read_regular(&path.join(name), MAX_IGNORE_FILE)),
+            _ => Gitignore::empty(),
         };
-        if let Some(said) = levels().find_map(|level| verdict(&level.dot)) {
-            return said;
-        }
-        let mut exclude = None;
-        for level in levels() {
-            if let Some(said) = verdict(&level.git) {
-                return said;
-            }
-            exclude = exclude.or_else(|| verdict(&level.exclude));
-            if level.is_repository {
-                break;
-            }
-        }
-        exclude.unwrap_or(Ignored::No)
+        let is_repository = kind(".git").is_some();
+        self.read(path, above, is_repository, &rules)
     }
 
-    fn level(&self, folder: &Path) -> Option<Arc<Level>> {
-        // A panic under the lock leaves whole entries: each is inserted at once.
-        let known = self.levels.lock().unwrap_or_else(PoisonError::into_inner).get(folder).cloned();
-        if let Some(known) = known {
-            return known;
-        }
-        let above = match folder.parent() {
-            Some(parent) if folder != self.root || self.parents => self.level(parent),
-            _ => None,
-        };
-        let level = self.read(folder, above);
-        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        levels.insert(folder.to_owned(), level.clone());
-        level
+    /// The level of the folders above the walked one.
+    fn above(&self) -> Option<Arc<Level>> {
+        let mut folders: Vec<&Path> =
+            if self.parents { self.root.ancestors().skip(1).collect() } else { Vec::new() };
+        folders.reverse();
+        folders.into_iter().fold(None, |above, folder| self.named(folder, above))
+    }
+
+    /// The level of a folder by its name.
+    fn named(&self, folder: &Path, above: Option<Arc<Level>>) -> Option<Arc<Level>> {
+        let rules = |name: &str| rules(folder, read_regular(&folder.join(name), MAX_IGNORE_FILE));
+        let is_repository = self.git && folder.join(".git").symlink_metadata().is_ok();
+        self.read(folder, above, is_repository, &rules)
     }
 
     /// The files of one folder; a folder without any has the level of the one above.
-    fn read(&self, folder: &Path, above: Option<Arc<Level>>) -> Option<Arc<Level>> {
-        let rules =
-            |wanted: bool, file: &Path| if wanted { read_rules(folder, file) } else { Gitignore::empty() };
-        let git_dir = folder.join(".git");
-        let is_repository = self.git && git_dir.symlink_metadata().is_ok();
-        let dot = rules(self.dot, &folder.join(".ignore"));
-        let git = rules(self.git, &folder.join(".gitignore"));
-        let exclude = match is_repository.then(|| common_dir(&git_dir)).flatten() {
-            Some(common) => rules(self.git, &common.join("info/exclude")),
+    fn read(
+        &self,
+        folder: &Path,
+        above: Option<Arc<Level>>,
+        is_repository: bool,
+        read: &dyn Fn(&str) -> Gitignore,
+    ) -> Option<Arc<Level>> {
+        let is_repository = self.git && is_repository;
+        let dot = if self.dot { read(".ignore") } else { Gitignore::empty() };
+        let git = if self.git { read(".gitignore") } else { Gitignore::empty() };
+        let exclude = match is_repository.then(|| common_dir(&folder.join(".git"))).flatten() {
+            Some(common) => rules(folder, read_regular(&common.join("info/exclude"), MAX_IGNORE_FILE)),
             None => Gitignore::empty(),
         };
         if dot.is_empty() && git.is_empty() && exclude.is_empty() && !is_repository {
@@ -115,17 +140,45 @@ impl IgnoreFiles {
     }
 }
 
-fn read_rules(folder: &Path, file: &Path) -> Gitignore {
-    let Some(bytes) = read_regular(file, MAX_IGNORE_FILE) else { return Gitignore::empty() };
+/// The levels of folders by name, each read when a walk first comes to it.
+pub(super) struct NamedLevels {
+    files: IgnoreFiles,
+    known: Mutex<HashMap<PathBuf, Option<Arc<Level>>>>,
+}
+
+impl NamedLevels {
+    pub(super) fn new(files: IgnoreFiles) -> NamedLevels {
+        NamedLevels { files, known: Mutex::default() }
+    }
+
+    pub(super) fn of(&self, folder: &Path) -> Option<Arc<Level>> {
+        // A panic under the lock leaves whole entries: each is inserted at once.
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(level) = known().get(folder).cloned() {
+            return level;
+        }
+        let above = match folder.parent() {
+            Some(parent) if folder != self.files.root => self.of(parent),
+            _ => self.files.above(),
+        };
+        let level = self.files.named(folder, above);
+        known().insert(folder.to_owned(), level.clone());
+        level
+    }
+}
+
+/// Parses an ignore file of a folder.
+fn rules(folder: &Path, bytes: Option<Vec<u8>>) -> Gitignore {
+    let Some(bytes) = bytes else { return Gitignore::empty() };
     let text = String::from_utf8_lossy(&bytes);
     let mut builder = GitignoreBuilder::new(folder);
     for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
         if let Err(error) = builder.add_line(None, line) {
-            tracing::debug!(%error, file = %file.display(), "a line of an ignore file was skipped");
+            tracing::debug!(%error, folder = %folder.display(), "a line of an ignore file was skipped");
         }
     }
     builder.build().unwrap_or_else(|error| {
-        tracing::debug!(%error, file = %file.display(), "an ignore file was skipped");
+        tracing::debug!(%error, folder = %folder.display(), "an ignore file was skipped");
         Gitignore::empty()
     })
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{WalkFilter, builder};
+use super::{MAX_OPEN, WalkFilter, walk};
 
 fn write(root: &Path, name: &str, text: &str) {
     let path = root.join(name);
@@ -15,10 +15,8 @@ fn fifo(path: &Path) {
 }
 
 fn walked(root: &Path, selection: WalkFilter) -> Vec<String> {
-    let mut names: Vec<String> = builder(root, selection, |_| true)
-        .build()
-        .filter_map(Result::ok)
-        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
+    let mut names: Vec<String> = walk(root, selection, |_| true)
+        .filter(super::Entry::is_file)
         .map(|entry| entry.path().strip_prefix(root).unwrap().to_string_lossy().into_owned())
         .collect();
     names.sort();
@@ -70,6 +68,14 @@ fn ignore_files_behave_as_in_ripgrep() {
     };
     for (hidden, parents) in [(false, true), (true, true), (true, false)] {
         let selection = WalkFilter { hidden, parents, ..WalkFilter::default() };
+        let mut named: Vec<String> = super::builder(&root, selection.clone(), |_| true)
+            .build()
+            .filter_map(Result::ok)
+            .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
+            .map(|entry| entry.path().strip_prefix(&root).unwrap().to_string_lossy().into_owned())
+            .collect();
+        named.sort();
+        assert_eq!(named, walked(&root, selection.clone()));
         assert_eq!(
             walked(&root, selection),
             reference(hidden, parents),
@@ -121,4 +127,55 @@ fn irregular_files_are_never_opened() {
     let started = Instant::now();
     assert_eq!(walked(root, WalkFilter::default()), ["a/x", "b/x", "c/x", "d/y"]);
     assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn folders_come_before_their_content_and_only_where_they_may_be_entered() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["b/x", "b/c/y", "a", "d/z"] {
+        write(dir.path(), name, "x");
+    }
+    std::os::unix::fs::symlink("b", dir.path().join("link")).unwrap();
+    let walked = |depth: usize| -> Vec<String> {
+        let visit = |entry: &super::Entry| entry.file_name() != "d";
+        let walk = walk(dir.path(), WalkFilter::default(), visit).max_depth(depth);
+        let name = |entry: super::Entry| entry.path().strip_prefix(dir.path()).unwrap().display().to_string();
+        walk.map(|entry| format!("{} {}", name(entry.clone()), entry.depth())).collect()
+    };
+    assert_eq!(walked(9), ["a 1", "b 1", "b/c 2", "b/c/y 3", "b/x 2", "link 1"]);
+    assert_eq!(walked(1), ["a 1", "b 1", "link 1"]);
+    let linked: Vec<_> = walk(&dir.path().join("link"), WalkFilter::default(), |_| true).collect();
+    assert_eq!(linked[1].path(), dir.path().join("link/c/y"), "the walked folder itself may be a link");
+    let single: Vec<_> = walk(&dir.path().join("a"), WalkFilter::default(), |_| true).collect();
+    assert_eq!((single.len(), single[0].depth(), single[0].is_file()), (1, 0, true));
+    assert_eq!(walk(&dir.path().join("gone"), WalkFilter::default(), |_| true).count(), 0);
+}
+
+#[test]
+fn a_deep_tree_needs_few_descriptors_and_is_walked_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = "f/".repeat(MAX_OPEN * 4);
+    write(dir.path(), &format!("{deep}last"), "x");
+    write(dir.path(), &format!("{deep}g/last"), "x");
+    let files: Vec<_> =
+        walk(dir.path(), WalkFilter::default(), |_| true).filter(super::Entry::is_file).collect();
+    assert_eq!(files.len(), 2);
+    assert!(files.iter().all(|file| file.open().is_ok()));
+}
+
+#[test]
+fn a_folder_that_became_a_link_is_not_entered() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    write(outside.path(), "secret", "x");
+    write(dir.path(), "a/inside", "x");
+    let walk = walk(dir.path(), WalkFilter::default(), |entry| {
+        if entry.is_dir() {
+            std::fs::remove_dir_all(entry.path()).unwrap();
+            std::os::unix::fs::symlink(outside.path(), entry.path()).unwrap();
+        }
+        true
+    });
+    let names: Vec<_> = walk.map(|entry| entry.file_name().to_owned()).collect();
+    assert_eq!(names, ["a"]);
 }

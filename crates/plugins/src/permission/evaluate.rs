@@ -11,6 +11,7 @@ use super::path::{self, Forms, NotAPath, PathRoots, ResolvedPath};
 use super::reach::{self, FilesInCommits, NamedFile, Reached};
 use super::rules::{GrantMark, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::judgement::Profile;
+use aye_files::known::KnownFiles;
 use aye_pattern::shell::{Analysis, analyse};
 use aye_pattern::{Looked, Matcher};
 
@@ -236,6 +237,7 @@ pub struct PreparedCall<'a> {
     reached: Mutex<Option<KnownReach>>,
     enforced: EnforcedProfiles,
     history: FilesInCommits,
+    known: Option<&'a KnownFiles>,
     /// The other machine's host that the call sends its arguments to.
     pub(super) host: Option<String>,
 }
@@ -266,8 +268,18 @@ impl<'a> PreparedCall<'a> {
             reached: Mutex::default(),
             enforced: EnforcedProfiles::default(),
             history: FilesInCommits::new(),
+            known: None,
             host: None,
         })
+    }
+
+    /// The same call where rules knew files under other names.
+    #[must_use]
+    pub fn known_as(mut self, known: &'a KnownFiles) -> PreparedCall<'a> {
+        if let CallSubject::File { seen, .. } = &mut self.subject {
+            seen.known = path::known_forms(&seen.views, known, &self.question.places());
+        }
+        PreparedCall { known: Some(known), ..self }
     }
 
     /// The same call of a tool that sends its arguments to another machine.
@@ -331,7 +343,7 @@ impl<'a> PreparedCall<'a> {
     /// The files that a command line names.
     fn named(&self) -> &[NamedFile] {
         self.named.get_or_init(|| match &self.subject {
-            CallSubject::Shell(analysis) => reach::named(analysis, &self.question.places()),
+            CallSubject::Shell(analysis) => reach::named(analysis, &self.question.places(), self.known),
             CallSubject::File { .. } | CallSubject::Other => Vec::new(),
         })
     }

@@ -8,6 +8,7 @@ use super::evaluate::path_holds;
 use super::path::{self, Forms, PathRoots};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
+use aye_files::known::KnownFiles;
 use aye_pattern::{Args, Quantifier};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -74,6 +75,7 @@ pub struct FileRules {
     cwd: PathBuf,
     workspace: PathBuf,
     home: Option<PathBuf>,
+    known: Arc<KnownFiles>,
 }
 
 impl FileRules {
@@ -88,7 +90,14 @@ impl FileRules {
             cwd: places.cwd.to_owned(),
             workspace: places.workspace.to_owned(),
             home: places.home.map(Path::to_owned),
+            known: Arc::default(),
         }
+    }
+
+    /// The same rules, which also bind the known files under other names.
+    #[must_use]
+    pub fn knowing(self, known: Arc<KnownFiles>) -> FileRules {
+        FileRules { known, ..self }
     }
 
     fn places(&self) -> PathRoots<'_> {
@@ -146,7 +155,9 @@ impl PathPolicy for FileRules {
         // A name that is not valid text is looked up by its escaped form.
         let text = aye_core::contract::display::escape_path(path);
         let seen = path::look(&text, &self.places()).ok()?;
-        self.strictest(access, &seen.forms, false).map(|rule| restriction(rule))
+        let known = path::known_forms(&seen.views, &self.known, &self.places());
+        let forms = [seen.forms, known].concat();
+        self.strictest(access, &forms, false).map(|rule| restriction(rule))
     }
 
     fn below(&self, folder: &Path) -> PathCheck {

@@ -19,6 +19,7 @@ use aye_core::contract::suspension::SuspendTicket;
 use aye_core::contract::terms::Terms;
 use aye_core::contract::workspace::Workspace;
 use aye_core::phase::PhaseContext;
+use aye_files::known::KnownFiles;
 use aye_pattern::{Pattern, PatternError};
 use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -33,6 +34,7 @@ struct PermissionState {
     workspace: Workspace,
     clock: Arc<dyn Clock>,
     now: RwLock<Now>,
+    known: Arc<KnownFiles>,
 }
 
 #[derive(Default)]
@@ -74,7 +76,13 @@ impl Permissions {
     /// Rules and a mode for a workspace.
     pub fn new(workspace: Workspace, clock: Arc<dyn Clock>, rules: RuleSet, mode: Mode) -> Permissions {
         let now = Now { rules: Arc::new(rules), mode, ..Now::default() };
-        Permissions { shared: Arc::new(PermissionState { workspace, clock, now: RwLock::new(now) }) }
+        let known = Arc::default();
+        Permissions { shared: Arc::new(PermissionState { workspace, clock, now: RwLock::new(now), known }) }
+    }
+
+    /// The files that rules are about, by identity. Whoever looks through the project for them adds them here.
+    pub fn known_files(&self) -> &Arc<KnownFiles> {
+        &self.shared.known
     }
 
     fn read<T>(&self, look: impl FnOnce(&Now) -> T) -> T {
@@ -292,13 +300,14 @@ impl PathPolicies for Permissions {
         let rules = self.rules();
         // An agent's section that cannot be read makes every call ask, so it adds nothing here.
         let own = agent.sections.get(PermissionSection::KEY).and_then(|section| read_section(section).ok());
-        Arc::new(match own {
+        let rules = match own {
             None => FileRules::of(&rules, &places),
             Some(own) => {
                 let mut joined = RuleSet::clone(&rules);
                 joined.join(own);
                 FileRules::of(&joined, &places)
             }
-        })
+        };
+        Arc::new(rules.knowing(Arc::clone(&self.shared.known)))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::protected::{bare_repository, protected_name};
 use aye_core::contract::display::unescape_path;
+use aye_files::known::{FileId, KnownFiles};
 use aye_pattern::shell::suspicious;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -24,6 +25,8 @@ pub(super) struct ResolvedPath {
     pub views: Vec<PathBuf>,
     /// The texts that rules are checked against, for each view.
     pub forms: Vec<Forms>,
+    /// The texts of names under which rules knew the file or a folder above it before.
+    pub known: Vec<Forms>,
     /// All views lie in the workspace.
     pub is_inside: bool,
     /// A link on the way leads to nothing.
@@ -94,6 +97,7 @@ pub(super) fn look(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, N
     let mut seen = ResolvedPath {
         views: Vec::new(),
         forms: Vec::new(),
+        known: Vec::new(),
         is_inside: true,
         is_dangling: false,
         protected: protected_name(Path::new(text)),
@@ -103,7 +107,9 @@ pub(super) fn look(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, N
         let lexical = normalise(&path);
         let (target, is_dangling) = resolve(&path);
         seen.is_dangling |= is_dangling;
-        for view in [lexical, target] {
+        // Where `..` takes away a link, the file tools and the system differ.
+        let by_letters = (lexical != path).then(|| resolve(&lexical).0);
+        for view in [lexical, target].into_iter().chain(by_letters) {
             if seen.protected.is_none() {
                 seen.protected = protected_name(&relative_part(&view, places, &real));
             }
@@ -117,6 +123,26 @@ pub(super) fn look(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, N
         }
     }
     Ok(seen)
+}
+
+/// The forms of the names under which rules knew these files, or folders above them.
+pub(super) fn known_forms(views: &[PathBuf], known: &KnownFiles, places: &PathRoots<'_>) -> Vec<Forms> {
+    if known.is_empty() {
+        return Vec::new();
+    }
+    let real = resolve(places.workspace).0;
+    let mut names: Vec<PathBuf> = Vec::new();
+    for view in views {
+        for above in view.ancestors() {
+            let Ok(metadata) = above.symlink_metadata() else { continue };
+            let Some(name) = known.name(&FileId::of(&metadata)) else { continue };
+            let name = name.join(view.strip_prefix(above).unwrap_or(Path::new("")));
+            if !names.contains(&name) && !views.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names.iter().map(|name| forms(name, places, &real)).collect()
 }
 
 /// Takes `.` and `..` away by the letters alone.

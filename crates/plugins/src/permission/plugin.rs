@@ -14,7 +14,7 @@ use super::tried::judgement;
 use super::typing::{self, TerminalProfiles, typed};
 use async_trait::async_trait;
 use aye_core::contract::foreign::ForeignError;
-use aye_core::contract::judgement::{Judgement, JudgementAction, Profile, Risk};
+use aye_core::contract::judgement::{JudgedPath, Judgement, JudgementAction, Profile, Risk};
 use aye_core::contract::question::GrantProposal;
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::contract::suspension::{
@@ -96,16 +96,18 @@ impl PermissionPlugin {
         info: &ToolCallInfo,
     ) -> (Judgement, Option<ToolInterceptPayload>) {
         let call = &info.call;
+        let descriptor = info.descriptor.as_ref();
+        let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
+        let question = self.permissions.question(&call.name, &call.arguments, primary);
+        let prepared = PreparedCall::of(&question).map(|call| call.known_as(self.permissions.known_files()));
         let is_answered =
-            info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
+            info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume)
+                && is_about_the_same(info, prepared.as_ref().ok());
         let mut rules = self.rules(ctx);
         if is_answered {
             // The user approved this call: that is not a use of a grant, which was given for later calls.
             rules = rules.without_grants();
         }
-        let descriptor = info.descriptor.as_ref();
-        let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
-        let question = self.permissions.question(&call.name, &call.arguments, primary);
         let mode = self.permissions.mode();
         let enforced = if call.name == SHELL_TOOL {
             self.permissions.enforced_profiles()
@@ -113,7 +115,7 @@ impl PermissionPlugin {
             EnforcedProfiles::default()
         };
         let git = self.permissions.ask_git();
-        let prepared = match PreparedCall::of(&question) {
+        let prepared = match prepared {
             Ok(prepared) => {
                 let host = descriptor.and_then(|tool| tool.host.clone());
                 Ok(prepared.enforced_by(enforced).sent_to(host).with_history(git.as_deref()).await)
@@ -158,6 +160,9 @@ impl PermissionPlugin {
                 };
                 let ticket = ticket(prepared, info, &verdict, (kind, refused), &rules, judgement.risk);
                 let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
+                if !judgement.paths.is_empty() {
+                    ticket.suspension.parameters["paths"] = json!(judgement.paths);
+                }
                 if self.permissions.reaches_domains(verdict.profile) {
                     ticket.suspension.parameters["domains"] = true.into();
                 }
@@ -176,6 +181,15 @@ impl PermissionPlugin {
         };
         (judgement, intercept)
     }
+}
+
+/// Returns whether the path of an answered call leads where it led when the user was asked.
+fn is_about_the_same(info: &ToolCallInfo, call: Option<&PreparedCall<'_>>) -> bool {
+    let asked = info.suspension.as_ref().and_then(|ticket| ticket.suspension.parameters.get("paths"));
+    let asked = asked.and_then(|paths| serde_json::from_value::<Vec<JudgedPath>>(paths.clone()).ok());
+    let is_edited = info.suspension.as_ref().is_none_or(|it| it.pending.arguments != info.call.arguments);
+    let (Some(asked), Some(call), false) = (asked, call, is_edited) else { return true };
+    call.paths().iter().all(|path| asked.contains(path))
 }
 
 /// Returns the verdict for a tool that the user's own page runs: it reaches nothing here, and the user sees it there, so

@@ -14,6 +14,7 @@ use super::shell::no_files;
 use super::tables::TABLES;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::path_policy::PathAccess;
+use aye_files::known::KnownFiles;
 use aye_files::walk::WalkFilter;
 use aye_pattern::Matcher;
 use aye_pattern::shell::{Analysis, Simple, Word, is_awk, only_reads, risks};
@@ -136,11 +137,15 @@ fn each_command<'a>(analysis: &'a Analysis, cwd: &Path, mut look: impl FnMut(&'a
 }
 
 /// The files that a line names.
-pub(super) fn named(analysis: &Analysis, places: &PathRoots<'_>) -> Vec<NamedFile> {
+pub(super) fn named(
+    analysis: &Analysis,
+    places: &PathRoots<'_>,
+    known: Option<&KnownFiles>,
+) -> Vec<NamedFile> {
     let mut found: Vec<NamedFile> = Vec::new();
     let mut left = MAX_WORDS;
     let mut add = |text: &str, cwd: &Path, by: Use| {
-        let Ok(seen) = path::look(text, &PathRoots { cwd, ..*places }) else { return };
+        let Ok(mut seen) = path::look(text, &PathRoots { cwd, ..*places }) else { return };
         // A message or a program's text is also a word: one with spaces is a path only if such a file exists.
         if text.contains(char::is_whitespace)
             && !seen.views.iter().any(|view| view.symlink_metadata().is_ok())
@@ -148,6 +153,9 @@ pub(super) fn named(analysis: &Analysis, places: &PathRoots<'_>) -> Vec<NamedFil
             return;
         }
         let is_folder = seen.views.iter().any(|view| view.is_dir());
+        if let Some(known) = known {
+            seen.forms.extend(path::known_forms(&seen.views, known, places));
+        }
         found.push(NamedFile { text: text.to_owned(), forms: seen.forms, is_folder, by });
     };
     each_command(analysis, places.cwd, |command, folders| {
@@ -541,18 +549,17 @@ fn walk(
         parents: true,
         overrides,
     };
-    let mut builder = aye_files::walk::builder(root, selection, |_| true);
-    builder.max_depth(depth);
-    for entry in builder.build().filter_map(Result::ok) {
+    let walk = aye_files::walk::walk(root, selection, |_| true);
+    for entry in walk.max_depth(depth.unwrap_or(usize::MAX)) {
         if budget.entries == 0 || Instant::now() > budget.end {
             return Reached::TooMuch(shown(root));
         }
         budget.entries -= 1;
-        let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+        let is_dir = entry.is_dir();
         if is_dir || !visit(entry.path(), is_dir) {
             continue;
         }
-        if entry.path_is_symlink() {
+        if entry.is_symlink() {
             let target = path::resolve(entry.path()).0;
             let rule = rules.against_reading(&target.to_string_lossy());
             let opens = search.links || depth.is_some();

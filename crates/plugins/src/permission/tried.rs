@@ -6,7 +6,7 @@ use super::evaluate::{
 use super::mode::{Mode, is_read_only};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, CommandPart, Hit};
-use aye_core::contract::judgement::{Judgement, Risk, Ruling, SandboxOpening, TriedRule};
+use aye_core::contract::judgement::{JudgedPath, Judgement, Risk, Ruling, SandboxOpening, TriedRule};
 use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::ToolClass;
 use aye_pattern::shell::effect;
@@ -46,6 +46,14 @@ impl PreparedCall<'_> {
             terms.join(&rule.terms);
         }
         terms
+    }
+
+    /// The file or folder that the call names, as written and where its links lead.
+    pub(super) fn paths(&self) -> Vec<JudgedPath> {
+        match &self.subject {
+            CallSubject::File { seen, .. } => seen.views.iter().cloned().map(JudgedPath).collect(),
+            CallSubject::Shell(_) | CallSubject::Other => Vec::new(),
+        }
     }
 
     fn parts(&self) -> Vec<CommandPart<'_>> {
@@ -114,6 +122,7 @@ pub(super) fn judgement(
         guards_git: verdict.guards_git,
         profile: verdict.profile,
         opened: SandboxOpening::default(),
+        paths: call.map(PreparedCall::paths).unwrap_or_default(),
         mode,
         risk: call.map_or_else(|| risk(question, None, class), |call| call.risk(class)),
         tried: call.map(|call| call.tried(rules)).unwrap_or_default(),

@@ -3,11 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat};
+use aye_files::opener::{PASSAGE, open_beneath};
+use rustix::fs::{AtFlags, fstat, statat};
 
 use super::super::SnapshotLimits;
 use super::seen::{FileStamp, Folder, SeenFile, What};
-use super::{WalkContext, rule_sources};
+use super::{WalkContext, path_of, rule_sources};
 
 /// Maximum number of threads that read times.
 const CHECKERS: usize = 4;
@@ -68,11 +69,10 @@ fn flatten<'a>(folder: &'a Folder, path: &mut Vec<u8>, folders: &mut Vec<(Vec<u8
 
 /// Whether a folder and all of its known files are unchanged; the folders in it are not looked at.
 fn is_same(limits: &SnapshotLimits, top: &OwnedFd, device: u64, path: &[u8], folder: &Folder) -> bool {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::PATH;
     let opened;
     let fd = match path {
         [] => top,
-        path => match openat(top, path, flags, Mode::empty()) {
+        path => match open_beneath(top, &path_of(path), PASSAGE) {
             Ok(fd) => {
                 opened = fd;
                 &opened

@@ -38,6 +38,7 @@ fn judged(call: &str, command: &str, ruling: Ruling, at: u64) -> JudgedCall {
             grant: None,
             other_grants: Vec::new(),
             opened: SandboxOpening::default(),
+            paths: Vec::new(),
             mode: Mode::Ask,
             risk: Risk::Runs,
             tried: vec![rule("Bash(date)", "ask", true), rule("Bash(rm *)", "deny", false)],

@@ -91,6 +91,7 @@ fn judged(call: &str, tool: &str, command: &str, cwd: &str, at: u64) -> JudgedCa
         grant: None,
         other_grants: Vec::new(),
         opened: SandboxOpening::default(),
+        paths: Vec::new(),
         mode: Mode::Ask,
         risk: Risk::Runs,
         tried: Vec::new(),

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use aye_files::opener::PrivateFolder;
+
 /// A file that takes more is cut: a command that never stops talking must not fill the disk.
 const MAX_FILE: u64 = 64 << 20;
 /// Maximum length of a line; beyond it the line is kept as it is. A progress bar is far shorter.
@@ -61,17 +63,8 @@ pub(crate) struct Spill {
 
 /// Makes a private file in a private folder.
 pub(crate) fn private_file(spill: &Spill) -> std::io::Result<(PathBuf, File)> {
-    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&spill.dir)?;
-    // The umask takes bits away, even the owner's.
-    let own = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
-    if std::fs::metadata(&spill.dir)?.permissions().mode() & 0o777 != 0o700 {
-        own(&spill.dir, 0o700)?;
-    }
-    let path = spill.dir.join(&spill.name);
-    let file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
-    own(&path, 0o600)?;
-    Ok((path, file))
+    let file = PrivateFolder::make(&spill.dir)?.create(&spill.name)?;
+    Ok((spill.dir.join(&spill.name), file))
 }
 
 /// The output that was kept.

@@ -2,6 +2,8 @@
 
 mod change;
 mod hostile;
+#[cfg(target_os = "linux")]
+mod race;
 mod read;
 mod search;
 mod web;

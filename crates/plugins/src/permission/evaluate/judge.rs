@@ -301,7 +301,8 @@ impl<'a> Judge<'a> {
                 let access = if is_file_edit(tool) { PathAccess::Write } else { PathAccess::Read };
                 let is_search = matches!(tool, "List" | "Glob" | "Grep");
                 let is_folder = is_search && seen.views.iter().any(|view| view.is_dir());
-                binds(rule, access, &seen.forms, is_folder).then_some(Hit::Yes)
+                let binds = |forms| binds(rule, access, forms, is_folder);
+                (binds(&seen.forms) || binds(&seen.known)).then_some(Hit::Yes)
             }
             CallSubject::Shell(_) if rule.behavior != Behavior::Allow => {
                 match reach::meets(rule, self.call.named()) {

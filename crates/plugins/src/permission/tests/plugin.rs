@@ -1,6 +1,7 @@
 use crate::permission::*;
 use aye_core::contract::clock::Clock;
 use aye_core::contract::message::ToolCall;
+use aye_core::contract::path_policy::{PathAccess, PathPolicies as _};
 use aye_core::contract::record::{GrantRecord, GrantScope};
 use aye_core::contract::spec::AgentSpec;
 use aye_core::contract::suspension::{
@@ -263,4 +264,57 @@ fn a_handoff_grants_nothing_and_keeps_stricter_rules() {
     assert!(alone["default_behavior"].is_null(), "{alone}");
     assert_eq!(alone["rules"].as_array().map(Vec::len), Some(2));
     assert_eq!(after(None, None), None);
+}
+
+fn reads(path: &str) -> ToolCallInfo {
+    let call = ToolCall::new("c1", "Read", json!({ "file_path": path }));
+    ToolCallInfo::new(call, Some(ToolDescriptor::new("Read", "Read", "").with_primary_argument("file_path")))
+}
+
+#[tokio::test]
+async fn an_answer_is_about_the_file_that_the_path_led_to() {
+    let world = world(&[], &[], &[]);
+    let root = world.permissions.workspace().cwd.clone();
+    std::fs::create_dir(root.join("d")).unwrap();
+    std::fs::write(root.join("d/f"), "x").unwrap();
+    let Some(ToolInterceptPayload::Suspend(ticket)) = world.gate(reads("d/f")).await else {
+        panic!("not asked");
+    };
+    let answered = || reads("d/f").with_decision(yes(), Some(ticket.clone()));
+    let report = world.report(answered()).await;
+    assert!(report.intercept.is_none());
+    let paths: Vec<_> = report.judgement.unwrap().paths.into_iter().map(|path| path.0).collect();
+    assert_eq!(paths, [root.join("d/f")]);
+    std::fs::rename(root.join("d"), root.join("e")).unwrap();
+    std::os::unix::fs::symlink("/etc", root.join("d")).unwrap();
+    assert!(matches!(world.gate(answered()).await, Some(ToolInterceptPayload::Suspend(_))), "asked again");
+}
+
+#[tokio::test]
+async fn a_file_that_rules_know_is_judged_by_that_name_too() {
+    use aye_files::known::FileId;
+
+    let world = world(&["Read", "Bash(cat *)"], &["Read(asked/**)"], &["Read(secrets/*.txt)"]);
+    let root = world.permissions.workspace().cwd.clone();
+    for name in ["secrets/a.txt", "asked/b"] {
+        std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+        std::fs::write(root.join(name), "x").unwrap();
+    }
+    for name in ["secrets/a.txt", "asked"] {
+        let path = root.join(name);
+        world.permissions.known_files().remember(FileId::of(&path.symlink_metadata().unwrap()), &path);
+    }
+    std::fs::rename(root.join("secrets"), root.join("pub")).unwrap();
+    std::fs::rename(root.join("asked"), root.join("open")).unwrap();
+    std::fs::write(root.join("pub/b.txt"), "x").unwrap();
+    for info in [reads("pub/a.txt"), World::info("cat pub/a.txt")] {
+        let text = world.refuses(info).await;
+        assert!(text.contains("Read(secrets/*.txt)"), "{text}");
+    }
+    assert!(matches!(world.gate(reads("open/b")).await, Some(ToolInterceptPayload::Suspend(_))));
+    assert!(world.gate(reads("pub/b.txt")).await.is_none());
+    let policy = world.permissions.policy(&AgentSpec::new("agent"));
+    let found =
+        |name: &str| policy.restriction(&root.join(name), PathAccess::Read).map(|rule| rule.is_denied);
+    assert_eq!((found("pub/a.txt"), found("open/b"), found("pub/b.txt")), (Some(true), Some(false), None));
 }
