@@ -7,6 +7,7 @@
 
 mod call_description;
 mod check;
+mod disguise;
 mod editing;
 mod enforce;
 mod evaluate;

@@ -114,7 +114,11 @@ fn candidates(text: &str) -> Vec<&str> {
 
 /// Goes through the commands of a line with the folders that each may run in: where the line starts, and where the
 /// `cd`s before it lead when they succeed and count.
-fn each_command<'a>(analysis: &'a Analysis, cwd: &Path, mut look: impl FnMut(&'a Simple, &[PathBuf])) {
+pub(super) fn each_command<'a>(
+    analysis: &'a Analysis,
+    cwd: &Path,
+    mut look: impl FnMut(&'a Simple, &[PathBuf]),
+) {
     let mut folders = vec![cwd.to_owned()];
     let commands = analysis.commands.iter().filter(|command| !command.words.is_empty());
     for (index, command) in commands.enumerate() {

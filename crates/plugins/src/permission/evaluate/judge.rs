@@ -1,10 +1,13 @@
 //! What all rules say of one call: the strictest that matches wins, and a doubt asks.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::Value;
 
+use super::super::disguise;
 use super::super::files::binds;
 use super::super::opening::wants_out;
-use super::super::path::ResolvedPath;
+use super::super::path::{ResolvedPath, normalise};
 use super::super::protected::is_named_by;
 use super::super::reach::{self, RuleOverlap};
 use super::super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
@@ -165,6 +168,12 @@ impl<'a> Judge<'a> {
                     let why = format!("`{part}` may run a command covered by {}", named(rule));
                     return Some(ask(rule, why));
                 }
+                if let Some((rule, part)) = self.disguised(analysis)
+                    && self.allowed().map_or(true, |by| by.rule.pattern.is_unconditional())
+                {
+                    let why = format!("`{part}` may be a program covered by {}", named(rule));
+                    return Some(ask(rule, why));
+                }
                 let strict =
                     self.rules.has(Behavior::Deny, SHELL_TOOL) || self.rules.has(Behavior::Ask, SHELL_TOOL);
                 let why = analysis.undecided.as_ref().filter(|_| strict)?;
@@ -241,6 +250,45 @@ impl<'a> Judge<'a> {
                 .iter()
                 .find(|command| matchers.iter().any(|matcher| shell::mentions(matcher, command)))?;
             Some((rule, excerpt(&shell::shown(found))))
+        })
+    }
+
+    /// A rule that denies or asks about a program, and a command that starts a file of the workspace which is that program
+    /// under another name, or which the line may make from it.
+    fn disguised(&self, analysis: &Analysis) -> Option<(&'a Rule, String)> {
+        let mut started: Vec<(&Simple, Vec<PathBuf>)> = Vec::new();
+        reach::each_command(analysis, self.question.cwd, |command, folders| {
+            let program = command.words.first().filter(|word| word.is_known() && word.text.contains('/'));
+            let Some(program) = program else { return };
+            let files = folders.iter().map(|folder| normalise(&folder.join(&program.text)));
+            let files: Vec<PathBuf> =
+                files.filter(|file| file.starts_with(self.question.workspace)).collect();
+            if !files.is_empty() {
+                started.push((command, files));
+            }
+        });
+        if started.is_empty() {
+            return None;
+        }
+        let strict =
+            |rule: &&Rule| rule.behavior != Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
+        self.all().filter(strict).find_map(|rule| {
+            let matchers = shell::matchers(rule);
+            let is_program = |command: &Simple, file: &Path| {
+                matchers.iter().any(|matcher| {
+                    let (literal, _) = matcher.literal_words();
+                    let name = literal.first().and_then(|name| name.rsplit('/').next());
+                    let is_missing = || file.symlink_metadata().is_err();
+                    let mut others = analysis.commands.iter().filter(|other| !std::ptr::eq(*other, command));
+                    name.is_some_and(|name| disguise::is_program(file, name))
+                        || others.any(|other| {
+                            (disguise::makes_copies(other) || is_missing()) && shell::mentions(matcher, other)
+                        })
+                })
+            };
+            let (command, _) =
+                started.iter().find(|(command, files)| files.iter().any(|file| is_program(command, file)))?;
+            Some((rule, excerpt(&shell::shown(command))))
         })
     }
 

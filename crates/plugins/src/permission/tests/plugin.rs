@@ -318,3 +318,28 @@ async fn a_file_that_rules_know_is_judged_by_that_name_too() {
         |name: &str| policy.restriction(&root.join(name), PathAccess::Read).map(|rule| rule.is_denied);
     assert_eq!((found("pub/a.txt"), found("open/b"), found("pub/b.txt")), (Some(true), Some(false), None));
 }
+
+#[tokio::test]
+async fn a_denied_program_under_another_name_asks() {
+    let world = world(&["Bash"], &[], &["Bash(rm *)"]);
+    let root = world.permissions.workspace().cwd.clone();
+    std::os::unix::fs::symlink("/bin/rm", root.join("link")).unwrap();
+    std::fs::copy("/bin/rm", root.join("copy")).unwrap();
+    std::fs::create_dir(root.join("sub")).unwrap();
+    std::fs::hard_link(root.join("copy"), root.join("sub/copy")).unwrap();
+    std::fs::write(root.join("run"), "#!/bin/sh\n").unwrap();
+    for line in [
+        "./link x",
+        "./copy x",
+        "cd sub && ./copy x",
+        "sub/copy x",
+        "ln -s /bin/rm y; ./y x",
+        "cp /bin/rm run && ./run x",
+    ] {
+        let asked = world.asks(line).await.suspension.message;
+        assert!(asked.contains("Bash(rm *)"), "{line}: {asked}");
+    }
+    for line in ["./run x", "ls sub; ./run x"] {
+        assert!(world.gate(World::info(line)).await.is_none(), "{line}");
+    }
+}
