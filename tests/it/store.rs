@@ -340,3 +340,35 @@ fn a_moved_project_is_found_by_its_first_commit() {
     let out = home.ok(&["-C", "new", "-c", "-p", "and on"]);
     assert!(!out.stderr.contains("was moved"), "reported once: {}", out.stderr);
 }
+
+/// Returns how many commits are in the log of the store, and the bytes that they wrote there.
+fn written(home: &Home) -> (usize, usize) {
+    let log = std::fs::read(format!("{}-wal", file(home).display())).expect("a short log is kept");
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes")) as usize;
+    let size = 24 + number(&log[8..12]);
+    let frames: Vec<&[u8]> =
+        log[32..].chunks_exact(size).take_while(|frame| frame[8..16] == log[16..24]).collect();
+    // The last page of a commit says how many the file has.
+    (frames.iter().filter(|frame| number(&frame[4..8]) > 0).count(), frames.len() * size)
+}
+
+#[test]
+fn a_turn_with_a_command_writes_little() {
+    const TURNS: usize = 3;
+    let turn = || [Answer::say("I will.").bash("c1", TOUCH), Answer::say("It is done.")];
+    let llm = MockLlm::answers((0..=TURNS).flat_map(|_| turn()));
+    let home = Home::with(&llm);
+    home.ok(&["--permission-mode", "yolo", "-p", "go"]);
+    // A reader keeps the log, however long it is.
+    let reader = Connection::open(file(&home)).expect("opens");
+    reader.execute_batch("BEGIN; SELECT 1 FROM thread").expect("reads");
+    let before = written(&home);
+    for _ in 0..TURNS {
+        home.ok(&["--permission-mode", "yolo", "-c", "-p", "go on"]);
+    }
+    let after = written(&home);
+    let (commits, bytes) = ((after.0 - before.0) / TURNS, (after.1 - before.1) / TURNS);
+    assert_eq!(commits, 5, "the lease, the message, the start of the call, its outcome, the end");
+    // Without the pages by which the file grows now and then, it is 35 pages.
+    assert!(bytes <= 175_000, "{bytes} bytes in a turn");
+}

@@ -153,6 +153,8 @@ pub(super) struct Driver {
     pub(super) children: Children,
     /// The conversation with the remote agent, if the run serves a call of one.
     pub(super) remote: Option<Arc<dyn RemoteConversation>>,
+    /// Whether another run follows under the same lease.
+    pub(super) keeps_lease: bool,
 }
 
 impl Driver {
@@ -240,6 +242,7 @@ impl Driver {
             remote,
             agent,
             handoff,
+            keeps_lease: false,
         };
         let reports = driver.unsaved.messages.iter().flat_map(ChildRunState::spent_in_background);
         let spent: Vec<_> = reports.collect();
@@ -423,7 +426,7 @@ impl Driver {
                 if phase == Phase::StepStart {
                     self.take_steering().await?;
                 }
-                Ok(Some(self.run_phase(phase).await))
+                self.run_phase(phase).await.map(Some)
             }
             Directive::Answer => Ok(Some(self.answer_plugin().await)),
             Directive::Infer => {
@@ -432,7 +435,9 @@ impl Driver {
             }
             Directive::Gate { call, resume } => Ok(Some(self.gate(call, resume).await?)),
             Directive::Checkpoint { intent: None } => {
-                self.checkpoint().await?;
+                if !self.is_written_at_the_end() {
+                    self.checkpoint().await?;
+                }
                 Ok(None)
             }
             Directive::Checkpoint { intent: Some(call) } => {
@@ -538,22 +543,35 @@ impl Driver {
         }
     }
 
-    async fn run_phase(&mut self, phase: Phase) -> Fact {
+    /// Runs the hooks of a phase. The last answer of a run is not stored yet when its last hooks start: it is written with
+    /// the end of the run, unless a hook takes its time.
+    async fn run_hooks(&mut self, phase: Phase) -> Result<Result<PhaseReport, StateError>, RuntimeError> {
+        let ctx = self.context(phase);
+        let (phases, env) = (self.phases.clone(), Arc::clone(&self.agent.env));
+        let mut hooks = Box::pin(async move { phases.run_phase(&env, ctx).await });
+        if phase == Phase::RunEnd && self.has_unsaved_rows() {
+            if let Some(report) = (&mut hooks).now_or_never() {
+                return Ok(report);
+            }
+            self.checkpoint().await?;
+        }
+        Ok(hooks.await)
+    }
+
+    async fn run_phase(&mut self, phase: Phase) -> Result<Fact, RuntimeError> {
         if phase == Phase::StepStart {
             self.refresh_tools();
             if let Err(error) = self.follow_handoff().await {
                 let message = format!("the conversation cannot be handed off: {error}");
                 self.events.emit_error(&message, Some("handoff")).await;
-                return Fact::Failed { message };
+                return Ok(Fact::Failed { message });
             }
             self.offer_client_tools();
         }
         if let (Phase::RunEnd, Some(remote)) = (phase, &self.remote) {
             remote.cancel().await;
         }
-        let ctx = self.context(phase);
-        let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;
-        match report {
+        Ok(match self.run_hooks(phase).await? {
             Ok(report) => {
                 self.unsaved.commands.extend(report.commands);
                 self.emit_activities(report.activities).await;
@@ -587,7 +605,7 @@ impl Driver {
                 self.events.emit_error(&message, Some("plugin")).await;
                 Fact::Failed { message }
             }
-        }
+        })
     }
 
     /// Keeps a plugin's question, which the run waits with.

@@ -24,7 +24,8 @@ use aye_core::contract::suspension::{
     ACTION_CHILD_RUN, CHANNEL_POLICY, CHANNEL_REMOTE, SuspendTicket, ToolCallResume,
 };
 use aye_core::contract::tool::ToolResult;
-use aye_core::run::{Call, Closing};
+use aye_core::phase::StepShape;
+use aye_core::run::{Call, Closing, Stage};
 use aye_core::state::KeyScope;
 
 /// Rows that the next checkpoint writes.
@@ -247,12 +248,22 @@ impl Driver {
             return Ok(());
         }
         let mut checkpoint = self.take_checkpoint()?;
+        // Calls that were moved to the background, and children, still write under the lease of their run.
+        checkpoint.releases = status == RunStatus::Done
+            && !self.keeps_lease
+            && self.lineage.is_none()
+            && self.in_flight.is_empty()
+            && !self.children.is_any_active();
+        let releases = checkpoint.releases;
         loop {
             // Only questions may have names that others took.
             let again = (!checkpoint.opened.is_empty()).then(|| checkpoint.clone());
             let opened = checkpoint.opened.clone();
             match (self.shared.store.checkpoint(checkpoint).await, again) {
                 (Ok(()), _) => {
+                    if releases {
+                        self.lease.note_release();
+                    }
                     self.render_questions(&opened);
                     return Ok(());
                 }
@@ -381,6 +392,7 @@ impl Driver {
             judged: unsaved.judged,
             commands: unsaved.commands,
             takes: unsaved.takes,
+            releases: false,
         })
     }
 
@@ -394,6 +406,9 @@ impl Driver {
         self.record.status = self.machine.status();
         self.record.termination = self.machine.termination().cloned();
         self.record.state = self.phases.store().export(Some(KeyScope::Run))?.values;
+        if !may_infer_again(self.machine.stage()) {
+            StepShape::drop_messages(&mut self.record.state);
+        }
         self.record.machine = RunDocument {
             format: FORMAT,
             machine: self.machine.clone(),
@@ -402,6 +417,20 @@ impl Driver {
         }
         .to_value();
         Ok(self.record.clone())
+    }
+
+    /// Whether what is unsaved is the answer that ended the run: the end of the run follows, and one commit writes both.
+    pub(super) fn is_written_at_the_end(&self) -> bool {
+        let Unsaved { messages, opened, closed, outcomes, judged, commands, takes, run: _ } = &self.unsaved;
+        matches!(self.machine.stage(), Stage::Ending(_))
+            && self.step.calls.is_empty()
+            && messages.iter().all(|message| message.role == Role::Assistant)
+            && opened.is_empty()
+            && closed.is_empty()
+            && outcomes.is_empty()
+            && judged.is_empty()
+            && commands.is_empty()
+            && takes.is_none()
     }
 
     pub(super) fn has_unsaved_rows(&self) -> bool {
@@ -421,6 +450,15 @@ impl Driver {
             StoreError::Full => RuntimeError::Full,
             other => RuntimeError::Store(other.to_string()),
         }
+    }
+}
+
+/// Whether a run that another process resumes at this stage asks the model without running the hooks that shape the request
+/// first.
+fn may_infer_again(stage: &Stage) -> bool {
+    match stage {
+        Stage::Inferring | Stage::Asking(_) => true,
+        Stage::Created | Stage::Phase(_) | Stage::Tools | Stage::Ending(_) | Stage::Done(_) => false,
     }
 }
 

@@ -5,6 +5,7 @@
 //! next write, which fails, at its next renewal, and before each start of a tool, which needs enough time left.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -29,6 +30,8 @@ pub(super) struct Lease {
     /// The time until which the lease certainly holds.
     until: watch::Sender<u64>,
     lost: CancellationToken,
+    /// Whether the last write under it released it.
+    released: AtomicBool,
 }
 
 /// A lease that is renewed until this is dropped.
@@ -57,7 +60,8 @@ impl LeaseGuard {
     /// Keeps up a lease that was just taken.
     pub(super) fn new(shared: Arc<RuntimeCore>, fence: Fence, term: Term) -> Self {
         let until = watch::Sender::new(term.until.unwrap_or(u64::MAX));
-        let lease = Arc::new(Lease { shared, fence, until, lost: CancellationToken::new() });
+        let (lost, released) = (CancellationToken::new(), AtomicBool::new(false));
+        let lease = Arc::new(Lease { shared, fence, until, lost, released });
         let kept = Arc::clone(&lease);
         let renewal = tokio::spawn(async move { kept.renew_until_dropped().await });
         Self { lease, renewal }
@@ -79,8 +83,18 @@ impl Lease {
         self.lost.clone()
     }
 
+    /// Notes that the last write released the lease.
+    pub(super) fn note_release(&self) {
+        self.released.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the last write released the lease.
+    pub(super) fn is_released(&self) -> bool {
+        self.released.load(Ordering::Acquire)
+    }
+
     async fn renew_until_dropped(&self) {
-        while !self.lost.is_cancelled() {
+        while !self.lost.is_cancelled() && !self.is_released() {
             tokio::time::sleep(self.shared.lease / 3).await;
             self.shared.announced.keep();
             // A store that is busy now may do it the next time; until then nothing is started.

@@ -414,6 +414,7 @@ impl AgentRuntime {
             parent_run_id = Some(old.id.clone());
             let own = self.resolve_again(&old).or_else(|_| self.resolve(&agent.spec.id, None))?;
             let mut driver = self.load(old, stored, own, slot, lease, &sink)?;
+            driver.keeps_lease = true;
             let directives = driver.end_abandoned(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
@@ -618,7 +619,9 @@ impl AgentRuntime {
         let lease = Arc::clone(&lease_guard.lease);
         drop(lease_guard);
         // A lease that cannot be released is taken over once it has expired.
-        if let Err(error) = self.inner.shared.store.release(lease.fence()).await {
+        if !lease.is_released()
+            && let Err(error) = self.inner.shared.store.release(lease.fence()).await
+        {
             tracing::warn!(thread = %lease.thread_id(), %error, "the lease could not be released");
         }
     }

@@ -52,7 +52,7 @@ impl TicketView {
 pub(super) const INBOX: &str = "SELECT s.id, s.thread_id, t.title, t.cwd, s.run_id, r.parent_run_id, s.call_id, s.action, s.tool, \
             s.summary, s.why, s.risk, s.created_at, s.expires_at, \
             CASE WHEN s.tool IS NULL THEN s.ticket END, c.agent, c.root_thread \
-     FROM suspension s INDEXED BY suspension_waiting JOIN run r ON r.id = s.run_id \
+     FROM suspension s INDEXED BY suspension_waiting LEFT JOIN run r ON r.id = s.run_id AND r.parent_run_id IS NOT NULL \
           LEFT JOIN child c ON c.thread_id = s.thread_id JOIN thread t ON t.id = coalesce(c.root_thread, s.thread_id) \
      WHERE s.status = 'open' AND s.action IS NOT ?3 \
        AND (?1 IS NULL OR s.thread_id = ?1 OR c.root_thread = ?1) \

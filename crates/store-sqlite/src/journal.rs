@@ -29,10 +29,13 @@ impl Store {
     /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
     pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
         let durable = !is_only_an_answer(&checkpoint);
-        let change = StoreChange::of(ChangeKind::Run, &checkpoint.run.thread_id);
+        let thread = &checkpoint.run.thread_id;
+        let change = StoreChange::of(ChangeKind::Run, thread);
+        let released = checkpoint.releases.then(|| StoreChange::of(ChangeKind::Owner, thread));
         let places = ("store.checkpoint.before", "store.checkpoint.after");
         let work = move |tx: &Transaction<'_>| write_checkpoint(tx, &checkpoint);
-        self.write_and_publish(durable, places, work, |()| Some(change)).await
+        let changes = |(): &()| [change].into_iter().chain(released);
+        self.write_and_publish(durable, places, work, changes).await
     }
 
     /// Writes that a tool is about to start, in a transaction that also spends the decision. The tool may
@@ -138,6 +141,7 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
         judged,
         commands,
         takes,
+        releases,
     } = checkpoint;
     run.status == RunStatus::Running
         && !messages.is_empty()
@@ -149,11 +153,23 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
         && judged.is_empty()
         && commands.is_empty()
         && takes.is_none()
+        && !releases
 }
 
 pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), SqlFailure> {
-    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, commands, takes } =
-        checkpoint;
+    let Checkpoint {
+        fence,
+        run,
+        messages,
+        thread_state,
+        opened,
+        closed,
+        outcomes,
+        judged,
+        commands,
+        takes,
+        releases,
+    } = checkpoint;
     write_run(tx, fence, run)?;
     if let Some(taking) = takes {
         mailbox::take(tx, run, taking)?;
@@ -189,6 +205,10 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
         suspensions::supersede(tx, run)?;
         mailbox::settle(tx, run)?;
     }
+    mailbox::note_wait(tx, run)?;
+    if *releases {
+        leases::release(tx, fence)?;
+    }
     Ok(())
 }
 
@@ -199,7 +219,8 @@ fn write_begin(tx: &Connection, begin: &ExecutionStart) -> Result<(), SqlFailure
         return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) }.into());
     }
     write_run(tx, fence, run)?;
-    start(tx, begin)
+    start(tx, begin)?;
+    mailbox::note_wait(tx, run)
 }
 
 /// Adds an execution and spends the decision that lets it start.
@@ -242,8 +263,11 @@ fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), Sq
         return Err(StoreError::Misplaced { what, place }.into());
     }
     leases::check(conn, fence)?;
-    runs::upsert(conn, run)?;
-    threads::touch(conn, &run.thread_id, run.updated_at)?;
+    if runs::upsert(conn, run)? {
+        threads::touch_for_run(conn, &run.thread_id, run.updated_at)?;
+    } else {
+        threads::touch_if_older(conn, &run.thread_id, run.updated_at)?;
+    }
     Ok(())
 }
 

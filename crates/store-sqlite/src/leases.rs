@@ -57,14 +57,7 @@ impl Store {
     pub async fn release(&self, fence: &Fence) -> Result<(), StoreError> {
         let fence = fence.clone();
         let change = StoreChange::of(ChangeKind::Owner, &fence.thread_id);
-        let work = move |tx: &Transaction<'_>| {
-            tx.prepare_cached(
-                "UPDATE lease SET token = NULL, owner = NULL, until = NULL, renewed_at = NULL, length = NULL \
-                 WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
-            )?
-            .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token))?;
-            Ok(())
-        };
+        let work = move |tx: &Transaction<'_>| release(tx, &fence);
         self.write_and_publish(false, ("", ""), work, |()| Some(change)).await
     }
 
@@ -121,6 +114,16 @@ pub(super) fn take(
             |row| row.get(0),
         )?;
     Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
+}
+
+/// Gives up the right to write.
+pub(super) fn release(conn: &Connection, fence: &Fence) -> Result<(), SqlFailure> {
+    conn.prepare_cached(
+        "UPDATE lease SET token = NULL, owner = NULL, until = NULL, renewed_at = NULL, length = NULL \
+         WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
+    )?
+    .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token))?;
+    Ok(())
 }
 
 pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Owner>, SqlFailure> {

@@ -28,6 +28,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0010_push.sql"),
     include_str!("migrations/0011_config.sql"),
     include_str!("migrations/0012_lease.sql"),
+    include_str!("migrations/0013_writes.sql"),
+    include_str!("migrations/0014_waits.sql"),
 ];
 /// Above this the write-ahead log is cut back after a checkpoint.
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;

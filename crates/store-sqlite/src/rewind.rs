@@ -320,8 +320,9 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), SqlFailure> {
     let record = ForkRecord { from: from.clone(), keep: uint(keep), is_rewind: *is_rewind };
     let added = tx
         .prepare_cached(
-            "INSERT INTO thread (id, title, cwd, created_at, updated_at, messages, named_by, branch, fork, pinned_at) \
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, branch, ?8, iif(?9, pinned_at, NULL) FROM thread WHERE id = ?10 \
+            "INSERT INTO thread (id, title, cwd, created_at, updated_at, messages, unsaid, named_by, branch, fork, \
+             pinned_at) \
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?6 > 0, ?7, branch, ?8, iif(?9, pinned_at, NULL) FROM thread WHERE id = ?10 \
              ON CONFLICT DO NOTHING",
         )?
         .execute((

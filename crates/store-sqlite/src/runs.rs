@@ -73,14 +73,16 @@ pub(super) fn run_of(row: &Row<'_>) -> Result<RunRecord, SqlFailure> {
     decode(&thread, &format!("run {id}"), body(row, 2)?)
 }
 
-/// Writes a run, new or known. A finished run stays finished, and no run changes its thread.
-pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
-    let mut was_over = false;
+/// Writes a run, new or known. A finished run stays finished, and no run changes its thread. Returns whether the run is
+/// new.
+pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<bool, SqlFailure> {
+    let word = run_status(run.status);
     let stored: Option<(String, String)> = conn
         .prepare_cached("SELECT thread_id, status FROM run WHERE id = ?1")?
         .query_row((run.id.as_str(),), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    if let Some((thread, status)) = stored {
+    let body = encode("the run", run)?;
+    let was = if let Some((thread, status)) = stored {
         if thread != run.thread_id.as_str() {
             let (what, place) = (format!("run {}", run.id), format!("thread {}", run.thread_id));
             return Err(StoreError::Misplaced { what, place }.into());
@@ -88,24 +90,35 @@ pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailur
         if status == run_status(RunStatus::Done) && run.status != RunStatus::Done {
             return Err(StoreError::RunOver { run: run.id.clone() }.into());
         }
-        was_over = status == run_status(RunStatus::Done);
+        // A column that is set is written in the indices that depend on it, also with the value that it has.
+        if status == word {
+            conn.prepare_cached("UPDATE run SET body = ?2 WHERE id = ?1")?
+                .execute((run.id.as_str(), body))?;
+        } else {
+            conn.prepare_cached("UPDATE run SET body = ?2, status = ?3 WHERE id = ?1")?.execute((
+                run.id.as_str(),
+                body,
+                word,
+            ))?;
+        }
+        Some(status)
     } else {
         check_given("run", run.id.as_str())?;
-    }
-    conn.prepare_cached(
-        "INSERT INTO run (id, thread_id, status, body, parent_run_id) VALUES (?1, ?2, ?3, ?4, ?5) \
-         ON CONFLICT (id) DO UPDATE SET status = excluded.status, body = excluded.body",
-    )?
-    .execute((
-        run.id.as_str(),
-        run.thread_id.as_str(),
-        run_status(run.status),
-        encode("the run", run)?,
-        run.parent_run_id.as_ref().map(RunId::as_str),
-    ))?;
-    if run.status == RunStatus::Done && !was_over {
+        conn.prepare_cached(
+            "INSERT INTO run (id, thread_id, status, body, parent_run_id) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute((
+            run.id.as_str(),
+            run.thread_id.as_str(),
+            word,
+            body,
+            run.parent_run_id.as_ref().map(RunId::as_str),
+        ))?;
+        None
+    };
+    if run.status == RunStatus::Done && was.as_deref() != Some(word) {
         statistics::ended(conn, run)?;
         outlines::add_up(conn, &run.thread_id, outlines::RUNS)?;
     }
-    Ok(())
+    Ok(was.is_none())
 }

@@ -50,7 +50,7 @@ impl Store {
     /// [`StoreError`].
     pub async fn unindexed_messages(&self) -> Result<u64, StoreError> {
         self.read(|conn| {
-            let sql = "SELECT coalesce(sum(messages - said), 0) FROM thread WHERE said < messages";
+            let sql = "SELECT coalesce(sum(messages - said), 0) FROM thread WHERE unsaid = 1";
             Ok(uint(conn.prepare_cached(sql)?.query_row((), |row| row.get(0))?))
         })
         .await
@@ -92,7 +92,7 @@ fn index_some(tx: &Transaction<'_>) -> Result<bool, SqlFailure> {
     let mut left = CHUNK;
     loop {
         let next: Option<(i64, String, i64)> = {
-            let sql = "SELECT n, id, said FROM thread WHERE said < messages ORDER BY n LIMIT 1";
+            let sql = "SELECT n, id, said FROM thread WHERE unsaid = 1 ORDER BY n LIMIT 1";
             let mut statement = tx.prepare_cached(sql)?;
             let mut rows = statement.query(())?;
             rows.next()?
@@ -121,8 +121,10 @@ fn index_some(tx: &Transaction<'_>) -> Result<bool, SqlFailure> {
         }
         // A thread whose counter says more than it has is damaged: nothing is left to add to it.
         let sql = match upto {
-            Some(_) if left == 0 => "UPDATE thread SET said = min(?2, messages) WHERE n = ?1",
-            Some(_) | None => "UPDATE thread SET said = max(?2, messages) WHERE n = ?1",
+            Some(_) if left == 0 => {
+                "UPDATE thread SET said = min(?2, messages), unsaid = ?2 < messages WHERE n = ?1"
+            }
+            Some(_) | None => "UPDATE thread SET said = max(?2, messages), unsaid = 0 WHERE n = ?1",
         };
         tx.prepare_cached(sql)?.execute((n, upto.unwrap_or(said)))?;
         if left == 0 {
@@ -145,7 +147,7 @@ pub(super) fn forget(tx: &Connection, threads: &[ThreadId]) -> Result<(), SqlFai
     }
     if found.iter().map(|(_, _, said)| said).sum::<i64>() > FORGET_ONE_BY_ONE {
         tx.execute_batch(
-            "INSERT INTO said (said) VALUES ('delete-all'); UPDATE thread SET said = 0 WHERE said > 0;",
+            "INSERT INTO said (said) VALUES ('delete-all'); UPDATE thread SET said = 0, unsaid = 1 WHERE said > 0;",
         )?;
         return Ok(());
     }

@@ -9,7 +9,7 @@ use super::rows::{
     all, body, body_or_null, decode, encode, first, int, readable, suspension_status, suspension_status_from,
     text, uint,
 };
-use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, SuspensionFilter, statistics};
+use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, SuspensionFilter, mailbox, statistics};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
@@ -62,6 +62,7 @@ impl Store {
                         grants::add(tx, grant)?;
                     }
                     answer(tx, &record, &decision, now_ms)?;
+                    mailbox::end_wait(tx, &record.run_id)?;
                     statistics::answered(tx, now_ms, &record.ticket.pending.name, record.created_at)?;
                     record.status = SuspensionStatus::Decided;
                     record.decision = Some(decision.resume);
@@ -283,6 +284,9 @@ fn close_returning(
         let (thread, run, call) = (ThreadId::from(thread), RunId::from(run), CallId::from(call));
         let id = SuspensionId::from(id);
         audit::tell(conn, &AuditEntry::closed(at, kind, (&thread, &run, &call), &id))?;
+        if kind == AuditKind::Expired {
+            mailbox::end_wait(conn, &run)?;
+        }
         ids.push(id);
     }
     Ok(ids)

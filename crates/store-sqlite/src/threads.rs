@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 use serde_json::Value;
 
-use super::connection::transact;
-use super::no_sync::Relaxed;
 use super::rows::{
     all, body, decode, encode, first, int, path_bytes, path_from, run_status_from, text, uint,
 };
@@ -19,6 +17,8 @@ use aye_core::contract::suspension::ACTION_CHILD_RUN;
 
 /// More matches than these are not worth a list.
 const LOOKUP_LIMIT: i64 = 20;
+/// Milliseconds between two writes of the time of a thread's last change, while its run goes through its steps.
+const TOUCH_INTERVAL: i64 = 60_000;
 
 /// The result of looking up a thread by an id prefix.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,24 +54,15 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when it cannot be read or written.
     pub async fn ensure_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
-        let checked = self.checked();
-        // One request: those that are sent right after it, such as the lease, need the thread.
-        self.call(move |conn| {
-            // Read without the write lock first: most of the time the thread exists.
-            let known = one(conn, &thread.id)?;
-            if known.is_some_and(|known| !known.title.is_empty() || thread.title.is_empty()) {
-                return Ok(());
+        let work = move |tx: &Transaction<'_>| {
+            if !add(tx, &thread)? {
+                tx.prepare_cached("UPDATE thread SET title = ?2 WHERE id = ?1 AND title = ''")?
+                    .execute((thread.id.as_str(), &thread.title))?;
             }
-            checked()?;
-            transact(&mut *Relaxed::new(conn)?, "", "", |tx| {
-                if !add(tx, &thread)? {
-                    tx.prepare_cached("UPDATE thread SET title = ?2 WHERE id = ?1 AND title = ''")?
-                        .execute((thread.id.as_str(), &thread.title))?;
-                }
-                Ok(())
-            })
-        })
-        .await
+            Ok(())
+        };
+        // The lease, which is sent right after it and needs the thread, shares its transaction.
+        self.write_and_publish(false, ("", ""), work, |()| None).await
     }
 
     /// Returns the thread, or `None` if it does not exist.
@@ -486,9 +477,9 @@ pub(super) fn append(
     if messages.is_empty() {
         return Ok(());
     }
-    let written: i64 = conn
-        .prepare_cached("SELECT messages FROM thread WHERE id = ?1")?
-        .query_row((thread.as_str(),), |row| row.get(0))
+    let (written, is_unsaid): (i64, bool) = conn
+        .prepare_cached("SELECT messages, unsaid FROM thread WHERE id = ?1")?
+        .query_row((thread.as_str(),), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?
         .ok_or_else(|| StoreError::NoThread(thread.clone()))?;
     let mut insert = conn.prepare_cached(
@@ -508,6 +499,36 @@ pub(super) fn append(
         })?;
         statistics::message(conn, at, message)?;
     }
+/// As [`touch`], unless the last change was a short time ago. The order of the list is in two indices, and a run writes
+/// often.
+pub(super) fn touch_if_older(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<(), SqlFailure> {
+    let sql = "UPDATE thread SET updated_at = ?2 WHERE id = ?1 AND updated_at <= ?3";
+    conn.prepare_cached(sql)?.execute((id.as_str(), int(now_ms), int(now_ms) - TOUCH_INTERVAL))?;
+    Ok(())
+}
+
+/// As [`touch_if_older`], for a run that starts: its thread becomes the newest one if it is not.
+pub(super) fn touch_for_run(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<(), SqlFailure> {
+    let mut statement = conn.prepare_cached(&touch_for_run_sql())?;
+    statement.execute((id.as_str(), int(now_ms), int(now_ms) - TOUCH_INTERVAL))?;
+    Ok(())
+}
+
+pub(super) fn touch_for_run_sql() -> String {
+    let newer = |is_unpinned: u8| {
+        format!(
+            "EXISTS (SELECT 1 FROM thread o WHERE (o.pinned_at IS NULL) = {is_unpinned} \
+             AND o.updated_at >= thread.updated_at AND o.n <> thread.n)"
+        )
+    };
+    format!(
+        "UPDATE thread SET updated_at = max(updated_at, ?2) \
+         WHERE id = ?1 AND (updated_at <= ?3 OR {} OR {})",
+        newer(1),
+        newer(0)
+    )
+}
+
     let total = written + messages.len() as i64;
     // A new message means that the user continues in this thread.
     conn.prepare_cached("UPDATE thread SET messages = ?2, left_for = NULL WHERE id = ?1")?
@@ -524,5 +545,8 @@ pub(super) fn set_state(
     let sql = "INSERT INTO thread_state (thread_id, body) VALUES (?1, ?2) \
                ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body";
     conn.prepare_cached(sql)?.execute((thread.as_str(), encode("the thread's state", state)?))?;
+    if !is_unsaid {
+        conn.prepare_cached("UPDATE thread SET unsaid = 1 WHERE id = ?1")?.execute((thread.as_str(),))?;
+    }
     Ok(())
 }

@@ -231,7 +231,7 @@ fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), SqlFailure> {
         ))?;
     }
     tx.prepare_cached(
-        "UPDATE thread SET messages = ?2, named_by = ?3, pinned_at = ?4, branch = ?5 WHERE id = ?1",
+        "UPDATE thread SET messages = ?2, unsaid = ?2 > 0, named_by = ?3, pinned_at = ?4, branch = ?5 WHERE id = ?1",
     )?
     .execute((
         id.as_str(),

@@ -9,7 +9,7 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::Message;
 use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
-use aye_core::contract::storage::{AcquireError, StoreError, Term, ThreadRunStore};
+use aye_core::contract::storage::{AcquireError, ChangeKind, StoreError, Term, ThreadRunStore};
 
 pub async fn a_checkpoint_is_all_or_nothing(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
@@ -242,4 +242,23 @@ pub async fn a_paused_owner_writes_nothing_after_losing_its_lease(store: &dyn Th
         .await
         .unwrap_err();
     assert!(matches!(none, AcquireError::Store(StoreError::NoThread(_))), "{none}");
+}
+
+pub async fn the_last_write_of_a_run_releases_the_lease(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    let mut watch = store.another().unwrap().watch().unwrap();
+    let end =
+        Checkpoint { releases: true, ..checkpoint(&fence, &RunRecord { status: RunStatus::Done, ..run }) };
+    let stranger = Fence { epoch: fence.epoch + 1, ..fence.clone() };
+    let refused = store.checkpoint(Checkpoint { fence: stranger, ..end.clone() }).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })));
+    assert!(store.lease(&"t1".into()).await.unwrap().is_some(), "a refused write releases nothing");
+    store.checkpoint(end.clone()).await.unwrap();
+    assert_eq!(store.lease(&"t1".into()).await.unwrap(), None);
+    assert!(matches!(store.checkpoint(end).await, Err(StoreError::Fenced { .. })));
+    // Those who wait for the thread are notified.
+    while watch.next().await.kind != ChangeKind::Owner {}
+    let next =
+        store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
+    assert!(next.epoch > fence.epoch);
 }

@@ -44,6 +44,7 @@ macro_rules! store_suite {
                 a_lease_of_an_owner_that_nobody_knows_lasts_until_its_end
                 an_owner_is_alive_until_its_sign_is_gone
                 a_paused_owner_writes_nothing_after_losing_its_lease
+                the_last_write_of_a_run_releases_the_lease
             }
             decisions {
                 an_answer_counts_once

@@ -461,6 +461,8 @@ pub struct Checkpoint {
     pub commands: Vec<HookRan>,
     /// The job that the run starts with.
     pub takes: Option<JobClaim>,
+    /// Whether the lease is released with it: nothing else is written under it.
+    pub releases: bool,
 }
 
 impl Checkpoint {
@@ -477,6 +479,7 @@ impl Checkpoint {
             judged: Vec::new(),
             commands: Vec::new(),
             takes: None,
+            releases: false,
         }
     }
 }

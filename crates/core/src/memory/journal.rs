@@ -33,6 +33,7 @@ impl Rows {
             judged,
             commands,
             takes,
+            releases,
         } = checkpoint;
         self.write_run(fence, run)?;
         if let Some(claim) = takes {
@@ -67,6 +68,9 @@ impl Rows {
         if run.status == RunStatus::Done {
             self.supersede_questions(run)?;
             self.settle_jobs(run);
+        }
+        if *releases {
+            self.release(fence);
         }
         Ok(())
     }

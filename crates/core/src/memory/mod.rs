@@ -116,6 +116,9 @@ impl ThreadRunStore for InMemoryStore {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.write(|rows| rows.checkpoint(&checkpoint))?;
         self.publish_change(ChangeKind::Run, &checkpoint.run.thread_id);
+        if checkpoint.releases {
+            self.publish_change(ChangeKind::Owner, &checkpoint.run.thread_id);
+        }
         Ok(())
     }
 

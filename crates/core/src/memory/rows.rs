@@ -177,6 +177,14 @@ impl Rows {
         let is_held = self.leases.get(&fence.thread_id).is_some_and(|lease| lease.is_held_by(fence));
         if is_held { Ok(()) } else { Err(StoreError::Fenced { thread: fence.thread_id.clone() }) }
     }
+
+    /// Gives up the right to write.
+    pub(super) fn release(&mut self, fence: &Fence) {
+        let held = self.leases.get_mut(&fence.thread_id).filter(|lease| lease.is_held_by(fence));
+        if let Some(lease) = held {
+            (lease.owner, lease.until) = (None, None);
+        }
+    }
 }
 
 impl LeaseRow {

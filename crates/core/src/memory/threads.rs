@@ -241,10 +241,7 @@ impl LeaseStore for InMemoryStore {
 
     async fn release(&self, fence: &Fence) -> Result<(), StoreError> {
         self.write(|rows| {
-            let held = rows.leases.get_mut(&fence.thread_id).filter(|lease| lease.is_held_by(fence));
-            if let Some(lease) = held {
-                (lease.owner, lease.until) = (None, None);
-            }
+            rows.release(fence);
             Ok(())
         })?;
         self.publish_change(ChangeKind::Owner, &fence.thread_id);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     FailedScheduledActions, PendingScheduledActions, PhaseContext, PluginRegistrar,
@@ -133,6 +134,16 @@ impl InferenceShape {
 
 /// The [`InferenceShape`] of the current step, without the persistent messages; cleared when a step starts.
 pub struct StepShape;
+
+impl StepShape {
+    /// Removes the messages from a stored state: a run that does not ask the model with this shape again needs only the
+    /// rest of it, and the messages are the largest part of most runs.
+    pub fn drop_messages(state: &mut BTreeMap<String, Value>) {
+        if let Some(Value::Object(shape)) = state.get_mut(Self::KEY) {
+            shape.remove("context_messages");
+        }
+    }
+}
 
 /// An update of [`StepShape`]; only the handlers of the core actions write it.
 #[derive(Clone, Debug, PartialEq)]

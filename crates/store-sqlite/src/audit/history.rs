@@ -56,6 +56,13 @@ struct QuestionFacts {
     suspension: String,
 }
 
+/// The rows of a call, or a row that is about none.
+#[derive(Default)]
+struct RowsOfCall {
+    numbers: Vec<i64>,
+    last_at: i64,
+}
+
 impl Store {
     /// Passes on, oldest first, each call as it was first judged, and after it each answer of a user to an
     /// approval request about the call, or its expiry, until `each` returns `false`. Unreadable rows are left
@@ -71,29 +78,36 @@ impl Store {
         self.read(move |conn| {
             let mut statement = conn.prepare_cached(
                 "SELECT n, at, kind, thread_id, run_id, call_id, body FROM audit \
-                 WHERE kind IN ('judged', 'asked', 'decided', 'expired') AND call_id IS NOT NULL \
-                   AND (?1 IS NULL OR at >= ?1) ORDER BY n",
+                 WHERE kind IN ('judged', 'asked', 'decided', 'expired') AND call_id IS NOT NULL ORDER BY n",
             )?;
-            let mut earlier = conn.prepare_cached(
-                "SELECT 1 FROM audit WHERE run_id = ?1 AND call_id = ?2 AND n < ?3 AND kind = 'judged' LIMIT 1",
-            )?;
-            let mut rows = statement.query((since.map(int),))?;
+            let mut rows = statement.query(())?;
+            // Calls that were judged before, also before the rows that count.
+            let mut earlier: HashSet<(String, String)> = HashSet::new();
             let mut calls: HashMap<(String, String), usize> = HashMap::new();
             let mut questions: HashSet<(String, String)> = HashSet::new();
             while let Some(row) = rows.next()? {
                 let (thread, run, call) = (text(row, 3)?, text(row, 4)?, text(row, 5)?);
+                let is_judged = text(row, 2)? == "judged";
+                if since.is_some_and(|since| uint(row.get(1).unwrap_or_default()) < since) {
+                    if is_judged {
+                        earlier.insert((run, call));
+                    }
+                    continue;
+                }
+                let was_judged = is_judged && !earlier.insert((run.clone(), call.clone()));
                 let told = body(row, 6)?;
                 let known = calls.get(&(run.clone(), call.clone())).copied();
                 let answer = match text(row, 2)?.as_str() {
                     "judged" => {
-                        let (None, Ok(judged)) = (known, serde_json::from_slice::<Judged>(told)) else { continue };
-                        let n: i64 = row.get(0)?;
-                        if judged.answered || (since.is_some() && earlier.exists((&run, &call, n))?) {
+                        let (None, Ok(judged)) = (known, serde_json::from_slice::<Judged>(told)) else {
+                            continue;
+                        };
+                        if judged.answered || (since.is_some() && was_judged) {
                             continue;
                         }
                         calls.insert((run.clone(), call.clone()), calls.len());
                         let past = PastCall {
-                            n: uint(n),
+                            n: uint(row.get(0)?),
                             at: uint(row.get(1)?),
                             thread_id: thread.into(),
                             run_id: run.into(),
@@ -161,25 +175,34 @@ impl Store {
         mut each: impl FnMut(Vec<AuditRow>) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
         self.read(move |conn| {
-            let sql = "SELECT min(n), run_id, call_id FROM audit \
-                       WHERE call_id IS NOT NULL AND (?2 IS NULL OR thread_id = ?2) \
-                       GROUP BY run_id, call_id HAVING ?1 IS NULL OR max(at) >= ?1 \
-                       UNION ALL SELECT n, NULL, NULL FROM audit \
-                       WHERE call_id IS NULL AND (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) ORDER BY 1";
-            let parameters = (filter.since.map(int), filter.thread.as_ref().map(ThreadId::as_str));
-            let keys: Vec<(i64, Option<String>, Option<String>)> = all(conn, sql, parameters, |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })?;
-            let mut of_call = conn.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM audit WHERE run_id IS ?1 AND call_id = ?2 ORDER BY n"
-            ))?;
-            let mut alone = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM audit WHERE n = ?1"))?;
-            for (n, run, call) in keys {
-                let found = match &call {
-                    Some(call) => of_call.query_and_then((&run, call), row_of)?,
-                    None => alone.query_and_then((n,), row_of)?,
+            let thread = filter.thread.as_ref().map(ThreadId::as_str);
+            let mut statement = conn.prepare_cached(
+                "SELECT n, at, run_id, call_id FROM audit WHERE ?1 IS NULL OR thread_id = ?1 ORDER BY n",
+            )?;
+            let mut rows = statement.query((thread,))?;
+            let mut found: Vec<RowsOfCall> = Vec::new();
+            let mut calls: HashMap<(Option<String>, String), usize> = HashMap::new();
+            while let Some(row) = rows.next()? {
+                let (n, at): (i64, i64) = (row.get(0)?, row.get(1)?);
+                let at_call = match row.get(3)? {
+                    Some(call) => *calls.entry((row.get(2)?, call)).or_insert(found.len()),
+                    None => found.len(),
                 };
-                if !each(found.collect::<Result<_, _>>()?) {
+                if at_call == found.len() {
+                    found.push(RowsOfCall::default());
+                }
+                found[at_call].numbers.push(n);
+                found[at_call].last_at = found[at_call].last_at.max(at);
+            }
+            drop(calls);
+            let since = filter.since.map(int);
+            let mut one = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM audit WHERE n = ?1"))?;
+            for call in found.into_iter().filter(|call| since.is_none_or(|since| call.last_at >= since)) {
+                let mut rows = Vec::with_capacity(call.numbers.len());
+                for n in call.numbers {
+                    rows.extend(one.query_and_then((n,), row_of)?.next().transpose()?);
+                }
+                if !each(rows) {
                     break;
                 }
             }

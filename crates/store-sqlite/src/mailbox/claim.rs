@@ -6,7 +6,7 @@ use super::super::rows::int;
 use super::super::{SqlFailure, StoreError};
 use super::insert;
 use super::jobs::several;
-use aye_core::contract::ids::ThreadId;
+use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
@@ -74,6 +74,30 @@ pub(crate) fn settle(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailur
          WHERE run_id = ?1 AND status IN ('queued', 'claimed')",
     )?
     .execute((run.id.as_str(), status.as_str(), error, int(run.updated_at)))?;
+    Ok(())
+}
+
+/// Notes whether the jobs of a run wait for an answer. A job that waits is not in the order of the queue, so that a look
+/// for work does not pass it each time. A question that was answered or has expired and that the run has not taken note of
+/// ends the wait; a question that expired earlier does not, because the run waits for another one.
+pub(crate) fn note_wait(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
+    let waits = run.status == RunStatus::Waiting && {
+        let open = "SELECT 1 FROM suspension WHERE run_id = ?1 AND status = ?2";
+        let has = |status| Ok::<_, SqlFailure>(conn.prepare_cached(open)?.exists((run.id.as_str(), status))?);
+        !has("decided")? && (has("open")? || !has("expired")?)
+    };
+    set_wait(conn, &run.id, waits)
+}
+
+/// Ends the wait of a run's jobs: a question of it was answered, or has expired.
+pub(crate) fn end_wait(conn: &Connection, run: &RunId) -> Result<(), SqlFailure> {
+    set_wait(conn, run, false)
+}
+
+fn set_wait(conn: &Connection, run: &RunId, waits: bool) -> Result<(), SqlFailure> {
+    // Whatever their status: a job that is claimed now may be queued again before the run writes anything else.
+    conn.prepare_cached("UPDATE mailbox SET waits = ?2 WHERE run_id = ?1 AND waits <> ?2")?
+        .execute((run.as_str(), waits))?;
     Ok(())
 }
 

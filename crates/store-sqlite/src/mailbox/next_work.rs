@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::super::rows::{int, uint};
 use super::super::{SqlFailure, StoreError, leases};
@@ -17,16 +17,42 @@ use aye_core::contract::record::LeaseRecord;
 /// resumed if a dead process left it, one of its questions was answered, or one of its questions has expired.
 /// A job that was tried keeps its position although its time was moved: messages sent after it in its
 /// conversation do not overtake it. A try is a failed attempt, or a run that the job started.
-const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
-     LEFT JOIN run r ON r.n = (SELECT max(n) FROM run WHERE thread_id = m.mailbox_id) \
-     WHERE m.status = 'queued' AND m.available_at <= ?1 \
-     AND NOT EXISTS (SELECT 1 FROM mailbox c WHERE c.mailbox_id = m.mailbox_id AND c.status = 'claimed') \
-     AND NOT EXISTS (SELECT 1 FROM mailbox e WHERE e.mailbox_id = m.mailbox_id AND e.status = 'queued' \
-          AND (e.attempt_count > 0 OR e.run_id IS NOT NULL) AND (e.priority, e.n) < (m.priority, m.n)) \
-     AND (r.status IS NULL OR r.status = 'done' OR (r.id = m.run_id AND (r.status = 'running' OR EXISTS ( \
-          SELECT 1 FROM suspension s WHERE s.run_id = r.id AND (s.status = 'decided' \
-          OR (s.status = 'open' AND s.expires_at <= ?1)))))) \
-     ORDER BY m.priority, m.available_at, m.created_at, m.n";
+macro_rules! ready {
+    ($source:literal) => {
+        concat!(
+            "SELECT m.priority, m.available_at, m.created_at, m.n, m.mailbox_id FROM ",
+            $source,
+            " LEFT JOIN run r ON r.n = (SELECT max(n) FROM run WHERE thread_id = m.mailbox_id) \
+             WHERE m.status = 'queued' AND m.available_at <= ?1 \
+             AND NOT EXISTS (SELECT 1 FROM mailbox c WHERE c.mailbox_id = m.mailbox_id AND c.status = 'claimed') \
+             AND NOT EXISTS (SELECT 1 FROM mailbox e WHERE e.mailbox_id = m.mailbox_id AND e.status = 'queued' \
+                  AND (e.attempt_count > 0 OR e.run_id IS NOT NULL) AND (e.priority, e.n) < (m.priority, m.n)) \
+             AND (r.status IS NULL OR r.status = 'done' OR (r.id = m.run_id AND (r.status = 'running' OR EXISTS ( \
+                  SELECT 1 FROM suspension s WHERE s.run_id = r.id AND (s.status IN ('decided', 'expired') \
+                  OR (s.status = 'open' AND s.expires_at <= ?1))))))"
+        )
+    };
+}
+
+/// The jobs that wait for no answer, in the order of the queue.
+pub(crate) const READY: &str = concat!(
+    ready!("mailbox m INDEXED BY mailbox_order"),
+    " AND m.waits = 0 ORDER BY m.priority, m.available_at, m.created_at, m.n"
+);
+
+/// The jobs that wait for the answer to a question whose time is over, before anybody has noted that.
+pub(crate) const OVERDUE: &str = concat!(
+    ready!("suspension q INDEXED BY suspension_open CROSS JOIN mailbox m ON m.run_id = q.run_id"),
+    " AND m.waits = 1 AND q.status = 'open' AND q.expires_at <= ?1 \
+     ORDER BY m.priority, m.available_at, m.created_at, m.n"
+);
+
+/// Priority, times, and number: the order of the queue.
+type JobOrder = (i64, i64, i64, i64);
+
+fn ready_of(row: &Row<'_>) -> rusqlite::Result<(JobOrder, String)> {
+    Ok(((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?), row.get(4)?))
+}
 
 /// A retry that is due within this time keeps a worker waiting that ends with the last job; in milliseconds.
 const SOON: u64 = 300_000;
@@ -65,11 +91,18 @@ impl Mailbox {
 
 fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<NextWork, SqlFailure> {
     let mut next_work = NextWork::default();
-    let mut statement = conn.prepare_cached(READY)?;
-    let mut rows = statement.query((int(now),))?;
+    let mut overdue = conn.prepare_cached(OVERDUE)?;
+    let mut overdue = overdue.query_map((int(now),), ready_of)?.peekable();
+    let mut ready = conn.prepare_cached(READY)?;
+    let mut ready = ready.query_map((int(now),), ready_of)?.peekable();
     let mut behind_typed = HashSet::new();
-    while let Some(row) = rows.next()? {
-        let (n, thread): (i64, String) = (row.get(0)?, row.get(1)?);
+    loop {
+        let is_overdue_first = match (overdue.peek(), ready.peek()) {
+            (Some(Ok(overdue)), Some(Ok(ready))) => overdue < ready,
+            (overdue, ready) => ready.is_none() || matches!(overdue, Some(Err(_))),
+        };
+        let next = if is_overdue_first { overdue.next() } else { ready.next() };
+        let Some(((.., n), thread)) = next.transpose()? else { break };
         if behind_typed.contains(&thread) {
             continue;
         }
@@ -117,8 +150,8 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
     // A lease expires after its last millisecond.
     let lease = number("SELECT min(lease_until) + 1 FROM mailbox WHERE status = 'claimed' AND ?1 = ?1")?;
     let expiry = number(
-        "SELECT min(s.expires_at) FROM suspension s JOIN mailbox m ON m.run_id = s.run_id \
-         WHERE m.status = 'queued' AND s.status = 'open' AND s.expires_at > ?1",
+        "SELECT s.expires_at FROM suspension s CROSS JOIN mailbox m ON m.run_id = s.run_id \
+         WHERE s.status = 'open' AND s.expires_at > ?1 AND m.status = 'queued' ORDER BY s.expires_at LIMIT 1",
     )?;
     next_work.wake_at = [due, lease, expiry].into_iter().flatten().min();
     Ok(next_work)

@@ -36,7 +36,7 @@ async fn an_older_store_has_no_commands() {
         "DROP TABLE command; DROP TABLE delivery; DROP TABLE push_target; DROP TABLE config_entry",
     )
     .unwrap();
-    old.execute_batch(super::BEFORE_LEASE_LENGTHS).unwrap();
+    old.execute_batch(&super::before_lease_lengths()).unwrap();
     old.pragma_update(None, "user_version", 7).unwrap();
     drop(old);
     let store = home.open();

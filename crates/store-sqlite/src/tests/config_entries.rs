@@ -77,7 +77,7 @@ async fn an_older_store_has_no_entries() {
     home.make();
     let old = home.raw();
     old.execute_batch("DROP TABLE config_entry").unwrap();
-    old.execute_batch(super::BEFORE_LEASE_LENGTHS).unwrap();
+    old.execute_batch(&super::before_lease_lengths()).unwrap();
     old.pragma_update(None, "user_version", 10).unwrap();
     drop(old);
     let store = home.open();

@@ -133,3 +133,57 @@ async fn a_lease_in_another_clock_ends_by_the_wall_clock() {
     let lease = store.lease(&"t1".into()).await.unwrap().unwrap();
     assert_eq!(lease.until, Some(0));
 }
+
+/// Returns the number of pages that a request appends to the log.
+async fn pages_of<T>(home: &Home, work: impl Future<Output = T>) -> u64 {
+    let length = || std::fs::metadata(crate::rows::with_suffix(&home.path(), "-wal")).unwrap().len();
+    let before = length();
+    work.await;
+    (length() - before) / (4096 + 24)
+}
+
+/// What a step of a run has to write is in the pages that it changes; an index over what stays the same is not one of them.
+#[tokio::test]
+async fn a_step_writes_no_index_of_what_it_leaves() {
+    let home = Home::new();
+    let store = home.open();
+    let (fence, run) = waiting(&store, None).await;
+    let run = RunRecord { status: RunStatus::Running, ..run };
+    store.checkpoint(checkpoint(&fence, &run)).await.unwrap();
+    let later = RunRecord { updated_at: run.updated_at + 1, steps: 7, ..run.clone() };
+    assert_eq!(pages_of(&home, store.checkpoint(checkpoint(&fence, &later))).await, 1, "the run");
+    let mut said = 0;
+    let mut say = async |run: &RunRecord| {
+        said += 1;
+        let messages = vec![Message::user(format!("{said}"))];
+        pages_of(&home, store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, run) })).await
+    };
+    say(&later).await;
+    assert_eq!(say(&later).await, 3, "the thread, the message and its place");
+    // The list shows when a thread was changed, to the minute while its run goes on.
+    let minute = RunRecord { updated_at: later.updated_at + 60_000, ..later.clone() };
+    assert_eq!(say(&minute).await, 6, "the run and the two orders of the list, too");
+    let times = async || store.thread(&"t1".into()).await.unwrap().unwrap().updated_at;
+    assert_eq!(times().await, minute.updated_at);
+    // A new run makes its conversation the newest one; here it is.
+    let next = |id: &str, later| RunRecord {
+        id: id.into(),
+        updated_at: minute.updated_at + later,
+        ..minute.clone()
+    };
+    store.checkpoint(checkpoint(&fence, &next("r2", 1))).await.unwrap();
+    assert_eq!(times().await, minute.updated_at);
+    store.ensure_thread(ThreadRecord { updated_at: minute.updated_at + 2, ..thread("t2") }).await.unwrap();
+    store.checkpoint(checkpoint(&fence, &next("r3", 3))).await.unwrap();
+    assert_eq!(times().await, minute.updated_at + 3);
+    // Whether it is does not take a walk through all conversations.
+    let plan = on_connection(&store, |conn| {
+        let sql = format!("EXPLAIN QUERY PLAN {}", crate::threads::touch_for_run_sql());
+        let mut statement = conn.prepare(&sql).unwrap();
+        let rows = statement.query_map((1, 2, 3), |row| row.get::<_, String>(3)).unwrap();
+        rows.collect::<Result<Vec<_>, _>>().unwrap()
+    });
+    let plan = plan.await;
+    let walks = plan.iter().filter(|line| line.starts_with("SCAN") && !line.starts_with("SCAN CONSTANT"));
+    assert_eq!(walks.count(), 0, "{plan:#?}");
+}

@@ -548,3 +548,93 @@ async fn messages_queued_before_the_mailbox_existed_are_in_it() {
     assert!(store.unqueue(7, 10).await.unwrap());
     assert!(!store.unqueue(7, 10).await.unwrap());
 }
+
+/// Queues jobs in conversations of their own, whose runs wait for an answer.
+async fn put_waiting(store: &Store, count: usize, expires_at: Option<u64>) {
+    let mailbox = store.mailbox();
+    for n in 0..count {
+        let id = ThreadId::from(format!("w{n}"));
+        store.create_thread(thread(id.as_str())).await.unwrap();
+        let sent = mailbox.enqueue(job(id.as_str(), "asks", 1)).await.unwrap();
+        let held = mailbox.claim_job(&sent.job_id, "w", 2, LEASE).await.unwrap().unwrap();
+        let fence = store.acquire(&id, &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+        let run = run(&format!("r{n}"), id.as_str(), RunStatus::Waiting);
+        let takes = Some(JobClaim { id: held.sequence, claim: held.claim_token.clone() });
+        let opened = vec![question(&format!("q{n}"), &run, "c1", expires_at)];
+        store.checkpoint(Checkpoint { takes, opened, ..checkpoint(&fence, &run) }).await.unwrap();
+        mailbox.give_back(&held.job_id, token(&held), 3).await.unwrap();
+        store.release(&fence).await.unwrap();
+    }
+}
+
+async fn next_of(store: &Store, now: u64) -> Option<String> {
+    let seen = store.mailbox().next_work(now, |_| false).await.unwrap();
+    seen.next.map(|job| job.mailbox_id.to_string())
+}
+
+#[tokio::test]
+async fn a_look_for_work_does_not_pass_the_jobs_that_wait_for_an_answer() {
+    use crate::mailbox::{OVERDUE, READY};
+    let mut steps = Vec::new();
+    for count in [5, 200] {
+        let store = store().await;
+        put_waiting(&store, count, Some(900)).await;
+        assert_eq!(next_of(&store, 60).await, None);
+        let of_both = on_connection(&store, |conn| {
+            [READY, OVERDUE].map(|sql| {
+                let mut statement = conn.prepare(sql).unwrap();
+                assert!(!statement.exists((60,)).unwrap());
+                statement.get_status(rusqlite::StatementStatus::VmStep)
+            })
+        });
+        steps.push(of_both.await);
+    }
+    assert_eq!(steps[0], steps[1], "of 5 jobs and of 200");
+}
+
+#[tokio::test]
+async fn a_job_returns_with_the_answer_or_the_expiry_that_its_run_waits_for() {
+    let store = store().await;
+    put_waiting(&store, 3, Some(900)).await;
+    store.decide(&"q1".into(), yes("d1"), 10).await.unwrap();
+    assert_eq!(next_of(&store, 60).await.as_deref(), Some("w1"));
+    // The run takes note of the answer and asks something else.
+    let fence = store.acquire(&"w1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let running = run("r1", "w1", RunStatus::Running);
+    store.begin(begin(&fence, &running, "c1", 1, Some(("q1", "d1")))).await.unwrap();
+    assert_eq!(next_of(&store, 60).await.as_deref(), Some("w1"), "its process may die here");
+    let waiting = run("r1", "w1", RunStatus::Waiting);
+    let opened = vec![question("q9", &waiting, "c2", None)];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &waiting) }).await.unwrap();
+    assert_eq!(next_of(&store, 60).await, None);
+    // An answer that comes before the run has written that it waits is not lost.
+    store.decide(&"q9".into(), yes("d9"), 10).await.unwrap();
+    store.checkpoint(checkpoint(&fence, &waiting)).await.unwrap();
+    assert_eq!(next_of(&store, 60).await.as_deref(), Some("w1"));
+    store.begin(begin(&fence, &running, "c2", 1, Some(("q9", "d9")))).await.unwrap();
+    store.checkpoint(checkpoint(&fence, &over(&running, TerminationReason::NaturalEnd))).await.unwrap();
+    assert_eq!(next_of(&store, 60).await, None);
+    // Time is over: whoever notes it, the run does not know yet.
+    assert_eq!(next_of(&store, 900).await.as_deref(), Some("w0"));
+    assert_eq!(store.expire(vec!["q2".into()], 100).await.unwrap().len(), 1);
+    assert_eq!(next_of(&store, 101).await.as_deref(), Some("w2"));
+    assert_eq!(store.expire_due(900).await.unwrap().len(), 1);
+    assert_eq!(next_of(&store, 60).await.as_deref(), Some("w0"), "also after a clock was put back");
+}
+
+#[tokio::test]
+async fn jobs_of_an_older_store_wait_for_their_answers() {
+    let home = Home::new();
+    let store = home.open();
+    put_waiting(&store, 2, None).await;
+    store.decide(&"q1".into(), yes("d1"), 10).await.unwrap();
+    store.close().await;
+    let old = home.raw();
+    old.execute_batch(super::BEFORE_GROWTH).unwrap();
+    old.pragma_update(None, "user_version", 12).unwrap();
+    drop(old);
+    let store = home.open();
+    assert_eq!(next_of(&store, 60).await.as_deref(), Some("w1"));
+    store.decide(&"q0".into(), yes("d0"), 10).await.unwrap();
+    assert_eq!(next_of(&store, 60).await.as_deref(), Some("w0"));
+}

@@ -43,9 +43,26 @@ use aye_core::contract::record::*;
 use aye_core::contract::suspension::{Actor, ResumeDecisionAction};
 use aye_store_suite::fixtures::*;
 
-/// Undoes the migration that gave leases a length.
-const BEFORE_LEASE_LENGTHS: &str =
-    "ALTER TABLE lease DROP COLUMN renewed_at; ALTER TABLE lease DROP COLUMN length";
+/// Undoes the migrations about what a turn writes and what a look for work reads.
+const BEFORE_GROWTH: &str = "DROP INDEX thread_unsaid; ALTER TABLE thread DROP COLUMN unsaid; \
+     CREATE INDEX thread_unsaid ON thread (n) WHERE said < messages; \
+     CREATE INDEX intent_open ON intent (run_id) WHERE outcome IS NULL; \
+     CREATE INDEX audit_of_thread ON audit (thread_id, n); \
+     CREATE INDEX audit_of_call ON audit (run_id, call_id, n); \
+     CREATE INDEX tally_at ON tally (at); DROP INDEX run_of_parent; \
+     DROP INDEX suspension_waiting; CREATE INDEX suspension_waiting ON suspension (n) WHERE status = 'open'; \
+     CREATE TABLE snapshot_old (n INTEGER PRIMARY KEY, thread_id TEXT NOT NULL REFERENCES thread (id) ON DELETE CASCADE, \
+        seq INTEGER NOT NULL, run_id TEXT NOT NULL, created_at INTEGER NOT NULL, body TEXT NOT NULL, \
+        UNIQUE (thread_id, seq)) STRICT; \
+     INSERT INTO snapshot_old (thread_id, seq, run_id, created_at, body) SELECT * FROM snapshot; \
+     DROP TABLE snapshot; ALTER TABLE snapshot_old RENAME TO snapshot; \
+     DROP INDEX mailbox_order; ALTER TABLE mailbox DROP COLUMN waits; \
+     CREATE INDEX mailbox_order ON mailbox (priority, available_at, created_at, n) WHERE status = 'queued';";
+
+/// Undoes the migrations since the one that gave leases a length.
+fn before_lease_lengths() -> String {
+    format!("{BEFORE_GROWTH} ALTER TABLE lease DROP COLUMN renewed_at; ALTER TABLE lease DROP COLUMN length")
+}
 
 /// A temporary folder with a store in it.
 struct Home {

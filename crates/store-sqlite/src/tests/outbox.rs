@@ -53,7 +53,7 @@ async fn an_older_store_has_sent_nothing() {
     home.make();
     let old = home.raw();
     old.execute_batch("DROP TABLE delivery; DROP TABLE push_target; DROP TABLE config_entry").unwrap();
-    old.execute_batch(super::BEFORE_LEASE_LENGTHS).unwrap();
+    old.execute_batch(&super::before_lease_lengths()).unwrap();
     old.pragma_update(None, "user_version", 8).unwrap();
     drop(old);
     let store = home.open();

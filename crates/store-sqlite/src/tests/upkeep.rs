@@ -75,7 +75,14 @@ async fn an_older_store_learns_to_shrink() {
 #[tokio::test]
 async fn pruning_keeps_pinned_waiting_queued_running_and_owned_threads() {
     let store = Store::in_memory().unwrap();
-    for (id, at) in [("old", 10), ("older", 5), ("new", 900), ("pinned", 5), ("queued", 5), ("parent", 5)] {
+    for (id, at) in [
+        ("old", 200_000),
+        ("older", 100_000),
+        ("new", 900_000),
+        ("pinned", 100_000),
+        ("queued", 100_000),
+        ("parent", 100_000),
+    ] {
         over(&store, id, id, at).await;
     }
     store.pin_thread(&"pinned".into(), Some(1)).await.unwrap();
@@ -89,7 +96,7 @@ async fn pruning_keeps_pinned_waiting_queued_running_and_owned_threads() {
     let mut gone = Vec::new();
     let mut place = PrunePlace::default();
     loop {
-        let step = store.prune(Some(800), place, &owner("pruner"), dead, by()).await.unwrap();
+        let step = store.prune(Some(800_000), place, &owner("pruner"), dead, by()).await.unwrap();
         gone.extend(step.threads.into_iter().map(|id| id.to_string()));
         match step.next {
             Some(next) => place = next,

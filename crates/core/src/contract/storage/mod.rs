@@ -55,8 +55,9 @@ pub trait ThreadRunStore:
     /// Writes the state after a stage of a run, in one transaction.
     ///
     /// New messages get the next positions and the time of the run's last change. When the run is done, its
-    /// pending questions are superseded and its job ends. The store need not wait for the disk if the only
-    /// thing to write is an answer of the model in a run that continues: any later write waits for both.
+    /// pending questions are superseded and its job ends; the lease is released if the checkpoint says so. The store
+    /// need not wait for the disk if the only thing to write is an answer of the model in a run that continues: any
+    /// later write waits for both.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another process owns the thread now; see [`StoreError`] for the rest.
