@@ -7,6 +7,7 @@ mod chain;
 mod cross_check;
 mod history;
 mod recent_calls;
+mod sums;
 mod verify;
 
 use rusqlite::{Connection, Row};
@@ -21,6 +22,8 @@ use aye_core::contract::judgement::{JudgedCall, TriedRule};
 use aye_core::contract::record::RunRecord;
 
 pub use recent_calls::RecentCall;
+#[cfg(test)]
+pub(crate) use verify::{differences, is_quick};
 
 const COLUMNS: &str = "n, at, kind, thread_id, run_id, call_id, body, hash";
 

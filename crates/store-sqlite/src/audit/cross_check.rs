@@ -302,6 +302,31 @@ impl ExpectedState {
         self.faults.push(AuditFault { kind, n, last: None, at: place.and_then(|place| place.at), what });
     }
 
+    /// Whether there was an audit from the first row of the tables on.
+    pub(super) fn is_complete(&self) -> bool {
+        self.start == (0, 0, 0)
+    }
+
+    /// Compares the grants with their table only: what differs, and how much more than that.
+    pub(super) fn end_grants(mut self, conn: &Connection) -> Result<(Vec<AuditFault>, u64), SqlFailure> {
+        self.grants(conn)?;
+        let left = self.missing_grants();
+        self.report(left);
+        Ok((self.faults, self.unlisted))
+    }
+
+    fn missing_grants(&mut self) -> Vec<(Option<LastRow>, String)> {
+        let left = std::mem::take(&mut self.grants).into_iter();
+        left.map(|(id, grant)| (Some(grant.place), format!("grant {id} is missing from its table"))).collect()
+    }
+
+    fn report(&mut self, mut left: Vec<(Option<LastRow>, String)>) {
+        left.sort_by_key(|(place, _)| place.map(|place| place.n));
+        for (place, what) in left {
+            self.differs(place, what);
+        }
+    }
+
     /// Compares with the tables: what differs, and how much more than that.
     pub(super) fn end(mut self, conn: &Connection) -> Result<(Vec<AuditFault>, u64), SqlFailure> {
         self.questions(conn)?;
@@ -332,13 +357,8 @@ impl ExpectedState {
                 left.push((Some(execution.place), what));
             }
         }
-        for (id, grant) in std::mem::take(&mut self.grants) {
-            left.push((Some(grant.place), format!("grant {id} is missing from its table")));
-        }
-        left.sort_by_key(|(place, _)| place.map(|place| place.n));
-        for (place, what) in left {
-            self.differs(place, what);
-        }
+        left.extend(self.missing_grants());
+        self.report(left);
         Ok((self.faults, self.unlisted))
     }
 

@@ -649,6 +649,45 @@ proptest! {
     }
 }
 
+#[tokio::test]
+async fn what_is_closed_is_not_kept_to_compare_it_with_the_tables() {
+    let store = Store::in_memory().unwrap();
+    story(&store).await;
+    let after = async |change: &'static str| {
+        on_connection(&store, move |conn| {
+            let tx = conn.unchecked_transaction().unwrap();
+            tx.execute_batch(change).unwrap();
+            crate::audit::is_quick(&tx).unwrap()
+        })
+        .await
+    };
+    assert_eq!(after("").await, (true, 0), "everything is closed");
+    for change in [
+        "UPDATE suspension SET status = 'expired' WHERE id = 'q1'",
+        "UPDATE suspension SET ticket = replace(ticket, 'date', 'rm x') WHERE id = 'q1'",
+        "UPDATE suspension SET decided_by = replace(decided_by, 'ada', 'eve') WHERE id = 'q1'",
+        "UPDATE suspension SET decision = NULL, status = 'expired' WHERE id = 'q3'",
+        "UPDATE suspension SET id = 'q8' WHERE id = 'q4'",
+        "UPDATE suspension SET ticket = '{' WHERE id = 'q4'",
+        "DELETE FROM suspension WHERE id = 'q2'",
+        "UPDATE intent SET body = replace(body, 'date', 'rm x')",
+        "UPDATE intent SET outcome = replace(outcome, 'succeeded', 'failed')",
+        "UPDATE intent SET outcome = NULL, kind = NULL",
+        "DELETE FROM intent",
+        "DELETE FROM audit WHERE kind = 'applied'",
+        "DELETE FROM audit WHERE kind = 'deleted'",
+    ] {
+        assert!(!after(change).await.0, "{change}");
+    }
+    // A question that is open, and a call that runs, are kept until they are closed.
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let next = super::run("r5", "t1", RunStatus::Running);
+    let opened = vec![question("q5", &next, "c5", None)];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &next) }).await.unwrap();
+    store.begin(begin(&fence, &next, "c6", 1, None)).await.unwrap();
+    assert_eq!(after("").await, (true, 2));
+}
+
 /// The cost of a row within its transaction, and of verifying many.
 #[tokio::test]
 #[ignore = "it measures"]
@@ -691,4 +730,31 @@ async fn measure() {
     let start = std::time::Instant::now();
     let report = verify(&store).await;
     println!("{} rows verified in {:?}", report.rows, start.elapsed());
+    on_connection(&store, |conn| {
+        conn.execute_batch("DELETE FROM audit WHERE kind = 'judged'; PRAGMA synchronous = OFF").unwrap();
+    })
+    .await;
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let run = super::run("r7", "t1", RunStatus::Running);
+    for n in 0..10_000 {
+        let call = format!("call-{n}");
+        store.begin(begin(&fence, &run, &call, 1, None)).await.unwrap();
+        let outcomes = vec![outcome(attempt("r7", &call, 1), OutcomeKind::Returned)];
+        store.checkpoint(Checkpoint { outcomes, ..checkpoint(&fence, &run) }).await.unwrap();
+    }
+    let peak = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned()
+    };
+    on_connection(&store, move |conn| {
+        for _ in 0..2 {
+            let (start, before) = (std::time::Instant::now(), peak());
+            println!("added up: {:?}", crate::audit::is_quick(conn).unwrap());
+            println!("{:?}, {before} -> {}", start.elapsed(), peak());
+            let start = std::time::Instant::now();
+            println!("one by one: {:?}", crate::audit::differences(conn).unwrap().0.len());
+            println!("{:?}, {}", start.elapsed(), peak());
+        }
+    })
+    .await;
 }
