@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use super::error::ApiError;
 use super::host::{AgentFolder, ServerHost};
+use super::inbox_feed::InboxFeed;
 use super::live::Channels;
 use super::metrics::Metrics;
 use super::routes;
@@ -86,6 +87,7 @@ pub struct Hub {
     pub(super) channels: Channels,
     pub(super) metrics: Metrics,
     pub(super) starts: Starts,
+    pub(super) inbox: Arc<InboxFeed>,
     changes: broadcast::Sender<StoreChange>,
     work: Mutex<Work>,
     tasks: TaskTracker,
@@ -119,6 +121,7 @@ impl Hub {
             program,
             metrics: Metrics::default(),
             starts: Starts::of_machine(),
+            inbox: Arc::default(),
             changes: broadcast::channel(CHANGES).0,
             work: Mutex::default(),
             tasks: TaskTracker::new(),

@@ -15,6 +15,7 @@ mod follow;
 mod guard;
 mod host;
 mod hub;
+mod inbox_feed;
 mod listen;
 mod live;
 pub mod mailbox;

@@ -1,9 +1,9 @@
 //! Questions: the inbox of all conversations, and their answers. An answer takes the path that `y` takes.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -16,7 +16,7 @@ use aye_core::contract::record::{
     DecideOutcome, GrantRecord, GrantScope, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
     ThreadRecord,
 };
-use aye_core::contract::storage::{ChangeKind, StoreChange, SuspensionFilter};
+use aye_core::contract::storage::SuspensionFilter;
 use aye_core::contract::suspension::{Answer, ResumeDecisionAction, ToolCallResume};
 use aye_encode::answer::ClientAnswer;
 use futures::Stream;
@@ -34,6 +34,7 @@ use crate::card::{QuestionCard, shown_hash};
 use crate::error::ApiError;
 use crate::guard::demand;
 use crate::hub::Hub;
+use crate::inbox_feed::{InboxEvent, QuestionSource};
 use crate::sse;
 
 pub(super) fn routes(api: Api) -> Api {
@@ -122,87 +123,71 @@ async fn watch(Allowed { hub, .. }: Allowed<Read>) -> EventStream {
     EventStream(sse::respond(inbox(hub)))
 }
 
+#[async_trait]
+impl QuestionSource for Hub {
+    async fn open_questions(&self, thread: Option<&ThreadId>) -> Result<Vec<SuspensionRecord>, ApiError> {
+        let status = Some(SuspensionStatus::Open);
+        let filter = SuspensionFilter { thread: thread.cloned(), status, ..SuspensionFilter::default() };
+        let mut open = self.store().suspensions(filter).await?;
+        open.retain(|record| !record.ticket.is_served());
+        Ok(open)
+    }
+
+    async fn shown(&self, record: &SuspensionRecord) -> Result<String, ApiError> {
+        Ok(json!(card(self, record).await?).to_string())
+    }
+
+    async fn shown_closed(&self, id: &SuspensionId) -> Result<String, ApiError> {
+        match self.store().suspension(id).await? {
+            Some(record) => self.shown(&record).await,
+            // It went with its conversation.
+            None => Ok(json!({ "id": id, "status": "superseded" }).to_string()),
+        }
+    }
+}
+
 struct InboxWatch {
     hub: Arc<Hub>,
-    changes: broadcast::Receiver<StoreChange>,
-    /// The questions that the reader knows, by id, with a hash of what was shown.
-    known: BTreeMap<SuspensionId, String>,
-    ready: VecDeque<Event>,
-    is_new: bool,
+    /// `None` before the snapshot.
+    events: Option<broadcast::Receiver<InboxEvent>>,
     _reader: crate::metrics::Present,
 }
 
 impl InboxWatch {
-    /// Reads the inbox and emits the differences.
-    async fn read_inbox(&mut self) -> Result<(), ApiError> {
-        let filter = SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
-        let mut open = self.hub.store().suspensions(filter).await?;
-        open.retain(|record| !record.ticket.is_served());
-        let mut known = BTreeMap::new();
-        let mut cards = Vec::new();
-        for record in &open {
-            let hash = shown_hash(record);
-            if self.known.get(&record.id) != Some(&hash) {
-                cards.push(card(&self.hub, record).await?);
+    /// Returns the next frame; `None` when the stream ends. A reader that is too slow starts again.
+    async fn next(&mut self) -> Option<Event> {
+        let frame = |name: &str, data: &str| Event::default().event(name).data(data);
+        let Some(events) = &mut self.events else {
+            let hub = &self.hub;
+            // Subscribed before the first read.
+            let watched = hub.inbox.watch(hub, hub.changes(), &hub.closing).await;
+            let (cards, events) =
+                watched.inspect_err(|error| tracing::warn!(?error, "the inbox cannot be read")).ok()?;
+            self.events = Some(events);
+            return Some(frame("snapshot", &format!("{{\"items\":[{}]}}", cards.join(","))));
+        };
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = self.hub.closing.cancelled() => return None,
+        };
+        match event {
+            Ok(InboxEvent::Asked(card)) => Some(frame("asked", &card)),
+            Ok(InboxEvent::Closed(card)) => Some(frame("closed", &card)),
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                self.hub.metrics.reader_dropped();
+                None
             }
-            known.insert(record.id.clone(), hash);
+            Ok(InboxEvent::Failed) | Err(broadcast::error::RecvError::Closed) => None,
         }
-        if std::mem::take(&mut self.is_new) {
-            self.ready.push_back(sse::json(Some("snapshot"), None, &json!({ "items": cards })));
-        } else {
-            self.ready.extend(cards.iter().map(|card| sse::json(Some("asked"), None, card)));
-        }
-        for id in self.known.keys().filter(|id| !known.contains_key(*id)) {
-            // It went with its conversation when it is gone.
-            let closed = match self.hub.store().suspension(id).await? {
-                Some(record) => json!(card(&self.hub, &record).await?),
-                None => json!({ "id": id, "status": "superseded" }),
-            };
-            self.ready.push_back(sse::json(Some("closed"), None, &closed));
-        }
-        self.known = known;
-        Ok(())
     }
 }
 
 fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    let watching = InboxWatch {
-        // Subscribed before the first read.
-        changes: hub.changes(),
-        known: BTreeMap::new(),
-        ready: VecDeque::new(),
-        is_new: true,
-        _reader: hub.metrics.reader(),
-        hub,
-    };
+    let watching = InboxWatch { events: None, _reader: hub.metrics.reader(), hub };
     futures::stream::unfold(watching, |mut watching| async move {
-        loop {
-            if let Some(event) = watching.ready.pop_front() {
-                watching.hub.metrics.frame();
-                return Some((Ok(event), watching));
-            }
-            if !watching.is_new {
-                let closing = watching.hub.closing.clone();
-                let change = tokio::select! {
-                    change = watching.changes.recv() => change,
-                    () = closing.cancelled() => return None,
-                };
-                match change {
-                    Ok(StoreChange {
-                        kind: ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant,
-                        ..
-                    }) => continue,
-                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                }
-                // The same read covers the changes that arrived in the meantime.
-                while watching.changes.try_recv().is_ok() {}
-            }
-            if let Err(error) = watching.read_inbox().await {
-                tracing::warn!(?error, "the inbox cannot be read");
-                return None;
-            }
-        }
+        let event = watching.next().await?;
+        watching.hub.metrics.frame();
+        Some((Ok(event), watching))
     })
 }
 
