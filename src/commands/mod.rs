@@ -39,7 +39,7 @@ use crate::contract::display::escape_json;
 use crate::contract::record::ThreadRecord;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::put;
+use crate::program::{put, put_or_stop};
 use crate::store::{Store, ThreadLookup};
 
 pub(crate) async fn run(command: CliCommand, cli: &Cli, env: Env) -> Result<u8, Failure> {
@@ -82,6 +82,36 @@ pub(crate) fn put_json(value: &Value) -> Result<(), Failure> {
     put(&format!("{}\n", escape_json(&serde_json::to_string_pretty(value).unwrap_or_default())))
 }
 
+/// Writes a list as [`put_json`] does, row by row.
+#[derive(Default)]
+pub(crate) struct JsonRows {
+    text: String,
+    has_rows: bool,
+}
+
+impl JsonRows {
+    /// Rows are written when they have this many bytes.
+    const LENGTH: usize = 64 << 10;
+
+    /// Adds a row; `false` if nobody reads the output any more.
+    pub(crate) fn add(&mut self, row: &Value) -> Result<bool, Failure> {
+        self.text.push_str(if self.has_rows { ",\n  " } else { "[\n  " });
+        self.has_rows = true;
+        // A string of JSON has no line ends of its own.
+        let row = serde_json::to_string_pretty(row).unwrap_or_default().replace('\n', "\n  ");
+        self.text.push_str(&escape_json(&row));
+        if self.text.len() < Self::LENGTH {
+            return Ok(true);
+        }
+        put_or_stop(&std::mem::take(&mut self.text))
+    }
+
+    /// Writes the rest.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        put(&(self.text + if self.has_rows { "\n]\n" } else { "[]\n" }))
+    }
+}
+
 /// Returns the thread whose id starts with this prefix.
 pub(crate) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRecord, Failure> {
     match store.find_thread(id).await.map_err(Failure::failed)? {
@@ -100,4 +130,23 @@ pub(crate) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
 pub(crate) fn when(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     at.map(|t| t.to_zoned(crate::program::zone()).strftime("%Y-%m-%d %H:%M").to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_written_as_the_whole_list_would_be() {
+        let row = json!({"id": "a\u{202e}b", "note": "two\nlines", "parts": [1, {"x": []}], "none": {}});
+        let mut rows = JsonRows::default();
+        for count in 1..4 {
+            assert!(rows.add(&row).expect("nothing is written yet"));
+            let all = json!(vec![&row; count]);
+            let whole = escape_json(&serde_json::to_string_pretty(&all).expect("JSON"));
+            assert_eq!(format!("{}\n]", rows.text), whole);
+        }
+    }
 }

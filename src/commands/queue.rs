@@ -23,7 +23,7 @@ use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::webhook::Webhooks;
-use crate::program::{app_context, put};
+use crate::program::{app_context, put, say};
 use crate::runtime::{RunRequest, RuntimeError};
 use crate::store::{JobFilter, JobLookup, OutboxRow, OutboxStatus, Store, StoreError, SuspensionFilter};
 use crate::tui::host::TextPage;
@@ -101,10 +101,17 @@ pub struct QueueListArgs {
     #[arg(long)]
     pub all: bool,
 
+    /// Maximum number of jobs; 0 for all
+    #[arg(long, value_name = "N", default_value_t = LISTED)]
+    pub limit: usize,
+
     /// Write JSON
     #[arg(long)]
     pub json: bool,
 }
+
+/// The number of jobs that are listed.
+const LISTED: usize = 200;
 
 /// `aye queue outbox`
 #[derive(Args, Clone, Debug)]
@@ -323,26 +330,43 @@ async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
         None => None,
     };
     let statuses = if args.all { Vec::new() } else { OPEN.to_vec() };
-    let filter = JobFilter { mailbox, statuses, limit: None };
-    let jobs = store.mailbox().list_jobs(filter).await.map_err(Failure::failed)?;
-    if !args.json {
-        return put(&lines(&jobs, store).await?);
+    let filter = JobFilter { mailbox, statuses, limit: (args.limit > 0).then_some(args.limit) };
+    let jobs = store.mailbox().list_jobs(filter.clone()).await.map_err(Failure::failed)?;
+    if args.json {
+        let mut rows = Vec::new();
+        for job in &jobs {
+            rows.push(object(job, &JobState::of(store, job).await?));
+        }
+        put(&format!("{}\n", escape_json(&json!(rows).to_string())))?;
+    } else {
+        put(&lines(&jobs, store).await?)?;
     }
-    let mut rows = Vec::new();
-    for job in &jobs {
-        rows.push(object(job, &JobState::of(store, job).await?));
+    if let Some(left_out) = left_out(&jobs, filter, store).await.map_err(Failure::failed)? {
+        say(&format!("{left_out} more; `--limit 0` lists all"));
     }
-    put(&format!("{}\n", escape_json(&json!(rows).to_string())))
+    Ok(())
+}
+
+/// Returns how many jobs a list left out, when it is as long as it may be.
+async fn left_out(jobs: &[MailboxJob], filter: JobFilter, store: &Store) -> Result<Option<u64>, StoreError> {
+    if filter.limit.is_none_or(|limit| jobs.len() < limit) {
+        return Ok(None);
+    }
+    let count = store.mailbox().count_jobs(filter).await?;
+    Ok(count.checked_sub(jobs.len() as u64).filter(|left_out| *left_out > 0))
 }
 
 /// The page `/queue`.
 pub(crate) async fn page(store: &Store) -> Result<TextPage, AppError> {
-    let filter = JobFilter { statuses: OPEN.to_vec(), ..JobFilter::default() };
-    let jobs = store.mailbox().list_jobs(filter).await?;
+    let filter = JobFilter { statuses: OPEN.to_vec(), limit: Some(LISTED), ..JobFilter::default() };
+    let jobs = store.mailbox().list_jobs(filter.clone()).await?;
     let mut text = match jobs.as_slice() {
         [] => "the queue is empty; `aye queue add` queues a message".to_owned(),
         [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
     };
+    if let Some(left_out) = left_out(&jobs, filter, store).await? {
+        let _ = write!(text, "\n{left_out} more: aye queue list --limit 0");
+    }
     let waiting = store.outbox(false).await?.len();
     if waiting > 0 {
         let _ = write!(text, "\n{waiting} messages to webhooks are not delivered yet: aye queue outbox");

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
@@ -10,7 +11,7 @@ use crate::cli::{ListArgs, PageArgs};
 use crate::commands::columns::columns;
 use crate::commands::export::{ExportEncoder, write};
 use crate::commands::pager::Pager;
-use crate::commands::{put_json, thread_by_prefix, when};
+use crate::commands::{JsonRows, put_json, thread_by_prefix, when};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::ids::{CallId, RunId};
@@ -193,8 +194,20 @@ impl Pieces {
 
 async fn list(store: &Store, json: bool, page: PageArgs, foundation: &Foundation) -> Result<(), Failure> {
     if json {
-        let threads = store.threads_page(None, page.offset, page.limit).await.map_err(Failure::failed)?;
-        return put_json(&json!(threads));
+        let out = Arc::new(Mutex::new((JsonRows::default(), Ok(()))));
+        let written = Arc::clone(&out);
+        let each = move |thread: ThreadSummary| {
+            let (rows, written) = &mut *written.lock().unwrap_or_else(PoisonError::into_inner);
+            let added = rows.add(&json!(thread));
+            let goes_on = matches!(added, Ok(true));
+            *written = added.map(drop);
+            goes_on
+        };
+        store.threads_each(page.offset, page.limit, each).await.map_err(Failure::failed)?;
+        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rows, written) = std::mem::replace(&mut *out, (JsonRows::default(), Ok(())));
+        written?;
+        return rows.finish();
     }
     let mut pager = Pager::new(&foundation.env);
     let mut pieces = Pieces::of(page);

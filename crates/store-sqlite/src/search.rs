@@ -177,42 +177,67 @@ fn query_of(wanted: &str) -> Option<String> {
     Some(quoted.collect::<Vec<_>>().join(" AND ")).filter(|query| !query.is_empty())
 }
 
-/// The messages that may contain the text, in the order of threads' numbers; and the threads that have to be read.
-struct Candidates {
-    entries: Vec<i64>,
+/// Reads the whole index for a text.
+pub(crate) const ENTRIES: &str = "SELECT rowid FROM said WHERE said MATCH ?1 ORDER BY rowid";
+/// Reads the part of it that is about one thread.
+const ENTRIES_OF_THREAD: &str =
+    "SELECT rowid FROM said WHERE said MATCH ?1 AND rowid >= ?2 AND rowid < ?3 ORDER BY rowid";
+/// The number of threads that are looked up in the index one by one. A text that is in most of them has its first page there;
+/// a rare one is found with one read of the index for all others.
+const LOOKED_UP: usize = 64;
+
+/// The messages that may contain the text, and the threads that have to be read.
+struct Candidates<'a> {
+    conn: &'a Connection,
+    /// `None`: every message has to be read.
+    query: Option<String>,
+    looked_up: usize,
+    /// Those of all threads, in the order of threads' numbers.
+    entries: Option<Vec<i64>>,
     unread: HashSet<i64>,
-    /// Every message has to be read.
-    all: bool,
 }
 
-impl Candidates {
-    fn of(conn: &Connection, wanted: &str) -> Result<Candidates, SqlFailure> {
-        let Some(query) = query_of(wanted) else {
-            return Ok(Candidates { entries: Vec::new(), unread: HashSet::new(), all: true });
-        };
-        let mut statement =
-            conn.prepare_cached("SELECT rowid FROM said WHERE said MATCH ?1 ORDER BY rowid")?;
-        let entries = statement.query_map((query,), |row| row.get(0))?.collect::<Result<_, _>>()?;
-        let mut statement = conn.prepare_cached("SELECT n FROM thread WHERE said < messages")?;
+impl<'a> Candidates<'a> {
+    fn of(conn: &'a Connection, wanted: &str) -> Result<Candidates<'a>, SqlFailure> {
+        let mut statement = conn.prepare_cached("SELECT n FROM thread WHERE unsaid = 1")?;
         let unread = statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
-        Ok(Candidates { entries, unread, all: false })
+        Ok(Candidates { conn, query: query_of(wanted), looked_up: 0, entries: None, unread })
     }
 
-    fn of_thread(&self, n: i64) -> &[i64] {
-        let start = self.entries.partition_point(|at| *at < entry(n, 0));
-        let end = self.entries.partition_point(|at| *at < entry(n + 1, 0));
-        &self.entries[start..end]
+    fn of_thread(&mut self, n: i64) -> Result<Vec<i64>, SqlFailure> {
+        let Some(query) = &self.query else { return Ok(Vec::new()) };
+        if self.looked_up < LOOKED_UP {
+            self.looked_up += 1;
+            let mut statement = self.conn.prepare_cached(ENTRIES_OF_THREAD)?;
+            let found = statement.query_map((query, entry(n, 0), entry(n + 1, 0)), |row| row.get(0))?;
+            return Ok(found.collect::<Result<_, _>>()?);
+        }
+        if self.entries.is_none() {
+            let mut statement = self.conn.prepare_cached(ENTRIES)?;
+            let found = statement.query_map((query,), |row| row.get(0))?;
+            self.entries = Some(found.collect::<Result<_, _>>()?);
+        }
+        let entries = self.entries.as_deref().unwrap_or_default();
+        let start = entries.partition_point(|at| *at < entry(n, 0));
+        let end = entries.partition_point(|at| *at < entry(n + 1, 0));
+        Ok(entries[start..end].to_vec())
     }
 
-    fn is_empty(&self) -> bool {
-        !self.all && self.entries.is_empty() && self.unread.is_empty()
+    /// Whether the messages of a thread have to be read that are not in the index.
+    fn reads(&self, n: i64) -> bool {
+        self.query.is_none() || self.unread.contains(&n)
+    }
+
+    /// Whether no other thread can contain the text.
+    fn is_over(&self) -> bool {
+        self.query.is_some() && self.unread.is_empty() && self.entries.as_ref().is_some_and(Vec::is_empty)
     }
 }
 
 fn find(conn: &Connection, wanted: &str, offset: usize, limit: usize) -> Result<Vec<Match>, SqlFailure> {
-    let candidates = Candidates::of(conn, wanted)?;
+    let mut candidates = Candidates::of(conn, wanted)?;
     let mut matches = Vec::new();
-    if candidates.is_empty() || limit == 0 {
+    if limit == 0 {
         return Ok(matches);
     }
     let mut skip = offset;
@@ -225,17 +250,20 @@ fn find(conn: &Connection, wanted: &str, offset: usize, limit: usize) -> Result<
     let mut rows = order.query(())?;
     while let Some(row) = rows.next()? {
         let n: i64 = row.get(0)?;
-        let entries = candidates.of_thread(n);
-        let reads = candidates.all || candidates.unread.contains(&n);
+        let entries = candidates.of_thread(n)?;
+        if candidates.is_over() {
+            break;
+        }
+        let reads = candidates.reads(n);
         if entries.is_empty() && !reads {
             continue;
         }
         let mut found = one.query((n,))?;
         let Some(row) = found.next()? else { continue };
         let (thread, said) = (thread_of(row)?, row.get::<_, i64>(5)?);
-        let around = match in_entries(conn, &thread.id, entries, wanted)? {
+        let around = match in_entries(conn, &thread.id, &entries, wanted)? {
             None if reads => {
-                let after = if candidates.all { 0 } else { said };
+                let after = if candidates.query.is_none() { 0 } else { said };
                 first_match(conn, &thread.id, (after, i64::MAX), wanted)?
             }
             found => found,

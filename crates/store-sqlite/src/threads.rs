@@ -86,24 +86,28 @@ impl Store {
         limit: Option<usize>,
     ) -> Result<Vec<ThreadSummary>, StoreError> {
         let cwd = cwd.map(|path| path_bytes(path).to_vec());
-        let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
         self.read(move |conn| {
-            let sql = list_sql(cwd.is_some());
-            all(conn, &sql, (cwd, ACTION_CHILD_RUN, limit, offset), |row| {
-                let places = MessageRange::without_gaps(row.get(5)?, row.get(6)?, row.get(7)?);
-                let status: Option<String> = row.get(9)?;
-                Ok(ThreadSummary {
-                    thread: thread_of(row)?,
-                    messages: uint(places.count),
-                    waiting: uint(row.get(8)?),
-                    status: status.as_deref().and_then(run_status_from),
-                    damaged: places.damage(),
-                    marks: rewind::marks_of(row, 10)?,
-                })
-            })
+            let mut found = Vec::new();
+            each_summary(conn, cwd, offset, limit, |summary| {
+                found.push(summary);
+                true
+            })?;
+            Ok(found)
         })
         .await
+    }
+
+    /// As [`Store::threads_page`], for threads of all folders, passed on one by one until `each` returns `false`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub async fn threads_each(
+        &self,
+        offset: usize,
+        limit: Option<usize>,
+        each: impl FnMut(ThreadSummary) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.read(move |conn| each_summary(conn, None, offset, limit, each)).await
     }
 
     /// The thread of a folder that was changed last; children's do not count, nor those that were left by going back.
@@ -256,6 +260,35 @@ impl Store {
         let id = id.clone();
         self.read(move |conn| state_of(conn, &id)).await
     }
+}
+
+fn each_summary(
+    conn: &Connection,
+    cwd: Option<Vec<u8>>,
+    offset: usize,
+    limit: Option<usize>,
+    mut each: impl FnMut(ThreadSummary) -> bool,
+) -> Result<(), SqlFailure> {
+    let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let mut statement = conn.prepare_cached(&list_sql(cwd.is_some()))?;
+    let mut rows = statement.query((cwd, ACTION_CHILD_RUN, limit, offset))?;
+    while let Some(row) = rows.next()? {
+        let places = MessageRange::without_gaps(row.get(5)?, row.get(6)?, row.get(7)?);
+        let status: Option<String> = row.get(9)?;
+        let summary = ThreadSummary {
+            thread: thread_of(row)?,
+            messages: uint(places.count),
+            waiting: uint(row.get(8)?),
+            status: status.as_deref().and_then(run_status_from),
+            damaged: places.damage(),
+            marks: rewind::marks_of(row, 10)?,
+        };
+        if !each(summary) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the query that lists threads. Nothing is counted for skipped rows: only the rows of the page cost
@@ -466,39 +499,6 @@ pub(super) fn touch(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<boo
     Ok(conn.prepare_cached(sql)?.execute((id.as_str(), int(now_ms)))? > 0)
 }
 
-/// Appends messages at the next places.
-pub(super) fn append(
-    conn: &Connection,
-    thread: &ThreadId,
-    run: &RunId,
-    at: u64,
-    messages: &[Message],
-) -> Result<(), SqlFailure> {
-    if messages.is_empty() {
-        return Ok(());
-    }
-    let (written, is_unsaid): (i64, bool) = conn
-        .prepare_cached("SELECT messages, unsaid FROM thread WHERE id = ?1")?
-        .query_row((thread.as_str(),), |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?
-        .ok_or_else(|| StoreError::NoThread(thread.clone()))?;
-    let mut insert = conn.prepare_cached(
-        "INSERT INTO message (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?;
-    for (seq, message) in (written + 1..).zip(messages) {
-        let body = encode("the message", &*images::keep(conn, thread, at, message)?)?;
-        insert.execute((thread.as_str(), seq, run.as_str(), int(at), body)).map_err(|error| {
-            match error.sqlite_error_code() {
-                // This row was written by hand. Continuing would only bury it.
-                Some(rusqlite::ErrorCode::ConstraintViolation) => SqlFailure(StoreError::Damaged {
-                    thread: thread.clone(),
-                    why: format!("message {seq} is not in the count"),
-                }),
-                _ => error.into(),
-            }
-        })?;
-        statistics::message(conn, at, message)?;
-    }
 /// As [`touch`], unless the last change was a short time ago. The order of the list is in two indices, and a run writes
 /// often.
 pub(super) fn touch_if_older(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<(), SqlFailure> {
@@ -529,6 +529,42 @@ pub(super) fn touch_for_run_sql() -> String {
     )
 }
 
+/// Appends messages at the next places.
+pub(super) fn append(
+    conn: &Connection,
+    thread: &ThreadId,
+    run: &RunId,
+    at: u64,
+    messages: &[Message],
+) -> Result<(), SqlFailure> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let (written, is_unsaid): (i64, bool) = conn
+        .prepare_cached("SELECT messages, unsaid FROM thread WHERE id = ?1")?
+        .query_row((thread.as_str(),), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?
+        .ok_or_else(|| StoreError::NoThread(thread.clone()))?;
+    if !is_unsaid {
+        conn.prepare_cached("UPDATE thread SET unsaid = 1 WHERE id = ?1")?.execute((thread.as_str(),))?;
+    }
+    let mut insert = conn.prepare_cached(
+        "INSERT INTO message (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for (seq, message) in (written + 1..).zip(messages) {
+        let body = encode("the message", &*images::keep(conn, thread, at, message)?)?;
+        insert.execute((thread.as_str(), seq, run.as_str(), int(at), body)).map_err(|error| {
+            match error.sqlite_error_code() {
+                // This row was written by hand. Continuing would only bury it.
+                Some(rusqlite::ErrorCode::ConstraintViolation) => SqlFailure(StoreError::Damaged {
+                    thread: thread.clone(),
+                    why: format!("message {seq} is not in the count"),
+                }),
+                _ => error.into(),
+            }
+        })?;
+        statistics::message(conn, at, message)?;
+    }
     let total = written + messages.len() as i64;
     // A new message means that the user continues in this thread.
     conn.prepare_cached("UPDATE thread SET messages = ?2, left_for = NULL WHERE id = ?1")?
@@ -545,8 +581,5 @@ pub(super) fn set_state(
     let sql = "INSERT INTO thread_state (thread_id, body) VALUES (?1, ?2) \
                ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body";
     conn.prepare_cached(sql)?.execute((thread.as_str(), encode("the thread's state", state)?))?;
-    if !is_unsaid {
-        conn.prepare_cached("UPDATE thread SET unsaid = 1 WHERE id = ?1")?.execute((thread.as_str(),))?;
-    }
     Ok(())
 }

@@ -84,6 +84,20 @@ impl Mailbox {
         self.store.read(move |conn| next_jobs(conn, &filter, (limit, 0))).await
     }
 
+    /// Counts the jobs that a filter leaves, whatever its limit is.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn count_jobs(&self, filter: JobFilter) -> Result<u64, StoreError> {
+        self.store
+            .read(move |conn| {
+                let sql = format!("SELECT count(*) FROM mailbox WHERE {FILTER}");
+                let mut statement = conn.prepare_cached(&sql)?;
+                Ok(uint(statement.query_row(filter.parameters(), |row| row.get(0))?))
+            })
+            .await
+    }
+
     /// Finds the job with this number or with an id that starts with `words`.
     ///
     /// # Errors
@@ -141,14 +155,20 @@ fn listed(
     order: &str,
     (limit, offset): (i64, i64),
 ) -> Result<Vec<MailboxJob>, SqlFailure> {
-    let words: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
-    let words = if words.is_empty() { String::new() } else { format!(" {} ", words.join(" ")) };
-    let sql = format!(
-        "SELECT {{}} FROM mailbox \
-         WHERE (?1 IS NULL OR mailbox_id = ?1) AND (?2 = '' OR instr(?2, ' ' || status || ' ')) \
-         ORDER BY {order} LIMIT ?3 OFFSET ?4"
-    );
-    readable(conn, &sql, (filter.mailbox.as_ref().map(ThreadId::as_str), words, limit, offset))
+    let sql = format!("SELECT {{}} FROM mailbox WHERE {FILTER} ORDER BY {order} LIMIT ?3 OFFSET ?4");
+    let (mailbox, words) = filter.parameters();
+    readable(conn, &sql, (mailbox, words, limit, offset))
+}
+
+const FILTER: &str = "(?1 IS NULL OR mailbox_id = ?1) AND (?2 = '' OR instr(?2, ' ' || status || ' '))";
+
+impl JobFilter {
+    /// The parameters of [`FILTER`].
+    fn parameters(&self) -> (Option<&str>, String) {
+        let words: Vec<&str> = self.statuses.iter().map(|status| status.as_str()).collect();
+        let words = if words.is_empty() { String::new() } else { format!(" {} ", words.join(" ")) };
+        (self.mailbox.as_ref().map(ThreadId::as_str), words)
+    }
 }
 
 pub(super) fn by_id(conn: &Connection, id: &JobId) -> Result<Option<MailboxJob>, SqlFailure> {

@@ -97,3 +97,31 @@ async fn deleted_text_leaves_the_index_too() {
     index(&store).await;
     assert_eq!((found(&store, "quoted").await.len(), found(&store, "many").await.len()), (1, 0));
 }
+
+#[tokio::test]
+async fn the_first_page_of_a_frequent_text_does_not_read_the_whole_index() {
+    let store = Store::in_memory().unwrap();
+    for n in 0..100 {
+        said(&store, &format!("t{n:03}"), &["a frequent word", "and one of its own: number", "x"]).await;
+    }
+    said(&store, "rare", &["something seldom"]).await;
+    index(&store).await;
+    let ids = async |words: &str, offset, limit| {
+        let found = store.search(words, offset, limit).await.unwrap();
+        found.into_iter().map(|found| found.thread.id).collect::<Vec<_>>()
+    };
+    let reads = async || {
+        on_connection(&store, |conn| {
+            let statement = conn.prepare_cached(crate::search::ENTRIES).unwrap();
+            statement.get_status(rusqlite::StatementStatus::Run)
+        })
+        .await
+    };
+    let first = ids("frequent word", 0, Some(20)).await;
+    assert_eq!((first.len(), reads().await), (20, 0));
+    let all = ids("frequent word", 0, None).await;
+    assert_eq!((all.len(), reads().await), (100, 1));
+    assert_eq!((first, ids("frequent word", 60, Some(20)).await), (all[..20].to_vec(), all[60..80].to_vec()));
+    assert_eq!(ids("seldom", 0, Some(1)).await, ["rare".into()]);
+    assert_eq!(ids("nowhere at all", 0, Some(1)).await, []);
+}
