@@ -302,6 +302,22 @@ fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
         filter.extend(SHARED_OBJECTS.iter().map(|call| (*call, Vec::new())));
     }
     if policy.profile == Profile::Read {
+/// System calls that change how another process runs, by its id or a group's. Only a namespace hides other processes.
+/// What a process does to itself has 0 there; a thread that pins another one is refused, which is only slower.
+const BY_PID: &[i64] = &[
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// `ioctl` calls that change a file's attributes through a descriptor that only reads: `FS_IOC_SETFLAGS` in both sizes,
+/// `FS_IOC_SETVERSION`, `FS_IOC_FSSETXATTR`.
+const ATTRIBUTES: [u64; 4] = [0x4008_6602, 0x4004_6602, 0x4008_7602, 0x401c_5820];
+
         filter.extend(METADATA.iter().map(|call| (*call, Vec::new())));
         // No socket of any kind: what only reads needs none.
         filter.insert(libc::SYS_socket, Vec::new());
@@ -319,6 +335,11 @@ fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
         let rules = if other.is_empty() {
             Vec::new()
         } else {
+/// The same of rules whose conditions may have failed.
+fn rules(all: impl IntoIterator<Item = io::Result<Vec<SeccompCondition>>>) -> io::Result<Vec<SeccompRule>> {
+    all.into_iter().map(|conditions| SeccompRule::new(conditions?).map_err(io::Error::other)).collect()
+}
+
             // Raw sockets of an allowed family; the low bits are the type, the others flags.
             let raw = condition(1, Op::MaskedEq(0xf), u64::from(libc::SOCK_RAW.cast_unsigned()))?;
             let mut rules = any_of([other])?;
@@ -330,18 +351,23 @@ fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
         filter.insert(libc::SYS_socket, rules);
     }
     // Typing into a terminal, and the console's own clipboard.
-    let typing = [libc::TIOCSTI, libc::TIOCLINUX].map(|call| condition(1, Op::Eq, u64::from(call as u32)));
-    let [push, paste] = typing;
-    filter.insert(libc::SYS_ioctl, any_of([vec![push?], vec![paste?]])?);
-    let kinds = [libc::S_IFCHR, libc::S_IFBLK];
-    let device = |arg: u8| {
-        let [character, block] =
-            kinds.map(|kind| condition(arg, Op::MaskedEq(u64::from(libc::S_IFMT)), u64::from(kind)));
-        any_of([vec![character?], vec![block?]])
-    };
-    filter.insert(libc::SYS_mknodat, device(2)?);
-    #[cfg(target_arch = "x86_64")]
-    filter.insert(libc::SYS_mknod, device(1)?);
+    let mut requests = vec![u64::from(libc::TIOCSTI as u32), u64::from(libc::TIOCLINUX as u32)];
+    if !orders.inside || policy.profile == Profile::Read {
+        requests.extend(ATTRIBUTES);
+    }
+    let requests = requests.into_iter().map(|request| Ok(vec![condition(1, Op::Eq, request)?]));
+    filter.insert(libc::SYS_ioctl, rules(requests)?);
+    filter.extend(modes(orders)?);
+    if !orders.inside {
+        for call in BY_PID {
+            filter.insert(*call, any_of([vec![condition(0, Op::Ne, 0)?]])?);
+        }
+        // 0 stands for this process and for its group, but also for the user.
+        for (call, user) in [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)] {
+            let of_others = [vec![condition(1, Op::Ne, 0)?], vec![condition(0, Op::Eq, user)?]];
+            filter.insert(call, any_of(of_others)?);
+        }
+    }
     let namespaces = [
         libc::CLONE_NEWUSER,
         libc::CLONE_NEWNS,
@@ -355,17 +381,53 @@ fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
         let flag = u64::from(flag.cast_unsigned());
         Ok(vec![condition(0, Op::MaskedEq(flag), flag)?])
     });
-    let namespaces: Vec<Vec<_>> = namespaces.into_iter().collect::<io::Result<_>>()?;
-    let namespaces = namespaces.into_iter().map(|all| SeccompRule::new(all).map_err(io::Error::other));
-    filter.insert(libc::SYS_clone, namespaces.collect::<io::Result<_>>()?);
+    filter.insert(libc::SYS_clone, rules(namespaces)?);
+    Ok(filter)
+}
+
+/// Returns the calls that make a file with a mode, or change one, as far as they are refused: devices, and programs that
+/// run with the rights of their owner or group.
+fn modes(orders: &LaunchPolicy) -> io::Result<Filter> {
+    let has = |arg: u8, bits: u32| condition(arg, Op::MaskedEq(u64::from(bits)), u64::from(bits));
+    let is_kind = |arg: u8, kind: u32| condition(arg, Op::MaskedEq(u64::from(libc::S_IFMT)), u64::from(kind));
+    let rights = [libc::S_ISUID, libc::S_ISGID];
+    let mut filter = Filter::new();
+    let mut made = vec![(libc::SYS_mknodat, 2)];
+    let mut opened = vec![(libc::SYS_openat, 2, 3)];
+    let mut changed = vec![(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (SYS_FCHMODAT2, 2)];
+    #[cfg(target_arch = "x86_64")]
+    {
+        made.push((libc::SYS_mknod, 1));
+        opened.push((libc::SYS_open, 1, 2));
+        changed.push((libc::SYS_chmod, 1));
+        filter.insert(libc::SYS_creat, rules(rights.map(|bit| Ok(vec![has(1, bit)?])))?);
+    }
+    for (call, mode) in made {
+        let devices = [libc::S_IFCHR, libc::S_IFBLK].map(|kind| Ok(vec![is_kind(mode, kind)?]));
+        filter.insert(call, rules(devices.into_iter().chain(rights.map(|bit| Ok(vec![has(mode, bit)?]))))?);
+    }
+    // Only a call that makes a file has a mode.
+    const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+    for (call, flags, mode) in opened {
+        let making = [libc::O_CREAT, TMPFILE].map(i32::cast_unsigned);
+        let all = making.into_iter().flat_map(|flag| rights.map(|bit| (flag, bit)));
+        filter.insert(call, rules(all.map(|(flag, bit)| Ok(vec![has(flags, flag)?, has(mode, bit)?])))?);
+    }
+    if orders.policy.profile != Profile::Read {
+        for (call, mode) in changed {
+            // Folders of shared repositories have the group's bit, and namespaces have no other group.
+            let refused = if orders.inside { &rights[..1] } else { &rights[..] };
+            filter.insert(call, rules(refused.iter().map(|bit| Ok(vec![has(mode, *bit)?])))?);
+        }
+    }
     Ok(filter)
 }
 
 /// The first number of the calls of the 32-bit ABI with 64-bit registers. A kernel may have it.
 const X32: u32 = 0x4000_0000;
 
-/// Builds a filter that makes such calls, and `clone3`, appear not to exist. The flags of `clone3` are behind
-/// a pointer, which a filter cannot read; libraries then use `clone`.
+/// Builds a filter that makes such calls, `clone3` and `openat2` appear not to exist. The flags of `clone3` and the mode
+/// of `openat2` are behind a pointer, which a filter cannot read; programs then use `clone` and `openat`.
 fn missing() -> io::Result<seccompiler::BpfProgram> {
     let clone3 = u32::try_from(libc::SYS_clone3).map_err(io::Error::other)?;
     let line = |code: u32, jt, jf, k| {
@@ -375,8 +437,9 @@ fn missing() -> io::Result<seccompiler::BpfProgram> {
     [
         // The number is the first word of what a filter sees.
         line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        line(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, 0, X32),
-        line(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, clone3),
+        line(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 2, 0, X32),
+        line(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, clone3),
+        line(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, openat2),
         line(libc::BPF_RET | libc::BPF_K, 0, 0, errno),
     ]
     .into_iter()
@@ -393,6 +456,7 @@ fn program(orders: &LaunchPolicy) -> io::Result<seccompiler::BpfProgram> {
     let rest: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
     Ok([missing()?, rest].concat())
 }
+    let openat2 = u32::try_from(libc::SYS_openat2).map_err(io::Error::other)?;
 
 fn seccomp(orders: &LaunchPolicy) -> io::Result<()> {
     seccompiler::apply_filter(&program(orders)?).map_err(io::Error::other)
@@ -438,7 +502,7 @@ mod tests {
             let refused = refused(&policy).expect("it compiles");
             assert_eq!(refused.contains_key(&libc::SYS_shmat), !inside, "namespaces have their own");
             let program = program(&policy).expect("it compiles");
-            assert!(program.len() < 640, "{}", program.len());
+            assert!(program.len() < 760, "{}", program.len());
         }
     }
 }

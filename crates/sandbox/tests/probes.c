@@ -1,4 +1,4 @@
-/* What a command must not be able to do in a sandbox. Prints `NAME<TAB>done`, or the error, for each of 33 attempts.
+/* What a command must not be able to do in a sandbox. Prints `NAME<TAB>done`, or the error, for each of 45 attempts.
  * Usage: probes OUTSIDE WORKSPACE PID TCP_PORT UDP_PORT ID */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -132,6 +133,45 @@ static int makes_map(void) {
     return syscall(SYS_bpf, 0, &map, sizeof map) >= 0;
 }
 
+/* How the target runs. Each attempt leaves it able to go on. */
+static int limits(void) {
+    struct rlimit none = {0, 0};
+    return prlimit(target, RLIMIT_CORE, &none, 0) == 0;
+}
+
+static int pins(void) {
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    return sched_setaffinity(target, sizeof first, &first) == 0;
+}
+
+static int reschedules(void) {
+    struct sched_param none = {0};
+    return sched_setscheduler(target, SCHED_BATCH, &none) == 0;
+}
+
+static int changes_attributes(void) {
+    int flags = 0, fd = open(in(outside, "changed"), O_RDONLY);
+    if (fd < 0 || ioctl(fd, 0x80086601, &flags) != 0) return 0;
+    flags |= 0x40; /* not for dump(8) */
+    return ioctl(fd, 0x40086602, &flags) == 0;
+}
+
+/* A program with the rights of its owner. */
+static int is_setuid(const char *path) {
+    struct stat about;
+    int found = stat(path, &about) == 0 && (about.st_mode & S_ISUID);
+    unlink(path);
+    return found;
+}
+
+static int opens2(void) {
+    unsigned long how[3] = {O_WRONLY | O_CREAT, 04755, 0};
+    int fd = syscall(437, AT_FDCWD, in(workspace, "by-openat2"), how, sizeof how);
+    return fd >= 0 && is_setuid(in(workspace, "by-openat2"));
+}
+
 /* The file itself, and the folder that it is in. */
 static int changes_git_config(void) {
     if (appends(in(workspace, ".git/config"))) return 1;
@@ -187,6 +227,20 @@ int main(int count, char **words) {
     tell("missing config file", creates(in(workspace, ".envrc")));
     tell("TIOCSTI", in_child(types));
     tell("bpf", makes_map());
+    struct stat about;
+    tell("file metadata", stat(in(outside, "changed"), &about) == 0);
+    snprintf(text, sizeof text, "/proc/%d/cmdline", target);
+    tell("process list", reads(text));
+    tell("prlimit", limits());
+    tell("sched_setaffinity", pins());
+    tell("sched_setscheduler", reschedules());
+    tell("setpriority", setpriority(PRIO_PROCESS, target, 5) == 0);
+    tell("ioprio_set", syscall(SYS_ioprio_set, 1, target, (2 << 13) | 7) == 0);
+    tell("FS_IOC_SETFLAGS", changes_attributes());
+    tell("setuid chmod", chmod(in(workspace, "file"), 04755) == 0);
+    tell("setuid open", open(in(workspace, "opened"), O_WRONLY | O_CREAT, 04755) >= 0 && is_setuid(in(workspace, "opened")));
+    tell("setuid mknod", mknod(in(workspace, "made"), S_IFREG | 04755, 0) == 0 && is_setuid(in(workspace, "made")));
+    tell("setuid openat2", opens2());
     tell("keyctl", syscall(SYS_add_key, "user", id, "x", 1, -2) >= 0);
     return 0;
 }

@@ -1,4 +1,4 @@
-//! 33 attempts to leave the sandbox (`probes.c`), in each profile, as the user that runs the tests and, if
+//! 45 attempts to leave the sandbox (`probes.c`), in each profile, as the user that runs the tests and, if
 //! that is root, as an unprivileged one, with bubblewrap and without. The launcher is this program, started
 //! again.
 

@@ -17,7 +17,7 @@ use aye_sandbox::{
 };
 
 /// The number of attempts: each must be reported.
-const COUNT: usize = 33;
+const COUNT: usize = 45;
 /// The first argument of a child that runs the attempts as one user.
 const DRIVE_ARG: &str = "drive";
 /// The first argument of a supervisor inside the namespaces.
@@ -44,6 +44,17 @@ const SUCCEED_OUTSIDE: &[&str] = &[
     "host /tmp",
     "git config",
     "missing config file",
+    "file metadata",
+    "process list",
+    "prlimit",
+    "sched_setaffinity",
+    "sched_setscheduler",
+    "setpriority",
+    "ioprio_set",
+    "setuid chmod",
+    "setuid open",
+    "setuid mknod",
+    "setuid openat2",
 ];
 
 pub(super) fn main() -> ExitCode {
@@ -100,6 +111,7 @@ pub(super) fn main() -> ExitCode {
         println!("skipped: the attempts of root, which this user is not");
     }
     let mut failures = Vec::new();
+    let table = manual();
     for user in users {
         let run = |profile: Profile, kind: &str| {
             let name = format!("{profile}-{kind}-{}", user.unwrap_or("own"));
@@ -121,6 +133,7 @@ pub(super) fn main() -> ExitCode {
                     if !escaped.is_empty() {
                         failures.push(format!("{profile}, {kind}, as {user:?}: {escaped:?}"));
                     }
+                    failures.extend(table.as_ref().and_then(|table| differs(&escaped, &control, &table.0)));
                 }
             } else {
                 println!("skipped: {profile} with bwrap, which does not work here");
@@ -144,6 +157,10 @@ pub(super) fn main() -> ExitCode {
                             "{profile} without bwrap, {kind}, as {user:?}: {escaped:?}, named are {named:?}"
                         ));
                     }
+                    if profile == Profile::Workspace {
+                        failures
+                            .extend(table.as_ref().and_then(|table| differs(&escaped, &control, &table.1)));
+                    }
                 }
             } else {
                 println!("skipped: {profile} without bwrap, which this kernel cannot enforce");
@@ -153,6 +170,45 @@ pub(super) fn main() -> ExitCode {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     ExitCode::SUCCESS
+}
+
+/// The attempts that the manual's table says are possible in `workspace`, with bubblewrap and without it; `None` where the
+/// manual is not here. Each attempt must be in one row.
+fn manual() -> Option<(BTreeSet<String>, BTreeSet<String>)> {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sandbox.md")).ok()?;
+    let (_, rows) = page.split_once("| a command tries to |").expect("the table is in the manual");
+    let attempts: Vec<&str> = include_str!("../probes.c")
+        .split("tell(\"")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once('"')?.0))
+        .collect();
+    let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
+    let mut rest: BTreeSet<&str> = attempts.iter().copied().collect();
+    for row in rows.lines().skip(1).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [_, first, second, names] = cells[..] else { panic!("{row}") };
+        for name in names.split('`').filter(|name| attempts.contains(name)) {
+            assert!(rest.remove(name), "{name} is in the table twice");
+            for (cell, possible) in [(first, &mut with), (second, &mut without)] {
+                if cell == "possible" {
+                    possible.insert(name.to_owned());
+                }
+            }
+        }
+    }
+    assert!(rest.is_empty(), "not in the table of docs/sandbox.md: {rest:?}");
+    Some((with, without))
+}
+
+/// What was possible and what the manual says differ, among what succeeds without a sandbox.
+fn differs(
+    escaped: &BTreeSet<String>,
+    control: &BTreeSet<String>,
+    manual: &BTreeSet<String>,
+) -> Option<String> {
+    let said: BTreeSet<String> = manual.intersection(control).cloned().collect();
+    (*escaped != said).then(|| format!("possible are {escaped:?}, the manual says {said:?}"))
 }
 
 /// A supervisor inside the namespaces: it stays unrestricted beside the command.
