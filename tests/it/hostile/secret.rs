@@ -139,6 +139,7 @@ done
 echo "aye is $aye"
 page=$(head -n 1 "/proc/$aye/maps" 2>/dev/null | cut -d- -f1)
 dd if="/proc/$aye/mem" bs=1 count=1 skip=$((0x${page:-0})) iflag=skip_bytes >/dev/null 2>&1 && echo 'read mem'
+head -c 1 "/proc/$aye/environ" >/dev/null 2>&1 && echo 'read environ'
 readlink "/proc/$aye/fd/0" >/dev/null 2>&1 && echo 'read fd'
 echo end
 "#,

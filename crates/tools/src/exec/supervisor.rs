@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -173,7 +174,8 @@ fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    drop_ptrace();
+    // bubblewrap may need the right to make namespaces, and drops all rights itself.
+    drop_inspection(Path::new(program).file_name().is_some_and(|name| name == "bwrap"));
     let child = Command::new(program).args(args).process_group(0).spawn()?;
     // Only the server's own processes hold its output from here on, so its end means that they are gone.
     let nothing = File::options().write(true).open("/dev/null")?;
@@ -182,15 +184,20 @@ fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std
     i32::try_from(child.id()).map_err(std::io::Error::other)
 }
 
-/// Removes the right to inspect other processes from what is started: with it, a command that runs as root
-/// could read the keys from aye's memory, although that process is not dumpable. The command may still trace
-/// its own processes. Users other than root have no such right.
-fn drop_ptrace() {
+/// Removes the rights to inspect other processes from what is started: with any one of them, a command that runs as root
+/// could read the keys from aye's memory or environment, although that process is not dumpable. The command may still
+/// trace its own processes. Users other than root have no such right.
+fn drop_inspection(makes_namespaces: bool) {
     use caps::{CapSet, Capability};
-    // The bounding set first: taking from it needs a right that stays, and an `exec` by root asks only there.
-    for set in [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted]
-    {
-        let _ = caps::drop(None, set, Capability::CAP_SYS_PTRACE);
+    let admin = (!makes_namespaces).then_some(Capability::CAP_SYS_ADMIN);
+    let rights = [Capability::CAP_SYS_PTRACE, Capability::CAP_PERFMON].into_iter().chain(admin);
+    for right in rights {
+        // The bounding set first: taking from it needs a right that stays, and an `exec` by root asks only there.
+        for set in
+            [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted]
+        {
+            let _ = caps::drop(None, set, right);
+        }
     }
 }
 
@@ -250,11 +257,11 @@ fn start(
     if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
         return Err(std::io::Error::other("too late: another process may have resumed the run"));
     }
-    drop_ptrace();
     // Inside namespaces, the command sees this process.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let streams = Streams { output: Arc::new(output), terminal: duty.terminal, converses: input.is_some() };
     let args: Vec<OsString> = args.collect();
+    drop_inspection(false);
     // A launcher costs a start of the program; if its thread fails, it says why.
     let in_thread = ThreadLaunch::of(&args).and_then(|launch| {
         let streams = streams.clone();
