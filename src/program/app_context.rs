@@ -8,6 +8,7 @@ use crate::a2a::{A2aBackend, EndpointError};
 use crate::cli::{Cli, CliCommand};
 use crate::config::{Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::digest::sha256_hex;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
@@ -528,6 +529,7 @@ pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env.exec.max_output = usize::try_from(settings.bash.max_output).unwrap_or(usize::MAX);
     env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
     env.secret_variables = secret_variables;
+    env.named_variables.clone_from(&settings.sandbox.env);
     env.editor = Arc::clone(&foundation.editor);
     // The launcher is found inside of other namespaces, where /proc/self is another process.
     if settings.sandbox.enabled
@@ -541,6 +543,19 @@ pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env
 }
 
+/// The path without `.` and `..`, which does not ask the file system.
+fn normalized(path: &std::path::Path) -> std::path::PathBuf {
+    let mut normal = std::path::PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(normal.pop()),
+            std::path::Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
 /// Returns the folders that sandboxed commands get in addition to the workspace. A folder that does not exist
 /// is left out.
 fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
@@ -551,17 +566,33 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
             (Some(rest), Some(home)) => home.join(rest),
             _ => root.join(text),
         };
-        written.iter().filter_map(|text| path(text).canonicalize().ok()).collect()
+        let real = |text: &String| {
+            let path = path(text);
+            let real = path.canonicalize().ok()?;
+            // A link in the project may lead anywhere.
+            let leads_out = normalized(&path).starts_with(root) && !real.starts_with(root);
+            (!leads_out).then_some(real)
+        };
+        written.iter().filter_map(real).collect()
     };
+    // What the commands of one project downloaded and may have changed is nothing that another one's should build from.
+    let project = sha256_hex(root.as_os_str().as_encoded_bytes())[..16].to_owned();
     tools::SandboxFolders {
         readable: all(&settings.readable),
         writable: all(&settings.writable),
         tmp: foundation.paths.cache_dir.join("tmp"),
-        caches: foundation.paths.cache_dir.join("packages"),
-        linked: foundation.paths.cache_dir.join("linked"),
+        caches: foundation.paths.cache_dir.join("packages").join(&project),
+        linked: foundation.paths.cache_dir.join("linked").join(&project),
         domains: settings.domains.clone(),
         sockets: foundation.paths.cache_dir.join("net"),
         output: output_dir(foundation),
+        project: Some(root.clone()),
+        limits: tools::SandboxLimits {
+            processes: settings.max_processes,
+            memory_percent: settings.max_memory_percent,
+            tmp_mib: settings.max_tmp_mib,
+        },
+        opens_repository: foundation.opens_repository,
         own: foundation.paths.own_folders().into(),
     }
 }
@@ -594,12 +625,13 @@ impl ScriptRunner for Scripts {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
             cwd: request.cwd,
-            env: self.env.child_env(request.env),
+            env: self.env.env_in(ctx.sandbox, request.env),
             timeout: request.timeout,
             max_output: request.max_output,
             output_dir: None,
             on_behalf: ctx.on_behalf(),
             launcher: None,
+            limits: None,
         };
         let mut confinement = tools::Confinement::default();
         if let Some(profile) = ctx.sandbox {
@@ -617,7 +649,9 @@ impl ScriptRunner for Scripts {
         }
         let result = tools::exec::run(&self.env.exec, exec, |_| {}, &ctx.cancellation).await;
         let result = result.map_err(|error| ScriptNotRun::NotStarted(error.into()))?;
+        let withheld = confinement.take_withheld();
         let mut notes = confinement.settle().await;
+        notes.extend(withheld.missed("", &result.output, !result.is_success()));
         if let Some(profile) = ctx.sandbox
             && notes.is_empty()
             && !result.is_success()

@@ -63,10 +63,13 @@ pub(crate) fn readable(dir: &Path) -> Vec<String> {
     if dir.contains(['*', '?', '[', ']', '{', '}', '\\', '"', '!']) || dir.chars().any(char::is_control) {
         return Vec::new();
     }
-    vec![
-        format!(r#"Read(file_path ~ "{dir}/{RESULT_FILES}*.txt")"#),
-        format!(r#"Grep(path ~ "{dir}/{RESULT_FILES}*.txt")"#),
-    ]
+    // Their names cannot be guessed. Earlier versions had no folder for each conversation.
+    let places = ["", "*/"].into_iter();
+    let rules = places.flat_map(|place| {
+        let files = format!("{dir}/{place}{RESULT_FILES}*.txt");
+        [format!(r#"Read(file_path ~ "{files}")"#), format!(r#"Grep(path ~ "{files}")"#)]
+    });
+    rules.collect()
 }
 
 /// `/compact [HINT]`.

@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use aye_sandbox::common_git_folder;
+
 use crate::cli::Cli;
 use crate::config::{
     Env, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
     load_instructions, project_config_files, read_private, repository_root, write_private,
 };
+use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
 use crate::contract::editor::EditorSlot;
 use crate::contract::inference::ReasoningEffort;
@@ -39,6 +42,8 @@ pub(crate) struct Foundation {
     pub(crate) loaded: Loaded,
     pub(crate) workspace: Workspace,
     pub(crate) is_trusted: bool,
+    /// Whether commands may change the repository of a linked worktree.
+    pub(crate) opens_repository: bool,
     /// The items that need trust and are not trusted.
     pub(crate) untrusted: Vec<TrustItem>,
     pub(crate) assessment: TrustAssessment,
@@ -51,6 +56,25 @@ pub(crate) struct Foundation {
     pub(crate) client_servers: Vec<ServerConfig>,
     /// The editor that the program serves.
     pub(crate) editor: EditorSlot,
+}
+
+/// The repository of a linked worktree, which is outside of the folder: commands may change it if the user trusts that.
+fn repository_item(root: &Path) -> Option<TrustItem> {
+    let common = common_git_folder(root)?;
+    let shown = visible_line(&common.to_string_lossy()).into_owned();
+    Some(TrustItem {
+        path: root.join(".git"),
+        summary: format!(
+            "this folder is a worktree of the git repository {shown}: commands may change that repository, too, such as to \
+             commit"
+        ),
+        starts: false,
+        hash: sha256_hex(common.as_os_str().as_encoded_bytes()),
+    })
+}
+
+fn is_repository(item: &TrustItem) -> bool {
+    item.path.ends_with(".git")
 }
 
 impl Foundation {
@@ -78,8 +102,9 @@ impl Foundation {
         let root = repository_root(&cwd);
         let home = env.home().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
         let workspace = Workspace { cwd: cwd.clone(), root: root.clone(), home };
-        let assessment = TrustAssessment::of(&cwd, &root)
+        let mut assessment = TrustAssessment::of(&cwd, &root)
             .map_err(|e| Failure::failed(format!("cannot read {}: {e}", cwd.display())))?;
+        assessment.items.extend(repository_item(&root));
         let mut warnings = Vec::new();
         if cfg!(target_os = "linux") && !Path::new("/proc/self").exists() {
             warnings.push(
@@ -99,12 +124,15 @@ impl Foundation {
                 }
             }
         };
+        // A repository elsewhere is a matter of its own: it does not keep the project's settings from being used.
+        let is_trusted = untrusted.iter().all(is_repository);
         let mut foundation = Self {
-            loaded: settings(&paths, &root, &cwd, untrusted.is_empty(), &env, cli)?,
+            loaded: settings(&paths, &root, &cwd, is_trusted, &env, cli)?,
             env,
             paths,
             workspace,
-            is_trusted: untrusted.is_empty(),
+            is_trusted,
+            opens_repository: !untrusted.iter().any(is_repository),
             untrusted,
             assessment,
             warnings,
@@ -131,6 +159,7 @@ impl Foundation {
         // Items without a hash are trusted for this session only.
         if !next.is_trusted && next.untrusted.iter().all(|item| self.untrusted.contains(item)) {
             next.is_trusted = true;
+            next.opens_repository = true;
             next.untrusted.clear();
             next.loaded =
                 settings(&next.paths, &next.workspace.root, &next.workspace.cwd, true, &next.env, cli)?;

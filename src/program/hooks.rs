@@ -86,12 +86,13 @@ impl HookRunner for HookCommands {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
             cwd: request.cwd,
-            env: self.programs.env.child_env(request.env),
+            env: self.programs.env.env_in(Some(request.profile), request.env),
             timeout: request.timeout,
             max_output: MAX_STDERR,
             output_dir: None,
             on_behalf: request.on_behalf,
             launcher: None,
+            limits: None,
         };
         let confined = self.programs.confine(exec, request.profile, &request.domains).await;
         let (exec, confinement) = confined.map_err(|why| HookNotRun::NotConfined(why.into()))?;

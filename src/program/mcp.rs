@@ -217,12 +217,13 @@ pub(crate) fn spawn(
                 program: launch.program.into(),
                 args: launch.args,
                 cwd: launch.cwd,
-                env: env.child_env(launch.env),
+                env: env.env_in(Some(launch.profile), launch.env),
                 timeout: Duration::MAX,
                 max_output: 0,
                 output_dir: None,
                 on_behalf: SpawnContext::default(),
                 launcher: None,
+                limits: None,
             };
             let (request, kept) = programs.confine(request, launch.profile, &launch.domains).await?;
             let name = launch.name;

@@ -44,6 +44,7 @@ pub(crate) async fn run(foundation: &Foundation, json: String) -> Result<String,
         output_dir: None,
         on_behalf: SpawnContext::default(),
         launcher: None,
+        limits: None,
     };
     let (result, said) = exec::converse(&env.exec, request, json.as_bytes(), &CancellationToken::new())
         .await

@@ -121,6 +121,34 @@ fn pages(folder: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Names of tests in the table of what the sandbox enforces.
+#[test]
+fn each_row_of_what_is_enforced_has_a_test() {
+    fn sources(folder: &Path, all: &mut String) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") {
+                sources(&path, all);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                all.push_str(&fs::read_to_string(&path).unwrap_or_default());
+            }
+        }
+    }
+    let mut tests = String::new();
+    sources(&root().join("tests/it"), &mut tests);
+    let page = text("docs/sandbox.md");
+    let (_, rows) = page.split_once("| a command tries to |").expect("the table");
+    for row in rows.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let names = row.trim_matches('|').rsplit('|').next().unwrap_or_default();
+        assert!(names.contains('`'), "no test: {row}");
+        // Other names are attempts of the sandbox's own test.
+        let is_test = |name: &&str| name.matches('_').count() > 2 && !name.contains(' ');
+        for name in names.split('`').filter(is_test) {
+            assert!(tests.contains(&format!("fn {name}()")), "{name} is no test");
+        }
+    }
+}
+
 #[test]
 fn links_lead_to_files() {
     let link = Regex::new(r"\]\(([^)#:]+)(#[^)]*)?\)").expect("an expression");

@@ -33,6 +33,7 @@ fn request(dir: &Path, command: &str) -> ExecRequest {
         output_dir: None,
         on_behalf: SpawnContext::default(),
         launcher: None,
+        limits: None,
     }
 }
 

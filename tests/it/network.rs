@@ -356,7 +356,9 @@ mod names {
 
         // What was downloaded becomes what the user has downloaded.
         std::fs::create_dir_all(users.parent().expect("it has one")).expect("made");
-        let linked = home.root().join("aye/cache/linked/cargo");
+        let projects = std::fs::read_dir(home.root().join("aye/cache/linked")).expect("made");
+        let project = projects.flatten().map(|entry| entry.path()).next().expect("one");
+        let linked = project.join("cargo");
         std::fs::rename(&linked, &users).expect("moved");
         std::fs::remove_file(users.join(".aye-links")).expect("removed");
         let tree = || {

@@ -188,6 +188,227 @@ fn kernel_enforced_limits_are_not_asked_about() {
     assert_eq!(third.trim(), "plain");
 }
 
+/// A sandboxed command gets the variables that builds need and those that the settings name; the result names one that it
+/// asked for and did not get.
+#[test]
+fn a_sandboxed_command_gets_the_variables_of_a_build() {
+    if !has_all_layers() {
+        return;
+    }
+    let secrets = [
+        ("STRIPE", "rk_live_canary"),
+        ("HEADER", "Authorization: Bearer canary"),
+        ("DOCKER_AUTH_CONFIG", "{\"auth\": \"canary\"}"),
+        ("WEBHOOK", "https://hooks.example/canary"),
+        ("SESSION", "canary"),
+        ("UV_INDEX_URL", "https://canary@mirror.example/simple"),
+    ];
+    for (line, profile) in [("env", "read"), ("sh all.sh", "workspace")] {
+        let needs = "set -u; echo $SESSION";
+        let llm = MockLlm::answers([
+            Answer::new().bash("c1", line),
+            Answer::new().bash("c2", "sh needs.sh"),
+            Answer::say("Done."),
+        ]);
+        let home = Home::with(&llm);
+        let bash = "rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n";
+        home.rules(&format!("{bash}  - {{tool: 'Bash(env)', behavior: allow, sandbox: {profile}}}\n"));
+        home.write("all.sh", "env\n");
+        home.write("needs.sh", needs);
+        let mut aye = home.aye(&["-p", "go", "--config", "sandbox.env=[\"APP_*\"]"]);
+        for (name, value) in secrets.into_iter().chain([("APP_COLOUR", "blue"), ("GOFLAGS", "-mod=mod")]) {
+            aye = aye.env(name, value);
+        }
+        aye.run().exits(0);
+        let (all, missed) = (llm.last().result("c1"), llm.last().result("c2"));
+        assert!(all.contains("APP_COLOUR=blue") && all.contains("GOFLAGS=-mod=mod"), "{all}");
+        assert!(all.contains("PATH=") && all.contains("LANG=C.UTF-8"), "{all}");
+        assert!(!all.contains("canary"), "{profile}: {all}");
+        let says = "the variable SESSION is set, but the sandbox passes only what builds need; the user can name it \
+                    in sandbox.env";
+        assert!(missed.contains(says), "{missed}");
+    }
+}
+
+/// A command sees the long output of its own conversation, and of git's folder what git reads; a repository's links to the
+/// rest lead nowhere.
+#[test]
+fn a_command_sees_no_output_of_other_conversations() {
+    if !has_all_layers() {
+        return;
+    }
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", "sh long.sh canary"),
+        Answer::say("Done."),
+        Answer::new().bash("c1", "sh long.sh own"),
+        Answer::new().bash("c2", "sh look.sh"),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.rules("rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n");
+    home.write("long.sh", "for i in $(seq 1 9000); do echo $1 $i; done\n");
+    home.write("look.sh", "cat g/*; cd o && find . -name '*.txt' | while read f; do head -n 1 $f; done\n");
+    let folder = home.root().join("home/.config/git");
+    std::fs::create_dir_all(&folder).expect("made");
+    std::fs::write(folder.join("credentials"), "https://me:canary@example.org\n").expect("written");
+    std::fs::write(folder.join("ignore"), "*.visible\n").expect("written");
+    let data = home.root().join("aye/data/output");
+    std::os::unix::fs::symlink(&data, home.work().join("o")).expect("linked");
+    std::os::unix::fs::symlink(&folder, home.work().join("g")).expect("linked");
+    home.ok(&["-p", "go"]);
+    assert!(data.is_dir(), "{}", data.display());
+    home.ok(&["-p", "go"]);
+    let seen = llm.last().result("c2");
+    assert!(seen.contains("own 1") && seen.contains("*.visible"), "{seen}");
+    assert!(!seen.contains("canary"), "{seen}");
+}
+
+/// What a command writes into a cache of downloads is there for the next one of the project, and for no other project.
+#[test]
+fn each_project_has_its_own_downloads() {
+    if !has_all_layers() {
+        return;
+    }
+    let mut home = None;
+    for (folder, line, found) in [
+        ("work", "mkdir -p $XDG_CACHE_HOME; echo canary > $XDG_CACHE_HOME/x", ""),
+        ("work", "cat $XDG_CACHE_HOME/x", "canary"),
+        ("other", "ls -R $XDG_CACHE_HOME/.. ; cat $XDG_CACHE_HOME/x", "No such file"),
+    ] {
+        let llm = MockLlm::answers([Answer::new().bash("c1", "sh take.sh"), Answer::say("Done.")]);
+        let home = home.get_or_insert_with(Home::new);
+        home.model(&llm);
+        home.rules("rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n");
+        let folder = home.root().join(folder);
+        std::fs::create_dir_all(&folder).expect("made");
+        std::fs::write(folder.join("take.sh"), line).expect("written");
+        home.ok(&["-p", "go", "-C", &folder.display().to_string()]);
+        let result = llm.last().result("c1");
+        assert!(result.contains(found), "{line}: {result}");
+    }
+}
+
+/// The objects of git contain the tracked files that rules deny: a program that starts git prints them.
+#[test]
+fn git_objects_contain_what_rules_deny() {
+    if !has_all_layers() {
+        return;
+    }
+    let llm = MockLlm::answers([Answer::new().bash("c1", "sh look.sh"), Answer::say("Done.")]);
+    let home = Home::with(&llm);
+    home.git(&["init", "-q"]);
+    home.write("secret.txt", "canary\n");
+    home.write("look.sh", "cat secret.txt; git show HEAD:secret.txt\n");
+    home.git(&["add", "."]);
+    home.git(&["commit", "-qm", "all"]);
+    home.rules(
+        "rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n  - {tool: 'Read(secret.txt)', behavior: deny}\n",
+    );
+    home.ok(&["-p", "go"]);
+    let result = llm.last().result("c1");
+    assert_eq!(result.matches("canary").count(), 1, "{result}");
+}
+
+/// A command that takes too many processes, too much memory or too large temporary files fails, and the result says which
+/// limit it met.
+#[test]
+fn a_command_that_meets_a_limit_says_so() {
+    if !has_all_layers() {
+        return;
+    }
+    let many = "for i in $(seq 1 400); do sleep 3 & done; wait; exit 1";
+    let large = "head -c 60000000 /dev/zero > /tmp/x; sleep 20; echo after";
+    let memory = "dd if=/dev/zero of=/dev/null bs=1500M count=9";
+    for (line, limit) in
+        [(many, "max_processes=40"), (large, "max_tmp_mib=10"), (memory, "max_memory_percent=1")]
+    {
+        let llm = MockLlm::answers([Answer::new().bash("c1", "sh take.sh"), Answer::say("Done.")]);
+        let home = Home::with(&llm);
+        home.rules("rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n");
+        home.write("take.sh", line);
+        home.ok(&["-p", "go", "--config", &format!("sandbox.{limit}")]);
+        let result = llm.last().result("c1");
+        let (setting, _) = limit.split_once('=').expect("a value");
+        assert!(result.contains("the command met the limit of "), "{result}");
+        assert!(result.contains(&format!("(sandbox.{setting})")) && !result.contains("after"), "{result}");
+    }
+}
+
+/// Links and files of a project open nothing outside of it, and the repository of a linked worktree stays as it is until the
+/// user trusts the folder with it.
+#[test]
+fn what_a_project_names_opens_nothing() {
+    if !has_all_layers() {
+        return;
+    }
+    let Some(place) = folder_that_commands_see() else { return };
+    let top = place.path().canonicalize().expect("exists");
+    let git = |folder: &std::path::Path, args: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "user.name=t", "-c", "user.email=t@example.org"]).args(args).current_dir(folder);
+        let output = git.output().expect("git runs");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    // Another repository, and a folder of programs, neither of which names the project.
+    let other = top.join("other");
+    std::fs::create_dir_all(other.join("bin")).expect("made");
+    git(&top, &["init", "-q", "other"]);
+    std::fs::write(other.join("canary.txt"), "canary\n").expect("written");
+    std::fs::write(other.join("config"), "[alias]\n\tlook = !cat canary.txt\n[user]\n\tname = canary\n")
+        .expect("written");
+    git(&other, &["add", "."]);
+    git(&other, &["commit", "-qm", "canary"]);
+    let shown = other.display().to_string();
+    let lines = [
+        // Alternates, settings, the worktree and a submodule of the project's own repository.
+        "echo {}/.git/objects > .git/objects/info/alternates; git log --all -p; git cat-file --batch-all-objects --batch",
+        "git config include.path {}/config; git config user.name",
+        "git config core.worktree {}; git status --short; git ls-files -o; cat $(git ls-files -o)",
+        "mkdir sub; echo 'gitdir: {}/.git' > sub/.git; git -C sub log -p",
+        // Links in the place of what builds make.
+        "for name in target node_modules .venv; do ln -s {} $name; cat $name/canary.txt; ls $name/; done",
+        // Workspaces, servers, agents and skills with paths.
+        "printf '[workspace]\\nmembers = [\"{}\"]\\n' > Cargo.toml; cat {}/canary.txt",
+        "echo '{\"mcpServers\": {\"x\": {\"command\": \"cat\", \"cwd\": \"{}\"}}}' > .mcp.json; cat {}/canary.txt",
+        "mkdir -p .aye/skills/x; ln -s {} .aye/skills/x/scripts; cat .aye/skills/x/scripts/canary.txt",
+        "echo 'rules: [{tool: \"Read({}/**)\", behavior: allow}]' > .aye/permissions.yaml; cat {}/canary.txt",
+    ];
+    for line in lines {
+        let line = line.replace("{}", &shown);
+        let llm = MockLlm::answers([
+            Answer::new().bash("c1", "sh look.sh"),
+            Answer::new().bash("c2", "sh look.sh"),
+            Answer::say("Done."),
+        ]);
+        let home = Home::with(&llm);
+        home.git(&["init", "-q"]);
+        // As a project that comes with all this.
+        home.write("look.sh", &line);
+        let _ = std::process::Command::new("sh").arg("look.sh").current_dir(home.work()).output();
+        home.rules("rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n");
+        home.aye(&["-p", "go", "--trust"]).run();
+        for id in ["c1", "c2"] {
+            let result = llm.last().result(id);
+            assert!(!result.contains("canary\n") && !result.contains("\ncanary"), "{line}: {result}");
+        }
+    }
+    // The other repository lists this worktree: it can be read, and changed once that is trusted.
+    for (trust, can_commit) in [(&[][..], false), (&["--trust"], true)] {
+        let llm = MockLlm::answers([Answer::new().bash("c1", "sh commit.sh"), Answer::say("Done.")]);
+        let home = Home::with(&llm);
+        let tree = top.join(format!("tree-{can_commit}"));
+        git(&other, &["worktree", "add", "-q", &tree.display().to_string()]);
+        std::fs::write(tree.join("commit.sh"), "git log --format=%s; git -c user.name=t -c user.email=t@example.org commit --allow-empty -qm freshly-made && git log --format=%s\n").expect("written");
+        home.rules("rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n");
+        let folder = tree.display().to_string();
+        let out = home.aye(&[&["-p", "go", "-C", &folder], trust].concat()).run().exits(0);
+        let result = llm.last().result("c1");
+        assert!(result.contains("canary"), "{result}");
+        assert_eq!(result.contains("freshly-made"), can_commit, "{result}");
+        assert_eq!(out.stderr.contains("this folder is not trusted"), !can_commit, "{}", out.stderr);
+    }
+}
+
 /// Makes a folder that exists for sandboxed commands, too: `/tmp` and `/var/tmp` are private to each conversation, and
 /// the checkout with its target directory may be in one of them.
 fn folder_that_commands_see() -> Option<tempfile::TempDir> {

@@ -357,6 +357,29 @@ impl Kind for Vec<DomainPattern> {
     }
 }
 
+/// Names of environment variables, each with a `*` at its end for all that start so.
+pub(crate) struct Variables;
+
+impl Kind for Variables {
+    type Value = Vec<String>;
+    fn expected() -> String {
+        "a list of names of variables such as [\"DATABASE_URL\", \"APP_*\"]".to_owned()
+    }
+    fn read(value: &Value) -> Result<Vec<String>, String> {
+        let is_name = |text: &String| {
+            let start = text.strip_suffix('*').unwrap_or(text);
+            let first = start.chars().next();
+            first.is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
+                && start.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+        };
+        let names = Vec::<String>::read(value)?;
+        match names.iter().find(|name| !is_name(name)) {
+            Some(other) => Err(format!("a list that contains \"{}\"", other.escape_debug())),
+            None => Ok(names),
+        }
+    }
+}
+
 /// The parts of the status line.
 pub const STATUS_SEGMENTS: &[&str] = &[
     "model",

@@ -13,7 +13,7 @@ use aye_core::contract::spec::Price;
 use aye_core::contract::terms::{Expiry, Notify, Terms};
 use serde_json::Value as Json;
 
-use super::kinds::{AtLeast, Between, EnvName, Limit, OnAsk, SecretText, Segments, Url, Words};
+use super::kinds::{AtLeast, Between, EnvName, Limit, OnAsk, SecretText, Segments, Url, Variables, Words};
 use super::schema::{Converted, table};
 
 table! {
@@ -379,6 +379,14 @@ table! {
         pub writable: Vec<String> = [],
         /// Domains that sandboxed commands may reach; needs bubblewrap.
         pub domains: Vec<DomainPattern> = [],
+        /// More variables that commands get, such as "DATABASE_*".
+        pub env: Vec<String> as Variables = [],
+        /// Processes and threads that one command may have at once, in proportion on more than 16 cores; 0: no limit.
+        pub max_processes: Option<u64> as Limit<u64> = 2048,
+        /// Memory that one command may use, in percent of the machine's; 0: no limit.
+        pub max_memory_percent: Option<u64> as Limit<u64> = 80,
+        /// Size of a conversation's temporary files; 0: no limit.
+        pub max_tmp_mib: Option<u64> as Limit<u64> = 8192,
         /// What happens to allowed commands where this machine has no sandbox.
         pub missing: SandboxMissing = "ask",
     }

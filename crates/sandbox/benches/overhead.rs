@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     // In turn, so that a busy moment is everybody's.
     for _ in 0..RUNS {
         for ((_, profile, layers, has_relay), times) in cases.iter().zip(&mut times) {
-            let toolchains = aye_sandbox::toolchains(&path, home.as_deref());
+            let toolchains = aye_sandbox::toolchains(&path, home.as_deref(), None);
             let start = Instant::now();
             let session =
                 has_relay.then(|| hub.open("t", Serving::Never, &[]).expect("it listens")).flatten();

@@ -31,6 +31,7 @@ pub(crate) fn restrict(orders: &LaunchPolicy) -> io::Result<()> {
         return Err(io::Error::other("the profile `outside` has no sandbox"));
     }
     rustix::thread::set_no_new_privs(true)?;
+    limit_processes(orders)?;
     drop_capabilities()?;
     landlock(orders)?;
     seccomp(orders)?;
@@ -48,6 +49,30 @@ fn drop_capabilities() -> io::Result<()> {
         caps::clear(None, set).map_err(io::Error::other)?;
     }
     Ok(())
+}
+
+/// The first kernel that counts the processes of each user namespace. Earlier ones count all of the user's.
+const COUNTED: (u32, u32) = (5, 14);
+
+fn limit_processes(orders: &LaunchPolicy) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Some(most) = orders.policy.processes else { return Ok(()) };
+    let others = if orders.inside && kernel_version() >= COUNTED { 0 } else { all_processes() };
+    let known = getrlimit(Resource::Nproc).maximum;
+    let most = most.saturating_add(others).min(known.unwrap_or(u64::MAX));
+    Ok(setrlimit(Resource::Nproc, Rlimit { current: Some(most), maximum: Some(most) })?)
+}
+
+fn kernel_version() -> (u32, u32) {
+    let name = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut parts = name.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+/// The number of processes and threads of the machine.
+fn all_processes() -> u64 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(['/', ' ']).nth(4).and_then(|all| all.parse().ok()).unwrap_or(0)
 }
 
 /// Returns the Landlock version as far as it matters here; 6 represents every later one.
@@ -277,6 +302,22 @@ const SHARED_OBJECTS: &[i64] = &[
     libc::SYS_mq_unlink,
 ];
 
+/// System calls that change how another process runs, by its id or a group's. Only a namespace hides other processes.
+/// What a process does to itself has 0 there; a thread that pins another one is refused, which is only slower.
+const BY_PID: &[i64] = &[
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// `ioctl` calls that change a file's attributes through a descriptor that only reads: `FS_IOC_SETFLAGS` in both sizes,
+/// `FS_IOC_SETVERSION`, `FS_IOC_FSSETXATTR`.
+const ATTRIBUTES: [u64; 4] = [0x4008_6602, 0x4004_6602, 0x4008_7602, 0x401c_5820];
+
 /// Newer than the C library's headers. These numbers are the same on every architecture.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
@@ -294,6 +335,11 @@ fn any_of<const N: usize>(rules: [Vec<SeccompCondition>; N]) -> io::Result<Vec<S
     rules.into_iter().map(|all| SeccompRule::new(all).map_err(io::Error::other)).collect()
 }
 
+/// The same of rules whose conditions may have failed.
+fn rules(all: impl IntoIterator<Item = io::Result<Vec<SeccompCondition>>>) -> io::Result<Vec<SeccompRule>> {
+    all.into_iter().map(|conditions| SeccompRule::new(conditions?).map_err(io::Error::other)).collect()
+}
+
 /// Returns the refused system calls. An empty list of rules refuses every call of that number.
 fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
     let policy = &orders.policy;
@@ -302,22 +348,6 @@ fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
         filter.extend(SHARED_OBJECTS.iter().map(|call| (*call, Vec::new())));
     }
     if policy.profile == Profile::Read {
-/// System calls that change how another process runs, by its id or a group's. Only a namespace hides other processes.
-/// What a process does to itself has 0 there; a thread that pins another one is refused, which is only slower.
-const BY_PID: &[i64] = &[
-    libc::SYS_prlimit64,
-    libc::SYS_sched_setparam,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_setattr,
-    libc::SYS_migrate_pages,
-    libc::SYS_move_pages,
-];
-
-/// `ioctl` calls that change a file's attributes through a descriptor that only reads: `FS_IOC_SETFLAGS` in both sizes,
-/// `FS_IOC_SETVERSION`, `FS_IOC_FSSETXATTR`.
-const ATTRIBUTES: [u64; 4] = [0x4008_6602, 0x4004_6602, 0x4008_7602, 0x401c_5820];
-
         filter.extend(METADATA.iter().map(|call| (*call, Vec::new())));
         // No socket of any kind: what only reads needs none.
         filter.insert(libc::SYS_socket, Vec::new());
@@ -335,11 +365,6 @@ const ATTRIBUTES: [u64; 4] = [0x4008_6602, 0x4004_6602, 0x4008_7602, 0x401c_5820
         let rules = if other.is_empty() {
             Vec::new()
         } else {
-/// The same of rules whose conditions may have failed.
-fn rules(all: impl IntoIterator<Item = io::Result<Vec<SeccompCondition>>>) -> io::Result<Vec<SeccompRule>> {
-    all.into_iter().map(|conditions| SeccompRule::new(conditions?).map_err(io::Error::other)).collect()
-}
-
             // Raw sockets of an allowed family; the low bits are the type, the others flags.
             let raw = condition(1, Op::MaskedEq(0xf), u64::from(libc::SOCK_RAW.cast_unsigned()))?;
             let mut rules = any_of([other])?;
@@ -430,6 +455,7 @@ const X32: u32 = 0x4000_0000;
 /// of `openat2` are behind a pointer, which a filter cannot read; programs then use `clone` and `openat`.
 fn missing() -> io::Result<seccompiler::BpfProgram> {
     let clone3 = u32::try_from(libc::SYS_clone3).map_err(io::Error::other)?;
+    let openat2 = u32::try_from(libc::SYS_openat2).map_err(io::Error::other)?;
     let line = |code: u32, jt, jf, k| {
         Ok(seccompiler::sock_filter { code: u16::try_from(code).map_err(io::Error::other)?, jt, jf, k })
     };
@@ -456,7 +482,6 @@ fn program(orders: &LaunchPolicy) -> io::Result<seccompiler::BpfProgram> {
     let rest: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
     Ok([missing()?, rest].concat())
 }
-    let openat2 = u32::try_from(libc::SYS_openat2).map_err(io::Error::other)?;
 
 fn seccomp(orders: &LaunchPolicy) -> io::Result<()> {
     seccompiler::apply_filter(&program(orders)?).map_err(io::Error::other)

@@ -38,7 +38,7 @@ pub use launch::{LAUNCH_ARG, Launch, launch_main};
 pub use layers::{Layers, MIN_LANDLOCK};
 pub use linked_cache::{CacheKind, LinkedCache};
 pub use net::{Dialler, NetHub, NetSession, Relay, Serving, SystemDialler};
-pub use policy::{MAX_MASKS, PartialFolder, Policy, Unusable};
+pub use policy::{MAX_MASKS, PartialFolder, Policy, Unusable, common_git_folder};
 pub use refusal::SandboxRefusal;
 pub use toolchains::{toolchains, unseen_folders};
 pub use watched::{ProtectedBefore, ProtectedFiles, SetAside};

@@ -41,6 +41,9 @@ pub struct Policy {
     pub tmp: Option<PathBuf>,
     /// Whether the command may use the network, in [`Profile::Workspace`] only.
     pub network: bool,
+    /// Processes and threads that the command may have at once. The kernel counts them for users other than root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
     /// Whether the standard input is a terminal that becomes the command's own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
@@ -111,7 +114,7 @@ impl std::error::Error for Unusable {}
 const REPLACED: &[&str] = &["/proc", "/dev", "/tmp", "/run", "/sys", "/etc", "/usr"];
 
 impl Policy {
-    /// A policy for a workspace with nothing added. The folders of its git repository that are elsewhere are.
+    /// A policy for a workspace with nothing added. The folder of its git repository is readable if it is elsewhere.
     pub fn new(profile: Profile, workspace: impl Into<PathBuf>) -> Policy {
         let workspace = workspace.into();
         let mut policy = Policy {
@@ -126,17 +129,23 @@ impl Policy {
             partial: Vec::new(),
             tmp: None,
             network: false,
+            processes: None,
             terminal: false,
             relay: None,
         };
         // A linked worktree's `.git` is a file that names a folder of the main repository.
-        if let Some(common) = common_git_folder(&policy.workspace) {
-            match profile {
-                Profile::Workspace => policy.writable.push(common),
-                Profile::Read | Profile::Outside => policy.readable.push(common),
-            }
-        }
+        policy.readable.extend(common_git_folder(&policy.workspace));
         policy
+    }
+
+    /// Lets the command change the repository of a linked worktree, in [`Profile::Workspace`]: the user trusts the folder.
+    pub fn open_repository(&mut self) {
+        if let Some(common) =
+            common_git_folder(&self.workspace).filter(|_| self.profile == Profile::Workspace)
+        {
+            self.readable.retain(|path| *path != common);
+            self.writable.push(common);
+        }
     }
 
     /// Checks whether the kernel can enforce the policy at all.
@@ -254,7 +263,7 @@ fn system_secrets() -> impl Iterator<Item = PathBuf> {
 /// The project's own files only say where to look, because a project can write anything into them. What counts is
 /// written on the other side: git keeps an entry `COMMON/worktrees/NAME` for each worktree, and the entry's file `gitdir`
 /// names the worktree's `.git` (gitrepository-layout(5)).
-pub(crate) fn common_git_folder(workspace: &Path) -> Option<PathBuf> {
+pub fn common_git_folder(workspace: &Path) -> Option<PathBuf> {
     let is_plain = |file: &Path| file.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
     let workspace = workspace.canonicalize().ok()?;
     let git = workspace.join(".git");
@@ -329,7 +338,10 @@ mod tests {
         assert_eq!(common_git_folder(&root.join("linked")), None, "another one's worktree");
         std::fs::write(&back, format!("{}\n", root.join("linked/.git").display())).expect("written");
         assert_eq!(Policy::new(Profile::Read, root.join("linked")).readable, vec![main.clone()]);
-        assert_eq!(Policy::new(Profile::Workspace, root.join("linked")).writable, [main]);
+        let mut policy = Policy::new(Profile::Workspace, root.join("linked"));
+        assert_eq!((&policy.readable, policy.writable.len()), (&vec![main.clone()], 0), "not trusted yet");
+        policy.open_repository();
+        assert_eq!((policy.readable.len(), policy.writable), (0, vec![main]));
         assert!(Policy::new(Profile::Read, root.join("main")).readable.is_empty());
     }
 

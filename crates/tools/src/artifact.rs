@@ -9,8 +9,14 @@ use aye_files::opener::PrivateFolder;
 /// The prefix of the names of these files.
 pub const RESULT_FILES: &str = "result-";
 
-/// Writes a result into a private file of the folder and gives its path. The same result of the same call is the same
-/// file, which is whole from the moment it has its name.
+/// The folder of a conversation below the one for output. Its commands find it in the sandbox, and no other one.
+pub fn output_of(dir: &Path, thread: &str) -> PathBuf {
+    // An id may come from outside.
+    dir.join(&sha256_hex(thread.as_bytes())[..16])
+}
+
+/// Writes a result into a private file of the conversation's folder below `dir` and gives its path. The same result of
+/// the same call is the same file, which is whole from the moment it has its name.
 ///
 /// # Errors
 /// Any of the file system.
@@ -18,12 +24,17 @@ pub fn keep_result(dir: &Path, thread: &str, call: &str, text: &str) -> std::io:
     // The call's id is the model's word, and no part of a path.
     let hash = sha256_hex(format!("{thread}\0{call}\0{text}"));
     let name = format!("{RESULT_FILES}{}.txt", &hash[..32]);
-    let path = dir.join(&name);
-    if path.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() == text.len() as u64) {
+    let folder = output_of(dir, thread);
+    let path = folder.join(&name);
+    let is_whole = |path: &Path| {
+        path.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() == text.len() as u64)
+    };
+    // Earlier versions had one folder for all conversations: the model already knows the path there.
+    if let Some(path) = [dir.join(&name), path.clone()].into_iter().find(|path| is_whole(path)) {
         return Ok(path);
     }
     let part = format!("part-{}", uuid::Uuid::now_v7());
-    let folder = PrivateFolder::make(dir)?;
+    let folder = PrivateFolder::make(&folder)?;
     let mut file = folder.create(&part)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| folder.rename(&part, &name));
     if written.is_err() {
@@ -43,14 +54,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("output");
         let path = keep_result(&folder, "t", "../../etc/passwd", "all of it\n").unwrap();
-        assert_eq!(path.parent(), Some(folder.as_path()));
+        let own = output_of(&folder, "t");
+        assert_eq!((path.parent(), own.parent()), (Some(own.as_path()), Some(folder.as_path())));
+        let other = keep_result(&folder, "t2", "c1", "all of it\n").unwrap();
+        assert_ne!(other.parent(), Some(own.as_path()), "each conversation has its own folder");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "all of it\n");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(keep_result(&folder, "t", "../../etc/passwd", "all of it\n").unwrap(), path);
         assert_ne!(keep_result(&folder, "t", "c2", "all of it\n").unwrap(), path);
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "nothing half is left");
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), 2, "nothing half is left");
         std::fs::write(&path, "cut").unwrap();
         keep_result(&folder, "t", "../../etc/passwd", "all of it\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "all of it\n");
+        // Where an earlier version has written it, it stays.
+        let old = folder.join(path.file_name().unwrap());
+        std::fs::rename(&path, &old).unwrap();
+        assert_eq!(keep_result(&folder, "t", "../../etc/passwd", "all of it\n").unwrap(), old);
     }
 }

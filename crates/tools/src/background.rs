@@ -54,7 +54,7 @@ impl Program {
 
     /// With a way to the network, the output says what is refused there, when it is.
     fn running(
-        Confinement { network, unchanged, notes }: Confinement,
+        Confinement { network, unchanged, notes, .. }: Confinement,
         start: impl FnOnce(
             OnOutput,
             CancellationToken,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
+use super::artifact::output_of;
 use super::background::{self, Program};
 use super::exec::{self, EnvVars, ExecError, ExecRequest, ExecResult, is_in_path, signal_name};
 use super::sandbox::{Confined, Confinement};
@@ -18,9 +19,7 @@ use super::words;
 use aye_core::contract::address::domain_name;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::judgement::Profile;
-use aye_core::contract::tool::{
-    SpawnContext, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
-};
+use aye_core::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
 use aye_sandbox::{NetSession, SandboxRefusal, Serving};
 
 const NAME: &str = "Bash";
@@ -64,8 +63,8 @@ impl Bash {
         Ok(BashArgs { command, timeout, in_background, in_terminal })
     }
 
-    fn request(&self, call: &BashArgs<'_>, on_behalf: SpawnContext) -> ExecRequest {
-        let mut env = self.env.child_env(EnvVars::new());
+    fn request(&self, call: &BashArgs<'_>, profile: Option<Profile>, ctx: &ToolCallContext) -> ExecRequest {
+        let mut env = self.env.env_in(profile, EnvVars::new());
         if call.in_terminal {
             env.insert("TERM".into(), "xterm-256color".into());
             env.remove(OsStr::new("GIT_TERMINAL_PROMPT"));
@@ -78,9 +77,11 @@ impl Bash {
             timeout: call.timeout,
             max_output: self.env.exec.max_output,
             // A command in the background has its output stored as it arrives.
-            output_dir: (!call.in_background).then(|| self.env.output_dir.clone()),
-            on_behalf,
+            output_dir: (!call.in_background)
+                .then(|| output_of(&self.env.output_dir, ctx.run_identity.thread_id.as_str())),
+            on_behalf: ctx.on_behalf(),
             launcher: None,
+            limits: None,
         }
     }
 }
@@ -173,13 +174,14 @@ impl Tool for Bash {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let call = self.parse(&args)?;
-        let mut request = self.request(&call, ctx.on_behalf());
+        let profile = ctx.sandbox.or(call.in_terminal.then_some(Profile::Outside));
+        let mut request = self.request(&call, profile, ctx);
         if ctx.guards_git {
             let guarded = exec::guard_git(&mut request.env, &request.cwd).await;
             guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
         let mut kept = Confinement::default();
-        if let Some(profile) = ctx.sandbox.or(call.in_terminal.then_some(Profile::Outside)) {
+        if let Some(profile) = profile {
             let what = Confined {
                 profile,
                 terminal: call.in_terminal,
@@ -192,6 +194,7 @@ impl Tool for Bash {
             (request, kept) =
                 confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
+        let withheld = kept.take_withheld();
         let network = kept.network.clone();
         let config = self.env.exec.clone();
         let mut program = if call.in_terminal {
@@ -213,7 +216,8 @@ impl Tool for Bash {
             let id = program.move_to(background::host(ctx)?, call.command).await?;
             return Ok(background::started(NAME, &id, "The user moved it to the background as").into());
         };
-        let result = result.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
+        let mut result = result.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
+        result.notes.extend(withheld.missed(call.command, &result.output, !result.is_success()));
         let refused = match ctx.sandbox.filter(|profile| *profile != Profile::Outside) {
             Some(profile) => self.refused(profile, &result, network.as_deref()),
             None => Vec::new(),
@@ -273,6 +277,9 @@ fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, 
     if result.cancelled {
         ends.push("cancelled and stopped".into());
     }
+    if let Some(why) = &result.over_limit {
+        ends.push(format!("{why}, and was stopped"));
+    }
     if result.supervisor_lost && !result.timed_out && !result.cancelled {
         ends.push("the command killed its supervisor; its remaining processes were stopped".into());
     }
@@ -312,8 +319,11 @@ fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, 
         "left_behind": result.left_behind,
     });
     // A command that ended by itself says in its output why it failed.
-    let is_stopped =
-        result.timed_out || result.cancelled || result.supervisor_lost || result.signal.is_some();
+    let is_stopped = result.timed_out
+        || result.cancelled
+        || result.supervisor_lost
+        || result.over_limit.is_some()
+        || result.signal.is_some();
     if let Some(why) = ends.first().filter(|_| is_silent || is_stopped) {
         details["why"] = json!(why);
     }

@@ -48,8 +48,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-pub use artifact::{RESULT_FILES, keep_result};
+pub use artifact::{RESULT_FILES, keep_result, output_of};
 use aye_core::contract::editor::EditorSlot;
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::path_policy::{PathAccess, PathPolicies};
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use aye_core::contract::workspace::Workspace;
@@ -59,7 +60,9 @@ pub use aye_http::root_cause;
 pub use aye_sandbox::{Dialler, Serving};
 pub use bash::refused_line;
 use exec::{EnvVars, ExecConfig};
-pub use sandbox::{Confined, Confinement, NotConfined, ReportedChanges, Sandbox, SandboxFolders};
+pub use sandbox::{
+    Confined, Confinement, NotConfined, ReportedChanges, Sandbox, SandboxFolders, SandboxLimits, Withheld,
+};
 use seen_files::FileLedger;
 pub use web_net::{UrlRefused, public_client};
 
@@ -72,8 +75,8 @@ pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
 pub struct ToolEnv {
     /// The workspace of the thread.
     pub workspace: Workspace,
-    /// The folder for output that is too long for the model, one file a call. It is created when needed, with
-    /// mode 0700.
+    /// The folder for output that is too long for the model: a folder for each conversation (see [`output_of`]), in it one
+    /// file a call. It is created when needed, with mode 0700.
     pub output_dir: PathBuf,
     /// The settings for running programs.
     pub exec: ExecConfig,
@@ -81,6 +84,9 @@ pub struct ToolEnv {
     pub variables: EnvVars,
     /// Names of variables that the configuration calls keys: never inherited.
     pub secret_variables: Vec<String>,
+    /// Names of variables that the user wants commands to have, in the sandbox, too. A `*` at the end stands for the rest
+    /// of the name.
+    pub named_variables: Vec<String>,
     /// Makes WebFetch's client, with its first call. `None`: a plain one without a proxy.
     pub http: Option<HttpFactory>,
     /// Hosts that WebFetch may reach although they are not public: `localhost:8080`, `127.0.0.1`.
@@ -105,6 +111,7 @@ impl ToolEnv {
             exec: ExecConfig::default(),
             variables: EnvVars::new(),
             secret_variables: Vec::new(),
+            named_variables: Vec::new(),
             http: None,
             web_allow_hosts: Vec::new(),
             policies: None,
@@ -123,13 +130,34 @@ impl ToolEnv {
         editor.text(&path).await
     }
 
-    /// Returns the environment of a program to start: see [`exec::child_env`]. The variables in `more` are
-    /// added, secret or not: they were chosen for this program.
+    /// Returns the environment of a program to start outside the sandbox: see [`exec::child_env`]. The variables in `more`
+    /// are added, secret or not: they were chosen for this program.
     pub fn child_env<K: Into<OsString>, V: Into<OsString>>(
         &self,
         more: impl IntoIterator<Item = (K, V)>,
     ) -> EnvVars {
-        let mut env = exec::child_env(&self.variables, &self.secret_variables);
+        self.with_named(exec::child_env(&self.variables, &self.secret_variables), more)
+    }
+
+    /// Returns the environment of a program to start in a profile: in the sandbox, see [`exec::confined_env`], otherwise as
+    /// [`ToolEnv::child_env`].
+    pub fn env_in<K: Into<OsString>, V: Into<OsString>>(
+        &self,
+        profile: Option<Profile>,
+        more: impl IntoIterator<Item = (K, V)>,
+    ) -> EnvVars {
+        if self.sandbox.is_none() || matches!(profile, None | Some(Profile::Outside)) {
+            return self.child_env(more);
+        }
+        self.with_named(exec::confined_env(&self.variables, &self.secret_variables), more)
+    }
+
+    fn with_named<K: Into<OsString>, V: Into<OsString>>(
+        &self,
+        mut env: EnvVars,
+        more: impl IntoIterator<Item = (K, V)>,
+    ) -> EnvVars {
+        env.extend(exec::named_env(&self.variables, &self.secret_variables, &self.named_variables));
         env.extend(more.into_iter().map(|(name, value)| (name.into(), value.into())));
         env
     }

@@ -54,16 +54,22 @@ impl fmt::Debug for Known {
 pub(super) struct Masks(Mutex<Known>);
 
 impl Masks {
-    /// The files and folders below `roots` that `policy` keeps from being read, under these names or under those that
-    /// `files` knows. They are added to `files`.
-    pub(super) fn below(&self, roots: &[&Path], policy: &dyn PathPolicy, files: &KnownFiles) -> Vec<Masked> {
-        self.below_at(SystemTime::now(), roots, policy, files)
+    /// The files and folders below `roots`, and the entries of `folders`, that `policy` keeps from being read, under these
+    /// names or under those that `files` knows. They are added to `files`.
+    pub(super) fn below(
+        &self,
+        roots: &[&Path],
+        folders: &[&Path],
+        policy: &dyn PathPolicy,
+        files: &KnownFiles,
+    ) -> Vec<Masked> {
+        self.below_at(SystemTime::now(), (roots, folders), policy, files)
     }
 
     fn below_at(
         &self,
         now: SystemTime,
-        roots: &[&Path],
+        roots: Roots<'_>,
         policy: &dyn PathPolicy,
         files: &KnownFiles,
     ) -> Vec<Masked> {
@@ -78,11 +84,14 @@ impl Masks {
     }
 }
 
+/// Folders that are looked through, and folders of which only the own entries count.
+type Roots<'a> = (&'a [&'a Path], &'a [&'a Path]);
+
 /// Also returns whether something was found for the first time that has more than one name.
 fn find(
     known: &mut Known,
     now: SystemTime,
-    roots: &[&Path],
+    (roots, folders): Roots<'_>,
     (policy, files): (&dyn PathPolicy, &KnownFiles),
 ) -> (Vec<Masked>, bool) {
     let rules = policy.fingerprint();
@@ -94,7 +103,8 @@ fn find(
     }
     known.rules = rules;
     let mut found = Vec::new();
-    for root in roots {
+    let roots = roots.iter().map(|root| (root, true));
+    for (root, is_whole) in roots.chain(folders.iter().map(|folder| (folder, false))) {
         let mut open = vec![(*root).to_owned()];
         while let Some(path) = open.pop() {
             let Ok(metadata) = path.symlink_metadata() else { continue };
@@ -119,7 +129,9 @@ fn find(
                 }
             }
             found.extend_from_slice(&folder.masked);
-            open.extend_from_slice(&folder.folders);
+            if is_whole {
+                open.extend_from_slice(&folder.folders);
+            }
             known.folders.insert(path, folder);
         }
     }
@@ -223,7 +235,7 @@ pub(super) fn fold(masked: Vec<Masked>, roots: &[&Path], most: usize) -> Folded 
 
 /// The objects of a git repository: files that are named by their content, in hundreds of folders.
 fn is_objects(path: &Path) -> bool {
-    path.ends_with(".git/objects")
+    path.ends_with("objects") && path.with_file_name("HEAD").is_file()
 }
 
 #[cfg(test)]
@@ -328,13 +340,14 @@ mod tests {
         let root = dir.path();
         std::fs::create_dir_all(root.join("a/b")).expect("written");
         std::fs::create_dir_all(root.join(".git/objects/.env")).expect("written");
+        std::fs::write(root.join(".git/HEAD"), "").expect("written");
         for name in [".env", "a/b/x.pem", "a/main.rs"] {
             std::fs::write(root.join(name), "").expect("written");
         }
         let (masks, rules, files) = (Masks::default(), Rules::default(), KnownFiles::default());
         let names = |now: SystemTime, rules: &Rules| {
             let mut found: Vec<String> = masks
-                .below_at(now, &[root], rules, &files)
+                .below_at(now, (&[root], &[]), rules, &files)
                 .into_iter()
                 .map(|it| {
                     format!("{} {}", it.path.strip_prefix(root).expect("below").display(), it.is_denied)
@@ -345,7 +358,7 @@ mod tests {
         };
         let asked = |rules: &Rules| rules.1.swap(0, Ordering::Relaxed);
         assert_eq!(names(later(), &rules), [".env true", "a/b/x.pem false"]);
-        assert_eq!(asked(&rules), 7);
+        assert_eq!(asked(&rules), 8);
         assert_eq!(names(later(), &rules), [".env true", "a/b/x.pem false"]);
         assert_eq!(asked(&rules), 0, "nothing changed");
         // A command that creates a file can give its folder the old time of modification.
@@ -364,6 +377,8 @@ mod tests {
         let others = Rules(1, Arc::default());
         assert_eq!(names(later(), &others).len(), 3);
         assert!(asked(&others) > 3, "other rules");
+        let entries = masks.below_at(later(), (&[], &[root]), &others, &files);
+        assert_eq!(entries.len(), 1, "only the folder's own entries: {entries:?}");
     }
 
     #[test]
@@ -379,7 +394,7 @@ mod tests {
         std::fs::hard_link(root.join("b/.env"), root.join("c/x")).expect("linked");
         let (masks, files) = (Masks::default(), KnownFiles::default());
         let names = |now: SystemTime| {
-            let found = masks.below_at(now, &[root], &Rules::default(), &files).into_iter();
+            let found = masks.below_at(now, (&[root], &[]), &Rules::default(), &files).into_iter();
             let mut names: Vec<PathBuf> =
                 found.map(|it| it.path.strip_prefix(root).expect("below").to_owned()).collect();
             names.sort();

@@ -11,7 +11,7 @@ use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::SandboxOpening;
-use aye_core::contract::path_policy::PathPolicy;
+use aye_core::contract::path_policy::{PathAccess, PathPolicy};
 use aye_core::contract::spec::AgentSpec;
 use aye_files::known::KnownFiles;
 use aye_files::opener::PrivateFolder;
@@ -23,11 +23,14 @@ use aye_sandbox::{
 };
 
 use super::ToolEnv;
-use super::exec::{EnvVars, ExecRequest, is_in_path};
+use super::artifact::output_of;
+use super::exec::{self, CommandLimits, ControlGroups, EnvVars, ExecRequest, is_in_path};
 use super::masks::{Folded, Masks, fold};
 
-/// Git's own settings in the home folder: without them git does not know whose repositories the user trusts.
-const GIT_SETTINGS: [&str; 2] = [".gitconfig", ".config/git"];
+/// Git's own settings in the home folder: without them git does not know whose repositories the user trusts. The folder
+/// that contains some of them may contain passwords, too.
+const GIT_SETTINGS: [&str; 4] =
+    [".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes"];
 
 /// Packages that are there already, and what says where they came from, so that a build without a network finds them.
 const PACKAGES: [&str; 5] =
@@ -60,10 +63,51 @@ pub struct SandboxFolders {
     pub domains: Vec<DomainPattern>,
     /// The folder for the sockets of commands in namespaces.
     pub sockets: PathBuf,
-    /// The folder of aye's own that commands can read: long output.
+    /// The folder for long output. Commands can read that of their own conversation.
     pub output: PathBuf,
+    /// The project's folder: links in it open nothing outside.
+    pub project: Option<PathBuf>,
+    /// What one command may take from the machine.
+    pub limits: SandboxLimits,
+    /// Whether the user trusts the project with the repository that it is a linked worktree of.
+    pub opens_repository: bool,
     /// Aye's own folders. Without a sandbox for what contains one, no command can change its own rules.
     pub own: Vec<PathBuf>,
+}
+
+/// What one command may take from the machine; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SandboxLimits {
+    /// Processes and threads at once, on a machine with up to [`FEW_CORES`] cores; in proportion to the cores on others.
+    pub processes: Option<u64>,
+    /// Memory, in percent of the machine's.
+    pub memory_percent: Option<u64>,
+    /// Temporary files, in MiB.
+    pub tmp_mib: Option<u64>,
+}
+
+/// Builds start about as many processes as there are cores.
+const FEW_CORES: u64 = 16;
+
+impl SandboxLimits {
+    fn processes(&self) -> u64 {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        self.processes.map_or(u64::MAX, |most| most.saturating_mul((cores / FEW_CORES).max(1)))
+    }
+
+    fn memory(&self) -> u64 {
+        let about = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let total = about
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
+        let kib: Option<u64> = total;
+        let limit = self.memory_percent.zip(kib).map(|(percent, kib)| (kib << 10) / 100 * percent);
+        limit.unwrap_or(u64::MAX)
+    }
+
+    fn tmp(&self) -> Option<u64> {
+        self.tmp_mib.map(|mib| mib << 20)
+    }
 }
 
 /// The state that all sandboxed commands share.
@@ -125,6 +169,7 @@ struct Found {
     toolchains: Vec<PathBuf>,
     /// The programs of [`LINKED`] that are installed.
     downloaders: Vec<CacheKind>,
+    groups: Arc<ControlGroups>,
 }
 
 /// The confinement of a program.
@@ -152,9 +197,40 @@ pub struct Confinement {
     pub(super) unchanged: Option<Unchanged>,
     /// Notes about the confinement for the model and the user.
     pub(super) notes: Vec<String>,
+    pub(super) withheld: Withheld,
+}
+
+/// The names of the variables that are set, but that a confined program did not get.
+#[derive(Debug, Default)]
+pub struct Withheld {
+    names: Vec<String>,
+    /// The names among them that are keys of aye's own.
+    own: Vec<String>,
+}
+
+impl Withheld {
+    /// Returns a sentence for each variable that a command asked for: in its text, or with a complaint when it failed.
+    pub fn missed(&self, command: &str, output: &str, has_failed: bool) -> Vec<String> {
+        let missed = exec::missed(&self.names, command, output, has_failed);
+        let sentence = |name: &str| {
+            if self.own.iter().any(|own| own == name) {
+                return format!("the variable {name} is a key of aye's own, which no command gets");
+            }
+            format!(
+                "the variable {name} is set, but the sandbox passes only what builds need; the user can name it in \
+                 sandbox.env"
+            )
+        };
+        missed.into_iter().map(sentence).collect()
+    }
 }
 
 impl Confinement {
+    /// The variables that the program did not get.
+    pub fn take_withheld(&mut self) -> Withheld {
+        std::mem::take(&mut self.withheld)
+    }
+
     /// After the end of the program: sets changed protected files aside. Returns one sentence for each, and one for each
     /// refused connection.
     pub async fn settle(self) -> Vec<String> {
@@ -243,13 +319,25 @@ impl ToolEnv {
         let Some(sandbox) = self.sandbox.clone().filter(|_| !is_outside) else {
             return Ok((request, Confinement::default()));
         };
+        let mut withheld = Withheld::default();
+        for name in self.variables.keys().filter(|name| !request.env.contains_key(*name)) {
+            let text = name.to_string_lossy().into_owned();
+            // The sandbox has a proxy of its own.
+            if text.to_uppercase().ends_with("_PROXY") {
+                continue;
+            }
+            if exec::is_own_key(name, &self.secret_variables) {
+                withheld.own.push(text.clone());
+            }
+            withheld.names.push(text);
+        }
         let workspace = self.workspace.root.clone();
         let rules = self.policies.as_ref().map(|policies| policies.policy(agent));
         let known = Arc::clone(&self.known);
         // It reads folders, and what the machine can enforce.
         let confined = tokio::task::spawn_blocking(move || {
             let kept = sandbox.confine(&mut request, &what, &workspace, rules.as_deref(), &known);
-            kept.map(|kept| (request, kept))
+            kept.map(|kept| (request, Confinement { withheld, ..kept }))
         });
         confined.await.unwrap_or_else(|error| Err(error.into()))
     }
@@ -311,7 +399,7 @@ impl Sandbox {
     pub fn prepare(&self, workspace: &Path, rules: &dyn PathPolicy, known: &KnownFiles) {
         let folders = self.folders.readable.iter().chain(&self.folders.writable).map(PathBuf::as_path);
         let roots: Vec<&Path> = std::iter::once(workspace).chain(folders).collect();
-        self.masks.below(&roots, rules, known);
+        self.masks.below(&roots, &[], rules, known);
         self.protected.prepare(&roots);
     }
 
@@ -343,11 +431,28 @@ impl Sandbox {
         let found = self.found();
         let mut policy = self.policy(what.profile, workspace);
         policy.terminal = what.terminal;
-        policy.readable.extend(what.readable.iter().filter(|path| path.exists()).cloned());
-        policy.tmp = Some(self.tmp(&what.thread)?);
+        let output = output_of(&self.folders.output, what.thread.as_str());
+        // What is in the project is visible anyway, and a link in its place may lead anywhere.
+        let beside = what.readable.iter().filter(|path| !path.starts_with(workspace));
+        policy.readable.extend(beside.chain([&output]).filter(|path| path.exists()).cloned());
+        let tmp = self.tmp(&what.thread)?;
+        let limits = &self.folders.limits;
+        policy.processes = limits.processes.map(|_| limits.processes());
+        request.limits = Some(Arc::new(CommandLimits {
+            processes: limits.processes(),
+            memory: limits.memory(),
+            tmp: limits.tmp().map(|most| (tmp.clone(), most)),
+            groups: Arc::clone(&found.groups),
+        }));
+        policy.tmp = Some(tmp);
         let mut notes = Vec::new();
         if let Some(rules) = rules {
-            let Folded { masks, hidden, partial } = self.masked(what, workspace, rules, known);
+            // Downloads and version managers contain published files, too many to look at each of them.
+            let is_denied =
+                |path: &PathBuf| rules.restriction(path, PathAccess::Read).is_some_and(|rule| rule.is_denied);
+            policy.readable.retain(|path| !is_denied(path));
+            policy.toolchains.retain(|path| !is_denied(path));
+            let Folded { masks, hidden, partial } = self.masked(what, &policy, rules, known);
             policy.masked = masks;
             notes.extend(hidden_folders(&hidden, workspace));
             for (path, masked) in partial {
@@ -357,7 +462,8 @@ impl Sandbox {
         }
         let mut unchanged = None;
         if what.profile == Profile::Workspace {
-            policy.writable.extend(what.opened.writable.iter().filter(|path| path.is_dir()).cloned());
+            let opened = what.opened.writable.iter().filter(|path| path.is_dir() && is_real(path));
+            policy.writable.extend(opened.cloned());
             let roots: Vec<&Path> = policy.writable.iter().map(PathBuf::as_path).chain([workspace]).collect();
             let before = self.protected.before(&roots);
             let (protected, workspace) = (Arc::clone(&self.protected), workspace.to_path_buf());
@@ -384,7 +490,7 @@ impl Sandbox {
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args, request.launcher) = (program, args, launcher);
         request.env.extend(env);
-        Ok(Confinement { network, unchanged, notes })
+        Ok(Confinement { network, unchanged, notes, withheld: Withheld::default() })
     }
 
     /// Returns the command's connection out of its network namespace, if there is a domain or port to reach.
@@ -417,13 +523,17 @@ impl Sandbox {
         let home = |names: &'static [&'static str]| {
             self.home.iter().flat_map(move |home| names.iter().map(move |name| home.join(name)))
         };
-        let shared =
-            home(&GIT_SETTINGS).chain(self.folders.readable.iter().chain([&self.folders.output]).cloned());
+        let shared = home(&GIT_SETTINGS).chain(self.folders.readable.iter().cloned());
         policy.readable.extend(shared.filter(|path| path.exists()));
+        if self.folders.opens_repository {
+            policy.open_repository();
+        }
         if profile == Profile::Workspace {
             policy.readable.extend(home(&PACKAGES).filter(|path| path.exists()));
             policy.writable.extend(self.folders.writable.iter().filter(|path| path.is_dir()).cloned());
         }
+        // A folder whose name became a link in the meantime is another one.
+        policy.writable.retain(|path| is_real(path));
         policy.toolchains.clone_from(&self.found().toolchains);
         policy.home.clone_from(&self.home);
         policy
@@ -442,16 +552,12 @@ impl Sandbox {
 
     /// Returns the paths that rules keep from being read, and how to hide them. For a rule that asks, a path that
     /// the user made readable is allowed once and for all.
-    fn masked(
-        &self,
-        what: &Confined,
-        workspace: &Path,
-        rules: &dyn PathPolicy,
-        known: &KnownFiles,
-    ) -> Folded {
-        let folders = self.folders.readable.iter().chain(&self.folders.writable).chain(&what.opened.writable);
-        let beside = folders.chain(&what.readable).map(PathBuf::as_path);
-        let roots: Vec<&Path> = std::iter::once(workspace).chain(beside).collect();
+    fn masked(&self, what: &Confined, policy: &Policy, rules: &dyn PathPolicy, known: &KnownFiles) -> Folded {
+        let packages: Vec<PathBuf> =
+            self.home.iter().flat_map(|home| PACKAGES.map(|name| home.join(name))).collect();
+        let folders = policy.readable.iter().filter(|path| !packages.contains(path));
+        let beside = folders.chain(&policy.writable).chain(&what.opened.writable).map(PathBuf::as_path);
+        let roots: Vec<&Path> = std::iter::once(policy.workspace.as_path()).chain(beside).collect();
         // Packages bring test keys and lists of public certificates, which need no secrecy; masked, they could neither be
         // used nor removed.
         let is_installed = |path: &Path| {
@@ -464,8 +570,12 @@ impl Sandbox {
                 && (is_installed(path)
                     || self.folders.readable.iter().any(|readable| path.starts_with(readable)))
         };
-        let masked = self.masks.below(&roots, rules, known).into_iter();
-        fold(masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect(), &roots, MAX_MASKS)
+        // A folder of PATH may be one in which the user keeps other things.
+        let toolchains: Vec<&Path> = policy.toolchains.iter().map(PathBuf::as_path).collect();
+        let masked = self.masks.below(&roots, &toolchains, rules, known).into_iter();
+        let masked = masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect();
+        let roots = [roots.as_slice(), &toolchains].concat();
+        fold(masked, &roots, MAX_MASKS)
     }
 
     /// The conversation's own `/tmp`.
@@ -518,7 +628,8 @@ impl Sandbox {
     fn found(&self) -> &Found {
         self.found.get_or_init(|| Found {
             layers: Layers::detect(&self.path),
-            toolchains: toolchains(&self.path, self.home.as_deref()),
+            toolchains: toolchains(&self.path, self.home.as_deref(), self.folders.project.as_deref()),
+            groups: Arc::new(ControlGroups::find()),
             downloaders: LINKED.iter().filter(|it| is_in_path(&self.path, it.2)).map(|it| it.0).collect(),
         })
     }
@@ -537,6 +648,11 @@ impl Sandbox {
         }
         (layers.can_enforce(profile), gaps)
     }
+}
+
+/// Whether no part of a path is a link.
+fn is_real(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|real| real == path)
 }
 
 /// Folders that are named in a note.

@@ -1,5 +1,6 @@
 //! WebFetch: reads a page of the public web as text.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
+use super::artifact::output_of;
 use super::exec::{Spill, private_file};
 use super::text::binary_kind;
 use super::web_net::{AllowedHosts, guarded, plain_builder};
@@ -109,7 +111,7 @@ impl WebFetch {
         Err(failed(format!("more than {MAX_REDIRECTS} redirects; the last one was to {url}")))
     }
 
-    async fn fetch(&self, url: Url) -> Result<ToolResult, ToolError> {
+    async fn fetch(&self, url: Url, ctx: &ToolCallContext) -> Result<ToolResult, ToolError> {
         let (url, response) = match self.get(url).await? {
             Fetched::Page(url, response) => (url, response),
             Fetched::Elsewhere(from, to) => {
@@ -135,7 +137,8 @@ impl WebFetch {
         }
         let text = web_page::decode(&body, &media_type);
         let text = if web_page::is_html(&kind, &text) { web_page::markdown(text).await } else { text };
-        let (text, file) = self.shorten(&url, text, cut);
+        let dir = output_of(&self.env.output_dir, ctx.run_identity.thread_id.as_str());
+        let (text, file) = self.shorten(&url, text, cut, dir);
         let details = json!({
             "url": url.as_str(), "status": status.as_u16(), "content_type": media_type,
             "bytes": body.len(), "truncated": cut || file.is_some(), "output_file": file,
@@ -149,14 +152,13 @@ impl WebFetch {
     }
 
     /// Cuts a long text and writes all of it into a file.
-    fn shorten(&self, url: &Url, text: String, cut: bool) -> (String, Option<std::path::PathBuf>) {
+    fn shorten(&self, url: &Url, text: String, cut: bool, dir: PathBuf) -> (String, Option<PathBuf>) {
         let note = if cut { format!("\n[cut at {MAX_BODY} bytes]") } else { String::new() };
         let Some((at, _)) = text.char_indices().nth(MAX_TEXT) else {
             let text = if text.trim().is_empty() { "(no text)".into() } else { text };
             return (text + &note, None);
         };
-        let spill =
-            Spill { dir: self.env.output_dir.clone(), name: format!("web-{}.txt", uuid::Uuid::now_v7()) };
+        let spill = Spill { dir, name: format!("web-{}.txt", uuid::Uuid::now_v7()) };
         let written = private_file(&spill).and_then(|(path, mut file)| {
             std::io::Write::write_all(&mut file, text.as_bytes())?;
             Ok(path)
@@ -239,7 +241,7 @@ impl Tool for WebFetch {
         tokio::select! {
             biased;
             () = ctx.cancellation.cancelled() => Err(failed("cancelled")),
-            result = tokio::time::timeout(TIMEOUT, self.fetch(url)) => match result {
+            result = tokio::time::timeout(TIMEOUT, self.fetch(url, ctx)) => match result {
                 Ok(result) => Ok(result?.into()),
                 Err(_) => Err(failed(format!("no complete response within {} s", TIMEOUT.as_secs()))),
             },

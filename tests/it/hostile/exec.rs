@@ -73,6 +73,7 @@ fn execute(dir: &Path, command: &str, timeout: Duration) -> ExecResult {
         output_dir: None,
         on_behalf: SpawnContext::default(),
         launcher: None,
+        limits: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(run(&config, request, |_| {}, &CancellationToken::new())).expect("starts")

@@ -38,12 +38,17 @@ impl Home {
     /// With this server as its model.
     pub fn with(llm: &MockLlm) -> Self {
         let home = Self::new();
-        home.config(&format!(
+        home.model(llm);
+        home
+    }
+
+    /// The same home with this server as its model.
+    pub fn model(&self, llm: &MockLlm) {
+        self.config(&format!(
             "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\n\
              api_key_env = \"MOCK_KEY\"\n[retry]\nmax_retries = 0\n",
             llm.url
         ));
-        home
     }
 
     pub fn config(&self, text: &str) {

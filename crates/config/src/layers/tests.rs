@@ -158,6 +158,10 @@ fn a_wrong_type_is_reported_with_the_expected_one() {
             "user.toml:2:11: `sandbox.domains` must be a list of domains such as [\"docs.example.org\", \"*.example.com\"], not a list that contains \"*.com\"; a name has at least two parts of letters, digits and `-`",
         ),
         (
+            "[sandbox]\nenv = [\"APP_*\", \"*\"]",
+            "user.toml:2:7: `sandbox.env` must be a list of names of variables such as [\"DATABASE_URL\", \"APP_*\"], not a list that contains \"*\"",
+        ),
+        (
             "permission_mode = \"never\"",
             "user.toml:1:19: `permission_mode` must be one of \"plan\", \"ask\", \"accept-edits\", \"auto\", \"yolo\", not the string \"never\"",
         ),
@@ -359,14 +363,15 @@ fn a_project_cannot_set_endpoints_keys_or_a_looser_mode() {
 /// Only the user sets what the kernel restricts commands to.
 #[test]
 fn a_project_cannot_open_the_sandbox() {
-    let project = "[sandbox]\nenabled = false\nreadable = [\"/\"]\nwritable = [\"/\"]\ndomains = [\"evil.example.net\"]\nmissing = \"allow\"\n";
+    let project = "[sandbox]\nenabled = false\nreadable = [\"/\"]\nwritable = [\"/\"]\ndomains = [\"evil.example.net\"]\nenv = [\"AWS\"]\nmissing = \"allow\"\n";
     for is_trusted in [false, true] {
         let user = "[sandbox]\ndomains = [\"Docs.example.org\"]";
         let case = Case { user, project, is_trusted, ..Case::default() };
         let sandbox = case.ok().settings.sandbox;
         assert_eq!(sandbox.domains.iter().map(ToString::to_string).collect::<Vec<_>>(), ["docs.example.org"]);
         assert!(sandbox.enabled && sandbox.readable.is_empty() && sandbox.missing == SandboxMissing::Ask);
-        assert_eq!(case.warnings().len(), 5, "{:?}", case.warnings());
+        assert!(sandbox.env.is_empty());
+        assert_eq!(case.warnings().len(), 6, "{:?}", case.warnings());
     }
 }
 

@@ -24,6 +24,10 @@ impl PrivateFolder {
     /// # Errors
     /// It cannot be made, or is not the user's.
     pub fn make(path: &Path) -> io::Result<PrivateFolder> {
+        // Each is as private as the last one, whatever the umask.
+        if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty() && !above.exists()) {
+            PrivateFolder::make(above)?;
+        }
         let real = resolve_new(path).map_err(|why| match why {
             Unresolved::Dangling(link) => {
                 let text = format!("{} is a link to nothing", link.display());

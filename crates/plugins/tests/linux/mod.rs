@@ -166,7 +166,7 @@ impl Place {
         rules.join(RuleSet::read(own, RuleFormat::Yaml, Layer::User, "permissions.yaml").expect("valid"));
         let policy = Policy {
             home: Some(top.join("home")),
-            toolchains: aye_sandbox::toolchains(path, Some(&top.join("home"))),
+            toolchains: aye_sandbox::toolchains(path, Some(&top.join("home")), None),
             masked: ["w/.env", "w/keys/server.pem", "w/src/denied.txt"].map(|file| top.join(file)).to_vec(),
             tmp: Some(top.join("tmp")),
             ..Policy::new(Profile::Read, &root)

@@ -7,6 +7,7 @@
 mod capture;
 mod env;
 mod git;
+mod limits;
 mod live;
 mod plain;
 mod proc_tree;
@@ -22,13 +23,16 @@ mod tests;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aye_core::contract::tool::SpawnContext;
 
 pub(crate) use capture::{Spill, private_file};
-pub use env::{EnvVars, child_env, holds_password, is_secret};
+pub use env::{EnvVars, child_env, confined_env, holds_password, is_secret};
+pub(crate) use env::{is_own_key, missed, named_env};
 pub use git::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, guard_git, harmless};
+pub use limits::{CommandLimits, ControlGroups};
 pub(crate) use plain::plain_pieces;
 pub(crate) use pty::{Terminal, TerminalSize, open as open_terminal};
 pub(crate) use run::{OutputPart, run_in_terminal, run_timeless};
@@ -94,6 +98,8 @@ pub struct ExecRequest {
     pub on_behalf: SpawnContext,
     /// Where `args` start aye again, if the program makes namespaces for it: see [`aye_sandbox::Launch::launcher`].
     pub launcher: Option<usize>,
+    /// What it may take from the machine, in the sandbox.
+    pub limits: Option<Arc<CommandLimits>>,
 }
 
 /// The result of a program.
@@ -118,6 +124,8 @@ pub struct ExecResult {
     pub cancelled: bool,
     /// The program killed its supervisor; every process of it that was found was killed too.
     pub supervisor_lost: bool,
+    /// The limit that it met, for which it was stopped.
+    pub over_limit: Option<String>,
     /// Processes that outlived it and were killed.
     pub left_behind: Vec<String>,
     /// How long it ran.
@@ -129,7 +137,9 @@ pub struct ExecResult {
 impl ExecResult {
     /// Whether the program exited with status 0 in time.
     pub fn is_success(&self) -> bool {
-        self.exit_code == Some(0) && !self.timed_out && !self.cancelled && !self.supervisor_lost
+        let is_stopped =
+            self.timed_out || self.cancelled || self.supervisor_lost || self.over_limit.is_some();
+        self.exit_code == Some(0) && !is_stopped
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -313,6 +314,22 @@ async fn run_supervised(
     // A command in the background is not part of the run, and ends with this process only.
     request.on_behalf.lease_end.take_if(|_| timeless.is_cancelled());
     let (mut running, output) = start(config, &request, input, terminal)?;
+    let group = request.limits.as_ref().and_then(|limits| limits.groups.make(limits));
+    let group = group.map(Arc::new);
+    let pid = running.pid;
+    let taken_in = group.clone().map(|group| tokio::task::spawn_blocking(move || group.take_in(pid)));
+    let limits = request.limits.clone();
+    let over_limit = async {
+        let is_counted = match taken_in {
+            Some(taken_in) => taken_in.await.unwrap_or(false),
+            None => false,
+        };
+        match limits {
+            Some(limits) => limits.exceeded(pid, is_counted).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(over_limit);
     let mut lease_end = request.on_behalf.lease_end.clone().filter(|_| running.supervised);
     // The moment to write to the lifeline, and what is left of the line with the one before.
     let (mut moment, mut line) = (None, Vec::new());
@@ -372,6 +389,11 @@ async fn run_supervised(
             later = moved(&mut lease_end), if lease_end.is_some() => moment = Some(later),
             () = sleep_until(timeout), if kill_at.is_none() && !is_timeless => {
                 result.timed_out = true;
+                running.stop();
+                kill_at = Some(Instant::now() + config.grace + slack(&running));
+            }
+            why = &mut over_limit, if kill_at.is_none() => {
+                result.over_limit = Some(why);
                 running.stop();
                 kill_at = Some(Instant::now() + config.grace + slack(&running));
             }
@@ -496,6 +518,9 @@ async fn run_supervised(
     result.total_bytes = captured.total;
     result.truncated = captured.omitted > 0;
     result.output_file = captured.file;
+    if let Some(limits) = &request.limits {
+        limits.explain(group.as_deref(), &mut result);
+    }
     Ok((result, said))
 }
 

@@ -34,3 +34,44 @@ async fn the_headline_of_a_failed_command_says_why() {
         assert_eq!(result.headline(), why, "{result:?}");
     }
 }
+
+/// Where no control group counts, aye does.
+#[tokio::test]
+async fn a_command_that_takes_too_much_is_stopped() {
+    use std::sync::Arc;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::{CommandLimits, ControlGroups, ExecConfig, ExecRequest, run};
+
+    let tmp = tempfile::tempdir().unwrap();
+    let env = std::env::vars_os().filter(|(name, _)| name == "PATH").collect();
+    let request = ExecRequest {
+        program: "bash".into(),
+        args: Vec::new(),
+        cwd: tmp.path().into(),
+        env,
+        timeout: std::time::Duration::from_mins(1),
+        max_output: 1000,
+        output_dir: None,
+        on_behalf: Default::default(),
+        launcher: None,
+        limits: None,
+    };
+    for (line, processes, setting) in [
+        ("for i in 1 2 3 4 5 6 7 8; do sleep 90 & done; wait", 4, "(sandbox.max_processes)"),
+        ("head -c 30000000 /dev/zero > x; sleep 90", 1000, "(sandbox.max_tmp_mib)"),
+    ] {
+        let limits = CommandLimits {
+            processes,
+            memory: u64::MAX,
+            tmp: Some((tmp.path().into(), 1 << 20)),
+            groups: Arc::new(ControlGroups::default()),
+        };
+        let args = ["-c", line].map(Into::into).to_vec();
+        let request = ExecRequest { args, limits: Some(Arc::new(limits)), ..request.clone() };
+        let result = run(&ExecConfig::default(), request, |_| {}, &CancellationToken::new()).await.unwrap();
+        assert!(result.over_limit.as_deref().is_some_and(|why| why.contains(setting)), "{result:?}");
+        assert!(!result.is_success() && result.duration.as_secs() < 60, "{result:?}");
+    }
+}
