@@ -563,3 +563,23 @@ fn a_scheduled_message_starts_in_the_terminal_showing_its_conversation() {
     tty.shows("You said: by itself");
     assert_eq!(states(&home), ["done"]);
 }
+
+#[test]
+fn a_long_queue_is_listed_in_part_and_says_so() {
+    let home = Home::new();
+    for n in 1..=3 {
+        home.ok(&["queue", "add", &format!("task {n}")]);
+    }
+    let listed = |args: &[&str]| {
+        let out = home.ok(&[&["queue", "list"], args].concat());
+        (out.stdout.lines().count(), out.stderr)
+    };
+    let (lines, said) = listed(&["--limit", "2"]);
+    assert_eq!((lines, said.contains("1 more") && said.contains("--limit 0")), (2, true), "{said}");
+    assert_eq!(listed(&[]), (3, String::new()));
+    assert_eq!(listed(&["--limit", "3"]), (3, String::new()));
+    assert_eq!(listed(&["--limit", "0"]), (3, String::new()));
+    let json = home.ok(&["queue", "list", "--json", "--limit", "1"]);
+    assert_eq!(json.json().as_array().map(Vec::len), Some(1));
+    assert!(json.stderr.contains("2 more"), "{}", json.stderr);
+}
