@@ -128,7 +128,8 @@ fn bounded(grapheme: &str) -> &str {
 pub fn truncate(text: &str, max: u16) -> String {
     let text = clean(text).replace(['\n', '\t'], " ");
     let max = usize::from(max);
-    if width(&text) <= max {
+    // No character has more columns than bytes, so a text that is written to a pipe need not be measured.
+    if text.len() <= max || width(&text) <= max {
         return text;
     }
     let mut cut = String::new();
