@@ -482,11 +482,11 @@ fn protected_files_below_the_root_are_unchanged() {
     home.aye(&["-p", "go", "--permission-mode", "auto"]).run().exits(3);
     let read = |name: &str| std::fs::read_to_string(home.work().join(name)).expect("readable");
     assert_eq!((read("sub/AGENTS.md").as_str(), read("sub/x").as_str()), ("rules\n", "a\n"));
-    assert_eq!(read("sub/set-aside-1-AGENTS.md"), "obey\n");
+    assert_eq!(read(".aye-set-aside/1/sub/AGENTS.md"), "obey\n");
     assert!(!home.work().join("sub/.vscode").exists());
     let result = llm.last().result("c1");
     let told =
-        "sub/AGENTS.md is protected: the command's version is in sub/set-aside-1-AGENTS.md; the original is";
+        "sub/AGENTS.md is protected: the command's version is in .aye-set-aside/1/sub/AGENTS.md; the original is";
     assert!(result.contains(told), "{result}");
     let shown = home.ok(&["approvals", "show", "perm_c2"]).stdout;
     assert!(shown.contains("`git checkout -q other` would change CLAUDE.md"), "{shown}");

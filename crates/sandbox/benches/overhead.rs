@@ -41,6 +41,8 @@ fn main() -> ExitCode {
     for profile in [Profile::Read, Profile::Workspace] {
         if with.bwrap.is_some() {
             cases.push((format!("{profile}, bwrap"), profile, with.clone(), false));
+            let by_path = Layers { can_mount: false, ..with.clone() };
+            cases.push((format!("{profile}, by path"), profile, by_path, false));
         }
         cases.push((format!("{profile}, no bwrap"), profile, without.clone(), false));
     }

@@ -4,6 +4,10 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::Stat;
+
+use crate::folder::FileId;
+
 /// A folder that changed this shortly before it was read may change again without a new time.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -11,17 +15,14 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// time of modification, and so make a folder look as it was before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderStamp {
-    id: (u64, u64),
+    id: FileId,
     changed: (i64, i64),
 }
 
 impl FolderStamp {
     /// Returns the stamp of a folder that is read at `now`; `None` if it changed too recently to rely on its time.
     pub fn settled(metadata: &Metadata, now: SystemTime) -> Option<FolderStamp> {
-        let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        let changed =
-            Duration::new(metadata.ctime().try_into().ok()?, metadata.ctime_nsec().try_into().ok()?);
-        now.checked_sub(changed).filter(|age| *age > SETTLED).map(|_| FolderStamp::of(metadata))
+        FolderStamp::of(metadata).settled_at(now)
     }
 
     /// Returns whether a folder is still the same and unchanged.
@@ -29,10 +30,22 @@ impl FolderStamp {
         *self == FolderStamp::of(metadata)
     }
 
+    pub(crate) fn settled_at(self, now: SystemTime) -> Option<FolderStamp> {
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let (seconds, nanoseconds) = self.changed;
+        let changed = Duration::new(seconds.try_into().ok()?, nanoseconds.try_into().ok()?);
+        now.checked_sub(changed).filter(|age| *age > SETTLED).map(|_| self)
+    }
+
     fn of(metadata: &Metadata) -> FolderStamp {
         FolderStamp {
-            id: (metadata.dev(), metadata.ino()),
+            id: FileId(metadata.dev(), metadata.ino()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    pub(crate) fn of_stat(stat: &Stat) -> FolderStamp {
+        FolderStamp { id: FileId::of(stat), changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64) }
     }
 }

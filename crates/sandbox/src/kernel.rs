@@ -40,7 +40,8 @@ pub(crate) fn restrict(orders: &LaunchPolicy) -> io::Result<()> {
     Ok(())
 }
 
-fn drop_capabilities() -> io::Result<()> {
+/// Drops every capability of this thread.
+pub(crate) fn drop_capabilities() -> io::Result<()> {
     use caps::CapSet;
     // The bounding set needs a right that an ordinary user does not have, and does not miss: without new privileges
     // nothing comes back that is not permitted here.

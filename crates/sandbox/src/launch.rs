@@ -1,5 +1,6 @@
 //! From a policy to the program that is started, and the launcher that becomes it.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 #[cfg(target_os = "linux")]
 use std::io;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::layers::Layers;
 #[cfg(target_os = "linux")]
 use crate::linked_cache::LinkedCache;
+use crate::mounts;
 use crate::namespaces;
 #[cfg(target_os = "linux")]
 use crate::net::Relay;
@@ -102,23 +104,31 @@ impl Launch {
         let (mut all, mut launcher) = (Vec::new(), None);
         let (first, policy_to_enforce) = match &layers.bwrap {
             Some(bwrap) => {
-                all.extend(namespaces::arguments(policy, own, cwd));
+                let (words, mounts) = namespaces::arguments(policy, own, cwd, layers.can_mount);
+                all.extend(words);
                 launcher = Some(all.len());
-                all.push(namespaces::LAUNCHER.into());
+                all.extend([namespaces::LAUNCHER.into(), LAUNCH_ARG.into()]);
+                all.extend(mounts::words(&mounts, layers.can_mount));
                 // The mounts already determine what is hidden or visible.
                 let policy = Policy {
                     readable: Vec::new(),
                     toolchains: Vec::new(),
                     masked: Vec::new(),
+                    read_only: Vec::new(),
+                    ids: BTreeMap::new(),
                     partial: Vec::new(),
                     tmp: None,
                     ..policy.clone()
                 };
                 (bwrap.clone().into_os_string(), LaunchPolicy { policy, inside: true })
             }
-            None => (own.as_os_str().to_owned(), LaunchPolicy { policy: policy.clone(), inside: false }),
+            None => {
+                all.push(LAUNCH_ARG.into());
+                // There are no mounts, and one argument has a limited length.
+                let policy = Policy { read_only: Vec::new(), ids: BTreeMap::new(), ..policy.clone() };
+                (own.as_os_str().to_owned(), LaunchPolicy { policy, inside: false })
+            }
         };
-        all.push(LAUNCH_ARG.into());
         all.push(serde_json::to_string(&policy_to_enforce).unwrap_or_default().into());
         all.push(program.to_owned());
         all.extend(args.iter().cloned());
@@ -148,9 +158,14 @@ impl Launch {
 /// that fails, or with the program's exit status if a relay for its network runs beside it.
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "a separate process, whose stderr is the command's")]
-pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn launch_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     use std::io::Write as _;
     use std::os::unix::process::CommandExt as _;
+    let args: Vec<OsString> = args.collect();
+    let mut args = match mounts::take(&args) {
+        Ok(rest) => rest.iter().cloned(),
+        Err(error) => return not_enforced(&error),
+    };
     let first = args.next();
     let only_terminal = first.as_deref().is_some_and(|word| word == TERMINAL_WORD);
     let policy_to_enforce = first.and_then(|word| serde_json::from_str::<LaunchPolicy>(word.to_str()?).ok());
@@ -174,8 +189,7 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     if let Some(policy_to_enforce) = &policy_to_enforce
         && let Err(error) = policy_to_enforce.enforce()
     {
-        let _ = writeln!(stderr, "aye: the sandbox cannot be enforced, and nothing was started: {error}");
-        return ExitCode::from(NOT_STARTED);
+        return not_enforced(&error);
     }
     let named = program.to_string_lossy().into_owned();
     let error = match relay.cloned() {
@@ -195,6 +209,34 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let _ = writeln!(stderr, "aye: cannot start {named}: {error}");
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { NOT_STARTED })
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "a separate process, whose stderr is the command's")]
+fn not_enforced(error: &io::Error) -> ExitCode {
+    use std::io::Write as _;
+    let _ =
+        writeln!(std::io::stderr(), "aye: the sandbox cannot be enforced, and nothing was started: {error}");
+    ExitCode::from(NOT_STARTED)
+}
+
+/// Makes the mounts that the arguments of a launcher name, with [`LAUNCH_ARG`] as the first one, and takes them out of the
+/// arguments. The process must have been started inside the namespaces, and have only one thread. It has no right to mount
+/// anything after this.
+///
+/// # Errors
+/// When a mount cannot be made, or something was renamed in the meantime. Nothing may be started then.
+#[cfg(target_os = "linux")]
+pub fn take_mounts(args: Vec<OsString>) -> io::Result<Vec<OsString>> {
+    match args.split_first() {
+        Some((first, rest)) if first == LAUNCH_ARG => {
+            let rest = mounts::take(rest).map_err(|error| {
+                io::Error::other(format!("the sandbox cannot be enforced, and nothing was started: {error}"))
+            })?;
+            Ok([first].into_iter().chain(rest).cloned().collect())
+        }
+        _ => Ok(args),
+    }
 }
 
 #[cfg(target_os = "linux")]

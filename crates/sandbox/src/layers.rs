@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::namespaces::{SYSTEM, UNSHARE};
+use crate::namespaces::{CAN_MOUNT, SYSTEM, UNSHARE};
 use aye_core::contract::judgement::Profile;
 
 /// The oldest Landlock that is of use: before Linux 6.2 it does not know truncation.
@@ -21,6 +21,9 @@ pub struct Layers {
     pub seccomp: bool,
     /// bubblewrap, where it works.
     pub bwrap: Option<PathBuf>,
+    /// Whether bubblewrap lets the launcher make mounts by itself, each of the very file that was judged. Otherwise
+    /// bubblewrap makes them by path, and the launcher compares them.
+    pub can_mount: bool,
     /// Why bubblewrap is not used.
     pub no_bwrap: Option<String>,
     /// `sandbox-exec`, which macOS has.
@@ -30,11 +33,11 @@ pub struct Layers {
 impl Layers {
     /// Detects which layers work. bubblewrap is searched for in the folders of `path`.
     pub fn detect(path: &OsStr) -> Layers {
-        let (bwrap, no_bwrap) = match bwrap(path) {
-            Ok(bwrap) => (Some(bwrap), None),
-            Err(why) => (None, Some(why)),
+        let (bwrap, can_mount, no_bwrap) = match bwrap(path) {
+            Ok((bwrap, can_mount)) => (Some(bwrap), can_mount, None),
+            Err(why) => (None, false, Some(why)),
         };
-        Layers { bwrap, no_bwrap, ..Layers::of_kernel() }
+        Layers { bwrap, can_mount, no_bwrap, ..Layers::of_kernel() }
     }
 
     /// The kernel's own layers, without bubblewrap.
@@ -126,12 +129,31 @@ impl Layers {
     }
 }
 
-/// bubblewrap in a folder of `path`, if it can make all namespaces here.
-fn bwrap(path: &OsStr) -> Result<PathBuf, String> {
+/// bubblewrap in a folder of `path`, if it can make all namespaces here, and whether the launcher can make mounts in them.
+fn bwrap(path: &OsStr) -> Result<(PathBuf, bool), String> {
     if !cfg!(target_os = "linux") {
         return Err("supported on Linux only".into());
     }
-    works(find(path)?)
+    let bwrap = find(path)?;
+    // Some systems take all rights from what bubblewrap starts.
+    if has_mount_calls()
+        && works(&bwrap, &[&CAN_MOUNT[..], &["--", "unshare", "--mount", "true"]].concat()).is_ok()
+    {
+        return Ok((bwrap, true));
+    }
+    works(&bwrap, &["--", "true"]).map(|()| (bwrap, false))
+}
+
+/// Whether the kernel has the calls that make a mount by descriptor: Linux 5.2 and later do.
+#[cfg(target_os = "linux")]
+fn has_mount_calls() -> bool {
+    use rustix::mount::{OpenTreeFlags, open_tree};
+    open_tree(rustix::fs::CWD, "/", OpenTreeFlags::OPEN_TREE_CLOEXEC).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_mount_calls() -> bool {
+    false
 }
 
 /// Only in the system's folders: a command may have put a program of that name where it can write.
@@ -142,15 +164,15 @@ fn find(path: &OsStr) -> Result<PathBuf, String> {
     found.ok_or_else(|| "bwrap was not found in a system folder of PATH; install bubblewrap".into())
 }
 
-fn works(bwrap: PathBuf) -> Result<PathBuf, String> {
-    let tried = Command::new(&bwrap)
+fn works(bwrap: &Path, end: &[&str]) -> Result<(), String> {
+    let tried = Command::new(bwrap)
         .args(UNSHARE)
         .args(["--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"])
-        .args(["--", "true"])
+        .args(end)
         .stdin(Stdio::null())
         .output();
     match tried {
-        Ok(output) if output.status.success() => Ok(bwrap),
+        Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(200).collect::<String>();
             Err(format!("{} fails: {why}", bwrap.display()))
@@ -169,6 +191,7 @@ mod tests {
             landlock,
             seccomp,
             bwrap: bwrap.then(|| "/usr/bin/bwrap".into()),
+            can_mount: bwrap,
             no_bwrap: (!bwrap).then(|| "not installed".into()),
             seatbelt: false,
         };
@@ -200,6 +223,6 @@ mod tests {
         assert_eq!(layers.bwrap, None);
         assert!(layers.missing().iter().any(|line| line.contains("install bubblewrap")), "{layers:?}");
         // One that fails says why.
-        assert!(works(script).is_err_and(|why| why.contains("no rights")));
+        assert!(works(&script, &[]).is_err_and(|why| why.contains("no rights")));
     }
 }

@@ -15,12 +15,14 @@
 //!
 //! A launcher that cannot enforce its policy does not start the program.
 
+mod folder;
 mod folder_stamp;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod launch;
 mod layers;
 mod linked_cache;
+mod mounts;
 mod namespaces;
 mod net;
 mod policy;
@@ -31,10 +33,11 @@ mod toolchains;
 mod watched;
 
 pub use aye_core::contract::judgement::Profile;
+pub use folder::FileId;
 pub use folder_stamp::FolderStamp;
-#[cfg(target_os = "linux")]
-pub use launch::ThreadLaunch;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
+#[cfg(target_os = "linux")]
+pub use launch::{ThreadLaunch, take_mounts};
 pub use layers::{Layers, MIN_LANDLOCK};
 pub use linked_cache::{CacheKind, LinkedCache};
 pub use net::{Dialler, NetHub, NetSession, Relay, Serving, SystemDialler};

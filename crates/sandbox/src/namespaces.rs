@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::mounts::{self, Mount, MountKind};
 use crate::net::SOCKET;
 use crate::policy::{PartialFolder, Policy};
-use crate::protected;
 use aye_core::contract::judgement::Profile;
 
 /// The launcher's path inside the namespaces.
@@ -26,6 +26,9 @@ pub(crate) const UNSHARE: &[&str] = &[
     "ALL",
 ];
 
+/// Leaves the launcher the right to make mounts, until it has made them.
+pub(crate) const CAN_MOUNT: [&str; 2] = ["--cap-add", "CAP_SYS_ADMIN"];
+
 #[derive(Default)]
 struct Arguments(Vec<OsString>);
 
@@ -36,6 +39,21 @@ impl Arguments {
 
     fn bind(&mut self, how: &str, path: &Path) {
         self.0.extend([how.into(), path.into(), path.into()]);
+    }
+
+    /// Makes a mount by its path.
+    fn mount(&mut self, mount: &Mount) {
+        let path = &mount.path;
+        match mount.kind {
+            MountKind::Seen => {}
+            MountKind::Fixed => self.bind("--bind", path),
+            MountKind::ReadOnly => self.bind("--ro-bind", path),
+            MountKind::Hidden if mount.is_folder => {
+                self.add(["--perms", "0000", "--tmpfs"]);
+                self.0.push(path.into());
+            }
+            MountKind::Hidden => self.0.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]),
+        }
     }
 
     /// An empty, read-only folder in place of this one, with the entries to show.
@@ -53,9 +71,17 @@ impl Arguments {
 }
 
 /// The arguments up to the program: `--` is the last one. `own` is the program that becomes the launcher.
-pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString> {
+pub(crate) fn arguments(
+    policy: &Policy,
+    own: &Path,
+    cwd: &Path,
+    can_mount: bool,
+) -> (Vec<OsString>, Vec<Mount>) {
     let mut all = Arguments::default();
     all.0.extend(UNSHARE.iter().map(OsString::from));
+    if can_mount {
+        all.add(CAN_MOUNT);
+    }
     let has_network = policy.network && policy.profile == Profile::Workspace;
     if !has_network {
         all.add(["--unshare-net"]);
@@ -78,20 +104,35 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
         Some(tmp) => all.0.extend(["--bind".into(), tmp.into(), "/tmp".into()]),
         None => all.add(["--tmpfs", "/tmp"]),
     }
-    let visible = once(policy.visible().filter(|path| path.exists()).collect());
+    let writable = policy.writable_folders();
+    let is_changed = |path: &Path| writable.iter().any(|root| path.starts_with(root));
+    let visible = once(policy.visible().filter(|path| path.exists() && !is_changed(path)).collect());
+    let is_system = |path: &Path| SYSTEM.iter().chain(&["/etc"]).any(|system| path.starts_with(system));
+    // What is mounted where, and where it comes from, as far as it may become another one.
+    let mut sources: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let same = |path: &Path| (path.to_owned(), path.to_owned());
     for path in &visible {
         all.bind("--ro-bind", path);
+        if !is_system(path) {
+            sources.push(same(path));
+        }
     }
-    let writable = policy.writable_folders();
     if policy.profile == Profile::Read {
         all.bind("--ro-bind", &policy.workspace);
+        sources.push(same(&policy.workspace));
     }
     for path in &writable {
-        all.bind("--bind", path);
+        let mut others = writable.iter().filter(|root| path.starts_with(root));
+        // A folder in another one comes with it: a command could make it a link to anywhere.
+        if others.all(|root| root == path) {
+            all.bind("--bind", path);
+            sources.push(same(path));
+        }
     }
     for cache in policy.linked_caches() {
         all.0.extend(["--ro-bind-try".into(), (&cache.path).into(), cache.source().into()]);
         all.0.extend(["--bind".into(), (&cache.own).into(), (&cache.path).into()]);
+        sources.push((cache.path.clone(), cache.own.clone()));
     }
     // What a partial folder does not show has no place in it.
     let is_left_out = |path: &Path| {
@@ -104,32 +145,27 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
     for folder in &policy.partial {
         let is_writable = writable.iter().any(|root| folder.path.starts_with(root));
         all.show_part(folder, if is_writable { "--bind" } else { "--ro-bind" });
+        // The folder is an empty one now.
+        sources.retain(|(path, _)| *path != folder.path);
+        sources.extend(folder.shown.iter().filter(|path| !path.is_symlink()).map(|path| same(path)));
         let inside = writable.iter().filter(|path| **path != folder.path && path.starts_with(&folder.path));
         for path in inside.filter(|path| !is_left_out(path)) {
             all.bind("--bind", path);
         }
     }
-    for part in writable.iter().flat_map(|root| fixed_parts(root)) {
-        match part {
-            FixedPart::Between(path) | FixedPart::Protected(path) if is_left_out(&path) => {}
-            FixedPart::Between(path) => all.bind("--bind", &path),
-            FixedPart::Protected(path) => all.bind("--ro-bind", &path),
-        }
-    }
     let visible = visible.iter().map(PathBuf::as_path);
     let shown: Vec<&Path> = visible.chain(writable).chain([policy.workspace.as_path()]).collect();
     let is_shown = |path: &Path| {
-        path.starts_with("/etc")
-            || SYSTEM.iter().any(|system| path.starts_with(system))
-            || shown.iter().any(|root| path.starts_with(root))
+        !is_left_out(path) && (is_system(path) || shown.iter().any(|root| path.starts_with(root)))
     };
-    for path in policy.masks().into_iter().filter(|path| is_shown(path) && !is_left_out(path)) {
-        if path.is_dir() {
-            all.add(["--perms", "0000", "--tmpfs"]);
-            all.0.push(path.into());
-        } else {
-            all.0.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]);
-        }
+    let mounts = mounts::plan(policy, &sources, &is_shown);
+    if can_mount {
+        all.add(["--perms", "0000", "--dir", mounts::EMPTY_FOLDER]);
+        all.add(["--ro-bind", "/dev/null", mounts::EMPTY_FILE]);
+    } else {
+        // A place that is missing would be made in the project.
+        let exists = |mount: &&Mount| mount.path.symlink_metadata().is_ok();
+        mounts.iter().filter(exists).for_each(|mount| all.mount(mount));
     }
     all.0.extend(["--ro-bind".into(), own.into(), LAUNCHER.into()]);
     if let Some(relay) = policy.way_out() {
@@ -138,7 +174,7 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
     all.add(["--remount-ro", "/", "--setenv", "TMPDIR", "/tmp", "--chdir"]);
     all.0.push(cwd.into());
     all.add(["--"]);
-    all.0
+    (all.0, mounts)
 }
 
 /// The paths without those that come with another one: the time for a mount grows with their number. A link that comes
@@ -156,57 +192,12 @@ fn once(paths: Vec<&Path>) -> Vec<PathBuf> {
     shown
 }
 
-/// A measure that keeps a protected file unchanged, such as a mount.
-pub(crate) enum FixedPart {
-    /// A folder between the root and the file: as a mount it cannot be renamed, and what is in it stays writable.
-    Between(PathBuf),
-    /// The file or folder itself.
-    Protected(PathBuf),
-}
-
-impl FixedPart {
-    pub(crate) fn between(&self) -> Option<&PathBuf> {
-        match self {
-            FixedPart::Between(path) => Some(path),
-            FixedPart::Protected(_) => None,
-        }
-    }
-
-    pub(crate) fn protected(&self) -> Option<&PathBuf> {
-        match self {
-            FixedPart::Between(_) => None,
-            FixedPart::Protected(path) => Some(path),
-        }
-    }
-}
-
-/// Returns the parts of a folder that must stay unchanged, as far as they exist.
-pub(crate) fn fixed_parts(root: &Path) -> Vec<FixedPart> {
-    let mut fixed_parts = Vec::new();
-    let mut between: Vec<PathBuf> = Vec::new();
-    // The target of a link that leads outside is not writable anyway.
-    let existing = protected::of_repository(root).into_iter().filter_map(|path| path.canonicalize().ok());
-    for path in existing.filter(|path| path.starts_with(root) && path != root) {
-        let above = path.ancestors().skip(1).take_while(|above| *above != root).collect::<Vec<_>>();
-        for folder in above.into_iter().rev() {
-            if !between.iter().any(|known| known == folder) {
-                between.push(folder.to_owned());
-                fixed_parts.push(FixedPart::Between(folder.to_owned()));
-            }
-        }
-        fixed_parts.push(FixedPart::Protected(path));
-    }
-    // A folder is mounted again only before what is below it.
-    fixed_parts.sort_by_key(|fixed_parts| matches!(fixed_parts, FixedPart::Protected(_)));
-    fixed_parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn line(policy: &Policy) -> String {
-        let words = arguments(policy, Path::new("/opt/aye"), &policy.workspace);
+        let (words, _) = arguments(policy, Path::new("/opt/aye"), &policy.workspace, false);
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
@@ -245,8 +236,9 @@ mod tests {
         let line = line(&Policy { partial, ..Policy::new(Profile::Workspace, &root) });
         let line = line.replace(&root.display().to_string(), "ROOT");
         let part = "--bind ROOT ROOT --tmpfs ROOT --bind ROOT/src ROOT/src --bind ROOT/.mcp.json ROOT/.mcp.json \
-                    --remount-ro ROOT --ro-bind ROOT/.mcp.json ROOT/.mcp.json ";
-        assert!(line.contains(part), "{line}");
+                    --remount-ro ROOT ";
+        let (_, rest) = line.split_once(part).unwrap_or_else(|| panic!("{line}"));
+        assert!(rest.contains("--ro-bind ROOT/.mcp.json ROOT/.mcp.json "), "{line}");
         assert!(!line.contains(".envrc") && !line.contains("key.pem"), "{line}");
     }
 

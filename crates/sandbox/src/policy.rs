@@ -1,11 +1,13 @@
 //! [`Policy`]: what a command may see and change, as plain data.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use aye_core::contract::judgement::Profile;
 use serde::{Deserialize, Serialize};
 
+use crate::folder::FileId;
 use crate::linked_cache::LinkedCache;
 use crate::net::Relay;
 
@@ -34,6 +36,13 @@ pub struct Policy {
     pub toolchains: Vec<PathBuf>,
     /// Files and folders that cannot be read wherever they are. At most [`MAX_MASKS`].
     pub masked: Vec<PathBuf>,
+    /// Files and folders that cannot be changed, in [`Profile::Workspace`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_only: Vec<PathBuf>,
+    /// What was at these paths when the rules were applied to them: those of masked and read-only files. If something
+    /// else is there when the command starts, it does not start. Of other paths it counts what is there now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ids: BTreeMap<PathBuf, FileId>,
     /// Folders with more files to hide than to show. Nothing can be created in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partial: Vec<PartialFolder>,
@@ -75,6 +84,8 @@ pub enum Unusable {
     OwnFiles(PathBuf),
     /// More files are masked than can be.
     TooManyMasks(usize),
+    /// More files are kept from being changed than can be.
+    TooManyReadOnly(usize),
     /// A path is not absolute.
     Relative(PathBuf),
     /// A path is not UTF-8.
@@ -102,6 +113,11 @@ impl fmt::Display for Unusable {
             Unusable::TooManyMasks(count) => {
                 write!(f, "the rules hide {count} files, and at most {MAX_MASKS} can be hidden")
             }
+            Unusable::TooManyReadOnly(count) => write!(
+                f,
+                "the rules keep {count} files from being changed, and at most {MAX_MASKS} can be protected; name their \
+                 folders in the rules"
+            ),
             Unusable::NotText(path) => write!(f, "the path {} is not UTF-8", path.display()),
             Unusable::Relative(path) => write!(f, "the path {} is not absolute", path.display()),
         }
@@ -126,6 +142,8 @@ impl Policy {
             caches: Vec::new(),
             toolchains: Vec::new(),
             masked: Vec::new(),
+            read_only: Vec::new(),
+            ids: BTreeMap::new(),
             partial: Vec::new(),
             tmp: None,
             network: false,
@@ -153,7 +171,7 @@ impl Policy {
     /// # Errors
     /// The reason why not: the workspace is not a project's folder, or too many files are masked.
     pub fn check(&self) -> Result<(), Unusable> {
-        let lists = [&self.readable, &self.writable, &self.toolchains, &self.masked];
+        let lists = [&self.readable, &self.writable, &self.toolchains, &self.masked, &self.read_only];
         let partial = self.partial.iter().flat_map(|folder| folder.shown.iter().chain([&folder.path]));
         let caches = self.caches.iter().flat_map(|cache| [&cache.path, &cache.own]);
         let others = partial.chain(caches).chain(&self.tmp).chain([&self.workspace]);
@@ -178,6 +196,9 @@ impl Policy {
         let mounts = self.masked.len() + self.partial.iter().map(|folder| folder.shown.len()).sum::<usize>();
         if mounts > MAX_MASKS {
             return Err(Unusable::TooManyMasks(mounts));
+        }
+        if self.read_only.len() > MAX_MASKS {
+            return Err(Unusable::TooManyReadOnly(self.read_only.len()));
         }
         Ok(())
     }
@@ -211,9 +232,12 @@ impl Policy {
     /// Returns the paths that cannot be read, as far as they exist and could be read otherwise: those that
     /// the policy names, and secrets of the system. A link is replaced by its target.
     pub(crate) fn masks(&self) -> Vec<PathBuf> {
-        let named = self.masked.iter().cloned();
-        let mut masks: Vec<PathBuf> =
-            named.chain(system_secrets()).filter_map(|path| path.canonicalize().ok()).collect();
+        // What rules were applied to was found without following links.
+        let (judged, named): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            self.masked.iter().partition(|path| self.ids.contains_key(*path));
+        let others = named.into_iter().cloned().chain(system_secrets());
+        let mut masks: Vec<PathBuf> = others.filter_map(|path| path.canonicalize().ok()).collect();
+        masks.extend(judged.into_iter().cloned());
         masks.sort();
         masks.dedup();
         // A masked folder already hides what is below it.

@@ -3,6 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
+
+use crate::folder::{Entry, Folder, kind_of};
+
+/// The folder at the root of a project for what aye sets aside. Commands cannot read it.
+pub const SET_ASIDE: &str = ".aye-set-aside";
+
 /// Names in lower case, of files and of whole folders; one `*` matches any characters.
 pub const NAMES: &[&str] = &[
     // Version control, its hooks and what reads its attributes.
@@ -29,6 +36,8 @@ pub const NAMES: &[&str] = &[
     "head",
     // Agents: settings, rules, instructions.
     ".aye",
+    // See SET_ASIDE.
+    ".aye-set-aside*",
     ".agents",
     ".claude",
     ".codex",
@@ -243,22 +252,21 @@ const CONTROL: &[(&str, &[&str])] = &[
 ];
 
 /// Returns the protected files and folders at the root of a repository, even if they do not exist, as far as
-/// their names are known.
-pub(crate) fn at_root(root: &Path) -> Vec<PathBuf> {
+/// their names are known. Paths start at the folder.
+pub(crate) fn at_root(root: &Folder) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for (part, inner) in entries(root) {
+    for entry in root.entries().unwrap_or_default() {
+        let (part, inner) = (entry.lower(), PathBuf::from(&entry.name));
         // A link may lead anywhere: the link itself is protected, not its target.
-        let is_link = inner.is_symlink();
-        if let Some((_, names)) = CONTROL.iter().find(|(name, _)| *name == part)
-            && inner.is_dir()
-            && !is_link
+        if entry.is_folder()
+            && let Some((_, names)) = CONTROL.iter().find(|(name, _)| *name == part)
         {
-            let folders = if part == ".git" { git_folders(&inner) } else { vec![inner] };
+            let folders = if part == ".git" { git_folders(root, inner) } else { vec![inner] };
             found.extend(folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name))));
         } else if is_protected(&part) {
             found.push(inner);
         } else if PAIRS.iter().any(|(folder, _)| *folder == part) {
-            if is_link {
+            if entry.is_link() {
                 found.push(inner);
                 continue;
             }
@@ -269,10 +277,15 @@ pub(crate) fn at_root(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The protected files of a folder that is a repository itself, such as the main one of a linked worktree.
-pub(crate) fn of_repository(folder: &Path) -> Vec<PathBuf> {
-    if folder.join("HEAD").is_file() && folder.join("objects").is_dir() {
-        let folders = git_folders(folder);
+/// The protected files of a folder that is a repository itself, such as the main one of a linked worktree. Paths start
+/// at the folder.
+pub(crate) fn of_repository(folder: &Folder) -> Vec<PathBuf> {
+    let kind = |name: &str| folder.stat(name).map(|stat| kind_of(&stat)).ok();
+    // Each may be a link.
+    if kind("HEAD").is_some_and(|kind| kind != FileType::Directory)
+        && kind("objects").is_some_and(|kind| matches!(kind, FileType::Directory | FileType::Symlink))
+    {
+        let folders = git_folders(folder, PathBuf::new());
         return folders.iter().flat_map(|folder| CONTROL[0].1.iter().map(|name| folder.join(name))).collect();
     }
     at_root(folder)
@@ -283,33 +296,28 @@ const CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs", "
 
 /// A repository's own folder, those of its submodules and those of its worktrees. A submodule's name may be a path, and a
 /// submodule may have its own; a file that is missing does not end the search, because a command may have removed it.
-fn git_folders(git: &Path) -> Vec<PathBuf> {
-    let mut found = vec![git.to_owned()];
+fn git_folders(root: &Folder, git: PathBuf) -> Vec<PathBuf> {
     let mut open = vec![git.join("modules")];
+    let mut found = vec![git];
     while let Some(folder) = open.pop() {
-        for (name, path) in real_folders(&folder) {
+        for (name, path) in real_folders(root, &folder) {
             if !CONTENTS.contains(&name.as_str()) {
                 found.push(path.clone());
                 open.push(path);
             }
         }
     }
-    let trees = found.iter().flat_map(|folder| real_folders(&folder.join("worktrees")));
+    let trees = found.iter().flat_map(|folder| real_folders(root, &folder.join("worktrees")));
     let trees: Vec<PathBuf> = trees.map(|(_, tree)| tree).collect();
     found.extend(trees);
     found
 }
 
-/// The folders in a folder, unless one of these two is a link.
-fn real_folders(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
-    let all = (!folder.is_symlink()).then(|| entries(folder));
-    all.into_iter().flatten().filter(|(_, path)| path.is_dir() && !path.is_symlink())
-}
-
-/// A folder's entries, with their names in lower case.
-fn entries(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| (entry.file_name().to_string_lossy().to_lowercase(), entry.path()))
+/// The folders in a folder, with their names in lower case. None if there is a link on the way.
+fn real_folders(root: &Folder, folder: &Path) -> Vec<(String, PathBuf)> {
+    let entries = root.folder(folder).and_then(|folder| folder.entries()).unwrap_or_default();
+    let folders = entries.into_iter().filter(Entry::is_folder);
+    folders.map(|entry| (entry.lower(), folder.join(&entry.name))).collect()
 }
 
 #[cfg(test)]
@@ -328,7 +336,7 @@ mod tests {
         for name in [".envrc", "CLAUDE.local.md", "README.md"] {
             std::fs::write(root.join(name), "").expect("written");
         }
-        let found = at_root(root);
+        let found = at_root(&Folder::open(root).expect("opened"));
         for name in [
             ".envrc",
             "CLAUDE.local.md",
@@ -342,18 +350,18 @@ mod tests {
             ".github/workflows",
             ".github/actions",
         ] {
-            assert!(found.contains(&root.join(name)), "{name}: {found:?}");
+            assert!(found.contains(&name.into()), "{name}: {found:?}");
         }
         for name in [".git", ".github", "README.md", "src"] {
-            assert!(!found.contains(&root.join(name)), "{name}");
+            assert!(!found.contains(&name.into()), "{name}");
         }
         // The repository of a linked worktree is a folder of its own.
         let git = root.join(".git");
         std::fs::create_dir(git.join("objects")).expect("written");
         std::fs::write(git.join("HEAD"), "").expect("written");
-        let of_git = of_repository(&git);
+        let of_git = of_repository(&Folder::open(&git).expect("opened"));
         for name in ["config", "modules/libs/a/config", "worktrees/t/commondir"] {
-            assert!(of_git.contains(&git.join(name)), "{name}: {of_git:?}");
+            assert!(of_git.contains(&name.into()), "{name}: {of_git:?}");
         }
     }
 }

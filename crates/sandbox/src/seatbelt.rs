@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use aye_core::contract::judgement::Profile;
 
-use crate::namespaces::{FixedPart, fixed_parts};
+use crate::mounts::{MountKind, plan};
 use crate::policy::Policy;
 
 /// The program that reads the profile and becomes the command.
@@ -61,13 +61,13 @@ pub(crate) fn profile(policy: &Policy) -> String {
     if policy.network && policy.profile == Profile::Workspace {
         text += "(allow network*)\n";
     }
-    let fixed_parts: Vec<FixedPart> = writable.iter().flat_map(|root| fixed_parts(root)).collect();
-    let of = |wanted: fn(&FixedPart) -> Option<&PathBuf>| {
-        fixed_parts.iter().filter_map(wanted).map(PathBuf::as_path)
+    let mounts = plan(policy, &[], &|_| true);
+    let of = |kind: MountKind| {
+        mounts.iter().filter(move |mount| mount.kind == kind).map(|mount| mount.path.as_path())
     };
     // The folder itself cannot be moved away, and what is in it stays writable.
-    rule(&mut text, "deny", "file-write*", "literal", of(FixedPart::between));
-    rule(&mut text, "deny", "file-write*", "subpath", of(FixedPart::protected));
+    rule(&mut text, "deny", "file-write*", "literal", of(MountKind::Fixed));
+    rule(&mut text, "deny", "file-write*", "subpath", of(MountKind::ReadOnly));
     for folder in &policy.partial {
         let mut except = vec![format!("(require-not (literal {}))", quoted(&folder.path))];
         except.extend(folder.shown.iter().map(|path| format!("(require-not (subpath {}))", quoted(path))));

@@ -2,18 +2,24 @@
 //!
 //! At the root of a repository mounts keep them as they are, but not a name that is missing yet. Deeper down a mount would
 //! also keep the folders above it from being moved.
+//!
+//! Other processes may write in the workspace meanwhile. So everything happens beneath a descriptor of the workspace, no
+//! link is followed, and nothing is ever removed or overwritten: a file is renamed to a name that is free, and made where
+//! there is none.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::Metadata;
-use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use rustix::fs::{FileType, Mode, Stat};
+
+use crate::folder::{FileId, Folder, kind_of};
 use crate::folder_stamp::FolderStamp;
 use crate::policy::common_git_folder;
-use crate::protected::{INSTALLED, at_root, is_protected, of_repository};
+use crate::protected::{INSTALLED, SET_ASIDE, at_root, of_repository};
 
 /// More protected files are not compared.
 const MAX_FILES: usize = 5_000;
@@ -21,14 +27,14 @@ const MAX_FILES: usize = 5_000;
 const MAX_FILE: u64 = 256 * 1024;
 /// Maximum bytes kept in total.
 const MAX_KEPT: usize = 16 * 1024 * 1024;
-/// Characters of a name that are kept when a file is set aside: with four bytes each there is space for what is added.
-const MAX_NAME: usize = 50;
 /// Maximum depth of folders in folders that a command closed.
 const MAX_DEPTH: usize = 100;
+/// How often files are set aside that became others between being compared and being renamed.
+const MAX_ROUNDS: usize = 3;
 
 /// The state of a folder, as far as it matters here.
 #[derive(Debug, Clone, Default)]
-struct Folder {
+struct FolderState {
     stamp: Option<FolderStamp>,
     is_closed: bool,
     is_repository: bool,
@@ -36,9 +42,16 @@ struct Folder {
     folders: Vec<PathBuf>,
 }
 
+impl FolderState {
+    /// Whether only the folders in it matter.
+    fn has_nothing(&self) -> bool {
+        !self.is_closed && !self.is_repository && self.protected.is_empty()
+    }
+}
+
 /// A cache of where protected names are: only folders that changed are read again.
 #[derive(Debug, Default)]
-pub struct ProtectedFiles(Mutex<HashMap<PathBuf, Folder>>);
+pub struct ProtectedFiles(Mutex<HashMap<PathBuf, FolderState>>);
 
 /// The protected names below some folders.
 #[derive(Debug, Default)]
@@ -49,25 +62,74 @@ struct Entries {
     closed: Vec<PathBuf>,
 }
 
+/// A folder whose protected files are compared.
+#[derive(Debug)]
+struct Root {
+    path: PathBuf,
+    folder: Folder,
+    /// The repository of another root, a linked worktree. What the command writes does not change that.
+    is_linked: bool,
+}
+
+#[derive(Debug)]
+struct Roots(Vec<Root>);
+
+impl Roots {
+    /// Roots that cannot be opened have no files.
+    fn open(paths: &[&Path]) -> Roots {
+        let linked: Vec<PathBuf> = paths
+            .iter()
+            .filter_map(|path| common_git_folder(path))
+            .filter(|git| paths.contains(&git.as_path()))
+            .collect();
+        let open = |path: &&Path| {
+            let folder = Folder::open(path).ok()?;
+            Some(Root { path: path.to_path_buf(), folder, is_linked: linked.iter().any(|it| it == path) })
+        };
+        Roots(paths.iter().filter_map(open).collect())
+    }
+
+    /// The root of a path, and the path from there.
+    fn of<'p>(&self, path: &'p Path) -> io::Result<(&Root, &'p Path)> {
+        let found = self.0.iter().find_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Folder> {
+        let (root, rest) = self.of(path)?;
+        root.folder.folder(rest)
+    }
+
+    fn place(&self, path: &Path) -> io::Result<(Folder, OsString)> {
+        let (root, rest) = self.of(path)?;
+        let (folder, name) = root.folder.place(rest)?;
+        Ok((folder, name.to_owned()))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        let (folder, name) = self.place(path)?;
+        folder.stat(name)
+    }
+}
+
 /// The attributes that distinguish one state of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
-    id: (u64, u64),
+    /// Its identity and the time of its last change, which the kernel sets: no program chooses it.
+    stamp: FolderStamp,
     size: u64,
-    /// Set by the kernel with each change: no program chooses it.
-    changed: (i64, i64),
     mode: u32,
     link: Option<PathBuf>,
 }
 
 impl FileState {
-    fn of(path: &Path, metadata: &Metadata) -> FileState {
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    fn of(stat: &Stat, link: Option<PathBuf>) -> FileState {
         FileState {
-            id: (metadata.dev(), metadata.ino()),
-            size: metadata.size(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            mode: metadata.mode(),
-            link: path.read_link().ok(),
+            stamp: FolderStamp::of_stat(stat),
+            size: stat.st_size as u64,
+            mode: stat.st_mode as u32,
+            link,
         }
     }
 }
@@ -78,12 +140,34 @@ struct KeptFile {
     content: Option<Vec<u8>>,
 }
 
+impl KeptFile {
+    /// Reads a file, with its content if it is small enough and there is `space`.
+    fn read(folder: &Folder, name: &OsString, space: bool) -> io::Result<KeptFile> {
+        let stat = folder.stat(name)?;
+        if kind_of(&stat) == FileType::Symlink {
+            let target = folder.link_target(name)?;
+            return Ok(KeptFile { state: FileState::of(&stat, Some(target)), content: None });
+        }
+        let read = if space { folder.read(name, MAX_FILE).ok().flatten() } else { None };
+        Ok(match read {
+            // What was read is what was looked at.
+            Some((stat, content)) => KeptFile { state: FileState::of(&stat, None), content: Some(content) },
+            None => KeptFile { state: FileState::of(&stat, None), content: None },
+        })
+    }
+
+    /// Whether it is the same as before, rather than written again with other attributes or another content.
+    fn is_as(&self, before: &KeptFile) -> bool {
+        let (now, then) = (&self.state, &before.state);
+        let is_alike = now.mode == then.mode && now.link == then.link;
+        now == then || is_alike && self.content.is_some() && self.content == before.content
+    }
+}
+
 /// The protected files as they were before a command.
 #[derive(Debug)]
 pub struct ProtectedBefore {
-    roots: Vec<PathBuf>,
-    /// Those of them that are the repositories of linked worktrees. What the command writes does not change that.
-    linked: Vec<PathBuf>,
+    roots: Roots,
     entries: Entries,
     files: BTreeMap<PathBuf, KeptFile>,
 }
@@ -103,7 +187,7 @@ pub struct SetAside {
 impl ProtectedFiles {
     /// Looks through `roots`, so that a first command does not have to.
     pub fn prepare(&self, roots: &[&Path]) {
-        drop(self.entries(SystemTime::now(), roots, &linked(roots)));
+        drop(self.entries(SystemTime::now(), &Roots::open(roots)));
     }
 
     /// Reads what exists below `roots`.
@@ -112,104 +196,111 @@ impl ProtectedFiles {
     }
 
     fn before_at(&self, now: SystemTime, roots: &[&Path]) -> ProtectedBefore {
-        let linked = linked(roots);
-        let entries = self.entries(now, roots, &linked);
+        let roots = Roots::open(roots);
+        let entries = self.entries(now, &roots);
         let (mut files, mut kept) = (BTreeMap::new(), 0);
-        for file in files_of(entries.protected.keys(), MAX_FILES) {
-            let Ok(metadata) = file.symlink_metadata() else { continue };
-            let is_small = metadata.is_file() && metadata.size() <= MAX_FILE;
-            let content = if is_small && kept < MAX_KEPT { std::fs::read(&file).ok() } else { None };
-            kept += content.as_ref().map_or(0, Vec::len);
-            files.insert(file.clone(), KeptFile { state: FileState::of(&file, &metadata), content });
+        for file in files_of(&roots, entries.protected.keys(), MAX_FILES) {
+            let Ok((folder, name)) = roots.place(&file) else { continue };
+            let Ok(state) = KeptFile::read(&folder, &name, kept < MAX_KEPT) else { continue };
+            kept += state.content.as_ref().map_or(0, Vec::len);
+            files.insert(file, state);
         }
-        let roots = roots.iter().map(|root| (*root).to_owned()).collect();
-        ProtectedBefore { roots, linked, entries, files }
+        ProtectedBefore { roots, entries, files }
     }
 
-    fn entries(&self, now: SystemTime, roots: &[&Path], linked: &[PathBuf]) -> Entries {
+    fn entries(&self, now: SystemTime, roots: &Roots) -> Entries {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = std::mem::take(&mut *known);
         let mut found = Entries::default();
-        for root in roots {
+        for root in &roots.0 {
             // Each commit and each switch changes its `HEAD` and logs.
-            if linked.iter().any(|git| git == root) {
-                let entries = of_repository(root).into_iter();
+            if root.is_linked {
+                let is_link = |path: &PathBuf| Some(kind_of(&root.folder.stat_beneath(path).ok()?));
                 found.protected.extend(
-                    entries
-                        .filter_map(|path| Some((path.clone(), path.symlink_metadata().ok()?.is_symlink()))),
+                    of_repository(&root.folder).into_iter().filter_map(|path| {
+                        Some((root.path.join(&path), is_link(&path)? == FileType::Symlink))
+                    }),
                 );
                 continue;
             }
-            let mut open = vec![(*root).to_owned()];
-            while let Some(path) = open.pop() {
-                let Ok(metadata) = path.symlink_metadata() else { continue };
-                if !metadata.is_dir() || known.contains_key(&path) {
+            let mut open = vec![PathBuf::new()];
+            while let Some(rest) = open.pop() {
+                let path =
+                    if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(&rest) };
+                if known.contains_key(&path) {
                     continue;
                 }
-                let is_same =
-                    |folder: &Folder| folder.stamp.as_ref().is_some_and(|stamp| stamp.is_of(&metadata));
-                let folder =
-                    before.remove(&path).filter(is_same).unwrap_or_else(|| read(&path, &metadata, now));
+                // A folder with the same stamp is the same one, whatever its path leads through.
+                let is_root = rest.as_os_str().is_empty();
+                let Ok(stat) = root.folder.stat_loosely(&rest) else { continue };
+                let stamp = FolderStamp::of_stat(&stat);
+                let mut known_state = before.remove(&path);
+                known_state.take_if(|state| state.stamp.as_ref() != Some(&stamp));
+                if let Some(state) = known_state.take_if(|state| !is_root && state.has_nothing()) {
+                    open.extend(state.folders.iter().map(|name| rest.join(name)));
+                    known.insert(path, state);
+                    continue;
+                }
+                let Ok(folder) = root.folder.folder(&rest) else { continue };
+                let Ok(stat) = folder.own_stat() else { continue };
+                let stamp = FolderStamp::of_stat(&stat);
+                known_state.take_if(|state| state.stamp.as_ref() != Some(&stamp));
+                let state = known_state.unwrap_or_else(|| read(&folder, stamp, now));
                 // The contents of `.git` change without the folder itself changing.
                 let below_git =
-                    if folder.is_repository || path == *root { of_repository(&path) } else { Vec::new() };
-                for entry in folder.protected.iter().chain(&below_git) {
-                    if let Ok(metadata) = entry.symlink_metadata() {
-                        found.protected.insert(entry.clone(), metadata.is_symlink());
-                        if metadata.is_dir() && metadata.mode() & 0o500 != 0o500 {
-                            found.closed.push(entry.clone());
+                    if state.is_repository || is_root { of_repository(&folder) } else { Vec::new() };
+                // What aye sets aside is no change.
+                let all = state.protected.iter().chain(&below_git);
+                for entry in all.filter(|entry| !(is_root && *entry == Path::new(SET_ASIDE))) {
+                    if let Ok(stat) = folder.stat_beneath(entry) {
+                        found.protected.insert(path.join(entry), kind_of(&stat) == FileType::Symlink);
+                        if kind_of(&stat) == FileType::Directory && stat.st_mode & 0o500 != 0o500 {
+                            found.closed.push(path.join(entry));
                         }
                     }
                 }
-                if folder.is_closed {
+                if state.is_closed {
                     found.closed.push(path.clone());
                 }
-                open.extend_from_slice(&folder.folders);
-                known.insert(path, folder);
+                open.extend(state.folders.iter().map(|name| rest.join(name)));
+                known.insert(path, state);
             }
         }
         found
     }
 }
 
-/// The roots that are the repository of another root, a linked worktree.
-fn linked(roots: &[&Path]) -> Vec<PathBuf> {
-    roots
-        .iter()
-        .filter_map(|root| common_git_folder(root))
-        .filter(|git| roots.contains(&git.as_path()))
-        .collect()
-}
-
-fn read(path: &Path, metadata: &Metadata, now: SystemTime) -> Folder {
-    let mut folder = Folder { stamp: FolderStamp::settled(metadata, now), ..Folder::default() };
-    folder.protected = at_root(path);
-    let entries = std::fs::read_dir(path);
-    folder.is_closed =
-        entries.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
-    for entry in entries.into_iter().flatten().flatten() {
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let name = entry.file_name();
-        folder.is_repository |= is_folder && name == ".git";
-        let is_left_out = INSTALLED.iter().chain(&[".git", ".hg", ".svn", ".jj"]).any(|left| name == *left);
-        if is_folder && !is_left_out && !folder.protected.contains(&entry.path()) {
-            folder.folders.push(entry.path());
+fn read(folder: &Folder, stamp: FolderStamp, now: SystemTime) -> FolderState {
+    let mut state = FolderState { stamp: stamp.settled_at(now), ..FolderState::default() };
+    state.protected = at_root(folder);
+    let entries = folder.entries();
+    state.is_closed = entries.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    for entry in entries.unwrap_or_default() {
+        let name = &entry.name;
+        state.is_repository |= entry.is_folder() && name == ".git";
+        let mut left_out = INSTALLED.iter().chain(&[".git", ".hg", ".svn", ".jj"]);
+        let is_left_out = left_out.any(|left| name == *left);
+        if entry.is_folder() && !is_left_out && !state.protected.iter().any(|path| path.as_os_str() == name) {
+            state.folders.push(name.into());
         }
     }
-    folder
+    state
 }
 
 /// The files among these entries and below those that are folders, at most about this many. No link is followed.
-fn files_of<'a>(entries: impl Iterator<Item = &'a PathBuf>, most: usize) -> Vec<PathBuf> {
+fn files_of<'a>(roots: &Roots, entries: impl Iterator<Item = &'a PathBuf>, most: usize) -> Vec<PathBuf> {
     let (mut open, mut found): (Vec<PathBuf>, Vec<PathBuf>) = (entries.cloned().collect(), Vec::new());
     while let Some(path) = open.pop() {
         if found.len() >= most {
             break;
         }
-        if path.is_dir() && !path.is_symlink() {
-            open.extend(std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
-        } else {
-            found.push(path);
+        match roots.stat(&path) {
+            Ok(stat) if kind_of(&stat) == FileType::Directory => {
+                let entries = roots.folder(&path).and_then(|folder| folder.entries()).unwrap_or_default();
+                open.extend(entries.iter().map(|entry| path.join(&entry.name)));
+            }
+            Ok(_) => found.push(path),
+            Err(_) => {}
         }
     }
     found
@@ -218,27 +309,30 @@ fn files_of<'a>(entries: impl Iterator<Item = &'a PathBuf>, most: usize) -> Vec<
 impl ProtectedBefore {
     /// The protected names that are others now.
     pub fn changed(&self, files: &ProtectedFiles) -> Vec<PathBuf> {
-        self.changed_at(SystemTime::now(), files)
+        self.changed_at(SystemTime::now(), files).into_keys().collect()
     }
 
-    fn changed_at(&self, now: SystemTime, files: &ProtectedFiles) -> Vec<PathBuf> {
-        let now = files.entries(now, &self.roots(), &self.linked).protected;
+    /// Each with its identity.
+    fn changed_at(&self, now: SystemTime, files: &ProtectedFiles) -> BTreeMap<PathBuf, FileId> {
+        let now = files.entries(now, &self.roots).protected;
         let is_new = |(path, is_link): (&PathBuf, &bool)| {
             (self.entries.protected.get(path) != Some(is_link)).then(|| path.clone())
         };
         let changed: BTreeSet<PathBuf> = now.iter().filter_map(is_new).collect();
         // The command may have added any number of files: what it changed must not be left over because of them.
-        let all = files_of(now.keys(), if self.is_complete() { usize::MAX } else { 0 });
+        let most = if self.is_complete() { usize::MAX } else { 0 };
+        let all = files_of(&self.roots, now.keys(), most);
         let others = self.files.keys().chain(all.iter().filter(|file| !self.files.contains_key(*file)));
+        let is_below = |file: &Path| file.ancestors().any(|it| changed.contains(it));
         let others = others
-            .filter(|file| !file.ancestors().any(|it| changed.contains(it)) && self.differs(file))
-            .cloned();
-        let others: Vec<PathBuf> = others.collect();
-        changed.into_iter().chain(others).collect()
-    }
-
-    fn roots(&self) -> Vec<&Path> {
-        self.roots.iter().map(PathBuf::as_path).collect()
+            .filter(|file| !is_below(file))
+            .filter_map(|file| Some((file.clone(), self.differs(file)?)));
+        let others: Vec<(PathBuf, FileId)> = others.collect();
+        let changed = changed.into_iter().filter_map(|path| {
+            let id = FileId::of(&self.roots.stat(&path).ok()?);
+            Some((path, id))
+        });
+        changed.chain(others).collect()
     }
 
     /// Whether all protected files are known, rather than more than can be compared.
@@ -246,20 +340,17 @@ impl ProtectedBefore {
         self.files.len() < MAX_FILES
     }
 
-    fn differs(&self, file: &Path) -> bool {
-        let Ok(metadata) = file.symlink_metadata() else { return false };
-        let Some(kept) = self.files.get(file) else { return true };
-        let now = FileState::of(file, &metadata);
-        if now == kept.state {
-            return false;
-        }
-        let is_alike = now.mode == kept.state.mode && now.link == kept.state.link && metadata.is_file();
-        let content = || std::fs::read(file).ok();
-        !(is_alike && kept.content.is_some() && kept.content == content())
+    /// The identity of a file that is another one than before.
+    fn differs(&self, file: &Path) -> Option<FileId> {
+        let (folder, name) = self.roots.place(file).ok()?;
+        let id = FileId::of(&folder.stat(&name).ok()?);
+        let Some(kept) = self.files.get(file) else { return Some(id) };
+        let now = KeptFile::read(&folder, &name, kept.content.is_some()).ok()?;
+        (!now.is_as(kept)).then_some(id)
     }
 
-    /// Renames protected files that a command made or changed, so that nothing runs them, and puts back what was there
-    /// before: `.envrc` becomes `set-aside-1-.envrc`. Folders that the command closed are opened again.
+    /// Moves protected files that a command made or changed, so that nothing runs them, and puts back what was there
+    /// before: `.envrc` becomes `.aye-set-aside/1/.envrc`. Folders that the command closed are opened again.
     pub fn set_aside(&self, files: &ProtectedFiles) -> Vec<SetAside> {
         self.set_aside_at(SystemTime::now(), files)
     }
@@ -267,72 +358,130 @@ impl ProtectedBefore {
     fn set_aside_at(&self, now: SystemTime, files: &ProtectedFiles) -> Vec<SetAside> {
         // Each time, folders in those that were opened come to light.
         for _ in 0..MAX_DEPTH {
-            let closed = files.entries(now, &self.roots(), &self.linked).closed;
-            let closed: Vec<_> =
-                closed.iter().filter(|folder| !self.entries.closed.contains(folder)).collect();
-            if closed.iter().filter(|folder| open_up(folder)).count() == 0 {
+            let closed = files.entries(now, &self.roots).closed;
+            let closed = closed.iter().filter(|folder| !self.entries.closed.contains(folder));
+            let opened = closed.filter(|path| self.roots.folder(path).is_ok_and(|folder| folder.open_up()));
+            if opened.count() == 0 {
                 break;
             }
         }
-        let mut moved = Vec::new();
-        for (at, path) in self.changed_at(now, files).into_iter().enumerate() {
-            let Some(folder) = path.parent() else { continue };
-            // Nothing below a link: `.git/info` may have become one.
-            let mut above = folder.ancestors().take_while(|it| !self.roots.iter().any(|root| root == it));
-            if above.any(Path::is_symlink) {
-                continue;
+        let mut store = Store::default();
+        let mut moved: BTreeMap<PathBuf, SetAside> = BTreeMap::new();
+        for _ in 0..MAX_ROUNDS {
+            let mut is_settled = true;
+            for (path, id) in self.changed_at(now, files) {
+                if moved.contains_key(&path) {
+                    continue;
+                }
+                match self.move_aside(&mut store, &path, id) {
+                    Ok(Some(done)) => drop(moved.insert(path, done)),
+                    Ok(None) => is_settled = false,
+                    Err(_) => {
+                        let stays = SetAside { path: path.clone(), to: None, restored: None };
+                        moved.insert(path, stays);
+                    }
+                }
             }
-            let mut result = self.move_aside(at, &path, folder);
-            if result.is_err() && open_up(folder) {
-                result = self.move_aside(at, &path, folder);
+            if is_settled {
+                break;
             }
-            moved.push(result.unwrap_or(SetAside { path, to: None, restored: None }));
         }
-        moved
+        moved.into_values().collect()
     }
 
-    /// `at` counts the files of one command.
-    fn move_aside(&self, at: usize, path: &Path, folder: &Path) -> std::io::Result<SetAside> {
+    /// `None` if the file is no longer the one that was compared.
+    fn move_aside(&self, store: &mut Store, path: &Path, id: FileId) -> io::Result<Option<SetAside>> {
         let kept = self.files.get(path);
         if let Some(KeptFile { content: None, state }) = kept
             && state.link.is_none()
         {
-            return Ok(SetAside { path: path.to_owned(), to: None, restored: Some(false) });
+            return Ok(Some(SetAside { path: path.to_owned(), to: None, restored: Some(false) }));
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Some folders run every file in them that ends as it should.
-        let is_named = self.entries.protected.contains_key(path) || kept.is_none() && is_protected(&name);
-        let end = if is_named { "" } else { ".txt" };
-        // Names that are cut may be many that are the same then.
-        let short: String = name.chars().take(MAX_NAME).collect();
-        let first = if short.len() < name.len() { at + 1 } else { 1 };
-        let mut free = (first..).map(|n| folder.join(format!("set-aside-{n}-{short}{end}")));
-        let to = free.find(|to| to.symlink_metadata().is_err()).unwrap_or_default();
-        std::fs::rename(path, &to)?;
-        let restored = kept.map(|kept| restore(path, kept).is_ok());
-        Ok(SetAside { path: path.to_owned(), to: Some(to), restored })
+        let (root, rest) = self.roots.of(path)?;
+        let (folder, name) = root.folder.place(rest)?;
+        if FileId::of(&folder.stat(name)?) != id {
+            return Ok(None);
+        }
+        let (to, new_path) = store.place(root, rest)?;
+        if folder.rename(name, &to, name).is_err() {
+            // A folder gets another one above it, which is a change of the folder.
+            let is_opened = [folder.open_up(), folder.folder(Path::new(name)).is_ok_and(|it| it.open_up())];
+            if !is_opened.contains(&true) {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            folder.rename(name, &to, name)?;
+        }
+        let restored = kept.map(|kept| restore(&folder, name, kept).is_ok());
+        Ok(Some(SetAside { path: path.to_owned(), to: Some(new_path), restored }))
     }
 }
 
-/// Gives the owner all rights to a folder, and returns whether that changed something.
-fn open_up(folder: &Path) -> bool {
-    let Ok(metadata) = folder.symlink_metadata() else { return false };
-    let mode = metadata.mode() & 0o7777;
-    let is_closed = metadata.is_dir() && mode & 0o700 != 0o700;
-    is_closed && std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode | 0o700)).is_ok()
+/// Where the files of one command are set aside: in a numbered folder of each root, with their paths.
+#[derive(Default)]
+struct Store(HashMap<PathBuf, (Folder, PathBuf)>);
+
+/// Folders of this kind in one root.
+const MAX_STORES: usize = 100_000;
+
+impl Store {
+    /// The folder for a file, and the file's path there.
+    fn place(&mut self, root: &Root, rest: &Path) -> io::Result<(Folder, PathBuf)> {
+        if !self.0.contains_key(&root.path) {
+            self.0.insert(root.path.clone(), Store::open(root)?);
+        }
+        let Some((numbered, path)) = self.0.get(&root.path) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let mut folder = numbered.folder(Path::new(""))?;
+        for part in rest.parent().into_iter().flat_map(Path::components) {
+            folder = folder.make(part.as_os_str())?;
+        }
+        Ok((folder, path.join(rest)))
+    }
+
+    /// Makes a folder that did not exist.
+    fn open(root: &Root) -> io::Result<(Folder, PathBuf)> {
+        let name = Path::new(SET_ASIDE);
+        let mut number = 1;
+        // A command may have made something else of this name, or closed the folder.
+        if let Ok(stat) = root.folder.stat(name)
+            && kind_of(&stat) != FileType::Directory
+        {
+            while root.folder.stat(format!("{SET_ASIDE}-{number}")).is_ok() && number < MAX_STORES {
+                number += 1;
+            }
+            let other = format!("{SET_ASIDE}-{number}");
+            root.folder.rename(name.as_os_str(), &root.folder, other.as_ref())?;
+        }
+        let store = root.folder.make(name.as_os_str())?;
+        store.open_up();
+        // Git does not list what is in it.
+        let _ = store.write(".gitignore".as_ref(), Mode::from_raw_mode(0o600), b"*\n");
+        for number in 1..MAX_STORES {
+            let number = number.to_string();
+            if store.stat(&number).is_err() {
+                let numbered = store.make(number.as_ref())?;
+                return Ok((numbered, root.path.join(name).join(number)));
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
 }
 
-fn restore(path: &Path, kept: &KeptFile) -> std::io::Result<()> {
+fn restore(folder: &Folder, name: &std::ffi::OsStr, kept: &KeptFile) -> io::Result<()> {
     if let Some(target) = &kept.state.link {
-        return std::os::unix::fs::symlink(target, path);
+        return folder.link(name, target);
     }
-    let mode = kept.state.mode & 0o7777;
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(kept.content.as_deref().unwrap_or_default())
+    let mode = Mode::from_raw_mode(kept.state.mode & 0o7777);
+    folder.write(name, mode, kept.content.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
@@ -354,10 +503,9 @@ mod tests {
         let mut names: Vec<String> = moved
             .iter()
             .map(|it| {
-                let to =
-                    it.to.as_ref().and_then(|to| to.file_name()).map(|to| to.to_string_lossy().into_owned());
-                let path = it.path.strip_prefix(root).expect("below").display();
-                format!("{path} -> {} {}", to.unwrap_or_default(), it.restored == Some(true))
+                let name = |path: &Path| path.strip_prefix(root).expect("below").display().to_string();
+                let to = it.to.as_deref().map(name).unwrap_or_default();
+                format!("{} -> {to} {}", name(&it.path), it.restored == Some(true))
             })
             .collect();
         names.sort();
@@ -390,17 +538,17 @@ mod tests {
         assert_eq!(
             names(&root, &moved),
             [
-                ".github/workflows/evil.yml -> set-aside-1-evil.yml.txt false",
-                "a/.vscode/settings.json -> set-aside-1-settings.json.txt false",
-                "a/AGENTS.md -> set-aside-1-AGENTS.md true",
-                "nested/.git/config -> set-aside-1-config true",
-                "nested/.git/hooks/pre-commit -> set-aside-1-pre-commit.txt false",
-                "plain/deep/.envrc -> set-aside-1-.envrc false",
+                ".github/workflows/evil.yml -> .aye-set-aside/1/.github/workflows/evil.yml false",
+                "a/.vscode/settings.json -> .aye-set-aside/1/a/.vscode/settings.json false",
+                "a/AGENTS.md -> .aye-set-aside/1/a/AGENTS.md true",
+                "nested/.git/config -> .aye-set-aside/1/nested/.git/config true",
+                "nested/.git/hooks/pre-commit -> .aye-set-aside/1/nested/.git/hooks/pre-commit false",
+                "plain/deep/.envrc -> .aye-set-aside/1/plain/deep/.envrc false",
             ]
         );
         let text = |name: &str| std::fs::read_to_string(root.join(name)).expect("readable");
         assert_eq!(text("a/AGENTS.md"), "rules");
-        assert_eq!(text("a/set-aside-1-AGENTS.md"), "obey");
+        assert_eq!(text(".aye-set-aside/1/a/AGENTS.md"), "obey");
         assert_eq!(text("nested/.git/config"), "[core]");
         assert!(!root.join("plain/deep/.envrc").exists() && root.join("node_modules/x/.vscode").exists());
         assert!(files.before(&[&root]).changed(&files).is_empty());
@@ -428,7 +576,10 @@ mod tests {
         let moved = before.set_aside(&files);
         assert_eq!(
             names(&git, &moved),
-            ["config -> set-aside-1-config true", "worktrees/t/commondir -> set-aside-1-commondir true"]
+            [
+                "config -> .aye-set-aside/1/config true",
+                "worktrees/t/commondir -> .aye-set-aside/1/worktrees/t/commondir true"
+            ]
         );
     }
 
@@ -451,8 +602,101 @@ mod tests {
         std::os::unix::fs::symlink(root.join("home"), work.join("a/link")).expect("linked");
         std::os::unix::fs::symlink(root.join("home/.envrc"), work.join("a/.envrc")).expect("linked");
         let moved = before.set_aside(&files);
-        assert_eq!(names(&work, &moved), ["a/.envrc -> set-aside-1-.envrc false"]);
+        assert_eq!(names(&work, &moved), ["a/.envrc -> .aye-set-aside/1/a/.envrc false"]);
         assert_eq!(std::fs::read_to_string(root.join("home/.envrc")).expect("readable"), "mine");
+    }
+
+    /// Exchanges two names until it is dropped.
+    struct Swapper(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
+
+    impl Swapper {
+        fn start(one: PathBuf, other: PathBuf) -> Swapper {
+            let stop = Arc::new(AtomicBool::new(false));
+            let until = Arc::clone(&stop);
+            let swap = move || {
+                while !until.load(Ordering::Relaxed) {
+                    let flags = rustix::fs::RenameFlags::EXCHANGE;
+                    let cwd = rustix::fs::CWD;
+                    rustix::fs::renameat_with(cwd, &one, cwd, &other, flags).expect("exchanged");
+                    // Others need the folder, too.
+                    let moment = std::time::Instant::now();
+                    while moment.elapsed() < std::time::Duration::from_micros(40) {
+                        std::hint::spin_loop();
+                    }
+                }
+            };
+            Swapper(stop, Some(std::thread::spawn(swap)))
+        }
+    }
+
+    impl Drop for Swapper {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+            drop(self.1.take().map(std::thread::JoinHandle::join));
+        }
+    }
+
+    #[test]
+    fn nothing_outside_changes_while_a_folder_becomes_a_link() {
+        let (_dir, root) = tree(&[
+            ("home/.bashrc", "mine"),
+            ("home/.aws/credentials", "mine"),
+            ("home/.ssh/id", "mine"),
+            ("work/a/.bashrc", "theirs"),
+        ]);
+        let work = root.join("work");
+        std::os::unix::fs::symlink(root.join("home"), work.join("link")).expect("linked");
+        let files = ProtectedFiles::default();
+        let swapper = Swapper::start(work.join("a"), work.join("link"));
+        let mut moved = 0;
+        for round in 0..400 {
+            let before = files.before(&[&work]);
+            // The folder has this name or the other one.
+            for name in ["a", "link"] {
+                let made = Folder::open(&work).and_then(|work| work.folder(Path::new(name)));
+                if let Ok(folder) = made {
+                    let name = format!("AGENTS.{round}.md");
+                    let _ = folder.write(name.as_ref(), Mode::RWXU, b"evil");
+                }
+            }
+            moved += before.set_aside(&files).len();
+        }
+        drop(swapper);
+        let read = |name: &str| std::fs::read_to_string(root.join(name)).expect("readable");
+        for name in ["home/.bashrc", "home/.aws/credentials", "home/.ssh/id"] {
+            assert_eq!(read(name), "mine", "{name}");
+        }
+        let entries = |name: &str| std::fs::read_dir(root.join(name)).expect("readable").count();
+        assert_eq!([entries("home"), entries("home/.aws"), entries("home/.ssh")], [3, 1, 1]);
+        assert!(moved > 0);
+        // Nothing of it is in the project.
+        let folder = ["work/a", "work/link"].into_iter().find(|name| !root.join(name).is_symlink());
+        let kept = root.join(folder.expect("one is the folder")).join(".bashrc");
+        let aside = work.join(SET_ASIDE);
+        let all = files_of(&Roots::open(&[&aside]), [aside.clone()].iter(), usize::MAX);
+        for file in all.iter().chain([&kept]) {
+            assert_ne!(std::fs::read_to_string(file).unwrap_or_default(), "mine", "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn what_a_command_leaves_in_the_place_for_set_aside_files_is_no_obstacle() {
+        let (_dir, root) = tree(&[("home/x", ""), ("work/a/x", "")]);
+        let work = root.join("work");
+        let files = ProtectedFiles::default();
+        let before = files.before(&[&work]);
+        std::os::unix::fs::symlink(root.join("home"), work.join(SET_ASIDE)).expect("linked");
+        write(&work, "a/.envrc", "evil");
+        let moved = before.set_aside(&files);
+        assert_eq!(names(&work, &moved), ["a/.envrc -> .aye-set-aside/1/a/.envrc false"]);
+        assert!(work.join(SET_ASIDE).symlink_metadata().expect("exists").is_dir());
+        assert_eq!(std::fs::read_dir(root.join("home")).expect("readable").count(), 1);
+        // A second time, beside the first.
+        let before = files.before(&[&work]);
+        write(&work, "a/.envrc", "again");
+        let moved = before.set_aside(&files);
+        assert_eq!(names(&work, &moved), ["a/.envrc -> .aye-set-aside/2/a/.envrc false"]);
+        assert!(before.set_aside(&files).is_empty());
     }
 
     /// As if the files had not changed for a long time.
@@ -478,7 +722,7 @@ mod tests {
         }
         assert_eq!(sub.metadata().expect("it exists").modified().ok(), metadata.modified().ok());
         let moved = before.set_aside_at(later(), &files);
-        assert_eq!(names(&root, &moved), ["sub/.envrc -> set-aside-1-.envrc false"]);
+        assert_eq!(names(&root, &moved), ["sub/.envrc -> .aye-set-aside/1/sub/.envrc false"]);
     }
 
     #[test]
@@ -536,9 +780,9 @@ mod tests {
         assert_eq!(
             names(&root, &moved),
             [
-                "a/b/.envrc -> set-aside-1-.envrc false",
-                "c/.vscode/tasks.json -> set-aside-1-tasks.json.txt true",
-                "fixed/.envrc -> set-aside-1-.envrc false"
+                "a/b/.envrc -> .aye-set-aside/1/a/b/.envrc false",
+                "c/.vscode/tasks.json -> .aye-set-aside/1/c/.vscode/tasks.json true",
+                "fixed/.envrc -> .aye-set-aside/1/fixed/.envrc false"
             ]
         );
     }

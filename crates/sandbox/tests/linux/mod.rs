@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 use aye_sandbox::{
     LAUNCH_ARG, Launch, Layers, NetHub, NetSession, Policy, Profile, ProtectedFiles, Serving, SystemDialler,
-    ThreadLaunch, launch_main,
+    ThreadLaunch, launch_main, take_mounts,
 };
+
+mod races;
 
 /// The number of attempts: each must be reported.
 const COUNT: usize = 45;
@@ -62,6 +64,10 @@ pub(super) fn main() -> ExitCode {
     match args.next() {
         Some(word) if word == LAUNCH_ARG => return launch_main(args),
         Some(word) if word == INSIDE_ARG => return inside(&args.skip(2).collect::<Vec<_>>()),
+        Some(word) if word == races::SWAP_ARG => {
+            races::swap(&args.collect::<Vec<_>>());
+            return ExitCode::SUCCESS;
+        }
         Some(word) if word == DRIVE_ARG => {
             let words: Vec<String> = args.filter_map(|word| word.into_string().ok()).collect();
             drive(&words);
@@ -168,6 +174,15 @@ pub(super) fn main() -> ExitCode {
         }
         println!("outside, {user:?}: {} of {COUNT} escape", control.len());
     }
+    if layers.bwrap.is_some() {
+        failures.extend(races::keeps_names(&base, &Layers { can_mount: false, ..layers.clone() }));
+    }
+    if layers.can_mount {
+        failures.extend(races::keeps_names(&base, &layers));
+        failures.extend(races::run(&base, &layers));
+    } else {
+        println!("skipped: the races, because the launcher cannot make mounts here");
+    }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     ExitCode::SUCCESS
 }
@@ -213,7 +228,8 @@ fn differs(
 
 /// A supervisor inside the namespaces: it stays unrestricted beside the command.
 fn inside(args: &[OsString]) -> ExitCode {
-    let launch = ThreadLaunch::of(args).expect("launcher arguments");
+    let args = take_mounts(args.to_vec()).expect("mounted");
+    let launch = ThreadLaunch::of(&args).expect("launcher arguments");
     let status = launch.spawn(std::process::Command::spawn).and_then(|mut child| child.wait()).expect("runs");
     ExitCode::from(u8::try_from(status.code().expect("it exits")).expect("a status"))
 }

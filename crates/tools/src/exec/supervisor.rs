@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use super::proc_tree::{command_line, descendants, signal, signal_group};
 use super::spec::SupervisorSpec;
 use aye_core::contract::clock::uptime_ms;
-use aye_sandbox::ThreadLaunch;
+use aye_sandbox::{ThreadLaunch, take_mounts};
 
 /// The hidden first argument that makes aye a supervisor.
 pub const SUPERVISE_ARG: &str = "__supervise";
@@ -260,7 +260,8 @@ fn start(
     // Inside namespaces, the command sees this process.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let streams = Streams { output: Arc::new(output), terminal: duty.terminal, converses: input.is_some() };
-    let args: Vec<OsString> = args.collect();
+    // The mounts are made with one of these rights.
+    let args = take_mounts(args.collect())?;
     drop_inspection(false);
     // A launcher costs a start of the program; if its thread fails, it says why.
     let in_thread = ThreadLaunch::of(&args).and_then(|launch| {
