@@ -561,11 +561,11 @@ fn normalized(path: &std::path::Path) -> std::path::PathBuf {
 fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
     let settings = &foundation.loaded.settings.sandbox;
     let root = &foundation.workspace.root;
+    let path = |text: &String| match (text.strip_prefix("~/"), foundation.env.home()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => root.join(text),
+    };
     let all = |written: &[String]| -> Vec<std::path::PathBuf> {
-        let path = |text: &String| match (text.strip_prefix("~/"), foundation.env.home()) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => root.join(text),
-        };
         let real = |text: &String| {
             let path = path(text);
             let real = path.canonicalize().ok()?;
@@ -578,6 +578,7 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
     // What the commands of one project downloaded and may have changed is nothing that another one's should build from.
     let project = sha256_hex(root.as_os_str().as_encoded_bytes())[..16].to_owned();
     tools::SandboxFolders {
+        unix_sockets: settings.sockets.iter().map(path).collect(),
         readable: all(&settings.readable),
         writable: all(&settings.writable),
         tmp: foundation.paths.cache_dir.join("tmp"),
@@ -632,6 +633,7 @@ impl ScriptRunner for Scripts {
             on_behalf: ctx.on_behalf(),
             launcher: None,
             limits: None,
+            frozen: None,
         };
         let mut confinement = tools::Confinement::default();
         if let Some(profile) = ctx.sandbox {

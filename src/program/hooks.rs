@@ -93,6 +93,7 @@ impl HookRunner for HookCommands {
             on_behalf: request.on_behalf,
             launcher: None,
             limits: None,
+            frozen: None,
         };
         let confined = self.programs.confine(exec, request.profile, &request.domains).await;
         let (exec, confinement) = confined.map_err(|why| HookNotRun::NotConfined(why.into()))?;

@@ -224,6 +224,7 @@ pub(crate) fn spawn(
                 on_behalf: SpawnContext::default(),
                 launcher: None,
                 limits: None,
+                frozen: None,
             };
             let (request, kept) = programs.confine(request, launch.profile, &launch.domains).await?;
             let name = launch.name;

@@ -45,6 +45,7 @@ pub(crate) async fn run(foundation: &Foundation, json: String) -> Result<String,
         on_behalf: SpawnContext::default(),
         launcher: None,
         limits: None,
+        frozen: None,
     };
     let (result, said) = exec::converse(&env.exec, request, json.as_bytes(), &CancellationToken::new())
         .await

@@ -34,6 +34,7 @@ fn request(dir: &Path, command: &str) -> ExecRequest {
         on_behalf: SpawnContext::default(),
         launcher: None,
         limits: None,
+        frozen: None,
     }
 }
 

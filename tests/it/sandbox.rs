@@ -1,6 +1,8 @@
 //! Kernel enforcement of commands.
 
 use crate::support::home::Home;
+#[cfg(feature = "failpoints")]
+use crate::support::llm::until;
 use crate::support::llm::{Answer, MockLlm};
 
 /// Whether this machine can create the whole sandbox; without it there is nothing to test.
@@ -485,13 +487,78 @@ fn protected_files_below_the_root_are_unchanged() {
     assert_eq!(read(".aye-set-aside/1/sub/AGENTS.md"), "obey\n");
     assert!(!home.work().join("sub/.vscode").exists());
     let result = llm.last().result("c1");
-    let told =
-        "sub/AGENTS.md is protected: the command's version is in .aye-set-aside/1/sub/AGENTS.md; the original is";
+    let told = "sub/AGENTS.md is protected: the command's version is in .aye-set-aside/1/sub/AGENTS.md; the original is";
     assert!(result.contains(told), "{result}");
     let shown = home.ok(&["approvals", "show", "perm_c2"]).stdout;
     assert!(shown.contains("`git checkout -q other` would change CLAUDE.md"), "{shown}");
     home.ok(&["approve", "perm_c2", "--resume"]);
     assert_eq!(read("CLAUDE.md"), "two\n");
+}
+
+/// What rules deny to change and to read holds for commands, whatever they rename, and sockets of other programs are
+/// hidden.
+#[test]
+fn rules_about_files_hold_for_commands() {
+    if !has_all_layers() {
+        return;
+    }
+    let lines = [
+        "mv h/.docker h/docker; mv h x; cat h/.docker/config.json h/docker/config.json x/.docker/config.json",
+        "echo x >> migrations/1.sql; touch migrations/2.sql; rm -r migrations; echo y > other.sql",
+        "mkdir -p made/.aws; echo CANARY-2 > made/.aws/credentials",
+        "cat .aye-set-aside/*/made/.aws/credentials; ls -a made; for it in one two; do test -S $it && echo $it; done",
+    ];
+    // A line that names such a file asks; a script does not.
+    let run = |n: usize| Answer::new().bash(&format!("c{n}"), &format!("sh {n}.sh"));
+    let mut answers: Vec<Answer> = (1..=lines.len()).map(run).collect();
+    answers.push(Answer::say("Done."));
+    let llm = MockLlm::answers(answers);
+    let home = Home::with(&llm);
+    for (n, line) in (1..).zip(lines) {
+        home.write(&format!("{n}.sh"), line);
+    }
+    home.write("h/.docker/config.json", "CANARY-1\n");
+    home.write("migrations/1.sql", "one\n");
+    home.rules("rules:\n  - {tool: 'Edit(migrations/**)', behavior: deny}\n");
+    let sockets = ["one", "two"].map(|name| std::os::unix::net::UnixListener::bind(home.work().join(name)));
+    let args = ["-p", "go", "--permission-mode", "auto", "--config", r#"sandbox.sockets=["two"]"#];
+    home.ok(&args);
+    let result = |call: &str| llm.last().result(call);
+    assert!(!result("c1").contains("CANARY"), "{}", result("c1"));
+    let read = |name: &str| std::fs::read_to_string(home.work().join(name)).expect("readable");
+    assert_eq!(read("h/.docker/config.json"), "CANARY-1\n");
+    assert_eq!(read("migrations/1.sql"), "one\n", "{}", result("c2"));
+    assert!(!home.work().join("migrations/2.sql").exists() && read("other.sql") == "y\n");
+    assert_eq!(read(".aye-set-aside/1/made/.aws/credentials"), "CANARY-2\n");
+    let last = result("c4");
+    assert!(!last.contains("CANARY") && !last.lines().any(|line| line == ".aws"), "{last}");
+    assert!(last.lines().any(|line| line == "two") && !last.lines().any(|line| line == "one"), "{last}");
+    drop(sockets);
+}
+
+/// When aye dies while its other commands stand still, they end.
+#[cfg(feature = "failpoints")]
+#[test]
+fn nothing_stays_stopped_when_aye_dies() {
+    if !has_all_layers() {
+        return;
+    }
+    let holds = serde_json::json!({"command": "sh hold.sh", "run_in_background": true});
+    let llm = MockLlm::answers([
+        Answer::new().call("c1", "Bash", holds),
+        Answer::new().bash("c2", "sh wait.sh"),
+        Answer::new().bash("c3", "true"),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.write("held", "");
+    home.write("hold.sh", "exec 9<>held; flock 9; touch ready; sleep 1000");
+    home.write("wait.sh", "until [ -e ready ]; do :; done");
+    let args = ["-p", "go", "--permission-mode", "auto"];
+    let out = home.aye(&args).env("AYE_FAILPOINT", "sandbox.frozen").run();
+    assert!(out.was_killed(), "{out:?}");
+    let held = std::fs::File::open(home.work().join("held")).expect("exists");
+    until("the command has ended", || held.try_lock().is_ok());
 }
 
 /// Without namespaces, auto mode does not start and says what is missing.

@@ -54,7 +54,7 @@ impl Program {
 
     /// With a way to the network, the output says what is refused there, when it is.
     fn running(
-        Confinement { network, unchanged, notes, .. }: Confinement,
+        Confinement { network, unchanged, notes, live, .. }: Confinement,
         start: impl FnOnce(
             OnOutput,
             CancellationToken,
@@ -76,7 +76,7 @@ impl Program {
         let run = start(on_output, stop.clone(), timeless.clone());
         let run = async move {
             // The senders are dropped at the end of the command: then there is no more output.
-            let (sender, screen) = (sender, screen);
+            let (sender, screen, _live) = (sender, screen, live);
             let note = |text: &str| {
                 let line = format!("\n[aye: {text}]\n");
                 let _ = screen.send(line.clone());

@@ -82,6 +82,7 @@ impl Bash {
             on_behalf: ctx.on_behalf(),
             launcher: None,
             limits: None,
+            frozen: None,
         }
     }
 }

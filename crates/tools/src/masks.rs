@@ -28,7 +28,8 @@ pub(super) struct Masked {
     pub(super) is_denied: bool,
     /// The number of entries in its folder.
     pub(super) beside: usize,
-    id: Option<FileId>,
+    /// What it was when the rules were applied to it.
+    pub(super) id: Option<FileId>,
 }
 
 #[derive(Default)]

@@ -1,30 +1,30 @@
 //! [`Sandbox`]: starts a command so that the kernel keeps it to a profile.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use aye_core::contract::address::DomainPattern;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::SandboxOpening;
-use aye_core::contract::path_policy::{PathAccess, PathPolicy};
+use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
 use aye_core::contract::spec::AgentSpec;
 use aye_files::known::KnownFiles;
 use aye_files::opener::PrivateFolder;
-use aye_sandbox::protected::INSTALLED;
+use aye_sandbox::protected::{INSTALLED, SET_ASIDE};
 use aye_sandbox::{
-    CacheKind, Dialler, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder, Policy,
-    Profile, ProtectedBefore, ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
+    CacheKind, Dialler, FileId, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder,
+    Policy, Profile, ProtectedBefore, ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
     unseen_folders,
 };
 
 use super::ToolEnv;
 use super::artifact::output_of;
-use super::exec::{self, CommandLimits, ControlGroups, EnvVars, ExecRequest, is_in_path};
+use super::exec::{self, CommandLimits, ControlGroups, EnvVars, ExecRequest, Freezer, Live, is_in_path};
 use super::masks::{Folded, Masks, fold};
 
 /// Git's own settings in the home folder: without them git does not know whose repositories the user trusts. The folder
@@ -61,6 +61,8 @@ pub struct SandboxFolders {
     pub linked: PathBuf,
     /// Domains to reach, in [`Profile::Workspace`] where the machine has namespaces.
     pub domains: Vec<DomainPattern>,
+    /// Unix sockets of the project that commands may connect to.
+    pub unix_sockets: Vec<PathBuf>,
     /// The folder for the sockets of commands in namespaces.
     pub sockets: PathBuf,
     /// The folder for long output. Commands can read that of their own conversation.
@@ -124,11 +126,17 @@ pub struct Sandbox {
     /// Made with the first command that has something to reach, or to be reached at.
     hub: OnceLock<Arc<NetHub>>,
     protected: Arc<ProtectedFiles>,
+    /// What rules deny to change.
+    unchangeable: Masks,
+    /// The sockets of each project when it was first looked at.
+    sockets: Mutex<HashMap<PathBuf, Arc<[PathBuf]>>>,
+    freezer: Arc<Freezer>,
 }
 
 /// The protected files as they were before a command, to be compared when it ended.
 pub(super) struct Unchanged {
     protected: Arc<ProtectedFiles>,
+    freezer: Arc<Freezer>,
     before: ProtectedBefore,
     workspace: PathBuf,
 }
@@ -141,6 +149,8 @@ impl Unchanged {
             let path = path.strip_prefix(&self.workspace).unwrap_or(path);
             visible_line(&path.to_string_lossy()).into_owned()
         };
+        // This program itself has ended.
+        let _frozen = self.freezer.freeze(1);
         if beside {
             let changed = self.before.changed(&self.protected);
             let say = |path: &PathBuf| format!("protected, but changed during the command: {}", shown(path));
@@ -198,6 +208,7 @@ pub struct Confinement {
     /// Notes about the confinement for the model and the user.
     pub(super) notes: Vec<String>,
     pub(super) withheld: Withheld,
+    pub(super) live: Option<Live>,
 }
 
 /// The names of the variables that are set, but that a confined program did not get.
@@ -355,6 +366,9 @@ impl Sandbox {
             found: OnceLock::new(),
             masks: Masks::default(),
             protected: Arc::default(),
+            unchangeable: Masks::default(),
+            sockets: Mutex::default(),
+            freezer: Arc::default(),
             dialler: Arc::new(SystemDialler),
             hub: OnceLock::new(),
         }
@@ -401,6 +415,7 @@ impl Sandbox {
         let roots: Vec<&Path> = std::iter::once(workspace).chain(folders).collect();
         self.masks.below(&roots, &[], rules, known);
         self.protected.prepare(&roots);
+        self.sockets(workspace);
     }
 
     fn missing(&self, profile: Profile, namespaces: bool) -> Option<String> {
@@ -429,6 +444,9 @@ impl Sandbox {
             return Err(NotConfined::OwnProgram(self.own.clone()));
         }
         let found = self.found();
+        let live = self.freezer.enter();
+        // Until it has started, the others cannot exchange anything that is looked at here.
+        let frozen = self.freezer.freeze(1);
         let mut policy = self.policy(what.profile, workspace);
         policy.terminal = what.terminal;
         let output = output_of(&self.folders.output, what.thread.as_str());
@@ -446,28 +464,39 @@ impl Sandbox {
         }));
         policy.tmp = Some(tmp);
         let mut notes = Vec::new();
+        if what.profile == Profile::Workspace {
+            let opened = what.opened.writable.iter().filter(|path| path.is_dir() && is_real(path));
+            policy.writable.extend(opened.cloned());
+            policy.masked.extend(self.sockets(workspace).iter().cloned());
+        }
+        let roots = policy.writable.iter().chain(&policy.readable).chain([&policy.workspace]);
+        policy.masked.extend(roots.map(|root| root.join(SET_ASIDE)).filter(|path| path.is_dir()));
         if let Some(rules) = rules {
             // Downloads and version managers contain published files, too many to look at each of them.
             let is_denied =
                 |path: &PathBuf| rules.restriction(path, PathAccess::Read).is_some_and(|rule| rule.is_denied);
             policy.readable.retain(|path| !is_denied(path));
             policy.toolchains.retain(|path| !is_denied(path));
-            let Folded { masks, hidden, partial } = self.masked(what, &policy, rules, known);
-            policy.masked = masks;
+            let most = MAX_MASKS.saturating_sub(policy.masked.len());
+            let (Folded { masks, hidden, partial }, ids) = self.masked(what, &policy, rules, known, most);
+            policy.masked.extend(masks);
+            policy.ids = ids;
             notes.extend(hidden_folders(&hidden, workspace));
             for (path, masked) in partial {
                 notes.push(shown_in_part(&path, workspace));
                 policy.partial.push(part_of(path, &masked));
             }
+            if what.profile == Profile::Workspace {
+                policy.read_only = self.read_only(what, workspace, rules);
+            }
         }
         let mut unchanged = None;
         if what.profile == Profile::Workspace {
-            let opened = what.opened.writable.iter().filter(|path| path.is_dir() && is_real(path));
-            policy.writable.extend(opened.cloned());
             let roots: Vec<&Path> = policy.writable.iter().map(PathBuf::as_path).chain([workspace]).collect();
             let before = self.protected.before(&roots);
             let (protected, workspace) = (Arc::clone(&self.protected), workspace.to_path_buf());
-            unchanged = Some(Unchanged { protected, before, workspace });
+            let freezer = Arc::clone(&self.freezer);
+            unchanged = Some(Unchanged { protected, freezer, before, workspace });
             request.env.extend(self.caches(&mut policy)?);
         }
         let network = self.way_out(what)?.map(Arc::new);
@@ -490,7 +519,8 @@ impl Sandbox {
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args, request.launcher) = (program, args, launcher);
         request.env.extend(env);
-        Ok(Confinement { network, unchanged, notes, withheld: Withheld::default() })
+        request.frozen = Some(Arc::new(frozen));
+        Ok(Confinement { network, unchanged, notes, withheld: Withheld::default(), live: Some(live) })
     }
 
     /// Returns the command's connection out of its network namespace, if there is a domain or port to reach.
@@ -552,7 +582,14 @@ impl Sandbox {
 
     /// Returns the paths that rules keep from being read, and how to hide them. For a rule that asks, a path that
     /// the user made readable is allowed once and for all.
-    fn masked(&self, what: &Confined, policy: &Policy, rules: &dyn PathPolicy, known: &KnownFiles) -> Folded {
+    fn masked(
+        &self,
+        what: &Confined,
+        policy: &Policy,
+        rules: &dyn PathPolicy,
+        known: &KnownFiles,
+        most: usize,
+    ) -> (Folded, BTreeMap<PathBuf, FileId>) {
         let packages: Vec<PathBuf> =
             self.home.iter().flat_map(|home| PACKAGES.map(|name| home.join(name))).collect();
         let folders = policy.readable.iter().filter(|path| !packages.contains(path));
@@ -573,9 +610,45 @@ impl Sandbox {
         // A folder of PATH may be one in which the user keeps other things.
         let toolchains: Vec<&Path> = policy.toolchains.iter().map(PathBuf::as_path).collect();
         let masked = self.masks.below(&roots, &toolchains, rules, known).into_iter();
-        let masked = masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect();
+        let masked: Vec<_> = masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect();
         let roots = [roots.as_slice(), &toolchains].concat();
-        fold(masked, &roots, MAX_MASKS)
+        // A link is hidden with what it leads to.
+        let known: HashMap<PathBuf, FileId> = masked
+            .iter()
+            .filter_map(|it| {
+                let (device, inode) = it.id?.device_and_inode();
+                Some((it.path.clone(), FileId(device, inode)))
+            })
+            .collect();
+        let folded = fold(masked, &roots, most);
+        let alone = folded.masks.iter().filter(|path| !path.is_symlink());
+        let ids = alone.filter_map(|path| Some((path.clone(), *known.get(path)?))).collect();
+        (folded, ids)
+    }
+
+    /// What rules deny to change. Of more than can be mounted, whole folders are.
+    fn read_only(&self, what: &Confined, workspace: &Path, rules: &dyn PathPolicy) -> Vec<PathBuf> {
+        let beside = self.folders.writable.iter().chain(&what.opened.writable).map(PathBuf::as_path);
+        let roots: Vec<&Path> = std::iter::once(workspace).chain(beside).collect();
+        if roots.iter().all(|root| rules.unchangeable_below(root).is_none()) {
+            return Vec::new();
+        }
+        let found = self.unchangeable.below(&roots, &[], &Unchangeable(rules), &KnownFiles::default());
+        let Folded { mut masks, partial, .. } = fold(found, &roots, MAX_MASKS);
+        masks.extend(partial.into_iter().flat_map(|(_, entries)| entries));
+        masks
+    }
+
+    /// The Unix sockets of a project that were there when it was first looked at: other programs listen there, outside the
+    /// sandbox.
+    fn sockets(&self, workspace: &Path) -> Arc<[PathBuf]> {
+        let mut known = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.entry(workspace.to_owned()).or_insert_with(|| {
+            let mut found = sockets_below(workspace);
+            found.retain(|path| !self.folders.unix_sockets.contains(path));
+            found.into()
+        });
+        Arc::clone(found)
     }
 
     /// The conversation's own `/tmp`.
@@ -653,6 +726,41 @@ impl Sandbox {
 /// Whether no part of a path is a link.
 fn is_real(path: &Path) -> bool {
     path.canonicalize().is_ok_and(|real| real == path)
+}
+
+/// The rules against changing files, in place of those against reading them.
+struct Unchangeable<'a>(&'a dyn PathPolicy);
+
+impl PathPolicy for Unchangeable<'_> {
+    fn restriction(&self, path: &Path, _access: PathAccess) -> Option<PathRestriction> {
+        self.0.restriction(path, PathAccess::Write)
+    }
+
+    fn below(&self, folder: &Path) -> PathCheck {
+        self.0.unchangeable_below(folder).unwrap_or_else(|| Arc::new(|_, _| None))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint()
+    }
+}
+
+/// The Unix sockets below a folder. No link is followed.
+fn sockets_below(folder: &Path) -> Vec<PathBuf> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let (mut open, mut found) = (vec![folder.to_owned()], Vec::new());
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_socket() => found.push(entry.path()),
+                Ok(kind) if kind.is_dir() && !entry.path().ends_with(".git/objects") => {
+                    open.push(entry.path())
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    found
 }
 
 /// Folders that are named in a note.

@@ -74,6 +74,7 @@ fn execute(dir: &Path, command: &str, timeout: Duration) -> ExecResult {
         on_behalf: SpawnContext::default(),
         launcher: None,
         limits: None,
+        frozen: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(run(&config, request, |_| {}, &CancellationToken::new())).expect("starts")

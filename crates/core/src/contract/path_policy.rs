@@ -39,6 +39,13 @@ pub trait PathPolicy: Send + Sync {
     /// judged already: a rule that asks about the folder itself was answered and is left out.
     fn below(&self, folder: &Path) -> PathCheck;
 
+    /// A fast check for the entries below a folder that rules deny to change, and not to read. `None` if there are no such
+    /// rules.
+    fn unchangeable_below(&self, folder: &Path) -> Option<PathCheck> {
+        let _ = folder;
+        None
+    }
+
     /// Returns a number that changes with the rules, for cached results.
     fn fingerprint(&self) -> u64;
 }

@@ -146,7 +146,26 @@ impl FileRules {
             rule.pattern.matches_tool("Read")
                 && (rule.behavior == Behavior::Deny || !binds(rule, PathAccess::Read, &forms, true))
         });
-        Inside { sieve: Sieve::of(&rules.rules), rules, folder: folder.to_owned(), roots, workspace }
+        let access = PathAccess::Read;
+        Inside { sieve: Sieve::of(&rules.rules), rules, access, folder: folder.to_owned(), roots, workspace }
+    }
+
+    /// The check of the entries below a folder that rules about Edit or Write deny to change.
+    fn unchangeable_inside(&self, folder: &Path) -> Option<Inside> {
+        let denies = |rule: &&Arc<Rule>| {
+            rule.behavior == Behavior::Deny
+                && ["Edit", "Write"].iter().any(|tool| rule.pattern.matches_tool(tool))
+                && !rule.pattern.matches_tool("Read")
+        };
+        let denied: Vec<Arc<Rule>> = self.rules.iter().filter(denies).cloned().collect();
+        if denied.is_empty() {
+            return None;
+        }
+        let mut inside = self.inside(folder);
+        inside.sieve = Sieve::of(&denied);
+        inside.rules.rules = denied;
+        inside.access = PathAccess::Write;
+        Some(inside)
     }
 }
 
@@ -165,6 +184,11 @@ impl PathPolicy for FileRules {
         Arc::new(move |path, is_folder| inside.rule(path, is_folder).map(|rule| restriction(rule)))
     }
 
+    fn unchangeable_below(&self, folder: &Path) -> Option<PathCheck> {
+        let inside = self.unchangeable_inside(folder)?;
+        Some(Arc::new(move |path, is_folder| inside.rule(path, is_folder).map(|rule| restriction(rule))))
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut hasher = std::hash::DefaultHasher::new();
         (&self.cwd, &self.workspace, &self.home).hash(&mut hasher);
@@ -178,6 +202,7 @@ impl PathPolicy for FileRules {
 /// The rules for entries below one folder.
 pub(super) struct Inside {
     rules: FileRules,
+    access: PathAccess,
     sieve: Sieve,
     folder: PathBuf,
     roots: Vec<PathBuf>,
@@ -185,7 +210,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// The strictest rule against reading an entry that was found without following links.
+    /// The strictest rule against the access to an entry that was found without following links.
     pub(super) fn rule(&self, path: &Path, is_folder: bool) -> Option<&Arc<Rule>> {
         let rest = path.strip_prefix(&self.folder).ok()?;
         let places = self.rules.places();
@@ -194,7 +219,7 @@ impl Inside {
         if !self.sieve.catches(&forms, is_folder) {
             return None;
         }
-        self.rules.strictest(PathAccess::Read, &forms, is_folder)
+        self.rules.strictest(self.access, &forms, is_folder)
     }
 }
 

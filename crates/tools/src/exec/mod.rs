@@ -6,6 +6,7 @@
 
 mod capture;
 mod env;
+mod freeze;
 mod git;
 mod limits;
 mod live;
@@ -31,6 +32,8 @@ use aye_core::contract::tool::SpawnContext;
 pub(crate) use capture::{Spill, private_file};
 pub use env::{EnvVars, child_env, confined_env, holds_password, is_secret};
 pub(crate) use env::{is_own_key, missed, named_env};
+pub use freeze::Frozen;
+pub(crate) use freeze::{Freezer, Live};
 pub use git::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, guard_git, harmless};
 pub use limits::{CommandLimits, ControlGroups};
 pub(crate) use plain::plain_pieces;
@@ -100,6 +103,8 @@ pub struct ExecRequest {
     pub launcher: Option<usize>,
     /// What it may take from the machine, in the sandbox.
     pub limits: Option<Arc<CommandLimits>>,
+    /// Other commands that stand still until this one has started.
+    pub frozen: Option<Arc<Frozen>>,
 }
 
 /// The result of a program.

@@ -97,6 +97,30 @@ pub(super) fn descendants(root: i32) -> Vec<ProcessStat> {
     found
 }
 
+/// The same, from the kernel's lists of children: faster where many processes run, and without those that are being
+/// started. `None` if the kernel does not have them.
+pub(super) fn known_descendants(root: i32) -> Option<Vec<ProcessStat>> {
+    let mut found = Vec::new();
+    let mut open = vec![root];
+    while let Some(parent) = open.pop() {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{parent}/task")) else { continue };
+        for thread in threads.flatten() {
+            match std::fs::read_to_string(thread.path().join("children")) {
+                Ok(children) => {
+                    open.extend(children.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()))
+                }
+                // The thread has ended.
+                Err(_) if parent != root => {}
+                Err(_) => return None,
+            }
+        }
+        if parent != root {
+            found.extend(process(parent).filter(|process| process.state != b'Z' && process.state != b'X'));
+        }
+    }
+    Some(found)
+}
+
 /// All living processes of a session but its leader.
 pub(super) fn in_session(session: i32) -> Vec<ProcessStat> {
     all().into_iter().filter(|p| p.session == session && p.pid != session && p.state != b'Z').collect()

@@ -330,6 +330,8 @@ async fn run_supervised(
         }
     };
     tokio::pin!(over_limit);
+    // A supervisor says when the command has started.
+    request.frozen.take_if(|_| !running.supervised);
     let mut lease_end = request.on_behalf.lease_end.clone().filter(|_| running.supervised);
     // The moment to write to the lifeline, and what is left of the line with the one before.
     let (mut moment, mut line) = (None, Vec::new());
@@ -423,6 +425,7 @@ async fn run_supervised(
                 Ok(0) | Err(_) => status_pipe = None,
                 // A supervisor limits its reports.
                 Ok(n) if running.supervised || reports.len() <= MAX_SAID => {
+                    request.frozen = None;
                     reports.extend_from_slice(&piece[..n]);
                     if running.inside && is_pipe && has_ended(&reports) {
                         // Everything of the command is gone, and what it printed is in the pipe. That its namespaces are
@@ -438,6 +441,7 @@ async fn run_supervised(
             }
             status = running.child.wait(), if exit.is_none() => {
                 exit = Some(status?);
+                request.frozen = None;
                 if running.supervised {
                     result.supervisor_lost = status_is_signal(exit);
                     if result.supervisor_lost {
