@@ -30,9 +30,8 @@ pub(super) fn to_regex(glob: &str, reading: Reading) -> Result<String, GlobError
     let mut out = String::from(r"(?s)\A(?:");
     let mut i = 0;
     let mut braces: Vec<usize> = Vec::new();
-    while i < chars.len() {
-        let c = chars[i];
-        if quotes[i] == Quote::Mark {
+    while let (Some(&c), Some(&quote)) = (chars.get(i), quotes.get(i)) {
+        if quote == Quote::Mark {
             i += 1;
             continue;
         }
@@ -42,7 +41,8 @@ pub(super) fn to_regex(glob: &str, reading: Reading) -> Result<String, GlobError
                 while chars.get(i + 1) == Some(&'*') {
                     i += 1;
                 }
-                let at_start = start == 0 || matches!(chars[start - 1], '/' | ' ' | ',' | '{');
+                let before = start.checked_sub(1).and_then(|at| chars.get(at));
+                let at_start = before.is_none_or(|c| matches!(c, '/' | ' ' | ',' | '{'));
                 if i > start && at_start && chars.get(i + 1) == Some(&'/') {
                     out.push_str("(?:.*/)?");
                     i += 1;
@@ -75,11 +75,11 @@ pub(super) fn to_regex(glob: &str, reading: Reading) -> Result<String, GlobError
                 };
                 push_literal(&mut out, literal);
             }
-            ' ' | '\t' if reading == Reading::Words && quotes[i] == Quote::Outside => {
+            ' ' | '\t' if reading == Reading::Words && quote == Quote::Outside => {
                 while matches!(chars.get(i + 1), Some(' ' | '\t')) {
                     i += 1;
                 }
-                if i + 1 < chars.len() && chars[i + 1..].iter().all(|c| *c == '*') {
+                if chars.get(i + 1..).is_some_and(|rest| !rest.is_empty() && rest.iter().all(|c| *c == '*')) {
                     // A trailing ` *` is zero or more words.
                     out.push_str(r"(?:\x1f.*)?");
                     i = chars.len() - 1;
@@ -253,18 +253,19 @@ enum Quote {
 fn quoted(chars: &[char]) -> Vec<Quote> {
     let mut marks = vec![Quote::Outside; chars.len()];
     let mut i = 0;
-    while i < chars.len() {
-        match chars[i] {
+    while let Some(&c) = chars.get(i) {
+        match c {
             '\\' => i += 1,
-            quote @ ('"' | '\'') => {
+            '"' | '\'' => {
                 let mut end = i + 1;
-                while end < chars.len() && chars[end] != quote {
-                    end += if chars[end] == '\\' { 2 } else { 1 };
+                while let Some(&inside) = chars.get(end).filter(|inside| **inside != c) {
+                    end += if inside == '\\' { 2 } else { 1 };
                 }
-                if end < chars.len() {
-                    marks[i] = Quote::Mark;
-                    marks[end] = Quote::Mark;
-                    marks[i + 1..end].fill(Quote::Inside);
+                if end < chars.len()
+                    && let Some([open, inside @ .., close]) = marks.get_mut(i..=end)
+                {
+                    (*open, *close) = (Quote::Mark, Quote::Mark);
+                    inside.fill(Quote::Inside);
                     i = end;
                 }
             }
@@ -285,10 +286,10 @@ pub(super) fn literal_words(glob: &str) -> (Vec<String>, bool) {
     let mut word = String::new();
     let mut started = false;
     let mut i = 0;
-    while i < chars.len() {
-        match chars[i] {
-            _ if quotes[i] == Quote::Mark => started = true,
-            ' ' | '\t' if quotes[i] == Quote::Outside => {
+    while let (Some(&c), Some(&quote)) = (chars.get(i), quotes.get(i)) {
+        match c {
+            _ if quote == Quote::Mark => started = true,
+            ' ' | '\t' if quote == Quote::Outside => {
                 if started {
                     words.push(std::mem::take(&mut word));
                 }

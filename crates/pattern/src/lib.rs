@@ -4,6 +4,7 @@
 //! `Bash(git status *)`, `Edit(file_path ~ "src/**")`, `/mcp__(gh|gl)__.*/`. [`shell`] finds every simple
 //! command of a command line, so that a rule is checked against its parts and never against one string.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, reason = "the judge must not panic on any line"))]
 
 mod glob;
 mod host;

@@ -87,7 +87,7 @@ impl Parser<'_> {
     }
 
     fn slice(&self, from: usize, to: usize) -> String {
-        self.chars[from..to].iter().collect()
+        self.chars.get(from..to).unwrap_or_default().iter().collect()
     }
 
     fn name(&mut self) -> Parsed<Name> {
@@ -178,9 +178,10 @@ impl Parser<'_> {
         let mut end = self.at;
         self.at += 1;
         // Blanks at the end do not count, unless they are escaped.
+        let before = |end: usize, back: usize| self.chars.get(end.checked_sub(back)?).copied();
         while end > start
-            && self.chars[end - 1].is_whitespace()
-            && (end < start + 2 || self.chars[end - 2] != '\\')
+            && before(end, 1).is_some_and(char::is_whitespace)
+            && (end < start + 2 || before(end, 2) != Some('\\'))
         {
             end -= 1;
         }

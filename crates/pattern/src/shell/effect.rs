@@ -2,7 +2,7 @@
 //! because of it, so it may be a guess; an unknown effect counts as running a program.
 
 use super::tables::{GIT, PROGRAMS};
-use super::{Analysis, Simple, base_name, git, only_reads, risks};
+use super::{Analysis, Simple, base_name, git, only_reads, risks, tail};
 use aye_core::contract::judgement::Risk as Effect;
 
 /// Returns the effect of the line: the worst of its commands.
@@ -71,12 +71,12 @@ fn of_git(command: &Simple) -> Effect {
     let Some(sub) = texts.get(at).copied() else {
         return if texts.get(1) == Some(&"--version") { Effect::Reads } else { Effect::Runs };
     };
-    let rest = &texts[at + 1..];
+    let rest = tail(&texts, at + 1);
     let lists = match sub {
         "branch" => rest.iter().all(|word| {
             matches!(*word, "-a" | "-r" | "-v" | "-vv" | "--list" | "--all" | "--show-current" | "--remotes")
         }),
-        "tag" => rest.is_empty() || matches!(rest[0], "-l" | "--list"),
+        "tag" => rest.first().is_none_or(|word| matches!(*word, "-l" | "--list")),
         "remote" => rest.first().is_none_or(|word| matches!(*word, "-v" | "--verbose" | "get-url")),
         "stash" | "worktree" => rest.first().is_some_and(|word| matches!(*word, "list" | "show")),
         "reflog" => rest.first().is_none_or(|word| *word == "show" || word.starts_with('-')),
@@ -136,7 +136,7 @@ fn git_destroys(command: &Simple) -> bool {
     let at = git::skip_global_flags(&command.words);
     let texts = command.texts();
     let Some(sub) = texts.get(at).copied() else { return false };
-    let rest = &texts[at + 1..];
+    let rest = tail(&texts, at + 1);
     let has = |words: &[&str]| rest.iter().any(|word| words.contains(word));
     let short = |letter: char| rest.iter().any(|word| is_short(word, letter));
     match sub {

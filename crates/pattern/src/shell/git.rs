@@ -1,9 +1,9 @@
 //! The particulars of git: global flags, aliases, and options that run programs or write files.
 
-use super::Word;
 use super::risk::RiskyWord;
 use super::tables::GIT;
 use super::unwrap::Inner;
+use super::{Word, tail};
 
 /// The index of the word after git's global flags.
 pub(super) fn skip_global_flags(words: &[Word]) -> usize {
@@ -30,11 +30,12 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
     if let Some((at, command)) = subcommand(words) {
         let sub = words.get(at + 1).map_or("", |word| word.text.as_str());
         match (command, sub) {
-            ("bisect", "run") => found.push(Inner::Words(words[at + 2..].to_vec())),
+            ("bisect", "run") => found.push(Inner::Words(tail(words, at + 2).to_vec())),
             ("submodule", _) => {
                 if let Some(each) = words.iter().position(|word| word.text == "foreach") {
-                    let start = (each + 1..words.len()).find(|&i| !words[i].text.starts_with('-'));
-                    found.extend(start.map(|start| Inner::Text(join(start))));
+                    let mut rest = words.iter().enumerate().skip(each + 1);
+                    let start = rest.find(|(_, word)| !word.text.starts_with('-'));
+                    found.extend(start.map(|(start, _)| Inner::Text(join(start))));
                 }
             }
             ("rebase", _) => {
@@ -71,9 +72,11 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
 pub(super) fn risks(words: &[Word]) -> Vec<RiskyWord> {
     let mut risks = Vec::new();
     let at = skip_global_flags(words).min(words.len());
+    let mut before = None;
     for (i, word) in words.iter().enumerate().take(at).skip(1) {
         let text = word.text.as_str();
-        let is_value = i > 1 && GIT.valued.contains(&words[i - 1].text) && !text.starts_with('-');
+        let is_value =
+            before.replace(text).is_some_and(|flag| GIT.valued.contains(flag)) && !text.starts_with('-');
         if !is_value && !GIT.harmless.contains(text) {
             risks.push(RiskyWord::runs(i, i + 1, format!("git's global flag `{text}`")));
         }
@@ -93,7 +96,7 @@ pub(super) fn risks(words: &[Word]) -> Vec<RiskyWord> {
                 format!("`git {command} {sub}` runs other programs"),
             ));
         }
-        ("config", _) if !config_only_reads(&words[at + 1..]) => {
+        ("config", _) if !config_only_reads(tail(words, at + 1)) => {
             risks.push(RiskyWord::runs(at, usize::MAX, "`git config` can name programs to run".into()));
         }
         ("maintenance", "start" | "register") => {

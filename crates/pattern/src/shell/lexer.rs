@@ -166,10 +166,15 @@ impl Lexer {
         value.ok_or_else(|| format!("`${wanted}`"))
     }
 
+    /// The characters from a position up to the current one.
+    fn since(&self, start: usize) -> String {
+        self.chars.get(start..self.at).unwrap_or_default().iter().collect()
+    }
+
     fn command_word(&mut self) -> Result<(), String> {
         let start = self.at;
         let word = self.word()?;
-        let raw: String = self.chars[start..self.at].iter().collect();
+        let raw: String = self.since(start);
         if self.words.is_empty() && raw == word {
             match word.as_str() {
                 "{" | "}" | "!" | "if" | "then" | "elif" | "else" | "fi" => return Ok(()),
@@ -286,7 +291,7 @@ impl Lexer {
         while matches!(self.peek(0), Some('&' | '>' | '<' | '|')) {
             self.at += 1;
         }
-        let operator: String = self.chars[start..self.at].iter().collect();
+        let operator: String = self.since(start);
         if operator == "<<" {
             return self.heredoc();
         }
@@ -322,7 +327,7 @@ impl Lexer {
             while self.peek(0).is_some_and(|c| c != '\n') {
                 self.at += 1;
             }
-            let line: String = self.chars[start..self.at].iter().collect();
+            let line: String = self.since(start);
             self.at += 1;
             if line == delimiter {
                 return Ok(());

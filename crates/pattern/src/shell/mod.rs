@@ -120,20 +120,24 @@ impl Simple {
         let Some(first) = self.words.first() else { return all };
         let base = base_name(&first.text);
         if base != first.text {
-            let mut words = self.words.clone();
-            base.clone_into(&mut words[0].text);
-            all.push(words);
+            let program = Word { text: base.to_owned(), ..first.clone() };
+            all.push(std::iter::once(program).chain(self.words.iter().skip(1).cloned()).collect());
         }
         if base == "git" {
             let rest = git::skip_global_flags(&self.words);
             if rest > 1 {
                 let mut words = vec![Word::literal("git")];
-                words.extend_from_slice(&self.words[rest.min(self.words.len())..]);
+                words.extend_from_slice(tail(&self.words, rest));
                 all.push(words);
             }
         }
         all
     }
+}
+
+/// Returns the part of a list from a position on; past its end there is none.
+fn tail<T>(list: &[T], from: usize) -> &[T] {
+    list.get(from..).unwrap_or_default()
 }
 
 /// The words of a command that starts a program: there is at least the program. A command that only sets variables

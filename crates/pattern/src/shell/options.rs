@@ -22,19 +22,19 @@ pub struct ReadsMore(String);
 /// [`ReadsMore`]: the option that may do more.
 pub fn only_named(words: &[Word]) -> Result<(), ReadsMore> {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let Some(&program) = texts.first() else { return Ok(()) };
     let (name, first) = match texts.as_slice() {
         ["git", sub, ..] if !sub.starts_with('-') => (format!("git {sub}"), 2),
-        [program, ..] => ((*program).to_owned(), 1),
-        [] => return Ok(()),
+        _ => (program.to_owned(), 1),
     };
-    let Some(options) = OPTIONS.of(&name).or_else(|| OPTIONS.of(texts[0]).filter(|_| first == 2)) else {
+    let Some(options) = OPTIONS.of(&name).or_else(|| OPTIONS.of(program).filter(|_| first == 2)) else {
         return Ok(());
     };
-    let long_names = OPTIONS.long(texts[0], options);
+    let long_names = OPTIONS.long(program, options);
     let mut i = first;
     while let Some(&text) = texts.get(i) {
         i += 1;
-        let is_fine = if texts[0] == "find" {
+        let is_fine = if program == "find" {
             // `-mtime -7`: a number is a value.
             let name = text.strip_prefix('-').filter(|name| !name.starts_with(|c: char| c.is_ascii_digit()));
             name.is_none_or(|name| long_names.contains(name))

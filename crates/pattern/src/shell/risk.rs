@@ -171,7 +171,7 @@ fn interpret(program: &str, interpreter: &InterpreterFlags, words: &[Word], risk
 
 fn scan(flags: &ProgramFlags, program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
     let push = |risks: &mut Vec<RiskyWord>, i: usize, runs: bool| {
-        let text = words[i].text.as_str();
+        let text = words.get(i).map_or("", |word| word.text.as_str());
         let why = if runs { "can run a program" } else { "writes a file" };
         let why = format!("`{program} {text}` {why}");
         risks.push(RiskyWord { index: i, through: i + 1, executes: runs, why });

@@ -54,8 +54,8 @@ fn scripts(words: &[Word], risks: &mut Vec<RiskyWord>) -> Vec<(usize, String)> {
     let mut scripts: Vec<(usize, String)> = Vec::new();
     let mut operands = Vec::new();
     let mut i = 1;
-    while i < words.len() {
-        let text = words[i].text.as_str();
+    while let Some(word) = words.get(i) {
+        let text = word.text.as_str();
         let next = || words.get(i + 1).map(|word| (i + 1, word.text.clone()));
         let mut takes_next = false;
         if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
@@ -94,12 +94,12 @@ fn scripts(words: &[Word], risks: &mut Vec<RiskyWord>) -> Vec<(usize, String)> {
                 break; // the rest of the word belongs to this letter
             }
         } else {
-            operands.push(i);
+            operands.push((i, text));
         }
         i += if takes_next { 2 } else { 1 };
     }
     if scripts.is_empty() {
-        scripts.extend(operands.first().map(|&at| (at, words[at].text.clone())));
+        scripts.extend(operands.first().map(|(at, text)| (*at, String::from(*text))));
     }
     scripts
 }

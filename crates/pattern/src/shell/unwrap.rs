@@ -2,7 +2,7 @@
 
 use super::risk::{own_risks, risks};
 use super::tables::{PROGRAMS, Runner, WRAPPERS, WordList, Wrapper};
-use super::{Analysis, MAX_DEPTH, Simple, Word, base_name, git, walk};
+use super::{Analysis, MAX_DEPTH, Simple, Word, base_name, git, tail, walk};
 
 /// The content of a command that is itself a command.
 #[derive(Debug, PartialEq)]
@@ -26,8 +26,7 @@ pub fn is_transparent(program: &str) -> bool {
 /// Unwraps every command from the `from`th on, and what is found on the way.
 pub(super) fn unwrap_all(out: &mut Analysis, from: usize, depth: usize) {
     let mut index = from;
-    while index < out.commands.len() {
-        let simple = out.commands[index].clone();
+    while let Some(simple) = out.commands.get(index).cloned() {
         index += 1;
         if out.commands.len() > 2_000 {
             out.cannot_read("the command has too many parts");
@@ -97,6 +96,7 @@ fn is_option(word: &Word) -> bool {
 /// Everything inside `simple`.
 pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
     let words = &simple.words;
+    let arguments = tail(words, 1);
     let Some(program) = words.first().filter(|word| word.is_known()).map(|word| base_name(&word.text)) else {
         return Vec::new();
     };
@@ -105,14 +105,13 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
         return vec![shell(words)];
     }
     match program {
-        "eval" => return vec![Inner::Text(join(&words[1..]))],
+        "eval" => return vec![Inner::Text(join(arguments))],
         // The grammar takes a reserved word for a program in places where the shell does not.
         "!" | "if" | "then" | "else" | "elif" | "do" | "while" | "until" | "{" | "time" => {
-            let rest = Inner::Words(words[1..].to_vec());
+            let rest = Inner::Words(arguments.to_vec());
             return if matches!(program, "!" | "time") {
-                let own =
-                    words[1..].iter().position(|word| !is_option(word)).map_or(words.len(), |at| at + 1);
-                vec![rest, Inner::Words(words[own..].to_vec())]
+                let own = arguments.iter().position(|word| !is_option(word)).unwrap_or(arguments.len());
+                vec![rest, Inner::Words(tail(arguments, own).to_vec())]
             } else {
                 vec![rest, Inner::Unsure(format!("`{program}` stands where a program is expected"))]
             };
@@ -122,7 +121,7 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
         }
         "source" | "." => return vec![Inner::Unsure("a sourced file can do anything".into())],
         "trap" => {
-            return words[1..]
+            return arguments
                 .iter()
                 .find(|word| !matches!(word.text.as_str(), "-" | "--" | "-p" | "-l"))
                 .map(|word| Inner::Text(word.clone()))
@@ -134,7 +133,7 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
                 let (_, text) = word.text.split_once('=')?;
                 Some(Inner::Text(Word { text: text.to_owned(), ..word.clone() }))
             };
-            return words[1..].iter().filter_map(text).collect();
+            return arguments.iter().filter_map(text).collect();
         }
         "find" | "gfind" => return find(words),
         "fd" | "fdfind" => return fd(words),
@@ -207,17 +206,16 @@ fn shell(words: &[Word]) -> Inner {
 fn find(words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     let mut i = 1;
-    while i < words.len() {
-        if !words[i].is_known() {
+    while let Some(word) = words.get(i) {
+        if !word.is_known() {
             found.push(Inner::Unsure("only the shell knows an option of find".into()));
         }
-        if matches!(words[i].text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
-            let start = i + 1;
-            let end = (start..words.len())
-                .find(|&k| matches!(words[k].text.as_str(), ";" | "+"))
-                .unwrap_or(words.len());
-            found.extend(with_blanks(&words[start..end], &["{}"], false));
-            i = end;
+        if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
+            let rest = tail(words, i + 1);
+            let end = rest.iter().position(|word| matches!(word.text.as_str(), ";" | "+"));
+            let inner = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
+            found.extend(with_blanks(inner, &["{}"], false));
+            i += 1 + inner.len();
         }
         i += 1;
     }
@@ -253,9 +251,9 @@ fn fd(words: &[Word]) -> Vec<Inner> {
             || text.starts_with("--exec-batch=")
             || (text.starts_with('-') && !text.starts_with("--") && text.contains(['x', 'X']))
     });
-    let Some(at) = at else { return Vec::new() };
-    let mut inner = words[at + 1..].to_vec();
-    if let Some((_, program)) = words[at].text.split_once('=') {
+    let Some((at, option)) = at.and_then(|at| Some((at, words.get(at)?))) else { return Vec::new() };
+    let mut inner = tail(words, at + 1).to_vec();
+    if let Some((_, program)) = option.text.split_once('=') {
         inner.insert(0, Word::literal(program));
     }
     let mut found = with_blanks(&inner, &["{}", "{/}", "{//}", "{.}", "{/.}"], true);
@@ -411,7 +409,8 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
         found.extend(with_blanks(rest, &blanks, replaced.is_empty()));
     } else {
         // A program's name has no blanks and no quotes: this is a line for a shell.
-        if program == "watch" || rest[0].text.contains([' ', '\t', '\n', '\'', '"', '\\']) {
+        let first = rest.first().map_or("", |word| word.text.as_str());
+        if program == "watch" || first.contains([' ', '\t', '\n', '\'', '"', '\\']) {
             found.push(Inner::Text(join(rest)));
         }
         found.push(Inner::Words(rest.to_vec()));
@@ -434,7 +433,7 @@ fn asks_for_shell(program: &str, words: &[Word]) -> bool {
 fn instead_of_own(program: &str, words: &[Word], at: usize) -> Option<Inner> {
     let is_own = matches!(program, "flock" | "chroot")
         || words.get(at)?.text.starts_with(|c: char| c.is_ascii_digit());
-    (!is_own).then(|| Inner::Words(words[at..].to_vec()))
+    (!is_own).then(|| Inner::Words(tail(words, at).to_vec()))
 }
 
 fn join_first(first: Word, rest: &[Word]) -> Word {
@@ -454,25 +453,25 @@ fn loose(subcommands: &WordList, words: &[Word]) -> Vec<Inner> {
         }
     };
     let mut found = vec![Inner::None];
-    let is_keyword = base_name(&words[0].text) == "coproc";
-    for i in start..words.len().min(start + 24) {
-        let text = words[i].text.as_str();
-        let text = if is_option(&words[i]) {
+    let program = words.first().map_or("", |word| base_name(&word.text));
+    let is_keyword = program == "coproc";
+    for (i, word) in words.iter().enumerate().skip(start).take(24) {
+        let text = word.text.as_str();
+        let text = if is_option(word) {
             text.split_once('=').map_or("", |(_, value)| value)
         } else {
             // A runner starts programs: what only a shell knows is an argument, as the `.` of `npx eslint .`.
             if is_keyword || !is_of_a_shell(text) {
-                found.push(Inner::Words(words[i..].to_vec()));
+                found.push(Inner::Words(tail(words, i).to_vec()));
             }
             text
         };
         if text.contains(' ') {
-            found.push(Inner::Text(Word { text: text.to_owned(), ..words[i].clone() }));
+            found.push(Inner::Text(Word { text: text.to_owned(), ..word.clone() }));
         }
     }
     let is_program = |word: &Word| !is_option(word) && word.text.parse::<u64>().is_err();
-    if !words[start..].iter().any(is_program) && PROGRAMS.shell_by_default.contains(base_name(&words[0].text))
-    {
+    if !tail(words, start).iter().any(is_program) && PROGRAMS.shell_by_default.contains(program) {
         found.push(Inner::Unsure("a shell reads commands from elsewhere".into()));
     }
     found

@@ -103,7 +103,7 @@ impl Builder {
         }
         let open = self.chars.iter().position(|(c, quoted)| *c == '{' && !quoted);
         if let Some(open) = open {
-            let rest = &self.chars[open..];
+            let rest = super::tail(&self.chars, open);
             let closes = rest.iter().any(|(c, quoted)| *c == '}' && !quoted);
             let parts = rest.iter().any(|(c, quoted)| *c == ',' && !quoted)
                 || rest.windows(2).any(|pair| pair == [('.', false), ('.', false)]);

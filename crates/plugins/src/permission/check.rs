@@ -57,9 +57,12 @@ pub async fn check_line(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> St
     let verdict = answer(line, base, ctx).await.unwrap_or_else(|why| Verdict::error(&why));
     let mut answer = json!({ "verdict": verdict.decision.word(), "rule": verdict.rule, "why": verdict.why });
     if let Some(profile) = verdict.profile {
-        answer["profile"] = profile.word().into();
+        let mut add = |name: &str, value: Value| {
+            answer.as_object_mut().map(|answer| answer.insert(name.to_owned(), value))
+        };
+        add("profile", profile.word().into());
         if profile == Profile::Workspace && !ctx.domains.is_empty() {
-            answer["domains"] = ctx.domains.iter().map(ToString::to_string).collect();
+            add("domains", ctx.domains.iter().map(ToString::to_string).collect());
         }
     }
     answer.to_string()

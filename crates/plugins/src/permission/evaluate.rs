@@ -538,7 +538,7 @@ fn literal_folder(pattern: &str) -> Option<String> {
     let folders = parts.split_last().map_or(&[][..], |(_, folders)| folders);
     let is_special = |part: &&&str| part.contains(['*', '?', '[', '{', '\\']);
     let mut found: Vec<&str> = folders.iter().take_while(|part| !is_special(part)).copied().collect();
-    let rest = &parts[found.len()..];
+    let rest = parts.get(found.len()..).unwrap_or_default();
     found.extend(rest.iter().filter(|part| part.split('\\').any(|part| part == "..")).map(|_| ".."));
     if found.is_empty() { None } else { Some(format!("{}/", found.join("/"))) }
 }

@@ -4,6 +4,7 @@
 //! file or narrowness. Shell commands are judged by their parts, files by where their paths really lead.
 //! [`evaluate()`] is the whole judgement, and a function of its request; [`Mode`] adjusts the result for a
 //! run; the plugin applies it at the gate of each call.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, reason = "the judge must not panic on any call"))]
 
 mod call_description;
 mod check;
@@ -20,6 +21,7 @@ mod missed;
 mod mode;
 mod names;
 mod opening;
+#[expect(clippy::indexing_slicing, reason = "indices into its own lists; it judges no call that runs")]
 mod past;
 mod path;
 mod plugin;
@@ -30,7 +32,9 @@ mod repository;
 mod rules;
 mod shell;
 mod shipped;
+#[expect(clippy::indexing_slicing, reason = "indices into its own lists; it judges no call that runs")]
 mod simulate;
+#[expect(clippy::indexing_slicing, reason = "indices into its own lists; it judges no call that runs")]
 mod suggest;
 mod tables;
 mod tried;

@@ -182,7 +182,7 @@ fn check_folder(folder: &Path, home: Option<&Path>) -> Result<(), FolderRefusal>
 
 /// The grants that would let this command do what it was refused, narrowest first.
 pub(super) fn proposals(question: &CallRequest<'_>, refused: &[SandboxRefusal]) -> Vec<GrantProposal> {
-    let command = question.args["command"].as_str().unwrap_or_default();
+    let command = question.args.get("command").and_then(Value::as_str).unwrap_or_default();
     let only_looks =
         analyse(command).commands.iter().all(|command| command.program().is_some_and(only_reads));
     let grants = refused.iter().filter_map(|refusal| match refusal {

@@ -154,7 +154,7 @@ impl PermissionPlugin {
             (VerdictKind::Ask(kind), Ok(prepared)) => {
                 let refusals = ctx.snapshot.get::<Refusals>().map(Vec::as_slice).unwrap_or_default();
                 let refused = if wants_out(&question) {
-                    refusals_of(refusals, call.arguments["command"].as_str().unwrap_or_default())
+                    refusals_of(refusals, command_of(&call.arguments).unwrap_or_default())
                 } else {
                     &[]
                 };
@@ -164,13 +164,13 @@ impl PermissionPlugin {
                     ticket.suspension.parameters["paths"] = json!(judgement.paths);
                 }
                 if self.permissions.reaches_domains(verdict.profile) {
-                    ticket.suspension.parameters["domains"] = true.into();
+                    tell(&mut ticket, "domains", true.into());
                 }
                 let run = (&ctx.run_identity.thread_id, &ctx.run_identity.run_id);
                 if let Some(missed) =
                     self.permissions.missed_grant(prepared, run, kind, &rules, &info.spent_grants)
                 {
-                    ticket.suspension.parameters["grant"] = json!(missed);
+                    tell(&mut ticket, "grant", json!(missed));
                 }
                 Some(ToolInterceptPayload::Suspend(ticket))
             }
@@ -217,6 +217,18 @@ pub(super) fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
     let config: PermissionRulesConfig =
         serde_json::from_value(section.clone()).map_err(|error| error.to_string())?;
     config.into_ruleset().map_err(|error| error.to_string())
+}
+
+/// The command line of a call of the shell.
+fn command_of(arguments: &JsonValue) -> Option<&str> {
+    arguments.get("command")?.as_str()
+}
+
+/// Adds a member to what a question says.
+fn tell(ticket: &mut SuspendTicket, name: &str, value: JsonValue) {
+    if let Some(parameters) = ticket.suspension.parameters.as_object_mut() {
+        parameters.insert(name.to_owned(), value);
+    }
 }
 
 fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterceptPayload {
@@ -389,7 +401,7 @@ impl PhaseHook for Remember {
         let refused = refused.and_then(|refused| serde_json::from_value(refused.clone()).ok());
         if let (Some(info), Some(refused)) = (&ctx.tool, refused)
             && info.call.name == SHELL_TOOL
-            && let Some(line) = info.call.arguments["command"].as_str()
+            && let Some(line) = command_of(&info.call.arguments)
         {
             command.update::<Refusals>((line.to_owned(), refused));
         }

@@ -127,12 +127,12 @@ pub(super) fn each_command<'a>(
             _ => None,
         };
         if let Some(target) = target.filter(|target| target.is_literal()) {
-            let next = path::normalise(&folders[folders.len() - 1].join(&target.text));
+            let next = path::normalise(&folders.last().map_or(cwd, PathBuf::as_path).join(&target.text));
             folders.truncate(1);
             if index == 0 && analysis.starts_with_cd {
                 // Nothing else runs when it fails.
-                folders[0] = next;
-            } else if next != folders[0] {
+                folders = vec![next];
+            } else if folders.first() != Some(&next) {
                 folders.push(next);
             }
         }
@@ -252,7 +252,7 @@ impl Search {
 /// True when a word is a cluster of short options with one of these letters.
 pub(super) fn has_short(words: &[Word], letters: &[char]) -> bool {
     words.iter().skip(1).any(|word| {
-        word.text.starts_with('-') && !word.text.starts_with("--") && word.text[1..].contains(letters)
+        word.text.strip_prefix('-').is_some_and(|rest| !rest.starts_with('-') && rest.contains(letters))
     })
 }
 

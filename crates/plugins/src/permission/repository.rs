@@ -60,7 +60,7 @@ fn has_pattern(text: &str) -> bool {
 /// The files whose content a git command would print. `None`: it prints none, or only files that its words name.
 pub(super) fn printed(words: &[Word]) -> Option<Printed> {
     let sub = words.get(1).map(|word| word.text.as_str())?;
-    let rest = &words[1..];
+    let rest = words.get(1..)?;
     let is_verbose = !rest.iter().all(|word| is_quiet(&word.text));
     let is_summary = || {
         let name =
@@ -110,13 +110,13 @@ fn paths(sub: &str, rest: &[Word]) -> Vec<String> {
     // Commands for which the first `--` ends the options even where it could be the value of one.
     const REVISIONS: &[&str] =
         &["log", "show", "diff", "diff-tree", "diff-index", "diff-files", "whatchanged", "reflog", "stash"];
-    let Some(end) = rest.iter().position(|word| word.text == "--") else { return Vec::new() };
-    let is_end = REVISIONS.contains(&sub) || !rest[end - 1].text.starts_with('-');
+    let mut parts = rest.splitn(2, |word| word.text == "--");
+    let (before, Some(paths)) = (parts.next().unwrap_or_default(), parts.next()) else { return Vec::new() };
+    let is_end = REVISIONS.contains(&sub) || before.last().is_some_and(|word| !word.text.starts_with('-'));
     // A file that is followed had other names.
     let follows = has_long(rest, &["follow"]);
     // Git's patterns match like a shell's, and what starts with a colon may be anything.
     let is_plain = |word: &Word| word.is_literal() && !word.text.starts_with(':') && !has_pattern(&word.text);
-    let paths = &rest[end + 1..];
     if is_end && !follows && paths.iter().all(is_plain) {
         paths.iter().map(|word| word.text.clone()).collect()
     } else {
@@ -241,7 +241,7 @@ fn entries(bytes: &[u8], hash: usize) -> Option<(Vec<Vec<u8>>, Option<String>)> 
             at = next;
         }
         let length = bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
-        name.extend_from_slice(&bytes[at..at + length]);
+        name.extend_from_slice(bytes.get(at..at + length)?);
         at += length;
         // From version 4 on, one zero byte follows; before that, one to eight.
         at = if version == 4 { at + 1 } else { start + (at - start + 8) / 8 * 8 };
@@ -250,7 +250,7 @@ fn entries(bytes: &[u8], hash: usize) -> Option<(Vec<Vec<u8>>, Option<String>)> 
     let mut base = None;
     while at + 8 + hash <= bytes.len() {
         let (size, content) = (number(at + 4)? as usize, at + 8);
-        if &bytes[at..at + 4] == b"link" {
+        if bytes.get(at..at + 4)? == b"link" {
             let named = bytes.get(content..content + hash)?;
             base = Some(hex(named)).filter(|text| text.contains(|c| c != '0'));
         }

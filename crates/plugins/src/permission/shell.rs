@@ -371,8 +371,9 @@ fn rule_for_any(words: ProgramWords<'_>) -> Option<String> {
     };
     // Of a reader whose operands can be code, the option says what it does.
     let by_option = || {
-        let front = texts.get(..2).filter(|front| only_reads(words.name()) && front[1].starts_with('-'))?;
-        (texts.len() > 2 && covers(&1)).then(|| rule_for(front, true)).flatten()
+        let [_, option, _, ..] = texts.as_slice() else { return None };
+        let is_option = only_reads(words.name()) && option.starts_with('-') && covers(&1);
+        is_option.then(|| rule_for(texts.get(..2)?, true)).flatten()
     };
     by_prefix().or_else(by_option).or_else(|| rule_for(&texts, false))
 }

@@ -2,6 +2,7 @@ mod cases;
 mod differential;
 mod enforce;
 mod files;
+mod grammar;
 mod granting;
 mod judgement;
 mod lines;
