@@ -1,6 +1,6 @@
-//! Random kills: `AYE_KILLS=1000 cargo test --features failpoints --test it kills` for more of them. They hit headless
-//! runs and answers of other processes, and the front ends that stay: the server (with which A2A and MCP are served, and
-//! which resumes runs in the background), the worker, ACP and the terminal.
+//! Random kills: `scripts/faults` runs many more of them. They hit headless runs and answers of other processes; the front
+//! ends that stay: the server, the worker, ACP and the terminal; runs that a client of A2A or MCP starts; and commands
+//! in the background.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use serde_json::json;
 use crate::support::home::Home;
 use crate::support::http::Server;
 use crate::support::llm::{Answer, Chat, MockLlm, until};
-use crate::support::operator::{Operator, Plan, Step, Trouble};
+use crate::support::operator::{Operator, Plan, Step, Trouble, Way};
 use crate::support::random::{number_of, seed};
 
 const FIRST: Plan = &[("c1", true), ("c2", false), ("c3", true)];
-const SECOND: Plan = &[("d1", true), ("d2", false)];
+const SECOND: Plan = &[("d1", true), ("d2", false), ("bg", true)];
 const PLACES: [&str; 6] = [
     "store.checkpoint.before",
     "store.checkpoint.after",
@@ -33,7 +33,7 @@ const VISIT: Duration = Duration::from_millis(600);
 fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
     let kills = number_of("AYE_KILLS").unwrap_or(100) as usize;
     let mut dice = Rng::with_seed(seed());
-    let (mut deaths, mut stories) = (0, 0);
+    let (mut deaths, mut stories, mut served) = (0, 0, [0; 2]);
     while deaths < kills {
         let mut story = Operator::new(FIRST, SECOND);
         for _ in 0..40 {
@@ -59,6 +59,8 @@ fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
             if dice.u64(..4) == 0 && story.has_started() {
                 let visitor = VISITORS[dice.usize(..VISITORS.len())];
                 story.visit(visitor, &trouble, VISIT);
+            } else if step == Step::Say {
+                story.say([Way::Print, Way::Mcp, Way::A2a][dice.usize(..3)], &trouble);
             } else {
                 story.take(step, &trouble);
             }
@@ -66,8 +68,47 @@ fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
         story.finish();
         deaths += story.deaths;
         stories += 1;
+        for (count, way) in served.iter_mut().zip([Way::Mcp, Way::A2a]) {
+            *count += usize::from(story.began == Some(way));
+        }
     }
-    println!("{deaths} kills in {stories} stories");
+    println!("{deaths} kills in {stories} stories; of these, {served:?} began with MCP and A2A");
+}
+
+/// The calls by which a store is written, and how they fail.
+const FAULTS: [&str; 6] = [
+    "pwrite64:error=ENOSPC",
+    "pwrite64:error=EIO",
+    "fdatasync:error=EIO",
+    "fsync:error=EIO",
+    "ftruncate:error=EIO",
+    "pread64:error=EIO",
+];
+
+/// `scripts/faults` runs it with more of them.
+#[test]
+#[ignore = "needs strace"]
+fn failing_writes_lose_no_decision_and_repeat_no_command() {
+    let faults = number_of("AYE_FAULTS").unwrap_or(20) as usize;
+    let mut dice = Rng::with_seed(seed());
+    let (mut seen, mut stories) = (0, 0);
+    while seen < faults {
+        let mut story = Operator::new(FIRST, SECOND);
+        for _ in 0..20 {
+            let step = story.next();
+            if step == Step::Done || seen + story.faults >= faults {
+                break;
+            }
+            let fault = FAULTS[dice.usize(..FAULTS.len())];
+            // Once, or from there on: a disk that is full stays so for a while.
+            let rest = if dice.bool() { "" } else { "+" };
+            story.take(step, &Trouble::Fault(format!("{fault}:when={}{rest}", 1 + dice.u64(..60))));
+        }
+        story.finish();
+        seen += story.faults;
+        stories += 1;
+    }
+    println!("{seen} faults in {stories} stories");
 }
 
 /// A process that is killed when it syncs a new log leaves a header without a commit.

@@ -342,6 +342,11 @@ impl Running {
         self.child.stdin.as_mut().expect("open").write_all(text.as_bytes()).expect("written");
     }
 
+    /// Writes to the open stdin of a program that may have ended.
+    pub fn try_write_stdin(&mut self, text: &str) {
+        let _ = self.child.stdin.as_mut().expect("open").write_all(text.as_bytes());
+    }
+
     pub fn close_stdin(&mut self) {
         self.child.stdin = None;
     }

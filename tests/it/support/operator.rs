@@ -2,11 +2,15 @@
 //! every such scenario: no accepted answer is lost, nothing runs twice, nothing runs that was not approved.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::home::{Home, Out};
+use super::http::lasting_address;
 use super::llm::{Answer, Chat, MockLlm, until};
 use super::pty::Pty;
 
@@ -18,6 +22,15 @@ pub enum Trouble {
     At(String),
     /// Dies after this time.
     After(Duration),
+    /// A call of the system fails, as `strace -e inject=` has it.
+    Fault(String),
+}
+
+impl Trouble {
+    /// Whether a process did not get to its end: it died, or said that it could not go on.
+    fn ended(&self, out: &Out) -> bool {
+        out.was_killed() || matches!(self, Self::Fault(_)) && !matches!(out.status.code(), Some(0 | 3))
+    }
 }
 
 /// The user's next step.
@@ -31,6 +44,19 @@ pub enum Step {
 
 /// One command of the scenario: its call id, and whether the user approves it.
 pub type Plan = &'static [(&'static str, bool)];
+
+/// The front end through which the user says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Print,
+    /// A tool of `aye mcp serve`.
+    Mcp,
+    /// A message to an agent of `aye serve`.
+    A2a,
+}
+
+/// Calls of a plan whose id starts with this run in the background: their result is that they were started.
+const BACKGROUND: &str = "bg";
 
 /// Two steps of the model: first `first` beside a call that needs no approval, then `second`.
 pub struct Operator {
@@ -49,7 +75,49 @@ pub struct Operator {
     waiting: Option<Vec<Value>>,
     done: bool,
     pub deaths: usize,
+    /// The way of the first message that was stored.
+    pub began: Option<Way>,
+    /// Processes that an injected fault stopped.
+    pub faults: usize,
     pub diary: Vec<String>,
+}
+
+/// How long a server runs that is told what to do.
+const SAYING: Duration = Duration::from_millis(1200);
+
+/// The messages of an MCP client that calls the agent.
+fn mcp_call(text: &str) -> String {
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "aye", "arguments": {"message": text}}});
+    format!("{hello}\n{ready}\n{call}\n")
+}
+
+/// Sends a message to the agent as soon as its server answers, or gives up.
+fn send(address: &str, token: &Path, longest: Duration) {
+    let body = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "do it"}]},
+        "configuration": {"returnImmediately": true}})
+    .to_string();
+    let end = Instant::now() + longest;
+    while Instant::now() < end {
+        let token = std::fs::read_to_string(token).unwrap_or_default();
+        if let Ok(mut stream) = TcpStream::connect(address) {
+            let head = format!(
+                "POST /v1/a2a/message:send HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
+                 Authorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                token.trim(),
+                body.len()
+            );
+            let mut answer = String::new();
+            // The server may die at any moment.
+            let _ = stream.set_read_timeout(Some(longest));
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn command(id: &str) -> String {
@@ -61,8 +129,13 @@ impl Operator {
     pub fn new(first: Plan, second: Plan) -> Self {
         let llm = MockLlm::by(move |chat: &Chat| {
             let known = |plan: Plan| plan.iter().all(|(id, _)| chat.results().iter().any(|(k, _)| k == id));
-            let ask =
-                |plan: Plan, answer: Answer| plan.iter().fold(answer, |a, (id, _)| a.bash(id, &command(id)));
+            let ask = |plan: Plan, answer: Answer| {
+                plan.iter().fold(answer, |answer, (id, _)| {
+                    let behind = id.starts_with(BACKGROUND);
+                    let arguments = json!({"command": command(id), "run_in_background": behind});
+                    if behind { answer.call(id, "Bash", arguments) } else { answer.bash(id, &command(id)) }
+                })
+            };
             if !known(first) {
                 ask(first, Answer::say("First.").call("look", "Read", json!({"file_path": "a.txt"})))
             } else if !known(second) {
@@ -86,6 +159,8 @@ impl Operator {
             waiting: None,
             done: false,
             deaths: 0,
+            began: None,
+            faults: 0,
             diary: Vec::new(),
         }
     }
@@ -123,13 +198,13 @@ impl Operator {
             Step::Say => {
                 let out = self.run(&["-p", "do it", "--output-format", "json"], trouble);
                 // A message that was not stored yet is sent again.
-                self.started = !out.was_killed() || self.has_run();
-                self.told(&out);
+                self.started = !trouble.ended(&out) || self.has_run();
+                self.told(&out, trouble);
             }
             Step::Resume => {
                 let thread = self.thread();
                 let out = self.run(&["-r", &thread, "-p", "--output-format", "json"], trouble);
-                self.told(&out);
+                self.told(&out, trouble);
             }
             Step::Decide => {
                 let open = self.waiting.take().expect("was listed before").remove(0);
@@ -146,7 +221,7 @@ impl Operator {
                     self.run(&["approvals", word, &id], trouble)
                 };
                 let was_taken = out.status.success() || out.stderr.contains("already decided by tester");
-                assert!(was_taken || out.was_killed(), "{out:?}");
+                assert!(was_taken || trouble.ended(&out), "{out:?}");
                 if was_taken {
                     self.taken.insert(id);
                 }
@@ -154,6 +229,43 @@ impl Operator {
                 assert_eq!(before, self.home.read("log.txt"), "deciding runs nothing");
             }
         }
+        self.check();
+    }
+
+    /// Says what to do to a server that is killed after a while.
+    pub fn say(&mut self, way: Way, trouble: &Trouble) {
+        let (place, time) = match trouble {
+            Trouble::At(place) => (Some(place.as_str()), SAYING),
+            Trouble::After(time) => (None, *time + SAYING / 4),
+            Trouble::None | Trouble::Fault(_) => (None, SAYING),
+        };
+        let address = lasting_address();
+        let args: &[&str] = match way {
+            Way::Print => return self.take(Step::Say, trouble),
+            Way::Mcp => &["mcp", "serve"],
+            Way::A2a => &["serve", "--bind", &address],
+        };
+        let aye = self.home.aye(args).open_stdin();
+        let aye = place.into_iter().fold(aye, |aye, place| aye.env("AYE_FAILPOINT", place));
+        let mut run = aye.spawn();
+        let sender = match way {
+            Way::A2a => {
+                let token = self.home.root().join("aye/data/serve-token");
+                Some(std::thread::spawn(move || send(&address, &token, SAYING * 2)))
+            }
+            Way::Mcp | Way::Print => {
+                run.try_write_stdin(&mcp_call("do it"));
+                None
+            }
+        };
+        run.kill_after(time);
+        let out = run.end();
+        sender.map(|sender| sender.join().expect("no panic"));
+        self.note(&format!("{way:?} ({trouble:?})"), &out);
+        // A message that was not stored yet is sent again.
+        self.started = self.has_run();
+        self.began = self.started.then_some(way);
+        self.waiting = None;
         self.check();
     }
 
@@ -166,6 +278,13 @@ impl Operator {
                 let mut run = aye.spawn();
                 run.kill_after(*time);
                 run.end()
+            }
+            Trouble::Fault(fault) => {
+                let inject = format!("inject={fault}");
+                let strace = ["-f", "-qq", "-o", "/dev/null", "-e", &inject, env!("CARGO_BIN_EXE_aye")];
+                let out = self.home.program("strace", &[&strace[..], args].concat()).run();
+                self.faults += usize::from(trouble.ended(&out));
+                out
             }
         };
         self.note(&format!("aye {} ({trouble:?})", args.join(" ")), &out);
@@ -185,7 +304,7 @@ impl Operator {
     pub fn visit(&mut self, args: &[&str], trouble: &Trouble, longest: Duration) {
         until("the end of the last command", || !self.home.works("__supervise"));
         let (place, time) = match trouble {
-            Trouble::None => (None, longest),
+            Trouble::None | Trouble::Fault(_) => (None, longest),
             Trouble::At(place) => (Some(place.as_str()), longest),
             Trouble::After(time) => (None, *time),
         };
@@ -219,9 +338,9 @@ impl Operator {
         let _: i64 = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).expect("folded");
     }
 
-    fn told(&mut self, out: &Out) {
+    fn told(&mut self, out: &Out, trouble: &Trouble) {
         self.waiting = None;
-        if out.was_killed() {
+        if trouble.ended(out) {
             return;
         }
         match out.status.code() {
@@ -291,7 +410,9 @@ impl Operator {
             let unknown = text.contains("may have run") || self.skipped.contains(id);
             let diary = &self.diary;
             assert!(self.tried.contains(id), "nobody answered {id}: {diary:#?}");
-            if !allow {
+            if id.starts_with(BACKGROUND) {
+                // What it printed is no part of its result.
+            } else if !allow {
                 assert!(text.contains("user denied") && !unknown, "{id}: {text}\n{diary:#?}");
             } else if !unknown {
                 assert!(ran && text.contains(&format!("{id} ran")), "{id}: {text}\n{diary:#?}");
