@@ -5,6 +5,8 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use aye_files::known::FileId;
+use aye_files::opener::{Place, resolve};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -93,8 +95,8 @@ pub(crate) struct OpenedFile {
 impl OpenedFile {
     /// Opens a regular file. Its links are followed once, and what they lead to is what is opened.
     pub(crate) fn at(place: &Path) -> io::Result<OpenedFile> {
-        let real = opener::resolve(place)?;
-        let file = opener::Place::of(&real)?.open_regular()?;
+        let real = resolve(place)?;
+        let file = Place::of(&real)?.open_regular()?;
         Ok(OpenedFile { metadata: file.metadata()?, file, real })
     }
 
