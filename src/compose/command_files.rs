@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::read_private;
+use crate::config::read_resolved;
 use crate::contract::display::visible_line;
 use crate::program::foundation::Foundation;
 
@@ -90,7 +90,7 @@ fn read_dir(dir: &Path, origin: &'static str, boundary: Option<&Path>, found: &m
             if real.is_dir() && prefix.matches(':').count() < 3 {
                 folders.push((path, format!("{name}:")));
             } else if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("md"))
-                && let Ok(Some(text)) = read_private(&real, MAX_FILE)
+                && let Ok(Some(text)) = read_resolved(&real, MAX_FILE)
             {
                 found.push(parsed(name, origin, &text));
             }

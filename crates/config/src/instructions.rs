@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::paths::{ReadTextError, read_private};
+use super::paths::{ReadTextError, read_resolved};
 use aye_core::contract::display::visible_line;
 use aye_files::foreign::is_foreign;
 
@@ -131,7 +131,7 @@ fn first_file(
             warnings.push(format!("{}: links out of the repository; not followed", visible_line(&path)));
             continue;
         }
-        match read_private(&real, MAX_FILE) {
+        match read_resolved(&real, MAX_FILE) {
             Ok(Some(text)) if text.trim().is_empty() => {}
             Ok(Some(text)) => return Some((path, text)),
             Ok(None) => {}

@@ -40,7 +40,8 @@ pub use models::{
     select_model, wants_list,
 };
 pub use paths::{
-    Paths, PathsError, PrivateFileError, ReadTextError, create_private_dir, read_private, write_private,
+    Paths, PathsError, PrivateFileError, ReadTextError, create_private_dir, read_private, read_resolved,
+    write_private,
 };
 pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::{SettingDoc, documented_settings};

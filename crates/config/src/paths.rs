@@ -5,6 +5,8 @@ use std::io::{self, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use aye_files::opener::Place;
+
 use super::env::Env;
 use super::layer::Origin;
 
@@ -266,8 +268,28 @@ pub fn read_private(path: &Path, max: u64) -> Result<Option<String>, ReadTextErr
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
+    read_text(fs::File::open(path)?, max)
+}
+
+/// Reads the same from a path whose links were resolved and judged: none is followed.
+///
+/// # Errors
+/// The problem with the file.
+pub fn read_resolved(real: &Path, max: u64) -> Result<Option<String>, ReadTextError> {
+    let opened = Place::of(real).map_err(io::Error::from).and_then(|place| place.open_regular());
+    match opened {
+        Ok(file) => read_text(file, max),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => Err(ReadTextError::NotAFile),
+            _ => Err(error.into()),
+        },
+    }
+}
+
+fn read_text(file: fs::File, max: u64) -> Result<Option<String>, ReadTextError> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
         return Err(ReadTextError::TooLarge { max });
     }
