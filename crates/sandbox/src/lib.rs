@@ -18,18 +18,26 @@
 mod folder;
 mod folder_stamp;
 #[cfg(target_os = "linux")]
+#[allow(clippy::disallowed_methods, reason = "rules about folders are made of their names")]
 mod kernel;
 mod launch;
+#[allow(clippy::disallowed_methods, reason = "files of the system")]
 mod layers;
+#[allow(clippy::disallowed_methods, reason = "folders of aye's own")]
 mod linked_cache;
 mod mounts;
 mod namespaces;
+#[allow(clippy::disallowed_methods, reason = "a folder of aye's own")]
 mod net;
+#[allow(clippy::disallowed_methods, reason = "files of the system and of git, before anything runs")]
 mod policy;
+#[allow(clippy::disallowed_methods, reason = "mounts are by name")]
 pub mod protected;
 mod refusal;
 mod seatbelt;
+#[allow(clippy::disallowed_methods, reason = "folders of the user, before anything runs")]
 mod toolchains;
+#[allow(clippy::disallowed_methods, reason = "no command of the project runs meanwhile")]
 mod watched;
 
 pub use aye_core::contract::judgement::Profile;

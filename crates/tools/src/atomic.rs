@@ -306,6 +306,7 @@ impl WriteTarget {
             })
         });
         if !matches!(written, Err(FileError::Half { .. })) {
+            #[expect(clippy::disallowed_methods, reason = "no command can write in the folder for copies")]
             let _ = std::fs::remove_file(&copy);
         }
         written

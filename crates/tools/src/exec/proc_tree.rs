@@ -1,5 +1,7 @@
 //! The descendants of a process, as reported by `/proc`.
 
+#![expect(clippy::disallowed_methods, reason = "/proc is the kernel's")]
+
 use std::collections::BTreeMap;
 
 use rustix::process::{Pid, Signal};
