@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use crate::cli::Cli;
 use crate::commands::work::Signals;
 use crate::compose::command_files::{self, CommandFile};
-use crate::compose::{self, Written, images};
+use crate::compose::{self, WrittenMessage, images};
 use crate::config::{Env, TrustAssessment};
 use crate::contract::content::ContentBlock;
 use crate::contract::digest::sha256_hex;
@@ -306,7 +306,7 @@ impl FolderHost for Folder {
                     }
                 }
             }
-            let written = Written { attached: goes_with, ..Written::typed(&text) };
+            let written = WrittenMessage { attached: goes_with, ..WrittenMessage::typed(&text) };
             compose::message(&self.app, written).await.map_err(invalid)
         })
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::agents::HitlMode;
 use crate::cli::{Cli, OnUnknown, OutputFormatArg, ThreadChoice};
 use crate::commands;
-use crate::compose::{self, Written, images};
+use crate::compose::{self, WrittenMessage, images};
 use crate::config::{self, Env, TrustAssessment};
 use crate::contract::ids::ThreadId;
 use crate::contract::tool::ToolDescriptor;
@@ -65,7 +65,7 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             let thread = thread.unwrap_or_else(ThreadId::fresh);
             let attached = images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?;
             let typed = prompt.unwrap_or(&text);
-            let written = Written { text: &text, typed, attached, ..Written::default() };
+            let written = WrittenMessage { text: &text, typed, attached, ..WrittenMessage::default() };
             let mut messages = vec![compose::message(&app, written).await.map_err(Failure::usage)?];
             messages.extend(schema.as_ref().map(|schema| schema.instruction()));
             let request = RunRequest {

@@ -11,7 +11,7 @@ use crate::commands::approvals::answer_commands;
 use crate::commands::columns::columns;
 use crate::commands::work::Consumer;
 use crate::commands::{print, since};
-use crate::compose::{self, Written};
+use crate::compose::{self, WrittenMessage};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::escape_json;
 use crate::contract::ids::ThreadId;
@@ -201,7 +201,7 @@ async fn message(
     foundation: &Foundation,
     cli: &Cli,
 ) -> Result<Message, Failure> {
-    let written = Written { text, typed, ..Written::default() };
+    let written = WrittenMessage { text, typed, ..WrittenMessage::default() };
     let may_mention = written.may_mention();
     if !may_mention && text.len() <= LARGE {
         return Ok(Message::user(text));

@@ -59,7 +59,7 @@ fn refuse_unknown_command(app: &AppContext, text: &str) -> Result<(), AppError> 
 
 /// What a user wrote, and what a front end adds to it.
 #[derive(Default)]
-pub(crate) struct Written<'a> {
+pub(crate) struct WrittenMessage<'a> {
     /// The whole text.
     pub(crate) text: &'a str,
     /// The part of the text that a person typed. Only this can mention something: a pipe or a long paste may contain
@@ -71,10 +71,10 @@ pub(crate) struct Written<'a> {
     pub(crate) symbols: Arc<Symbols>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> WrittenMessage<'a> {
     /// Text that was typed as a whole.
-    pub(crate) fn typed(text: &'a str) -> Written<'a> {
-        Written { text, typed: text, ..Written::default() }
+    pub(crate) fn typed(text: &'a str) -> WrittenMessage<'a> {
+        WrittenMessage { text, typed: text, ..WrittenMessage::default() }
     }
 
     /// Whether the text may be a command or mention something, so that it is not only text.
@@ -88,8 +88,8 @@ impl<'a> Written<'a> {
 /// # Errors
 /// A sentence: the text names a command, a skill or a conversation that does not exist, or something that may not be
 /// read.
-pub(crate) async fn message(app: &AppContext, written: Written<'_>) -> Result<Message, AppError> {
-    let Written { text, typed, attached, symbols } = written;
+pub(crate) async fn message(app: &AppContext, written: WrittenMessage<'_>) -> Result<Message, AppError> {
+    let WrittenMessage { text, typed, attached, symbols } = written;
     let command = command(app, text).await?;
     if command.is_none() {
         refuse_unknown_command(app, text)?;

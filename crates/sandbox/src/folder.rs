@@ -1,49 +1,44 @@
-//! [`Folder`]: a folder that is kept open. What is done through it happens there and beneath it, whatever becomes of its
+//! [`OpenFolder`]: a folder that is kept open. What is done through it happens there and beneath it, whatever becomes of its
 //! path, and no link is followed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
+use aye_files::opener::{PASSAGE, open_beneath};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-
-/// A folder through which others are opened.
-#[cfg(target_os = "linux")]
-const PASSAGE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
-#[cfg(not(target_os = "linux"))]
-const PASSAGE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 /// Opening never waits: the file may be a FIFO by now.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// The device and inode of a file: what it is, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct FileId(pub u64, pub u64);
+pub struct InodeId(pub u64, pub u64);
 
-impl FileId {
+impl InodeId {
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-    pub(crate) fn of(stat: &Stat) -> FileId {
-        FileId(stat.st_dev as u64, stat.st_ino as u64)
+    pub(crate) fn of(stat: &Stat) -> InodeId {
+        InodeId(stat.st_dev as u64, stat.st_ino as u64)
     }
 }
 
 /// A folder that is kept open.
 #[derive(Debug)]
-pub(crate) struct Folder(OwnedFd);
+pub(crate) struct OpenFolder(OwnedFd);
 
 /// An entry of a folder.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct FolderEntry {
     pub(crate) name: OsString,
     pub(crate) kind: FileType,
 }
 
-impl Entry {
+impl FolderEntry {
     pub(crate) fn is_folder(&self) -> bool {
         self.kind == FileType::Directory
     }
@@ -62,58 +57,24 @@ pub(crate) fn kind_of(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-impl Folder {
+impl OpenFolder {
     /// Opens a folder by a path that commands cannot change: links on it are followed.
-    pub(crate) fn open(path: &Path) -> io::Result<Folder> {
-        Ok(Folder(rustix::fs::open(path, PASSAGE | OFlags::CLOEXEC, Mode::empty())?))
+    pub(crate) fn open(path: &Path) -> io::Result<OpenFolder> {
+        Ok(OpenFolder(rustix::fs::open(path, PASSAGE | OFlags::CLOEXEC, Mode::empty())?))
     }
 
     /// Opens what is beneath the folder.
     pub(crate) fn beneath(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        if path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
-            return Err(Errno::XDEV.into());
-        }
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::fs::ResolveFlags;
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            match rustix::fs::openat2(&self.0, path, flags, Mode::empty(), resolve) {
-                // The kernel does not have it, or a filter of system calls refuses it.
-                Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {}
-                opened => return Ok(opened?),
-            }
-        }
-        self.by_steps(path, flags)
-    }
-
-    /// The same, component by component.
-    fn by_steps(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let mut names = path.components().filter(|part| *part != Component::CurDir).peekable();
-        let mut above: Option<OwnedFd> = None;
-        loop {
-            let at = above.as_ref().map_or(self.0.as_fd(), AsFd::as_fd);
-            let Some(name) = names.next() else {
-                return Ok(rustix::fs::openat(at, ".", flags, Mode::empty())?);
-            };
-            let is_last = names.peek().is_none();
-            let flags = if is_last { flags } else { PASSAGE | OFlags::NOFOLLOW | OFlags::CLOEXEC };
-            let next = rustix::fs::openat(at, name.as_os_str(), flags, Mode::empty())?;
-            if is_last {
-                return Ok(next);
-            }
-            above = Some(next);
-        }
+        Ok(open_beneath(&self.0, path, flags)?)
     }
 
     /// Opens a folder beneath this one.
-    pub(crate) fn folder(&self, path: &Path) -> io::Result<Folder> {
-        self.beneath(path, PASSAGE).map(Folder)
+    pub(crate) fn folder(&self, path: &Path) -> io::Result<OpenFolder> {
+        self.beneath(path, PASSAGE).map(OpenFolder)
     }
 
     /// Opens the folder of a path beneath this one, and returns the last name of the path.
-    pub(crate) fn place<'a>(&self, path: &'a Path) -> io::Result<(Folder, &'a OsStr)> {
+    pub(crate) fn place<'a>(&self, path: &'a Path) -> io::Result<(OpenFolder, &'a OsStr)> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Errno::ISDIR.into());
         };
@@ -142,7 +103,7 @@ impl Folder {
     }
 
     /// Lists the entries.
-    pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
+    pub(crate) fn entries(&self) -> io::Result<Vec<FolderEntry>> {
         let listed = rustix::fs::openat(
             &self.0,
             ".",
@@ -160,7 +121,7 @@ impl Folder {
                 FileType::Unknown => self.stat(name).map_or(FileType::Unknown, |stat| kind_of(&stat)),
                 known => known,
             };
-            all.push(Entry { name: name.to_owned(), kind });
+            all.push(FolderEntry { name: name.to_owned(), kind });
         }
         Ok(all)
     }
@@ -201,7 +162,7 @@ impl Folder {
     }
 
     /// Makes a folder that only its owner can enter, unless it exists, and opens it.
-    pub(crate) fn make(&self, name: &OsStr) -> io::Result<Folder> {
+    pub(crate) fn make(&self, name: &OsStr) -> io::Result<OpenFolder> {
         match rustix::fs::mkdirat(&self.0, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => self.folder(Path::new(name)),
             Err(error) => Err(error.into()),
@@ -209,7 +170,7 @@ impl Folder {
     }
 
     /// Renames an entry. What has the new name already stays, and nothing is renamed then.
-    pub(crate) fn rename(&self, name: &OsStr, to: &Folder, new_name: &OsStr) -> io::Result<()> {
+    pub(crate) fn rename(&self, name: &OsStr, to: &OpenFolder, new_name: &OsStr) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         match rustix::fs::renameat_with(&self.0, name, &to.0, new_name, rustix::fs::RenameFlags::NOREPLACE) {
             // Some file systems do not know this flag.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::Stat;
 
-use crate::folder::FileId;
+use crate::folder::InodeId;
 
 /// A folder that changed this shortly before it was read may change again without a new time.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -15,7 +15,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// time of modification, and so make a folder look as it was before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderStamp {
-    id: FileId,
+    id: InodeId,
     changed: (i64, i64),
 }
 
@@ -39,13 +39,13 @@ impl FolderStamp {
 
     fn of(metadata: &Metadata) -> FolderStamp {
         FolderStamp {
-            id: FileId(metadata.dev(), metadata.ino()),
+            id: InodeId(metadata.dev(), metadata.ino()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
     pub(crate) fn of_stat(stat: &Stat) -> FolderStamp {
-        FolderStamp { id: FileId::of(stat), changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64) }
+        FolderStamp { id: InodeId::of(stat), changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64) }
     }
 }

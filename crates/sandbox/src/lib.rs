@@ -41,7 +41,7 @@ mod toolchains;
 mod watched;
 
 pub use aye_core::contract::judgement::Profile;
-pub use folder::FileId;
+pub use folder::InodeId;
 pub use folder_stamp::FolderStamp;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
 #[cfg(target_os = "linux")]

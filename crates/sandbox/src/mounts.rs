@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::folder::{FileId, Folder, kind_of};
+use crate::folder::{InodeId, OpenFolder, kind_of};
 use crate::policy::Policy;
 use crate::protected;
 use aye_core::contract::judgement::Profile;
@@ -48,15 +48,15 @@ pub(crate) enum MountKind {
 pub(crate) struct Mount {
     pub(crate) kind: MountKind,
     pub(crate) path: PathBuf,
-    pub(crate) id: FileId,
+    pub(crate) id: InodeId,
     /// Whether it is a folder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_folder: bool,
 }
 
 /// Opens `/`: what is below is opened without following links.
-fn top() -> std::io::Result<Folder> {
-    Folder::open(Path::new("/"))
+fn top() -> std::io::Result<OpenFolder> {
+    OpenFolder::open(Path::new("/"))
 }
 
 fn from_top(path: &Path) -> &Path {
@@ -72,12 +72,12 @@ pub(crate) fn plan(
 ) -> Vec<Mount> {
     let Ok(top) = top() else { return Vec::new() };
     let mut all: BTreeMap<(usize, PathBuf), Mount> = BTreeMap::new();
-    let mut add = |kind: MountKind, path: &Path, known: Option<FileId>| {
+    let mut add = |kind: MountKind, path: &Path, known: Option<InodeId>| {
         let stat = top.stat_beneath(from_top(path));
         // A mount that the rules were not applied to is for what is there now.
         let (id, is_folder) = match (known, stat) {
             (Some(id), stat) => (id, stat.is_ok_and(|stat| kind_of(&stat) == FileType::Directory)),
-            (None, Ok(stat)) => (FileId::of(&stat), kind_of(&stat) == FileType::Directory),
+            (None, Ok(stat)) => (InodeId::of(&stat), kind_of(&stat) == FileType::Directory),
             (None, Err(_)) => return,
         };
         let mount = Mount { kind, path: path.to_owned(), id, is_folder };
@@ -88,11 +88,11 @@ pub(crate) fn plan(
     };
     for (path, source) in sources {
         if let Ok(stat) = rustix::fs::stat(source) {
-            add(MountKind::Seen, path, Some(FileId::of(&stat)));
+            add(MountKind::Seen, path, Some(InodeId::of(&stat)));
         }
     }
     let writable = policy.writable_folders();
-    let fixed = |path: &Path, add: &mut dyn FnMut(MountKind, &Path, Option<FileId>)| {
+    let fixed = |path: &Path, add: &mut dyn FnMut(MountKind, &Path, Option<InodeId>)| {
         let Some(root) =
             writable.iter().filter(|root| path.starts_with(root)).max_by_key(|root| root.as_os_str().len())
         else {
@@ -133,7 +133,7 @@ pub(crate) fn plan(
 
 /// The protected files of a folder, as far as they exist. A link stands for its target.
 pub(crate) fn protected_files(root: &Path) -> Vec<PathBuf> {
-    let Ok(folder) = Folder::open(root) else { return Vec::new() };
+    let Ok(folder) = OpenFolder::open(root) else { return Vec::new() };
     let existing = protected::of_repository(&folder).into_iter().filter_map(|path| {
         let stat = folder.stat_beneath(&path).ok()?;
         let path = root.join(path);
@@ -192,13 +192,13 @@ mod inside {
     }
 
     /// Opens what a mount is about.
-    fn open(top: &Folder, mount: &Mount) -> io::Result<OwnedFd> {
+    fn open(top: &OpenFolder, mount: &Mount) -> io::Result<OwnedFd> {
         let changed = |_| {
             let path = mount.path.display();
             io::Error::other(format!("{path} was renamed or replaced at the same time; try again"))
         };
         let file = top.beneath(from_top(&mount.path), OFlags::PATH).map_err(changed)?;
-        if FileId::of(&rustix::fs::fstat(&file)?) == mount.id {
+        if InodeId::of(&rustix::fs::fstat(&file)?) == mount.id {
             Ok(file)
         } else {
             Err(changed(io::ErrorKind::NotFound.into()))
@@ -260,7 +260,7 @@ mod inside {
                 continue;
             }
             let is_hidden = top.stat_beneath(from_top(&mount.path)).is_ok_and(|stat| match kind_of(&stat) {
-                FileType::Directory => stat.st_mode & 0o777 == 0 && FileId::of(&stat) != mount.id,
+                FileType::Directory => stat.st_mode & 0o777 == 0 && InodeId::of(&stat) != mount.id,
                 kind => kind == FileType::CharacterDevice,
             });
             if !is_hidden {

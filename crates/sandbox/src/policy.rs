@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use aye_core::contract::judgement::Profile;
 use serde::{Deserialize, Serialize};
 
-use crate::folder::FileId;
+use crate::folder::InodeId;
 use crate::linked_cache::LinkedCache;
 use crate::net::Relay;
 
@@ -42,7 +42,7 @@ pub struct Policy {
     /// What was at these paths when the rules were applied to them: those of masked and read-only files. If something
     /// else is there when the command starts, it does not start. Of other paths it counts what is there now.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ids: BTreeMap<PathBuf, FileId>,
+    pub ids: BTreeMap<PathBuf, InodeId>,
     /// Folders with more files to hide than to show. Nothing can be created in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partial: Vec<PartialFolder>,

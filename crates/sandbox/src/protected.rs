@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use crate::folder::{Entry, Folder, kind_of};
+use crate::folder::{FolderEntry, OpenFolder, kind_of};
 
 /// The folder at the root of a project for what aye sets aside. Commands cannot read it.
 pub const SET_ASIDE: &str = ".aye-set-aside";
@@ -253,7 +253,7 @@ const CONTROL: &[(&str, &[&str])] = &[
 
 /// Returns the protected files and folders at the root of a repository, even if they do not exist, as far as
 /// their names are known. Paths start at the folder.
-pub(crate) fn at_root(root: &Folder) -> Vec<PathBuf> {
+pub(crate) fn at_root(root: &OpenFolder) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in root.entries().unwrap_or_default() {
         let (part, inner) = (entry.lower(), PathBuf::from(&entry.name));
@@ -279,7 +279,7 @@ pub(crate) fn at_root(root: &Folder) -> Vec<PathBuf> {
 
 /// The protected files of a folder that is a repository itself, such as the main one of a linked worktree. Paths start
 /// at the folder.
-pub(crate) fn of_repository(folder: &Folder) -> Vec<PathBuf> {
+pub(crate) fn of_repository(folder: &OpenFolder) -> Vec<PathBuf> {
     let kind = |name: &str| folder.stat(name).map(|stat| kind_of(&stat)).ok();
     // Each may be a link.
     if kind("HEAD").is_some_and(|kind| kind != FileType::Directory)
@@ -296,7 +296,7 @@ const CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs", "
 
 /// A repository's own folder, those of its submodules and those of its worktrees. A submodule's name may be a path, and a
 /// submodule may have its own; a file that is missing does not end the search, because a command may have removed it.
-fn git_folders(root: &Folder, git: PathBuf) -> Vec<PathBuf> {
+fn git_folders(root: &OpenFolder, git: PathBuf) -> Vec<PathBuf> {
     let mut open = vec![git.join("modules")];
     let mut found = vec![git];
     while let Some(folder) = open.pop() {
@@ -314,9 +314,9 @@ fn git_folders(root: &Folder, git: PathBuf) -> Vec<PathBuf> {
 }
 
 /// The folders in a folder, with their names in lower case. None if there is a link on the way.
-fn real_folders(root: &Folder, folder: &Path) -> Vec<(String, PathBuf)> {
+fn real_folders(root: &OpenFolder, folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = root.folder(folder).and_then(|folder| folder.entries()).unwrap_or_default();
-    let folders = entries.into_iter().filter(Entry::is_folder);
+    let folders = entries.into_iter().filter(FolderEntry::is_folder);
     folders.map(|entry| (entry.lower(), folder.join(&entry.name))).collect()
 }
 
@@ -336,7 +336,7 @@ mod tests {
         for name in [".envrc", "CLAUDE.local.md", "README.md"] {
             std::fs::write(root.join(name), "").expect("written");
         }
-        let found = at_root(&Folder::open(root).expect("opened"));
+        let found = at_root(&OpenFolder::open(root).expect("opened"));
         for name in [
             ".envrc",
             "CLAUDE.local.md",
@@ -359,7 +359,7 @@ mod tests {
         let git = root.join(".git");
         std::fs::create_dir(git.join("objects")).expect("written");
         std::fs::write(git.join("HEAD"), "").expect("written");
-        let of_git = of_repository(&Folder::open(&git).expect("opened"));
+        let of_git = of_repository(&OpenFolder::open(&git).expect("opened"));
         for name in ["config", "modules/libs/a/config", "worktrees/t/commondir"] {
             assert!(of_git.contains(&name.into()), "{name}: {of_git:?}");
         }

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{FileType, Mode, Stat};
 
-use crate::folder::{FileId, Folder, kind_of};
+use crate::folder::{InodeId, OpenFolder, kind_of};
 use crate::folder_stamp::FolderStamp;
 use crate::policy::common_git_folder;
 use crate::protected::{INSTALLED, SET_ASIDE, at_root, of_repository};
@@ -66,7 +66,7 @@ struct Entries {
 #[derive(Debug)]
 struct Root {
     path: PathBuf,
-    folder: Folder,
+    folder: OpenFolder,
     /// The repository of another root, a linked worktree. What the command writes does not change that.
     is_linked: bool,
 }
@@ -83,7 +83,7 @@ impl Roots {
             .filter(|git| paths.contains(&git.as_path()))
             .collect();
         let open = |path: &&Path| {
-            let folder = Folder::open(path).ok()?;
+            let folder = OpenFolder::open(path).ok()?;
             Some(Root { path: path.to_path_buf(), folder, is_linked: linked.iter().any(|it| it == path) })
         };
         Roots(paths.iter().filter_map(open).collect())
@@ -95,12 +95,12 @@ impl Roots {
         found.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn folder(&self, path: &Path) -> io::Result<Folder> {
+    fn folder(&self, path: &Path) -> io::Result<OpenFolder> {
         let (root, rest) = self.of(path)?;
         root.folder.folder(rest)
     }
 
-    fn place(&self, path: &Path) -> io::Result<(Folder, OsString)> {
+    fn place(&self, path: &Path) -> io::Result<(OpenFolder, OsString)> {
         let (root, rest) = self.of(path)?;
         let (folder, name) = root.folder.place(rest)?;
         Ok((folder, name.to_owned()))
@@ -142,7 +142,7 @@ struct KeptFile {
 
 impl KeptFile {
     /// Reads a file, with its content if it is small enough and there is `space`.
-    fn read(folder: &Folder, name: &OsString, space: bool) -> io::Result<KeptFile> {
+    fn read(folder: &OpenFolder, name: &OsString, space: bool) -> io::Result<KeptFile> {
         let stat = folder.stat(name)?;
         if kind_of(&stat) == FileType::Symlink {
             let target = folder.link_target(name)?;
@@ -270,7 +270,7 @@ impl ProtectedFiles {
     }
 }
 
-fn read(folder: &Folder, stamp: FolderStamp, now: SystemTime) -> FolderState {
+fn read(folder: &OpenFolder, stamp: FolderStamp, now: SystemTime) -> FolderState {
     let mut state = FolderState { stamp: stamp.settled_at(now), ..FolderState::default() };
     state.protected = at_root(folder);
     let entries = folder.entries();
@@ -313,7 +313,7 @@ impl ProtectedBefore {
     }
 
     /// Each with its identity.
-    fn changed_at(&self, now: SystemTime, files: &ProtectedFiles) -> BTreeMap<PathBuf, FileId> {
+    fn changed_at(&self, now: SystemTime, files: &ProtectedFiles) -> BTreeMap<PathBuf, InodeId> {
         let now = files.entries(now, &self.roots).protected;
         let is_new = |(path, is_link): (&PathBuf, &bool)| {
             (self.entries.protected.get(path) != Some(is_link)).then(|| path.clone())
@@ -327,9 +327,9 @@ impl ProtectedBefore {
         let others = others
             .filter(|file| !is_below(file))
             .filter_map(|file| Some((file.clone(), self.differs(file)?)));
-        let others: Vec<(PathBuf, FileId)> = others.collect();
+        let others: Vec<(PathBuf, InodeId)> = others.collect();
         let changed = changed.into_iter().filter_map(|path| {
-            let id = FileId::of(&self.roots.stat(&path).ok()?);
+            let id = InodeId::of(&self.roots.stat(&path).ok()?);
             Some((path, id))
         });
         changed.chain(others).collect()
@@ -341,9 +341,9 @@ impl ProtectedBefore {
     }
 
     /// The identity of a file that is another one than before.
-    fn differs(&self, file: &Path) -> Option<FileId> {
+    fn differs(&self, file: &Path) -> Option<InodeId> {
         let (folder, name) = self.roots.place(file).ok()?;
-        let id = FileId::of(&folder.stat(&name).ok()?);
+        let id = InodeId::of(&folder.stat(&name).ok()?);
         let Some(kept) = self.files.get(file) else { return Some(id) };
         let now = KeptFile::read(&folder, &name, kept.content.is_some()).ok()?;
         (!now.is_as(kept)).then_some(id)
@@ -390,7 +390,7 @@ impl ProtectedBefore {
     }
 
     /// `None` if the file is no longer the one that was compared.
-    fn move_aside(&self, store: &mut Store, path: &Path, id: FileId) -> io::Result<Option<SetAside>> {
+    fn move_aside(&self, store: &mut Store, path: &Path, id: InodeId) -> io::Result<Option<SetAside>> {
         let kept = self.files.get(path);
         if let Some(KeptFile { content: None, state }) = kept
             && state.link.is_none()
@@ -399,7 +399,7 @@ impl ProtectedBefore {
         }
         let (root, rest) = self.roots.of(path)?;
         let (folder, name) = root.folder.place(rest)?;
-        if FileId::of(&folder.stat(name)?) != id {
+        if InodeId::of(&folder.stat(name)?) != id {
             return Ok(None);
         }
         let (to, new_path) = store.place(root, rest)?;
@@ -418,14 +418,14 @@ impl ProtectedBefore {
 
 /// Where the files of one command are set aside: in a numbered folder of each root, with their paths.
 #[derive(Default)]
-struct Store(HashMap<PathBuf, (Folder, PathBuf)>);
+struct Store(HashMap<PathBuf, (OpenFolder, PathBuf)>);
 
 /// Folders of this kind in one root.
 const MAX_STORES: usize = 100_000;
 
 impl Store {
     /// The folder for a file, and the file's path there.
-    fn place(&mut self, root: &Root, rest: &Path) -> io::Result<(Folder, PathBuf)> {
+    fn place(&mut self, root: &Root, rest: &Path) -> io::Result<(OpenFolder, PathBuf)> {
         if !self.0.contains_key(&root.path) {
             self.0.insert(root.path.clone(), Store::open(root)?);
         }
@@ -440,7 +440,7 @@ impl Store {
     }
 
     /// Makes a folder that did not exist.
-    fn open(root: &Root) -> io::Result<(Folder, PathBuf)> {
+    fn open(root: &Root) -> io::Result<(OpenFolder, PathBuf)> {
         let name = Path::new(SET_ASIDE);
         let mut number = 1;
         // A command may have made something else of this name, or closed the folder.
@@ -468,7 +468,7 @@ impl Store {
     }
 }
 
-fn restore(folder: &Folder, name: &std::ffi::OsStr, kept: &KeptFile) -> io::Result<()> {
+fn restore(folder: &OpenFolder, name: &std::ffi::OsStr, kept: &KeptFile) -> io::Result<()> {
     if let Some(target) = &kept.state.link {
         return folder.link(name, target);
     }
@@ -653,7 +653,7 @@ mod tests {
             let before = files.before(&[&work]);
             // The folder has this name or the other one.
             for name in ["a", "link"] {
-                let made = Folder::open(&work).and_then(|work| work.folder(Path::new(name)));
+                let made = OpenFolder::open(&work).and_then(|work| work.folder(Path::new(name)));
                 if let Ok(folder) = made {
                     let name = format!("AGENTS.{round}.md");
                     let _ = folder.write(name.as_ref(), Mode::RWXU, b"evil");

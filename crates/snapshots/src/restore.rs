@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::tree::{Item, PathKind, TreeDifference};
 use super::walk::path_of;
-use aye_files::opener::{self, Place, make_folder_beneath, open_beneath};
+use aye_files::opener::{self, FilePlace, make_folder_beneath, open_beneath};
 use aye_files::rights;
 use aye_store_sqlite::objects::{ObjectKind, Objects};
 
@@ -45,7 +45,7 @@ pub(super) fn apply_differences(
 }
 
 /// The folder that a path is in, and its name there.
-fn parent(top: &OwnedFd, path: &[u8], make: bool) -> io::Result<Place> {
+fn parent(top: &OwnedFd, path: &[u8], make: bool) -> io::Result<FilePlace> {
     let path = path_of(path);
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("its path leads out of the folder"));
@@ -59,11 +59,11 @@ fn parent(top: &OwnedFd, path: &[u8], make: bool) -> io::Result<Place> {
         }
         other => other.into(),
     })?;
-    Ok(Place { folder, name: name.to_owned() })
+    Ok(FilePlace { folder, name: name.to_owned() })
 }
 
 fn delete(top: &OwnedFd, path: &[u8]) -> io::Result<()> {
-    let Place { folder, name } = match parent(top, path, false) {
+    let FilePlace { folder, name } = match parent(top, path, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
@@ -75,7 +75,7 @@ fn delete(top: &OwnedFd, path: &[u8]) -> io::Result<()> {
     let mut rest = path;
     while let Some(at) = rest.iter().rposition(|b| *b == b'/') {
         rest = &rest[..at];
-        let Ok(Place { folder, name }) = parent(top, rest, false) else { break };
+        let Ok(FilePlace { folder, name }) = parent(top, rest, false) else { break };
         if unlinkat(&folder, &*name, AtFlags::REMOVEDIR).is_err() {
             break;
         }
@@ -88,7 +88,7 @@ fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Res
         return Ok(());
     }
     let bytes = objects.get(ObjectKind::Bytes, &item.hash).map_err(io::Error::other)?;
-    let Place { folder, name } = parent(top, path, true)?;
+    let FilePlace { folder, name } = parent(top, path, true)?;
     let name = &*name;
     let there = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(about) => Some(about),

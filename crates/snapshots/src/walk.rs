@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aye_files::opener::{PASSAGE, Place};
+use aye_files::opener::{FilePlace, PASSAGE};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use seen::{FileStamp, Folder, FolderRules, SeenFile, What};
@@ -639,7 +639,7 @@ pub(super) fn one(
     limits: &SnapshotLimits,
 ) -> Option<(Item, Option<Vec<u8>>, String)> {
     let top = openat(rustix::fs::CWD, root, PASSAGE | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let place = Place::beneath(top, &path_of(relative)).ok()?;
+    let place = FilePlace::beneath(top, &path_of(relative)).ok()?;
     let about = place.stat().ok()?;
     let item = |kind, bytes: &[u8]| Item { kind, hash: hash_of(ObjectKind::Bytes, bytes) };
     match FileType::from_raw_mode(about.st_mode) {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
-use super::judged::OpenError;
+use super::judged::JudgedError;
 use super::paths::{absolute, shown};
 use super::walk::{self, Bounds, WalkGuard};
 use aye_core::contract::path_policy::PathAccess;
@@ -240,7 +240,7 @@ fn search_file(
 }
 
 /// Opens the file that a call names.
-fn file(env: &ToolEnv, ctx: &ToolCallContext, real: &Path, name: &str) -> Result<File, OpenError> {
+fn file(env: &ToolEnv, ctx: &ToolCallContext, real: &Path, name: &str) -> Result<File, JudgedError> {
     let place = env.place(ctx, real, PathAccess::Read)?;
     if FileType::from_raw_mode(place.stat()?.st_mode) != FileType::RegularFile {
         let text = format!("{name} is neither a file nor a folder");
@@ -271,7 +271,7 @@ fn grep(
     let call = parse(args)?;
     let root = absolute(&env.workspace, "path", call.path)?;
     let name = shown(&env.workspace, &root);
-    let refused = |error: OpenError| {
+    let refused = |error: JudgedError| {
         error.or(&name, |error| match error.kind() {
             io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
             _ => ToolError::ExecutionFailed(format!("cannot search {name}: {error}")),
@@ -309,7 +309,7 @@ fn grep(
                 }
             }
         }
-        Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotADirectory => {
+        Err(JudgedError::Io(error)) if error.kind() == io::ErrorKind::NotADirectory => {
             // The call names it, so the rules about it were asked before.
             let file = file(env, ctx, &real, &name).map_err(refused)?;
             search_file(env, &call, &mut searcher, (&root, file), &bounds, &mut found);

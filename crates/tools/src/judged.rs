@@ -10,7 +10,7 @@ use std::sync::Arc;
 use aye_core::contract::path_policy::{PathAccess, PathPolicy};
 use aye_core::contract::tool::{ToolCallContext, ToolError};
 use aye_files::known::FileId;
-use aye_files::opener::{self, Place};
+use aye_files::opener::{self, FilePlace};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -19,38 +19,38 @@ use super::paths::{PathError, escape, leaves, shown};
 
 /// Why something was not opened.
 #[derive(Debug)]
-pub(super) enum OpenError {
+pub(super) enum JudgedError {
     Io(io::Error),
     Refused(ToolError),
 }
 
-impl From<Errno> for OpenError {
-    fn from(errno: Errno) -> OpenError {
-        OpenError::Io(errno.into())
+impl From<Errno> for JudgedError {
+    fn from(errno: Errno) -> JudgedError {
+        JudgedError::Io(errno.into())
     }
 }
 
-impl From<io::Error> for OpenError {
-    fn from(error: io::Error) -> OpenError {
-        OpenError::Io(error)
+impl From<io::Error> for JudgedError {
+    fn from(error: io::Error) -> JudgedError {
+        JudgedError::Io(error)
     }
 }
 
-impl From<ToolError> for OpenError {
-    fn from(error: ToolError) -> OpenError {
-        OpenError::Refused(error)
+impl From<ToolError> for JudgedError {
+    fn from(error: ToolError) -> JudgedError {
+        JudgedError::Refused(error)
     }
 }
 
-impl OpenError {
+impl JudgedError {
     /// The error of a tool. `io` says it for the system's errors, except that a link came in the way.
     pub(super) fn or(self, name: &str, io: impl FnOnce(io::Error) -> ToolError) -> ToolError {
         match self {
-            OpenError::Refused(error) => error,
-            OpenError::Io(error) if Errno::from_io_error(&error).is_some_and(opener::is_link) => {
+            JudgedError::Refused(error) => error,
+            JudgedError::Io(error) if Errno::from_io_error(&error).is_some_and(opener::is_link) => {
                 ToolError::Moved(format!("{name} or a parent folder is now a link"))
             }
-            OpenError::Io(error) => io(error),
+            JudgedError::Io(error) => io(error),
         }
     }
 }
@@ -96,7 +96,7 @@ impl ToolEnv {
     }
 
     /// Follows the links of a path, once: what is returned is to be opened without following any.
-    pub(super) fn resolve_judged(&self, ctx: &ToolCallContext, path: &Path) -> Result<PathBuf, OpenError> {
+    pub(super) fn resolve_judged(&self, ctx: &ToolCallContext, path: &Path) -> Result<PathBuf, JudgedError> {
         let real = opener::resolve(path)?;
         self.must_be_judged(ctx, path, &real)?;
         Ok(real)
@@ -126,16 +126,16 @@ impl ToolEnv {
         ctx: &ToolCallContext,
         real: &Path,
         access: PathAccess,
-    ) -> Result<Place, OpenError> {
+    ) -> Result<FilePlace, JudgedError> {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(Errno::ISDIR.into());
         };
         let folder = self.open(ctx, (parent, Path::new(name)), access, opener::PASSAGE)?;
-        Ok(Place { folder, name: name.to_owned() })
+        Ok(FilePlace { folder, name: name.to_owned() })
     }
 
     /// Opens a resolved folder, to be listed. It and those above it must not be known to rules.
-    pub(super) fn open_folder(&self, ctx: &ToolCallContext, real: &Path) -> Result<OwnedFd, OpenError> {
+    pub(super) fn open_folder(&self, ctx: &ToolCallContext, real: &Path) -> Result<OwnedFd, JudgedError> {
         self.open(ctx, (real, Path::new("")), PathAccess::Read, opener::LISTED)
     }
 
@@ -145,13 +145,13 @@ impl ToolEnv {
         (real, name): (&Path, &Path),
         access: PathAccess,
         flags: OFlags,
-    ) -> Result<OwnedFd, OpenError> {
+    ) -> Result<OwnedFd, JudgedError> {
         if self.known.is_empty() {
             return Ok(opener::open(real, flags)?);
         }
         let below = real.strip_prefix("/").unwrap_or(real);
         let mut rest = below.components();
-        let mut check = |fd: &OwnedFd| -> Result<(), OpenError> {
+        let mut check = |fd: &OwnedFd| -> Result<(), JudgedError> {
             rest.next();
             let about = File::from(fd.try_clone()?).metadata()?;
             Ok(self.must_not_be_known(ctx, &about, &rest.as_path().join(name), access)?)

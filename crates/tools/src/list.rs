@@ -17,7 +17,7 @@ use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 use aye_files::opener;
-use aye_files::walk::Entry;
+use aye_files::walk::WalkEntry;
 
 const NAME: &str = "List";
 const MAX_ENTRIES: usize = 500;
@@ -61,7 +61,7 @@ pub(super) fn folder(env: &ToolEnv, ctx: &ToolCallContext, path: &str) -> Result
     Ok(SearchedFolder { path, name, folder })
 }
 
-fn line(entry: &Entry, indent: usize) -> String {
+fn line(entry: &WalkEntry, indent: usize) -> String {
     let name = escape(Path::new(entry.file_name()));
     let blanks = "  ".repeat(indent);
     if entry.is_dir() {

@@ -17,7 +17,7 @@ use aye_files::known::KnownFiles;
 use aye_files::opener::PrivateFolder;
 use aye_sandbox::protected::{INSTALLED, SET_ASIDE};
 use aye_sandbox::{
-    CacheKind, Dialler, FileId, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder,
+    CacheKind, Dialler, InodeId, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder,
     Policy, Profile, ProtectedBefore, ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
     unseen_folders,
 };
@@ -589,7 +589,7 @@ impl Sandbox {
         rules: &dyn PathPolicy,
         known: &KnownFiles,
         most: usize,
-    ) -> (Folded, BTreeMap<PathBuf, FileId>) {
+    ) -> (Folded, BTreeMap<PathBuf, InodeId>) {
         let packages: Vec<PathBuf> =
             self.home.iter().flat_map(|home| PACKAGES.map(|name| home.join(name))).collect();
         let folders = policy.readable.iter().filter(|path| !packages.contains(path));
@@ -613,11 +613,11 @@ impl Sandbox {
         let masked: Vec<_> = masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect();
         let roots = [roots.as_slice(), &toolchains].concat();
         // A link is hidden with what it leads to.
-        let known: HashMap<PathBuf, FileId> = masked
+        let known: HashMap<PathBuf, InodeId> = masked
             .iter()
             .filter_map(|it| {
                 let (device, inode) = it.id?.device_and_inode();
-                Some((it.path.clone(), FileId(device, inode)))
+                Some((it.path.clone(), InodeId(device, inode)))
             })
             .collect();
         let folded = fold(masked, &roots, most);

@@ -15,7 +15,7 @@ use super::ToolEnv;
 use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
 use aye_core::contract::tool::ToolCallContext;
 use aye_files::known::{FileId, KnownFiles};
-use aye_files::walk::{Entry, Walk, WalkFilter};
+use aye_files::walk::{Walk, WalkEntry, WalkFilter};
 
 /// Maximum time for a search.
 const MAX_TIME: Duration = Duration::from_secs(20);
@@ -65,7 +65,7 @@ impl WalkGuard {
     }
 
     /// Whether no rule restricts an entry. A restricted entry is counted as skipped.
-    pub(super) fn admits(&self, entry: &Entry) -> bool {
+    pub(super) fn admits(&self, entry: &WalkEntry) -> bool {
         let Some((policy, check)) = &self.rules else { return true };
         let restriction = if entry.is_symlink() {
             policy.restriction(entry.path(), PathAccess::Read)
@@ -83,7 +83,7 @@ impl WalkGuard {
     }
 
     /// Whether no rule restricts the file or folder that was opened for an entry. A restricted one is counted as skipped.
-    pub(super) fn admits_open(&self, entry: &Entry, file: &impl AsFd) -> bool {
+    pub(super) fn admits_open(&self, entry: &WalkEntry, file: &impl AsFd) -> bool {
         if self.known.is_empty() {
             return true;
         }
@@ -100,7 +100,7 @@ impl WalkGuard {
         policy.restriction(&self.known.name(&FileId::of(about))?, PathAccess::Read)
     }
 
-    fn skip(&self, entry: &Entry) {
+    fn skip(&self, entry: &WalkEntry) {
         let count = if entry.is_dir() { &self.skipped.folders } else { &self.skipped.files };
         count.fetch_add(1, Ordering::Relaxed);
         self.skipped.top.fetch_add(usize::from(entry.depth() == 1), Ordering::Relaxed);
@@ -142,11 +142,11 @@ pub(super) fn walk(
     (hidden, overrides): (bool, Option<Override>),
     bounds: &Bounds,
     guard: &WalkGuard,
-) -> Walk<impl FnMut(&Entry) -> bool + use<>> {
+) -> Walk<impl FnMut(&WalkEntry) -> bool + use<>> {
     let overrides = overrides.unwrap_or_else(Override::empty);
     let (bounds, guard, of_open) = (bounds.clone(), guard.clone(), guard.clone());
     // A search that is over must not read on just because nothing of it is visited.
-    let visit = move |entry: &Entry| !bounds.is_over() && (!entry.is_dir() || guard.admits(entry));
+    let visit = move |entry: &WalkEntry| !bounds.is_over() && (!entry.is_dir() || guard.admits(entry));
     let walk = aye_files::walk::walk_in(
         folder,
         path,
@@ -158,10 +158,10 @@ pub(super) fn walk(
 
 /// The entries, until the bounds are met; the flag says that they were.
 pub(super) fn entries<'a>(
-    walk: impl Iterator<Item = Entry> + 'a,
+    walk: impl Iterator<Item = WalkEntry> + 'a,
     bounds: &'a Bounds,
     over: &'a mut bool,
-) -> impl Iterator<Item = Entry> + 'a {
+) -> impl Iterator<Item = WalkEntry> + 'a {
     walk.take_while(move |_| {
         *over = bounds.is_over();
         !*over

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{FailureReporter, config};
 use crate::cli::Cli;
 use crate::commands::agents;
-use crate::compose::{self, Written};
+use crate::compose::{self, WrittenMessage};
 use crate::config::Env;
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::GrantRequest;
@@ -277,7 +277,7 @@ impl AgentFolder for FolderApp {
             let Some(ContentBlock::Text { text }) = text.map(|at| content.remove(at)) else {
                 return Ok(Message::user_with(content));
             };
-            let written = Written { attached: content, ..Written::typed(&text) };
+            let written = WrittenMessage { attached: content, ..WrittenMessage::typed(&text) };
             if written.may_mention() {
                 // Its prompts and resources are those of servers that may still be starting.
                 self.0.mcp.ready_quietly().await;

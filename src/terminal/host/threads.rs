@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::TerminalHost;
 use crate::commands::tasks;
-use crate::compose::{self, Written, images};
+use crate::compose::{self, WrittenMessage, images};
 use crate::contract::content::ContentBlock;
 use crate::contract::ids::{CallId, MessageId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -74,7 +74,7 @@ impl TerminalHost {
     /// Returns the user's input as a message for the model.
     async fn message_of(&self, input: &UserInput) -> Result<Message, AppError> {
         let text = input.written();
-        let written = Written {
+        let written = WrittenMessage {
             text: &text,
             // Long pastes are marks there.
             typed: input.shown().unwrap_or(&text),

@@ -205,30 +205,30 @@ fn make_with_mode(top: impl AsFd, path: &Path, mode: Mode) -> Result<OwnedFd, Er
 
 /// A name in a folder that is kept open. What is done with it is done there, wherever the folder is moved.
 #[derive(Debug)]
-pub struct Place {
+pub struct FilePlace {
     /// The folder.
     pub folder: OwnedFd,
     /// The name in it.
     pub name: OsString,
 }
 
-impl Place {
+impl FilePlace {
     /// Opens the folder of a resolved absolute path.
     ///
     /// # Errors
     /// Those of the system; [`is_link`] tells a link. `EISDIR` for `/` itself.
-    pub fn of(real: &Path) -> Result<Place, Errno> {
+    pub fn of(real: &Path) -> Result<FilePlace, Errno> {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else { return Err(Errno::ISDIR) };
-        Ok(Place { folder: open(parent, PASSAGE)?, name: name.to_owned() })
+        Ok(FilePlace { folder: open(parent, PASSAGE)?, name: name.to_owned() })
     }
 
     /// Opens the folder of a path below an open folder.
     ///
     /// # Errors
     /// Those of the system; [`is_link`] tells a link. `EISDIR` for the folder itself.
-    pub fn beneath(folder: impl AsFd, path: &Path) -> Result<Place, Errno> {
+    pub fn beneath(folder: impl AsFd, path: &Path) -> Result<FilePlace, Errno> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::ISDIR) };
-        Ok(Place { folder: open_beneath(folder, parent, PASSAGE)?, name: name.to_owned() })
+        Ok(FilePlace { folder: open_beneath(folder, parent, PASSAGE)?, name: name.to_owned() })
     }
 
     /// Returns what is there now; a link is not followed.
@@ -315,7 +315,7 @@ pub fn count(folder: impl AsFd, most: usize) -> io::Result<usize> {
 /// # Errors
 /// When it cannot be opened or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    Place::of(&resolve(path)?)?.open_regular()
+    FilePlace::of(&resolve(path)?)?.open_regular()
 }
 
 /// Reads the start of a regular file; anything else with its name is never waited for.

@@ -67,13 +67,14 @@ fn only_regular_files_are_opened() {
     let tree = Tree::new();
     symlink("file", tree.path("a/b/link")).expect("linked");
     rustix::fs::mkfifoat(rustix::fs::CWD, tree.path("a/b/fifo"), Mode::from_raw_mode(0o600)).expect("made");
-    let open = |name: &str| Place::of(&tree.path(name)).and_then(|place| Ok(place.open_regular().is_ok()));
+    let open =
+        |name: &str| FilePlace::of(&tree.path(name)).and_then(|place| Ok(place.open_regular().is_ok()));
     assert_eq!(open("a/b/file"), Ok(true));
     for name in ["a/b", "a/b/link", "a/b/fifo", "a/b/gone"] {
         assert_eq!(open(name), Ok(false), "{name}");
     }
     assert_eq!(read_regular(&tree.path("a/b/link"), 3).as_deref(), Some(&b"ins"[..]), "resolved first");
-    let place = Place::beneath(tree_top(&tree), Path::new("a/b/link")).expect("opened");
+    let place = FilePlace::beneath(tree_top(&tree), Path::new("a/b/link")).expect("opened");
     assert_eq!(place.link_target().expect("a link"), Path::new("file"));
 }
 

@@ -25,8 +25,8 @@ pub(super) enum Ignored {
 }
 
 /// The ignore files of one folder that has any, or of a repository's root.
-pub(super) struct Level {
-    above: Option<Arc<Level>>,
+pub(super) struct IgnoreLevel {
+    above: Option<Arc<IgnoreLevel>>,
     dot: Gitignore,
     git: Gitignore,
     exclude: Gitignore,
@@ -36,9 +36,9 @@ pub(super) struct Level {
 
 /// Returns the verdict on an entry of a folder that is itself not ignored. The nearest file wins, and `.ignore` beats
 /// `.gitignore`.
-pub(super) fn matched(nearest: Option<&Arc<Level>>, path: &Path, is_dir: bool) -> Ignored {
+pub(super) fn matched(nearest: Option<&Arc<IgnoreLevel>>, path: &Path, is_dir: bool) -> Ignored {
     let levels =
-        || std::iter::successors(nearest.map(AsRef::as_ref), |level: &&Level| level.above.as_deref());
+        || std::iter::successors(nearest.map(AsRef::as_ref), |level: &&IgnoreLevel| level.above.as_deref());
     let verdict = |rules: &Gitignore| match rules.matched(path, is_dir) {
         Match::Ignore(_) => Some(Ignored::Yes),
         Match::Whitelist(_) => Some(Ignored::Never),
@@ -84,8 +84,8 @@ impl IgnoreFiles {
         folder: &OwnedFd,
         path: &Path,
         entries: &[(OsString, FileType, u64)],
-        above: Option<Option<Arc<Level>>>,
-    ) -> Option<Arc<Level>> {
+        above: Option<Option<Arc<IgnoreLevel>>>,
+    ) -> Option<Arc<IgnoreLevel>> {
         if !self.dot && !self.git {
             return None;
         }
@@ -104,7 +104,7 @@ impl IgnoreFiles {
     }
 
     /// The level of the folders above the walked one.
-    fn above(&self) -> Option<Arc<Level>> {
+    fn above(&self) -> Option<Arc<IgnoreLevel>> {
         let mut folders: Vec<&Path> =
             if self.parents { self.root.ancestors().skip(1).collect() } else { Vec::new() };
         folders.reverse();
@@ -112,7 +112,7 @@ impl IgnoreFiles {
     }
 
     /// The level of a folder by its name.
-    fn named(&self, folder: &Path, above: Option<Arc<Level>>) -> Option<Arc<Level>> {
+    fn named(&self, folder: &Path, above: Option<Arc<IgnoreLevel>>) -> Option<Arc<IgnoreLevel>> {
         let rules = |name: &str| rules(folder, read_regular(&folder.join(name), MAX_IGNORE_FILE));
         let is_repository = self.git && folder.join(".git").symlink_metadata().is_ok();
         self.read(folder, above, is_repository, &rules)
@@ -122,10 +122,10 @@ impl IgnoreFiles {
     fn read(
         &self,
         folder: &Path,
-        above: Option<Arc<Level>>,
+        above: Option<Arc<IgnoreLevel>>,
         is_repository: bool,
         read: &dyn Fn(&str) -> Gitignore,
-    ) -> Option<Arc<Level>> {
+    ) -> Option<Arc<IgnoreLevel>> {
         let is_repository = self.git && is_repository;
         let dot = if self.dot { read(".ignore") } else { Gitignore::empty() };
         let git = if self.git { read(".gitignore") } else { Gitignore::empty() };
@@ -136,14 +136,14 @@ impl IgnoreFiles {
         if dot.is_empty() && git.is_empty() && exclude.is_empty() && !is_repository {
             return above;
         }
-        Some(Arc::new(Level { above, dot, git, exclude, is_repository }))
+        Some(Arc::new(IgnoreLevel { above, dot, git, exclude, is_repository }))
     }
 }
 
 /// The levels of folders by name, each read when a walk first comes to it.
 pub(super) struct NamedLevels {
     files: IgnoreFiles,
-    known: Mutex<HashMap<PathBuf, Option<Arc<Level>>>>,
+    known: Mutex<HashMap<PathBuf, Option<Arc<IgnoreLevel>>>>,
 }
 
 impl NamedLevels {
@@ -151,7 +151,7 @@ impl NamedLevels {
         NamedLevels { files, known: Mutex::default() }
     }
 
-    pub(super) fn of(&self, folder: &Path) -> Option<Arc<Level>> {
+    pub(super) fn of(&self, folder: &Path) -> Option<Arc<IgnoreLevel>> {
         // A panic under the lock leaves whole entries: each is inserted at once.
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(level) = known().get(folder).cloned() {

@@ -1,7 +1,7 @@
 //! Walks a folder as ripgrep does, without trusting its contents.
 //!
 //! Every folder is opened once, from the descriptor of the one above, and no link is followed: a folder that somebody
-//! exchanges for a link meanwhile is not entered, and an [`Entry`] is opened in the folder in which it was found. The
+//! exchanges for a link meanwhile is not entered, and an [`WalkEntry`] is opened in the folder in which it was found. The
 //! ignore files are read here and not by the library that matches them: it opens anything with the right name, so a FIFO
 //! called `.gitignore` would block a search forever, and a device would fill the memory. Only regular files are opened
 //! here, without blocking, and only their first [`MAX_IGNORE_FILE`] bytes count.
@@ -25,7 +25,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 
 use crate::opener::{self, LISTED};
 pub use crate::opener::{open_regular, read_regular};
-use ignored::{IgnoreFiles, Ignored, Level, NamedLevels};
+use ignored::{IgnoreFiles, IgnoreLevel, Ignored, NamedLevels};
 
 /// Bytes of an ignore file that count.
 pub const MAX_IGNORE_FILE: u64 = 256 << 10;
@@ -65,7 +65,7 @@ impl Default for WalkFilter {
 
 /// Something in a walked folder, and the folder in which it was found.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct WalkEntry {
     path: PathBuf,
     depth: usize,
     kind: FileType,
@@ -74,7 +74,7 @@ pub struct Entry {
     name: OsString,
 }
 
-impl Entry {
+impl WalkEntry {
     /// The path below the one that the walk was given.
     pub fn path(&self) -> &Path {
         &self.path
@@ -145,13 +145,13 @@ struct Frame {
     /// `None`: too many are open. The folder is then opened again.
     folder: Option<Rc<OwnedFd>>,
     path: PathBuf,
-    rules: Option<Arc<Level>>,
+    rules: Option<Arc<IgnoreLevel>>,
     /// In reverse order.
     entries: Vec<(OsString, FileType, u64)>,
 }
 
 /// Says whether an open folder may be entered.
-pub type AdmitsOpen = Box<dyn FnMut(&Entry, &OwnedFd) -> bool>;
+pub type AdmitsOpen = Box<dyn FnMut(&WalkEntry, &OwnedFd) -> bool>;
 
 /// A walk in the order of names. A folder comes before its content.
 pub struct Walk<V> {
@@ -162,14 +162,14 @@ pub struct Walk<V> {
     max_depth: usize,
     frames: Vec<Frame>,
     /// The walked thing itself, if it is no folder.
-    single: Option<Entry>,
+    single: Option<WalkEntry>,
     /// The folder that was visited last and is still to be entered.
-    next: Option<Entry>,
+    next: Option<WalkEntry>,
 }
 
 /// Returns a walk over `root`, which should be absolute; links in it are followed now. `visit` is called for each selected
 /// entry; one for which it returns false is left out, and a folder is not entered.
-pub fn walk<V: FnMut(&Entry) -> bool>(root: &Path, selection: WalkFilter, visit: V) -> Walk<V> {
+pub fn walk<V: FnMut(&WalkEntry) -> bool>(root: &Path, selection: WalkFilter, visit: V) -> Walk<V> {
     let mut walk = Walk::new(root, selection, visit);
     match opener::resolve(root).ok().and_then(|real| opener::open(&real, LISTED).ok()) {
         Some(folder) => walk.enter(Rc::new(folder), root.to_owned()),
@@ -179,7 +179,7 @@ pub fn walk<V: FnMut(&Entry) -> bool>(root: &Path, selection: WalkFilter, visit:
 }
 
 /// Returns a walk over an open folder. `path` is what entries are called by.
-pub fn walk_in<V: FnMut(&Entry) -> bool>(
+pub fn walk_in<V: FnMut(&WalkEntry) -> bool>(
     folder: OwnedFd,
     path: &Path,
     selection: WalkFilter,
@@ -210,16 +210,16 @@ pub fn builder(
 }
 
 /// What is to be walked is not a folder: it is the only entry.
-fn single(root: &Path) -> Option<Entry> {
-    let place = opener::Place::of(&opener::resolve(root).ok()?).ok()?;
+fn single(root: &Path) -> Option<WalkEntry> {
+    let place = opener::FilePlace::of(&opener::resolve(root).ok()?).ok()?;
     let about = place.stat().ok()?;
     let kind = FileType::from_raw_mode(about.st_mode);
     let (folder, name) = (Rc::new(place.folder), place.name);
     let is_file = kind != FileType::Directory;
-    is_file.then(|| Entry { path: root.to_owned(), depth: 0, kind, inode: about.st_ino, folder, name })
+    is_file.then(|| WalkEntry { path: root.to_owned(), depth: 0, kind, inode: about.st_ino, folder, name })
 }
 
-impl<V: FnMut(&Entry) -> bool> Walk<V> {
+impl<V: FnMut(&WalkEntry) -> bool> Walk<V> {
     fn new(root: &Path, selection: WalkFilter, visit: V) -> Walk<V> {
         Walk {
             ignore_files: IgnoreFiles::new(root, &selection),
@@ -270,10 +270,10 @@ impl<V: FnMut(&Entry) -> bool> Walk<V> {
     }
 }
 
-impl<V: FnMut(&Entry) -> bool> Iterator for Walk<V> {
-    type Item = Entry;
+impl<V: FnMut(&WalkEntry) -> bool> Iterator for Walk<V> {
+    type Item = WalkEntry;
 
-    fn next(&mut self) -> Option<Entry> {
+    fn next(&mut self) -> Option<WalkEntry> {
         if let Some(entry) = self.next.take() {
             let flags = LISTED | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             if let Ok(folder) = openat(&*entry.folder, &*entry.name, flags, Mode::empty())
@@ -305,7 +305,7 @@ impl<V: FnMut(&Entry) -> bool> Iterator for Walk<V> {
                 continue;
             }
             let Some(folder) = self.folder() else { continue };
-            let entry = Entry { path, depth, kind, inode, folder, name };
+            let entry = WalkEntry { path, depth, kind, inode, folder, name };
             if !(self.visit)(&entry) {
                 continue;
             }
@@ -337,7 +337,7 @@ fn list(folder: &OwnedFd) -> io::Result<Vec<(OsString, FileType, u64)>> {
     Ok(entries)
 }
 
-fn is_selected(selection: &WalkFilter, rules: Option<&Arc<Level>>, path: &Path, is_dir: bool) -> bool {
+fn is_selected(selection: &WalkFilter, rules: Option<&Arc<IgnoreLevel>>, path: &Path, is_dir: bool) -> bool {
     match selection.overrides.matched(path, is_dir) {
         Match::Ignore(_) => return false,
         Match::Whitelist(_) => return true,

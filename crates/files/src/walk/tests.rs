@@ -16,7 +16,7 @@ fn fifo(path: &Path) {
 
 fn walked(root: &Path, selection: WalkFilter) -> Vec<String> {
     let mut names: Vec<String> = walk(root, selection, |_| true)
-        .filter(super::Entry::is_file)
+        .filter(super::WalkEntry::is_file)
         .map(|entry| entry.path().strip_prefix(root).unwrap().to_string_lossy().into_owned())
         .collect();
     names.sort();
@@ -137,9 +137,10 @@ fn folders_come_before_their_content_and_only_where_they_may_be_entered() {
     }
     std::os::unix::fs::symlink("b", dir.path().join("link")).unwrap();
     let walked = |depth: usize| -> Vec<String> {
-        let visit = |entry: &super::Entry| entry.file_name() != "d";
+        let visit = |entry: &super::WalkEntry| entry.file_name() != "d";
         let walk = walk(dir.path(), WalkFilter::default(), visit).max_depth(depth);
-        let name = |entry: super::Entry| entry.path().strip_prefix(dir.path()).unwrap().display().to_string();
+        let name =
+            |entry: super::WalkEntry| entry.path().strip_prefix(dir.path()).unwrap().display().to_string();
         walk.map(|entry| format!("{} {}", name(entry.clone()), entry.depth())).collect()
     };
     assert_eq!(walked(9), ["a 1", "b 1", "b/c 2", "b/c/y 3", "b/x 2", "link 1"]);
@@ -158,7 +159,7 @@ fn a_deep_tree_needs_few_descriptors_and_is_walked_to_its_end() {
     write(dir.path(), &format!("{deep}last"), "x");
     write(dir.path(), &format!("{deep}g/last"), "x");
     let files: Vec<_> =
-        walk(dir.path(), WalkFilter::default(), |_| true).filter(super::Entry::is_file).collect();
+        walk(dir.path(), WalkFilter::default(), |_| true).filter(super::WalkEntry::is_file).collect();
     assert_eq!(files.len(), 2);
     assert!(files.iter().all(|file| file.open().is_ok()));
 }

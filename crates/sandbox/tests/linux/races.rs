@@ -1,7 +1,7 @@
 //! Commands start while another process exchanges folders and links: what they may not see or change stays so.
 
 use super::*;
-use aye_sandbox::FileId;
+use aye_sandbox::InodeId;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ pub(super) fn run(base: &Path, layers: &Layers) -> Vec<String> {
         fs::write(path, text).expect("written");
     }
     std::os::unix::fs::symlink(&home, work.join("link")).expect("written");
-    let id = |path: &Path| path.metadata().map(|it| FileId(it.dev(), it.ino())).expect("exists");
+    let id = |path: &Path| path.metadata().map(|it| InodeId(it.dev(), it.ino())).expect("exists");
     let secret = work.join("a/.env");
     let policy = Policy {
         ids: [(secret.clone(), id(&secret))].into(),
@@ -162,7 +162,7 @@ pub(super) fn keeps_names(base: &Path, layers: &Layers) -> Vec<String> {
             wrong.push(format!("{line}, mounts by the launcher: {}: {errors}", layers.can_mount));
         }
     }
-    let other = work.join("free/x").metadata().map(|it| FileId(it.dev(), it.ino())).expect("exists");
+    let other = work.join("free/x").metadata().map(|it| InodeId(it.dev(), it.ino())).expect("exists");
     let ids = [(work.join("h/.docker/config.json"), other)].into();
     let (is_started, _, errors) = run(&Policy { ids, ..policy.clone() }, "true");
     if layers.can_mount && (is_started || !errors.contains("h/.docker/config.json was renamed or replaced")) {
