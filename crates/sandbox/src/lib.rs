@@ -14,6 +14,7 @@
 //! On macOS, `sandbox-exec` enforces the same policy instead of all this.
 //!
 //! A launcher that cannot enforce its policy does not start the program.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files"))]
 
 mod folder;
 mod folder_stamp;
@@ -31,13 +32,11 @@ mod namespaces;
 mod net;
 #[allow(clippy::disallowed_methods, reason = "files of the system and of git, before anything runs")]
 mod policy;
-#[allow(clippy::disallowed_methods, reason = "mounts are by name")]
 pub mod protected;
 mod refusal;
 mod seatbelt;
 #[allow(clippy::disallowed_methods, reason = "folders of the user, before anything runs")]
 mod toolchains;
-#[allow(clippy::disallowed_methods, reason = "no command of the project runs meanwhile")]
 mod watched;
 
 pub use aye_core::contract::judgement::Profile;

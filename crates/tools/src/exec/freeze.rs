@@ -4,6 +4,7 @@
 //! What is used is compared with what was checked anyway, so this decides how often a command does not start, and not what
 //! it can reach. Supervisors are never stopped. They end their commands, stopped ones too, when aye dies; and after
 //! [`LIMIT`] everything continues, whatever aye waits for.
+#![allow(clippy::disallowed_methods, reason = "/proc is the kernel's")]
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
