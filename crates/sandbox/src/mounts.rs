@@ -114,8 +114,13 @@ pub(crate) fn plan(
     }
     if policy.profile == Profile::Workspace {
         for path in &policy.read_only {
-            fixed(path, &mut add);
-            add(MountKind::ReadOnly, path, policy.ids.get(path).copied());
+            // A link stands for its target, which is not writable outside of these folders anyway.
+            let is_link = path.is_symlink();
+            let real = if is_link { path.canonicalize().ok() } else { Some(path.clone()) };
+            if let Some(path) = real.filter(|path| writable.iter().any(|root| path.starts_with(root))) {
+                fixed(&path, &mut add);
+                add(MountKind::ReadOnly, &path, policy.ids.get(&path).copied());
+            }
         }
     }
     for path in policy.masks() {

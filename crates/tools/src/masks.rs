@@ -67,6 +67,11 @@ impl Masks {
         self.below_at(SystemTime::now(), (roots, folders), policy, files)
     }
 
+    /// Forgets which folders did not change.
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).folders.clear();
+    }
+
     fn below_at(
         &self,
         now: SystemTime,

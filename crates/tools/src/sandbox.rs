@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -25,7 +26,7 @@ use aye_sandbox::{
 use super::ToolEnv;
 use super::artifact::output_of;
 use super::exec::{self, CommandLimits, ControlGroups, EnvVars, ExecRequest, Freezer, Live, is_in_path};
-use super::masks::{Folded, Masks, fold};
+use super::masks::{Folded, Masked, Masks, fold};
 
 /// Git's own settings in the home folder: without them git does not know whose repositories the user trusts. The folder
 /// that contains some of them may contain passwords, too.
@@ -609,8 +610,20 @@ impl Sandbox {
         };
         // A folder of PATH may be one in which the user keeps other things.
         let toolchains: Vec<&Path> = policy.toolchains.iter().map(PathBuf::as_path).collect();
-        let masked = self.masks.below(&roots, &toolchains, rules, known).into_iter();
-        let masked: Vec<_> = masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect();
+        let look = || -> Vec<Masked> {
+            let masked = self.masks.below(&roots, &toolchains, rules, known).into_iter();
+            masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect()
+        };
+        // What was known of a folder that did not change may be out of date: some file systems give files new numbers.
+        let is_same = |it: &Masked| {
+            let now = || it.path.symlink_metadata().map(|about| (about.dev(), about.ino()));
+            it.id.is_none_or(|id| now().is_ok_and(|now| now == id.device_and_inode()))
+        };
+        let mut masked = look();
+        if !masked.iter().all(is_same) {
+            self.masks.forget();
+            masked = look();
+        }
         let roots = [roots.as_slice(), &toolchains].concat();
         // A link is hidden with what it leads to.
         let known: HashMap<PathBuf, InodeId> = masked

@@ -118,7 +118,8 @@ pub(super) fn keeps_names(base: &Path, layers: &Layers) -> Vec<String> {
     let masked = ["h/.docker/config.json", ".aye-set-aside", "free/socket", "node_modules/p/.env"]
         .map(|name| work.join(name))
         .to_vec();
-    let read_only = vec![work.join("migrations")];
+    std::os::unix::fs::symlink("free/x", work.join("linked")).expect("written");
+    let read_only = vec![work.join("migrations"), work.join("linked")];
     let policy = Policy { masked, read_only, ..Policy::new(Profile::Workspace, &work) };
     let own = std::env::current_exe().expect("has a path");
     let run = |policy: &Policy, line: &str| {
@@ -144,6 +145,8 @@ pub(super) fn keeps_names(base: &Path, layers: &Layers) -> Vec<String> {
         "rm migrations/1.sql",
         "rmdir migrations/old",
         "mv migrations x",
+        "echo x > linked",
+        "echo x > free/x",
         "test -S free/socket",
     ] {
         if run(&policy, line).0 {
