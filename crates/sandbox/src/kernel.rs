@@ -411,6 +411,9 @@ fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
     Ok(filter)
 }
 
+/// Of the two bits of `O_TMPFILE`, the one that opening a folder does not have.
+const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
 /// Returns the calls that make a file with a mode, or change one, as far as they are refused: devices, and programs that
 /// run with the rights of their owner or group.
 fn modes(orders: &LaunchPolicy) -> io::Result<Filter> {
@@ -433,7 +436,6 @@ fn modes(orders: &LaunchPolicy) -> io::Result<Filter> {
         filter.insert(call, rules(devices.into_iter().chain(rights.map(|bit| Ok(vec![has(mode, bit)?]))))?);
     }
     // Only a call that makes a file has a mode.
-    const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
     for (call, flags, mode) in opened {
         let making = [libc::O_CREAT, TMPFILE].map(i32::cast_unsigned);
         let all = making.into_iter().flat_map(|flag| rights.map(|bit| (flag, bit)));
