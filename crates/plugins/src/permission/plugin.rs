@@ -161,7 +161,7 @@ impl PermissionPlugin {
                 let ticket = ticket(prepared, info, &verdict, (kind, refused), &rules, judgement.risk);
                 let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
                 if !judgement.paths.is_empty() {
-                    ticket.suspension.parameters["paths"] = json!(judgement.paths);
+                    tell(&mut ticket, "paths", json!(judgement.paths));
                 }
                 if self.permissions.reaches_domains(verdict.profile) {
                     tell(&mut ticket, "domains", true.into());
