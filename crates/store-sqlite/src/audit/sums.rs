@@ -158,7 +158,7 @@ struct Ended<'a> {
 }
 
 /// A member as its text; one that is absent is null.
-fn given<'a>(raw: Raw<'a>) -> &'a str {
+fn given(raw: Raw<'_>) -> &str {
     raw.map_or("null", RawValue::get)
 }
 
