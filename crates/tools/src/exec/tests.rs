@@ -57,6 +57,7 @@ async fn a_command_that_takes_too_much_is_stopped() {
         on_behalf: Default::default(),
         launcher: None,
         limits: None,
+        frozen: None,
     };
     for (line, processes, setting) in [
         ("for i in 1 2 3 4 5 6 7 8; do sleep 90 & done; wait", 4, "(sandbox.max_processes)"),
