@@ -98,6 +98,7 @@ impl SandboxLimits {
         self.processes.map_or(u64::MAX, |most| most.saturating_mul((cores / FEW_CORES).max(1)))
     }
 
+    #[expect(clippy::disallowed_methods, reason = "/proc is the kernel's")]
     fn memory(&self) -> u64 {
         let about = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let total = about

@@ -3,6 +3,11 @@
 //! Where aye can make control groups, the kernel counts processes and memory. Elsewhere aye looks twice a second, and the
 //! sandbox's own limit of processes holds for users other than root. Temporary files are always counted here.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "/proc and control groups are the kernel's; of temporary files only the sizes count"
+)]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -40,6 +40,7 @@ async fn the_headline_of_a_failed_command_says_why() {
 async fn a_command_that_takes_too_much_is_stopped() {
     use std::sync::Arc;
 
+    use aye_core::contract::tool::SpawnContext;
     use tokio_util::sync::CancellationToken;
 
     use super::{CommandLimits, ControlGroups, ExecConfig, ExecRequest, run};
@@ -54,7 +55,7 @@ async fn a_command_that_takes_too_much_is_stopped() {
         timeout: std::time::Duration::from_mins(1),
         max_output: 1000,
         output_dir: None,
-        on_behalf: Default::default(),
+        on_behalf: SpawnContext::default(),
         launcher: None,
         limits: None,
         frozen: None,
