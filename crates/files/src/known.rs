@@ -40,7 +40,7 @@ pub struct KnownFiles(Mutex<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
-    names: HashMap<FileId, PathBuf>,
+    found: HashMap<FileId, PathBuf>,
     inodes: HashSet<u64>,
     /// The number of names at which some are forgotten.
     many: usize,
@@ -49,10 +49,10 @@ struct Names {
 impl Names {
     /// Forgets the files that are still where they were found: the next look through the project finds them again.
     fn forget_those_in_place(&mut self) {
-        self.names
+        self.found
             .retain(|id, name| name.symlink_metadata().map_or(true, |metadata| FileId::of(&metadata) != *id));
-        self.inodes = self.names.keys().map(|id| id.inode).collect();
-        self.many = MANY.max(2 * self.names.len());
+        self.inodes = self.found.keys().map(|id| id.inode).collect();
+        self.many = MANY.max(2 * self.found.len());
     }
 }
 
@@ -60,16 +60,16 @@ impl KnownFiles {
     /// Remembers that a file was found under a name that a rule is about. The first name is kept.
     pub fn remember(&self, id: FileId, name: &Path) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.names.len() >= known.many.max(MANY) {
+        if known.found.len() >= known.many.max(MANY) {
             known.forget_those_in_place();
         }
         known.inodes.insert(id.inode);
-        known.names.entry(id).or_insert_with(|| name.to_owned());
+        known.found.entry(id).or_insert_with(|| name.to_owned());
     }
 
     /// Returns the name under which a file was found.
     pub fn name(&self, id: &FileId) -> Option<PathBuf> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).names.get(id).cloned()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).found.get(id).cloned()
     }
 
     /// Returns whether a file with this inode may be known: the number that the listing of a folder has for it.
@@ -79,7 +79,7 @@ impl KnownFiles {
 
     /// Returns whether nothing is known, so that no file needs to be asked about.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).names.is_empty()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).found.is_empty()
     }
 }
 

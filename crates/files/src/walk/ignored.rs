@@ -78,18 +78,17 @@ impl IgnoreFiles {
         }
     }
 
-    /// The level of a folder that was opened and listed; `above` is that of the one above it, unless it is the first.
+    /// The level of a folder that was opened and listed; `above` is that of the one above it.
     pub(super) fn level(
         &self,
         folder: &OwnedFd,
         path: &Path,
         entries: &[(OsString, FileType, u64)],
-        above: Option<Option<Arc<IgnoreLevel>>>,
+        above: Option<Arc<IgnoreLevel>>,
     ) -> Option<Arc<IgnoreLevel>> {
         if !self.dot && !self.git {
             return None;
         }
-        let above = above.unwrap_or_else(|| self.above());
         let kind = |name: &str| entries.iter().find(|(entry, ..)| entry == name).map(|(_, kind, _)| *kind);
         let rules = |name: &str| match kind(name) {
             Some(FileType::RegularFile) => {
@@ -104,7 +103,10 @@ impl IgnoreFiles {
     }
 
     /// The level of the folders above the walked one.
-    fn above(&self) -> Option<Arc<IgnoreLevel>> {
+    pub(super) fn above(&self) -> Option<Arc<IgnoreLevel>> {
+        if !self.dot && !self.git {
+            return None;
+        }
         let mut folders: Vec<&Path> =
             if self.parents { self.root.ancestors().skip(1).collect() } else { Vec::new() };
         folders.reverse();

@@ -251,7 +251,10 @@ impl<V: FnMut(&WalkEntry) -> bool> Walk<V> {
     /// Lists a folder.
     fn enter(&mut self, folder: Rc<OwnedFd>, path: PathBuf) {
         let Ok(mut entries) = list(&folder) else { return };
-        let above = self.frames.last().map(|frame| frame.rules.clone());
+        let above = match self.frames.last() {
+            Some(frame) => frame.rules.clone(),
+            None => self.ignore_files.above(),
+        };
         let rules = self.ignore_files.level(&folder, &path, &entries, above);
         entries.sort_unstable_by(|(a, ..), (b, ..)| b.cmp(a));
         let folder = (self.frames.len() < MAX_OPEN).then_some(folder);
