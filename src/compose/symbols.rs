@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 256 << 10;
 /// The maximum number of files searched in a project.
 const MAX_FILES: usize = 5_000;
 /// The maximum time for a list; results found by then are available the next time.
-const MAX_TIME: Duration = Duration::from_millis(300);
+const MAX_TIME: Duration = Duration::from_secs(1);
 /// The maximum number of completions.
 const OFFERED: usize = 50;
 /// The minimum length of a name: shorter ones match too much.
