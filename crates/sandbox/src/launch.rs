@@ -102,32 +102,29 @@ impl Launch {
             return Launch { program: seatbelt::PROGRAM.into(), args, env: tmp, launcher: None };
         }
         let (mut all, mut launcher) = (Vec::new(), None);
-        let (first, policy_to_enforce) = match &layers.bwrap {
-            Some(bwrap) => {
-                let (words, mounts) = namespaces::arguments(policy, own, cwd, layers.can_mount);
-                all.extend(words);
-                launcher = Some(all.len());
-                all.extend([namespaces::LAUNCHER.into(), LAUNCH_ARG.into()]);
-                all.extend(mounts::words(&mounts, layers.can_mount));
-                // The mounts already determine what is hidden or visible.
-                let policy = Policy {
-                    readable: Vec::new(),
-                    toolchains: Vec::new(),
-                    masked: Vec::new(),
-                    read_only: Vec::new(),
-                    ids: BTreeMap::new(),
-                    partial: Vec::new(),
-                    tmp: None,
-                    ..policy.clone()
-                };
-                (bwrap.clone().into_os_string(), LaunchPolicy { policy, inside: true })
-            }
-            None => {
-                all.push(LAUNCH_ARG.into());
-                // There are no mounts, and one argument has a limited length.
-                let policy = Policy { read_only: Vec::new(), ids: BTreeMap::new(), ..policy.clone() };
-                (own.as_os_str().to_owned(), LaunchPolicy { policy, inside: false })
-            }
+        let (first, policy_to_enforce) = if let Some(bwrap) = &layers.bwrap {
+            let (words, mounts) = namespaces::arguments(policy, own, cwd, layers.can_mount);
+            all.extend(words);
+            launcher = Some(all.len());
+            all.extend([namespaces::LAUNCHER.into(), LAUNCH_ARG.into()]);
+            all.extend(mounts::words(&mounts, layers.can_mount));
+            // The mounts already determine what is hidden or visible.
+            let policy = Policy {
+                readable: Vec::new(),
+                toolchains: Vec::new(),
+                masked: Vec::new(),
+                read_only: Vec::new(),
+                ids: BTreeMap::new(),
+                partial: Vec::new(),
+                tmp: None,
+                ..policy.clone()
+            };
+            (bwrap.clone().into_os_string(), LaunchPolicy { policy, inside: true })
+        } else {
+            all.push(LAUNCH_ARG.into());
+            // There are no mounts, and one argument has a limited length.
+            let policy = Policy { read_only: Vec::new(), ids: BTreeMap::new(), ..policy.clone() };
+            (own.as_os_str().to_owned(), LaunchPolicy { policy, inside: false })
         };
         all.push(serde_json::to_string(&policy_to_enforce).unwrap_or_default().into());
         all.push(program.to_owned());

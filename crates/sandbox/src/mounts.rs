@@ -164,11 +164,14 @@ mod inside {
     use std::io;
     use std::os::fd::{AsRawFd as _, OwnedFd};
 
-    use rustix::fs::{CWD, OFlags, StatVfsMountFlags};
+    use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
     use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags};
     use rustix::thread::UnshareFlags;
 
-    use super::*;
+    use super::{
+        COMPARE_WORD, EMPTY_FILE, EMPTY_FOLDER, FileType, InodeId, MAKE_WORD, Mount, MountKind, OpenFolder,
+        OsString, from_top, kind_of, top,
+    };
 
     /// Makes or compares the mounts that the first words name, and returns the other words. After this, the process has no
     /// right to mount anything.
@@ -265,7 +268,10 @@ mod inside {
                 continue;
             }
             let is_hidden = top.stat_beneath(from_top(&mount.path)).is_ok_and(|stat| match kind_of(&stat) {
-                FileType::Directory => stat.st_mode & 0o777 == 0 && InodeId::of(&stat) != mount.id,
+                FileType::Directory => {
+                    let rights = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+                    !Mode::from_raw_mode(stat.st_mode).intersects(rights) && InodeId::of(&stat) != mount.id
+                }
                 kind => kind == FileType::CharacterDevice,
             });
             if !is_hidden {
