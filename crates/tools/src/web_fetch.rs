@@ -138,7 +138,7 @@ impl WebFetch {
         let text = web_page::decode(&body, &media_type);
         let text = if web_page::is_html(&kind, &text) { web_page::markdown(text).await } else { text };
         let dir = output_of(&self.env.output_dir, ctx.run_identity.thread_id.as_str());
-        let (text, file) = self.shorten(&url, text, cut, dir);
+        let (text, file) = Self::shorten(&url, text, cut, dir);
         let details = json!({
             "url": url.as_str(), "status": status.as_u16(), "content_type": media_type,
             "bytes": body.len(), "truncated": cut || file.is_some(), "output_file": file,
@@ -152,7 +152,7 @@ impl WebFetch {
     }
 
     /// Cuts a long text and writes all of it into a file.
-    fn shorten(&self, url: &Url, text: String, cut: bool, dir: PathBuf) -> (String, Option<PathBuf>) {
+    fn shorten(url: &Url, text: String, cut: bool, dir: PathBuf) -> (String, Option<PathBuf>) {
         let note = if cut { format!("\n[cut at {MAX_BODY} bytes]") } else { String::new() };
         let Some((at, _)) = text.char_indices().nth(MAX_TEXT) else {
             let text = if text.trim().is_empty() { "(no text)".into() } else { text };

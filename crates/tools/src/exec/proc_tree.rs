@@ -109,7 +109,7 @@ pub(super) fn known_descendants(root: i32) -> Option<Vec<ProcessStat>> {
         for thread in threads.flatten() {
             match std::fs::read_to_string(thread.path().join("children")) {
                 Ok(children) => {
-                    open.extend(children.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()))
+                    open.extend(children.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
                 }
                 // The thread has ended.
                 Err(_) if parent != root => {}
