@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use aye_files::known::FileId;
-use aye_files::opener::{Place, resolve};
+use aye_files::opener::{FilePlace, resolve};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -96,7 +96,7 @@ impl OpenedFile {
     /// Opens a regular file. Its links are followed once, and what they lead to is what is opened.
     pub(crate) fn at(place: &Path) -> io::Result<OpenedFile> {
         let real = resolve(place)?;
-        let file = Place::of(&real)?.open_regular()?;
+        let file = FilePlace::of(&real)?.open_regular()?;
         Ok(OpenedFile { metadata: file.metadata()?, file, real })
     }
 

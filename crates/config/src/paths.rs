@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use aye_files::opener::Place;
+use aye_files::opener::FilePlace;
 
 use super::env::Env;
 use super::layer::Origin;
@@ -276,7 +276,7 @@ pub fn read_private(path: &Path, max: u64) -> Result<Option<String>, ReadTextErr
 /// # Errors
 /// The problem with the file.
 pub fn read_resolved(real: &Path, max: u64) -> Result<Option<String>, ReadTextError> {
-    let opened = Place::of(real).map_err(io::Error::from).and_then(|place| place.open_regular());
+    let opened = FilePlace::of(real).map_err(io::Error::from).and_then(|place| place.open_regular());
     match opened {
         Ok(file) => read_text(file, max),
         Err(error) => match error.kind() {

@@ -113,17 +113,16 @@ impl RunReader {
     /// out.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         while !self.is_over {
-            let frame = match self.ready.pop_front() {
-                Some(frame) => frame,
-                None => {
-                    let follower = self.follower.as_mut()?;
-                    match self.queued.as_mut().filter(|_| !self.began).zip(self.run.as_ref()) {
-                        None => follower.next().await?,
-                        Some((queued, run)) => tokio::select! {
-                            frame = follower.next() => frame?,
-                            dropped = queued.until_dropped(run) => dropped,
-                        },
-                    }
+            let frame = if let Some(frame) = self.ready.pop_front() {
+                frame
+            } else {
+                let follower = self.follower.as_mut()?;
+                match self.queued.as_mut().filter(|_| !self.began).zip(self.run.as_ref()) {
+                    None => follower.next().await?,
+                    Some((queued, run)) => tokio::select! {
+                        frame = follower.next() => frame?,
+                        dropped = queued.until_dropped(run) => dropped,
+                    },
                 }
             };
             let own = |id: &str| self.run.as_ref().is_none_or(|run| run.as_str() == id);

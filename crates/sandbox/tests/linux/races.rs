@@ -1,6 +1,6 @@
 //! Commands start while another process exchanges folders and links: what they may not see or change stays so.
 
-use super::*;
+use super::{Arc, Command, Launch, Layers, OsStr, OsString, Path, Policy, Profile, Stdio, UnixListener, fs};
 use aye_sandbox::InodeId;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
