@@ -193,6 +193,7 @@ mod tests {
         assert_eq!(of("#start"), ["a.rs#start line 1", "b.py#start_all line 1", "a.rs#restart line 2"]);
         assert!(of("#s").is_empty() && of("a.rs").is_empty() && of("gone.rs#x").is_empty());
         let found = definitions(&symbols, &dir.path().join("a.rs"), "a.rs", "restart");
+        let found = found.map(|(found, _)| found).unwrap_or_default();
         assert_eq!(found, ["[`restart` of a.rs, lines 2 to 4]\n\nfn restart() {\n    start();\n}"]);
         // A file that was changed is read again.
         put("a.rs", "\n\nfn restart() {}\n");

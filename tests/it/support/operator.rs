@@ -260,7 +260,9 @@ impl Operator {
         };
         run.kill_after(time);
         let out = run.end();
-        sender.map(|sender| sender.join().expect("no panic"));
+        if let Some(sender) = sender {
+            sender.join().expect("no panic");
+        }
         self.note(&format!("{way:?} ({trouble:?})"), &out);
         // A message that was not stored yet is sent again.
         self.started = self.has_run();
