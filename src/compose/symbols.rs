@@ -149,7 +149,7 @@ pub(crate) async fn attached(
 }
 
 fn definitions(symbols: &Symbols, place: &Path, file: &str, name: &str) -> Option<(Vec<String>, OpenedFile)> {
-    let end = Instant::now() + MAX_TIME * 10;
+    let end = Instant::now() + MAX_TIME * 3;
     let all = symbols.of_file(place, &name.to_lowercase(), end);
     if all.is_empty() {
         return None;
