@@ -63,10 +63,10 @@ fn a_servers_form_is_filled_in_and_sent() {
     tty.card("no passwords, no keys");
     tty.card("Shelf (needed: top, low)");
     // Missing required values are not sent, nor are invalid ones.
-    tty.send("\x1b[A\x1b[A\r");
+    tty.send("\x1b[A\x1b[A\x1b[A\r");
     tty.card("rejected: `/dataModel`: \"shelf\" is a required property");
     assert!(!log(&home).contains("answer"));
-    tty.send("\x1b[B\x1b[B\r");
+    tty.send("\x1b[B\x1b[B\x1b[B\r");
     tty.shows("Shelf (needed: top, low): ");
     // Entering a value moves to the next field.
     tty.send("top\r");
@@ -92,6 +92,8 @@ fn a_servers_form_is_declined_on_a_small_screen() {
     let (llm, home) = world("ask");
     let mut tty = asked(&home, 60, 15);
     tty.send("\x1b[A");
+    tty.shows("▸ skip this question");
+    tty.send("\x1b[A");
     tty.shows("▸ [ Decline ]");
     tty.send("\r");
     tty.shows("It is done.");
@@ -104,7 +106,7 @@ fn a_servers_form_is_declined_on_a_small_screen() {
 fn skipping_the_form_cancels_the_question_and_its_call() {
     let (llm, home) = world("ask");
     let mut tty = asked(&home, 100, 30);
-    tty.send("s");
+    tty.send("\x1b[A\r");
     tty.shows("It is done.");
     tty.wait("the answer", |_| log(&home).contains("answer") && log(&home).contains("cancelled"));
     assert_eq!(answer(&home), json!({"action": "cancel"}));

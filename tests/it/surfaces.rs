@@ -113,6 +113,8 @@ fn on_a_small_screen_the_rows_follow_the_arrows() {
     tty.say("order something");
     tty.card("New order");
     tty.send("\x1b[A");
+    tty.shows("▸ skip this question");
+    tty.send("\x1b[A");
     tty.shows("▸ [ Order ]");
     tty.send("\r");
     tty.shows("End.");
