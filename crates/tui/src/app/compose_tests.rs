@@ -329,6 +329,9 @@ fn a_draft_is_kept_and_restored() {
     test.keys("<enter>");
     test.wait(1000);
     assert_eq!(kept(&test).last().map(|(text, _)| text.as_str()), Some(""), "a sent message is not a draft");
+    // Found on the disk before it was sent.
+    test.send(Msg::Writing(WritingMsg::Draft("t".into(), Draft::from("half a thought!"))));
+    assert_eq!(test.app.composer.text(), "", "what was written here does not come back");
     test.finish(TerminationReason::NaturalEnd);
     test.wait(6000);
     assert_eq!(test.app.deadline(), None);

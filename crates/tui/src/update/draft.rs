@@ -50,9 +50,11 @@ impl App {
         })));
     }
 
-    /// Restores the draft that an earlier process stored.
+    /// Restores the draft that an earlier process stored. What was written here before the answer came is no such draft, and
+    /// may have been sent since.
     pub(super) fn drafted(&mut self, thread: &ThreadId, draft: Draft, cmds: &mut Vec<Cmd>) {
         if self.conversation.id() != Some(thread)
+            || self.kept.thread.as_ref() == Some(thread)
             || draft.text.is_empty()
             || draft.text == self.composer.text()
         {
