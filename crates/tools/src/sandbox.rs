@@ -81,7 +81,7 @@ pub struct SandboxFolders {
 /// What one command may take from the machine; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SandboxLimits {
-    /// Processes and threads at once, on a machine with up to [`FEW_CORES`] cores; in proportion to the cores on others.
+    /// Processes and threads at once, on a machine with up to 16 cores; in proportion to the cores on others.
     pub processes: Option<u64>,
     /// Memory, in percent of the machine's.
     pub memory_percent: Option<u64>,
