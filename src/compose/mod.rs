@@ -79,7 +79,7 @@ impl<'a> WrittenMessage<'a> {
 
     /// Whether the text may be a command or mention something, so that it is not only text.
     pub(crate) fn may_mention(&self) -> bool {
-        self.text.starts_with('/') || self.typed.contains('@')
+        self.text.starts_with('/') || self.typed.split_whitespace().any(|word| word.starts_with('@'))
     }
 }
 

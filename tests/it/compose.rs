@@ -312,7 +312,7 @@ fn a_text_leads_to_the_same_request_from_every_front_end() {
         compare("editor", text, expected, asked(count));
     }
     editor.leave();
-    let server = Server::start(&home, &[]);
+    let mut server = Server::start(&home, &[]);
     for (text, expected) in texts.iter().zip(&expected) {
         let count = llm.asked().len();
         let reply = server.post("/v1/runs", &json!({ "text": text }));
@@ -320,12 +320,22 @@ fn a_text_leads_to_the_same_request_from_every_front_end() {
         compare("HTTP", text, expected, asked(count));
     }
     // A command that does not exist is refused before a conversation is created.
-    let threads = || server.get("/v1/threads").json()["items"].as_array().map(Vec::len);
-    let before = threads();
+    let threads = |server: &Server| {
+        server.get("/v1/threads/summaries").json()["items"].as_array().expect("a list").len()
+    };
+    let before = threads(&server);
     let refused = server.post("/v1/runs", &json!({ "text": "/shipp it" }));
     assert_eq!(refused.status, 400, "{refused:?}");
     assert!(refused.body.contains("/shipp is not a command"), "{}", refused.body);
-    assert_eq!(threads(), before);
+    assert_eq!(threads(&server), before);
+    // A mention reads without a question: not for a token that may answer none.
+    let bot = home.ok(&["serve", "token", "add", "bot", "--scope", "chat"]).stdout.trim().to_owned();
+    let own = std::mem::replace(&mut server.token, bot);
+    let count = llm.asked().len();
+    let reply = server.post("/v1/runs", &json!({ "text": texts[1] }));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(asked(count), json!(texts[1]));
+    server.token = own;
     server.stop();
     home.aye(&["queue", "add", "/shipp it"]).run().exits(2).says("/shipp is not a command");
     assert!(differing.is_empty(), "{}", differing.join("\n\n"));

@@ -205,12 +205,16 @@ pub trait AgentFolder: Send + Sync {
     /// The model that answers.
     fn model(&self) -> String;
 
-    /// Composes the message of what a person wrote: the first text of the content may be a command, or mention
-    /// something.
+    /// Composes the message of what a person wrote: the first text of the content may be a command, and mention something
+    /// if it is allowed to. A mention reads files and conversations without a question, like an answer to one.
     ///
     /// # Errors
     /// [`ApiError`]: it names something that does not exist or may not be read.
-    fn message(&self, content: Vec<ContentBlock>) -> BoxFuture<'_, Result<Message, ApiError>> {
+    fn message(
+        &self,
+        content: Vec<ContentBlock>,
+        _may_mention: bool,
+    ) -> BoxFuture<'_, Result<Message, ApiError>> {
         Box::pin(async move { Ok(Message::user_with(content)) })
     }
 }

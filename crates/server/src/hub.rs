@@ -21,6 +21,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::access::{Caller, TokenScope};
 use super::error::ApiError;
 use super::host::{AgentFolder, ServerHost};
 use super::inbox_feed::InboxFeed;
@@ -345,13 +346,14 @@ impl Hub {
         self.workshop(first.ok_or_else(|| ApiError::internal("no folder is served"))?).await
     }
 
-    /// The message of a conversation for what a person wrote.
+    /// The message of a conversation for what a person wrote. Whoever may not answer questions can mention nothing.
     pub(super) async fn message(
         &self,
         thread: &ThreadRecord,
         content: Vec<ContentBlock>,
+        caller: &Caller,
     ) -> Result<Message, ApiError> {
-        self.workshop(&thread.cwd).await?.message(content).await
+        self.workshop(&thread.cwd).await?.message(content, caller.may(TokenScope::Decide)).await
     }
 
     /// The messages of a conversation for several texts.
@@ -359,10 +361,11 @@ impl Hub {
         &self,
         thread: &ThreadRecord,
         texts: Vec<String>,
+        caller: &Caller,
     ) -> Result<Vec<Message>, ApiError> {
         let mut messages = Vec::with_capacity(texts.len());
         for text in texts {
-            messages.push(self.message(thread, vec![ContentBlock::text(text)]).await?);
+            messages.push(self.message(thread, vec![ContentBlock::text(text)], caller).await?);
         }
         Ok(messages)
     }

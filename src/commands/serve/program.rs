@@ -271,13 +271,19 @@ impl AgentFolder for FolderApp {
         self.0.selection().full_name()
     }
 
-    fn message(&self, mut content: Vec<ContentBlock>) -> BoxFuture<'_, Result<Message, ApiError>> {
+    fn message(
+        &self,
+        mut content: Vec<ContentBlock>,
+        may_mention: bool,
+    ) -> BoxFuture<'_, Result<Message, ApiError>> {
         Box::pin(async move {
             let text = content.iter().position(|block| matches!(block, ContentBlock::Text { .. }));
             let Some(ContentBlock::Text { text }) = text.map(|at| content.remove(at)) else {
                 return Ok(Message::user_with(content));
             };
-            let written = WrittenMessage { attached: content, ..WrittenMessage::typed(&text) };
+            let typed = if may_mention { text.as_str() } else { "" };
+            let written =
+                WrittenMessage { text: &text, typed, attached: content, ..WrittenMessage::default() };
             if written.may_mention() {
                 // Its prompts and resources are those of servers that may still be starting.
                 self.0.mcp.ready_quietly().await;

@@ -116,12 +116,13 @@ async fn turn(
     let stream = match intent {
         // A page that answers an interrupt may not know of one that was asked since: what it says comes after that one.
         AgUiIntent::Say(said) if !input.resume.is_empty() && questions.iter().any(is_pending) => {
-            send_message_in(hub, &thread, vec![message(hub, &thread, said, &known).await?], caller).await?;
+            send_message_in(hub, &thread, vec![message(hub, &thread, said, &known, caller).await?], caller)
+                .await?;
             join(hub, thread, input).await?
         }
         AgUiIntent::Say(said) => {
             let mut messages = context(hub, &thread, &input, &stored).await?;
-            messages.push(message(hub, &thread, said, &known).await?);
+            messages.push(message(hub, &thread, said, &known, caller).await?);
             let mut request = RunRequest::new(thread.id.clone(), messages);
             request.agent_id.clone_from(&input.agent_id);
             request.correlation_id.clone_from(&caller.correlation_id);
@@ -134,8 +135,13 @@ async fn turn(
             let said = input.new_message(&known).map_err(refused)?;
             approvals::decide_in_time(hub, caller, answers).await?;
             if let Some(said) = said {
-                send_message_in(hub, &thread, vec![message(hub, &thread, said, &known).await?], caller)
-                    .await?;
+                send_message_in(
+                    hub,
+                    &thread,
+                    vec![message(hub, &thread, said, &known, caller).await?],
+                    caller,
+                )
+                .await?;
             }
             join(hub, thread, input).await?
         }
@@ -160,8 +166,9 @@ async fn message(
     thread: &ThreadRecord,
     said: UserTurn,
     known: &[AgUiMessage],
+    caller: &Caller,
 ) -> Result<Message, ApiError> {
-    let message = hub.message(thread, said.content).await?;
+    let message = hub.message(thread, said.content, caller).await?;
     let is_known = known.iter().any(|known| known.id == said.id);
     Ok(if is_known { message } else { message.known_as(&said.id) })
 }

@@ -134,7 +134,7 @@ async fn turn(
     let questions = hub.store().suspensions(filter).await?;
     let intent = request.intent(&questions).map_err(|error| ApiError::field(error.field, error.message))?;
     let said = match intent {
-        AiSdkIntent::Say(turn) => vec![hub.message(&thread, turn.content).await?],
+        AiSdkIntent::Say(turn) => vec![hub.message(&thread, turn.content, caller).await?],
         AiSdkIntent::Regenerate { .. } => vec![Message::continuation(ONCE_MORE)],
         AiSdkIntent::Answer(answers) => {
             let encoder = match request.continued() {

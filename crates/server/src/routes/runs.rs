@@ -138,7 +138,7 @@ async fn start(
         let new = NewThread { id: wanted.thread_id, title: wanted.title, folder: wanted.folder };
         checked_thread(&hub, new).await?
     };
-    let messages = hub.messages(&thread, texts).await?;
+    let messages = hub.messages(&thread, texts, &caller).await?;
     if is_new {
         // After what was written is known to be usable.
         hub.store().ensure_thread(thread.clone()).await?;
@@ -155,7 +155,8 @@ pub(super) async fn start_in(
     stops: StopsOnLeave,
     Body(wanted): Body<NewRun>,
 ) -> Result<EventStream, ApiError> {
-    let mut request = RunRequest::new(thread.id.clone(), hub.messages(&thread, wanted.said.texts()?).await?);
+    let mut request =
+        RunRequest::new(thread.id.clone(), hub.messages(&thread, wanted.said.texts()?, &caller).await?);
     request.agent_id = wanted.agent_id;
     request.correlation_id = caller.correlation_id;
     begin(&hub, &thread, request, stops).await
@@ -227,7 +228,7 @@ async fn inputs(
     let run = run_of(&hub, &id).await?;
     if inputs.decisions.is_empty() {
         let thread = hub.thread(&run.thread_id).await?;
-        let messages = hub.messages(&thread, inputs.said.texts()?).await?;
+        let messages = hub.messages(&thread, inputs.said.texts()?, &caller).await?;
         return Ok(Accepted(send_message_in(&hub, &thread, messages, &caller).await?));
     }
     if !inputs.said.is_empty() {

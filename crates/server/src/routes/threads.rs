@@ -289,7 +289,7 @@ async fn send_message(
     InThread { hub, caller, thread, .. }: InThread<Chat>,
     Body(said): Body<Said>,
 ) -> Result<Accepted<SayReceipt>, ApiError> {
-    let messages = hub.messages(&thread, said.texts()?).await?;
+    let messages = hub.messages(&thread, said.texts()?, &caller).await?;
     Ok(Accepted(send_message_in(&hub, &thread, messages, &caller).await?))
 }
 
