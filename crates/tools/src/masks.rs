@@ -90,7 +90,7 @@ impl Masks {
     }
 }
 
-/// Folders that are looked through, and folders of which only the own entries count.
+/// Folders to search with everything below them, and folders of which only the direct entries count.
 type Roots<'a> = (&'a [&'a Path], &'a [&'a Path]);
 
 /// Also returns whether something was found for the first time that has more than one name.

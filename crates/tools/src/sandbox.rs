@@ -446,6 +446,8 @@ impl Sandbox {
             return Err(NotConfined::OwnProgram(self.own.clone()));
         }
         let found = self.found();
+        // The first look takes a while; the others need not stand still for it.
+        let sockets = self.sockets(workspace);
         let live = self.freezer.enter();
         // Until it has started, the others cannot exchange anything that is looked at here.
         let frozen = self.freezer.freeze(1);
@@ -469,7 +471,7 @@ impl Sandbox {
         if what.profile == Profile::Workspace {
             let opened = what.opened.writable.iter().filter(|path| path.is_dir() && is_real(path));
             policy.writable.extend(opened.cloned());
-            policy.masked.extend(self.sockets(workspace).iter().cloned());
+            policy.masked.extend(sockets.iter().cloned());
         }
         let roots = policy.writable.iter().chain(&policy.readable).chain([&policy.workspace]);
         policy.masked.extend(roots.map(|root| root.join(SET_ASIDE)).filter(|path| path.is_dir()));

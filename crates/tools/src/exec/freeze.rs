@@ -96,15 +96,21 @@ impl Freezer {
             state.thaw();
         }
         state.is_frozen = true;
+        let number = state.number;
         if state.live > own {
             stop(&mut state.stopped);
             if !state.stopped.is_empty() {
                 failpoint("sandbox.frozen");
-                let (freezer, number) = (Arc::clone(self), state.number);
-                std::thread::spawn(move || freezer.thaw_late(number));
+                let freezer = Arc::clone(self);
+                let watch = std::thread::Builder::new().spawn(move || freezer.thaw_late(number));
+                // Nobody would let them continue if this process hangs.
+                if watch.is_err() {
+                    state.thaw();
+                    self.changed.notify_all();
+                }
             }
         }
-        Frozen { freezer: Arc::clone(self), number: state.number }
+        Frozen { freezer: Arc::clone(self), number }
     }
 
     fn thaw_late(&self, number: u64) {

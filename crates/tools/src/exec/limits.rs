@@ -351,12 +351,13 @@ impl Drop for ControlGroup {
         remove(&mut left);
         // Processes of the command may still be ending. If aye ends, too, its next start removes the group.
         if !left.is_empty() {
-            std::thread::spawn(move || {
+            let remove_later = move || {
                 for _ in 0..ROUNDS {
                     std::thread::sleep(LOOK / 5);
                     remove(&mut left);
                 }
-            });
+            };
+            let _ = std::thread::Builder::new().spawn(remove_later);
         }
     }
 }
