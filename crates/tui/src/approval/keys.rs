@@ -12,7 +12,6 @@ use super::ask::Accepted;
 use super::{Batch, Card, CardAction, CardKind, CardStage, line};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::mode::Mode;
-use aye_core::contract::surface::SurfaceNode;
 use aye_core::contract::suspension::Answer;
 
 impl Card {
@@ -373,7 +372,7 @@ impl Card {
         }
         let action = keymap.action(KeyContext::Card, key);
         // What is typed is an answer where the question takes one, and no letter decides.
-        if let Some(c) = typed(key).filter(|_| action != Some(Action::Toggle) || !self.ask.is_multi()) {
+        if let Some(c) = typed(key).filter(|c| !c.is_whitespace()) {
             let row = c.to_digit(10).and_then(|number| (number as usize).checked_sub(1));
             if row.is_some_and(|row| self.ask.choose(row)) {
                 return CardAction::Taken;
@@ -431,9 +430,7 @@ impl Card {
             };
         }
         let action = keymap.action(KeyContext::Card, key);
-        let ticks =
-            action == Some(Action::Toggle) && matches!(self.surface.here(), Some(SurfaceNode::Check(_)));
-        if let Some(c) = typed(key).filter(|_| !ticks) {
+        if let Some(c) = typed(key).filter(|c| !c.is_whitespace()) {
             return if self.surface.write(c.encode_utf8(&mut [0; 4])) {
                 CardAction::Taken
             } else {

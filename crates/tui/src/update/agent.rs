@@ -223,6 +223,10 @@ impl App {
             }
         }
         let said = self.conversation.transcript.said();
+        if self.kept.text.is_empty() {
+            // Another process may have left a draft of a conversation that was open here before.
+            self.kept.thread = None;
+        }
         cmds.push(Cmd::Writing(WritingCmd::Draft(opened.thread.id.clone(), said.is_empty())));
         self.composer.set_history(said);
         self.conversation.epoch += 1;

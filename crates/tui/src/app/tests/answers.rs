@@ -400,6 +400,13 @@ fn what_is_typed_on_a_question_is_its_answer() {
 }
 
 #[test]
+fn a_blank_starts_no_answer() {
+    let mut test = library_question(true);
+    test.keys(" 2<enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answer": "pendulum"}));
+}
+
+#[test]
 fn no_letter_decides_a_question() {
     for letter in 'a'..='z' {
         let mut test = library_question(false);
