@@ -179,9 +179,11 @@ impl<'a> ProgramWords<'a> {
         self.all.iter().map(|word| word.text.as_str()).collect()
     }
 
-    /// The part from a word on, if there is one.
+    /// The part from a word on, if there is one and the shell leaves the words before it as they are: of a pattern it
+    /// may make two, and then another word is the program.
     pub fn skip_to(self, index: usize) -> Option<ProgramWords<'a>> {
-        self.all.get(index..).and_then(ProgramWords::of)
+        let (before, part) = self.all.split_at_checked(index)?;
+        before.iter().all(Word::is_literal).then(|| ProgramWords::of(part)).flatten()
     }
 }
 

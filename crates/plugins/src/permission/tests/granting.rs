@@ -459,3 +459,20 @@ proptest! {
         }
     }
 }
+/// The shell may turn `b*` into two words, and then the second is the program that `timeout` runs.
+#[test]
+fn what_a_wrapper_runs_is_known_only_behind_words_that_stay_as_they_are() {
+    let place = place();
+    for line in ["timeout b* push", "timeout [5r]* push", "nice -n ? push", "timeout b* timeout 5 push"] {
+        let args = json!({ "command": line });
+        let question = place.question("Bash", &args);
+        let call = PreparedCall::of(&question).unwrap();
+        let rule = Rule::granted("Bash(push *)").unwrap();
+        let verdict = call.verdict_with(&RuleSet::new(), &rule);
+        assert!(matches!(verdict.decision, VerdictKind::Ask(_)), "{line}: {verdict:?}");
+        assert!(propose_grants(&question).iter().all(|proposal| !proposal.pattern.contains("*)")), "{line}");
+    }
+    let args = json!({ "command": "timeout 5 push b" });
+    let question = place.question("Bash", &args);
+    assert!(propose_grants(&question).iter().any(|proposal| proposal.pattern == "Bash(push *)"));
+}
