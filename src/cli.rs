@@ -6,7 +6,7 @@ mod tests;
 pub(crate) mod time;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -35,6 +35,7 @@ pub use crate::commands::work::WorkArgs;
 pub use global::Global;
 
 use crate::config::Flags;
+use crate::contract::near::nearest;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -69,12 +70,16 @@ const WORK_EXAMPLE: &str = "Example:
 
 Exit status: as with -p, of the job that went worst.";
 
-/// A terminal agent whose questions outlive the process
+/// The help of `aye` itself; `aye help all` has every flag.
+const OVERVIEW: &str = include_str!("cli/overview.txt");
+
+/// The terminal agent that never loses a question
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "aye",
     version,
     after_help = format!("{EXAMPLES}\n\nExit status: {EXIT_STATUS}"),
+    override_help = OVERVIEW,
     max_term_width = 100,
     subcommand_precedence_over_arg = false
 )]
@@ -96,6 +101,18 @@ pub struct Cli {
     /// Resume a conversation; without ID, choose from a list
     #[arg(short = 'r', long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,
+
+    /// Short for --model
+    #[arg(short = 'm', value_name = "NAME", conflicts_with = "model")]
+    pub model_name: Option<String>,
+
+    /// Continue in a copy of the conversation of -c or -r, which stays as it is
+    #[arg(long)]
+    pub fork_session: bool,
+
+    /// Give the new conversation this id, a UUID
+    #[arg(long, value_name = "UUID", conflicts_with_all = ["continue_last", "resume"])]
+    pub session_id: Option<uuid::Uuid>,
 
     /// Answer on stdout and exit; piped input is context
     ///
@@ -127,6 +144,14 @@ pub struct Cli {
     /// Output format of -p
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormatArg::Text)]
     pub output_format: OutputFormatArg,
+
+    /// Write the answer of -p to a file, too
+    #[arg(short = 'o', long, value_name = "FILE", requires = "print")]
+    pub output_last_message: Option<PathBuf>,
+
+    /// Accepted for scripts of other agents: stream-json always has the parts of messages
+    #[arg(long, requires = "print", hide = true)]
+    pub include_partial_messages: bool,
 
     /// JSON Schema that the answer of -p must match; after two failed repairs the exit status is 1
     ///
@@ -349,9 +374,15 @@ impl Cli {
         I: IntoIterator,
         I::Item: Into<OsString> + Clone,
     {
+        let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+        let is_after_dashes = args.iter().any(|arg| arg == "--");
         let mut cli = Self::try_parse_from(args)?;
         let refuse =
             |message: &str| Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, message));
+        // Commands such as `approve` have another -m, so this one cannot be a flag of all of them.
+        if let Some(name) = cli.model_name.take() {
+            cli.global.model = Some(name);
+        }
         // An empty string means "no value": a flag with an optional value reports it that way.
         if cli.print.as_deref().is_some_and(|text| !text.is_empty()) {
             if cli.prompt.is_some() {
@@ -364,6 +395,15 @@ impl Cli {
         {
             return refuse("a command such as `threads` takes no prompt and none of -p, -c, -r");
         }
+        if let (None, false, Some(word)) = (&cli.command, cli.is_print(), &cli.prompt)
+            && let Some(near) = misspelt(word)
+            && !is_after_dashes
+        {
+            return Err(Self::command().error(
+                clap::error::ErrorKind::InvalidSubcommand,
+                format!("unknown command `{word}`; did you mean `aye {near}`? To send the word to the model: aye -- {word}"),
+            ));
+        }
         if !cli.is_print() && cli.output_format != OutputFormatArg::Text {
             return refuse("--output-format is for headless runs; add -p");
         }
@@ -373,6 +413,14 @@ impl Cli {
         if cli.is_print() && cli.resume.as_deref() == Some("") {
             return refuse(
                 "-r needs the id of a conversation when -p is given; `aye threads list` shows them",
+            );
+        }
+        if cli.fork_session && matches!(cli.thread(), ThreadChoice::New | ThreadChoice::Pick) {
+            return refuse("--fork-session needs the conversation to copy; add -c or -r ID");
+        }
+        if (cli.fork_session || cli.session_id.is_some()) && cli.command.is_some() {
+            return refuse(
+                "--fork-session and --session-id are for conversations, not for commands such as `threads`",
             );
         }
         if cli.keep_waiting && cli.command.is_some() {
@@ -402,8 +450,8 @@ impl Cli {
     }
 
     /// Returns the settings given on the command line, as their last layer.
-    pub fn flags(&self) -> Flags {
-        let mut flags = self.global.flags();
+    pub fn flags(&self, config_dir: &Path, cwd: &Path) -> Flags {
+        let mut flags = self.global.flags(config_dir, cwd);
         if let Some(on_ask) = &self.on_ask {
             flags.set("--on-ask", "on_ask", on_ask);
         }
@@ -414,10 +462,30 @@ impl Cli {
     }
 }
 
+/// Returns the command that a first message of one word was probably meant to be.
+fn misspelt(word: &str) -> Option<String> {
+    let is_name = word.len() >= 4 && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+    let aye = Cli::command();
+    let names: Vec<&str> = aye.get_subcommands().map(clap::Command::get_name).collect();
+    let near = is_name.then(|| nearest(word, names)).flatten()?;
+    Some(near.to_owned())
+}
+
 /// Answers `aye --version` and `aye -V` without building anything else.
 pub fn version_only(args: &[OsString]) -> Option<&'static str> {
     match args {
         [_, flag] if flag == "--version" || flag == "-V" => Some(concat!("aye ", env!("CARGO_PKG_VERSION"))),
+        _ => None,
+    }
+}
+
+/// Answers `aye help all`: every flag of `aye` itself.
+pub fn whole_help(args: &[OsString]) -> Option<String> {
+    match args {
+        [_, help, all] if help == "help" && all == "all" => {
+            let mut aye = Cli::command().override_help(clap::builder::Resettable::Reset);
+            Some(aye.render_long_help().to_string())
+        }
         _ => None,
     }
 }

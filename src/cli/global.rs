@@ -1,6 +1,6 @@
 //! Flags that every command takes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -13,7 +13,14 @@ use crate::contract::inference::ReasoningEffort;
 #[command(next_help_heading = "Settings")]
 pub struct Global {
     /// Work in this folder
-    #[arg(short = 'C', long = "cd", value_name = "DIR", global = true, allow_hyphen_values = true)]
+    #[arg(
+        short = 'C',
+        long = "cd",
+        alias = "cwd",
+        value_name = "DIR",
+        global = true,
+        allow_hyphen_values = true
+    )]
     pub cd: Option<PathBuf>,
 
     /// Model, as NAME or PROVIDER/NAME; `aye models` lists them
@@ -32,14 +39,23 @@ pub struct Global {
     #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "auto", "plan", "yolo"])]
     pub permission_mode: Option<String>,
 
+    /// Run nearly everything without asking and outside the sandbox: --permission-mode yolo; for containers only
+    #[arg(long, global = true, conflicts_with = "permission_mode",
+          aliases = ["dangerously-skip-permissions", "dangerously-bypass-approvals-and-sandbox"])]
+    pub yolo: bool,
+
+    /// Let sandboxed commands change this folder, too
+    #[arg(long, value_name = "DIR", global = true, action = clap::ArgAction::Append, allow_hyphen_values = true)]
+    pub add_dir: Vec<PathBuf>,
+
     /// Allow matching calls for this session, for example 'Bash(git diff *)'; deny and ask rules still win
     ///
     /// Separate patterns with commas or spaces, or repeat the flag.
-    #[arg(long, value_name = "PATTERNS", global = true, action = clap::ArgAction::Append)]
+    #[arg(long, alias = "allowedTools", value_name = "PATTERNS", global = true, action = clap::ArgAction::Append)]
     pub allowed_tools: Vec<String>,
 
     /// Deny matching calls for this session, for example WebFetch
-    #[arg(long, value_name = "PATTERNS", global = true, action = clap::ArgAction::Append)]
+    #[arg(long, alias = "disallowedTools", value_name = "PATTERNS", global = true, action = clap::ArgAction::Append)]
     pub disallowed_tools: Vec<String>,
 
     /// Stop after this many model answers; 0 means no limit
@@ -75,6 +91,38 @@ pub struct Global {
     #[arg(long, value_name = "KEY=VALUE", global = true, action = clap::ArgAction::Append, allow_hyphen_values = true)]
     pub config: Vec<String>,
 
+    /// Use the settings of a file over your own; --config and other flags take precedence
+    #[arg(long, value_name = "FILE", global = true)]
+    pub settings: Option<PathBuf>,
+
+    /// Use the settings of profiles/NAME.toml, in the folder of your config.toml, over your own
+    #[arg(long, value_name = "NAME", global = true, value_parser = profile_name)]
+    pub profile: Option<String>,
+
+    /// Start the MCP servers of a file in the format of .mcp.json, too; repeat the flag for several
+    #[arg(long, value_name = "FILE", global = true, action = clap::ArgAction::Append)]
+    pub mcp_config: Vec<PathBuf>,
+
+    /// Replace the text that tells the agent who it is
+    #[arg(long, value_name = "TEXT", global = true, conflicts_with = "system_prompt_file")]
+    pub system_prompt: Option<String>,
+
+    /// The same, from a file
+    #[arg(long, value_name = "FILE", global = true)]
+    pub system_prompt_file: Option<PathBuf>,
+
+    /// Add to the agent's instructions
+    #[arg(long, value_name = "TEXT", global = true, conflicts_with = "append_system_prompt_file")]
+    pub append_system_prompt: Option<String>,
+
+    /// The same, from a file
+    #[arg(long, value_name = "FILE", global = true)]
+    pub append_system_prompt_file: Option<PathBuf>,
+
+    /// Write everything that aye does to its log; `aye doctor` names the file
+    #[arg(long, global = true)]
+    pub debug: bool,
+
     /// Trust this folder's own rules, settings and skills for this session, without asking
     #[arg(long, global = true)]
     pub trust: bool,
@@ -85,9 +133,17 @@ pub struct Global {
 }
 
 impl Global {
-    /// Returns the settings that these flags represent; dedicated flags take precedence over `--config`.
-    pub fn flags(&self) -> Flags {
+    /// Returns the settings that these flags represent; dedicated flags take precedence over `--config`, and that over
+    /// the files of `--settings` and `--profile`. `config_dir` contains the user's settings; relative paths start at
+    /// `cwd`.
+    pub fn flags(&self, config_dir: &Path, cwd: &Path) -> Flags {
         let mut flags = Flags::default();
+        if let Some(name) = &self.profile {
+            flags.file("--profile", &config_dir.join("profiles").join(format!("{name}.toml")));
+        }
+        if let Some(file) = &self.settings {
+            flags.file("--settings", &cwd.join(file));
+        }
         for assignment in &self.config {
             flags.config(assignment);
         }
@@ -96,6 +152,7 @@ impl Global {
             ("--effort", "effort", self.effort.clone()),
             ("--agent", "agent", self.agent.clone()),
             ("--permission-mode", "permission_mode", self.permission_mode.clone()),
+            ("--yolo", "permission_mode", self.yolo.then(|| "yolo".to_owned())),
             ("--max-turns", "max_turns", self.max_turns.map(|turns| turns.to_string())),
             ("--max-tokens-total", "stop.max_tokens_total", self.max_tokens_total.map(|n| n.to_string())),
             ("--max-budget-usd", "stop.max_budget_usd", self.max_budget_usd.map(|most| format!("{most:?}"))),
@@ -109,7 +166,26 @@ impl Global {
                 flags.set(flag, key, &value);
             }
         }
+        for folder in &self.add_dir {
+            flags.add("--add-dir", "sandbox.writable", &cwd.join(folder).to_string_lossy());
+        }
         flags
+    }
+
+    /// Removes what was meant for the folder of this start: permissions, servers and texts. What was denied stays.
+    pub(crate) fn leave_folder(&mut self) {
+        self.allowed_tools.clear();
+        self.permission_mode = None;
+        self.yolo = false;
+        self.add_dir.clear();
+        self.mcp_config.clear();
+        self.system_prompt = None;
+        self.system_prompt_file = None;
+        self.append_system_prompt = None;
+        self.append_system_prompt_file = None;
+        // Runs elsewhere have agents of their own.
+        self.agent = None;
+        self.trust = false;
     }
 
     /// The patterns of `--allowed-tools`, one each: a value may hold several, with blanks or commas between them.
@@ -124,8 +200,20 @@ impl Global {
 
     /// The permission mode of `--permission-mode`, when it was given.
     pub fn permission_mode(&self) -> Option<PermissionMode> {
+        if self.yolo {
+            return Some(PermissionMode::Yolo);
+        }
         self.permission_mode.as_deref().and_then(|word| word.parse().ok())
     }
+}
+
+/// Checks that a profile names a file in the folder of profiles, and none elsewhere.
+fn profile_name(text: &str) -> Result<String, String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.is_empty() || text.starts_with('.') || !text.chars().all(is_name) {
+        return Err("a profile's name has letters, digits, `-`, `_` and `.`".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 fn amount(text: &str) -> Result<f64, String> {

@@ -224,6 +224,109 @@ fn usage_errors_exit_with_status_two() {
     assert_eq!(parse(&["--help"]).expect_err("help").exit_code(), 0);
 }
 
+/// One screen of a small terminal, with every command; `aye help all` has every flag.
+#[test]
+fn the_first_help_fits_a_screen_and_names_every_command() {
+    let error = parse(&["--help"]).expect_err("help");
+    let help = error.to_string();
+    assert!(help.lines().count() <= 40 && help.lines().all(|line| line.len() <= 80), "{help}");
+    let words: Vec<&str> = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
+    let aye = Cli::command();
+    for command in aye.get_subcommands().filter(|command| !command.is_hide_set()) {
+        assert!(words.contains(&command.get_name()), "{}", command.get_name());
+    }
+    let flags: Vec<String> =
+        aye.get_arguments().filter_map(|arg| arg.get_long().map(|flag| format!("--{flag}"))).collect();
+    for flag in words.iter().filter(|word| word.starts_with("--")) {
+        assert!(*flag == "--help" || flags.iter().any(|known| known == flag), "{flag}");
+    }
+    let whole = whole_help(&["aye", "help", "all"].map(OsString::from)).expect("all flags");
+    for flag in flags {
+        let is_hidden = aye.get_arguments().any(|arg| arg.is_hide_set() && arg.get_long() == flag.get(2..));
+        assert!(is_hidden || whole.contains(&flag), "{flag}");
+    }
+    assert!(whole_help(&["aye", "help", "inbox"].map(OsString::from)).is_none());
+}
+
+#[test]
+fn a_misspelt_command_is_no_message() {
+    for (word, near) in
+        [("inbx", "inbox"), ("thread", "threads"), ("doctr", "doctor"), ("permisions", "permissions")]
+    {
+        let error = parse(&[word]).expect_err("refused");
+        assert_eq!(error.exit_code(), 2, "{word}");
+        assert!(error.to_string().contains(&format!("did you mean `aye {near}`?")), "{error}");
+        assert_eq!(ok(&["--", word]).prompt.as_deref(), Some(word));
+        assert_eq!(ok(&["-p", word]).prompt.as_deref(), Some(word));
+    }
+    for word in ["hello", "continue", "yes", "refactor", "ship it", "Inbox?", "fix"] {
+        assert_eq!(ok(&[word]).prompt.as_deref(), Some(word));
+    }
+}
+
+/// Names that people know from other agents.
+#[test]
+fn flags_of_other_agents_mean_what_they_mean_there() {
+    let cli = ok(&["-m", "x", "--allowedTools", "Read", "--disallowedTools", "Edit", "--cwd", "/tmp"]);
+    assert_eq!(cli.global.model.as_deref(), Some("x"));
+    assert_eq!(cli.global.allowed_tools, ["Read"]);
+    assert_eq!(cli.global.disallowed_tools, ["Edit"]);
+    assert_eq!(cli.global.cd.as_deref(), Some(Path::new("/tmp")));
+    for flag in ["--yolo", "--dangerously-skip-permissions", "--dangerously-bypass-approvals-and-sandbox"] {
+        assert_eq!(ok(&[flag]).global.permission_mode(), Some(crate::config::PermissionMode::Yolo), "{flag}");
+    }
+    assert!(parse(&["--yolo", "--permission-mode", "plan"]).is_err());
+    let id = "0198c0de-0000-7000-8000-000000000001";
+    assert_eq!(ok(&["-p", "x", "--session-id", id]).session_id.map(|id| id.to_string()).as_deref(), Some(id));
+    assert!(parse(&["--session-id", "seven"]).is_err());
+    assert!(parse(&["-c", "--session-id", id]).is_err());
+    assert!(ok(&["-c", "--fork-session"]).fork_session);
+    assert!(parse(&["--fork-session"]).is_err() && parse(&["-r", "--fork-session"]).is_err());
+    assert!(parse(&["-o", "answer.txt"]).is_err(), "only with -p");
+    assert_eq!(ok(&["-p", "x", "-o", "a"]).output_last_message.as_deref(), Some(Path::new("a")));
+    for name in ["../x", "", ".x", "a/b"] {
+        assert!(parse(&["--profile", name]).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn files_of_settings_come_before_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("profiles")).unwrap();
+    std::fs::write(
+        dir.path().join("profiles/deep.toml"),
+        "effort = \"high\"\nmodel = \"p\"\ntheme = \"dark\"\n",
+    )
+    .unwrap();
+    std::fs::write(dir.path().join("s.toml"), "model = \"s\"\n[sandbox]\nwritable = [\"/b\"]\n").unwrap();
+    let load = |args: &[&str]| {
+        let flags = ok(args).flags(dir.path(), dir.path());
+        let env = crate::config::Env::new(std::collections::BTreeMap::new(), None, dir.path().to_owned());
+        let user = dir.path().join("config.toml");
+        crate::config::load(&crate::config::Sources {
+            user: &user,
+            project: &[],
+            is_trusted: false,
+            env: &env,
+            flags: &flags,
+        })
+    };
+    let both = ["--profile", "deep", "--settings", "s.toml", "--config", "theme=light", "--add-dir", "out"];
+    let settings = load(&both).unwrap().settings;
+    assert_eq!(settings.model.as_deref(), Some("s"));
+    assert_eq!(settings.effort.map(|effort| effort.to_string()).as_deref(), Some("high"));
+    assert_eq!(settings.theme, "light");
+    let out = dir.path().join("out").to_string_lossy().into_owned();
+    assert_eq!(settings.sandbox.writable, ["/b", out.as_str()]);
+    let settings = load(&[&both[..], &["-m", "flag"]].concat()).unwrap().settings;
+    assert_eq!(settings.model.as_deref(), Some("flag"));
+    let missing = load(&["--profile", "none"]).unwrap_err().to_string();
+    assert!(
+        missing.starts_with("--profile: cannot read ") && missing.contains("profiles/none.toml"),
+        "{missing}"
+    );
+}
+
 #[test]
 fn durations_are_parsed() {
     for (text, seconds) in [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1h 30min", 5400)] {

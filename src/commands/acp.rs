@@ -138,27 +138,30 @@ impl EditorHost for Host {
             let (mut foundation, cli) = self.foundation(Some(cwd))?;
             let settings = &foundation.loaded.settings.mcp;
             let (timeout, start_timeout) = (settings.timeout, settings.start_timeout);
-            foundation.client_servers = servers
-                .into_iter()
-                .map(|ClientServer { name, transport }| {
-                    let shown = match &transport {
-                        ServerTransport::Stdio { command, .. } => command.clone(),
-                        ServerTransport::Http { .. } => "a URL given by the editor".to_owned(),
-                    };
-                    ServerConfig {
-                        scope: ServerScope::Client,
-                        place: "the editor".to_owned(),
-                        digest: sha256_hex(&shown),
-                        name,
-                        transport,
-                        shown,
-                        timeout,
-                        start_timeout,
-                        revision: None,
-                        tools: ToolFilter::default(),
-                    }
-                })
-                .collect();
+            foundation.client_servers.splice(
+                0..0,
+                servers
+                    .into_iter()
+                    .map(|ClientServer { name, transport }| {
+                        let shown = match &transport {
+                            ServerTransport::Stdio { command, .. } => command.clone(),
+                            ServerTransport::Http { .. } => "a URL given by the editor".to_owned(),
+                        };
+                        ServerConfig {
+                            scope: ServerScope::Client,
+                            place: "the editor".to_owned(),
+                            digest: sha256_hex(&shown),
+                            name,
+                            transport,
+                            shown,
+                            timeout,
+                            start_timeout,
+                            revision: None,
+                            tools: ToolFilter::default(),
+                        }
+                    })
+                    .collect::<Vec<_>>(),
+            );
             let mut warnings = Vec::new();
             warnings.extend(TrustAssessment::ignored_notice(&foundation.untrusted));
             if let Some(why) = models::needs_login(&foundation).await {

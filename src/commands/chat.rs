@@ -38,11 +38,7 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let keymap = keymap_of(&foundation)?;
     let env = foundation.env.clone();
     let app = AppContext::build(foundation, cli).await?;
-    let thread = match cli.thread() {
-        ThreadChoice::New | ThreadChoice::Pick => None,
-        ThreadChoice::Last => moved::latest_thread(&app).await?.map(|thread| thread.id),
-        ThreadChoice::Id(id) => Some(commands::thread_by_prefix(&app.store, &id).await?.id),
-    };
+    let thread = commands::chosen_thread(&app, cli).await?;
     let options = TuiOptions {
         thread,
         choose_thread: cli.thread() == ThreadChoice::Pick,

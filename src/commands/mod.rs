@@ -33,12 +33,15 @@ pub(crate) mod work;
 
 use serde_json::Value;
 
-use crate::cli::{Cli, CliCommand, ConfigCommand, JsonFlag, McpCommand};
+use crate::cli::{Cli, CliCommand, ConfigCommand, JsonFlag, McpCommand, ThreadChoice};
 use crate::config::Env;
 use crate::contract::display::escape_json;
+use crate::contract::ids::ThreadId;
 use crate::contract::record::ThreadRecord;
 use crate::failure::Failure;
+use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
+use crate::program::moved;
 use crate::program::{put, put_or_stop};
 use crate::store::{Store, ThreadLookup};
 
@@ -123,6 +126,34 @@ pub(crate) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
             let ids: Vec<_> = threads.iter().map(|t| t.id.to_string()).collect();
             Err(Failure::usage(format!("`{id}` is not unique: {}", ids.join(", "))))
         }
+    }
+}
+
+/// Returns the conversation that the command line asks for, or the copy of it that `--fork-session` wants. Without one
+/// yet, `-c` returns none.
+///
+/// # Errors
+/// An unknown id, and an id for a new conversation that one has already.
+pub(crate) async fn chosen_thread(app: &AppContext, cli: &Cli) -> Result<Option<ThreadId>, Failure> {
+    if let Some(id) = &cli.session_id
+        && app.store.thread(&ThreadId::from(id.to_string())).await.map_err(Failure::failed)?.is_some()
+    {
+        return Err(Failure::usage(format!(
+            "--session-id {id}: there is a conversation of this id; open it with -r {id}"
+        )));
+    }
+    let thread = match cli.thread() {
+        ThreadChoice::New | ThreadChoice::Pick => None,
+        ThreadChoice::Last => moved::latest_thread(app).await?.map(|thread| thread.id),
+        ThreadChoice::Id(id) => Some(thread_by_prefix(&app.store, &id).await?.id),
+    };
+    match thread {
+        Some(thread) if cli.fork_session => {
+            crate::terminal::rewind::fork_stored(&app.store, &thread, None, app.clock.now_ms())
+                .await
+                .map(Some)
+        }
+        thread => Ok(thread),
     }
 }
 

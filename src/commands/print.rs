@@ -12,6 +12,7 @@ use crate::commands;
 use crate::compose::{self, WrittenMessage, images};
 use crate::config::{self, Env, TrustAssessment};
 use crate::contract::ids::ThreadId;
+use crate::contract::message::{Message, Role};
 use crate::contract::tool::ToolDescriptor;
 use crate::failure::Failure;
 use crate::headless::{self, AnswerSchema, AskPolicy, Job, Options, OutputFormat, TypedAnswers};
@@ -24,6 +25,8 @@ use crate::runtime::{RunRequest, UnknownPolicy};
 const MAX_STDIN: u64 = 10 << 20;
 /// How long deleting old conversations may delay the end.
 const MAX_PRUNE: Duration = Duration::from_secs(1);
+/// In how many of the last messages the answer is looked for.
+const MAX_TAIL: usize = 20;
 
 pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let foundation = Foundation::load(cli, env)?;
@@ -38,17 +41,16 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let app = AppContext::build(foundation, cli).await?;
     app.warn_on_stderr();
     app.mcp.ready().await;
-    let thread = match cli.thread() {
-        ThreadChoice::New => None,
+    let thread = commands::chosen_thread(&app, cli).await?;
+    match cli.thread() {
         ThreadChoice::Pick => {
             return Err(Failure::usage("-r needs the id of a thread here; `aye threads list` shows them"));
         }
-        ThreadChoice::Last => {
-            let latest = moved::latest_thread(&app).await?;
-            Some(latest.ok_or_else(|| Failure::usage("this folder has no conversation yet"))?.id)
+        ThreadChoice::Last if thread.is_none() => {
+            return Err(Failure::usage("this folder has no conversation yet"));
         }
-        ThreadChoice::Id(id) => Some(commands::thread_by_prefix(&app.store, &id).await?.id),
-    };
+        ThreadChoice::New | ThreadChoice::Last | ThreadChoice::Id(_) => {}
+    }
     if let Some(thread) = &thread
         && let Some(notice) = app.continue_with_its_agent(thread).await.map_err(Failure::failed)?
         // A run that is resumed stays with its own agent in any case.
@@ -62,7 +64,11 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         }
         (Some(thread), None) => Job::Resume(thread),
         (thread, Some(text)) => {
-            let thread = thread.unwrap_or_else(ThreadId::fresh);
+            let thread = match (thread, &cli.session_id) {
+                (Some(thread), _) => thread,
+                (None, Some(id)) => ThreadId::from(id.to_string()),
+                (None, None) => ThreadId::fresh(),
+            };
             let attached = images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?;
             let typed = prompt.unwrap_or(&text);
             let written = WrittenMessage { text: &text, typed, attached, ..WrittenMessage::default() };
@@ -79,7 +85,11 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let mut options = options(&app, cli.output_format, cli.on_unknown, on_ask);
     options.schema = schema;
     options.typed = typed_answers(&app, on_ask)?;
+    let thread = job.thread().clone();
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    if let Some(file) = cli.output_last_message.as_deref().filter(|_| is_answered(code)) {
+        write_answer(&app, &thread, file).await?;
+    }
     moved::note(&app).await;
     // Pruning comes last, so that neither a request nor an answer waits for it. What is left over is for the
     // next start.
@@ -90,6 +100,22 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     app.telemetry.end().await;
     app.store.leave().await;
     Ok(code)
+}
+
+/// Whether a run of this exit status ended with an answer.
+fn is_answered(code: u8) -> bool {
+    matches!(code, headless::exit::DONE | headless::exit::LIMIT | headless::exit::EXPIRED)
+}
+
+/// Writes the last message of the agent to a file.
+async fn write_answer(app: &AppContext, thread: &ThreadId, file: &Path) -> Result<(), Failure> {
+    let (_, end) = app.store.messages_tail(thread, MAX_TAIL).await.map_err(Failure::failed)?;
+    let said =
+        end.iter().rev().map(|stored| &stored.message).filter(|message| message.role == Role::Assistant);
+    let text = said.map(Message::text).find(|text| !text.trim().is_empty()).unwrap_or_default();
+    let file = app.foundation.workspace.cwd.join(file);
+    std::fs::write(&file, format!("{}\n", text.trim_end()))
+        .map_err(|error| Failure::failed(format!("--output-last-message {}: {error}", file.display())))
 }
 
 /// Reads the schema that the answer must match.

@@ -377,7 +377,11 @@ pub(crate) fn spec_of(
 ) -> AgentSpec {
     let settings = &foundation.loaded.settings;
     let mut spec = agent.spec.clone();
-    spec.system_prompt = common.prompt(&spec.system_prompt);
+    spec.system_prompt = if settings.agent.as_ref() == Some(&spec.id) {
+        common.prompt_of_choice(&spec.system_prompt, &foundation.given_prompt)
+    } else {
+        common.prompt(&spec.system_prompt)
+    };
     spec.model = model.full_name();
     if !agent.sets("tool_execution") {
         spec.tool_execution = settings.tool_execution;

@@ -378,7 +378,10 @@ fn runtime(
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let mut spec = AgentSpec::new(AGENT)
         .with_model(selection.full_name())
-        .with_system_prompt(common.prompt(""))
+        .with_system_prompt(match settings.agent {
+            None => common.prompt_of_choice("", &foundation.given_prompt),
+            Some(_) => common.prompt(""),
+        })
         .with_max_rounds(max_turns)
         .with_tool_execution(settings.tool_execution)
         .with_config::<RetryConfigKey>(LlmRetryPolicy {

@@ -8,7 +8,8 @@ use aye_sandbox::common_git_folder;
 use crate::cli::Cli;
 use crate::config::{
     Env, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
-    load_instructions, project_config_files, read_private, repository_root, write_private,
+    load_instructions, load_session_servers, project_config_files, read_private, repository_root,
+    write_private,
 };
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
@@ -36,6 +37,36 @@ impl Effort {
     }
 }
 
+/// Texts of the command line for the agent that the user talks to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GivenPrompt {
+    /// Takes the place of the agent's own text.
+    pub(crate) own: Option<String>,
+    /// Comes last.
+    pub(crate) appended: Option<String>,
+}
+
+impl GivenPrompt {
+    fn of(cli: &Cli, cwd: &Path) -> Result<Self, Failure> {
+        let read = |flag: &str, text: &Option<String>, file: &Option<PathBuf>| match (text, file) {
+            (Some(text), _) => Ok(Some(text.clone())),
+            (None, Some(file)) => std::fs::read_to_string(cwd.join(file))
+                .map(Some)
+                .map_err(|error| Failure::usage(format!("{flag} {}: {error}", file.display()))),
+            (None, None) => Ok(None),
+        };
+        let flags = &cli.global;
+        Ok(Self {
+            own: read("--system-prompt-file", &flags.system_prompt, &flags.system_prompt_file)?,
+            appended: read(
+                "--append-system-prompt-file",
+                &flags.append_system_prompt,
+                &flags.append_system_prompt_file,
+            )?,
+        })
+    }
+}
+
 pub(crate) struct Foundation {
     pub(crate) env: Env,
     pub(crate) paths: Paths,
@@ -56,6 +87,8 @@ pub(crate) struct Foundation {
     pub(crate) client_servers: Vec<ServerConfig>,
     /// The editor that the program serves.
     pub(crate) editor: EditorSlot,
+    /// What the command line says to the agent.
+    pub(crate) given_prompt: GivenPrompt,
 }
 
 /// The repository of a linked worktree, which is outside of the folder: commands may change it if the user trusts that.
@@ -140,12 +173,31 @@ impl Foundation {
             effort: Effort::default(),
             keyring: Keyring::system(),
             client_servers: Vec::new(),
+            given_prompt: GivenPrompt::of(cli, &cwd)?,
             editor: EditorSlot::default(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         foundation.effort.set(foundation.loaded.settings.effort);
+        foundation.take_session_servers(cli)?;
         crate::program::keys::look(&foundation);
         Ok(foundation)
+    }
+
+    /// Reads the servers of `--mcp-config`; what is wrong there refuses the start.
+    fn take_session_servers(&mut self, cli: &Cli) -> Result<(), Failure> {
+        let cwd = &self.workspace.cwd;
+        for file in &cli.global.mcp_config {
+            let file = cwd.join(file);
+            if let Err(error) = file.metadata() {
+                return Err(Failure::usage(format!("--mcp-config {}: {error}", file.display())));
+            }
+            let read = load_session_servers(&file, &self.loaded.settings.mcp, cwd, &self.env);
+            if let Some(problem) = read.problems.first() {
+                return Err(Failure::usage(format!("--mcp-config: {problem}")));
+            }
+            self.client_servers.extend(read.usable);
+        }
+        Ok(())
     }
 
     /// Remembers that the user trusts what the folder would grant or run.
@@ -365,7 +417,13 @@ fn settings(
     cli: &Cli,
 ) -> Result<Loaded, Failure> {
     let project = project_config_files(root, cwd);
-    let sources =
-        Sources { user: &paths.config_file(), project: &project, is_trusted, env, flags: &cli.flags() };
+    for folder in cli.global.add_dir.iter().filter(|folder| !cwd.join(folder).is_dir()) {
+        return Err(Failure::usage(format!(
+            "--add-dir {}: it is not a folder",
+            visible_line(&folder.to_string_lossy())
+        )));
+    }
+    let flags = cli.flags(&paths.config_dir, cwd);
+    let sources = Sources { user: &paths.config_file(), project: &project, is_trusted, env, flags: &flags };
     load(&sources).map_err(Failure::usage)
 }

@@ -34,7 +34,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use crate::cli::{Cli, CliCommand, completion, version_only};
+use crate::cli::{Cli, CliCommand, completion, version_only, whole_help};
 use crate::commands;
 use crate::commands::man::man_page;
 use crate::config::Env;
@@ -77,6 +77,9 @@ fn run(args: Vec<OsString>) -> ExitCode {
     if let Some(version) = version_only(&args) {
         return exit_of(put(&format!("{version}\n")));
     }
+    if let Some(help) = whole_help(&args) {
+        return exit_of(put(&help));
+    }
     let variables = secrets::variables(&args);
     let cli = match Cli::parse_args(args) {
         Ok(cli) => cli,
@@ -86,6 +89,9 @@ fn run(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(if code == 0 && printed.is_some() { 1 } else { code });
         }
     };
+    if cli.global.debug {
+        crate::logging::set_debug();
+    }
     match &cli.command {
         Some(CliCommand::Completion { shell }) => {
             return exit_of(put(&String::from_utf8_lossy(&completion(*shell))));

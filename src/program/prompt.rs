@@ -5,6 +5,7 @@
 //! here, and the environment with its instructions. Only the first one is an agent's own.
 
 use crate::contract::workspace::Workspace;
+use crate::program::foundation::GivenPrompt;
 
 const AYE: &str = include_str!("prompt.md");
 const RULES: &str = include_str!("prompt_rules.md");
@@ -34,6 +35,17 @@ impl Common {
             text.push_str(instructions.trim());
         }
         Self { text }
+    }
+
+    /// Returns the system prompt of the agent that the user talks to: what the command line gives it takes the place of
+    /// its own text, or comes last.
+    pub(crate) fn prompt_of_choice(&self, own: &str, given: &GivenPrompt) -> String {
+        let mut prompt = self.prompt(given.own.as_deref().unwrap_or(own));
+        if let Some(appended) = given.appended.as_deref().filter(|text| !text.trim().is_empty()) {
+            prompt.push_str("\n\n");
+            prompt.push_str(appended.trim());
+        }
+        prompt
     }
 
     /// Returns the system prompt of an agent with its own text, or with aye's if it has none.

@@ -34,12 +34,7 @@ pub(crate) fn folder_of(question: &SuspensionRecord, of_thread: &Path) -> PathBu
 /// The flags of this start, for apps of other folders.
 pub(crate) fn for_other_folders(cli: &Cli) -> Cli {
     let mut cli = cli.clone();
-    // Permissions given at this start are for this folder; tools denied are denied there too.
-    cli.global.allowed_tools.clear();
-    cli.global.permission_mode = None;
-    // Runs there have agents of their own.
-    cli.global.agent = None;
-    cli.global.trust = false;
+    cli.global.leave_folder();
     cli
 }
 

@@ -333,7 +333,7 @@ fn skills_rules_completions_and_the_manual() {
     }
     assert!(home.ok(&["man"]).stdout.contains(".TH aye"));
     assert!(home.ok(&["--version"]).stdout.starts_with("aye "));
-    assert!(home.ok(&["--help"]).stdout.contains("--resume"));
+    assert!(home.ok(&["--help"]).stdout.contains("inbox"));
 }
 
 #[test]

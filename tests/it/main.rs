@@ -20,6 +20,7 @@ mod deferred;
 mod disk;
 mod docs;
 mod exec;
+mod flags;
 mod follow;
 mod granting;
 mod headless;

@@ -9,6 +9,7 @@ use super::layer::{Key, LayerEntry, Origin, Problem, SettingsLayer, Values};
 use super::paths::read_private;
 use super::schema::{self, Fields, Node, Part as _, ProjectMay};
 use super::settings::Settings;
+use aye_core::contract::display::visible_line;
 use toml::Value;
 
 /// A settings file that is larger than this is not one.
@@ -29,6 +30,8 @@ pub const ENV_KEYS: [(&str, &str); 7] = [
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     layer: SettingsLayer,
+    /// What is added to a list, whatever the other layers say.
+    added: Vec<(Key, String, Origin)>,
 }
 
 impl Flags {
@@ -42,6 +45,41 @@ impl Flags {
     pub fn set(&mut self, flag: &str, key: &str, value: &str) -> &mut Self {
         self.layer.add(Key::of(key), value, Origin::Flag(flag.to_owned()));
         self
+    }
+
+    /// Adds a text to a list of texts, such as `--add-dir` to `sandbox.writable`; what the other layers list stays.
+    pub fn add(&mut self, flag: &str, key: &str, value: &str) -> &mut Self {
+        self.added.push((Key::of(key), value.to_owned(), Origin::Flag(flag.to_owned())));
+        self
+    }
+
+    /// Adds all settings of a file, which must exist. Call it first: flags for single keys take precedence over it.
+    pub fn file(&mut self, flag: &str, path: &Path) -> &mut Self {
+        match path.metadata() {
+            Ok(_) => {
+                let layer = read_layer(path);
+                self.layer.entries.extend(layer.entries);
+                self.layer.problems.extend(layer.problems);
+            }
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", visible_line(&path.to_string_lossy()));
+                self.layer.problems.push(Problem { origin: Origin::Flag(flag.to_owned()), message });
+            }
+        }
+        self
+    }
+
+    /// Joins these values as the last layer.
+    fn join_into(&self, joined: &mut Values) {
+        join(joined, self.layer.entries.clone());
+        for (key, text, origin) in &self.added {
+            let Ok((field, leaf)) = schema::lookup(key) else { continue };
+            let before = joined.get(key).and_then(|entry| entry.value.as_array().cloned());
+            let mut list = before.unwrap_or_default();
+            list.push(Value::from(text.clone()));
+            let entry = LayerEntry::new(key.clone(), list.into(), origin.clone(), (field, leaf));
+            joined.insert(key.clone(), entry);
+        }
     }
 }
 
@@ -205,7 +243,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
     problems.extend(env.problems);
     join(&mut joined, env.entries);
     problems.extend(sources.flags.layer.problems.iter().cloned());
-    join(&mut joined, sources.flags.layer.entries.clone());
+    sources.flags.join_into(&mut joined);
     if !problems.is_empty() {
         return Err(ConfigError { problems });
     }

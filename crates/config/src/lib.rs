@@ -45,7 +45,9 @@ pub use paths::{
 };
 pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::{SettingDoc, documented_settings};
-pub use servers::{SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, server_files};
+pub use servers::{
+    SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, load_session_servers, server_files,
+};
 pub use settings::{
     Adapter, BashSettings, ContextSettings, Editing, Images, MailboxSettings, McpSettings, ModelSettings,
     OnLimit, PermissionMode, PriceSettings, ProviderSettings, QuestionSettings, RetrySettings,

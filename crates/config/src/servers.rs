@@ -611,18 +611,8 @@ pub fn load_servers(
         }
     }
     for file in project {
-        let text = match read_private(file, MAX_FILE) {
-            Ok(Some(text)) => text,
-            Ok(None) => continue,
-            Err(error) => {
-                servers.problems.push(format!("{}: {error}", error.origin(file)));
-                continue;
-            }
-        };
-        let (written, problems) = parse(file, &text);
-        servers.problems.extend(problems);
         let folder = file.parent().unwrap_or(cwd);
-        for server in written {
+        for server in servers.written_in(file) {
             if !known.insert(server.name.clone()) {
                 servers.problems.push(format!(
                     "{}: the server `{}` is not started: another server of this name has precedence",
@@ -637,7 +627,35 @@ pub fn load_servers(
     servers
 }
 
+/// Loads the servers of a file in the format of [`SERVERS_FILE`] that the user names for this session. Starts none of
+/// them. `cwd` is the folder that they start in.
+pub fn load_session_servers(file: &Path, defaults: &McpSettings, cwd: &Path, env: &Env) -> Servers {
+    let mut servers = Servers::default();
+    for server in servers.written_in(file) {
+        if server.entry.enabled {
+            servers.take(server.resolve(ServerScope::Client, cwd, env, defaults));
+        }
+    }
+    servers
+}
+
 impl Servers {
+    /// Reads the entries of a file and notes its problems; a missing file has none of either.
+    fn written_in(&mut self, file: &Path) -> Vec<Written> {
+        match read_private(file, MAX_FILE) {
+            Ok(Some(text)) => {
+                let (written, problems) = parse(file, &text);
+                self.problems.extend(problems);
+                written
+            }
+            Ok(None) => Vec::new(),
+            Err(error) => {
+                self.problems.push(format!("{}: {error}", error.origin(file)));
+                Vec::new()
+            }
+        }
+    }
+
     fn take(&mut self, server: Result<ServerConfig, String>) {
         match server {
             Ok(server) => self.usable.push(server),

@@ -84,6 +84,16 @@ pub enum Job {
     Behind(RunRequest),
 }
 
+impl Job {
+    /// The conversation.
+    pub fn thread(&self) -> &ThreadId {
+        match self {
+            Self::Run(request) | Self::Behind(request) => &request.thread_id,
+            Self::Resume(thread) | Self::Answered(thread) => thread,
+        }
+    }
+}
+
 /// The options of a headless session.
 #[derive(Clone)]
 pub struct Options {
@@ -239,10 +249,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         broken: AtomicBool::new(false),
         problem: Mutex::new(None),
     });
-    let thread = match &job {
-        Job::Run(request) | Job::Behind(request) => request.thread_id.clone(),
-        Job::Resume(thread) | Job::Answered(thread) => thread.clone(),
-    };
+    let thread = job.thread().clone();
     let is_answered = matches!(job, Job::Answered(_));
     let job = match job {
         Job::Behind(request) => match queue::enqueue_message(runtime, request).await {

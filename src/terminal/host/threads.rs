@@ -90,8 +90,14 @@ impl ThreadHost for TerminalHost {
         Box::pin(async move {
             let now = self.app.clock.now_ms();
             let Some(id) = id else {
+                let given = self.cli.session_id.map(|id| ThreadId::from(id.to_string()));
+                let id = match given {
+                    // The id of the command line is for the first conversation.
+                    Some(id) if self.app.store.thread(&id).await?.is_none() => id,
+                    Some(_) | None => ThreadId::fresh(),
+                };
                 let thread = ThreadRecord {
-                    id: ThreadId::fresh(),
+                    id,
                     title: String::new(),
                     cwd: self.app.foundation.workspace.cwd.clone(),
                     created_at: now,
