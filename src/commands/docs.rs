@@ -38,6 +38,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("sandbox", include_str!("../../docs/sandbox.md")),
     ("crash-safety", include_str!("../../docs/crash-safety.md")),
     ("library", include_str!("../../docs/library.md")),
+    ("reference", include_str!("../../docs/reference.md")),
     ("troubleshooting", include_str!("../../docs/troubleshooting.md")),
 ];
 

@@ -4,9 +4,9 @@ use std::io;
 
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, roman};
+use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::cli::{Cli, EXAMPLES, EXIT_STATUS};
+use crate::cli::{Cli, DOCS_PAGES, EXAMPLES, EXIT_STATUS};
 
 /// The width of the commands' help in the page, indented in a terminal of 80 columns.
 const WIDTH: usize = 72;
@@ -28,6 +28,14 @@ pub(crate) fn man_page() -> io::Result<Vec<u8>> {
         rest.control("SS", [command.get_bin_name().unwrap_or_default()]);
         as_it_stands(&mut rest, &help_of(command));
     }
+    for (title, heading) in [("ENVIRONMENT", "Environment variables"), ("FILES", "Files and folders")] {
+        rest.control("SH", [title]);
+        for (names, what) in table_of(heading) {
+            rest.control("TP", []);
+            rest.text([bold(names)]);
+            rest.text([roman(what)]);
+        }
+    }
     rest.control("SH", ["EXAMPLES"]);
     as_it_stands(&mut rest, EXAMPLES.trim_start_matches("Examples:\n"));
     rest.control("SH", ["EXIT STATUS"]);
@@ -46,6 +54,17 @@ fn commands(of: &Command) -> Vec<&Command> {
             own.into_iter().chain(commands(command))
         })
         .collect()
+}
+
+/// The rows of a table of two columns in the manual's reference.
+fn table_of(heading: &str) -> impl Iterator<Item = (String, String)> {
+    let page = DOCS_PAGES.iter().find(|(name, _)| *name == "reference").map_or("", |(_, text)| *text);
+    let section = page.split("\n## ").find(|section| section.starts_with(heading)).unwrap_or_default();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.filter_map(|row| {
+        let (names, what) = row.trim_matches(['|', ' ']).split_once(" | ")?;
+        Some((names.replace('`', ""), what.replace('`', "")))
+    })
 }
 
 /// The help of a command without the options that all commands have.
@@ -86,6 +105,8 @@ mod tests {
         );
         assert_eq!(page.matches("\\-\\-tls\\-cert <FILE>").count(), 1, "{page}");
         assert_eq!(page.matches("Settings:").count(), 0, "{page}");
+        assert!(page.contains("\\fBAYE_HOME\\fR\none folder for all of aye\\*(Aqs files"), "{page}");
+        assert!(page.contains("\\fB~/.config/aye/config.toml\\fR\nyour settings"), "{page}");
         assert!(page.contains(".SH \"EXIT STATUS\"\n0 done, 1 failed"), "{page}");
     }
 }

@@ -12,6 +12,7 @@ use aye::tui::palette::COMMANDS;
 use regex::Regex;
 
 use crate::support::home::Home;
+use crate::support::llm::{Answer, MockLlm};
 use crate::support::pty::Pty;
 
 /// The architecture must be readable in one sitting.
@@ -80,9 +81,101 @@ fn settings() -> String {
     out
 }
 
+/// Variables that are no setting and no provider's key.
+const VARIABLES: &[(&str, &str)] = &[
+    ("AYE_HOME", "one folder for all of aye's files"),
+    ("AYE_LOG", "what goes to the log, such as `debug` or `aye=trace,warn`; `warn` by default"),
+    ("XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "places of the folders below"),
+    ("OLLAMA_HOST", "address of Ollama"),
+    ("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "proxy for models, MCP servers and remote agents"),
+    ("SSL_CERT_FILE", "certificates to trust instead of the system's"),
+    ("VISUAL, EDITOR", "editor for long text and edited calls"),
+    ("PAGER", "program that shows long lists and pages"),
+    ("TERM, COLORTERM, NO_COLOR, COLORFGBG", "colours of the terminal, and whether it is light or dark"),
+    ("FORCE_HYPERLINK", "`1` writes links, `0` writes none, whatever the terminal says"),
+    ("TZ", "time zone of shown times"),
+    ("TMPDIR", "folder for temporary files"),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SDK_DISABLED", "telemetry collector, and whether it gets nothing"),
+    (
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
+        "`true` includes prompts and answers in telemetry",
+    ),
+];
+
+fn environment() -> String {
+    let mut out = String::from("| variable | what it does |\n|---|---|\n");
+    let mut row = |names: &str, what: &str| {
+        let names: Vec<String> = names.split(", ").map(code).collect();
+        let _ = writeln!(out, "| {} | {what} |", names.join(", "));
+    };
+    for (name, key) in aye::config::ENV_KEYS {
+        row(name, &format!("the setting `{key}`"));
+    }
+    for provider in aye::config::PROVIDERS.iter().filter(|provider| !provider.key_envs.is_empty()) {
+        row(&provider.key_envs.join(", "), &format!("key of {}", provider.name));
+    }
+    for provider in aye::config::PROVIDERS {
+        if let Some(name) = provider.base_url_env.filter(|name| *name != "OLLAMA_HOST") {
+            row(name, &format!("address of {}", provider.name));
+        }
+    }
+    for (names, what) in VARIABLES {
+        row(names, what);
+    }
+    out
+}
+
+/// The tools of the first request.
+fn tools() -> String {
+    let llm = MockLlm::answers([Answer::say("Hello.")]);
+    Home::with(&llm).ok(&["-p", "hi"]);
+    let mut out =
+        String::from("| tool | what it does | main argument | other arguments |\n|---|---|---|---|\n");
+    let body = llm.last().body;
+    for tool in body["tools"].as_array().expect("tools") {
+        let tool = &tool["function"];
+        let name = tool["name"].as_str().expect("a name");
+        let about = tool["description"].as_str().unwrap_or_default();
+        let ends = [". ", "; ", " (", "\n"];
+        let end = ends.iter().filter_map(|end| about.find(end)).min().unwrap_or(about.len());
+        let first = about[..end].trim_end_matches('.');
+        let main = aye::plugins::permission::known_primary(name).unwrap_or_default();
+        let arguments = tool["parameters"]["properties"].as_object().cloned().unwrap_or_default();
+        let others: Vec<String> = arguments.keys().filter(|key| *key != main).map(|key| code(key)).collect();
+        let _ = writeln!(out, "| `{name}` | {} | {} | {} |", cell(first), code(main), others.join(", "));
+    }
+    out
+}
+
+/// Each variable of aye's own that the program reads is in the manual.
+#[test]
+fn every_variable_is_in_the_reference() {
+    let page = text("docs/reference.md");
+    let name = Regex::new(r#"var(?:_os)?\("(AYE_[A-Z_]+)"\)|try_from_env\("(AYE_[A-Z_]+)"\)"#)
+        .expect("an expression");
+    // For tests only.
+    let is_for_tests = |name: &str| name.starts_with("AYE_TEST_") || name == "AYE_FAILPOINT";
+    let mut found = 0;
+    for folder in ["src", "crates/config/src", "crates/tui/src", "crates/llm/src", "crates/server/src"] {
+        let mut all = String::new();
+        sources(&root().join(folder), &mut all);
+        for name in name.captures_iter(&all).filter_map(|found| found.get(1).or(found.get(2))) {
+            let name = name.as_str();
+            assert!(
+                is_for_tests(name) || page.contains(&format!("`{name}`")),
+                "{name} is not in docs/reference.md"
+            );
+            found += 1;
+        }
+    }
+    assert!(found > 3, "only {found} were found");
+}
+
 #[test]
 fn generated_tables_are_current() {
     for (file, name, table) in [
+        ("docs/reference.md", "environment", environment()),
+        ("docs/reference.md", "tools", tools()),
         ("docs/keys.md", "keys", keys()),
         ("docs/keys.md", "commands", commands()),
         ("docs/configuration.md", "settings", settings()),
@@ -121,19 +214,21 @@ fn pages(folder: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Adds the text of all Rust files below a folder.
+fn sources(folder: &Path, all: &mut String) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.ends_with("target") {
+            sources(&path, all);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            all.push_str(&fs::read_to_string(&path).unwrap_or_default());
+        }
+    }
+}
+
 /// Names of tests in the table of what the sandbox enforces.
 #[test]
 fn each_row_of_what_is_enforced_has_a_test() {
-    fn sources(folder: &Path, all: &mut String) {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() && !path.ends_with("target") {
-                sources(&path, all);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                all.push_str(&fs::read_to_string(&path).unwrap_or_default());
-            }
-        }
-    }
     let mut tests = String::new();
     sources(&root().join("tests/it"), &mut tests);
     let page = text("docs/sandbox.md");
