@@ -5,11 +5,13 @@ use serde_json::json;
 
 use crate::cli::JsonFlag;
 use crate::commands::put_json;
+use crate::config::ProvenanceRow;
 use crate::contract::display::visible_line;
 use crate::failure::Failure;
-use crate::program::app_context::mode_of;
+use crate::program::app_context::{AppContext, mode_of};
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
+use crate::tui::host::TextPage;
 
 /// `aye config ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -21,18 +23,29 @@ pub enum ConfigCommand {
 pub(crate) fn show(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let rows = foundation.loaded.provenance.rows();
     if json {
-        let row = |row: &crate::config::ProvenanceRow| json!({"key": row.key, "value": row.value, "origin": row.origin.to_string()});
+        let row = |row: &ProvenanceRow| json!({"key": row.key, "value": row.value, "origin": row.origin.to_string()});
         put_json(&json!(rows.iter().map(row).collect::<Vec<_>>()))?;
     } else {
-        let line = |row: &crate::config::ProvenanceRow| {
-            let (key, value) = (visible_line(&row.key), visible_line(&row.value));
-            format!("{key} = {value}  # {}\n", visible_line(&row.origin.to_string()))
-        };
-        put(&rows.iter().map(line).collect::<String>())?;
+        put(&lines(&rows))?;
         put(&format!("permission mode in force: {}\n", mode_of(foundation)))?;
     }
     for warning in &foundation.warnings {
         say(warning);
     }
     Ok(0)
+}
+
+fn lines(rows: &[ProvenanceRow]) -> String {
+    let line = |row: &ProvenanceRow| {
+        let (key, value) = (visible_line(&row.key), visible_line(&row.value));
+        format!("{key} = {value}  # {}\n", visible_line(&row.origin.to_string()))
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The page of `/config`.
+pub(crate) fn page(app: &AppContext) -> TextPage {
+    let text = lines(&app.foundation.loaded.provenance.rows());
+    let file = app.foundation.paths.display(&app.foundation.paths.config_file());
+    TextPage { title: format!("Settings · change them in {file}"), text }
 }

@@ -13,14 +13,16 @@ use crate::commands::put_json;
 use crate::contract::display::{shell_word, visible_line};
 use crate::contract::message::ToolCall;
 use crate::contract::tool::SpawnContext;
-use crate::failure::Failure;
+use crate::failure::{AppError, Failure};
 use crate::phase::{PhaseContext, ToolCallInfo};
 use crate::plugins::hooks::{HookOutput, HookRunner, HookSpec, event, phase_name, read, request};
+use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::hooks::{HookCommands, in_force, projects};
 use crate::program::programs::ProjectPrograms;
 use crate::program::put;
 use crate::tools;
+use crate::tui::host::TextPage;
 
 /// `aye hooks ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -82,8 +84,29 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         put_json(&rows.iter().map(row).collect())?;
         return Ok(0);
     }
+    if rows.is_empty() {
+        crate::program::say(&no_hooks(foundation));
+    }
+    put(&lines(&rows))?;
+    Ok(0)
+}
+
+/// The page of `/hooks`.
+pub(crate) fn page(app: &AppContext) -> Result<TextPage, AppError> {
+    let rows: Vec<(HookSpec, bool)> =
+        in_force(&app.foundation)?.into_iter().map(|hook| (hook, true)).collect();
+    let text = if rows.is_empty() { format!("{}\n", no_hooks(&app.foundation)) } else { lines(&rows) };
+    Ok(TextPage { title: "Hooks in force".to_owned(), text })
+}
+
+fn no_hooks(foundation: &Foundation) -> String {
+    let file = foundation.paths.display(&foundation.paths.hooks_file());
+    format!("no hooks; add them in {file} or in a project's .aye/hooks.toml")
+}
+
+fn lines(rows: &[(HookSpec, bool)]) -> String {
     let mut out = String::new();
-    for (hook, is_used) in &rows {
+    for (hook, is_used) in rows {
         let tool = hook.tool.as_ref().map(|tool| format!(" {tool}")).unwrap_or_default();
         let unused = if *is_used { "" } else { "  (not used: this folder is not trusted)" };
         let (name, phase) = (&hook.name, phase_name(hook.phase));
@@ -95,12 +118,7 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         }
         let _ = writeln!(out, ", {}", hook.origin);
     }
-    if rows.is_empty() {
-        let file = foundation.paths.display(&foundation.paths.hooks_file());
-        crate::program::say(&format!("no hooks; add them in {file} or in a project's .aye/hooks.toml"));
-    }
-    put(&out)?;
-    Ok(0)
+    out
 }
 
 fn domains(hook: &HookSpec) -> Vec<String> {

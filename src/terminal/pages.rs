@@ -15,6 +15,10 @@ pub(crate) async fn page(
 ) -> Result<TextPage, AppError> {
     match name {
         "doctor" => Ok(crate::commands::doctor::page(app)),
+        "status" => Ok(crate::commands::doctor::status_page(app, thread)),
+        "feedback" => Ok(crate::commands::doctor::feedback_page(app, thread)),
+        "config" => Ok(crate::commands::config::page(app)),
+        "hooks" => crate::commands::hooks::page(app),
         "memory" => crate::commands::memory::page(app, words).await,
         "stats" => crate::commands::stats::page(app, words).await,
         "queue" => crate::commands::queue::page(&app.store).await,

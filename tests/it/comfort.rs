@@ -201,3 +201,21 @@ fn doctor_reports_what_the_terminal_can_do() {
         assert!(out.stdout.contains(text), "{text} in {}", out.stdout);
     }
 }
+
+#[test]
+fn the_session_is_described_and_other_names_of_commands_are_known() {
+    let llm = answers();
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("/status");
+    tty.shows("mock/m1");
+    tty.shows("not started yet");
+    tty.say("/settings");
+    tty.shows("permission_mode = \"ask\"");
+    tty.say("/init");
+    tty.shows("Hello there.");
+    assert!(llm.last().user().starts_with("Write an AGENTS.md for this project"), "{}", llm.last().user());
+    tty.say("/exit");
+    assert!(tty.end().success());
+}

@@ -51,6 +51,11 @@ pub const COMMANDS: &[SlashCommand] = &[
     page("mcp", "[NAME | trust|restart|login|logout NAME]", "MCP servers: tools, trust, restart, login"),
     page("serve", "[stop | FLAGS]", "serve this folder to browsers and phones, or stop that"),
     page("doctor", "", "show what the terminal supports"),
+    page("status", "", "show model, mode, folder and conversation of this session"),
+    page("config", "", "show each setting and where it comes from"),
+    page("hooks", "", "list the hooks in force"),
+    page("feedback", "", "show what to attach to a report"),
+    command("init", "", "let the model write AGENTS.md from this project"),
     command("vim", "", "switch vi keys on or off"),
     command("copy", "", "copy the last answer"),
     command("rewind", "", "rewind conversation, files or both"),
@@ -67,6 +72,27 @@ pub const COMMANDS: &[SlashCommand] = &[
     command("clear", "", "start a new conversation, as /new"),
     command("quit", "", "quit; questions stay in the inbox"),
 ];
+
+/// Names that people know from other agents, and the commands that they stand for. A skill or a command file of the same
+/// name takes precedence.
+const ALIASES: &[(&str, &str)] = &[
+    ("exit", "quit"),
+    ("branch", "fork"),
+    ("undo", "rewind"),
+    ("sessions", "resume"),
+    ("settings", "config"),
+    ("hotkeys", "help"),
+    ("keybindings", "help"),
+    ("cost", "stats"),
+    ("usage", "stats"),
+    ("agents", "agent"),
+    ("plan", "mode plan"),
+];
+
+/// Returns the command that another name stands for, with the words that belong to it.
+pub fn meaning_of(name: &str) -> Option<&'static str> {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, command)| *command)
+}
 
 const fn command(name: &'static str, argument: &'static str, help: &'static str) -> SlashCommand {
     SlashCommand { name, argument, help, words: words_of(name), is_page: false }
@@ -198,8 +224,11 @@ pub fn unknown_command<'a>(text: &'a str, skills: &[SkillRow]) -> Option<&'a str
     let name = text[..end].strip_prefix('/').filter(|name| !name.is_empty() && is_command_word(name))?;
     let mut names =
         COMMANDS.iter().map(|command| command.name).chain(skills.iter().map(|skill| skill.name.as_str()));
-    let is_known =
-        if end < text.len() { names.any(|known| known == name) } else { !commands(name, skills).is_empty() };
+    let is_known = if end < text.len() {
+        names.any(|known| known == name) || meaning_of(name).is_some()
+    } else {
+        !commands(name, skills).is_empty()
+    };
     (!is_known).then_some(&text[..end])
 }
 
@@ -245,6 +274,18 @@ pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<CompletionItem> {
     // An exact match beats a prefix match.
     first.sort_by_key(|row| row.label.to_lowercase() != query);
     first.extend(rest.into_iter().filter(|row| row.label.to_lowercase().contains(&query)));
+    // Other names are only for those who type them.
+    let is_new = |alias: &str| first.iter().all(|row| row.label != alias);
+    let others: Vec<CompletionItem> = ALIASES
+        .iter()
+        .filter(|(alias, _)| !query.is_empty() && alias.starts_with(&query) && is_new(alias))
+        .map(|(alias, command)| CompletionItem {
+            label: (*alias).to_owned(),
+            detail: format!("the same as /{command}"),
+            takes_words: false,
+        })
+        .collect();
+    first.extend(others);
     first
 }
 
@@ -306,6 +347,21 @@ mod tests {
             assert_eq!(commands(name, &[])[0].label, name);
         }
         assert_eq!(commands("MODE", &[])[0].label, "mode");
+    }
+
+    #[test]
+    fn other_names_are_known_to_those_who_type_them() {
+        for (alias, command) in ALIASES {
+            let name = command.split(' ').next().unwrap_or_default();
+            assert!(COMMANDS.iter().any(|known| known.name == name), "/{alias} stands for nothing");
+            assert!(COMMANDS.iter().all(|known| known.name != *alias), "/{alias} is a command");
+            assert_eq!(unknown_command(&format!("/{alias} x"), &[]), None);
+            assert_eq!(commands(alias, &[]).iter().filter(|row| row.label == *alias).count(), 1);
+        }
+        assert!(commands("", &[]).iter().all(|row| meaning_of(&row.label).is_none()));
+        let skill = SkillRow { name: "plan".into(), description: "own".into(), origin: "user".into() };
+        let rows = commands("plan", &[skill]);
+        assert_eq!(rows.iter().map(|row| row.detail.as_str()).collect::<Vec<_>>(), ["own"]);
     }
 
     #[test]

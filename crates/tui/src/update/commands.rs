@@ -11,7 +11,7 @@ use super::super::host::{
 };
 use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
-use super::super::palette::{COMMANDS, is_command_word, not_a_command};
+use super::super::palette::{COMMANDS, is_command_word, meaning_of, not_a_command};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::{EntryKind, Level};
 use crate::thread_actions::RewindCmd;
@@ -21,6 +21,11 @@ use aye_core::contract::record::ThreadSummary;
 
 /// The message sent to continue after a stop.
 const GO_ON: &str = "Continue.";
+
+/// What `/init` says.
+const INIT: &str = "Write an AGENTS.md for this project: how to build, test and run it, how it is laid out, and the \
+                    conventions that a newcomer would get wrong. Read the manifests, the documentation and the code \
+                    first; say only what you saw. At most 60 lines. If there is one, improve it and keep what is true.";
 
 impl App {
     /// Opens the list of conversations before the first conversation is open; closing the list starts a new
@@ -204,7 +209,12 @@ impl App {
 
     /// Runs a command. Returns `false` if the command does not exist.
     fn command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) -> bool {
+        if let Some(meant) = meaning_of(name) {
+            let (name, own) = meant.split_once(' ').unwrap_or((meant, words));
+            return self.command(name, own, cmds);
+        }
         match name {
+            "init" => self.submit(UserInput::text(INIT), false, cmds),
             "help" => self.open_help(),
             "new" | "clear" => self.open(None, cmds),
             "resume" if !words.is_empty() => self.open(Some(ThreadId::from(words)), cmds),
@@ -251,7 +261,7 @@ impl App {
             "export" => self.export(words, cmds),
             "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
             "screen" => self.toggle_screen(),
-            "quit" | "exit" => {
+            "quit" => {
                 // The command must not be stored as a draft.
                 self.composer.clear();
                 self.quit(cmds);
