@@ -19,6 +19,7 @@ use crate::tui::{markdown, terminal};
 /// The pages of the manual by name, in reading order.
 pub const PAGES: &[(&str, &str)] = &[
     ("getting-started", include_str!("../../docs/getting-started.md")),
+    ("tutorial", include_str!("../../docs/tutorial.md")),
     ("keys", include_str!("../../docs/keys.md")),
     ("configuration", include_str!("../../docs/configuration.md")),
     ("models", include_str!("../../docs/models.md")),

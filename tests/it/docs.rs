@@ -244,6 +244,34 @@ fn each_row_of_what_is_enforced_has_a_test() {
     }
 }
 
+/// The blocks of a page in one language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let start = format!("```{language}\n");
+    let found = page.split(start.as_str()).skip(1).filter_map(|rest| rest.split_once("```"));
+    found.map(|(block, _)| block.to_owned()).collect()
+}
+
+/// What the tutorial prints is run in its order, with the demo model; what is typed in the terminal goes through `-p`.
+#[test]
+fn the_tutorial_can_be_followed() {
+    let home = Home::new();
+    let page = text("docs/tutorial.md");
+    let [edit, run] = &blocks(&page, "text")[..] else { panic!("two messages: {page}") };
+    let [project, inbox, elsewhere, audit] = &blocks(&page, "sh")[..] else { panic!("four blocks: {page}") };
+    let aye = Path::new(env!("CARGO_BIN_EXE_aye")).parent().expect("a folder").display().to_string();
+    let script = format!(
+        "set -e; PATH=\"{aye}:$PATH\"\n{project}\n\
+         aye -p '{}' --on-ask suspend || [ $? = 3 ]; aye approve perm_ --resume; grep -q hello greet.py\n\
+         aye -c -p '{}' || [ $? = 3 ]\n{inbox}\naye approve perm_ --resume\n{elsewhere}\n{audit}",
+        edit.trim(),
+        run.trim()
+    );
+    let out = home.program("bash", &["-c", &script]).run().exits(0);
+    for part in ["Bash python3 greet.py", "exit status 3", "Write notes.txt", "hello from aye", "intact: "] {
+        assert!(out.stdout.contains(part), "{part}: {}\n{}", out.stdout, out.stderr);
+    }
+}
+
 #[test]
 fn links_lead_to_files() {
     let link = Regex::new(r"\]\(([^)#:]+)(#[^)]*)?\)").expect("an expression");
