@@ -1,6 +1,7 @@
 //! Exports a conversation as text for users or for programs.
 
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -9,7 +10,7 @@ use crate::contract::display::{escape_json, escape_markup, escape_path, visible}
 use crate::contract::message::{Message, Role};
 use crate::contract::record::{StoredMessage, ThreadRecord};
 use crate::failure::AppError;
-use crate::store::{Store, ThreadExport, ThreadRest};
+use crate::store::{CopyPart, ExportPart, Store, ThreadRest};
 
 /// The number of messages that are read at a time.
 const MESSAGES: u64 = 500;
@@ -62,21 +63,6 @@ impl ExportEncoder {
         }
     }
 
-    /// Returns the text directly after the last message; in JSON with the rest of the conversation, if given.
-    fn rest(self, rest: Option<&ThreadRest>) -> String {
-        match self {
-            ExportEncoder::Json => {
-                let object = rest.map(json_of).unwrap_or_default();
-                // The members go into the object that is open.
-                let members =
-                    object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
-                let comma = if members.is_empty() { "" } else { ",\n" };
-                format!("\n]{comma}{members}")
-            }
-            ExportEncoder::Markdown | ExportEncoder::Html => String::new(),
-        }
-    }
-
     /// Returns the end of the text.
     fn end(self) -> &'static str {
         match self {
@@ -93,43 +79,144 @@ pub(crate) fn as_markdown(thread: &ThreadRecord, messages: &[StoredMessage]) -> 
     ExportEncoder::Markdown.start(thread, None) + &said
 }
 
-/// Writes a conversation piece by piece. With the rest, which is for JSON only, also the conversations of its
-/// subagents. `put` returns whether to go on.
+/// Writes a conversation message by message. `put` returns whether to go on.
 pub(crate) async fn write(
     store: &Store,
     thread: &ThreadRecord,
     form: ExportEncoder,
-    with_rest: bool,
     mut put: impl FnMut(&str) -> std::io::Result<bool>,
 ) -> Result<(), AppError> {
-    if !with_rest {
-        // All positions are checked before anything is written.
-        let (count, _) = store.messages_tail(&thread.id, 0).await?;
-        let goes_on =
-            put(&form.start(thread, None))? && write_messages(store, thread, form, count, &mut put).await?;
-        return if goes_on { Ok(put(&(form.rest(None) + form.end())).map(drop)?) } else { Ok(()) };
+    // All positions are checked before anything is written.
+    let (count, _) = store.messages_tail(&thread.id, 0).await?;
+    let goes_on =
+        put(&form.start(thread, None))? && write_messages(store, thread, form, count, &mut put).await?;
+    if goes_on {
+        let close = if matches!(form, ExportEncoder::Json) { "\n]" } else { "" };
+        put(&(close.to_owned() + form.end()))?;
     }
-    let exports = store.export_threads(&thread.id).await?;
-    for (nth, ThreadExport { child, thread, rest }) in exports.iter().enumerate() {
-        let before = match nth {
+    Ok(())
+}
+
+/// Writes everything that `import` reads: the conversation and those of its subagents, as JSON. All of it is from one
+/// moment, although a run may write in the meantime.
+pub(crate) async fn write_all(
+    store: &Store,
+    thread: &ThreadRecord,
+    put: impl FnMut(&str) -> std::io::Result<bool> + Send + 'static,
+) -> Result<(), AppError> {
+    let writer = Arc::new(Mutex::new(JsonWriter::new(put)));
+    let shared = Arc::clone(&writer);
+    let each = move |part| shared.lock().unwrap_or_else(PoisonError::into_inner).write(&part);
+    store.export_parts(&thread.id, each).await?;
+    writer.lock().unwrap_or_else(PoisonError::into_inner).finish()
+}
+
+/// The lists of a conversation in their order: what opens and closes them.
+const LISTS: [(&str, &str); 4] = [
+    ("\"messages\": [", "\n]"),
+    ("\"runs\": [", "\n]"),
+    ("\"summaries\": [", "\n]"),
+    ("\"images\": {", "\n}"),
+];
+/// The bytes that are collected before they are written.
+const CHUNK: usize = 64 * 1024;
+
+/// Writes the parts of conversations as they come.
+struct JsonWriter<F> {
+    put: F,
+    /// What was not written yet.
+    text: String,
+    /// The number of conversations that have started.
+    threads: usize,
+    /// The position of the open list in [`LISTS`].
+    list: usize,
+    /// Whether the open list has an entry.
+    has_entry: bool,
+    /// Set when nobody reads on.
+    is_left: bool,
+    failed: Option<std::io::Error>,
+}
+
+impl<F: FnMut(&str) -> std::io::Result<bool>> JsonWriter<F> {
+    fn new(put: F) -> Self {
+        Self { put, text: String::new(), threads: 0, list: 0, has_entry: false, is_left: false, failed: None }
+    }
+
+    /// Returns whether to go on.
+    fn write(&mut self, part: &ExportPart) -> bool {
+        match part {
+            ExportPart::Start { child, thread } => self.start(thread, child.as_ref()),
+            ExportPart::Part(CopyPart::Message(stored)) => self.entry(0, &json_of(stored)),
+            ExportPart::Part(CopyPart::Run(run)) => self.entry(1, &json_of(run)),
+            ExportPart::Part(CopyPart::Summary(summary)) => self.entry(2, &json_of(summary)),
+            ExportPart::Part(CopyPart::Image { hash, data }) => {
+                self.entry(3, &format!("{}: {}", json_of(hash), json_of(data)));
+            }
+            ExportPart::End(rest) => self.end(rest),
+        }
+        self.text.len() < CHUNK || self.flush()
+    }
+
+    fn start(&mut self, thread: &ThreadRecord, child: Option<&ChildRecord>) {
+        self.text.push_str(match self.threads {
             0 => "",
             1 => ",\n\"children\": [\n",
             _ => ",\n",
-        };
-        // A run may write in the meantime: messages and the rest must be from the same read.
-        let count = rest.message_count;
-        let goes_on = put(&(before.to_owned() + &form.start(thread, child.as_ref())))?
-            && write_messages(store, thread, form, count, &mut put).await?
-            && put(&form.rest(Some(rest)))?
-            && (nth == 0 || put("\n}")?);
-        if !goes_on {
-            return Ok(());
+        });
+        self.text.push_str(&ExportEncoder::Json.start(thread, child));
+        (self.threads, self.list, self.has_entry) = (self.threads + 1, 0, false);
+    }
+
+    fn entry(&mut self, list: usize, json: &str) {
+        self.open(list);
+        self.text.push_str(if self.has_entry { ",\n" } else { "\n" });
+        self.text.push_str(json);
+        self.has_entry = true;
+    }
+
+    /// Closes the open list and those between, and opens this one.
+    fn open(&mut self, list: usize) {
+        while self.list < list {
+            let (closes, opens) = (LISTS[self.list].1, LISTS[self.list + 1].0);
+            self.text.extend([closes, ",\n", opens]);
+            (self.list, self.has_entry) = (self.list + 1, false);
         }
     }
-    if exports.len() > 1 {
-        put("\n]")?;
+
+    fn end(&mut self, rest: &ThreadRest) {
+        self.open(LISTS.len() - 1);
+        self.text.push_str(LISTS[self.list].1);
+        let mut members = serde_json::to_value(rest).unwrap_or_default();
+        if let Some(members) = members.as_object_mut() {
+            members.retain(|name, _| !matches!(name.as_str(), "runs" | "summaries" | "images"));
+        }
+        // The members go into the object that is open.
+        let object = json_of(&members);
+        let members = object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
+        if !members.is_empty() {
+            self.text.extend([",\n", members]);
+        }
+        if self.threads > 1 {
+            self.text.push_str("\n}");
+        }
     }
-    Ok(put(form.end()).map(drop)?)
+
+    fn flush(&mut self) -> bool {
+        match (self.put)(&std::mem::take(&mut self.text)) {
+            Ok(goes_on) => self.is_left = !goes_on,
+            Err(error) => self.failed = Some(error),
+        }
+        !self.is_left && self.failed.is_none()
+    }
+
+    fn finish(&mut self) -> Result<(), AppError> {
+        if !self.is_left && self.failed.is_none() {
+            self.text.push_str(if self.threads > 1 { "\n]" } else { "" });
+            self.text.push_str(ExportEncoder::Json.end());
+            self.flush();
+        }
+        self.failed.take().map_or(Ok(()), |error| Err(error.into()))
+    }
 }
 
 /// Writes this many messages from the first one on. Returns whether to go on.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::cli::{ListArgs, PageArgs};
 use crate::commands::columns::columns;
-use crate::commands::export::{ExportEncoder, write};
+use crate::commands::export::{ExportEncoder, write, write_all};
 use crate::commands::pager::Pager;
 use crate::commands::{JsonRows, put_json, thread_by_prefix, when};
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, put_or_stop, say};
 use crate::runtime::adopt;
-use crate::store::{Match, Store, StoreError, ThreadCopy};
+use crate::store::{Match, Store, StoreError, ThreadCopy, ThreadCopyFile};
 
 /// `aye threads ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -80,8 +80,8 @@ pub enum ThreadsCommand {
     },
     /// Import a conversation that `export --format json` wrote, and print its id
     ///
-    /// Messages, runs, images, summaries and state are imported; pending questions are not, and the conversations of
-    /// subagents are exported separately.
+    /// Its messages, runs, images, summaries, state and pending questions are imported, and the conversations of its
+    /// subagents.
     Import {
         /// The file; `-` is stdin
         file: PathBuf,
@@ -287,23 +287,44 @@ async fn update_index(store: &Store) -> Result<(), Failure> {
 async fn export(store: &Store, id: &str, form: ExportEncoder, with_rest: bool) -> Result<(), Failure> {
     let thread = thread_by_prefix(store, id).await?;
     let put = |text: &str| put_or_stop(text).map_err(|failure| std::io::Error::other(failure.message));
-    write(store, &thread, form, with_rest, put).await.map_err(Failure::failed)
+    let written =
+        if with_rest { write_all(store, &thread, put).await } else { write(store, &thread, form, put).await };
+    written.map_err(Failure::failed)
+}
+
+/// Opens an exported conversation. What can be read only once is copied into a file without a name, on the disk of the
+/// store: the folder for temporary files may be in memory.
+fn open_copy(file: &Path, store: &Store) -> std::io::Result<std::fs::File> {
+    let opened = if file.as_os_str() == "-" { None } else { Some(std::fs::File::open(file)?) };
+    let spool = |mut from: &mut dyn std::io::Read| {
+        let folder = store.path().and_then(Path::parent);
+        let mut spooled = folder.map_or_else(tempfile::tempfile, tempfile::tempfile_in)?;
+        std::io::copy(&mut from, &mut spooled)?;
+        Ok(spooled)
+    };
+    match opened {
+        Some(file) if file.metadata()?.is_file() => Ok(file),
+        Some(mut file) => spool(&mut file),
+        None => spool(&mut std::io::stdin().lock()),
+    }
 }
 
 /// Imports the output of `export --format json`.
 async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
     let name = visible_line(&file.to_string_lossy()).into_owned();
-    let text = if file.as_os_str() == "-" {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        std::fs::read_to_string(file)
-    };
-    let text = text.map_err(|error| Failure::failed(format!("cannot read {name}: {error}")))?;
-    let mut copy: ThreadCopy = serde_json::from_str(&text)
-        .map_err(|error| Failure::failed(format!("{name} is not an exported conversation: {error}")))?;
+    let opened =
+        open_copy(file, store).map_err(|error| Failure::failed(format!("cannot read {name}: {error}")))?;
+    let mut file = ThreadCopyFile::new(opened);
+    let mut copy = file.outline().map_err(|error| {
+        Failure::failed(if error.is_io() {
+            format!("cannot read {name}: {error}")
+        } else {
+            format!("{name} is not an exported conversation: {error}")
+        })
+    })?;
     let id = copy.thread.id.clone();
     let (questions, unknown) = adopt_all(&mut copy);
-    store.import_thread(copy).await.map_err(|error| {
+    store.import_thread_file(copy, file).await.map_err(|error| {
         Failure::failed(format!("{name} cannot be imported: {error}; nothing was imported"))
     })?;
     put(&format!("{id}\n"))?;

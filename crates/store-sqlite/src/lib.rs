@@ -103,7 +103,7 @@ pub use source::FileStore;
 pub use suspensions::SuspensionLookup;
 pub use thread_view::{MessageSelection, ThreadView};
 pub use threads::ThreadLookup;
-pub use transfer::{ThreadCopy, ThreadExport, ThreadRest};
+pub use transfer::{CopyPart, ExportPart, ThreadCopy, ThreadCopyFile, ThreadExport, ThreadRest};
 pub use upkeep::{PrunePlace, Pruned};
 
 /// How long a request waits for another process to finish its transaction.

@@ -352,7 +352,7 @@ pub(super) fn after(conn: &Connection, id: &ThreadId, seq: u64) -> Result<Vec<St
     all(conn, sql, (id.as_str(), int(seq)), |row| message_of(id, row))
 }
 
-fn message_of(id: &ThreadId, row: &Row<'_>) -> Result<StoredMessage, SqlFailure> {
+pub(super) fn message_of(id: &ThreadId, row: &Row<'_>) -> Result<StoredMessage, SqlFailure> {
     let seq = uint(row.get(0)?);
     Ok(StoredMessage {
         seq,
@@ -429,6 +429,14 @@ fn counted(conn: &Connection, id: &ThreadId) -> Result<Option<MessageRange>, Sql
         .prepare_cached("SELECT count(*) FROM message WHERE thread_id = ?1")?
         .query_row((id.as_str(),), |row| row.get(0))?;
     Ok(Some(MessageRange { count, ..places }))
+}
+
+/// Refuses a thread whose messages are not all there, each counted.
+pub(super) fn check_places(conn: &Connection, id: &ThreadId) -> Result<(), SqlFailure> {
+    match counted(conn, id)?.and_then(|places| places.damage()) {
+        Some(why) => Err(StoreError::Damaged { thread: id.clone(), why }.into()),
+        None => Ok(()),
+    }
 }
 
 /// Counts the messages of every thread, and returns a line for each thread with missing ones or too many.

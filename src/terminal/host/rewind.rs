@@ -1,7 +1,7 @@
 //! Whole conversations: rewind, fork, titles, search, deletion.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -139,13 +139,18 @@ impl TerminalHost {
             ExportFormat::Json => (ExportEncoder::Json, "json"),
             ExportFormat::Html => (ExportEncoder::Html, "html"),
         };
-        let mut text = String::new();
-        let with_rest = format == ExportFormat::Json;
-        let put = |piece: &str| {
-            text.push_str(piece);
+        let text = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&text);
+        let put = move |piece: &str| {
+            written.lock().unwrap_or_else(PoisonError::into_inner).push_str(piece);
             Ok(true)
         };
-        export::write(&self.app.store, &record, form, with_rest, put).await?;
+        if format == ExportFormat::Json {
+            export::write_all(&self.app.store, &record, put).await?;
+        } else {
+            export::write(&self.app.store, &record, form, put).await?;
+        }
+        let text = std::mem::take(&mut *text.lock().unwrap_or_else(PoisonError::into_inner));
         let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
         write_private(&path, text.as_bytes()).map_err(|error| error.to_string())?;
         Ok(path)

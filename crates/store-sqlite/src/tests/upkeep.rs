@@ -2,8 +2,12 @@
 
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::*;
-use crate::{PrunePlace, SuspensionFilter, ThreadCopy, ThreadRest};
+use crate::{CopyPart, ExportPart, PrunePlace, SuspensionFilter, ThreadCopy, ThreadCopyFile, ThreadRest};
+use aye_core::contract::content::ContentBlock;
 use aye_core::contract::message::ToolCall;
 
 /// Text that must not be in the file once deleted.
@@ -295,4 +299,113 @@ async fn a_worker_leaves_typed_messages_to_their_live_process() {
     assert_eq!(next_work.typed.len(), 1, "its end is waited for");
     let next_work = next(false).await;
     assert_eq!(next_work.next.unwrap().messages[0].text(), "typed");
+}
+
+/// What `export --format json` writes.
+async fn exported(store: &Store, thread: &str) -> serde_json::Value {
+    let (send, parts) = std::sync::mpsc::channel();
+    store.export_parts(&thread.into(), move |part| send.send(part).is_ok()).await.unwrap();
+    let mut all: Vec<serde_json::Value> = Vec::new();
+    for part in parts {
+        let object = all.last_mut();
+        match (part, object) {
+            (ExportPart::Start { child, thread }, _) => all.push(json!({
+                "child": child, "thread": thread, "messages": [], "runs": [], "summaries": [], "images": {},
+            })),
+            (ExportPart::Part(part), Some(object)) => match part {
+                CopyPart::Message(stored) => object["messages"].as_array_mut().unwrap().push(json!(stored)),
+                CopyPart::Run(run) => object["runs"].as_array_mut().unwrap().push(json!(run)),
+                CopyPart::Summary(summary) => {
+                    object["summaries"].as_array_mut().unwrap().push(json!(summary))
+                }
+                CopyPart::Image { hash, data } => object["images"][hash] = data.into(),
+            },
+            (ExportPart::End(rest), Some(object)) => {
+                for (name, value) in json!(rest).as_object().unwrap() {
+                    if !["runs", "summaries", "images"].contains(&name.as_str()) {
+                        object[name] = value.clone();
+                    }
+                }
+            }
+            (part, None) => panic!("{part:?} before a conversation"),
+        }
+    }
+    let mut root = all.remove(0);
+    root["children"] = all.into();
+    root
+}
+
+fn file_of(value: &serde_json::Value) -> ThreadCopyFile {
+    let mut file = tempfile::tempfile().unwrap();
+    serde_json::to_writer(&mut file, value).unwrap();
+    ThreadCopyFile::new(file)
+}
+
+#[tokio::test]
+async fn a_conversation_in_a_file_is_imported_part_by_part() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run) = waiting(&store, None).await;
+    let done = super::run("r0", "t1", RunStatus::Done);
+    let calls = ["c1", "c2"].map(|id| ToolCall::new(id, "Bash", json!({"command": "date"}))).to_vec();
+    let gif = [b"GIF89a".as_slice(), &[1, 0, 2, 0], &[7; 400]].concat();
+    let image = Message::user_with(vec![ContentBlock::image("image/gif", STANDARD.encode(gif))]);
+    let messages = vec![image, Message::assistant_with(Vec::new(), calls), Message::tool("c2", "x")];
+    store.checkpoint(checkpoint(&fence, &done)).await.unwrap();
+    let state = Some(BTreeMap::from([("k".to_owned(), json!([1, 2]))]));
+    store.checkpoint(Checkpoint { messages, thread_state: state, ..checkpoint(&fence, &run) }).await.unwrap();
+    let written = exported(&store, "t1").await;
+    assert_eq!(rest_of(&store, "t1").await.runs.len(), written["runs"].as_array().unwrap().len());
+    let (send, first) = std::sync::mpsc::channel();
+    store.export_parts(&"t1".into(), move |part| send.send(part).is_err()).await.unwrap();
+    assert_eq!(first.iter().count(), 1, "it stops when nobody wants more");
+
+    let mut file = file_of(&written);
+    let outline = file.outline().unwrap();
+    assert_eq!(outline.messages, []);
+    let unfinished: Vec<_> = outline.rest.runs.iter().map(|run| run.id.as_str()).collect();
+    assert_eq!((unfinished, outline.rest.images.len()), (vec![run.id.as_str()], 0), "only what is needed");
+    // Its open run is continued.
+    let other = Store::in_memory().unwrap();
+    let mut adopted = outline.clone();
+    adopted.adopted = HashMap::from([(run.id.clone(), Vec::new())]);
+    other.import_thread_file(adopted, file).await.unwrap();
+    assert_eq!(exported(&other, "t1").await, written);
+    // Its open run is closed.
+    let other = Store::in_memory().unwrap();
+    other.import_thread_file(outline, file_of(&written)).await.unwrap();
+    let said = other.messages(&"t1".into()).await.unwrap();
+    assert_eq!(said.last().unwrap().message.tool_call_id.as_deref(), Some("c1"));
+    assert!(other.runs(&"t1".into()).await.unwrap().iter().all(|run| run.status == RunStatus::Done));
+
+    // The same as a whole.
+    let whole = Store::in_memory().unwrap();
+    whole.import_thread(serde_json::from_value(written.clone()).unwrap()).await.unwrap();
+    let (mut one, mut two) = (exported(&whole, "t1").await, exported(&other, "t1").await);
+    for copy in [&mut one, &mut two] {
+        let made = copy["messages"].as_array_mut().unwrap().pop().unwrap();
+        assert_eq!(made["message"]["tool_call_id"], "c1");
+    }
+    assert_eq!(one, two);
+
+    // Nothing stays of a file that changes, or that holds a wrong part.
+    let other = Store::in_memory().unwrap();
+    let outline = file_of(&written).outline().unwrap();
+    let changed = |key: &str, value| {
+        let mut changed = written.clone();
+        changed[key] = value;
+        file_of(&changed)
+    };
+    for (file, why) in [
+        (changed("runs", json!([])), "changed"),
+        (changed("messages", json!([written["messages"][1]])), "message 1 is missing"),
+        (changed("messages", json!([{"seq": 1}])), "missing field"),
+        (changed("images", json!({"00": "AAAA"})), "does not match its hash"),
+        (changed("children", json!([{"messages": written["messages"]}])), "changed"),
+    ] {
+        let error = other.import_thread_file(outline.clone(), file).await.unwrap_err().to_string();
+        assert!(error.contains(why), "{why}: {error}");
+        assert_eq!(other.threads(None).await.unwrap(), []);
+    }
+    let mut nothing = file_of(&json!({"thread": written["thread"]}));
+    assert!(nothing.outline().unwrap_err().to_string().contains("messages"));
 }
