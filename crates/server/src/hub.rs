@@ -393,6 +393,7 @@ impl Hub {
         if let Some(agent) = &agent {
             workshop.runtime().resolved(agent)?;
         }
+        self.store().ensure_thread(thread.clone()).await?;
         let run = request.run_id.get_or_insert_with(RunId::fresh).clone();
         self.drive(&thread.id, Begin::Run(Box::new(request)), workshop, None);
         Ok(run)

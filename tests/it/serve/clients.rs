@@ -77,7 +77,8 @@ impl<'a> Page<'a> {
                 message["content"] = text.into();
             }
             "TOOL_CALL_START" => {
-                let parent = event["parentMessageId"].clone();
+                let named = |name: &str| Some(&event[name]).filter(|id| id.is_string());
+                let parent = named("parentMessageId").unwrap_or(&event["toolCallId"]).clone();
                 let at = self.messages.iter().position(|message| message["id"] == parent);
                 let at = at.unwrap_or_else(|| {
                     self.messages.push(json!({ "id": parent, "role": "assistant" }));
@@ -180,6 +181,133 @@ fn a_page_with_an_expired_question_learns_of_the_next_one() {
     assert_eq!(outcome(&events)["type"], "success", "{events:?}");
     until("the queued message", || llm.last().user() == "later");
     assert_eq!(home.read("log.txt"), "ran\nran\n");
+    server.stop();
+}
+
+/// Of two requests the provider refuses the first one for an hour.
+fn limits_every_other() -> MockLlm {
+    MockLlm::by(|chat: &Chat| match chat.nth % 2 {
+        0 => Answer::error(429, "used up").header("retry-after", "3600"),
+        _ => Answer::say("Here I am."),
+    })
+}
+
+/// Each client sees why nothing comes and until when; nobody asks the provider again unless a person wants it.
+#[test]
+fn clients_see_a_run_that_waits_for_a_limit() {
+    let llm = limits_every_other();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let chunks = |reply: &Reply| -> Vec<Value> {
+        let lines = reply.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        lines.filter(|line| *line != "[DONE]").map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let is_told = |text: &Value| {
+        let text = text.as_str().unwrap_or_default();
+        text.contains("used up")
+    };
+
+    // AG-UI: an interrupt with the time, which an answer cuts short.
+    let mut page = Page::new(&server, "limit-1");
+    page.say("u1", "go");
+    let events = page.run("r1", &Value::Null);
+    let interrupt = outcome(&events)["interrupts"][0].clone();
+    assert!(is_told(&interrupt["message"]), "{interrupt}");
+    assert_eq!(
+        (&interrupt["reason"], &interrupt["metadata"]["action"]),
+        (&json!("input_required"), &json!("run:Wait"))
+    );
+    assert!(interrupt["expiresAt"].is_string(), "{interrupt}");
+    let again = page.run("r2", &Value::Null);
+    assert_eq!(interrupt_of(&again), interrupt["id"].as_str().expect("an id"), "looking changes nothing");
+    assert_eq!(llm.asked().len(), 1);
+    let now =
+        json!([{ "interruptId": interrupt["id"], "status": "resolved", "payload": { "answer": "Try now" } }]);
+    let events = page.run("r3", &now);
+    assert_eq!(outcome(&events)["type"], "success", "{events:?}");
+    assert_eq!(page.texts().last(), Some(&"Here I am."));
+
+    // The AI SDK: a part with the question and the time. A yes without a choice is no answer, a no ends the run.
+    let said = json!({ "id": "limit-2", "trigger": "submit-message",
+        "messages": [{ "id": "u1", "role": "user", "parts": [{ "type": "text", "text": "go" }] }] });
+    let parts = chunks(&server.post("/v1/ai-sdk/chat", &said));
+    let asked = parts.iter().find(|part| part["type"] == "data-question").expect("a question");
+    assert!(is_told(&asked["data"]["message"]), "{asked}");
+    assert_eq!(asked["data"]["action"], "run:Wait");
+    assert!(asked["data"]["expiresAt"].is_u64(), "{asked}");
+    let call = parts.iter().find(|part| part["type"] == "tool-approval-request").expect("a request");
+    assert_eq!(kinds_of(&parts).last(), Some(&"finish"));
+    let name = parts.iter().find_map(|part| part["toolName"].as_str()).expect("a name");
+    let answer = |approved: bool, reason: &str| {
+        let mut approval = json!({ "id": call["approvalId"], "approved": approved });
+        if !reason.is_empty() {
+            approval["reason"] = reason.into();
+        }
+        let part = json!({ "type": format!("tool-{name}"), "toolCallId": call["toolCallId"],
+            "state": "approval-responded", "input": {}, "approval": approval });
+        json!({ "id": "limit-2", "trigger": "submit-message", "messageId": parts[0]["messageId"],
+            "messages": [said["messages"][0], { "id": parts[0]["messageId"], "role": "assistant", "parts": [part] }] })
+    };
+    assert_eq!(server.post("/v1/ai-sdk/chat", &answer(true, "")).status, 400);
+    assert_eq!((llm.asked().len(), server.card()["status"].clone()), (3, json!("open")));
+    let parts = chunks(&server.post("/v1/ai-sdk/chat", &answer(true, "Try now")));
+    assert!(parts.iter().any(|part| part["delta"] == "Here I am."), "{parts:?}");
+    until("the end", || done(&server, "limit-2"));
+
+    // A2A: a task that needs input, whose status says why.
+    let send = |task: &str, text: &str| {
+        let head = format!(
+            "POST /v1/a2a/message:send HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+             A2A-Version: 1.0\r\nContent-Type: application/a2a+json\r\n",
+            server.address, server.token
+        );
+        let message =
+            json!({ "messageId": text, "role": "ROLE_USER", "taskId": task, "parts": [{ "text": text }] });
+        server.raw(&head, &json!({ "message": message }).to_string()).json()["task"].clone()
+    };
+    let task = send("", "go");
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    assert!(task["status"]["message"].to_string().contains("used up"), "{task}");
+    let id = task["id"].as_str().expect("an id");
+    let task = send(id, "Try now");
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    assert!(task["artifacts"].to_string().contains("Here I am."), "{task}");
+    assert_eq!(llm.asked().len(), 6);
+    server.stop();
+}
+
+/// The time is a row, so the next server resumes the run, too; a no of a page ends it.
+#[test]
+fn a_server_resumes_a_run_when_its_limit_resets() {
+    let llm = limits_every_other();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let mut page = Page::new(&server, "limit");
+    page.say("u1", "go");
+    interrupt_of(&page.run("r1", &Value::Null));
+    server.stop();
+    let store = crate::audit::database(&home);
+    // The hour is over.
+    let at: i64 = store.query_row("SELECT available_at FROM mailbox", (), |row| row.get(0)).expect("a job");
+    for sql in [
+        "UPDATE mailbox SET available_at = 1 WHERE available_at = ?1",
+        "UPDATE suspension SET expires_at = 1, ticket = replace(ticket, ?1, '1') WHERE expires_at = ?1",
+        "UPDATE run SET body = replace(body, ?1, '1') WHERE instr(body, ?1) > 0",
+    ] {
+        assert_eq!(store.execute(sql, (at,)).expect("a row"), 1, "{sql}");
+    }
+    drop(store);
+    let server = Server::start(&home, &[]);
+    until("the end", || done(&server, "limit"));
+    assert_eq!((llm.asked().len(), home.open().len()), (2, 0));
+    let mut page = Page::new(&server, "limit");
+    page.run("r2", &Value::Null);
+    assert_eq!(page.texts(), ["go", "Here I am."]);
+    page.say("u2", "go");
+    let asked = interrupt_of(&page.run("r3", &Value::Null)).to_owned();
+    page.run("r4", &json!([{ "interruptId": asked, "status": "cancelled" }]));
+    until("the end", || done(&server, "limit"));
+    assert_eq!((llm.asked().len(), home.open().len()), (3, 0));
     server.stop();
 }
 
@@ -355,6 +483,51 @@ fn a_new_chat_has_nothing_to_resume() {
     let server = Server::start(&home, &[]);
     assert_eq!(server.get("/v1/ai-sdk/chat/fresh-id/stream").status, 204);
     assert_eq!(server.get("/v1/ai-sdk/threads/fresh-id/stream").status, 204);
+    server.stop();
+}
+
+/// Whatever is wrong with the first request of a conversation.
+#[test]
+fn a_refused_request_leaves_no_conversation() {
+    let llm = MockLlm::answers([Answer::say("Here I am.")]);
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let chat = |text: &str| {
+        json!({ "id": "new", "trigger": "submit-message",
+            "messages": [{ "id": "u1", "role": "user", "parts": [{ "type": "text", "text": text }] }] })
+    };
+    let page = |text: &str| {
+        let mut page = Page::new(&server, "new");
+        page.say("u1", text);
+        page.input("r1", &Value::Null)
+    };
+    let agent = |text: &str| {
+        let head = format!(
+            "POST /v1/a2a/message:send HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+             A2A-Version: 1.0\r\nContent-Type: application/a2a+json\r\n",
+            server.address, server.token
+        );
+        let message =
+            json!({ "messageId": "m", "role": "ROLE_USER", "contextId": "new", "parts": [{ "text": text }] });
+        server.raw(&head, &json!({ "message": message, "tenant": "nobody" }).to_string())
+    };
+    for (what, reply) in [
+        ("a command", server.post("/v1/ai-sdk/chat", &chat("/nope now"))),
+        ("an agent", server.post("/v1/ai-sdk/agents/nobody/runs", &chat("go"))),
+        ("a command", server.post("/v1/ag-ui/run", &page("/nope now"))),
+        ("an agent", server.post("/v1/ag-ui/agents/nobody/runs", &page("go"))),
+        ("a command", server.post("/v1/runs", &json!({ "thread_id": "new", "text": "/nope now" }))),
+        (
+            "an agent",
+            server.post("/v1/runs", &json!({ "thread_id": "new", "text": "go", "agent_id": "nobody" })),
+        ),
+        ("an agent", agent("go")),
+    ] {
+        assert!((400..500).contains(&reply.status), "{what}: {reply:?}");
+        assert_eq!(server.get("/v1/threads").json()["items"], json!([]), "{what}: {reply:?}");
+    }
+    assert_eq!(server.post("/v1/ai-sdk/chat", &chat("go")).status, 200);
+    assert_eq!(server.get("/v1/threads").json()["items"], json!(["new"]));
     server.stop();
 }
 

@@ -17,7 +17,7 @@ use futures::Stream;
 use serde_json::{Value, json};
 
 use super::runs::run_of;
-use super::threads::{CancelReceipt, InterruptReceipt, NewThread, cancel, interrupt, new_thread};
+use super::threads::{CancelReceipt, InterruptReceipt, NewThread, cancel, checked_thread, interrupt};
 use super::{Allowed, Body, Chat, InThread, Read, approvals, given_thread};
 use crate::access::Caller;
 use crate::api::{Api, EventStream, StreamOrNothing};
@@ -112,14 +112,14 @@ async fn chat_with(
     turn(&hub, &caller, request, stops).await
 }
 
-/// The conversation of a client, made when it does not exist.
+/// The conversation of a client. A new one is stored when a run starts in it: a request that is refused leaves none.
 pub(crate) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecord, ApiError> {
     if let Some(id) = id
         && let Some(known) = hub.store().load_thread(&given_thread(id)?).await?
     {
         return Ok(known);
     }
-    new_thread(hub, NewThread { id: id.map(str::to_owned), ..NewThread::default() }).await
+    checked_thread(hub, NewThread { id: id.map(str::to_owned), ..NewThread::default() }).await
 }
 
 /// One turn of a client: something said, or answers.

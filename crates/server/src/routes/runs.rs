@@ -131,7 +131,6 @@ async fn start(
         Some(id) => hub.store().load_thread(&given_thread(id)?).await?,
         None => None,
     };
-    let is_new = known.is_none();
     let thread = if let Some(thread) = known {
         thread
     } else {
@@ -139,10 +138,6 @@ async fn start(
         checked_thread(&hub, new).await?
     };
     let messages = hub.messages(&thread, texts, &caller).await?;
-    if is_new {
-        // After what was written is known to be usable.
-        hub.store().ensure_thread(thread.clone()).await?;
-    }
     let mut request = RunRequest::new(thread.id.clone(), messages);
     request.agent_id = wanted.agent_id;
     request.correlation_id = caller.correlation_id;

@@ -152,14 +152,7 @@ pub(super) struct NewThread {
     pub(super) folder: Option<PathBuf>,
 }
 
-/// Makes a conversation in a folder that is served.
-pub(super) async fn new_thread(hub: &Hub, wanted: NewThread) -> Result<ThreadRecord, ApiError> {
-    let thread = checked_thread(hub, wanted).await?;
-    hub.store().ensure_thread(thread.clone()).await?;
-    Ok(thread)
-}
-
-/// A new conversation that is not stored yet.
+/// A new conversation in a folder that is served. It is not stored yet.
 pub(super) async fn checked_thread(hub: &Hub, wanted: NewThread) -> Result<ThreadRecord, ApiError> {
     let folder = match wanted.folder {
         // Links are followed before the folder is compared with those that are served.
@@ -200,7 +193,9 @@ async fn create(
     Allowed { hub, .. }: Allowed<Chat>,
     Body(wanted): Body<NewThread>,
 ) -> Result<Created<ThreadRecord>, ApiError> {
-    Ok(Created(new_thread(&hub, wanted).await?))
+    let thread = checked_thread(&hub, wanted).await?;
+    hub.store().ensure_thread(thread.clone()).await?;
+    Ok(Created(thread))
 }
 
 async fn show(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<ThreadDetail>, ApiError> {
