@@ -83,9 +83,19 @@ impl Store {
     }
 }
 
-pub(super) fn each(
+fn each(
     conn: &Connection,
     filter: &AuditFilter,
+    told: impl FnMut(AuditRow) -> bool,
+) -> Result<(), SqlFailure> {
+    each_after(conn, filter, 0, told)
+}
+
+/// The same without the first rows. Their content is not read.
+pub(super) fn each_after(
+    conn: &Connection,
+    filter: &AuditFilter,
+    mut skip: u64,
     mut told: impl FnMut(AuditRow) -> bool,
 ) -> Result<(), SqlFailure> {
     let mut statement = conn.prepare_cached(&format!(
@@ -93,12 +103,20 @@ pub(super) fn each(
     ))?;
     let mut rows = statement.query((filter.since.map(int), filter.thread.as_ref().map(ThreadId::as_str)))?;
     while let Some(row) = rows.next()? {
-        let row = row_of(row)?;
-        if (filter.kinds.is_empty() || filter.kinds.contains(&row.kind)) && !told(row) {
+        if !filter.kinds.is_empty() && !filter.kinds.contains(&kind_of(row)?) {
+            continue;
+        }
+        if skip > 0 {
+            skip -= 1;
+        } else if !told(row_of(row)?) {
             break;
         }
     }
     Ok(())
+}
+
+fn kind_of(row: &Row<'_>) -> Result<AuditKind, SqlFailure> {
+    Ok(AuditKind::parse(&text(row, 2)?).unwrap_or(AuditKind::Other))
 }
 
 /// Adds a row at the end of the chain.
@@ -172,12 +190,10 @@ fn row_of(row: &Row<'_>) -> Result<AuditRow, SqlFailure> {
     let bytes = body(row, 6)?;
     let body = serde_json::from_slice(bytes)
         .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()));
-    let word = text(row, 2)?;
-    let kind = AuditKind::parse(&word).unwrap_or(AuditKind::Other);
     Ok(AuditRow {
         n: uint(row.get(0)?),
         at: uint(row.get(1)?),
-        kind,
+        kind: kind_of(row)?,
         thread_id: maybe(3)?.map(ThreadId::from),
         run_id: maybe(4)?.map(RunId::from),
         call_id: maybe(5)?.map(CallId::from),

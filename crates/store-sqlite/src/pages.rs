@@ -178,14 +178,10 @@ impl Store {
     /// As [`Store::audit`].
     pub async fn audit_page(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |conn| {
-            let (mut skip, mut found) = (slice.offset, Vec::new());
+            let mut found = Vec::new();
             if slice.limit > 0 {
-                audit::each(conn, &filter, |row| {
-                    if skip > 0 {
-                        skip -= 1;
-                    } else {
-                        found.push(row);
-                    }
+                audit::each_after(conn, &filter, slice.offset as u64, |row| {
+                    found.push(row);
                     found.len() < slice.limit
                 })?;
             }

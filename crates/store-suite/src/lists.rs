@@ -139,6 +139,10 @@ pub async fn parts_of_lists_match_the_whole(store: &dyn ThreadRunStore) {
         assert_eq!(found, slice.of(messages.clone()), "{slice:?}");
         assert_eq!(store.suspensions_page(filter(), slice).await.unwrap(), slice.of(questions.clone()));
         assert_eq!(store.audit_page(AuditFilter::default(), slice).await.unwrap(), slice.of(audit.clone()));
+        let asked = || AuditFilter { kinds: vec![AuditKind::Asked], ..AuditFilter::default() };
+        let questions = store.audit(asked()).await.unwrap();
+        assert_eq!(questions.len(), 3);
+        assert_eq!(store.audit_page(asked(), slice).await.unwrap(), slice.of(questions), "{slice:?}");
     }
     assert_eq!(store.messages_page(&"t9".into(), ALL).await.unwrap(), []);
     assert_eq!(store.pending_count(49).await.unwrap(), 2, "one was answered");
