@@ -15,6 +15,7 @@ pub use aye_pattern as pattern;
 pub use aye_runtime as runtime;
 #[cfg(feature = "server")]
 pub use aye_server as server;
+pub use aye_session as session;
 pub use aye_snapshots as snapshots;
 pub use aye_store_sqlite as store;
 pub use aye_tools as tools;

@@ -713,6 +713,11 @@ impl AgentRuntime {
         Some(Duration::from_millis(until.saturating_sub(self.inner.shared.clock.uptime_ms())))
     }
 
+    /// Returns how long it is until a moment in Unix milliseconds, by this process's clock; zero once it has passed.
+    pub fn time_until(&self, at_ms: u64) -> Duration {
+        Duration::from_millis(at_ms.saturating_sub(self.inner.shared.clock.now_ms()))
+    }
+
     /// Whether a driver is active on the thread in this process.
     pub fn is_active(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.is_active(thread_id)

@@ -1,0 +1,422 @@
+//! Decides what an attender does next. Facts go in, at most one directive comes out; a fact that does not fit the state
+//! changes nothing.
+
+#[cfg(test)]
+mod tests;
+
+use crate::Ended;
+
+/// What a front end wants of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Whether it stays while a run waits for answers.
+    pub waits: bool,
+    /// What it does while another process drives.
+    pub elsewhere: Elsewhere,
+    /// Which queued messages it starts.
+    pub queue: Queue,
+    /// Whether queued messages start after a run that was cancelled, was stopped or failed.
+    pub after_failure: bool,
+    /// Whether it stays when nothing is left to do.
+    pub stays: bool,
+}
+
+/// What an attender does while another process drives the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// It leaves.
+    Leave,
+    /// It follows a run that it drove or was started for, and leaves any other.
+    FollowOwn,
+    /// It follows.
+    Follow,
+}
+
+/// The queued messages that an attender starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// None.
+    Nothing,
+    /// Those of users.
+    Messages,
+    /// Also reports of background commands.
+    All,
+}
+
+/// What an attender starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// The oldest requested run.
+    Request,
+    /// The unfinished run, whichever it is; if there is none, the queue.
+    Resume,
+    /// A certain unfinished run, which is followed to its end wherever that is.
+    Own,
+    /// Whatever a read of the store finds.
+    Look,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The front end requests another run.
+    Requested,
+    /// The user wants the conversation to continue: the queue starts even after a run that failed.
+    Continued,
+    /// Something about the conversation may have changed.
+    Changed,
+    /// What a read of the store found.
+    Found(Found),
+    /// An attempt to drive ended.
+    Ended(Ended),
+    /// The user cancels what is active or waits.
+    Cancelled,
+    /// The front end leaves; what is driven comes to its rest first, and what waits keeps waiting.
+    Closed,
+}
+
+/// What a read of the store found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The state of the conversation.
+    pub standing: Standing,
+    /// Changes whenever something changes that an attempt depends on.
+    pub mark: Mark,
+}
+
+/// A summary of what an attempt depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark(pub u64);
+
+/// The state of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Another process drives it.
+    Elsewhere,
+    /// Its run was left unfinished, and nobody drives it.
+    Interrupted,
+    /// Its run waits, and resuming it has an effect: an answer can be applied, a question has expired, or other questions
+    /// are open than those that this attender knows.
+    Answered,
+    /// Its run waits for answers.
+    Waiting {
+        /// When the next question expires, in Unix milliseconds.
+        until: Option<u64>,
+    },
+    /// It has no unfinished run.
+    Over {
+        /// Whether queued messages may start without the user.
+        ended_well: bool,
+        /// Whether a queued message may start now.
+        queued: bool,
+        /// When the next queued message is due, in Unix milliseconds.
+        until: Option<u64>,
+    },
+    /// It was deleted.
+    Gone,
+    /// It could not be read.
+    Unreadable,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Directive {
+    /// Read the store; [`Fact::Found`] follows.
+    Read,
+    /// Start the oldest requested run; [`Fact::Ended`] follows, as for all that drive.
+    Start,
+    /// Resume the unfinished run.
+    Resume,
+    /// Start the first queued message that may start.
+    StartQueued,
+    /// End the run that waits, and close its questions.
+    EndWaiting,
+    /// Report the end of the run that another process drove.
+    Report,
+    /// Ask the run that is driven to stop.
+    Stop,
+    /// Wait for a change, or for this moment in Unix milliseconds.
+    Wait {
+        /// The moment.
+        until: Option<u64>,
+    },
+    /// Follow the process that drives: wait for a change, or for the end of the process or of its lease.
+    Follow,
+    /// Leave. Nothing is active, and no directive follows.
+    Leave(Leaving),
+}
+
+/// Why an attender leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// Nothing is left to do.
+    Done,
+    /// The run waits for answers.
+    Waits,
+    /// Another process drives the conversation, or was faster.
+    Elsewhere,
+    /// An attempt failed.
+    Failed,
+    /// The conversation was deleted.
+    Gone,
+    /// The user cancelled.
+    Cancelled,
+    /// The front end left.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Reading,
+    /// The directive is being executed.
+    Driving(Directive),
+    Resting,
+    Left,
+}
+
+/// Decides what an attender of one conversation does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attendance {
+    manner: Manner,
+    state: State,
+    /// Something may have changed since the last read began.
+    wanted: bool,
+    /// Requested runs that have not started.
+    requests: usize,
+    /// The run is one that this attender drove or was started for.
+    own: bool,
+    /// The run may be unfinished.
+    unfinished: bool,
+    /// The user wants the queue to start.
+    continues: bool,
+    /// The state in which the last attempt was made; while nothing has changed, it is not repeated.
+    tried: Option<Mark>,
+    end: Option<Leaving>,
+}
+
+impl Attendance {
+    /// Creates an attender and returns its first directive.
+    pub fn new(manner: Manner, first: First) -> (Self, Directive) {
+        let mut attendance = Self {
+            manner,
+            state: State::Resting,
+            wanted: false,
+            requests: usize::from(first == First::Request),
+            own: first == First::Own,
+            unfinished: first != First::Request,
+            continues: false,
+            tried: None,
+            end: None,
+        };
+        let directive = match first {
+            First::Request | First::Look => attendance.next(),
+            First::Resume | First::Own => attendance.drive(Directive::Resume),
+        };
+        (attendance, directive)
+    }
+
+    /// Returns whether it has left.
+    pub fn has_left(&self) -> bool {
+        self.state == State::Left
+    }
+
+    /// Takes back a requested run that has not started.
+    pub fn withdraw(&mut self) {
+        self.requests = self.requests.saturating_sub(1);
+    }
+
+    /// Leaves at once: whatever executed the directives is gone.
+    pub fn abandon(&mut self) {
+        self.state = State::Left;
+    }
+
+    /// Takes in a fact and returns what follows from it at once.
+    pub fn apply(&mut self, fact: Fact) -> Option<Directive> {
+        match (self.state, fact) {
+            (State::Left, _) => return None,
+            (_, Fact::Requested) => self.requests += 1,
+            (_, Fact::Changed) => self.wanted = true,
+            (_, Fact::Continued) => {
+                self.wanted = true;
+                self.continues = true;
+                self.tried = None;
+            }
+            (_, Fact::Cancelled) => {
+                let is_first = self.end != Some(Leaving::Cancelled);
+                self.end = Some(Leaving::Cancelled);
+                if is_first && matches!(self.state, State::Driving(_)) {
+                    return Some(Directive::Stop);
+                }
+            }
+            (_, Fact::Closed) => _ = self.end.get_or_insert(Leaving::Closed),
+            (State::Reading, Fact::Found(found)) => return Some(self.found(found)),
+            (State::Driving(step), Fact::Ended(ended)) => return Some(self.ended(step, ended)),
+            (_, Fact::Found(_) | Fact::Ended(_)) => return None,
+        }
+        (self.state == State::Resting).then(|| self.next())
+    }
+
+    /// Returns the next directive when nothing is in flight.
+    fn next(&mut self) -> Directive {
+        match self.end {
+            Some(Leaving::Cancelled) if self.unfinished => {
+                self.unfinished = false;
+                return self.drive(Directive::EndWaiting);
+            }
+            Some(end) => return self.left(end),
+            None => {}
+        }
+        if self.requests > 0 {
+            self.requests -= 1;
+            self.tried = None;
+            return self.drive(Directive::Start);
+        }
+        self.wanted = false;
+        self.state = State::Reading;
+        Directive::Read
+    }
+
+    fn drive(&mut self, step: Directive) -> Directive {
+        self.continues = false;
+        self.state = State::Driving(step);
+        step
+    }
+
+    fn left(&mut self, why: Leaving) -> Directive {
+        self.state = State::Left;
+        Directive::Leave(why)
+    }
+
+    /// Whether something is to be done before it waits or leaves.
+    fn has_more(&self) -> bool {
+        self.wanted || self.requests > 0 || self.end.is_some()
+    }
+
+    fn rest(&mut self, how: Directive) -> Directive {
+        if self.has_more() {
+            return self.next();
+        }
+        self.state = State::Resting;
+        how
+    }
+
+    fn leave(&mut self, why: Leaving) -> Directive {
+        if self.has_more() { self.next() } else { self.left(why) }
+    }
+
+    fn follows(&self) -> bool {
+        match self.manner.elsewhere {
+            Elsewhere::Leave => false,
+            Elsewhere::FollowOwn => self.own,
+            Elsewhere::Follow => true,
+        }
+    }
+
+    fn found(&mut self, found: Found) -> Directive {
+        let Found { standing, mark } = found;
+        self.unfinished = match standing {
+            Standing::Elsewhere | Standing::Unreadable => self.unfinished,
+            Standing::Interrupted | Standing::Answered | Standing::Waiting { .. } => true,
+            Standing::Over { .. } | Standing::Gone => false,
+        };
+        if self.end.is_some() || self.requests > 0 {
+            return self.next();
+        }
+        match standing {
+            Standing::Elsewhere if self.follows() => self.rest(Directive::Follow),
+            Standing::Elsewhere => self.leave(Leaving::Elsewhere),
+            Standing::Interrupted => self.attempt(Directive::Resume, mark, Leaving::Failed),
+            Standing::Answered => self.attempt(Directive::Resume, mark, Leaving::Waits),
+            Standing::Waiting { until } if self.manner.waits => self.rest(Directive::Wait { until }),
+            Standing::Waiting { .. } => self.leave(Leaving::Waits),
+            Standing::Over { .. } if self.own => {
+                self.own = false;
+                self.drive(Directive::Report)
+            }
+            Standing::Over { ended_well, queued, until } => {
+                let starts = queued
+                    && (ended_well || self.continues || self.manner.after_failure)
+                    && self.manner.queue != Queue::Nothing;
+                if starts {
+                    return self.attempt(Directive::StartQueued, mark, Leaving::Done);
+                }
+                self.stay(until, Leaving::Done)
+            }
+            Standing::Gone => self.left(Leaving::Gone),
+            Standing::Unreadable => self.stay(None, Leaving::Failed),
+        }
+    }
+
+    /// Drives, unless nothing has changed since the last attempt.
+    fn attempt(&mut self, step: Directive, mark: Mark, otherwise: Leaving) -> Directive {
+        if self.tried == Some(mark) {
+            let waits = otherwise == Leaving::Waits && self.manner.waits;
+            return if waits {
+                self.rest(Directive::Wait { until: None })
+            } else {
+                self.stay(None, otherwise)
+            };
+        }
+        self.tried = Some(mark);
+        self.drive(step)
+    }
+
+    fn stay(&mut self, until: Option<u64>, otherwise: Leaving) -> Directive {
+        if self.manner.stays { self.rest(Directive::Wait { until }) } else { self.leave(otherwise) }
+    }
+
+    fn ended(&mut self, step: Directive, ended: Ended) -> Directive {
+        match ended {
+            Ended::Well => {
+                (self.own, self.unfinished, self.tried) = (false, false, None);
+                self.then_queue()
+            }
+            Ended::Badly => {
+                (self.own, self.unfinished, self.tried) = (false, false, None);
+                if self.manner.after_failure { self.then_queue() } else { self.look_or_leave(Leaving::Done) }
+            }
+            Ended::Waits => {
+                (self.own, self.unfinished) = (true, true);
+                if step != Directive::Resume {
+                    self.tried = None;
+                }
+                self.next()
+            }
+            Ended::Elsewhere if self.follows() => {
+                self.tried = None;
+                self.next()
+            }
+            Ended::Elsewhere | Ended::NotFree | Ended::NotQueued | Ended::Fenced => {
+                self.look_or_leave(Leaving::Elsewhere)
+            }
+            // Another process was faster with its own run.
+            Ended::Nothing if step == Directive::Resume && self.own => self.next(),
+            Ended::Nothing if step == Directive::Resume => {
+                self.unfinished = false;
+                self.then_queue()
+            }
+            Ended::Nothing => self.look_or_leave(Leaving::Done),
+            Ended::Unfit | Ended::Failed => self.look_or_leave(Leaving::Failed),
+            Ended::Dropped => {
+                // It may just have come to wait.
+                self.unfinished = true;
+                self.look_or_leave(Leaving::Failed)
+            }
+        }
+    }
+
+    /// Starts the queue after a run that is done.
+    fn then_queue(&mut self) -> Directive {
+        if self.end.is_some() || self.requests > 0 {
+            return self.next();
+        }
+        if self.manner.queue == Queue::Nothing {
+            return self.look_or_leave(Leaving::Done);
+        }
+        self.drive(Directive::StartQueued)
+    }
+
+    fn look_or_leave(&mut self, why: Leaving) -> Directive {
+        if self.manner.stays { self.next() } else { self.leave(why) }
+    }
+}
