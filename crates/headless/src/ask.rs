@@ -5,27 +5,26 @@
 //! closed by anyone lets the run continue, and a run that another process resumed is followed to its end.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::question::QuestionView;
-use super::{Job, Options, Printer, note};
+use super::{Job, Options, Printer, answer, note};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::event_sink::EventSink as _;
+use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{Actor, Answer, CHANNEL_POLICY};
 use aye_runtime::{
-    AgentRunResult, AgentRuntime, DecideError, ResumeOutcome, RunDocument, RunFollower, RuntimeError,
+    AgentRunResult, AgentRuntime, DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy,
 };
+use aye_session::{Attender, Elsewhere, Ended, Fact, FrontEnd, Leaving, Manner, Queue, Rest};
 
 /// The handling of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,61 +63,96 @@ pub(super) struct SessionResult {
 }
 
 pub(super) struct HeadlessSession<'a> {
-    pub(super) runtime: &'a AgentRuntime,
-    pub(super) options: &'a Options,
-    pub(super) printer: &'a Arc<Printer>,
-    pub(super) clock: &'a Arc<dyn Clock>,
-    pub(super) standing: &'a WaitingRun,
-    pub(super) thread: ThreadId,
+    runtime: &'a AgentRuntime,
+    options: &'a Options,
+    printer: &'a Arc<Printer>,
+    clock: &'a Arc<dyn Clock>,
+    standing: &'a WaitingRun,
+    thread: ThreadId,
     /// The announced questions, each with the moment at which this process gives up on it.
-    pub(super) told: BTreeMap<SuspensionId, Option<Instant>>,
+    told: BTreeMap<SuspensionId, Option<Instant>>,
+    denied: Vec<SuspensionId>,
+    expired: Vec<SuspensionId>,
+    /// The number of events before the last attempt; `None` before the first one.
+    events: Option<u64>,
+    /// The result of the run that waits.
+    waiting: Option<AgentRunResult>,
+    /// The result of the last run that is done. Its answer is printed when a queued message follows it, or by the caller.
+    done: Option<AgentRunResult>,
+    /// The user knows that another process drives the run.
+    is_told: bool,
 }
 
-impl HeadlessSession<'_> {
-    /// Does the job, and sees to its questions until it is over or has to be left.
-    pub(super) async fn attend(mut self, job: Job) -> Result<SessionResult, RuntimeError> {
-        let unknown = self.options.unknown;
-        let mut result = match job {
-            Job::Run(request) | Job::Behind(request) => {
-                self.runtime.run(request, self.printer.clone()).await?
-            }
-            Job::Resume(thread) | Job::Answered(thread) => {
-                let result = self.runtime.resume(&thread, self.printer.clone(), unknown).await?;
-                if self.printer.events() == 0 {
-                    self.emit_pending(&result).await?;
+impl<'a> HeadlessSession<'a> {
+    pub(super) fn new(
+        runtime: &'a AgentRuntime,
+        options: &'a Options,
+        printer: &'a Arc<Printer>,
+        clock: &'a Arc<dyn Clock>,
+        standing: &'a WaitingRun,
+        thread: ThreadId,
+    ) -> Self {
+        Self {
+            runtime,
+            options,
+            printer,
+            clock,
+            standing,
+            thread,
+            told: BTreeMap::new(),
+            denied: Vec::new(),
+            expired: Vec::new(),
+            events: None,
+            waiting: None,
+            done: None,
+            is_told: false,
+        }
+    }
+
+    /// Does the job and then what is queued, and sees to the questions until all is over or has to be left.
+    pub(super) async fn attend(mut self, job: Job, queue: Queue) -> Result<SessionResult, RuntimeError> {
+        let waits = self.options.on_ask != AskPolicy::Suspend;
+        // What it was not started for is left to the process that drives it.
+        let elsewhere = if waits { Elsewhere::FollowOwn } else { Elsewhere::Leave };
+        let manner = Manner { waits, elsewhere, queue, after_failure: false, stays: false };
+        let attender = match job {
+            Job::Run(request) | Job::Behind(request) => Attender::request(manner, request),
+            Job::Resume(_) | Job::Answered(_) => Attender::resume(manner),
+        };
+        let (runtime, thread) = (self.runtime, self.thread.clone());
+        let end = attender.attend(runtime, &thread, &mut self).await;
+        let nothing = RuntimeError::NothingToResume { thread_id: thread.clone() };
+        let result = end.result.unwrap_or(Err(nothing));
+        if end.why == Leaving::Done && queue != Queue::Nothing {
+            self.report_tasks(&result).await?;
+        }
+        let mut result = match result {
+            Ok(result) => result,
+            Err(error) => {
+                if let Some(before) = &self.done {
+                    answer(self.printer, before, self.options);
                 }
-                result
+                return Err(error);
             }
         };
-        let mut expired = std::mem::take(&mut result.expired);
-        let mut denied = Vec::new();
-        while result.termination == TerminationReason::Suspended {
-            match self.options.on_ask {
-                AskPolicy::Suspend => break,
-                AskPolicy::Wait(Some(limit)) if self.waits_longer(&result, limit) => break,
-                AskPolicy::Deny => {
-                    // There is nothing to deny in a limit.
-                    let open = result.waiting.iter().filter(|question| !waits_for_time(question));
-                    let open: Vec<SuspensionId> = open.map(|question| question.id.clone()).collect();
-                    // A question that stays although it was declined would be declined for ever.
-                    if open.is_empty() || open.iter().any(|id| denied.contains(id)) {
-                        break;
-                    }
-                    self.deny(&open).await?;
-                    denied.extend(open);
-                }
-                AskPolicy::Wait(limit) => {
-                    self.standing.set(Some(result.clone()));
-                    self.wait(&result, limit).await?;
-                }
-            }
-            result = self.resume_or_follow(&result).await?;
-            expired.append(&mut result.expired);
+        self.expired.sort_unstable();
+        self.expired.dedup();
+        result.expired = self.expired;
+        Ok(SessionResult { result, denied: self.denied, output: None })
+    }
+
+    /// Reports background tasks that wait for a decision when nothing else is left to do.
+    async fn report_tasks(&self, result: &Result<AgentRunResult, RuntimeError>) -> Result<(), RuntimeError> {
+        if !matches!(Ended::of(result), Ended::Well | Ended::Nothing) {
+            return Ok(());
         }
-        expired.sort_unstable();
-        expired.dedup();
-        result.expired = expired;
-        Ok(SessionResult { result, denied, output: None })
+        for task in self.runtime.tasks(&self.thread).await? {
+            if task.child.background && task.waiting > 0 {
+                let (id, agent) = (task.child.task_id(), visible_line(&task.child.agent));
+                note(&format!("task {id} ({agent}) waits for a decision: aye inbox"));
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether a run waits only for a time that is later than this process waits.
@@ -163,7 +197,11 @@ impl HeadlessSession<'_> {
     }
 
     /// Waits until one of the questions is no longer pending, whoever closed it.
-    async fn wait(&mut self, result: &AgentRunResult, limit: Option<Duration>) -> Result<(), RuntimeError> {
+    async fn wait_for_answer(
+        &mut self,
+        result: &AgentRunResult,
+        limit: Option<Duration>,
+    ) -> Result<(), RuntimeError> {
         self.announce(result, limit);
         let moments = result.waiting.iter().filter_map(|question| {
             let end = self.told.get(&question.id).copied().flatten();
@@ -219,39 +257,6 @@ impl HeadlessSession<'_> {
         }
     }
 
-    /// Resumes the run, or follows it to its end if another process resumes it.
-    async fn resume_or_follow(&mut self, before: &AgentRunResult) -> Result<AgentRunResult, RuntimeError> {
-        let events = self.printer.events();
-        let follower = HeadlessFollower { standing: self.standing, before, is_told: AtomicBool::new(false) };
-        let (sink, unknown) = (self.printer.clone(), self.options.unknown);
-        match self.runtime.resume_or_follow(&self.thread, &before.run_id, sink, unknown, &follower).await? {
-            ResumeOutcome::Elsewhere(run) => self.ended_elsewhere(before, &run).await,
-            ResumeOutcome::Here(result) => {
-                // Other processes resumed the run and left new questions.
-                let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
-                if is_new && self.printer.events() == events {
-                    self.emit_pending(&result).await?;
-                }
-                Ok(result)
-            }
-        }
-    }
-
-    /// Returns the result of a run that another process drove to its end.
-    async fn ended_elsewhere(
-        &self,
-        before: &AgentRunResult,
-        run: &RunRecord,
-    ) -> Result<AgentRunResult, RuntimeError> {
-        let mut expired = Vec::new();
-        for question in &before.waiting {
-            let now = self.runtime.store().suspension(&question.id).await?;
-            expired.extend(now.filter(|now| now.status == SuspensionStatus::Expired).map(|now| now.id));
-        }
-        note("another process finished this run; its result follows");
-        self.show_ended(run, expired).await
-    }
-
     /// The result of a run that is over, and its messages again.
     async fn show_ended(
         &self,
@@ -282,25 +287,105 @@ impl HeadlessSession<'_> {
     }
 }
 
-/// Records the result to return after a signal, and reports once that another process drives the run.
-struct HeadlessFollower<'a> {
-    standing: &'a WaitingRun,
-    before: &'a AgentRunResult,
-    is_told: AtomicBool,
-}
+impl FrontEnd for HeadlessSession<'_> {
+    fn sink(&self) -> Arc<dyn EventSink> {
+        self.printer.clone()
+    }
 
-#[async_trait]
-impl RunFollower for HeadlessFollower<'_> {
-    async fn drives_here(&self) {
+    fn unknown(&self) -> UnknownPolicy {
+        self.options.unknown
+    }
+
+    async fn prepare(&mut self, _request: Option<&RunRequest>) {
         // From here on a signal is the run's matter.
         self.standing.set(None);
     }
 
-    async fn drives_elsewhere(&self, pid: u32) {
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+    async fn ended(
+        &mut self,
+        result: Option<&Result<AgentRunResult, RuntimeError>>,
+    ) -> Result<(), RuntimeError> {
+        let events = self.events.replace(self.printer.events());
+        let Some(Ok(result)) = result else { return Ok(()) };
+        self.is_told = false;
+        self.expired.extend(result.expired.iter().cloned());
+        if let Some(before) = self.done.take() {
+            answer(self.printer, &before, self.options);
+        }
+        self.waiting = None;
+        if result.termination != TerminationReason::Suspended {
+            self.done = Some(result.clone());
+            return Ok(());
+        }
+        // It waited already, or other processes resumed it and left new questions.
+        let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
+        let is_silent = events.unwrap_or(0) == self.printer.events();
+        if is_silent && (is_new || events.is_none()) {
+            self.emit_pending(result).await?;
+        }
+        self.events = Some(self.printer.events());
+        self.waiting = Some(result.clone());
+        Ok(())
+    }
+
+    async fn before_queue(&mut self) -> Result<bool, RuntimeError> {
+        // Background tasks send a message when they are done.
+        self.runtime.supervise_tasks(&self.thread).await?;
+        self.runtime.finish_tasks(&self.thread).await;
+        Ok(true)
+    }
+
+    async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<Fact, RuntimeError> {
+        let Some(result) = rest.waiting.cloned() else {
+            rest.changed().await;
+            return Ok(Fact::Changed);
+        };
+        match self.options.on_ask {
+            AskPolicy::Suspend => return Ok(Fact::Closed),
+            AskPolicy::Wait(Some(limit)) if self.waits_longer(&result, limit) => return Ok(Fact::Closed),
+            AskPolicy::Deny => {
+                // There is nothing to deny in a limit.
+                let open = result.waiting.iter().filter(|question| !waits_for_time(question));
+                let open: Vec<SuspensionId> = open.map(|question| question.id.clone()).collect();
+                // A question that stays although it was declined would be declined for ever.
+                if open.is_empty() || open.iter().any(|id| self.denied.contains(id)) {
+                    return Ok(Fact::Closed);
+                }
+                self.deny(&open).await?;
+                self.denied.extend(open);
+            }
+            AskPolicy::Wait(limit) => {
+                self.standing.set(Some(result.clone()));
+                self.wait_for_answer(&result, limit).await?;
+            }
+        }
+        Ok(Fact::Changed)
+    }
+
+    async fn follows(&mut self, pid: u32) {
+        if !std::mem::replace(&mut self.is_told, true) {
             note(&format!("process {pid} resumed this run; waiting for its result"));
         }
-        self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..self.before.clone() }));
+        if let Some(before) = &self.waiting {
+            self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
+        }
+    }
+
+    async fn ended_elsewhere(
+        &mut self,
+        runtime: &AgentRuntime,
+        run: RunRecord,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let mut expired = Vec::new();
+        for question in self.waiting.take().into_iter().flat_map(|before| before.waiting) {
+            let now = runtime.store().suspension(&question.id).await?;
+            expired.extend(now.filter(|now| now.status == SuspensionStatus::Expired).map(|now| now.id));
+        }
+        note("another process finished this run; its result follows");
+        let result = self.show_ended(&run, expired).await?;
+        self.expired.extend(result.expired.iter().cloned());
+        self.done = Some(result.clone());
+        Ok(result)
     }
 }
 

@@ -8,7 +8,6 @@ mod schema;
 mod signals;
 mod typed;
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,6 +24,7 @@ use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::suspension::Actor;
 use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, SettledSummaries, UnknownPolicy};
+use aye_session::{Ended, Queue};
 use serde_json::json;
 
 pub use ask::AskPolicy;
@@ -261,20 +261,10 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         other @ (Job::Run(_) | Job::Resume(_)) => other,
     };
     let standing = WaitingRun::default();
-    let desk = || HeadlessSession {
-        runtime,
-        options,
-        printer: &printer,
-        clock,
-        standing: &standing,
-        thread: thread.clone(),
-        told: BTreeMap::new(),
-    };
+    let desk = || HeadlessSession::new(runtime, options, &printer, clock, &standing, thread.clone());
     let work = async {
-        let done =
-            queue::attend(runtime, &thread, job, desk, |before| answer(&printer, &before.result, options));
         // On the heap, because a run's future is large.
-        let done = Box::pin(done).await?;
+        let done = Box::pin(desk().attend(job, Queue::Messages)).await?;
         match &options.schema {
             None => Ok(done),
             Some(schema) => schema.enforce(&thread, desk, done).await,
@@ -355,41 +345,21 @@ pub async fn end_commands(runtime: &AgentRuntime, thread: &ThreadId) {
 
 /// Returns a note on who resumes or finished a run that another process took up first.
 fn left_to_others(error: &RuntimeError) -> Option<String> {
-    match error {
-        RuntimeError::ThreadAlreadyRunning { process, .. } => Some(format!("{process} resumes it")),
-        RuntimeError::NothingToResume { .. } => Some("another process finished it".to_owned()),
-        RuntimeError::State(_)
-        | RuntimeError::AgentNotFound { .. }
-        | RuntimeError::ResolveFailed { .. }
-        | RuntimeError::NoMessage { .. }
-        | RuntimeError::TooLarge { .. }
-        | RuntimeError::NotFree { .. }
-        | RuntimeError::NotQueued { .. }
-        | RuntimeError::Damaged { .. }
-        | RuntimeError::Store(_)
-        | RuntimeError::Full
-        | RuntimeError::Fenced { .. }
-        | RuntimeError::Internal(_) => None,
+    if let Some(process) = Ended::driver_of(error) {
+        return Some(format!("{process} resumes it"));
     }
+    (Ended::of_error(error) == Ended::Nothing).then(|| "another process finished it".to_owned())
 }
 
 fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
-    let code = match error {
+    let is_usage = matches!(
+        error,
         RuntimeError::NothingToResume { .. }
-        | RuntimeError::NoMessage { .. }
-        | RuntimeError::TooLarge { .. }
-        | RuntimeError::AgentNotFound { .. } => exit::USAGE,
-        RuntimeError::State(_)
-        | RuntimeError::ThreadAlreadyRunning { .. }
-        | RuntimeError::ResolveFailed { .. }
-        | RuntimeError::NotFree { .. }
-        | RuntimeError::NotQueued { .. }
-        | RuntimeError::Damaged { .. }
-        | RuntimeError::Store(_)
-        | RuntimeError::Full
-        | RuntimeError::Fenced { .. }
-        | RuntimeError::Internal(_) => exit::FAILED,
-    };
+            | RuntimeError::NoMessage { .. }
+            | RuntimeError::TooLarge { .. }
+            | RuntimeError::AgentNotFound { .. }
+    );
+    let code = if is_usage { exit::USAGE } else { exit::FAILED };
     let message = error.to_string();
     note(&format!("aye: {}", visible(&message)));
     printer.put_result(json!({"type": "result", "status": "error", "error": message, "exit": code}));

@@ -3,11 +3,8 @@
 
 use serde_json::json;
 
-use super::ask::{HeadlessSession, SessionResult};
 use super::question::QuestionView;
-use super::{Job, Printer, exit, note};
-use aye_core::contract::display::visible_line;
-use aye_core::contract::ids::ThreadId;
+use super::{Printer, exit, note};
 use aye_core::contract::record::{QueuedMessage, SuspensionRecord};
 use aye_runtime::{AgentRuntime, RunRequest, RuntimeError};
 
@@ -58,60 +55,4 @@ pub(super) fn report_queued(printer: &Printer, behind: &DeferredMessage) -> u8 {
         "exit": exit::WAITING,
     }));
     exit::WAITING
-}
-
-/// Does the job. If it succeeded, or there was nothing to resume, starts the queued messages one after the
-/// other. Each result except the last is passed to `between`.
-pub(super) async fn attend<'a>(
-    runtime: &AgentRuntime,
-    thread: &ThreadId,
-    job: Job,
-    desk: impl Fn() -> HeadlessSession<'a>,
-    between: impl Fn(&SessionResult),
-) -> Result<SessionResult, RuntimeError> {
-    let mut last = desk().attend(job).await;
-    loop {
-        let goes_on = match &last {
-            Ok(done) => done.result.termination.went_well(),
-            Err(error) => matches!(error, RuntimeError::NothingToResume { .. }),
-        };
-        if !goes_on {
-            return last;
-        }
-        // Background tasks send a message when they are done.
-        runtime.supervise_tasks(thread).await?;
-        runtime.finish_tasks(thread).await;
-        let start = |next| desk().attend(Job::Run(RunRequest::queued(next)));
-        let next = runtime.start_next(thread, false, start).await;
-        let Some(next) = next.transpose() else {
-            for task in
-                runtime.tasks(thread).await?.iter().filter(|task| task.child.background && task.waiting > 0)
-            {
-                let (id, agent) = (task.child.task_id(), visible_line(&task.child.agent));
-                note(&format!("task {id} ({agent}) waits for a decision: aye inbox"));
-            }
-            return last;
-        };
-        match next {
-            // Another process is active now, or a question is pending; they decide when the rest starts.
-            Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) if last.is_ok() => {
-                return last;
-            }
-            Ok(mut done) => {
-                if let Ok(before) = last {
-                    between(&before);
-                    // The outcomes of questions count for the whole job.
-                    done.denied.splice(0..0, before.denied);
-                    done.result.expired.splice(0..0, before.result.expired);
-                }
-                last = Ok(done);
-            }
-            Err(error) => {
-                if let Ok(before) = &last {
-                    between(before);
-                }
-                return Err(error);
-            }
-        }
-    }
 }

@@ -10,6 +10,7 @@ use super::{Job, exit, exit_code, note};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::{Message, Visibility};
 use aye_runtime::{RunRequest, RuntimeError};
+use aye_session::Queue;
 
 /// The number of attempts the model has to repair an answer.
 const REPAIRS: usize = 2;
@@ -136,7 +137,7 @@ impl AnswerSchema {
                 repairs + 1
             ));
             let request = RunRequest::new(thread.clone(), vec![self.repair(&errors)]);
-            let mut next = Box::pin(desk().attend(Job::Run(request))).await?;
+            let mut next = Box::pin(desk().attend(Job::Run(request), Queue::Nothing)).await?;
             // Usage, steps and the outcomes of questions cover the whole job.
             next.result.usage.add(&done.result.usage);
             next.result.steps += done.result.steps;
