@@ -32,6 +32,7 @@ use crate::headless::{end_commands, exit, exit_code};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::runtime::{AgentRunResult, OwnerWatch, RuntimeError, UnknownPolicy};
+use crate::session::Ended;
 use crate::store::{ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreChange, StoreError};
 use crate::terminal::background::{app_in, for_other_folders};
 
@@ -297,48 +298,37 @@ impl Worker {
     ) -> Result<Served, Failure> {
         let (id, token) = (&job.job_id, job.claim_token.as_deref().unwrap_or_default());
         let now = self.now();
-        let failed = match &result {
-            Ok(result) => match &result.termination {
-                TerminationReason::Suspended => {
-                    self.give_back(job).await?;
-                    self.report.ended(job, result, None);
-                    return Ok(Served::Done);
-                }
+        let failed = match (&result, Ended::of(&result)) {
+            (Ok(result), Ended::Waits) => {
+                self.give_back(job).await?;
+                self.report.ended(job, result, None);
+                return Ok(Served::Done);
+            }
+            (Ok(result), _) => match &result.termination {
                 TerminationReason::Error(why) => Some(JobFailure::of_run(why, result)),
                 TerminationReason::NaturalEnd
                 | TerminationReason::BehaviorRequested
+                | TerminationReason::Suspended
                 | TerminationReason::Stopped(_)
                 | TerminationReason::Blocked(_)
                 | TerminationReason::Cancelled => None,
             },
             // Nothing was started. The store will report the process that is in the way or was faster.
-            Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) => {
+            (Err(_), ended) if ended.is_busy() => {
                 self.give_back(job).await?;
                 return Ok(Served::Busy);
             }
-            Err(RuntimeError::NothingToResume { .. }) => {
+            (Err(_), Ended::Nothing) => {
                 self.give_back(job).await?;
                 return Ok(Served::Done);
             }
             // Another worker has claimed it.
-            Err(RuntimeError::NotQueued { .. } | RuntimeError::Fenced { .. }) => {
+            (Err(_), Ended::NotQueued | Ended::Fenced) => {
                 report::lost(job);
                 return Ok(Served::Done);
             }
-            // A retry would fail the same way.
-            Err(
-                error @ (RuntimeError::AgentNotFound { .. }
-                | RuntimeError::ResolveFailed { .. }
-                | RuntimeError::NoMessage { .. }
-                | RuntimeError::TooLarge { .. }
-                | RuntimeError::Damaged { .. }),
-            ) => Some(JobFailure::of(error, Retry::Never)),
-            Err(
-                error @ (RuntimeError::State(_)
-                | RuntimeError::Store(_)
-                | RuntimeError::Full
-                | RuntimeError::Internal(_)),
-            ) => Some(JobFailure::of(error, Retry::Counted)),
+            (Err(error), Ended::Unfit) => Some(JobFailure::of(error, Retry::Never)),
+            (Err(error), _) => Some(JobFailure::of(error, Retry::Counted)),
         };
         let left = match &failed {
             // The run's last transaction has already done it.
