@@ -11,14 +11,15 @@ use tokio::task::JoinHandle;
 use crate::cli::Cli;
 use crate::commands::serve::ServerInside;
 use crate::config::Env;
-use crate::contract::event_sink::NullEventSink;
+use crate::contract::event_sink::{EventSink, NullEventSink};
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::record::SuspensionRecord;
 use crate::failure::AppError;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
+use crate::runtime::{AgentRunResult, RuntimeError};
+use crate::session::{Attender, Elsewhere, Ended, FrontEnd, Manner, Queue};
 use crate::terminal::host::Events;
 use crate::tui::host::{HostEvent, TextPage};
 
@@ -44,6 +45,24 @@ pub(crate) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<AppCo
     cli.global.cd = Some(folder);
     let foundation = Foundation::load(&cli, env).map_err(|e| e.message)?;
     Ok(AppContext::build(foundation, &cli).await?)
+}
+
+/// What is asked or queued there is seen to by whoever answers or works there next.
+const ONCE: Manner = Manner {
+    waits: false,
+    elsewhere: Elsewhere::Leave,
+    queue: Queue::Nothing,
+    after_failure: false,
+    stays: false,
+};
+
+/// A front end that shows nothing but how a run ended.
+struct Unseen;
+
+impl FrontEnd for Unseen {
+    fn sink(&self) -> Arc<dyn EventSink> {
+        Arc::new(NullEventSink)
+    }
 }
 
 /// A run that continues in the background, with the app that drives it.
@@ -103,8 +122,10 @@ impl BackgroundRuns {
         let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
         let task = tokio::spawn(async move {
             app.mcp.ready_quietly().await;
-            let result = app.runtime.resume(&id, Arc::new(NullEventSink), UnknownPolicy::Ask).await;
-            tell(&app, &events, &id, &result).await;
+            let end = Box::pin(Attender::resume(ONCE).attend(&app.runtime, &id, &mut Unseen)).await;
+            if let Some(result) = end.result {
+                tell(&app, &events, &id, &result).await;
+            }
         });
         let mut running = self.running.lock().expect("no panic while it is held");
         running.retain(|(_, _, task)| !task.is_finished());
@@ -156,7 +177,7 @@ fn told(result: &Result<AgentRunResult, RuntimeError>) -> Option<String> {
             TerminationReason::Error(why) => Some(format!("failed: {why}")),
         },
         // Another process drives it, or was faster.
-        Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NothingToResume { .. }) => None,
+        Err(_) if matches!(Ended::of(result), Ended::Elsewhere | Ended::Nothing) => None,
         Err(error) => Some(format!("cannot resume: {error}")),
     }
 }
