@@ -29,15 +29,6 @@ impl RunEnd {
         }
     }
 
-    pub(crate) fn cancelled() -> Self {
-        Self { termination: TerminationReason::Cancelled, stop_reason: None, code: None }
-    }
-
-    /// Returns whether queued messages may start.
-    pub(crate) fn went_well(&self) -> bool {
-        self.termination.went_well()
-    }
-
     /// Returns the text to show to the user, if the stop reason does not already say it.
     pub(crate) fn words(&self) -> Option<String> {
         match &self.termination {
@@ -98,21 +89,9 @@ pub(crate) fn refusal(refusal: Refusal) -> Error {
 }
 
 pub(crate) fn runtime_error(error: &RuntimeError) -> Error {
-    let text = error.to_string();
     match error {
-        RuntimeError::TooLarge { .. } | RuntimeError::NoMessage { .. } => invalid(text),
-        RuntimeError::State(_)
-        | RuntimeError::ThreadAlreadyRunning { .. }
-        | RuntimeError::AgentNotFound { .. }
-        | RuntimeError::ResolveFailed { .. }
-        | RuntimeError::NothingToResume { .. }
-        | RuntimeError::NotFree { .. }
-        | RuntimeError::NotQueued { .. }
-        | RuntimeError::Damaged { .. }
-        | RuntimeError::Store(_)
-        | RuntimeError::Full
-        | RuntimeError::Fenced { .. }
-        | RuntimeError::Internal(_) => internal(text),
+        RuntimeError::TooLarge { .. } | RuntimeError::NoMessage { .. } => invalid(error.to_string()),
+        _ => internal(error.to_string()),
     }
 }
 

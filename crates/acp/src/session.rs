@@ -1,6 +1,6 @@
 //! One session: a conversation, its open prompt, and the questions that it asks the client.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,22 +17,26 @@ use aye_core::contract::display::visible_line;
 use aye_core::contract::editor::EditorFiles;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
-use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
-use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
-use aye_core::contract::record::SuspensionRecord;
+use aye_core::contract::ids::{SuspensionId, ThreadId};
+use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
+use aye_core::contract::record::{RunRecord, SuspensionRecord};
 use aye_core::contract::suspension::Answer;
-use aye_runtime::{
-    AgentRunResult, AgentRuntime, DecideError, ResumeOutcome, RunDocument, RunFollower, RunRequest,
-    RuntimeError, UnknownPolicy,
-};
+use aye_runtime::{AgentRunResult, AgentRuntime, DecideError, RunDocument, RunRequest, RuntimeError};
+use aye_session::{Attender, Elsewhere, Ended, Fact, FrontEnd, Manner, Queue, Rest};
 
 use super::ends::{RunEnd, internal, invalid, refusal, runtime_error};
 use super::host::{FolderHost, PromptPart};
 use super::questions;
 use super::updates::UpdateEncoder;
 
-/// Calls whose outcome is unknown become questions.
-const UNKNOWN: UnknownPolicy = UnknownPolicy::Ask;
+/// A prompt stays open until its run, what is queued and what works in the background are done.
+const MANNER: Manner = Manner {
+    waits: true,
+    elsewhere: Elsewhere::FollowOwn,
+    queue: Queue::Messages,
+    after_failure: false,
+    stays: true,
+};
 /// The time that a run with a pending question may take to settle after the client is gone.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 /// Pause before a question is asked again whose answer was not stored.
@@ -242,7 +246,7 @@ impl AcpSession {
         };
         let cancel = CancellationToken::new();
         *locked(&self.cancel) = cancel.clone();
-        let turn = Turn { session: self, cancel: cancel.clone() };
+        let mut turn = Turn { session: self, cancel: cancel.clone(), before: None, is_over: false };
         let questions = CancellationToken::new();
         let asking = tokio::spawn(Arc::clone(self).ask_until(questions.clone(), cancel));
         let stops = questions.drop_guard();
@@ -472,10 +476,14 @@ enum Decided {
 struct Turn<'a> {
     session: &'a Arc<AcpSession>,
     cancel: CancellationToken,
+    /// The number of questions that were open before background runs continued.
+    before: Option<usize>,
+    /// The last run did not end well: nothing follows it.
+    is_over: bool,
 }
 
 impl Turn<'_> {
-    async fn drive(&self, parts: Vec<PromptPart>) -> Result<StopReason, Error> {
+    async fn drive(&mut self, parts: Vec<PromptPart>) -> Result<StopReason, Error> {
         let session = self.session;
         let (runtime, thread) = (session.runtime(), &session.thread);
         session.prepare().await;
@@ -485,181 +493,136 @@ impl Turn<'_> {
             encoder.knows(&message);
             Vec::new()
         });
-        let store = runtime.store();
-        let unfinished = store.latest_run(thread).await.map_err(|e| internal(e.to_string()))?;
+        let failed = |error: RuntimeError| runtime_error(&error);
+        let unfinished = runtime.store().latest_run(thread).await.map_err(|e| internal(e.to_string()))?;
         let unfinished = unfinished.filter(|run| run.status != RunStatus::Done);
-        let mut end = match unfinished {
-            None => {
-                let request = RunRequest::new(thread.clone(), vec![message]);
-                self.drive_prompt(runtime.run(request, self.sink())).await?
-            }
+        let (attender, queued) = match unfinished {
+            None => (Attender::request(MANNER, RunRequest::new(thread.clone(), vec![message])), None),
             // The pending questions are asked first, so that nothing is lost; the message starts after them.
             Some(run) => {
-                let queued = runtime.enqueue(thread, vec![message]).await.map_err(|e| runtime_error(&e))?;
-                let end = self.resume_to_end(&run.id).await?;
-                if self.cancel.is_cancelled() {
-                    let _ = runtime.unqueue(queued.id).await;
-                }
-                end
+                let queued = runtime.enqueue(thread, vec![message]).await.map_err(failed)?;
+                (Attender::of_run(MANNER, run.id), Some(queued.id))
             }
         };
-        while end.went_well() && !self.cancel.is_cancelled() {
-            match self.next().await? {
-                Some(next) => end = next,
-                None => break,
+        let cancel = self.cancel.clone();
+        let end = {
+            let mut attended = Box::pin(attender.attend(runtime, thread, self));
+            tokio::select! {
+                end = &mut attended => Some(end),
+                () = cancel.cancelled() => {
+                    if session.closing.is_cancelled() {
+                        // What waits keeps waiting, and a run that is about to ask may reach its rest.
+                        attender.report(Fact::Closed);
+                        if !runtime.waiting(thread).await.is_ok_and(|open| !open.is_empty()) {
+                            runtime.cancel(thread);
+                        }
+                        tokio::time::timeout(LAST_WAIT, attended).await.ok()
+                    } else {
+                        attender.report(Fact::Cancelled);
+                        Some(attended.await)
+                    }
+                }
             }
-        }
-        if self.cancel.is_cancelled() {
+        };
+        if cancel.is_cancelled() {
+            if let Some(queued) = queued {
+                let _ = runtime.unqueue(queued).await;
+            }
             return Ok(StopReason::Cancelled);
         }
+        let nothing = || RuntimeError::NothingToResume { thread_id: thread.clone() };
+        let result = end.and_then(|end| end.result).ok_or_else(nothing).flatten();
+        let end = RunEnd::of(&result.map_err(failed)?);
         if let Some(words) = end.words() {
             session.send(vec![SessionUpdate::AgentMessageChunk(acp::ContentChunk::new(words.into()))]);
         }
         end.stop_reason()
     }
 
-    /// Starts what is queued. `None`: nothing is.
-    async fn next(&self) -> Result<Option<RunEnd>, Error> {
-        let (runtime, thread) = (self.session.runtime(), &self.session.thread);
-        let failed = |error: RuntimeError| runtime_error(&error);
-        loop {
-            // Read before the answers are carried out: one that is stored later must not be missed.
-            let before = self.session.open_questions().await.map_err(failed)?;
-            // Background runs report by a message when they are done.
-            runtime.supervise_tasks(thread).await.map_err(failed)?;
-            tokio::select! {
-                () = self.cancel.cancelled() => return Ok(None),
-                () = runtime.finish_tasks(thread) => {}
-            }
-            let start = |next| self.start(runtime.run(RunRequest::queued(next), self.sink()));
-            match runtime.start_next(thread, false, start).await {
-                Ok(Some(Some(result))) => return self.until_done(result).await.map(Some),
-                Ok(Some(None)) => return Ok(Some(RunEnd::cancelled())),
-                Ok(None) => {}
-                Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) => {
-                    return Ok(None);
-                }
-                Err(error) => return Err(failed(error)),
-            }
-            // Background work may still have questions.
-            let open = self.session.open_questions().await.map_err(failed)?;
-            if self.cancel.is_cancelled() || (open.is_empty() && before.is_empty()) {
-                return Ok(None);
-            }
-            if !open.is_empty() {
-                self.wait(&open).await?;
-            }
+    /// Waits until one of these questions was answered, here or elsewhere.
+    async fn wait_for(&self, questions: &[SuspensionRecord]) -> Result<(), RuntimeError> {
+        let session = self.session;
+        session.look.notify_one();
+        let none = BTreeMap::new();
+        tokio::select! {
+            answered = session.runtime().until_answered(&session.thread, questions, &none) => answered.map(drop),
+            () = session.answered.notified() => Ok(()),
         }
     }
 
+    /// Lets background runs continue, which report by a message when they are done.
+    async fn finish_tasks(&mut self) -> Result<(), RuntimeError> {
+        let (session, cancel) = (self.session, self.cancel.clone());
+        // Read before the answers are carried out: one that is stored later must not be missed.
+        self.before = Some(session.open_questions().await?.len());
+        session.runtime().supervise_tasks(&session.thread).await?;
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = session.runtime().finish_tasks(&session.thread) => {}
+        }
+        Ok(())
+    }
+}
+
+impl FrontEnd for Turn<'_> {
     fn sink(&self) -> Arc<dyn EventSink> {
         Arc::new(SessionSink { session: Arc::clone(self.session), cancel: self.cancel.clone() })
     }
 
-    /// Stays with work that drives a run, and cancels the run when the prompt is cancelled. `None`: cancelled, and
-    /// nothing is driven here.
-    async fn start<T, E>(&self, work: impl Future<Output = Result<T, E>>) -> Result<Option<T>, E> {
-        let mut work = Box::pin(work);
-        tokio::select! {
-            result = &mut work => return result.map(Some),
-            () = self.cancel.cancelled() => {
-                let (runtime, thread) = (self.session.runtime(), &self.session.thread);
-                // Cancelling would close a question that is to stay: the run may reach its rest instead.
-                let keeps = self.session.closing.is_cancelled()
-                    && runtime.waiting(thread).await.is_ok_and(|open| !open.is_empty());
-                if keeps {
-                    return match tokio::time::timeout(LAST_WAIT, work).await {
-                        Ok(result) => result.map(Some),
-                        Err(_) => Ok(None),
-                    };
-                }
-                if runtime.cancel(thread) {
-                    return work.await.map(Some);
-                }
-            }
-        }
-        // It may just have come to wait.
-        drop(work);
-        self.give_up().await;
-        Ok(None)
+    async fn prepare(&mut self, _request: Option<&RunRequest>) {
+        self.session.prepare().await;
     }
 
-    async fn drive_prompt(
-        &self,
-        work: impl Future<Output = Result<AgentRunResult, RuntimeError>>,
-    ) -> Result<RunEnd, Error> {
-        match self.start(work).await.map_err(|error| runtime_error(&error))? {
-            Some(result) => self.until_done(result).await,
-            None => Ok(RunEnd::cancelled()),
+    async fn ended(
+        &mut self,
+        result: Option<&Result<AgentRunResult, RuntimeError>>,
+    ) -> Result<(), RuntimeError> {
+        let Some(result) = result else { return Ok(()) };
+        let ended = Ended::of(result);
+        self.is_over = !matches!(ended, Ended::Well | Ended::Waits | Ended::Nothing);
+        match result {
+            // A failure is the answer to the prompt.
+            Err(error) if !ended.is_busy() && ended != Ended::Nothing => Err(error.clone()),
+            _ => Ok(()),
         }
     }
 
-    /// Follows a run that may wait to its end.
-    async fn until_done(&self, result: AgentRunResult) -> Result<RunEnd, Error> {
-        if result.termination != TerminationReason::Suspended {
-            return Ok(RunEnd::of(&result));
-        }
-        self.wait(&result.waiting).await?;
-        if self.cancel.is_cancelled() {
-            self.give_up().await;
-            return Ok(RunEnd::cancelled());
-        }
-        Box::pin(self.resume_to_end(&result.run_id)).await
+    async fn before_queue(&mut self) -> Result<bool, RuntimeError> {
+        self.finish_tasks().await?;
+        Ok(true)
     }
 
-    /// Waits until a question was answered, here or elsewhere, or the prompt is cancelled.
-    async fn wait(&self, questions: &[SuspensionRecord]) -> Result<(), Error> {
-        let session = self.session;
-        session.look.notify_one();
-        let none = std::collections::BTreeMap::new();
-        tokio::select! {
-            answered = session.runtime().until_answered(&session.thread, questions, &none) => {
-                answered.map(drop).map_err(|error| runtime_error(&error))
-            }
-            () = session.answered.notified() => Ok(()),
-            () = self.cancel.cancelled() => Ok(()),
+    async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<Fact, RuntimeError> {
+        if let Some(result) = rest.waiting {
+            self.wait_for(&result.waiting).await?;
+            return Ok(Fact::Changed);
         }
+        // Background work may still have questions.
+        let open = self.session.open_questions().await?;
+        if self.is_over || (open.is_empty() && self.before.take() == Some(0)) {
+            return Ok(Fact::Closed);
+        }
+        if !open.is_empty() {
+            self.wait_for(&open).await?;
+        }
+        self.finish_tasks().await?;
+        Ok(Fact::Changed)
     }
 
-    /// Ends a run that waits because its prompt was cancelled. If the client is gone its questions stay.
-    async fn give_up(&self) {
-        let session = self.session;
-        if !session.closing.is_cancelled() {
-            let ended = session.runtime().cancel_waiting(&session.thread, self.sink()).await;
-            if let Err(error) = ended {
-                tracing::warn!(thread = %session.thread, %error, "the run still waits");
-            }
-        }
-    }
-
-    /// Resumes a run, or follows it while another process drives it, to its end.
-    async fn resume_to_end(&self, run: &RunId) -> Result<RunEnd, Error> {
-        let session = self.session;
-        session.prepare().await;
-        let follower = SessionFollower { session };
-        let work = session.runtime().resume_or_follow(&session.thread, run, self.sink(), UNKNOWN, &follower);
-        match self.start(work).await.map_err(|error| runtime_error(&error))? {
-            None => Ok(RunEnd::cancelled()),
-            Some(ResumeOutcome::Here(result)) => Box::pin(self.until_done(result)).await,
-            Some(ResumeOutcome::Elsewhere(record)) => {
-                session.catch_up().await;
-                let result =
-                    session.runtime().result_of(record).await.map_err(|error| runtime_error(&error))?;
-                Ok(RunEnd::of(&result))
-            }
-        }
-    }
-}
-
-struct SessionFollower<'a> {
-    session: &'a Arc<AcpSession>,
-}
-
-#[async_trait]
-impl RunFollower for SessionFollower<'_> {
-    async fn drives_elsewhere(&self, _pid: u32) {
+    async fn follows(&mut self, _pid: u32) {
         self.session.catch_up().await;
         self.session.look.notify_one();
+    }
+
+    async fn ended_elsewhere(
+        &mut self,
+        runtime: &AgentRuntime,
+        run: RunRecord,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        self.session.catch_up().await;
+        let result = runtime.result_of(run).await?;
+        self.is_over = !result.termination.went_well();
+        Ok(result)
     }
 }
 
