@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use aye_core::contract::storage::StoreError;
 use aye_runtime::{DecideError, RuntimeError};
+use aye_session::Ended;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -124,9 +125,7 @@ impl From<StoreError> for ApiError {
 impl From<RuntimeError> for ApiError {
     fn from(error: RuntimeError) -> Self {
         let (status, code) = match &error {
-            RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. } => {
-                (StatusCode::CONFLICT, "busy")
-            }
+            error if Ended::of_error(error).is_busy() => (StatusCode::CONFLICT, "busy"),
             RuntimeError::NothingToResume { .. } => (StatusCode::CONFLICT, "nothing_to_resume"),
             RuntimeError::AgentNotFound { .. } | RuntimeError::ResolveFailed { .. } => {
                 (StatusCode::BAD_REQUEST, "unknown_agent")
@@ -137,7 +136,7 @@ impl From<RuntimeError> for ApiError {
             RuntimeError::Damaged { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
             RuntimeError::Fenced { .. } => (StatusCode::CONFLICT, "taken_over"),
             RuntimeError::Full => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
-            RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_) => {
+            _ => {
                 return Self::internal(error);
             }
         };

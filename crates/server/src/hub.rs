@@ -1,5 +1,6 @@
 //! Drives conversations: starts runs, resumes them once they are answered, and takes queued messages.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -9,13 +10,14 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::event_sink::EventSink as _;
+use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::{ChangeKind, StoreChange, StoreError, ThreadRunStore};
-use aye_runtime::{RunRequest, RuntimeError, UnknownPolicy};
+use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError};
+use aye_session::{Attender, Elsewhere, Ended, Fact, FrontEnd, Manner, Queue};
 use futures::FutureExt as _;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
@@ -25,8 +27,8 @@ use super::access::{Caller, TokenScope};
 use super::error::ApiError;
 use super::host::{AgentFolder, ServerHost};
 use super::inbox_feed::InboxFeed;
-use super::live::Channels;
-use super::metrics::Metrics;
+use super::live::{ChannelSink, Channels};
+use super::metrics::{Metrics, Present};
 use super::routes;
 use super::starts::{Place, Starts};
 
@@ -37,13 +39,18 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Maximum backlog of commits for a reader before the reader reads everything again.
 const CHANGES: usize = 1024;
 
-/// The work of this process in one conversation: one step at a time.
-#[derive(Default)]
+/// What the server does in a conversation: it leaves a run that waits, and returns when a question is answered.
+const MANNER: Manner = Manner {
+    waits: false,
+    elsewhere: Elsewhere::Leave,
+    queue: Queue::Messages,
+    after_failure: true,
+    stays: false,
+};
+
+/// The work of this process in one conversation.
 struct Drive {
-    /// Something happened meanwhile: it looks again before it leaves.
-    is_wanted: bool,
-    /// Accepted runs, which start when the previous one is done or waits.
-    next: VecDeque<RunRequest>,
+    attender: Arc<Attender>,
     /// The run that was accepted last. Until it is stored, only this says that the conversation is busy.
     accepted: Option<RunId>,
 }
@@ -78,8 +85,6 @@ enum Begin {
     Run(Box<RunRequest>),
     /// Whatever is pending there: answers first, then the queue.
     Look,
-    /// The queue, after a run that is done.
-    Queue,
 }
 
 /// The conversations of a server.
@@ -462,152 +467,54 @@ impl Hub {
         thread: &ThreadId,
         begin: Begin,
         workshop: Arc<dyn AgentFolder>,
-        mut place: Option<Place>,
+        place: Option<Place>,
     ) {
-        {
+        let attender = {
             let mut work = self.work();
             // From here on, the run itself learns of answers.
             work.waiting.remove(thread);
-            let is_driven = work.driven.contains_key(thread);
-            let drive = work.driven.entry(thread.clone()).or_default();
-            match begin {
-                Begin::Run(request) => {
-                    drive.accepted.clone_from(&request.run_id);
-                    drive.next.push_back(*request);
+            let mut known = work.driven.get_mut(thread);
+            let accepted = match &begin {
+                Begin::Run(request) => request.run_id.clone(),
+                Begin::Look => None,
+            };
+            // An attender that has just left takes nothing more, and is replaced.
+            let new = match (begin, &known) {
+                (Begin::Run(request), Some(drive)) => {
+                    drive.attender.start(*request).err().map(|request| Attender::request(MANNER, *request))
                 }
-                Begin::Look | Begin::Queue => drive.is_wanted = true,
-            }
-            if is_driven {
+                (Begin::Run(request), None) => Some(Attender::request(MANNER, *request)),
+                (Begin::Look, Some(drive)) if drive.attender.report(Fact::Continued) => None,
+                (Begin::Look, _) => Some(Attender::resume(MANNER)),
+            };
+            let Some(attender) = new.map(Arc::new) else {
+                if let Some(drive) = known.as_mut().filter(|_| accepted.is_some()) {
+                    drive.accepted = accepted;
+                }
                 return;
-            }
-        }
+            };
+            work.driven.insert(thread.clone(), Drive { attender: Arc::clone(&attender), accepted });
+            attender
+        };
         let (hub, thread) = (Arc::clone(self), thread.clone());
         self.tasks.spawn(async move {
-            let mut next = None;
-            while let Some(begin) = hub.next_of(&thread, next) {
-                let step = async {
-                    place = hub.starts.aside(place.take(), workshop.prepare()).await;
-                    hub.step(&thread, begin, &workshop, place.take()).await
-                };
-                next = match AssertUnwindSafe(step).catch_unwind().await {
-                    Ok(next) => next,
-                    Err(_) => hub.broke(&thread, &workshop).await,
-                };
+            let sink = hub.channels.sink(&thread, hub.store());
+            let mut front = HubSession {
+                hub: &hub,
+                thread: &thread,
+                workshop: &workshop,
+                place,
+                sink,
+                run: None,
+                active: Mutex::default(),
+            };
+            Box::pin(attender.attend(workshop.runtime(), &thread, &mut front)).await;
+            drop(front);
+            let mut work = hub.work();
+            if work.driven.get(&thread).is_some_and(|drive| Arc::ptr_eq(&drive.attender, &attender)) {
+                work.driven.remove(&thread);
             }
         });
-    }
-
-    /// Ends the run of a step that panicked, as one that a crash left, so that the conversation goes on with its next
-    /// message: resumed, the run would panic again.
-    async fn broke(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn AgentFolder>) -> Option<Begin> {
-        tracing::error!(%thread, "a run panicked");
-        let sink = self.channels.sink(thread, self.store());
-        let message = "the run was ended because of an internal error".to_owned();
-        sink.emit(AgentEvent::Error { message, code: Some("internal".into()) }).await;
-        let end = async { workshop.runtime().cancel_waiting(thread, sink).await };
-        match AssertUnwindSafe(end).catch_unwind().await {
-            Ok(Ok(_)) => (!self.closing.is_cancelled()).then_some(Begin::Queue),
-            Ok(Err(error)) => {
-                tracing::error!(%thread, %error, "a run that panicked cannot be ended");
-                None
-            }
-            Err(_) => None,
-        }
-    }
-
-    /// Returns the next step in a conversation that is driven here. Returns `None` if there is none, and
-    /// stops driving the conversation; both happen under one lock, so that nothing that arrives meanwhile is
-    /// missed.
-    fn next_of(&self, thread: &ThreadId, next: Option<Begin>) -> Option<Begin> {
-        let mut work = self.work();
-        let drive = work.driven.get_mut(thread)?;
-        if let Some(request) = drive.next.pop_front() {
-            return Some(Begin::Run(Box::new(request)));
-        }
-        if std::mem::take(&mut drive.is_wanted) {
-            return Some(Begin::Look);
-        }
-        if next.is_some() {
-            return next;
-        }
-        work.driven.remove(thread);
-        None
-    }
-
-    /// Performs one step in a conversation. Returns what to check after it.
-    async fn step(
-        self: &Arc<Self>,
-        thread: &ThreadId,
-        begin: Begin,
-        workshop: &Arc<dyn AgentFolder>,
-        place: Option<Place>,
-    ) -> Option<Begin> {
-        let runtime = workshop.runtime();
-        let sink = self.channels.sink(thread, self.store());
-        sink.keep(place);
-        let result = match begin {
-            Begin::Run(request) => {
-                let _active = self.metrics.run_begins();
-                let run = request.run_id.clone().unwrap_or_else(RunId::fresh);
-                let result = runtime.run(*request, sink.clone()).await;
-                if let Err(error) = &result {
-                    // Readers that wait for the run's events learn that there will be none.
-                    sink.emit(AgentEvent::RunFinish {
-                        thread_id: thread.to_string(),
-                        run_id: run.to_string(),
-                        result: None,
-                        termination: TerminationReason::Error(error.to_string()),
-                    })
-                    .await;
-                }
-                result
-            }
-            Begin::Look => {
-                let _active = self.metrics.run_begins();
-                match runtime.resume(thread, sink.clone(), UnknownPolicy::Ask).await {
-                    Err(RuntimeError::NothingToResume { .. }) => return Some(Begin::Queue),
-                    other => other,
-                }
-            }
-            Begin::Queue => {
-                let start = async |next| {
-                    let _active = self.metrics.run_begins();
-                    runtime.run_queued(next, sink.clone()).await
-                };
-                match runtime.start_next(thread, false, start).await.transpose() {
-                    Some(result) => result,
-                    None => return None,
-                }
-            }
-        };
-        sink.waits();
-        drop(sink);
-        if result.is_ok() {
-            self.wake_stopped();
-        }
-        match result {
-            Ok(result) if result.termination == TerminationReason::Suspended => {
-                self.work().waiting.insert(thread.clone());
-                self.watch_questions(thread, workshop).await;
-                // An answer that came while the run was being put down.
-                matches!(self.store().has_answers(thread).await, Ok(true)).then_some(Begin::Look)
-            }
-            Ok(_) => (!self.closing.is_cancelled()).then_some(Begin::Queue),
-            // Another process drives the run, or was faster; the run continues there.
-            Err(
-                RuntimeError::ThreadAlreadyRunning { .. }
-                | RuntimeError::NotFree { .. }
-                | RuntimeError::NotQueued { .. }
-                | RuntimeError::Fenced { .. },
-            ) => None,
-            Err(error) => {
-                tracing::error!(%thread, %error, "a run failed");
-                if matches!(error, RuntimeError::Store(_) | RuntimeError::Full) {
-                    self.retry_later(thread);
-                }
-                None
-            }
-        }
     }
 
     /// Resumes a conversation when a question expires, or when a remote agent no longer needs the answer.
@@ -693,9 +600,7 @@ impl Hub {
     fn withdraw(&self, thread: &ThreadId, run: &RunId) -> bool {
         let mut work = self.work();
         let Some(drive) = work.driven.get_mut(thread) else { return false };
-        let count = drive.next.len();
-        drive.next.retain(|request| request.run_id.as_ref() != Some(run));
-        let is_withdrawn = drive.next.len() < count;
+        let is_withdrawn = drive.attender.withdraw(run);
         if is_withdrawn && drive.accepted.as_ref() == Some(run) {
             drive.accepted = None;
         }
@@ -707,5 +612,98 @@ impl Hub {
     pub async fn close(&self) {
         self.tasks.close();
         let _ = tokio::time::timeout(LAST_WAIT, self.tasks.wait()).await;
+    }
+}
+
+/// The session of a conversation that the server drives.
+struct HubSession<'a> {
+    hub: &'a Arc<Hub>,
+    thread: &'a ThreadId,
+    workshop: &'a Arc<dyn AgentFolder>,
+    place: Option<Place>,
+    sink: Arc<ChannelSink>,
+    /// The requested run that starts.
+    run: Option<RunId>,
+    /// Counts the attempt as active.
+    active: Mutex<Option<Present>>,
+}
+
+impl FrontEnd for HubSession<'_> {
+    fn sink(&self) -> Arc<dyn EventSink> {
+        *self.active.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.hub.metrics.run_begins());
+        self.sink.clone()
+    }
+
+    async fn prepare(&mut self, request: Option<&RunRequest>) {
+        let hub = self.hub;
+        // From here on, the run itself learns of answers.
+        hub.work().waiting.remove(self.thread);
+        self.run = request.and_then(|request| request.run_id.clone());
+        let place = hub.starts.aside(self.place.take(), self.workshop.prepare()).await;
+        self.sink = hub.channels.sink(self.thread, hub.store());
+        self.sink.keep(place);
+    }
+
+    async fn ended(
+        &mut self,
+        result: Option<&Result<AgentRunResult, RuntimeError>>,
+    ) -> Result<(), RuntimeError> {
+        let (hub, thread) = (self.hub, self.thread);
+        *self.active.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        if let (Some(Err(error)), Some(run)) = (result, self.run.take()) {
+            // Readers that wait for the run's events learn that there will be none.
+            self.sink
+                .emit(AgentEvent::RunFinish {
+                    thread_id: thread.to_string(),
+                    run_id: run.to_string(),
+                    result: None,
+                    termination: TerminationReason::Error(error.to_string()),
+                })
+                .await;
+        }
+        self.sink.waits();
+        let Some(result) = result else { return Ok(()) };
+        match (result, Ended::of(result)) {
+            (Ok(_), ended) => {
+                hub.wake_stopped();
+                if ended == Ended::Waits {
+                    hub.work().waiting.insert(thread.clone());
+                    hub.watch_questions(thread, self.workshop).await;
+                }
+            }
+            (Err(error), Ended::Unfit | Ended::Failed) => {
+                tracing::error!(%thread, %error, "a run failed");
+                if matches!(error, RuntimeError::Store(_) | RuntimeError::Full) {
+                    hub.retry_later(thread);
+                }
+            }
+            // Another process drives the run, or was faster; the run continues there.
+            (Err(_), _) => {}
+        }
+        Ok(())
+    }
+
+    async fn before_queue(&mut self) -> Result<bool, RuntimeError> {
+        Ok(!self.hub.closing.is_cancelled())
+    }
+
+    /// Ends the run, as one that a crash left, so that the conversation goes on with its next message: resumed, the run
+    /// would panic again.
+    async fn panicked(&mut self, _panic: Box<dyn Any + Send>, runtime: &AgentRuntime) -> Ended {
+        let thread = self.thread;
+        tracing::error!(%thread, "a run panicked");
+        *self.active.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        let sink = self.hub.channels.sink(thread, self.hub.store());
+        let message = "the run was ended because of an internal error".to_owned();
+        sink.emit(AgentEvent::Error { message, code: Some("internal".into()) }).await;
+        let end = async { runtime.cancel_waiting(thread, sink).await };
+        match AssertUnwindSafe(end).catch_unwind().await {
+            Ok(Ok(_)) => Ended::Badly,
+            Ok(Err(error)) => {
+                tracing::error!(%thread, %error, "a run that panicked cannot be ended");
+                Ended::Failed
+            }
+            Err(_) => Ended::Failed,
+        }
     }
 }
