@@ -29,6 +29,7 @@ use crate::contract::message::Message;
 use crate::contract::record::{FailedTry, QueuedMessage};
 use crate::program::app_context::AppContext;
 use crate::runtime::{AgentRunResult, AgentRuntime, OwnerWatch, RuntimeError, UnknownPolicy};
+use crate::session::Ended;
 use crate::store::{ChangeKind, StoreChange, StoreError, ThreadView};
 use crate::terminal::host::{Events, with_open_results};
 use crate::tui::host::{HostEvent, QueuedRow, ThreadOwner, ThreadSync, UserInput};
@@ -331,25 +332,19 @@ impl ThreadFollower {
                 self.mark_reported_up_to(thread, result.messages);
                 result.termination.went_well()
             }
-            // Another process was faster: this one follows, and tries again if that one does nothing.
-            Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
-                self.state(|state| state.tried = None);
-                false
-            }
-            // Nothing is left to do.
-            Err(
-                RuntimeError::NothingToResume { .. }
-                | RuntimeError::NotFree { .. }
-                | RuntimeError::NotQueued { .. },
-            ) => false,
-            // Events emitted in the meantime may not have been stored.
-            Err(RuntimeError::Fenced { .. }) => {
-                self.send(HostEvent::Lost(thread.clone()));
-                false
-            }
             Err(error) => {
-                self.mark_all_reported(thread).await;
-                self.report_failure(thread, &error);
+                match Ended::of_error(&error) {
+                    // Another process was faster: this one follows, and tries again if that one does nothing.
+                    Ended::Elsewhere => self.state(|state| state.tried = None),
+                    // Nothing is left to do.
+                    Ended::Nothing | Ended::NotFree | Ended::NotQueued => {}
+                    // Events emitted in the meantime may not have been stored.
+                    Ended::Fenced => self.send(HostEvent::Lost(thread.clone())),
+                    _ => {
+                        self.mark_all_reported(thread).await;
+                        self.report_failure(thread, &error);
+                    }
+                }
                 false
             }
         }

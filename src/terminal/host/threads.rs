@@ -13,7 +13,8 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{QueueId, RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::failure::AppError;
-use crate::runtime::{RunDocument, RunRequest, RuntimeError};
+use crate::runtime::{RunDocument, RunRequest};
+use crate::session::Ended;
 use crate::store::{MessageSelection, ThreadView};
 use crate::terminal::follow::{row_of, running_of};
 use crate::terminal::take_over;
@@ -202,7 +203,7 @@ impl ThreadHost for TerminalHost {
                 (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
             self.viewer.drive(thread, async move {
                 let result = app.runtime.run(request, sink).await;
-                if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
+                if Ended::of(&result) == Ended::Elsewhere {
                     // Another process became active at the same moment. The message must not be lost.
                     viewer.defer(&own, messages, input).await?;
                 }
