@@ -31,7 +31,8 @@ use crate::plugins::skills::list_rows;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::models;
-use crate::runtime::{AgentRuntime, DecideError};
+use crate::runtime::AgentRuntime;
+use crate::session::{self, AnswerError, AnswerPlace, Reply};
 
 /// The maximum size of a client's message, in bytes: images are the largest.
 const MAX_LINE: u64 = 64 << 20;
@@ -318,7 +319,7 @@ impl FolderHost for Folder {
         &'a self,
         id: &'a SuspensionId,
         mut answer: Answer,
-    ) -> BoxFuture<'a, Result<DecideOutcome, DecideError>> {
+    ) -> BoxFuture<'a, Result<DecideOutcome, AnswerError>> {
         Box::pin(async move {
             let actor = self.app.actor("acp");
             let mut grant = None;
@@ -330,8 +331,9 @@ impl FolderHost for Folder {
                     }
                 }
             }
-            let resume = answer.resume(self.app.clock.now_ms());
-            self.app.runtime.decide_granting(id, resume, actor, grant).await
+            let reply = Reply { grant, ..Reply::from(answer) };
+            let place = AnswerPlace::Runtime(&self.app.runtime);
+            Ok(session::answer(place, id, reply, actor).await?.outcome)
         })
     }
 

@@ -22,12 +22,13 @@ use crate::commands::put_json;
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::judgement::Profile;
-use crate::contract::record::{DecideOutcome, Decision, GrantRecord, InboxRow, SuspensionRecord};
+use crate::contract::record::{DecideOutcome, GrantRecord, InboxRow, SuspensionRecord};
 use crate::contract::suspension::{Actor, Answer};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
-use crate::runtime::check_payload;
+use crate::runtime::DecideError;
+use crate::session::{self, AnswerError, AnswerPlace, Reply};
 use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
 pub(crate) const ANSWER_EXAMPLE: &str = "Example:\n  aye answer ask_0198c '{\"answer\": \"the second one\"}'";
@@ -236,6 +237,18 @@ impl CommandAnswer {
     fn new(answer: Answer, kind: AnswerKind) -> Self {
         Self { answer, kind, grant: None }
     }
+
+    fn reply(&self) -> Reply {
+        let answer = self.answer.clone();
+        let reply = match self.kind {
+            AnswerKind::Approve => Reply::approval(answer),
+            AnswerKind::Data if !answer.result.is_null() => Reply::values(answer),
+            AnswerKind::Data | AnswerKind::ApproveEdited | AnswerKind::Deny | AnswerKind::RequestChanges => {
+                Reply::from(answer)
+            }
+        };
+        Reply { grant: self.grant.as_ref().map(|(grant, _)| grant.clone()), ..reply }
+    }
 }
 
 pub(crate) async fn run(
@@ -364,37 +377,21 @@ pub(crate) async fn decide(
     actor: Actor,
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
-    let grant = answer.grant.as_ref().map(|(grant, _)| grant.clone());
-    let decision = Decision { resume: answer_to(suspension, answer)?.resume(now), actor, grant };
-    store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
-        StoreError::ReadOnly => {
+    let place = AnswerPlace::Store { store, now_ms: now };
+    let answered = session::answer(place, &suspension.id, answer.reply(), actor).await;
+    answered.map(|answered| answered.outcome).map_err(|error| match error {
+        AnswerError::Refused(DecideError::Store(StoreError::ReadOnly)) => {
             Failure::failed("the store is read-only; the decision cannot be stored; nothing changed")
         }
-        other => Failure::failed(other),
+        AnswerError::Refused(DecideError::Store(other)) => Failure::failed(other),
+        other => errors::refused(suspension, &other),
     })
 }
 
 /// Checks that the answer is of the kind that the question expects.
-fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Result<(), Failure> {
-    let ticket = &suspension.ticket;
-    // Data for a question that only needs approval would be an approval that nobody intended.
-    if !ticket.takes_data() && answer.kind == AnswerKind::Data && !answer.answer.result.is_null() {
-        return Err(errors::takes_no_data(suspension));
-    }
-    check_payload(suspension, &answer_to(suspension, answer)?.resume(now))
-        .map_err(|error| errors::unfit(suspension, &error))
-}
-
-/// Returns the answer as this question takes it: a yes to a form accepts it as it stands.
-fn answer_to(suspension: &SuspensionRecord, answer: &CommandAnswer) -> Result<Answer, Failure> {
-    let given = answer.answer.clone();
-    let is_plain_yes =
-        answer.kind == AnswerKind::Approve && given.result.is_null() && given.arguments.is_none();
-    if !is_plain_yes {
-        return Ok(given);
-    }
-    let result = suspension.ticket.approval().ok_or_else(|| errors::needs_data(suspension))?;
-    Ok(Answer { result, ..given })
+fn check(suspension: &SuspensionRecord, answer: &CommandAnswer) -> Result<(), Failure> {
+    let checked = session::check(suspension, &answer.reply());
+    checked.map(drop).map_err(|error| errors::refused(suspension, &error))
 }
 
 /// Gives one answer to all of these questions, or to none if one of them cannot take it.
@@ -419,7 +416,7 @@ async fn answer_all(
     }
     for suspension in &found {
         let is_over = errors::look(store, suspension).await?;
-        refused.extend(is_over.or_else(|| check(suspension, answer, now).err()));
+        refused.extend(is_over.or_else(|| check(suspension, answer).err()));
     }
     refused.extend(several_conversations(&found, then).err());
     errors::all(refused)?;
@@ -443,7 +440,7 @@ async fn answer_each(
     let now = SystemClock.now_ms();
     let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
     let (fits, unfit): (Vec<_>, Vec<_>) =
-        found.into_iter().map(|one| (check(&one, answer, now), one)).partition(|(check, _)| check.is_ok());
+        found.into_iter().map(|one| (check(&one, answer), one)).partition(|(check, _)| check.is_ok());
     let fits: Vec<_> = fits.into_iter().map(|(_, one)| one).collect();
     let could = fits.len();
     let (code, lost) = settle(store, fits, answer, then, cli, foundation).await?;

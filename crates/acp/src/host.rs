@@ -12,7 +12,8 @@ use aye_core::contract::mode::Mode;
 use aye_core::contract::record::{DecideOutcome, ThreadRecord};
 use aye_core::contract::server::ServerTransport;
 use aye_core::contract::suspension::Answer;
-use aye_runtime::{AgentRuntime, DecideError};
+use aye_runtime::AgentRuntime;
+use aye_session::AnswerError;
 
 /// Why the program refuses a request, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,12 +147,12 @@ pub trait FolderHost: Send + Sync {
     /// Stores an answer, and the rule that is granted with it; a rule that cannot be granted is left out.
     ///
     /// # Errors
-    /// [`DecideError`]: nothing was written.
+    /// [`AnswerError`]: nothing was written.
     fn decide<'a>(
         &'a self,
         id: &'a SuspensionId,
         answer: Answer,
-    ) -> BoxFuture<'a, Result<DecideOutcome, DecideError>>;
+    ) -> BoxFuture<'a, Result<DecideOutcome, AnswerError>>;
 
     /// Ends what runs beside the conversation.
     fn close(&self) -> BoxFuture<'_, ()>;

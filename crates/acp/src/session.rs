@@ -22,7 +22,7 @@ use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::record::{RunRecord, SuspensionRecord};
 use aye_core::contract::suspension::Answer;
 use aye_runtime::{AgentRunResult, AgentRuntime, DecideError, RunDocument, RunRequest, RuntimeError};
-use aye_session::{Attender, Elsewhere, Ended, Fact, FrontEnd, Manner, Queue, Rest};
+use aye_session::{AnswerError, Attender, Elsewhere, Ended, Fact, FrontEnd, Manner, Queue, Rest};
 
 use super::ends::{RunEnd, internal, invalid, refusal, runtime_error};
 use super::host::{FolderHost, PromptPart};
@@ -443,7 +443,7 @@ impl AcpSession {
                 tracing::debug!(question = %question.id, ?outcome, "decided");
                 Decided::Stored
             }
-            Err(DecideError::Store(error)) => {
+            Err(AnswerError::Refused(DecideError::Store(error))) => {
                 tracing::error!(question = %question.id, %error, "the decision is not stored");
                 Decided::NotStored
             }

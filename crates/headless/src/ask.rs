@@ -24,7 +24,9 @@ use aye_core::contract::suspension::{Actor, Answer, CHANNEL_POLICY};
 use aye_runtime::{
     AgentRunResult, AgentRuntime, DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy,
 };
-use aye_session::{Attender, Elsewhere, Ended, Fact, FrontEnd, Leaving, Manner, Queue, Rest};
+use aye_session::{
+    AnswerError, AnswerPlace, Attender, Elsewhere, Ended, Fact, FrontEnd, Leaving, Manner, Queue, Reply, Rest,
+};
 
 /// The handling of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,10 +190,11 @@ impl<'a> HeadlessSession<'a> {
 
     async fn deny(&self, questions: &[SuspensionId]) -> Result<(), RuntimeError> {
         for id in questions {
-            let resume = Answer::no(None).resume(self.clock.now_ms());
             let actor = Actor { channel: CHANNEL_POLICY.to_owned(), ..self.options.actor.clone() };
             // The first decision wins: the stored one is carried out.
-            self.runtime.decide(id, resume, actor).await.map_err(|e| RuntimeError::Store(e.to_string()))?;
+            let no = Answer::no(None).into();
+            let answered = aye_session::answer(AnswerPlace::Runtime(self.runtime), id, no, actor).await;
+            answered.map_err(|error| RuntimeError::Store(error.to_string()))?;
         }
         Ok(())
     }
@@ -248,10 +251,11 @@ impl<'a> HeadlessSession<'a> {
     async fn typed_answer(&self, question: &SuspensionRecord) -> Result<(), RuntimeError> {
         let Some(typed) = &self.options.typed else { return std::future::pending().await };
         loop {
-            let resume = typed.ask(question, self.clock.now_ms()).await;
-            match self.runtime.decide(&question.id, resume, self.options.actor.clone()).await {
+            let reply = Reply::literal(typed.ask(question, self.clock.now_ms()).await);
+            let (place, actor) = (AnswerPlace::Runtime(self.runtime), self.options.actor.clone());
+            match aye_session::answer(place, &question.id, reply, actor).await {
                 Ok(_) => return Ok(()),
-                Err(DecideError::Store(error)) => return Err(error.into()),
+                Err(AnswerError::Refused(DecideError::Store(error))) => return Err(error.into()),
                 Err(error) => note(&format!("  {}", visible_line(&error.to_string()))),
             }
         }

@@ -35,14 +35,27 @@ impl AgentRuntime {
         actor: Actor,
         grant: Option<GrantRecord>,
     ) -> Result<DecideOutcome, DecideError> {
+        match self.store().suspension(id).await.map_err(DecideError::Store)? {
+            Some(question) => self.decide_about(&question, Decision { resume, actor, grant }).await,
+            None => Ok(DecideOutcome::NotFound),
+        }
+    }
+
+    /// The same for a question that the caller has read.
+    ///
+    /// # Errors
+    /// [`DecideError`]: nothing was written.
+    pub async fn decide_about(
+        &self,
+        question: &SuspensionRecord,
+        decision: Decision,
+    ) -> Result<DecideOutcome, DecideError> {
         let shared = &self.inner.shared;
-        let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
-            return Ok(DecideOutcome::NotFound);
-        };
-        request::check_payload(&suspension, &resume)?;
+        let Decision { resume, actor, grant } = decision;
+        request::check_payload(question, &resume)?;
         if let Some(arguments) = &resume.arguments {
-            let tool = self.inner.shared.catalog().tool(&suspension.ticket.pending.name).cloned();
-            request::check_arguments(&suspension, tool.as_deref(), arguments)?;
+            let tool = self.inner.shared.catalog().tool(&question.ticket.pending.name).cloned();
+            request::check_arguments(question, tool.as_deref(), arguments)?;
         }
         let grants = grant.is_some();
         let now = shared.clock.now_ms();
@@ -50,7 +63,7 @@ impl AgentRuntime {
         let updated_at = if resume.updated_at == 0 { now } else { resume.updated_at };
         let resume = ToolCallResume { updated_at, ..resume };
         let decision = Decision { resume: resume.clone(), actor, grant };
-        let outcome = shared.store.decide(id, decision, now).await.map_err(DecideError::Store)?;
+        let outcome = shared.store.decide(&question.id, decision, now).await.map_err(DecideError::Store)?;
         match &outcome {
             DecideOutcome::Accepted(record) => {
                 if grants {

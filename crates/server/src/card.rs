@@ -1,7 +1,6 @@
 //! A question as a front end far away shows it: everything that is needed to answer it, in plain members.
 
 use aye_core::contract::diff::unified;
-use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::{call_summary, visible};
 use aye_core::contract::judgement::{Profile, Risk};
 use aye_core::contract::question::{GrantProposal, Question};
@@ -11,9 +10,10 @@ use aye_core::contract::suspension::{
     ResumeDecisionAction,
 };
 use aye_core::contract::tool::FilePreview;
+use aye_session::shown_hash;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
@@ -158,11 +158,6 @@ pub struct QuestionCard {
     pub decision: Option<CardDecision>,
 }
 
-/// Returns the hash of what is asked: another call, another reason or other files have another hash.
-pub(crate) fn shown_hash(record: &SuspensionRecord) -> String {
-    sha256_hex(json!([record.id, record.ticket]).to_string())
-}
-
 impl QuestionCard {
     /// The card of a question.
     pub fn of(record: &SuspensionRecord, thread: Option<&ThreadRecord>) -> Self {
@@ -246,6 +241,7 @@ fn changed(file: &FilePreview) -> CardFile {
 mod tests {
     use super::*;
     use aye_core::contract::suspension::{PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode};
+    use serde_json::json;
 
     fn record(parameters: Value) -> SuspensionRecord {
         SuspensionRecord {

@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::storage::{ChangeKind, StoreChange};
+use aye_session::shown_hash;
 use tokio::sync::{Mutex, broadcast};
 use tokio_util::sync::CancellationToken;
 
-use super::card::shown_hash;
 use super::error::ApiError;
 
 /// Events that a watcher may fall behind. One that falls behind further starts again with a new snapshot.

@@ -14,6 +14,7 @@ use crate::contract::schema;
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use crate::failure::Failure;
 use crate::runtime::DecideError;
+use crate::session::AnswerError;
 use crate::store::{Store, SuspensionFilter};
 
 /// The maximum characters of foreign text in a sentence.
@@ -158,8 +159,18 @@ pub(super) fn no_answer(suspension: &SuspensionRecord) -> Failure {
     Failure::usage(format!("the answer is missing; expected: {}", right(suspension)))
 }
 
+/// Returns why an answer was not stored.
+pub(super) fn refused(suspension: &SuspensionRecord, error: &AnswerError) -> Failure {
+    match error {
+        AnswerError::NeedsData => needs_data(suspension),
+        AnswerError::TakesNoData => takes_no_data(suspension),
+        AnswerError::Changed => Failure::failed(format!("{error}; nothing changed")),
+        AnswerError::Refused(error) => unfit(suspension, error),
+    }
+}
+
 /// Returns the error that data was given where only approval or denial is expected.
-pub(super) fn takes_no_data(suspension: &SuspensionRecord) -> Failure {
+fn takes_no_data(suspension: &SuspensionRecord) -> Failure {
     let id = visible_line(suspension.id.as_str());
     Failure::usage(format!(
         "{id} ({}) takes no data; expected: {}; nothing changed",
@@ -169,7 +180,7 @@ pub(super) fn takes_no_data(suspension: &SuspensionRecord) -> Failure {
 }
 
 /// Returns the error that the question was approved, but needs data.
-pub(super) fn needs_data(suspension: &SuspensionRecord) -> Failure {
+fn needs_data(suspension: &SuspensionRecord) -> Failure {
     let id = visible_line(suspension.id.as_str());
     Failure::usage(format!(
         "{id} ({}) needs data, not just approval; expected: {}; nothing changed",
@@ -179,7 +190,7 @@ pub(super) fn needs_data(suspension: &SuspensionRecord) -> Failure {
 }
 
 /// Returns the error that the payload does not match the question.
-pub(super) fn unfit(suspension: &SuspensionRecord, error: &DecideError) -> Failure {
+fn unfit(suspension: &SuspensionRecord, error: &DecideError) -> Failure {
     let why = match error {
         DecideError::Schema { .. } => error.to_string(),
         DecideError::Unfit { .. } | DecideError::Arguments { .. } | DecideError::Store(_) => {

@@ -15,6 +15,7 @@ use crate::contract::suspension::Answer;
 use crate::failure::AppError;
 use crate::program::app_context::AppContext;
 use crate::runtime::{DecideError, UnknownPolicy};
+use crate::session::{self, AnswerError, AnswerPlace, Reply};
 use crate::store::InboxFilter;
 use crate::terminal::background::{folder_of, tell};
 use crate::tui::host::{GrantRow, HostEvent, HostFuture, OpenedQuestion, QuestionHost, Review, RuleRow};
@@ -82,25 +83,17 @@ impl QuestionHost for TerminalHost {
                 }
                 None => None,
             };
-            let resume = answer.resume(self.app.clock.now_ms());
-            let decided = self.app.runtime.decide_granting(id, resume, actor, grant);
-            let outcome = decided.await.map_err(on_card)?;
-            match &outcome {
-                DecideOutcome::Accepted(record)
-                | DecideOutcome::Repeated(record)
-                | DecideOutcome::AlreadyDecided(record) => {
-                    // A question of a child run resumes the parent run that waits for the child.
-                    let store = &self.app.store;
-                    let thread = store.driven_with(&record.thread_id).await?;
-                    if self.viewer.shows(&thread) {
-                        self.viewer.wake(&thread);
-                    } else {
-                        self.resume_elsewhere(record, &thread).await;
-                    }
+            let reply = Reply { grant, ..Reply::from(answer) };
+            let place = AnswerPlace::Runtime(&self.app.runtime);
+            let answered = session::answer(place, id, reply, actor).await.map_err(on_card)?;
+            if let (Some(thread), Some(record)) = (&answered.wakes, answered.record()) {
+                if self.viewer.shows(thread) {
+                    self.viewer.wake(thread);
+                } else {
+                    self.resume_elsewhere(record, thread).await;
                 }
-                DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
             }
-            Ok(outcome)
+            Ok(answered.outcome)
         })
     }
 
@@ -161,13 +154,15 @@ impl QuestionHost for TerminalHost {
 }
 
 /// Describes why an answer was not accepted; the card already names the question.
-fn on_card(error: DecideError) -> String {
+fn on_card(error: AnswerError) -> String {
     match error {
-        DecideError::Schema { message, .. } | DecideError::Unfit { message, .. } => {
+        AnswerError::Refused(DecideError::Schema { message, .. } | DecideError::Unfit { message, .. }) => {
             format!("rejected: {message}")
         }
-        DecideError::Arguments { message, .. } => format!("the edited arguments cannot be used: {message}"),
-        error @ DecideError::Store(_) => error.to_string(),
+        AnswerError::Refused(DecideError::Arguments { message, .. }) => {
+            format!("the edited arguments cannot be used: {message}")
+        }
+        error => error.to_string(),
     }
 }
 

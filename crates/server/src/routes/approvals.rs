@@ -19,6 +19,7 @@ use aye_core::contract::record::{
 use aye_core::contract::storage::SuspensionFilter;
 use aye_core::contract::suspension::{Answer, ResumeDecisionAction, ToolCallResume};
 use aye_encode::answer::ClientAnswer;
+use aye_session::{AnswerError, AnswerPlace, Reply, shown_hash};
 use futures::Stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ use super::{
 };
 use crate::access::{Caller, TokenScope};
 use crate::api::{Api, EventStream};
-use crate::card::{QuestionCard, shown_hash};
+use crate::card::QuestionCard;
 use crate::error::ApiError;
 use crate::guard::demand;
 use crate::hub::Hub;
@@ -243,20 +244,30 @@ async fn approve(
         None => None,
     };
     let Approve { comment: reason, arguments, profile, .. } = yes;
-    let result = if arguments.is_some() { Value::Null } else { approval(&record)? };
-    let answer = Answer { reason, arguments, profile, ..Answer::yes(result) };
-    decide_granting(&hub, &caller, &id, resumed(yes.decision_id, answer), grant).await
+    let answer = Answer { reason, arguments, profile, ..Answer::yes(Value::Null) };
+    let reply = Reply { shown: Some(shown), grant, ..Reply::approval(answer) };
+    settle(&hub, &caller, &id, named(yes.decision_id, reply)).await
 }
 
-/// Returns the payload of a plain yes. A form is accepted as it stands.
-fn approval(record: &SuspensionRecord) -> Result<Value, ApiError> {
-    record.ticket.approval().ok_or_else(|| {
-        let (id, example) = (&record.id, record.ticket.example_answer());
-        let message = format!(
-            "the question needs data, not just approval: POST /v1/approvals/{id}/answer with `result`, such as {example}"
-        );
-        ApiError::field("result", message)
-    })
+/// Returns the error for an answer that was not stored.
+async fn refused(hub: &Hub, record: &SuspensionRecord, error: AnswerError) -> ApiError {
+    match error {
+        AnswerError::NeedsData => {
+            let (id, example) = (&record.id, record.ticket.example_answer());
+            let message = format!(
+                "the question needs data, not just approval: POST /v1/approvals/{id}/answer with `result`, such as \
+                 {example}"
+            );
+            ApiError::field("result", message)
+        }
+        AnswerError::TakesNoData => {
+            ApiError::field("result", "this question takes no values: approve or deny it")
+        }
+        AnswerError::Changed => match changed(hub, record).await {
+            Ok(error) | Err(error) => error,
+        },
+        AnswerError::Refused(error) => error.into(),
+    }
 }
 
 /// Rejects an answer to a question that is no longer as it was shown.
@@ -264,9 +275,13 @@ async fn check_shown(hub: &Hub, record: &SuspensionRecord, shown: &str) -> Resul
     if shown == shown_hash(record) {
         return Ok(());
     }
+    Err(changed(hub, record).await?)
+}
+
+async fn changed(hub: &Hub, record: &SuspensionRecord) -> Result<ApiError, ApiError> {
     let now = json!(card(hub, record).await?);
-    let message = "the question has changed since it was shown; read it again";
-    Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "changed", message).with("card", now))
+    let message = AnswerError::Changed.to_string();
+    Ok(ApiError::new(StatusCode::PRECONDITION_FAILED, "changed", message).with("card", now))
 }
 
 /// An answer of a program that was sent the question by a webhook.
@@ -296,15 +311,16 @@ async fn answer_signed(
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     let record = question(&hub, &given.question).await?;
     check_shown(&hub, &record, &given.shown_hash).await?;
-    let answer = match given.action {
-        SignedAction::Approve => Answer { reason: given.reason, ..Answer::yes(approval(&record)?) },
-        SignedAction::Deny => Answer::no(given.reason),
+    let reply = match given.action {
+        SignedAction::Approve => Reply::approval(Answer { reason: given.reason, ..Answer::yes(Value::Null) }),
+        SignedAction::Deny => Answer::no(given.reason).into(),
         SignedAction::RequestChanges => {
             let wanted = given.reason.filter(|reason| !reason.trim().is_empty());
-            Answer::modify(wanted.ok_or_else(|| ApiError::field("reason", "say what to change"))?)
+            Answer::modify(wanted.ok_or_else(|| ApiError::field("reason", "say what to change"))?).into()
         }
     };
-    decide(&hub, &caller, &given.question, resumed(given.decision_id, answer)).await
+    let reply = Reply { shown: Some(given.shown_hash), ..reply };
+    settle(&hub, &caller, &given.question, named(given.decision_id, reply)).await
 }
 
 /// The grant that the card proposes. Another pattern has to be granted where the user sees what it reaches.
@@ -348,7 +364,7 @@ async fn deny(
     Path(id): Path<SuspensionId>,
     Body(no): Body<Deny>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
-    decide(&hub, &caller, &id, resumed(no.decision_id, Answer::no(no.reason))).await
+    settle(&hub, &caller, &id, named(no.decision_id, Answer::no(no.reason).into())).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -366,7 +382,7 @@ async fn request_changes(
     if wanted.feedback.trim().is_empty() {
         return Err(ApiError::field("feedback", "say what to change"));
     }
-    decide(&hub, &caller, &id, resumed(wanted.decision_id, Answer::modify(wanted.feedback))).await
+    settle(&hub, &caller, &id, named(wanted.decision_id, Answer::modify(wanted.feedback).into())).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -382,13 +398,8 @@ async fn answer(
     Path(id): Path<SuspensionId>,
     Body(given): Body<GivenAnswer>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
-    let record = question(&hub, &id).await?;
-    if !record.ticket.takes_data() {
-        // Data for a question that only needs an approval would approve the call unintentionally.
-        return Err(ApiError::field("result", "this question takes no values: approve or deny it"));
-    }
     let answer = Answer { reason: given.comment, ..Answer::yes(given.result) };
-    decide(&hub, &caller, &id, resumed(given.decision_id, answer)).await
+    settle(&hub, &caller, &id, named(given.decision_id, Reply::values(answer))).await
 }
 
 /// A decision of the book: by call, in a conversation or a run.
@@ -443,13 +454,15 @@ async fn decide_by_call(
         .ok_or_else(|| ApiError::not_found("question about the call", decision.tool_call_id.as_str()))?;
     let CallDecision { action, payload, reason, .. } = decision;
     let answer = Answer { action, reason, ..Answer::yes(payload) };
-    decide(hub, caller, &record.id, resumed(decision.decision_id, answer)).await
+    settle(hub, caller, &record.id, named(decision.decision_id, answer.into())).await
 }
 
-/// An answer as it is stored. An id that a client gives makes a retry safe.
-fn resumed(id: Option<DecisionId>, answer: Answer) -> ToolCallResume {
-    let resume = answer.resume(now_ms());
-    ToolCallResume { decision_id: id.unwrap_or(resume.decision_id), ..resume }
+/// Gives an answer the id that a client names, which makes a retry safe.
+fn named(id: Option<DecisionId>, mut reply: Reply) -> Reply {
+    if let Some(id) = id {
+        reply.resume.decision_id = id;
+    }
+    reply
 }
 
 /// Stores the answers in a message of a client that may be repeated: `key` names it in the decisions.
@@ -533,15 +546,14 @@ pub(crate) async fn decide(
     id: &SuspensionId,
     resume: ToolCallResume,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
-    decide_granting(hub, caller, id, resume, None).await
+    settle(hub, caller, id, Reply::literal(resume)).await
 }
 
-async fn decide_granting(
+async fn settle(
     hub: &Arc<Hub>,
     caller: &Caller,
     id: &SuspensionId,
-    resume: ToolCallResume,
-    grant: Option<GrantRecord>,
+    reply: Reply,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     let _answering = hub.starts.answering();
     let record = question(hub, id).await?;
@@ -551,8 +563,13 @@ async fn decide_granting(
     // run resumes it.
     let workshop =
         if hub.serves(&thread.cwd) { hub.workshop(&thread.cwd).await? } else { hub.any_workshop().await? };
-    let outcome = workshop.runtime().decide_granting(id, resume, actor, grant).await?;
-    let (outcome, record) = match outcome {
+    let answered = match aye_session::answer(AnswerPlace::Runtime(workshop.runtime()), id, reply, actor).await
+    {
+        Ok(answered) => answered,
+        Err(error) => return Err(refused(hub, &record, error).await),
+    };
+    let wakes = answered.wakes.unwrap_or_else(|| record.thread_id.clone());
+    let (outcome, record) = match answered.outcome {
         DecideOutcome::Accepted(record) => {
             hub.metrics.decision();
             (AnswerOutcome::Accepted, record)
@@ -571,11 +588,11 @@ async fn decide_granting(
         }
         DecideOutcome::Expired(record) => {
             let shown = json!(card(hub, &record).await?);
-            hub.wake(&record.thread_id);
+            hub.wake(&wakes);
             return Err(ApiError::new(StatusCode::GONE, "expired", "it has expired").with("card", shown));
         }
         DecideOutcome::NotFound => return Err(ApiError::not_found("question", id.as_str())),
     };
-    hub.wake(&record.thread_id);
+    hub.wake(&wakes);
     Ok(Json(DecisionReceipt { outcome, card: QuestionCard::of(&record, Some(&thread)) }))
 }
