@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use aye_files::opener::FilePlace;
 use sha2::{Digest, Sha256};
 
 use super::front_matter::{self, MAX_FILE, Severity, SkillDoc, SkillIssue, SkillMeta};
@@ -374,6 +375,12 @@ impl FsSkill {
 /// The file that makes a folder a skill.
 pub(crate) const DOC: &str = "SKILL.md";
 
+/// Opens a file by the path whose links were resolved and which was found to be inside: no link is followed that was made
+/// since.
+fn open_checked(real: &Path) -> io::Result<File> {
+    FilePlace::of(real)?.open_regular()
+}
+
 /// Reads and checks `SKILL.md` of a folder.
 fn read_doc(
     dir: &Path,
@@ -384,16 +391,16 @@ fn read_doc(
     let fail = |line, message: String| {
         Err(vec![SkillIssue { path: path.clone(), line, severity: Severity::Error, message }])
     };
-    match path.canonicalize() {
+    let real = match path.canonicalize() {
         Ok(real) if !real.starts_with(dir) && !links.reach(&real) => {
             return fail(0, "links out of the project; not followed".into());
         }
         Ok(real) if !real.is_file() => return fail(0, "is not a file".into()),
-        Ok(_) => {}
+        Ok(real) => real,
         Err(error) => return fail(0, format!("cannot be read: {error}")),
-    }
+    };
     let mut bytes = Vec::new();
-    if let Err(error) = File::open(&path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)) {
+    if let Err(error) = open_checked(&real).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)) {
         return fail(0, format!("cannot be read: {error}"));
     }
     if bytes.len() as u64 > MAX_FILE {
@@ -436,7 +443,7 @@ impl Skill for FsSkill {
             return Err(SkillError::IsAScript { path: path.to_owned() });
         }
         let read = |source| SkillError::Read { path: file.clone(), source };
-        let opened = File::open(&file).map_err(read)?;
+        let opened = open_checked(&file).map_err(read)?;
         let size = opened.metadata().map_err(read)?.len();
         let mut bytes = Vec::new();
         opened.take(max).read_to_end(&mut bytes).map_err(read)?;
@@ -465,7 +472,12 @@ impl Skill for FsSkill {
             // An entry that is not a file inside the folder (a dangling or leaving link, a pipe) is hashed by
             // name only and not read.
             let bytes = match self.find(&inner) {
-                Ok(file) => fs::read(&file).map_err(|source| SkillError::Read { path, source })?,
+                Ok(file) => {
+                    let mut bytes = Vec::new();
+                    let read = open_checked(&file).and_then(|mut file| file.read_to_end(&mut bytes));
+                    read.map_err(|source| SkillError::Read { path, source })?;
+                    bytes
+                }
                 Err(_) => Vec::new(),
             };
             hash.add(&inner, &bytes);

@@ -360,3 +360,36 @@ fn a_list_shows_invisible_characters() {
     assert_eq!(rows[0].description, "x<U+200B><U+E0069><U+E0067>nore");
     assert_eq!(rows[0].invisible_characters, 3);
 }
+
+/// A folder of the skill becomes a link, again and again, while its files are read.
+#[test]
+fn nothing_outside_is_read_while_a_folder_becomes_a_link() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (_dir, root) = temp();
+    let dir = put_skill(&root.join("skills"), "good");
+    write(&dir.join("references/guide.md"), "inside");
+    write(&root.join("outside/guide.md"), "CANARY");
+    let found = FsSkill::discover(root.join("skills")).expect("readable");
+    let skill = &found.skills[0];
+    let (folder, away) = (dir.join("references"), dir.join("away"));
+    let (is_over, outside) = (Arc::new(AtomicBool::new(false)), root.join("outside"));
+    let stop = Arc::clone(&is_over);
+    let swapper = std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            fs::rename(&folder, &away).expect("renamed");
+            symlink(&outside, &folder).expect("a link");
+            fs::remove_file(&folder).expect("removed");
+            fs::rename(&away, &folder).expect("renamed");
+        }
+    });
+    let mut read = 0;
+    for _ in 0..3000 {
+        if let Ok(found) = skill.resource("references/guide.md", 100) {
+            assert_eq!(String::from_utf8_lossy(&found.bytes), "inside");
+            read += 1;
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    swapper.join().expect("no panic");
+    assert!(read > 0 || skill.resource("references/guide.md", 100).is_ok());
+}
