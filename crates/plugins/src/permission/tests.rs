@@ -1,3 +1,5 @@
+use proptest::prelude::ProptestConfig;
+
 mod cases;
 mod differential;
 mod enforce;
@@ -12,3 +14,12 @@ mod plugin;
 mod reasons;
 mod rules;
 mod terms;
+
+/// What the library uses if `PROPTEST_CASES` is not set.
+const UNSET: u32 = 256;
+
+/// The configuration of a property test with a number of cases of its own; `PROPTEST_CASES` sets another one.
+fn with_cases(usual: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    ProptestConfig { cases: if config.cases == UNSET { usual } else { config.cases }, ..config }
+}

@@ -57,18 +57,26 @@ pub(super) fn main() -> ExitCode {
         let alone = Layers { bwrap: None, ..layers };
         all.extend(Some(alone).filter(|alone| alone.can_enforce(Profile::Read)));
     }
+    // What the shipped rules allow, and whatever else mode `auto` and rules of the user may let a command do.
+    let setups: Vec<(Layers, Profile)> = [Profile::Read, Profile::Workspace]
+        .into_iter()
+        .flat_map(|profile| all.iter().map(move |layers| (layers.clone(), profile)))
+        .collect();
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let cases = number("AYE_CASES").map(|cases| usize::try_from(cases).expect("a line count"));
     let mut wrong = Vec::new();
-    for (at, layers) in all.iter().enumerate() {
-        let place = Place::new(layers.clone(), &path);
+    for (at, (layers, profile)) in setups.iter().enumerate() {
+        let place = Place::new(layers.clone(), &path, *profile);
         place.control();
-        let seed = number("AYE_SEED").unwrap_or(0x5eed) + u64::try_from(at).expect("at most two");
-        let share = cases.map(|cases| cases.div_ceil(all.len()));
+        let seed = number("AYE_SEED").unwrap_or(0x5eed) + u64::try_from(at).expect("a few");
+        let share = cases.map(|cases| cases.div_ceil(setups.len()));
         let (made, allowed) =
-            place.run(seed, share, SLICE / u32::try_from(all.len()).expect("at most two"), &mut wrong);
+            place.run(seed, share, SLICE / u32::try_from(setups.len()).expect("a few"), &mut wrong);
         let with = if layers.bwrap.is_some() { "with" } else { "without" };
-        println!("{with} bubblewrap: {made} lines made, {allowed} allowed and run, {} escaped", wrong.len());
+        println!(
+            "{profile} {with} bubblewrap: {made} lines made, {allowed} allowed and run, {} escaped so far",
+            wrong.len()
+        );
         assert!(allowed > made / 20, "{allowed} of {made} were allowed: the lines test nothing");
     }
     for line in &wrong {
@@ -111,7 +119,7 @@ fn files(root: &Path) -> Files {
 }
 
 impl Place {
-    fn new(layers: Layers, path: &OsStr) -> Place {
+    fn new(layers: Layers, path: &OsStr, profile: Profile) -> Place {
         let dir = tempfile::tempdir().expect("a folder");
         let top = dir.path().canonicalize().expect("exists");
         let root = top.join("w");
@@ -119,6 +127,9 @@ impl Place {
             fs::create_dir_all(top.join(folder)).expect("created");
         }
         let mut signs = Vec::new();
+        // Nothing hides a file from a command that may change the folder that it is in, but bubblewrap.
+        let is_hidden =
+            |file: &str| profile == Profile::Read || layers.bwrap.is_some() || !file.starts_with("w/");
         for (n, file) in [
             "outside/secret",
             "secret",
@@ -133,8 +144,10 @@ impl Place {
         .enumerate()
         {
             let text = format!("{CANARY}-{n}\n");
-            signs.push(format!("{CANARY}-{n}"));
-            signs.push(format!("{:x}", Sha256::digest(&text)));
+            if is_hidden(file) {
+                signs.push(format!("{CANARY}-{n}"));
+                signs.push(format!("{:x}", Sha256::digest(&text)));
+            }
             fs::write(top.join(file), text).expect("written");
         }
         for (file, text) in [
@@ -169,9 +182,11 @@ impl Place {
             toolchains: aye_sandbox::toolchains(path, Some(&top.join("home")), None),
             masked: ["w/.env", "w/keys/server.pem", "w/src/denied.txt"].map(|file| top.join(file)).to_vec(),
             tmp: Some(top.join("tmp")),
-            ..Policy::new(Profile::Read, &root)
+            ..Policy::new(profile, &root)
         };
         policy.check().expect("is enforceable");
+        let copied = Command::new("cp").args(["-a", "w", "original"]).current_dir(&top).status();
+        assert!(copied.expect("cp is there").success(), "the project is copied");
         Place { _dir: dir, root, rules, policy, layers, path: path.to_owned(), signs, top }
     }
 
@@ -183,7 +198,11 @@ impl Place {
         time: Duration,
         wrong: &mut Vec<String>,
     ) -> (usize, usize) {
-        let mut lines = Lines::new(seed, programs(), |command| self.execute(&[command.to_owned()]));
+        let mut programs = programs();
+        if self.policy.profile == Profile::Workspace {
+            programs.extend(WRITERS.iter().map(|name| (*name).to_owned()));
+        }
+        let mut lines = Lines::new(seed, programs, |command| self.execute(&[command.to_owned()]));
         let before = self.state();
         let end = Instant::now() + time;
         let (mut made, mut allowed, mut batch) = (0, 0, Vec::new());
@@ -217,6 +236,9 @@ impl Place {
         };
         let Ok(call) = PreparedCall::of(&question) else { return false };
         let verdict = call.enforced_by(EnforcedProfiles::ALL).verdict(&self.rules);
+        if self.policy.profile == Profile::Workspace {
+            return !matches!(verdict.decision, VerdictKind::Deny | VerdictKind::Error);
+        }
         assert!(
             verdict.decision != VerdictKind::Allow || verdict.profile == Some(Profile::Read),
             "{line}: {verdict:?}"
@@ -240,7 +262,27 @@ impl Place {
 
     /// Everything that must not change.
     fn state(&self) -> Vec<Files> {
-        ["w", "outside", "home"].map(|folder| files(&self.top.join(folder))).to_vec()
+        let all = ["outside", "home", "original", "w"];
+        let is_fixed = |folder: &&str| self.policy.profile != Profile::Workspace || *folder != "w";
+        let mut state: Vec<Files> =
+            all.into_iter().filter(is_fixed).map(|folder| files(&self.top.join(folder))).collect();
+        if self.policy.profile == Profile::Workspace && self.layers.bwrap.is_none() {
+            // Only namespaces keep modes and times as they are, as the manual says.
+            for (mode, _, time, _) in state.iter_mut().flat_map(Files::values_mut) {
+                (*mode, *time) = (0, 0);
+            }
+        }
+        state
+    }
+
+    /// Puts the project back as it was, if commands may change it.
+    fn restore(&self) {
+        if self.policy.profile != Profile::Workspace {
+            return;
+        }
+        let line = "chmod -R u+rwx w; rm -rf w/* w/.[!.]*; cp -a original/. w; rm -rf tmp/* tmp/.[!.]*";
+        let restored = Command::new("bash").args(["-c", line]).current_dir(&self.top).output();
+        assert!(restored.expect("bash starts").status.success(), "the project is restored");
     }
 
     fn check(&self, batch: &[String], before: &[Files], wrong: &mut Vec<String>) {
@@ -263,7 +305,7 @@ impl Place {
     fn control(&self) {
         let before = self.state();
         let launch = |line: &str| {
-            let mut free = Place::new(self.layers.clone(), &self.path);
+            let mut free = Place::new(self.layers.clone(), &self.path, Profile::Read);
             free.policy.profile = Profile::Outside;
             let state = free.state();
             free.is_clean(&[line.to_owned()], &state)
@@ -286,6 +328,7 @@ impl Place {
 
     /// Describes what went wrong, if anything.
     fn is_clean(&self, lines: &[String], before: &[Files]) -> Option<String> {
+        self.restore();
         let printed = self.execute(lines);
         assert!(printed.contains("@@0"), "nothing was run: {printed}");
         // Text of the line itself is no secret.
@@ -300,6 +343,37 @@ impl Place {
         (self.state() != before).then(|| "wrote".to_owned())
     }
 }
+
+/// Programs that no shipped rule allows, for commands that may change the project.
+const WRITERS: &[&str] = &[
+    "rm -rf",
+    "mv",
+    "cp -a",
+    "ln -s",
+    "ln",
+    "chmod -R 777",
+    "touch",
+    "tee",
+    "mkdir -p",
+    "rmdir",
+    "truncate -s 0",
+    "install",
+    "dd of=out/x",
+    "tar cf",
+    "tar xf",
+    "git config",
+    "git add",
+    "git commit -m x",
+    "git checkout",
+    "git clone",
+    "git init",
+    "sed -i s/o/x/",
+    "find . -delete",
+    "python3 -c 'import os,sys; [os.rename(sys.argv[1], sys.argv[2])]'",
+    "bash -c 'cat \"$@\"; cp -r \"$@\" /tmp' x",
+    "unlink",
+    "shred",
+];
 
 /// The programs that the shipped rules let read, with the words spelled out in those rules.
 fn programs() -> Vec<String> {

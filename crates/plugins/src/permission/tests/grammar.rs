@@ -100,7 +100,7 @@ fn answered(world: &World, line: &str) -> Option<ToolInterceptPayload> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(super::with_cases(400))]
 
     #[test]
     fn every_line_is_answered_and_a_denied_command_never_runs(line in line()) {

@@ -382,7 +382,7 @@ fn line_of(words: &[&str]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(super::with_cases(400))]
 
     /// Every line that a user can read has at least one proposal, and each proposal covers the line.
     #[test]

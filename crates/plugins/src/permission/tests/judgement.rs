@@ -154,7 +154,7 @@ fn part() -> impl Strategy<Value = &'static str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(super::with_cases(150))]
 
     /// The recorded judgement agrees with the verdict.
     #[test]

@@ -264,7 +264,7 @@ fn call() -> impl Strategy<Value = (&'static str, Value)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..super::with_cases(200) })]
 
     #[test]
     fn no_suggestion_allows_a_denied_call_and_each_is_needed(

@@ -763,7 +763,7 @@ fn wrapped(depth: u32) -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(super::with_cases(200))]
 
     /// However deeply a denied command is wrapped, it never runs unasked, and mostly it is denied outright.
     #[test]
