@@ -336,6 +336,41 @@ fn a_command_that_meets_a_limit_says_so() {
     }
 }
 
+/// Files in shared memory have a limit of their own, and the folder of the devices has no room for others.
+#[test]
+fn shared_memory_has_a_limit() {
+    if !has_all_layers() {
+        return;
+    }
+    let llm = MockLlm::answers([Answer::new().bash("c1", "sh fill.sh"), Answer::say("Done.")]);
+    let home = Home::with(&llm);
+    home.rules("rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n");
+    home.write(
+        "fill.sh",
+        "echo x > /dev/x; echo small > /dev/shm/x; cat /dev/shm/x; dd if=/dev/zero of=/dev/shm/y bs=1M\n",
+    );
+    home.ok(&["-p", "go", "--config", "sandbox.max_memory_percent=1"]);
+    let result = llm.last().result("c1");
+    assert!(result.contains("small") && result.contains("/dev/x: Read-only file system"), "{result}");
+    assert!(result.contains(" MiB in /dev/shm (half of sandbox.max_memory_percent)"), "{result}");
+}
+
+/// What aye was started with is in no file that a command can read, even outside and as root.
+#[test]
+fn no_command_reads_what_aye_was_started_with() {
+    let llm = MockLlm::answers([Answer::new().bash("c1", "sh look.sh"), Answer::say("Done.")]);
+    let home = Home::with(&llm);
+    home.write(
+        "look.sh",
+        "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -E \"^(AYE_NOTE|GH_TOKEN|OWN)=\"; echo $OWN\n",
+    );
+    let aye = home.aye(&["-p", "--permission-mode", "yolo", "go"]);
+    let aye = aye.env("AYE_NOTE", "CANARY-1").env("GH_TOKEN", "CANARY-2").env("OWN", "own");
+    aye.run().exits(0);
+    let result = llm.last().result("c1");
+    assert!(result.contains("OWN=own") && !result.contains("CANARY"), "{result}");
+}
+
 /// Links and files of a project open nothing outside of it, and the repository of a linked worktree stays as it is until the
 /// user trusts the folder with it.
 #[test]

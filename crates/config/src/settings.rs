@@ -387,7 +387,7 @@ table! {
         pub max_memory_percent: Option<u64> as Limit<u64> = 80,
         /// Size of a conversation's temporary files; 0: no limit.
         pub max_tmp_mib: Option<u64> as Limit<u64> = 8192,
-        /// Unix sockets of the project that sandboxed commands may connect to; others that exist at the start are hidden.
+        /// Sockets of the project that sandboxed commands may connect to; other Unix sockets that exist at the start are hidden.
         pub sockets: Vec<String> = [],
         /// What happens to allowed commands where this machine has no sandbox.
         pub missing: SandboxMissing = "ask",

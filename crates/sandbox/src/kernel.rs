@@ -3,16 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use aye_files::opener::is_link;
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
-    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
+use rustix::fs::{FileType, Mode, OFlags};
 use seccompiler::{
     SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
+use crate::folder::{InodeId, OpenFolder, kind_of};
 use crate::launch::LaunchPolicy;
 use crate::namespaces::SYSTEM;
 use crate::policy::PartialFolder;
@@ -108,7 +112,9 @@ fn landlock(orders: &LaunchPolicy) -> io::Result<()> {
     if !may_connect(orders) {
         set = set.handle_access(AccessNet::from_all(LANDLOCK)).map_err(io::Error::other)?;
     }
-    let mut rules = Rules(set.create().map_err(io::Error::other)?);
+    let changing = policy.writable.iter().chain([&policy.workspace]).map(PathBuf::as_path).collect();
+    let opener = AllowedOpener { changing, hidden: &orders.hidden };
+    let mut rules = Rules { set: set.create().map_err(io::Error::other)?, opener };
     if orders.inside {
         // The mounts say what can be seen; this says once more what can be changed.
         rules = rules
@@ -142,7 +148,7 @@ fn landlock(orders: &LaunchPolicy) -> io::Result<()> {
     for folder in policy.writable_folders() {
         rules = rules.allow(folder, all)?;
     }
-    let status = rules.0.restrict_self().map_err(io::Error::other)?;
+    let status = rules.set.restrict_self().map_err(io::Error::other)?;
     // Mounts alone do what matters where a kernel has no Landlock.
     if status.ruleset == RulesetStatus::NotEnforced && !orders.inside {
         return Err(io::Error::other("the kernel has no Landlock"));
@@ -156,15 +162,61 @@ fn may_connect(orders: &LaunchPolicy) -> bool {
     orders.policy.profile == Profile::Workspace && (orders.policy.network || orders.inside)
 }
 
-struct Rules(RulesetCreated);
+struct Rules<'a> {
+    set: RulesetCreated,
+    opener: AllowedOpener<'a>,
+}
 
-impl Rules {
+impl<'a> Rules<'a> {
     /// Allows it below a path, if that exists.
-    fn allow(self, path: &Path, access: BitFlags<AccessFs>) -> io::Result<Rules> {
-        let Ok(metadata) = path.metadata() else { return Ok(self) };
-        let access = if metadata.is_dir() { access } else { access & AccessFs::from_file(LANDLOCK) };
-        let Ok(file) = PathFd::new(path) else { return Ok(self) };
-        self.0.add_rule(PathBeneath::new(file, access)).map(Rules).map_err(io::Error::other)
+    fn allow(self, path: &Path, access: BitFlags<AccessFs>) -> io::Result<Rules<'a>> {
+        let Rules { set, opener } = self;
+        let Some((file, is_folder)) = opener.open(path)? else { return Ok(Rules { set, opener }) };
+        let access = if is_folder { access } else { access & AccessFs::from_file(LANDLOCK) };
+        let set = set.add_rule(PathBeneath::new(file, access)).map_err(io::Error::other)?;
+        Ok(Rules { set, opener })
+    }
+}
+
+/// Opens what is allowed: a rule is about a file, whatever its name is by now.
+struct AllowedOpener<'a> {
+    /// Folders in which other programs may rename something meanwhile. No link is followed in them.
+    changing: Vec<&'a Path>,
+    /// Files that are not allowed under any name.
+    hidden: &'a [InodeId],
+}
+
+impl AllowedOpener<'_> {
+    /// Also returns whether it is a folder. `None` if there is nothing.
+    fn open(&self, path: &Path) -> io::Result<Option<(OwnedFd, bool)>> {
+        // The outermost folder of these: its own name is not in any other.
+        let root = self
+            .changing
+            .iter()
+            .filter(|root| path.starts_with(root))
+            .min_by_key(|root| root.as_os_str().len());
+        let opened = match root {
+            Some(root) => {
+                let rest = path.strip_prefix(root).unwrap_or(Path::new(""));
+                let Ok(root) = OpenFolder::open(root) else { return Ok(None) };
+                root.beneath(rest, OFlags::PATH)
+            }
+            None => rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(Into::into),
+        };
+        let replaced = || io::Error::other(format!("{} was renamed or replaced meanwhile", path.display()));
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if rustix::io::Errno::from_io_error(&error).is_some_and(is_link) => {
+                return Err(replaced());
+            }
+            Err(_) => return Ok(None),
+        };
+        let about = rustix::fs::fstat(&file)?;
+        // One opens a link itself.
+        if self.hidden.contains(&InodeId::of(&about)) || kind_of(&about) == FileType::Symlink {
+            return Err(replaced());
+        }
+        Ok(Some((file, kind_of(&about) == FileType::Directory)))
     }
 }
 
@@ -517,6 +569,37 @@ mod tests {
     }
 
     #[test]
+    fn what_became_another_file_is_not_allowed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it exists");
+        for name in ["home/x", "work/sub/in", "work/plain"] {
+            std::fs::create_dir_all(root.join(name)).expect("written");
+        }
+        std::fs::write(root.join("work/secret"), "").expect("written");
+        let [work, sub] = ["work", "work/sub"].map(|name| root.join(name));
+        let secret = rustix::fs::stat(work.join("secret")).map(|about| InodeId::of(&about)).expect("exists");
+        let hidden = [secret];
+        let opener = AllowedOpener { changing: vec![&sub, &work], hidden: &hidden };
+        let is_allowed = |name: &str| opener.open(&root.join(name)).map(|opened| opened.is_some());
+        for name in ["work", "work/sub", "work/sub/in", "work/plain", "home"] {
+            assert!(is_allowed(name).expect("nothing was renamed"), "{name}");
+        }
+        assert!(!is_allowed("work/missing").expect("nothing was renamed"));
+        // What was judged gets other names before the rules are made.
+        std::fs::rename(&sub, work.join("was-sub")).expect("renamed");
+        std::os::unix::fs::symlink(root.join("home"), &sub).expect("linked");
+        std::fs::remove_dir(work.join("plain")).expect("removed");
+        std::fs::rename(work.join("secret"), work.join("plain")).expect("renamed");
+        std::os::unix::fs::symlink(root.join("work"), root.join("home/link")).expect("linked");
+        for name in ["work/sub", "work/sub/x", "work/plain"] {
+            let refused = is_allowed(name).expect_err("it is another file");
+            assert!(refused.to_string().contains("was renamed or replaced"), "{name}: {refused}");
+        }
+        // Nobody but the user makes links elsewhere.
+        assert!(is_allowed("home/link").expect("allowed"));
+    }
+
+    #[test]
     fn the_filters_compile_for_every_profile() {
         for (profile, network, inside) in [
             (Profile::Read, false, true),
@@ -526,7 +609,7 @@ mod tests {
             (Profile::Workspace, false, false),
         ] {
             let policy = Policy { network, ..Policy::new(profile, "/srv") };
-            let policy = LaunchPolicy { policy, inside };
+            let policy = LaunchPolicy { policy, inside, hidden: Vec::new() };
             let refused = refused(&policy).expect("it compiles");
             assert_eq!(refused.contains_key(&libc::SYS_shmat), !inside, "namespaces have their own");
             let program = program(&policy).expect("it compiles");

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
+use crate::folder::InodeId;
 use crate::layers::Layers;
 #[cfg(target_os = "linux")]
 use crate::linked_cache::LinkedCache;
@@ -39,6 +40,9 @@ pub(crate) struct LaunchPolicy {
     pub(crate) policy: Policy,
     /// Namespaces already hide what the policy does not name.
     pub(crate) inside: bool,
+    /// What rules hide, where nothing but Landlock does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hidden: Vec<InodeId>,
 }
 
 #[cfg(target_os = "linux")]
@@ -103,7 +107,8 @@ impl Launch {
         }
         let (mut all, mut launcher) = (Vec::new(), None);
         let (first, policy_to_enforce) = if let Some(bwrap) = &layers.bwrap {
-            let (words, mounts) = namespaces::arguments(policy, own, cwd, layers.can_mount);
+            let (words, mounts) =
+                namespaces::arguments(policy, own, cwd, (layers.can_mount, layers.can_limit));
             all.extend(words);
             launcher = Some(all.len());
             all.extend([namespaces::LAUNCHER.into(), LAUNCH_ARG.into()]);
@@ -119,12 +124,13 @@ impl Launch {
                 tmp: None,
                 ..policy.clone()
             };
-            (bwrap.clone().into_os_string(), LaunchPolicy { policy, inside: true })
+            (bwrap.clone().into_os_string(), LaunchPolicy { policy, inside: true, hidden: Vec::new() })
         } else {
             all.push(LAUNCH_ARG.into());
+            let hidden = policy.masked.iter().filter_map(|path| policy.ids.get(path)).copied().collect();
             // There are no mounts, and one argument has a limited length.
             let policy = Policy { read_only: Vec::new(), ids: BTreeMap::new(), ..policy.clone() };
-            (own.as_os_str().to_owned(), LaunchPolicy { policy, inside: false })
+            (own.as_os_str().to_owned(), LaunchPolicy { policy, inside: false, hidden })
         };
         all.push(serde_json::to_string(&policy_to_enforce).unwrap_or_default().into());
         all.push(program.to_owned());

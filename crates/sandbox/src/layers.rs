@@ -24,6 +24,8 @@ pub struct Layers {
     /// Whether bubblewrap lets the launcher make mounts by itself, each of the very file that was judged. Otherwise
     /// bubblewrap makes them by path, and the launcher compares them.
     pub can_mount: bool,
+    /// Whether bubblewrap can limit the size of what it keeps in memory: since version 0.7 it can.
+    pub can_limit: bool,
     /// Why bubblewrap is not used.
     pub no_bwrap: Option<String>,
     /// `sandbox-exec`, which macOS has.
@@ -33,11 +35,12 @@ pub struct Layers {
 impl Layers {
     /// Detects which layers work. bubblewrap is searched for in the folders of `path`.
     pub fn detect(path: &OsStr) -> Layers {
-        let (bwrap, can_mount, no_bwrap) = match bwrap(path) {
-            Ok((bwrap, can_mount)) => (Some(bwrap), can_mount, None),
-            Err(why) => (None, false, Some(why)),
-        };
-        Layers { bwrap, can_mount, no_bwrap, ..Layers::of_kernel() }
+        match bwrap(path) {
+            Ok((bwrap, can_mount, can_limit)) => {
+                Layers { bwrap: Some(bwrap), can_mount, can_limit, ..Layers::of_kernel() }
+            }
+            Err(why) => Layers { no_bwrap: Some(why), ..Layers::of_kernel() },
+        }
     }
 
     /// The kernel's own layers, without bubblewrap.
@@ -129,19 +132,29 @@ impl Layers {
     }
 }
 
-/// bubblewrap in a folder of `path`, if it can make all namespaces here, and whether the launcher can make mounts in them.
-fn bwrap(path: &OsStr) -> Result<(PathBuf, bool), String> {
+/// bubblewrap in a folder of `path`, if it can make all namespaces here, whether the launcher can make mounts in them, and
+/// whether bubblewrap can limit the size of one.
+fn bwrap(path: &OsStr) -> Result<(PathBuf, bool, bool), String> {
     if !cfg!(target_os = "linux") {
         return Err("supported on Linux only".into());
     }
     let bwrap = find(path)?;
     // Some systems take all rights from what bubblewrap starts.
-    if has_mount_calls()
-        && works(&bwrap, &[&CAN_MOUNT[..], &["--", "unshare", "--mount", "true"]].concat()).is_ok()
-    {
-        return Ok((bwrap, true));
+    const LIMIT: [&str; 4] = ["--size", "1048576", "--tmpfs", "/dev/shm"];
+    let mounts = [&CAN_MOUNT[..], &["--", "unshare", "--mount", "true"]].concat();
+    if has_mount_calls() {
+        // One process nearly everywhere.
+        for can_limit in [true, false] {
+            let limit = if can_limit { &LIMIT[..] } else { &[] };
+            if works(&bwrap, &[limit, &mounts].concat()).is_ok() {
+                return Ok((bwrap, true, can_limit));
+            }
+        }
     }
-    works(&bwrap, &["--", "true"]).map(|()| (bwrap, false))
+    if works(&bwrap, &[&LIMIT[..], &["--", "true"]].concat()).is_ok() {
+        return Ok((bwrap, false, true));
+    }
+    works(&bwrap, &["--", "true"]).map(|()| (bwrap, false, false))
 }
 
 /// Whether the kernel has the calls that make a mount by descriptor: Linux 5.2 and later do.
@@ -192,6 +205,7 @@ mod tests {
             seccomp,
             bwrap: bwrap.then(|| "/usr/bin/bwrap".into()),
             can_mount: bwrap,
+            can_limit: bwrap,
             no_bwrap: (!bwrap).then(|| "not installed".into()),
             seatbelt: false,
         };

@@ -75,7 +75,7 @@ pub(crate) fn arguments(
     policy: &Policy,
     own: &Path,
     cwd: &Path,
-    can_mount: bool,
+    (can_mount, can_limit): (bool, bool),
 ) -> (Vec<OsString>, Vec<Mount>) {
     let mut all = Arguments::default();
     all.0.extend(UNSHARE.iter().map(OsString::from));
@@ -96,6 +96,19 @@ pub(crate) fn arguments(
     all.bind("--ro-bind", Path::new("/etc"));
     // Folders of the root, which is read-only in the end: each mount costs time.
     all.add(["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var/tmp"]);
+    // Files of both are memory. In the folder of the devices nothing else is written.
+    if let Some(bytes) = policy.shared_memory.filter(|_| can_limit) {
+        all.add([
+            "--perms",
+            "1777",
+            "--size",
+            &bytes.to_string(),
+            "--tmpfs",
+            "/dev/shm",
+            "--remount-ro",
+            "/dev",
+        ]);
+    }
     // The addresses of name servers are in a file that is often a link to one below /run.
     if has_network && let Ok(names) = Path::new("/etc/resolv.conf").canonicalize() {
         all.bind("--ro-bind", &names);
@@ -197,7 +210,7 @@ mod tests {
     use super::*;
 
     fn line(policy: &Policy) -> String {
-        let (words, _) = arguments(policy, Path::new("/opt/aye"), &policy.workspace, false);
+        let (words, _) = arguments(policy, Path::new("/opt/aye"), &policy.workspace, (false, true));
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
@@ -270,6 +283,16 @@ mod tests {
         let paths = names.map(|name| root.join(name));
         let shown = once(paths.iter().map(PathBuf::as_path).collect());
         assert_eq!(shown, ["alone", "elsewhere", "tools"].map(|name| root.join(name)));
+    }
+
+    #[test]
+    fn shared_memory_has_a_size_where_bubblewrap_knows_it() {
+        let policy = Policy { shared_memory: Some(1 << 20), ..Policy::new(Profile::Read, "/srv") };
+        let words = "--perms 1777 --size 1048576 --tmpfs /dev/shm --remount-ro /dev ";
+        assert!(line(&policy).contains(words));
+        assert!(!line(&Policy { shared_memory: None, ..policy.clone() }).contains("/dev/shm"));
+        let (without, _) = arguments(&policy, Path::new("/opt/aye"), &policy.workspace, (false, false));
+        assert!(!without.contains(&"--size".into()));
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub struct Policy {
     /// Processes and threads that the command may have at once. The kernel counts them for users other than root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
+    /// Bytes of shared memory in `/dev/shm`, where bubblewrap can limit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_memory: Option<u64>,
     /// Whether the standard input is a terminal that becomes the command's own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
@@ -148,6 +151,7 @@ impl Policy {
             tmp: None,
             network: false,
             processes: None,
+            shared_memory: None,
             terminal: false,
             relay: None,
         };

@@ -460,9 +460,12 @@ impl Sandbox {
         let tmp = self.tmp(&what.thread)?;
         let limits = &self.folders.limits;
         policy.processes = limits.processes.map(|_| limits.processes());
+        let shared_memory = limits.memory_percent.map(|_| limits.memory() / 2);
+        policy.shared_memory = shared_memory;
         request.limits = Some(Arc::new(CommandLimits {
             processes: limits.processes(),
             memory: limits.memory(),
+            shared_memory,
             tmp: limits.tmp().map(|most| (tmp.clone(), most)),
             groups: Arc::clone(&found.groups),
         }));

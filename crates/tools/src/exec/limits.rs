@@ -38,6 +38,8 @@ pub struct CommandLimits {
     pub processes: u64,
     /// Bytes of memory.
     pub memory: u64,
+    /// Bytes of files in `/dev/shm`.
+    pub shared_memory: Option<u64>,
     /// The folder of temporary files, and the bytes in it.
     pub tmp: Option<(PathBuf, u64)>,
     /// Where control groups can be made.
@@ -74,6 +76,16 @@ impl CommandLimits {
         }
         if memory {
             result.notes.push(self.on_memory());
+        }
+        if let Some(bytes) = self.shared_memory
+            && has_failed
+            && says(&["no space left on device"])
+            && says(&["/dev/shm", "shared memory", "shm_open"])
+        {
+            result.notes.push(format!(
+                "perhaps the command met the limit of {} MiB in /dev/shm (half of sandbox.max_memory_percent)",
+                bytes >> 20
+            ));
         }
     }
 
@@ -404,8 +416,13 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(resident(own).unwrap() > 100_000);
         assert!(part(own).unwrap() > 100_000);
-        let limits =
-            |processes, memory| CommandLimits { processes, memory, tmp: None, groups: Arc::default() };
+        let limits = |processes, memory| CommandLimits {
+            processes,
+            memory,
+            shared_memory: None,
+            tmp: None,
+            groups: Arc::default(),
+        };
         assert_eq!(limits(1, u64::MAX).taken(&[own]), None);
         assert!(limits(1, u64::MAX).taken(&[own, own]).unwrap().contains("limit of 1 processes"));
     }

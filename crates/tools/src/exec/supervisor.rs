@@ -184,13 +184,14 @@ fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std
     i32::try_from(child.id()).map_err(std::io::Error::other)
 }
 
-/// Removes the rights to inspect other processes from what is started: with any one of them, a command that runs as root
-/// could read the keys from aye's memory or environment, although that process is not dumpable. The command may still
+/// Removes the rights to inspect other processes, or all of the memory, from what is started: with any one of them, a
+/// command that runs as root could read the keys from aye's memory or environment, although that process is not dumpable. The command may still
 /// trace its own processes. Users other than root have no such right.
 fn drop_inspection(makes_namespaces: bool) {
     use caps::{CapSet, Capability};
     let admin = (!makes_namespaces).then_some(Capability::CAP_SYS_ADMIN);
-    let rights = [Capability::CAP_SYS_PTRACE, Capability::CAP_PERFMON].into_iter().chain(admin);
+    let rights = [Capability::CAP_SYS_PTRACE, Capability::CAP_PERFMON, Capability::CAP_SYS_RAWIO];
+    let rights = rights.into_iter().chain(admin);
     for right in rights {
         // The bounding set first: taking from it needs a right that stays, and an `exec` by root asks only there.
         for set in

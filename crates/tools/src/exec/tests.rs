@@ -67,6 +67,7 @@ async fn a_command_that_takes_too_much_is_stopped() {
         let limits = CommandLimits {
             processes,
             memory: u64::MAX,
+            shared_memory: None,
             tmp: Some((tmp.path().into(), 1 << 20)),
             groups: Arc::new(ControlGroups::default()),
         };
