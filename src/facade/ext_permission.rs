@@ -120,6 +120,7 @@ impl PermissionRulesConfig {
             expires_in: None,
             notify: None,
             sandbox: None,
+            env: Vec::new(),
         };
         let rules = self.rules.into_iter().map(entry).collect();
         inner::PermissionRulesConfig { default_behavior: Some(self.default_behavior), rules }.into_ruleset()

@@ -629,7 +629,7 @@ impl ScriptRunner for Scripts {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
             cwd: request.cwd,
-            env: self.env.env_in(ctx.sandbox, request.env),
+            env: self.env.env_of_call(ctx.sandbox, ctx, request.env),
             timeout: request.timeout,
             max_output: request.max_output,
             output_dir: None,

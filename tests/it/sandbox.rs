@@ -210,11 +210,15 @@ fn a_sandboxed_command_gets_the_variables_of_a_build() {
         let llm = MockLlm::answers([
             Answer::new().bash("c1", line),
             Answer::new().bash("c2", "sh needs.sh"),
+            Answer::new().bash("c3", "sh named.sh"),
             Answer::say("Done."),
         ]);
         let home = Home::with(&llm);
         let bash = "rules:\n  - {tool: 'Bash(sh *)', behavior: allow}\n";
-        home.rules(&format!("{bash}  - {{tool: 'Bash(env)', behavior: allow, sandbox: {profile}}}\n"));
+        let named = "  - {tool: 'Bash(sh named.sh)', behavior: allow, env: [SESSION]}\n";
+        let env = format!("  - {{tool: 'Bash(env)', behavior: allow, sandbox: {profile}}}\n");
+        home.rules(&[bash, named, &env].concat());
+        home.write("named.sh", "echo $SESSION $STRIPE\n");
         home.write("all.sh", "env\n");
         home.write("needs.sh", needs);
         let mut aye = home.aye(&["-p", "go", "--config", "sandbox.env=[\"APP_*\"]"]);
@@ -227,8 +231,9 @@ fn a_sandboxed_command_gets_the_variables_of_a_build() {
         assert!(all.contains("PATH=") && all.contains("LANG=C.UTF-8"), "{all}");
         assert!(!all.contains("canary"), "{profile}: {all}");
         let says = "the variable SESSION is set, but the sandbox passes only what builds need; the user can name it \
-                    in sandbox.env";
+                    in sandbox.env, or in `env` of the rule";
         assert!(missed.contains(says), "{missed}");
+        assert_eq!(llm.last().result("c3").trim(), "canary", "its rule names the variable");
     }
 }
 

@@ -64,7 +64,7 @@ impl Bash {
     }
 
     fn request(&self, call: &BashArgs<'_>, profile: Option<Profile>, ctx: &ToolCallContext) -> ExecRequest {
-        let mut env = self.env.env_in(profile, EnvVars::new());
+        let mut env = self.env.env_of_call(profile, ctx, EnvVars::new());
         if call.in_terminal {
             env.insert("TERM".into(), "xterm-256color".into());
             env.remove(OsStr::new("GIT_TERMINAL_PROMPT"));

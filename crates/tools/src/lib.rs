@@ -152,6 +152,19 @@ impl ToolEnv {
         self.with_named(exec::confined_env(&self.variables, &self.secret_variables), more)
     }
 
+    /// The same for a call, with the variables that its rules name.
+    pub fn env_of_call<K: Into<OsString>, V: Into<OsString>>(
+        &self,
+        profile: Option<Profile>,
+        ctx: &ToolCallContext,
+        more: impl IntoIterator<Item = (K, V)>,
+    ) -> EnvVars {
+        let mut env = self.env_in::<OsString, OsString>(profile, []);
+        env.extend(exec::named_env(&self.variables, &self.secret_variables, &ctx.opened.env));
+        env.extend(more.into_iter().map(|(name, value)| (name.into(), value.into())));
+        env
+    }
+
     fn with_named<K: Into<OsString>, V: Into<OsString>>(
         &self,
         mut env: EnvVars,

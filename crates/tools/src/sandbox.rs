@@ -231,7 +231,7 @@ impl Withheld {
             }
             format!(
                 "the variable {name} is set, but the sandbox passes only what builds need; the user can name it in \
-                 sandbox.env"
+                 sandbox.env, or in `env` of the rule that allows the command"
             )
         };
         missed.into_iter().map(sentence).collect()

@@ -57,7 +57,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// The additions of grants to a command's sandbox.
+/// The additions of grants and rules to a command's sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxOpening {
@@ -67,12 +67,15 @@ pub struct SandboxOpening {
     /// Domains that it can reach, as in the settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<String>,
+    /// Variables of the user's that it gets, as in the settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
 }
 
 impl SandboxOpening {
     /// Returns whether nothing is added.
     pub fn is_empty(&self) -> bool {
-        self.writable.is_empty() && self.domains.is_empty()
+        self.writable.is_empty() && self.domains.is_empty() && self.env.is_empty()
     }
 }
 

@@ -129,6 +129,8 @@ pub struct Verdict {
     /// The profile that the kernel enforces, or would enforce after approval: see
     /// [`Judgement::profile`](aye_core::contract::judgement::Judgement::profile).
     pub profile: Option<Profile>,
+    /// Variables that its rules name for the command.
+    pub env: Vec<String>,
 }
 
 impl Verdict {
@@ -141,6 +143,7 @@ impl Verdict {
             grants: Vec::new(),
             guards_git: false,
             profile: None,
+            env: Vec::new(),
         }
     }
 
@@ -169,6 +172,8 @@ pub(super) struct Allowed<'r> {
     pub(super) guards_git: bool,
     /// The profile that the kernel enforces on a command.
     pub(super) profile: Profile,
+    /// Variables that its rules name for the command.
+    pub(super) env: Vec<String>,
 }
 
 impl<'r> Allowed<'r> {
@@ -185,7 +190,8 @@ impl<'r> Allowed<'r> {
                 grants.push(mark.clone());
             }
         }
-        Some(Allowed { rule, grants, guards_git: false, profile: rule.profile() })
+        let env = if used.len() == 1 { rule.env.clone() } else { Vec::new() };
+        Some(Allowed { rule, grants, guards_git: false, profile: rule.profile(), env })
     }
 }
 

@@ -101,6 +101,10 @@ pub struct PermissionRuleEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub sandbox: Option<Profile>,
+    /// Names of variables that a command gets beside those that every command gets, such as `DATABASE_URL` or `APP_*`;
+    /// only for the user's own rules about Bash.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
 }
 
 /// As in the file, with places.
@@ -128,6 +132,8 @@ struct RawRule {
     notify: Option<Spanned<Value>>,
     #[serde(default)]
     sandbox: Option<Spanned<Profile>>,
+    #[serde(default)]
+    env: Option<Spanned<Vec<String>>>,
 }
 
 /// A text, and nothing that YAML reads as something else: `no`, `123` and `null` are no names.
@@ -176,6 +182,7 @@ impl PermissionRulesConfig {
             expires_in: rule.expires_in.map(|value| value.value),
             notify: rule.notify.map(|value| value.value),
             sandbox: rule.sandbox.map(|value| value.value),
+            env: rule.env.map(|value| value.value).unwrap_or_default(),
         });
         Ok(PermissionRulesConfig { default_behavior: raw.default_behavior, rules: rules.collect() })
     }
@@ -204,6 +211,7 @@ impl PermissionRulesConfig {
                 entry.notify.map(|value| notify_of(&value, &rule)).transpose().map_err(invalid)?;
             rule.sandbox =
                 entry.sandbox.map(|profile| sandbox_of(profile, &rule)).transpose().map_err(invalid)?;
+            rule.env = env_of(entry.env, &rule).map_err(invalid)?;
             set.push(rule);
         }
         Ok(set)
@@ -241,6 +249,10 @@ impl RuleSet {
                 let profile = sandbox_of(value.value, &made);
                 let line = value.referenced.line();
                 made.sandbox = Some(profile.map_err(|message| invalid(line, message))?);
+            }
+            if let Some(value) = rule.env {
+                let line = value.referenced.line();
+                made.env = env_of(value.value, &made).map_err(|message| invalid(line, message))?;
             }
             set.push(made);
         }
@@ -354,15 +366,47 @@ fn notify_of(value: &Value, rule: &Rule) -> Result<Vec<Notify>, String> {
     Ok(list)
 }
 
+/// Refuses a member of a rule that says how programs run.
+fn must_run_programs(member: &str, rule: &Rule) -> Result<(), String> {
+    let is_about_programs = [SHELL_TOOL, SCRIPT_TOOL].iter().any(|tool| rule.pattern.matches_tool(tool));
+    if is_about_programs && rule.behavior != ToolPermissionBehavior::Deny {
+        return Ok(());
+    }
+    Err(format!(
+        "`{member}` is for rules that allow {SHELL_TOOL} or {SCRIPT_TOOL}, or ask about them; rule `{}` is not one",
+        rule.pattern
+    ))
+}
+
+/// The `env` of a rule. A repository must not choose which of the user's variables its own commands get.
+fn env_of(names: Vec<String>, rule: &Rule) -> Result<Vec<String>, String> {
+    if names.is_empty() {
+        return Ok(names);
+    }
+    must_run_programs("env", rule)?;
+    if rule.origin.layer == Layer::Project {
+        return Err(
+            "a project's rules cannot name variables in `env`; put the rule into your own permissions.yaml"
+                .to_owned(),
+        );
+    }
+    let is_name = |text: &String| {
+        let start = text.strip_suffix('*').unwrap_or(text);
+        start.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+            && start.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        Some(other) => Err(format!(
+            "`env` contains \"{}\"; expected names of variables such as [DATABASE_URL, APP_*]",
+            other.escape_debug()
+        )),
+        None => Ok(names),
+    }
+}
+
 /// The `sandbox` of a rule. A repository must not open the sandbox that keeps its own commands.
 fn sandbox_of(profile: Profile, rule: &Rule) -> Result<Profile, String> {
-    let is_about_programs = [SHELL_TOOL, SCRIPT_TOOL].iter().any(|tool| rule.pattern.matches_tool(tool));
-    if !is_about_programs || rule.behavior == ToolPermissionBehavior::Deny {
-        return Err(format!(
-            "`sandbox` is for rules that allow {SHELL_TOOL} or {SCRIPT_TOOL}, or ask about them; rule `{}` is not one",
-            rule.pattern
-        ));
-    }
+    must_run_programs("sandbox", rule)?;
     if rule.origin.layer == Layer::Project && profile == Profile::Outside {
         return Err(
             "a project's rules cannot say `sandbox: outside`; put the rule into your own permissions.yaml"

@@ -147,6 +147,7 @@ impl PermissionPlugin {
         if verdict.profile == Some(Profile::Workspace) {
             judgement.opened = opened;
         }
+        judgement.opened.env.clone_from(&verdict.env);
         let intercept = match (verdict.decision, &prepared) {
             (VerdictKind::Allow, _) => None,
             // A call is asked about only once, and the user approved it. Denials were judged again above.

@@ -124,12 +124,14 @@ pub struct Rule {
     /// The profile that the kernel enforces on a command that the rule allows or asks about;
     /// [`Rule::profile`] has the default.
     pub sandbox: Option<Profile>,
+    /// Variables that a command gets which the rule allows or asks about, beside those that every command gets.
+    pub env: Vec<String>,
 }
 
 impl Rule {
     /// A rule without terms of its own.
     pub fn new(pattern: Pattern, behavior: ToolPermissionBehavior, origin: RuleSource) -> Rule {
-        Rule { pattern, behavior, origin, terms: Terms::default(), sandbox: None }
+        Rule { pattern, behavior, origin, terms: Terms::default(), sandbox: None, env: Vec::new() }
     }
 
     /// Returns the profile that the kernel enforces on a command that the rule allows. By default, a rule

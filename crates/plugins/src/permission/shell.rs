@@ -299,7 +299,18 @@ fn allowed_by<'r>(
         return Err(not_by_itself("a loop or condition around commands that do more than read", question));
     }
     let allowed = Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())?;
-    Ok(Allowed { guards_git, profile, ..allowed })
+    Ok(Allowed { guards_git, profile, env: env_of(by.iter().map(|(_, rules)| rules.as_slice())), ..allowed })
+}
+
+/// The variables of a line. All of its commands get them, so the rules of each must name them.
+fn env_of<'a, 'r: 'a>(commands: impl Iterator<Item = &'a [&'r Rule]>) -> Vec<String> {
+    // `cd` needs no rule.
+    let mut commands = commands.filter(|rules| !rules.is_empty());
+    let names = |rules: &[&Rule], name: &String| rules.iter().any(|rule| rule.env.contains(name));
+    let Some(first) = commands.next() else { return Vec::new() };
+    let mut env: Vec<String> = first.iter().flat_map(|rule| rule.env.iter().cloned()).collect();
+    commands.for_each(|rules| env.retain(|name| names(rules, name)));
+    env
 }
 
 /// The profile of a line, by those of its commands.

@@ -312,6 +312,7 @@ impl Search<'_> {
             expires_in: None,
             notify: None,
             sandbox: candidate.rule.sandbox,
+            env: candidate.rule.env.clone(),
         };
         for question in candidate.covers.keys() {
             if rule.matches.len() == EXAMPLES {

@@ -88,16 +88,18 @@ impl<'a> Judge<'a> {
         }
         let (asked, maybe_asked) = self.strictest(Behavior::Ask);
         if let Some(rule) = asked {
-            return Verdict { profile: rule.sandbox, ..self.by(VerdictKind::Ask(AskKind::Rule), rule) };
+            let ask = self.by(VerdictKind::Ask(AskKind::Rule), rule);
+            return Verdict { profile: rule.sandbox, env: rule.env.clone(), ..ask };
         }
         if let Some(verdict) = self.doubt(maybe_denied.or(maybe_asked)) {
             return verdict;
         }
         match self.allowed() {
-            Ok(Allowed { rule, grants, guards_git, profile }) => {
+            Ok(Allowed { rule, grants, guards_git, profile, env }) => {
                 let reached = self.reaches(profile);
                 let profile = runs_program(self.question.tool).then_some(profile);
-                let allow = Verdict { grants, guards_git, profile, ..Verdict::by(VerdictKind::Allow, rule) };
+                let allow =
+                    Verdict { grants, guards_git, profile, env, ..Verdict::by(VerdictKind::Allow, rule) };
                 return reached.unwrap_or(allow);
             }
             Err(Some(ask)) if default != Behavior::Allow => return ask,

@@ -194,6 +194,60 @@ fn sandbox_is_valid_only_in_rules_that_allow_bash() {
 }
 
 #[test]
+fn a_line_gets_the_variables_that_the_rules_of_all_its_commands_name() {
+    let rules = with_file(
+        "rules:
+  - {tool: 'Bash(cargo test *)', behavior: allow, env: [DATABASE_URL, 'APP_*']}
+  - {tool: 'Bash(diesel *)', behavior: allow, env: [DATABASE_URL]}
+  - {tool: 'Bash(deploy *)', behavior: ask, env: [DEPLOY_HOST]}
+  - {tool: 'Bash(make *)', behavior: allow}
+",
+    );
+    let env = |command: &str, mode| judge(&rules, command, mode).env.join(" ");
+    for (command, names) in [
+        ("cargo test --lib", "DATABASE_URL APP_*"),
+        ("timeout 60 cargo test", "DATABASE_URL APP_*"),
+        ("cd . && cargo test", "DATABASE_URL APP_*"),
+        ("cargo test && diesel print-schema", "DATABASE_URL"),
+        // What is printed is not the rule's command.
+        ("cargo test && cat x", ""),
+        ("cargo test && printenv", ""),
+        ("make all", ""),
+        ("deploy now", "DEPLOY_HOST"),
+    ] {
+        for mode in [Mode::Ask, Mode::Auto, Mode::Yolo] {
+            assert_eq!(env(command, mode), names, "{command} {mode}");
+        }
+    }
+}
+
+#[test]
+fn env_is_valid_only_in_the_users_rules_that_allow_bash() {
+    let refusal = |layer, text: &str| {
+        let text = format!("rules:\n  - {text}\n");
+        RuleSet::read(&text, RuleFormat::Yaml, layer, "permissions.yaml").unwrap_err().to_string()
+    };
+    for (layer, rule, why) in [
+        (Layer::User, "{tool: Read, behavior: allow, env: [A]}", "`env` is for rules that allow Bash"),
+        (Layer::User, "{tool: Bash, behavior: deny, env: [A]}", "`env` is for rules that allow Bash"),
+        (
+            Layer::User,
+            "{tool: Bash, behavior: allow, env: ['A=b']}",
+            "`env` contains \"A=b\"; expected names",
+        ),
+        (Layer::User, "{tool: Bash, behavior: allow, env: ['*']}", "`env` contains \"*\"; expected names"),
+        (
+            Layer::Project,
+            "{tool: Bash, behavior: allow, env: [A]}",
+            "put the rule into your own permissions.yaml",
+        ),
+    ] {
+        let text = refusal(layer, rule);
+        assert!(text.starts_with("permissions.yaml:2: ") && text.contains(why), "{rule}: {text}");
+    }
+}
+
+#[test]
 fn where_the_kernel_enforces_the_rest_reading_needs_no_question() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
