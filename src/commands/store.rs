@@ -21,6 +21,7 @@ use crate::program::foundation::Foundation;
 use crate::program::{put, say};
 use crate::runtime::mark_unknown;
 use crate::store::{OpenError, PrunePlace, Store};
+use crate::tools::SandboxFolders;
 
 /// `aye store ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -326,8 +327,13 @@ async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathB
     Ok(Some(with(&aside, "")))
 }
 
-/// Deletes what is older than the setting `threads.keep` allows.
+/// Temporary files and downloads of sandboxed commands are removed when nothing has used them for this time.
+const UNUSED: Duration = Duration::from_hours(30 * 24);
+
+/// Deletes what is older than the setting `threads.keep` allows, and old files of sandboxed commands.
 pub(crate) async fn prune_by_setting(store: &Store, foundation: &Foundation) {
+    let caches = foundation.paths.cache_dir.clone();
+    let _ = tokio::task::spawn_blocking(move || SandboxFolders::remove_unused(&caches, UNUSED)).await;
     let Expiry::After(keep) = foundation.loaded.settings.threads.keep else { return };
     let now = SystemClock.now_ms();
     let before = now.saturating_sub(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));

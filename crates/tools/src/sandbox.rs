@@ -15,7 +15,7 @@ use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
 use aye_core::contract::spec::AgentSpec;
 use aye_files::known::KnownFiles;
-use aye_files::opener::PrivateFolder;
+use aye_files::opener::{PrivateFolder, remove_unused};
 use aye_sandbox::protected::{INSTALLED, SET_ASIDE};
 use aye_sandbox::{
     CacheKind, Dialler, InodeId, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder,
@@ -674,12 +674,12 @@ impl Sandbox {
     fn tmp(&self, thread: &ThreadId) -> Result<PathBuf, NotConfined> {
         let name = &sha256_hex(thread.as_str().as_bytes())[..16];
         private_folder(&self.folders.tmp)?;
-        private_folder(&self.folders.tmp.join(name))
+        used_folder(&self.folders.tmp.join(name))
     }
 
     /// Package managers write to folders of aye's own: what runs outside must never be what a sandboxed command wrote.
     fn caches(&self, policy: &mut Policy) -> Result<Vec<(OsString, OsString)>, NotConfined> {
-        let caches = private_folder(&self.folders.caches)?;
+        let caches = used_folder(&self.folders.caches)?;
         policy.writable.push(caches.clone());
         let variables = [
             ("XDG_CACHE_HOME", "xdg"),
@@ -699,7 +699,7 @@ impl Sandbox {
             let Some(path) = self.home.as_ref().map(|home| home.join(name)) else { continue };
             let is_used = || downloaders.contains(&kind) || path.is_dir();
             if own.is_dir() || (can_download && is_used()) {
-                private_folder(&self.folders.linked)?;
+                used_folder(&self.folders.linked)?;
                 policy.readable.retain(|readable| *readable != path);
                 policy.caches.push(LinkedCache { kind, path, own: private_folder(&own)? });
             }
@@ -824,6 +824,31 @@ fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
 fn private_folder(path: &Path) -> Result<PathBuf, NotConfined> {
     let made = PrivateFolder::make(path).map(|folder| folder.path().to_owned());
     made.map_err(|error| NotConfined::Folder { path: path.to_owned(), error })
+}
+
+/// The same, and marks it as used.
+fn used_folder(path: &Path) -> Result<PathBuf, NotConfined> {
+    let made = PrivateFolder::make(path).map(|folder| {
+        // Without the mark it is removed when it has existed for long enough.
+        let _ = folder.touch();
+        folder.path().to_owned()
+    });
+    made.map_err(|error| NotConfined::Folder { path: path.to_owned(), error })
+}
+
+impl SandboxFolders {
+    /// Removes what no command of a project or conversation has used for a time: downloads and temporary files.
+    pub fn remove_unused(cache_dir: &Path, age: std::time::Duration) {
+        for name in ["tmp", "packages", "linked"] {
+            match remove_unused(&cache_dir.join(name), age) {
+                Ok(0) => {}
+                Ok(gone) => tracing::info!(gone, name, "old files of sandboxed commands were removed"),
+                Err(error) => {
+                    tracing::warn!(%error, name, "old files of sandboxed commands cannot be removed")
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -57,6 +57,14 @@ impl PrivateFolder {
         &self.path
     }
 
+    /// Notes that the folder is used now; see [`super::remove_unused`].
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn touch(&self) -> io::Result<()> {
+        File::from(self.folder.try_clone()?).set_modified(std::time::SystemTime::now())
+    }
+
     /// Makes a file that only the user can read and that does not exist yet.
     ///
     /// # Errors
