@@ -8,7 +8,6 @@ use crate::a2a::{A2aBackend, EndpointError};
 use crate::cli::{Cli, CliCommand};
 use crate::config::{Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
-use crate::contract::digest::sha256_hex;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
@@ -131,7 +130,13 @@ impl AppContext {
         let selection = models::choose(&foundation).await?;
         let mode = mode_of(&foundation);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
+        let permission = Permissions::knowing(
+            foundation.workspace.clone(),
+            Arc::clone(&clock),
+            rules,
+            mode,
+            foundation.known_files(),
+        );
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let webhooks = Webhooks::new(&foundation, store.clone());
         let webhook_problems = webhooks.problems();
@@ -579,7 +584,7 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
         written.iter().filter_map(real).collect()
     };
     // What the commands of one project downloaded and may have changed is nothing that another one's should build from.
-    let project = sha256_hex(root.as_os_str().as_encoded_bytes())[..16].to_owned();
+    let project = foundation.project_id();
     tools::SandboxFolders {
         unix_sockets: settings.sockets.iter().map(path).collect(),
         readable: all(&settings.readable),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use aye_files::known::KnownFiles;
 use aye_sandbox::common_git_folder;
 
 use crate::cli::Cli;
@@ -256,6 +257,16 @@ impl Foundation {
             .map_err(|e| Failure::usage(format!("--allowed-tools/--disallowed-tools: {e}")))?;
         rules.join(run);
         Ok(rules)
+    }
+
+    /// The project's part of the name of a file or folder that each project has its own of.
+    pub(crate) fn project_id(&self) -> String {
+        sha256_hex(self.workspace.root.as_os_str().as_encoded_bytes())[..16].to_owned()
+    }
+
+    /// The files that rules were found to be about, also by earlier processes.
+    pub(crate) fn known_files(&self) -> Arc<KnownFiles> {
+        Arc::new(KnownFiles::kept_in(self.paths.known_files_dir().join(self.project_id())))
     }
 
     /// Patterns for aye's own files if the workspace contains them, or is among them: there, what is inside the workspace

@@ -33,7 +33,13 @@ impl ProjectPrograms {
     pub(crate) fn alone(foundation: &mut Foundation, cli: &Cli) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
         let place = foundation.workspace.clone();
-        let permissions = Permissions::new(place, Arc::new(SystemClock), rules, mode_of(foundation));
+        let permissions = Permissions::knowing(
+            place,
+            Arc::new(SystemClock),
+            rules,
+            mode_of(foundation),
+            foundation.known_files(),
+        );
         let mut env = tool_env(foundation);
         env.known = Arc::clone(permissions.known_files());
         env.policies = Some(Arc::new(permissions));

@@ -576,6 +576,67 @@ fn rules_about_files_hold_for_commands() {
     drop(sockets);
 }
 
+/// What rules deny to change, a command cannot make where it is missing.
+#[test]
+fn what_rules_deny_to_change_is_not_made_either() {
+    if !has_all_layers() {
+        return;
+    }
+    let line = "mkdir -p migrations deep/gen node_modules/p; echo x > migrations/1.sql; echo x > deep/gen/a.lock; \
+                echo x > node_modules/p/a.lock; echo y > other.sql";
+    for (rules, is_kept) in [("'Edit(migrations/**)'", true), ("'Write(**/*.lock)'", true), ("Edit", false)] {
+        let llm = MockLlm::answers([Answer::new().bash("c1", "sh make.sh"), Answer::say("Done.")]);
+        let home = Home::with(&llm);
+        home.write("make.sh", line);
+        home.rules(&format!(
+            "rules:\n  - {{tool: {rules}, behavior: deny}}\n  - {{tool: Bash, behavior: allow}}\n"
+        ));
+        home.ok(&["-p", "go"]);
+        let result = llm.last().result("c1");
+        let has = |name: &str| home.work().join(name).exists();
+        let is_about = |name: &str| rules.contains(name);
+        assert_eq!(has("migrations/1.sql"), !is_about("migrations"), "{rules}: {result}");
+        assert_eq!(has("deep/gen/a.lock"), !is_about("lock"), "{rules}: {result}");
+        assert!(has("node_modules/p/a.lock") && has("other.sql"), "{rules}: {result}");
+        assert_eq!(result.contains("rules deny creating "), is_kept, "{rules}: {result}");
+        if is_about("migrations") {
+            assert_eq!(home.read(".aye-set-aside/1/migrations/1.sql"), "x\n");
+            assert!(result.contains("what the command made is in .aye-set-aside/1/migrations"), "{result}");
+        }
+    }
+}
+
+/// A file that rules deny is denied under the name that a command of an earlier process gave it, even one outside.
+#[test]
+fn a_later_process_knows_what_was_renamed() {
+    let answers = [
+        Answer::new().bash("c1", "sh move.sh"),
+        Answer::say("Done."),
+        Answer::new()
+            .call("r", "Read", serde_json::json!({"file_path": "pub/a.txt"}))
+            .call("o", "Read", serde_json::json!({"file_path": "pub/b.md"}))
+            .call("e", "Write", serde_json::json!({"file_path": "old/1.sql", "content": "two"})),
+        Answer::say("Done."),
+    ];
+    let llm = MockLlm::answers(answers);
+    let home = Home::with(&llm);
+    home.write("secrets/a.txt", "CANARY\n");
+    home.write("secrets/b.md", "plain\n");
+    home.write("migrations/1.sql", "one\n");
+    home.write("move.sh", "mv secrets pub; mv migrations old\n");
+    home.rules(
+        "rules:\n  - {tool: 'Read(secrets/*.txt)', behavior: deny}\n  - {tool: 'Edit(migrations/**)', behavior: deny}\n",
+    );
+    home.ok(&["-p", "--permission-mode", "yolo", "go"]);
+    assert_eq!(home.read("pub/a.txt"), "CANARY\n");
+    home.ok(&["-p", "--permission-mode", "yolo", "go"]);
+    let result = |call: &str| llm.last().result(call);
+    assert!(result("r").contains("deny by rule `Read(secrets/*.txt)`"), "{}", result("r"));
+    assert!(result("o").contains("plain"), "{}", result("o"));
+    assert!(result("e").contains("deny by rule `Edit(migrations/**)`"), "{}", result("e"));
+    assert_eq!(home.read("old/1.sql"), "one\n");
+}
+
 /// When aye dies while its other commands stand still, they end.
 #[cfg(feature = "failpoints")]
 #[test]

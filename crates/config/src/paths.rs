@@ -135,6 +135,11 @@ impl Paths {
         self.state_dir.join("started")
     }
 
+    /// The names under which rules knew files, one file for each project.
+    pub fn known_files_dir(&self) -> PathBuf {
+        self.state_dir.join("known-files")
+    }
+
     /// The list of trusted folders.
     pub fn trust_file(&self) -> PathBuf {
         self.state_dir.join("trust.json")

@@ -389,6 +389,17 @@ impl ProtectedBefore {
         moved.into_values().collect()
     }
 
+    /// Moves files and folders with these identities that a command made where it must not. One that is another by now
+    /// stays.
+    pub fn set_aside_made(&self, made: Vec<(PathBuf, InodeId)>) -> Vec<SetAside> {
+        let mut store = Store::default();
+        let moved = made.into_iter().filter_map(|(path, id)| {
+            let stays = || SetAside { path: path.clone(), to: None, restored: None };
+            self.move_aside(&mut store, &path, id).unwrap_or_else(|_| Some(stays()))
+        });
+        moved.collect()
+    }
+
     /// `None` if the file is no longer the one that was compared.
     fn move_aside(&self, store: &mut Store, path: &Path, id: InodeId) -> io::Result<Option<SetAside>> {
         let kept = self.files.get(path);

@@ -80,13 +80,14 @@ impl Masks {
         files: &KnownFiles,
     ) -> Vec<Masked> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (found, has_links) = find(&mut known, now, roots, (policy, files));
-        if !has_links {
-            return found;
+        let (mut found, has_links) = find(&mut known, now, roots, (policy, files));
+        if has_links {
+            // Folders that were read before may contain other names of what was found.
+            known.folders.clear();
+            found = find(&mut known, now, roots, (policy, files)).0;
         }
-        // Folders that were read before may contain other names of what was found.
-        known.folders.clear();
-        find(&mut known, now, roots, (policy, files)).0
+        files.keep();
+        found
     }
 }
 

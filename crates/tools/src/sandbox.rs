@@ -129,7 +129,7 @@ pub struct Sandbox {
     hub: OnceLock<Arc<NetHub>>,
     protected: Arc<ProtectedFiles>,
     /// What rules deny to change.
-    unchangeable: Masks,
+    unchangeable: Arc<Masks>,
     /// The sockets of each project when it was first looked at.
     sockets: Mutex<HashMap<PathBuf, Arc<[PathBuf]>>>,
     freezer: Arc<Freezer>,
@@ -140,7 +140,48 @@ pub(super) struct Unchanged {
     protected: Arc<ProtectedFiles>,
     freezer: Arc<Freezer>,
     before: ProtectedBefore,
+    missing: Option<MissingFiles>,
     workspace: PathBuf,
+}
+
+/// What was there before a command of what rules deny to change: a mount keeps that as it is, but nothing keeps a command
+/// from making what is missing.
+struct MissingFiles {
+    rules: Arc<dyn PathPolicy>,
+    cache: Arc<Masks>,
+    known: Arc<KnownFiles>,
+    roots: Vec<PathBuf>,
+    before: HashSet<PathBuf>,
+}
+
+impl MissingFiles {
+    /// What was made since. Nothing that a package manager or a compiler made, and nothing in a folder in which nothing may
+    /// change, where a command could not be run at all.
+    fn made(&self) -> Vec<(PathBuf, InodeId)> {
+        let roots: Vec<&Path> = self.roots.iter().map(PathBuf::as_path).collect();
+        let rules = Unchangeable(self.rules.as_ref());
+        let found = self.cache.below(&roots, &[], &rules, &self.known).into_iter();
+        let is_new = |it: &Masked| !self.before.contains(&it.path);
+        let is_watched = |it: &Masked| {
+            let root = roots.iter().find(|root| it.path.starts_with(root));
+            root.is_some_and(|root| {
+                let is_aside = it.path.starts_with(root.join(SET_ASIDE));
+                !is_aside && !is_installed(&roots, &it.path) && rules.below(root)(root, true).is_none()
+            })
+        };
+        let made = found.filter(|it| is_new(it) && is_watched(it)).filter_map(|it| {
+            let (device, inode) = it.id?.device_and_inode();
+            Some((it.path, InodeId(device, inode)))
+        });
+        made.collect()
+    }
+}
+
+/// Whether a path is in a folder of installed packages or of builds, below one of these folders.
+fn is_installed(roots: &[&Path], path: &Path) -> bool {
+    let below = roots.iter().filter_map(|root| path.strip_prefix(root).ok()?.parent());
+    let mut folders = below.flat_map(Path::components).map(std::path::Component::as_os_str);
+    folders.any(|folder| INSTALLED.iter().any(|name| folder == *name))
 }
 
 impl Unchanged {
@@ -156,7 +197,11 @@ impl Unchanged {
         if beside {
             let changed = self.before.changed(&self.protected);
             let say = |path: &PathBuf| format!("protected, but changed during the command: {}", shown(path));
-            return changed.iter().map(say).collect();
+            let made = self.missing.iter().flat_map(MissingFiles::made);
+            let made = made.map(|(path, _)| {
+                format!("rules deny changing it, but it was made during the command: {}", shown(&path))
+            });
+            return changed.iter().map(say).chain(made).collect();
         }
         let say = |it: SetAside| match it.to {
             Some(to) => {
@@ -170,7 +215,15 @@ impl Unchanged {
             }
             None => format!("{} is protected, and the command changed it", shown(&it.path)),
         };
-        self.before.set_aside(&self.protected).into_iter().map(say).collect()
+        let mut notes: Vec<String> = self.before.set_aside(&self.protected).into_iter().map(say).collect();
+        let made = self.missing.as_ref().map(MissingFiles::made).unwrap_or_default();
+        notes.extend(self.before.set_aside_made(made).into_iter().map(|it| match it.to {
+            Some(to) => {
+                format!("rules deny creating {}: what the command made is in {}", shown(&it.path), shown(&to))
+            }
+            None => format!("rules deny creating {}, and the command made it", shown(&it.path)),
+        }));
+        notes
     }
 }
 
@@ -329,9 +382,22 @@ impl ToolEnv {
             let Launch { program, args, .. } = Launch::in_terminal(own, &request.program, &request.args);
             (request.program, request.args) = (program, args);
         }
-        let Some(sandbox) = self.sandbox.clone().filter(|_| !is_outside) else {
+        let workspace = self.workspace.root.clone();
+        let rules = self.policies.as_ref().map(|policies| policies.policy(agent));
+        let known = Arc::clone(&self.known);
+        let Some(sandbox) = self.sandbox.clone() else { return Ok((request, Confinement::default())) };
+        if is_outside {
+            if let Some(rules) = rules {
+                // What it renames stays bound by the rules. A folder such as the home folder is too large for that.
+                let look = move || {
+                    if sandbox.problem(Profile::Workspace, false, &workspace).is_none() {
+                        sandbox.find_known(&workspace, rules.as_ref(), &known);
+                    }
+                };
+                tokio::task::spawn_blocking(look).await?;
+            }
             return Ok((request, Confinement::default()));
-        };
+        }
         let mut withheld = Withheld::default();
         for name in self.variables.keys().filter(|name| !request.env.contains_key(*name)) {
             let text = name.to_string_lossy().into_owned();
@@ -344,12 +410,9 @@ impl ToolEnv {
             }
             withheld.names.push(text);
         }
-        let workspace = self.workspace.root.clone();
-        let rules = self.policies.as_ref().map(|policies| policies.policy(agent));
-        let known = Arc::clone(&self.known);
         // It reads folders, and what the machine can enforce.
         let confined = tokio::task::spawn_blocking(move || {
-            let kept = sandbox.confine(&mut request, &what, &workspace, rules.as_deref(), &known);
+            let kept = sandbox.confine(&mut request, &what, &workspace, rules.as_ref(), &known);
             kept.map(|kept| (request, Confinement { withheld, ..kept }))
         });
         confined.await.unwrap_or_else(|error| Err(error.into()))
@@ -368,7 +431,7 @@ impl Sandbox {
             found: OnceLock::new(),
             masks: Masks::default(),
             protected: Arc::default(),
-            unchangeable: Masks::default(),
+            unchangeable: Arc::default(),
             sockets: Mutex::default(),
             freezer: Arc::default(),
             dialler: Arc::new(SystemDialler),
@@ -413,11 +476,24 @@ impl Sandbox {
 
     /// Looks through the project's folder, so that a first command does not have to.
     pub fn prepare(&self, workspace: &Path, rules: &dyn PathPolicy, known: &KnownFiles) {
-        let folders = self.folders.readable.iter().chain(&self.folders.writable).map(PathBuf::as_path);
-        let roots: Vec<&Path> = std::iter::once(workspace).chain(folders).collect();
-        self.masks.below(&roots, &[], rules, known);
-        self.protected.prepare(&roots);
+        self.find_known(workspace, rules, known);
+        self.protected.prepare(&self.roots(workspace));
         self.sockets(workspace);
+    }
+
+    /// Looks for the files that rules are about, so that they are known under the names that they get.
+    fn find_known(&self, workspace: &Path, rules: &dyn PathPolicy, known: &KnownFiles) {
+        let roots = self.roots(workspace);
+        self.masks.below(&roots, &[], rules, known);
+        if roots.iter().any(|root| rules.unchangeable_below(root).is_some()) {
+            self.unchangeable.below(&roots, &[], &Unchangeable(rules), known);
+        }
+    }
+
+    /// The project's folder and those that the user opens to commands.
+    fn roots<'a>(&'a self, workspace: &'a Path) -> Vec<&'a Path> {
+        let folders = self.folders.readable.iter().chain(&self.folders.writable).map(PathBuf::as_path);
+        std::iter::once(workspace).chain(folders).collect()
     }
 
     fn missing(&self, profile: Profile, namespaces: bool) -> Option<String> {
@@ -436,8 +512,8 @@ impl Sandbox {
         request: &mut ExecRequest,
         what: &Confined,
         workspace: &Path,
-        rules: Option<&dyn PathPolicy>,
-        known: &KnownFiles,
+        rules: Option<&Arc<dyn PathPolicy>>,
+        known: &Arc<KnownFiles>,
     ) -> Result<Confinement, NotConfined> {
         if let Some(missing) = self.missing(what.profile, false) {
             return Err(NotConfined::Missing(missing));
@@ -471,6 +547,7 @@ impl Sandbox {
         }));
         policy.tmp = Some(tmp);
         let mut notes = Vec::new();
+        let mut missing = None;
         if what.profile == Profile::Workspace {
             let opened = what.opened.writable.iter().filter(|path| path.is_dir() && is_real(path));
             policy.writable.extend(opened.cloned());
@@ -485,7 +562,8 @@ impl Sandbox {
             policy.readable.retain(|path| !is_denied(path));
             policy.toolchains.retain(|path| !is_denied(path));
             let most = MAX_MASKS.saturating_sub(policy.masked.len());
-            let (Folded { masks, hidden, partial }, ids) = self.masked(what, &policy, rules, known, most);
+            let (Folded { masks, hidden, partial }, ids) =
+                self.masked(what, &policy, rules.as_ref(), known, most);
             policy.masked.extend(masks);
             policy.ids = ids;
             notes.extend(hidden_folders(&hidden, workspace));
@@ -494,7 +572,7 @@ impl Sandbox {
                 policy.partial.push(part_of(path, &masked));
             }
             if what.profile == Profile::Workspace {
-                policy.read_only = self.read_only(what, workspace, rules);
+                missing = self.unchangeable(what, workspace, rules, known, &mut policy);
             }
         }
         let mut unchanged = None;
@@ -503,7 +581,7 @@ impl Sandbox {
             let before = self.protected.before(&roots);
             let (protected, workspace) = (Arc::clone(&self.protected), workspace.to_path_buf());
             let freezer = Arc::clone(&self.freezer);
-            unchanged = Some(Unchanged { protected, freezer, before, workspace });
+            unchanged = Some(Unchanged { protected, freezer, before, missing, workspace });
             request.env.extend(self.caches(&mut policy)?);
         }
         let network = self.way_out(what)?.map(Arc::new);
@@ -604,14 +682,9 @@ impl Sandbox {
         let roots: Vec<&Path> = std::iter::once(policy.workspace.as_path()).chain(beside).collect();
         // Packages bring test keys and lists of public certificates, which need no secrecy; masked, they could neither be
         // used nor removed.
-        let is_installed = |path: &Path| {
-            let below = roots.iter().filter_map(|root| path.strip_prefix(root).ok()?.parent());
-            let mut folders = below.flat_map(Path::components).map(std::path::Component::as_os_str);
-            folders.any(|folder| INSTALLED.iter().any(|name| folder == *name))
-        };
         let is_readable = |path: &Path| {
             what.profile == Profile::Workspace
-                && (is_installed(path)
+                && (is_installed(&roots, path)
                     || self.folders.readable.iter().any(|readable| path.starts_with(readable)))
         };
         // A folder of PATH may be one in which the user keeps other things.
@@ -645,17 +718,33 @@ impl Sandbox {
         (folded, ids)
     }
 
-    /// What rules deny to change. Of more than can be mounted, whole folders are.
-    fn read_only(&self, what: &Confined, workspace: &Path, rules: &dyn PathPolicy) -> Vec<PathBuf> {
+    /// Makes what rules deny to change read-only. Of more than can be mounted, whole folders are.
+    fn unchangeable(
+        &self,
+        what: &Confined,
+        workspace: &Path,
+        rules: &Arc<dyn PathPolicy>,
+        known: &Arc<KnownFiles>,
+        policy: &mut Policy,
+    ) -> Option<MissingFiles> {
         let beside = self.folders.writable.iter().chain(&what.opened.writable).map(PathBuf::as_path);
         let roots: Vec<&Path> = std::iter::once(workspace).chain(beside).collect();
         if roots.iter().all(|root| rules.unchangeable_below(root).is_none()) {
-            return Vec::new();
+            return None;
         }
-        let found = self.unchangeable.below(&roots, &[], &Unchangeable(rules), &KnownFiles::default());
+        let found = self.unchangeable.below(&roots, &[], &Unchangeable(rules.as_ref()), known);
+        let before = found.iter().map(|it| it.path.clone()).collect();
         let Folded { mut masks, partial, .. } = fold(found, &roots, MAX_MASKS);
         masks.extend(partial.into_iter().flat_map(|(_, entries)| entries));
-        masks
+        masks.retain(|path| !policy.masked.contains(path));
+        policy.read_only = masks;
+        Some(MissingFiles {
+            rules: Arc::clone(rules),
+            cache: Arc::clone(&self.unchangeable),
+            known: Arc::clone(known),
+            roots: roots.into_iter().map(Path::to_owned).collect(),
+            before,
+        })
     }
 
     /// The Unix sockets of a project that were there when it was first looked at: other programs listen there, outside the
@@ -752,7 +841,7 @@ struct Unchangeable<'a>(&'a dyn PathPolicy);
 
 impl PathPolicy for Unchangeable<'_> {
     fn restriction(&self, path: &Path, _access: PathAccess) -> Option<PathRestriction> {
-        self.0.restriction(path, PathAccess::Write)
+        self.0.restriction(path, PathAccess::Write).filter(|rule| rule.is_denied)
     }
 
     fn below(&self, folder: &Path) -> PathCheck {

@@ -46,7 +46,8 @@ pub(crate) async fn give(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let now = clock.now_ms();
     let mode = crate::program::app_context::mode_of(&there_is);
-    let permissions = Permissions::new(there_is.workspace.clone(), clock, rules, mode);
+    let permissions =
+        Permissions::knowing(there_is.workspace.clone(), clock, rules, mode, there_is.known_files());
     permissions.set_grants(store.grants(now).await.map_err(Failure::failed)?);
     let in_force = permissions.rules_for(&asked.thread_id, &asked.run_id, &[]);
     let tools = crate::tools::builtin(crate::program::app_context::tool_env(&there_is));

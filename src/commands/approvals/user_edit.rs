@@ -208,7 +208,7 @@ async fn review_elsewhere(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let grants = store.grants(clock.now_ms()).await?;
     let mode = crate::program::app_context::mode_of(&there);
-    let permissions = Permissions::new(there.workspace.clone(), clock, rules, mode);
+    let permissions = Permissions::knowing(there.workspace.clone(), clock, rules, mode, there.known_files());
     permissions.set_grants(grants);
     let name = &suspension.ticket.pending.name;
     let tool = crate::tools::builtin(crate::program::app_context::tool_env(&there))

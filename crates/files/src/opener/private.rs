@@ -77,6 +77,15 @@ impl PrivateFolder {
         Ok(file.into())
     }
 
+    /// Opens a file that only the user can read to append to it, and makes it if there is none.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn append(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.folder, name.as_ref(), flags, Mode::from_raw_mode(0o600))?.into())
+    }
+
     /// Gives a file in it another name there.
     ///
     /// # Errors

@@ -75,8 +75,18 @@ pub struct ModeRefusal {
 impl Permissions {
     /// Rules and a mode for a workspace.
     pub fn new(workspace: Workspace, clock: Arc<dyn Clock>, rules: RuleSet, mode: Mode) -> Permissions {
+        Permissions::knowing(workspace, clock, rules, mode, Arc::default())
+    }
+
+    /// The same with the names of files that earlier processes found.
+    pub fn knowing(
+        workspace: Workspace,
+        clock: Arc<dyn Clock>,
+        rules: RuleSet,
+        mode: Mode,
+        known: Arc<KnownFiles>,
+    ) -> Permissions {
         let now = Now { rules: Arc::new(rules), mode, ..Now::default() };
-        let known = Arc::default();
         Permissions { shared: Arc::new(PermissionState { workspace, clock, now: RwLock::new(now), known }) }
     }
 
