@@ -17,10 +17,7 @@ use crate::program::{keys, mcp, models, plugins, put};
 use crate::tools::Sandbox;
 use crate::tui::host::TextPage;
 
-mod session;
 mod terminal;
-
-pub(crate) use session::{feedback_page, status_page};
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -22,6 +22,7 @@ use crate::failure::{AppError, Failure};
 use crate::pattern::escape_glob;
 use crate::plugins::permission::{Layer, RuleSet, ToolPermissionBehavior, shipped_rules};
 use crate::program::keyring::Keyring;
+use crate::program::prompt::GivenPrompt;
 use crate::store::{OpenError, OpenErrorKind, Store};
 
 /// The effort level of models, as the user set it. Clones share it.
@@ -35,36 +36,6 @@ impl Effort {
 
     pub(crate) fn set(&self, effort: Option<ReasoningEffort>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = effort;
-    }
-}
-
-/// Texts of the command line for the agent that the user talks to.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct GivenPrompt {
-    /// Takes the place of the agent's own text.
-    pub(crate) own: Option<String>,
-    /// Comes last.
-    pub(crate) appended: Option<String>,
-}
-
-impl GivenPrompt {
-    fn of(cli: &Cli, cwd: &Path) -> Result<Self, Failure> {
-        let read = |flag: &str, text: &Option<String>, file: &Option<PathBuf>| match (text, file) {
-            (Some(text), _) => Ok(Some(text.clone())),
-            (None, Some(file)) => std::fs::read_to_string(cwd.join(file))
-                .map(Some)
-                .map_err(|error| Failure::usage(format!("{flag} {}: {error}", file.display()))),
-            (None, None) => Ok(None),
-        };
-        let flags = &cli.global;
-        Ok(Self {
-            own: read("--system-prompt-file", &flags.system_prompt, &flags.system_prompt_file)?,
-            appended: read(
-                "--append-system-prompt-file",
-                &flags.append_system_prompt,
-                &flags.append_system_prompt_file,
-            )?,
-        })
     }
 }
 
@@ -174,7 +145,7 @@ impl Foundation {
             effort: Effort::default(),
             keyring: Keyring::system(),
             client_servers: Vec::new(),
-            given_prompt: GivenPrompt::of(cli, &cwd)?,
+            given_prompt: given_prompt(cli, &cwd)?,
             editor: EditorSlot::default(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
@@ -417,6 +388,26 @@ impl From<&OpenError> for Closed {
     fn from(error: &OpenError) -> Self {
         Closed { failure: Failure::failed(error), is_read_only: error.kind() == OpenErrorKind::ReadOnly }
     }
+}
+
+/// Reads what the command line says to the agent.
+fn given_prompt(cli: &Cli, cwd: &Path) -> Result<GivenPrompt, Failure> {
+    let read = |flag: &str, text: &Option<String>, file: &Option<PathBuf>| match (text, file) {
+        (Some(text), _) => Ok(Some(text.clone())),
+        (None, Some(file)) => std::fs::read_to_string(cwd.join(file))
+            .map(Some)
+            .map_err(|error| Failure::usage(format!("{flag} {}: {error}", file.display()))),
+        (None, None) => Ok(None),
+    };
+    let flags = &cli.global;
+    Ok(GivenPrompt {
+        own: read("--system-prompt-file", &flags.system_prompt, &flags.system_prompt_file)?,
+        appended: read(
+            "--append-system-prompt-file",
+            &flags.append_system_prompt,
+            &flags.append_system_prompt_file,
+        )?,
+    })
 }
 
 fn settings(

@@ -5,10 +5,18 @@
 //! here, and the environment with its instructions. Only the first one is an agent's own.
 
 use crate::contract::workspace::Workspace;
-use crate::program::foundation::GivenPrompt;
 
 const AYE: &str = include_str!("prompt.md");
 const RULES: &str = include_str!("prompt_rules.md");
+
+/// Texts of the command line for the agent that the user talks to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GivenPrompt {
+    /// Takes the place of the agent's own text.
+    pub(crate) own: Option<String>,
+    /// Comes last.
+    pub(crate) appended: Option<String>,
+}
 
 /// The part of the prompt shared by all agents of a workspace, after the agent's own.
 #[derive(Clone, Debug)]

@@ -1,5 +1,8 @@
 //! Terminal commands that show a page of text.
 
+use std::fmt::Write as _;
+
+use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
 use crate::failure::AppError;
 use crate::program::app_context::AppContext;
@@ -15,8 +18,8 @@ pub(crate) async fn page(
 ) -> Result<TextPage, AppError> {
     match name {
         "doctor" => Ok(crate::commands::doctor::page(app)),
-        "status" => Ok(crate::commands::doctor::status_page(app, thread)),
-        "feedback" => Ok(crate::commands::doctor::feedback_page(app, thread)),
+        "status" => Ok(status(app, thread)),
+        "feedback" => Ok(feedback(app, thread)),
         "config" => Ok(crate::commands::config::page(app)),
         "hooks" => crate::commands::hooks::page(app),
         "memory" => crate::commands::memory::page(app, words).await,
@@ -30,4 +33,67 @@ pub(crate) async fn page(
         "mcp" => crate::program::mcp::page(app, words).await,
         _ => Err(format!("unknown command /{name}").into()),
     }
+}
+
+/// What this session works with.
+fn status(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
+    let foundation = &app.foundation;
+    let selection = app.selection();
+    let effort =
+        foundation.effort.get().map_or_else(|| "of the model".to_owned(), |effort| effort.to_string());
+    let sandbox = match &app.sandbox {
+        None => "off (sandbox.enabled = false)".to_owned(),
+        Some(sandbox) => sandbox.known_lack(&foundation.workspace.root).unwrap_or_else(|| "on".to_owned()),
+    };
+    let trust = if foundation.is_trusted { "the files of this folder are used" } else { "not trusted yet" };
+    let rows = [
+        ("version", format!("aye {}", env!("CARGO_PKG_VERSION"))),
+        ("conversation", thread.map_or_else(|| "not started yet".to_owned(), ToString::to_string)),
+        ("folder", foundation.workspace.cwd.display().to_string()),
+        ("trust", trust.to_owned()),
+        ("model", format!("{} ({})", selection.full_name(), selection.why)),
+        ("effort", effort),
+        ("agent", app.agents.current()),
+        ("mode", app.permission.mode().to_string()),
+        ("sandbox", sandbox),
+        ("instructions", app.instructions.status().unwrap_or_else(|| "none".to_owned())),
+        ("settings", foundation.paths.display(&foundation.paths.config_file())),
+        ("store", foundation.paths.display(&foundation.paths.database())),
+        ("log", foundation.paths.display(&foundation.paths.log_dir().join("aye.log"))),
+    ];
+    TextPage {
+        title: "Status".to_owned(),
+        text: aligned(&rows) + "\n/config, /permissions, /mcp, /context show more\n",
+    }
+}
+
+/// What makes a report useful. Nothing is sent.
+fn feedback(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
+    let paths = &app.foundation.paths;
+    let word = |name: &str| visible_line(app.foundation.env.var(name).unwrap_or("unknown")).into_owned();
+    let rows = [
+        ("version", format!("aye {}", env!("CARGO_PKG_VERSION"))),
+        ("system", format!("{}, {}", std::env::consts::OS, std::env::consts::ARCH)),
+        ("terminal", format!("{}, TERM={}", word("TERM_PROGRAM"), word("TERM"))),
+        ("model", app.selection().full_name()),
+        ("log", paths.display(&paths.log_dir().join("aye.log"))),
+    ];
+    let mut text = String::from("Nothing is sent. Attach to a report what you are willing to show:\n\n");
+    text.push_str(&aligned(&rows));
+    text.push_str("\naye doctor                     checks of this machine and folder\n");
+    if let Some(thread) = thread {
+        let _ = writeln!(
+            text,
+            "aye threads export {thread}\n                               this conversation; read it first, it has your files and output in it"
+        );
+    }
+    text.push_str("aye -r ID --debug              the same again, with everything in the log\n");
+    TextPage { title: "Feedback".to_owned(), text }
+}
+
+fn aligned(rows: &[(&str, String)]) -> String {
+    rows.iter().fold(String::new(), |mut out, (name, value)| {
+        let _ = writeln!(out, "{name:<13} {}", visible_line(value));
+        out
+    })
 }

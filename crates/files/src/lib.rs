@@ -7,4 +7,5 @@ pub mod front_matter;
 pub mod known;
 pub mod opener;
 pub mod rights;
+pub mod unused;
 pub mod walk;

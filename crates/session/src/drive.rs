@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
-use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::{LeaseRecord, QueuedMessage, RunRecord, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::storage::{ChangeFeed, StoreError, SuspensionFilter};
 use aye_runtime::{AgentRunResult, AgentRuntime, OwnerWatch, RunRequest, RuntimeError, UnknownPolicy};
@@ -563,7 +563,8 @@ impl<F: FrontEnd> Driver<'_, F> {
     /// The state of a conversation without an unfinished run.
     async fn over(&self, run: Option<&RunRecord>, mark: &mut DefaultHasher) -> Result<Standing, StoreError> {
         let manner = self.attender.manner;
-        let ended_well = run.and_then(|run| run.termination.as_ref()).is_none_or(|last| last.went_well());
+        let ended_well =
+            run.and_then(|run| run.termination.as_ref()).is_none_or(TerminationReason::went_well);
         let queue = match manner.queue {
             Queue::Nothing => Vec::new(),
             Queue::Messages | Queue::All => self.runtime.queued(self.thread).await?,

@@ -15,7 +15,8 @@ use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
 use aye_core::contract::spec::AgentSpec;
 use aye_files::known::KnownFiles;
-use aye_files::opener::{PrivateFolder, remove_unused};
+use aye_files::opener::PrivateFolder;
+use aye_files::unused::remove_unused;
 use aye_sandbox::protected::{INSTALLED, SET_ASIDE};
 use aye_sandbox::{
     CacheKind, Dialler, InodeId, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder,

@@ -8,7 +8,6 @@
 mod tests;
 
 mod private;
-mod unused;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -20,7 +19,6 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, mkdirat, openat, re
 use rustix::io::Errno;
 
 pub use private::PrivateFolder;
-pub use unused::remove_unused;
 
 /// A folder through which others are opened. It cannot be listed.
 #[cfg(target_os = "linux")]

@@ -57,7 +57,7 @@ impl PrivateFolder {
         &self.path
     }
 
-    /// Notes that the folder is used now; see [`super::remove_unused`].
+    /// Notes that the folder is used now; see [`crate::unused::remove_unused`].
     ///
     /// # Errors
     /// Those of the system.

@@ -37,7 +37,7 @@ impl ThreadCopyFile {
     /// # Errors
     /// The file is unreadable, or not an exported conversation.
     pub fn outline(&mut self) -> Result<ThreadCopy, serde_json::Error> {
-        serde_json::from_reader::<_, Outline>(self.from_start()?).map(ThreadCopy::from)
+        serde_json::from_reader::<_, Outline>(self.rewound()?).map(ThreadCopy::from)
     }
 
     /// Calls `put` with each part and the position of its thread: 0, then those of `children`.
@@ -47,7 +47,7 @@ impl ThreadCopyFile {
     ) -> Result<(), SqlFailure> {
         let mut failed = None;
         let mut sink = Sink { put, failed: &mut failed };
-        let done = self.from_start().and_then(|reader| {
+        let done = self.rewound().and_then(|reader| {
             let mut reader = serde_json::Deserializer::from_reader(reader);
             Conversation { nth: 0, sink: &mut sink }.deserialize(&mut reader)?;
             reader.end()
@@ -58,7 +58,7 @@ impl ThreadCopyFile {
         }
     }
 
-    fn from_start(&mut self) -> Result<BufReader<&File>, serde_json::Error> {
+    fn rewound(&mut self) -> Result<BufReader<&File>, serde_json::Error> {
         self.0.rewind().map_err(serde_json::Error::io)?;
         Ok(BufReader::with_capacity(BUFFER, &self.0))
     }

@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::{LISTED, PASSAGE, metadata_at};
+use crate::opener::{LISTED, PASSAGE, metadata_at};
 
 /// The start of the name of a folder that is being removed: a process that is killed meanwhile leaves it to the next one.
 const REMOVED: &str = ".removed-";
 /// Folders that are nested deeper stay: each takes a descriptor.
 const MAX_DEPTH: usize = 100;
 
-/// Removes the folders in this one that [`super::PrivateFolder::touch`] did not mark for this time, and returns how many.
+/// Removes the folders in this one that [`crate::opener::PrivateFolder::touch`] did not mark for this time, and returns how many.
 /// What is in them belongs to commands: no link is followed, and folders without rights are opened.
 ///
 /// # Errors
@@ -112,8 +112,8 @@ fn open_up(folder: impl AsFd) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::super::PrivateFolder;
     use super::*;
+    use crate::opener::PrivateFolder;
 
     #[test]
     fn folders_that_nothing_used_are_removed_with_all_that_commands_left_in_them() {
