@@ -248,7 +248,7 @@ pub enum CliCommand {
     /// The editor starts this command; `aye docs editors` says how to set it up. Each session is a conversation of its
     /// folder. Flags of this command, such as --model, apply to all sessions.
     Acp,
-    /// Answer from a browser, a phone or a script: serve conversations and questions over HTTP
+    /// Open conversations and questions in a browser or on a phone
     ///
     /// The first start creates a token and prints a code to sign in with. Remote conversations work in this
     /// folder, or in those of `[serve] folders`, under the rules of each; rules, trust and the sandbox cannot
@@ -282,10 +282,11 @@ pub enum CliCommand {
     Stats(StatsArgs),
     /// List available models, and why the others are unavailable
     Models(JsonFlag),
-    /// Check and store a provider's key, typed or pasted unseen, or piped in
+    /// Log in to a model provider
     ///
-    /// The key is stored in a file that only you can read, or in the system keyring. A variable such as
-    /// ANTHROPIC_API_KEY overrides it. To log in to an MCP server, run `aye mcp login`.
+    /// The key is typed or pasted unseen, or piped in, and checked. It is stored in a file that only you can read, or in
+    /// the system keyring. A variable such as ANTHROPIC_API_KEY overrides it. To log in to an MCP server, run
+    /// `aye mcp login`.
     #[command(after_help = LOGIN_EXAMPLES)]
     Login {
         /// The provider; without it, choose from a list

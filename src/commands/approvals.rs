@@ -138,7 +138,7 @@ pub struct GrantFlags {
     /// Grant a rule for such calls: a pattern, or the number of a proposal in `aye approvals show`
     #[arg(long, value_name = "PATTERN", conflicts_with_all = ["all_reads", "edit", "args"])]
     pub grant: Option<String>,
-    /// Scope of the grant [default: run]
+    /// Scope of the grant [default: project; for a dangerous call: thread]
     #[arg(long, requires = "grant", value_parser = ["run", "thread", "project", "all"])]
     pub scope: Option<String>,
     /// Expiry of the grant: 1h, 7d, today, 2026-12-01, 5uses

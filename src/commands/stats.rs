@@ -264,13 +264,14 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
     let total = &stats.total;
     let _ = writeln!(
         out,
-        "\n{} answers, {} calls, {} tokens in and {} out{}; {} questions waited {} for an answer",
+        "\n{} answers, {} calls, {} tokens in and {} out{}; {} question{} waited {} for an answer",
         total.answers,
         total.calls,
         count(total.input_tokens),
         count(total.output_tokens),
         if total.cost > 0.0 { format!(", {}", money(total)) } else { String::new() },
         total.questions,
+        if total.questions == 1 { "" } else { "s" },
         time(total.waited_ms),
     );
     if total.cost > 0.0 && total.unpriced_answers > 0 {

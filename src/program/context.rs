@@ -279,8 +279,7 @@ fn notes(text: &mut String, report: &ContextReport) {
         (None, _) => {}
     }
     if (report.factor - 1.0).abs() >= 0.01 {
-        let _ =
-            writeln!(text, "Estimates, multiplied by {:.2} to match the provider's counts.", report.factor);
+        let _ = writeln!(text, "Estimates, scaled by {:.2} to the provider's count.", report.factor);
     } else {
         text.push_str("Estimates: about four bytes per token.\n");
     }
@@ -328,7 +327,7 @@ mod tests {
             "12 older ones are left out to fit the window.",
             "1 large tool result is shown as a preview.",
             "Older messages are summarised at 64k tokens of messages (context.compact_at).",
-            "Estimates, multiplied by 1.25 to match the provider's counts.",
+            "Estimates, scaled by 1.25 to the provider's count.",
         ] {
             assert!(lines.iter().any(|l| l.trim_end() == line), "{line:?} is not in\n{}", page.text);
         }

@@ -85,9 +85,12 @@ fn calls_and_decisions_are_audited_and_verified() {
     );
 
     let text = home.ok(&["audit"]).stdout;
-    for part in
-        ["Bash  touch one", "decided  yes by tester (uid ", "decided  no by tester", "not that^[[2J one"]
-    {
+    for part in [
+        "Bash  touch one",
+        "answer   approved by tester (uid ",
+        "answer   denied by tester",
+        "not that^[[2J one",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

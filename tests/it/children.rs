@@ -214,8 +214,7 @@ fn a_terminal_shows_a_child_below_its_call_and_asks_for_it() {
         let mut tty = Pty::start(&home, &["--agent", "lead"], columns, rows);
         tty.ready();
         tty.say("go");
-        tty.card("scout › ");
-        tty.shows("Bash");
+        tty.card("scout › Run this command?");
         tty.send("y");
         tty.shows("The lead is done.");
         assert_eq!(home.read("log.txt"), "ran\n");

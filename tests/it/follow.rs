@@ -58,7 +58,7 @@ fn at_work(home: &Home, args: &[&str]) -> Pty {
 
 #[track_caller]
 fn has_no_card(tty: &Pty) {
-    tty.wait("no card", |view| !view.screen().lines().any(|l| l.starts_with(['┃', '│'])));
+    tty.wait("no card", |view| !view.screen().lines().any(|l| l.starts_with(['▌', '│'])));
 }
 
 /// How often a line of the conversation appears.

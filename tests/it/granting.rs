@@ -8,6 +8,7 @@ use crate::support::pty::Pty;
 
 const DOWN: &str = "\x1b[B";
 const RIGHT: &str = "\x1b[C";
+const LEFT: &str = "\x1b[D";
 
 /// A model that runs these commands, one list per answer, and then says "All done.".
 fn runs(turns: &'static [&'static [&'static str]]) -> MockLlm {
@@ -45,11 +46,11 @@ fn a_grant_for_one_call_allows_one_of_two() {
     tty.say("do it");
     tty.card("touch one");
     tty.send("a");
-    tty.shows("Enter grants: Bash(command = \"touch one\") until this run ends");
+    tty.shows("Always allow exactly `touch one` in ");
     tty.send(DOWN);
-    tty.send(RIGHT);
+    tty.send(LEFT);
     tty.send("ttt");
-    tty.shows("Enter grants: Bash(touch *) in this conversation, also after a restart, for the next call");
+    tty.shows("Always allow any `touch …` in this conversation, for the next call");
     tty.send("\r");
     // The user's approval was for the first call; the grant's one use is for one of the next two.
     tty.card("touch three");
@@ -88,13 +89,13 @@ fn a_pattern_is_edited_and_shows_past_denials() {
     tty.send("e\x15Bash(rmdir *)");
     tty.shows("Bash(rmdir *) cannot be granted here: it does not match this call");
     tty.send("\x15Bash(mkdir *)");
-    tty.shows("Would have allowed 1 of 1 call in this project:");
+    tty.shows("would have matched 1 of 1 earlier call in this project:");
     tty.shows("mkdir -p one, just now, denied by you");
     // Narrower: the denied call is excluded.
     tty.send("\x15Bash(mkdir t*)");
-    tty.shows("Matches none of the 1 other call in this project.");
+    tty.shows("would have matched none of the 1 earlier call in this project");
     tty.send("\r");
-    tty.shows("Enter grants: Bash(mkdir t*) until this run ends, until revoked");
+    tty.shows("Always allow calls that match Bash(mkdir t*) in ");
     tty.send("\r");
     tty.shows("All done.");
     assert!(home.work().join("three").exists() && !home.work().join("one").exists());
@@ -117,8 +118,8 @@ fn a_grant_revoked_elsewhere_asks_again() {
     tty.say("first");
     tty.card("touch made");
     tty.send("a");
-    tty.shows("Enter grants");
-    tty.send(&format!("{DOWN}{RIGHT}{RIGHT}tt"));
+    tty.shows("Always allow exactly ");
+    tty.send(&format!("{DOWN}tt"));
     tty.shows("until midnight");
     tty.send("\r");
     tty.shows("Done 1.");
@@ -150,8 +151,8 @@ fn a_grant_is_revoked_in_the_list() {
     tty.say("do it");
     tty.card("touch one");
     tty.send("a");
-    tty.shows("Enter grants");
-    tty.send(&format!("{DOWN}{RIGHT}{RIGHT}{RIGHT}"));
+    tty.shows("Always allow exactly ");
+    tty.send(&format!("{DOWN}{RIGHT}"));
     tty.shows("in all your projects");
     tty.send("\r");
     tty.shows("All done.");

@@ -553,18 +553,18 @@ fn the_terminal_answers_questions_of_other_conversations_in_place() {
         let (_llm, home) = elsewhere(&["echo one >> log.txt", "echo three >> log.txt"]);
         let mut tty = Pty::start(&home, &[], columns, rows);
         tty.ready();
-        tty.wait("the badge", |view| view.has("2 elsewhere"));
+        tty.wait("the badge", |view| view.has("2 waiting elsewhere"));
         tty.send(INBOX);
         tty.wait("the list", |view| view.has("Bash echo one") && view.has("Bash echo three"));
         tty.send("three");
         tty.wait("the filter", |view| view.has("1/1") && !view.has("Bash echo one"));
         tty.send("\r");
         tty.card("echo three >> log.txt");
-        tty.wait("its conversation", |view| view.has(" › Bash runs a command"));
+        tty.wait("its conversation", |view| view.has(" › Run this command?"));
         assert_eq!(home.read("log.txt"), "");
         tty.send("y");
         until("the run in the background", || home.read("log.txt") == "three\n");
-        tty.wait("the badge", |view| view.has("1 elsewhere") && !view.has("runs a command"));
+        tty.wait("the badge", |view| view.has("1 waiting elsewhere") && !view.has("Run this command?"));
         tty.shows("resumed and done");
         // The conversation on the screen is untouched.
         assert_eq!(home.open().len(), 1);
@@ -580,7 +580,7 @@ fn the_badge_and_the_list_follow_other_processes() {
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     home.aye(&["-p", "echo one >> log.txt"]).run().exits(3);
-    tty.wait("the badge", |view| view.has("1 elsewhere"));
+    tty.wait("the badge", |view| view.has("1 waiting elsewhere"));
     tty.send(INBOX);
     tty.wait("the list", |view| view.has("Bash echo one"));
     home.aye(&["-p", "echo three >> log.txt"]).run().exits(3);
@@ -589,7 +589,7 @@ fn the_badge_and_the_list_follow_other_processes() {
     tty.send("\r");
     tty.card("echo one");
     home.ok(&["deny", &id_of(&home.open()[0])]);
-    tty.wait("who answered", |view| view.has("was denied by tester") && !view.has("runs a command"));
+    tty.wait("who answered", |view| view.has("was denied by tester") && !view.has("Run this command?"));
     home.ok(&["deny", &home.question()]);
     tty.wait("no badge", |view| !view.has("elsewhere"));
     tty.quit();

@@ -263,7 +263,7 @@ fn project_tools_are_shown_and_trusted_in_the_terminal() {
     tty.say("/mcp trust shed");
     tty.shows("can be used now");
     tty.say("go");
-    tty.card("mcp__shed__echo");
+    tty.card("Call echo of the MCP server shed?");
     tty.send("y");
     tty.shows("It is done.");
     assert_eq!(llm.last().result("c1"), "it was called");

@@ -174,7 +174,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
             view.written() > before
                 && screen.iter().any(|line| line.starts_with('❯'))
                 && screen.iter().any(|line| line.contains("m1 ·"))
-                && !screen.iter().any(|line| line.contains("working") || line.contains("[y]"))
+                && !screen.iter().any(|line| line.contains("working") || line.contains("Allow once"))
         });
     }
     tty.quit();

@@ -742,7 +742,7 @@ fn a_terminal_serves_until_stopped() {
     let token = std::fs::read_to_string(home.root().join("aye/data/serve-token")).expect("a token");
     let server = Far { address: place.trim().to_owned(), token: token.trim().to_owned() };
     tty.say("do it");
-    tty.shows("allow once");
+    tty.shows("Allow once");
     assert_eq!(server.approve(&server.card()).json()["outcome"], "accepted");
     tty.shows("It is done.");
     assert_eq!(home.read("log.txt"), "ran\n");

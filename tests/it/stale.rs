@@ -58,7 +58,7 @@ fn a_manually_edited_file_is_asked_about_again_with_the_delta() {
     let mut tty = Pty::start(&home, &[], 100, 40);
     tty.ready();
     tty.say("do it");
-    tty.card("Edit changes ");
+    tty.card("Edit ");
     home.write("a.txt", "one\ntwo\nthree\nby hand\n");
     tty.send("y");
     tty.shows("Asked again: a.txt changed since the question");
@@ -89,7 +89,7 @@ fn a_file_edited_manually_after_reading_is_asked_about_too() {
     let mut tty = Pty::start(&home, &[], 100, 40);
     tty.ready();
     tty.say("do it");
-    tty.card("Write changes ");
+    tty.card("Edit ");
     home.write("a.txt", "one\nby hand\n");
     tty.send("y");
     tty.shows("Asked again: a.txt changed since the question");

@@ -128,7 +128,7 @@ fn a_form_is_accepted_as_it_stands_and_its_command_has_its_values() {
     let tty = Pty::start(&home, &[], 60, 15);
     tty.ready();
     tty.say("order something");
-    tty.shows("has a form");
+    tty.shows("The agent asks you to fill in a form");
     tty.kill();
     let id = home.question();
     let said = home.aye(&["answer", &id]).run().exits(2).stderr;
@@ -151,7 +151,7 @@ fn a_form_outlives_its_terminal_and_is_answered_from_elsewhere() {
     let tty = Pty::start(&home, &[], 60, 15);
     tty.ready();
     tty.say("order something");
-    tty.shows("has a form");
+    tty.shows("The agent asks you to fill in a form");
     tty.kill();
     let id = home.question();
     let wrong = json!({"userAction": {"name": "order", "surfaceId": "another"}}).to_string();

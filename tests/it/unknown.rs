@@ -90,7 +90,7 @@ fn the_card_of_an_unknown_outcome_says_what_is_known() {
     tty.shows("its outcome is unknown");
     tty.shows("Its output:");
     tty.shows("Started at ");
-    tty.card("[d]");
+    tty.card("Mark as done");
     tty.send("d");
     tty.shows("It is done.");
     assert!(llm.last().result("c1").contains("half way"));

@@ -246,12 +246,12 @@ fn a_command_is_edited_on_its_card_and_runs_as_shown() {
     tty.say("do it");
     tty.card("echo old");
     tty.send("e");
-    tty.shows("[Enter] review");
+    tty.shows("Enter review");
     // Go to the start, past the first word, and replace the next one.
     tty.send("\x01\x1bf\x1bd new \r");
     tty.card("echo new");
     tty.shows("as you edited it");
-    tty.shows("edited: the rules ask about it");
+    tty.shows("your edit: needs approval too");
     tty.send("c");
     tty.send("new is better\r");
     tty.shows("comment: new is better");
@@ -314,10 +314,10 @@ fn hunks_of_a_file_are_dropped_on_the_card() {
     tty.say("do it");
     tty.card("a.txt");
     tty.send("h");
-    tty.shows("[x] 1 of 2");
+    tty.shows("[x] hunk 1 of 2");
     tty.send(" \r");
     tty.shows("as you edited it");
-    tty.card("edited: ");
+    tty.card("as you edited it");
     tty.send("y");
     tty.shows("End.");
     assert_eq!(home.read("a.txt"), "a\nb\nC\n");

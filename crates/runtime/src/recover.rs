@@ -181,7 +181,7 @@ impl Driver {
                 id: format!("unknown_{}_{}_{attempt}", self.record.id, id).into(),
                 action: ACTION_UNKNOWN_OUTCOME.into(),
                 message: format!(
-                    "aye ended during this {} call. It may have run partly or completely. Run it again?",
+                    "aye stopped while this {} call ran. It may have run partly or completely. Run it again?",
                     call.name
                 ),
                 parameters: json!({

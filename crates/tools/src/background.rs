@@ -186,7 +186,9 @@ pub(super) fn host(ctx: &ToolCallContext) -> Result<&Arc<dyn BackgroundHost>, To
 pub(super) fn started(tool: &str, id: &str, words: &str) -> ToolResult {
     let text =
         format!("{words} {id}. A message reports its end; BashOutput reads its output, KillShell stops it.");
-    ToolResult::text(tool, text).with_details(json!({ "background": id }))
+    // The rest is for the model.
+    let result = ToolResult::text(tool, text).with_details(json!({ "background": id }));
+    result.with_shown(format!("runs in the background as {id}"))
 }
 
 fn state_of(record: &CommandRecord) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::approval::{Card, CardKind, QUIET_MS};
+use super::approval::{Card, CardKind, QUIET_MS, SEEN_MS};
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::host::{HostInfo, QueuedRow, SkillRow, ThreadOwner, ThreadSync, UntrustedRow};
@@ -335,10 +335,17 @@ impl App {
             self.kept.due,
             self.display.feed.deadline(),
             self.renewal_deadline(),
+            self.arming_deadline(),
         ]
         .into_iter()
         .flatten()
         .min()
+    }
+
+    /// When the first answer of the card can be taken with Enter, which is shown.
+    fn arming_deadline(&self) -> Option<Moment> {
+        let card = self.current_card().filter(|card| self.focus == Focus::Card && card.preselects())?;
+        card.seen.map(|seen| seen.plus(SEEN_MS)).filter(|armed| *armed > self.now)
     }
 
     /// Whether a card would take the focus if the user stopped typing.

@@ -85,6 +85,10 @@ const ACTION_TRUST: &str = "terminal:Trust";
 
 /// The scopes of a grant, narrowest first.
 pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
+/// The place of the conversation among them.
+const CONVERSATION: usize = 1;
+/// The place of the project among them.
+const PROJECT: usize = 2;
 
 /// The result of a key on a card.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,8 +181,10 @@ pub struct Card {
     pub read: usize,
     /// Rows of its body were never on the screen: it cannot be allowed yet.
     pub is_unread: bool,
-    /// The choice that the arrows are at; Enter answers nothing without one.
+    /// The choice that the arrows are at. Without one, Enter takes the first where [`Card::preselects`] says so.
     pub choice: Option<usize>,
+    /// Whether the card shows why it asks, and all that is known of the call.
+    pub is_explained: bool,
     /// The size of the body on the screen, as of the last key.
     pub(crate) window: BodyWindow,
     /// The problem with the last answer.
@@ -191,6 +197,10 @@ pub struct Card {
     pub edit: Option<ArgumentEdit>,
     /// The comment on the answer.
     pub comment: Option<String>,
+    /// The scope that the user chose last, by its place in [`SCOPES`].
+    pub(crate) last_scope: Option<usize>,
+    /// Whether it is read aloud line by line: an empty line is no answer there.
+    pub(crate) is_spoken: bool,
     /// A text of the editor that was not right yet.
     draft: Option<String>,
 }
@@ -246,12 +256,15 @@ impl Card {
             read: 0,
             is_unread: false,
             choice: None,
+            is_explained: false,
             window: BodyWindow::default(),
             problem: None,
             elsewhere: None,
             child: None,
             edit: None,
             comment: None,
+            last_scope: None,
+            is_spoken: false,
             draft: None,
         }
     }
@@ -297,6 +310,30 @@ impl Card {
         self.question.approval()?.profile
     }
 
+    /// What is dangerous about the call, as a sentence. For an edited call it is unknown.
+    pub fn danger(&self) -> Option<String> {
+        if self.kind != CardKind::Permission {
+            return None;
+        }
+        self.proposed()?.danger_title()
+    }
+
+    /// Whether Enter takes the first answer before an arrow key chose one: it must not be able to do harm, and the
+    /// user must have seen all of it.
+    pub fn preselects(&self) -> bool {
+        let is_harmless = match self.kind {
+            CardKind::Permission => self.edit.is_none() && self.danger().is_none(),
+            CardKind::Plan => true,
+            CardKind::Ask | CardKind::Form | CardKind::Unknown | CardKind::Trust => false,
+        };
+        is_harmless && !self.is_spoken && !self.is_unread && matches!(self.stage, CardStage::Open)
+    }
+
+    /// Returns the answer that Enter takes, on a card that was on the screen long enough.
+    pub fn selected(&self) -> Option<usize> {
+        self.choice.or_else(|| self.preselects().then_some(0))
+    }
+
     /// Whether the kernel confines the call at all.
     pub fn is_sandboxed(&self) -> bool {
         self.profile().is_some_and(|profile| profile != Profile::Outside)
@@ -315,6 +352,13 @@ impl Card {
     /// The exact command line, for tools that run one.
     pub fn command(&self) -> Option<&str> {
         self.arguments().get("command").and_then(Value::as_str)
+    }
+
+    /// What the model says that the command does, on one line.
+    pub fn description(&self) -> Option<String> {
+        let text = self.command().and_then(|_| self.arguments().get("description")?.as_str())?;
+        let text = aye_core::contract::display::visible_line(text.trim()).into_owned();
+        Some(text).filter(|text| !text.is_empty())
     }
 
     /// When it ends unanswered, in Unix milliseconds.
@@ -386,6 +430,12 @@ impl Card {
             2 => GrantScope::Project(project.to_path_buf()),
             _ => GrantScope::Everywhere,
         }
+    }
+
+    /// The scope that is selected first: "always" means always, and for a dangerous call no more than the conversation.
+    pub(crate) fn first_scope(&self) -> usize {
+        let chosen = self.last_scope.unwrap_or(PROJECT);
+        if self.danger().is_some() { chosen.min(CONVERSATION) } else { chosen }
     }
 
     /// Text that was pasted while a line of the card is written.

@@ -149,6 +149,7 @@ actions! {
     Hunks = "hunks", "choose hunks of a change: keep some, drop the rest";
     Unedit = "unedit", "discard edits";
     Modify = "modify", "request changes; it does not run";
+    Explain = "explain", "show why the card asks: rule, reason, folder, risk";
     Comment = "comment", "add a comment to the decision";
     AllowReads = "allow-reads", "allow all pending read-only calls";
     DenyRest = "deny-rest", "deny all other pending calls";
@@ -270,6 +271,7 @@ impl Action {
             | A::Hunks
             | A::Unedit
             | A::Modify
+            | A::Explain
             | A::Comment
             | A::AllowReads
             | A::DenyRest

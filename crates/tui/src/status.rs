@@ -269,7 +269,8 @@ fn whole_seconds(ms: u64) -> String {
     if ms < 10_000 { format!("{}s", ms / 1000) } else { duration(ms) }
 }
 
-fn short_number(n: u64) -> String {
+/// A number in at most five columns.
+pub fn short_number(n: u64) -> String {
     match n {
         0..=9999 => n.to_string(),
         10_000..=999_999 => format!("{}k", n / 1000),

@@ -7,7 +7,6 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::app::App;
-use super::approval::CardKind;
 use super::highlight::Highlighter;
 use super::host::{HostInfo, UserInput};
 use super::picker::PickerKind;
@@ -91,11 +90,12 @@ pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rende
     let below = below(app, rows, &look.theme, feed.card_colours.of(app, &look.highlighter));
     let left = rows.saturating_sub(below.lines.len());
     let mut top = feed.growing(app, look);
-    if top.len() > left {
-        top.drain(..top.len() - left);
-    } else if top.len() < left && (!top.is_empty() && !app.cards.open.is_empty() || is_planned(app)) {
-        top.push(Line::default());
+    // A card has a blank row above it.
+    let gap = usize::from(left > 0 && !app.cards.open.is_empty() && app.overlays.picker.is_none());
+    if top.len() > left - gap {
+        top.drain(..top.len() - (left - gap));
     }
+    top.extend(std::iter::repeat_n(Line::default(), gap));
     let mut picture: Rendered = top.into();
     picture.stack(below);
     for line in &mut picture.lines {
@@ -105,11 +105,6 @@ pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rende
     }
     picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
     picture
-}
-
-/// Whether the card is that of a plan, whose text is in the scrollback already.
-fn is_planned(app: &App) -> bool {
-    app.current_card().is_some_and(|card| card.kind == CardKind::Plan)
 }
 
 /// Renders everything below the conversation, in at most `rows` rows.
@@ -237,25 +232,42 @@ pub(super) fn spoken_model(info: &HostInfo) -> String {
     visible_line(&name).into_owned()
 }
 
-/// The first lines of the program.
+/// The mark of the program, a row each.
+const MARK: [&str; 2] = ["▗▛▜▖", "▝▙▟▘"];
+
+/// The first lines of the program: what answers, where it works, and three hints. Nothing in them waits for a key.
 pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let model =
-        if info.is_demo { "demo model · /login connects a real one".to_owned() } else { info.model.clone() };
+    let dim = theme.style(Role::Dim);
+    let model = if info.is_demo { "demo model".to_owned() } else { visible_line(&info.model).into_owned() };
+    let window = info.context_window.filter(|_| !info.is_demo);
+    let window = window.map(|window| format!("{} window", status::short_number(window)));
+    let mode = format!("mode {}", info.mode.as_str());
+    let about: Vec<String> = std::iter::once(model).chain(window).chain([mode]).collect();
     let place = status::short_path(&info.cwd, info.home.as_deref());
-    let mut about = vec![place];
-    about.extend(info.instructions.clone());
-    about.push("/help".to_owned());
-    let name = format!("aye {}", info.version);
-    let room = width.saturating_sub(name.len() as u16 + 4);
+    let place = std::iter::once(place).chain(info.branch.clone()).chain(info.instructions.clone());
+    let place: Vec<String> = place.map(|text| visible_line(&text).into_owned()).collect();
+    let hints = if info.is_demo {
+        "/login connects a model · or just try it: \"run ls\" · ? keys"
+    } else {
+        "? keys · / commands · @ files"
+    };
+    let room = usize::from(width);
+    let row = |mark: &'static str, spans: Vec<Span<'static>>| {
+        let mut all = vec![Span::styled(format!("  {mark}  "), theme.style(Role::Accent))];
+        all.extend(spans);
+        Line::from(fit(all, room))
+    };
+    let name = format!("aye {}", info.version).trim_end().to_owned();
     let mut lines = vec![
-        Line::from(vec![
-            Span::styled(format!("  {}", name.trim_end()), theme.style(Role::Accent)),
-            Span::styled(format!("  {}", truncate(&model, room)), theme.style(Role::Dim)),
-        ]),
-        Line::styled(
-            format!("  {}", truncate(&about.join(" · "), width.saturating_sub(2))),
-            theme.style(Role::Dim),
+        row(
+            MARK[0],
+            vec![
+                Span::styled(name, theme.style(Role::Strong)),
+                Span::styled(format!("  {}", about.join(" · ")), dim),
+            ],
         ),
+        row(MARK[1], vec![Span::styled(place.join(" · "), dim)]),
+        row("    ", vec![Span::styled(hints, dim)]),
     ];
     for warning in &info.warnings {
         lines.extend(entry::notice(super::transcript::Level::Warning, warning, width, theme));

@@ -38,10 +38,12 @@ pub(crate) async fn give(
     let mut there_is = Foundation::load(&there, foundation.env.clone())?;
     let rules = there_is.rules(cli)?;
     let scope = match scope.as_deref() {
+        Some("run") => GrantScope::Run(asked.run_id.clone()),
         Some("thread") => GrantScope::Thread(asked.thread_id.clone()),
         Some("project") => GrantScope::Project(there_is.workspace.root.clone()),
         Some("all") => GrantScope::Everywhere,
-        Some(_) | None => GrantScope::Run(asked.run_id.clone()),
+        Some(_) | None if is_dangerous(&asked) => GrantScope::Thread(asked.thread_id.clone()),
+        Some(_) | None => GrantScope::Project(there_is.workspace.root.clone()),
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let now = clock.now_ms();
@@ -63,6 +65,12 @@ pub(crate) async fn give(
     let grant = record(request, &asked, now, actor).map_err(|why| Failure::usage(format!("--for: {why}")))?;
     let told = format!("granted: {told} ({})", grant.id);
     Ok(Some((grant, told)))
+}
+
+/// Whether a grant without a scope covers no more than the conversation.
+fn is_dangerous(asked: &SuspensionRecord) -> bool {
+    let question = Question::of(&asked.ticket.suspension);
+    question.approval().is_some_and(|request| request.danger_title().is_some())
 }
 
 /// Returns the pattern that the user wrote, or that of the proposal with this number.

@@ -50,7 +50,7 @@ pub(crate) async fn review(
     let verdict = evaluate_in(&rules, &question, permissions.mode());
     let (ruling, lead) = match verdict.decision {
         VerdictKind::Allow => (Ruling::Allow, "the rules allow it"),
-        VerdictKind::Ask(_) => (Ruling::Ask, "the rules ask about it"),
+        VerdictKind::Ask(_) => (Ruling::Ask, "needs approval too"),
         VerdictKind::Deny => (Ruling::Deny, "the rules deny it"),
         VerdictKind::Error => (Ruling::Error, "the rules cannot evaluate it"),
     };

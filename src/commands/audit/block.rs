@@ -29,7 +29,13 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
     let mut began_at = None;
     for row in rows {
         let body = &row.body;
-        let label = format!("  {:<w$}", row.kind.as_str(), w = INDENT - 2);
+        let name = match row.kind {
+            AuditKind::Judged => "rules",
+            AuditKind::Decided => "answer",
+            AuditKind::Began => "started",
+            other => other.as_str(),
+        };
+        let label = format!("  {name:<w$}", w = INDENT - 2);
         let mut say = |text: &str| entry(&mut out, &label, INDENT, text);
         match row.kind {
             AuditKind::Judged => judged(&mut out, &label, body, known),
@@ -56,7 +62,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
             AuditKind::Began => {
                 began_at = Some(row.at);
                 let (class, pid) = (word(body, "class"), &body["pid"]);
-                say(&format!("attempt {} of a tool that is {class}, process {pid}", body["attempt"]));
+                say(&format!("attempt {}, process {pid} ({class})", body["attempt"]));
                 let is_other =
                     rows.iter().find_map(|row| row.body.get("arguments")) != Some(&body["arguments"]);
                 if is_other {
@@ -116,7 +122,7 @@ fn heading(out: &mut String, rows: &[AuditRow]) {
 
 fn judged(out: &mut String, label: &str, body: &Value, known: &Names) {
     let judgement = &body["judgement"];
-    let again = if body["answered"] == true { " with its decision" } else { "" };
+    let again = if body["answered"] == true { " again, after the answer" } else { "" };
     let hash = word(judgement, "tried");
     let list = known.rules.get(&hash);
     let tried = match list {
@@ -155,10 +161,10 @@ fn judged(out: &mut String, label: &str, body: &Value, known: &Names) {
 
 fn decided(body: &Value) -> String {
     let answer = match (word(body, "action").as_str(), &body["arguments"], &body["result"]) {
-        ("cancel", _, _) => "no".to_owned(),
-        ("resume", Value::Null, Value::Null) => "yes".to_owned(),
+        ("cancel", _, _) => "denied".to_owned(),
+        ("resume", Value::Null, Value::Null) => "approved".to_owned(),
         ("resume", Value::Null, _) => "answered".to_owned(),
-        ("resume", _, _) => "yes, edited".to_owned(),
+        ("resume", _, _) => "approved as edited".to_owned(),
         (other, _, _) => other.to_owned(),
     };
     let delay = body["delay_ms"].as_u64().map(|ms| format!(" after {}", length(ms))).unwrap_or_default();

@@ -156,12 +156,14 @@ fn other_ids() -> Found {
 
 /// Enter, a paste, Ctrl-C and the terminal's end do not approve.
 fn enter_is_no_answer() -> Found {
-    let llm = MockLlm::answers([Answer::new().bash("a", RUN), Answer::say("done")]);
+    // On a call that can do no harm the first answer is marked, and Enter takes it; nowhere else.
+    let run = "rm -f x; echo ran >> log.txt";
+    let llm = MockLlm::answers([Answer::new().bash("a", run), Answer::say("done")]);
     let home = Home::with(&llm);
     let mut tty = Pty::start(&home, &[], 90, 24);
     tty.ready();
     tty.say("go");
-    tty.card(RUN);
+    tty.card(run);
     tty.send("\r\r\n");
     tty.paste("y\r");
     tty.send("\x03");

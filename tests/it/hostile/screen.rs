@@ -479,7 +479,7 @@ fn every_text_in_its_place_is_harmless() {
 /// A `y` counts only if the whole command was visible.
 fn whole_or_no_key(stage: &mut Stage, text: &str) -> Found {
     let squeezed = |text: &str| {
-        text.chars().filter(|c| !c.is_whitespace() && !"┃│╎⏎↵·…".contains(*c)).collect::<String>()
+        text.chars().filter(|c| !c.is_whitespace() && !"▌│╎⏎↵·…".contains(*c)).collect::<String>()
     };
     let tail: String =
         squeezed(&visible_line(text)).chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();

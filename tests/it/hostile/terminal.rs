@@ -30,7 +30,7 @@ fn a_key_before_the_card_does_not_answer() {
     tty.say("go");
     // Typed at once: the card cannot have been seen.
     tty.send("yyy");
-    tty.wait("the card", |view| view.has(RUN) && view.has("allow once"));
+    tty.wait("the card", |view| view.has(RUN) && view.has("Allow once"));
     assert_eq!(home.read("log.txt"), "");
     assert_eq!(home.open().len(), 1);
     tty.signal(rustix::process::Signal::TERM);

@@ -280,7 +280,7 @@ impl Pty {
     pub fn card(&self, text: &str) {
         self.wait(&format!("a card about {text}"), |view| {
             let screen = view.screen();
-            screen.lines().any(|l| l.starts_with('┃') && l.contains(text))
+            screen.lines().any(|l| l.starts_with('▌') && l.contains(text))
         });
         self.card_takes_keys();
     }

@@ -160,7 +160,7 @@ impl Tmux {
     #[track_caller]
     pub fn card(&self, text: &str) {
         self.wait(&format!("a card about {text}"), |screen| {
-            screen.lines().any(|line| line.starts_with('┃') && line.contains(text))
+            screen.lines().any(|line| line.starts_with('▌') && line.contains(text))
         });
         // Nothing on the screen shows when the time to read it is over.
         std::thread::sleep(Duration::from_millis(700));

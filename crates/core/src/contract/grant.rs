@@ -75,7 +75,7 @@ impl GrantEnd {
     /// Returns the words for the user after "allow …".
     pub fn words(&self) -> String {
         match self {
-            GrantEnd::Never => "until revoked".to_owned(),
+            GrantEnd::Never => "never expires".to_owned(),
             GrantEnd::Minutes(minutes) if minutes % (24 * 60) == 0 => {
                 format!("for {} d", minutes / (24 * 60))
             }

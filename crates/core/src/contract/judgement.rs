@@ -42,11 +42,11 @@ impl Profile {
     pub fn reach(self, domains: bool) -> &'static str {
         match self {
             Profile::Workspace if domains => {
-                "in the sandbox: it can change this project and nothing else, network only to sandbox.domains"
+                "sandboxed · changes this project only · network only to sandbox.domains"
             }
-            Profile::Read => "in the sandbox: it can read this project, no network",
-            Profile::Workspace => "in the sandbox: it can change this project and nothing else, no network",
-            Profile::Outside => "not sandboxed: it runs with all your rights",
+            Profile::Read => "sandboxed · reads this project only · no network",
+            Profile::Workspace => "sandboxed · changes this project only · no network",
+            Profile::Outside => "not sandboxed · runs with all your rights",
         }
     }
 }

@@ -72,12 +72,64 @@ pub struct ApprovalRequest {
     pub is_outside: bool,
     /// The risk of the call in the worst case.
     pub risk: Option<Risk>,
+    /// What is dangerous about the call. `None`: the question is of a version that did not say.
+    pub danger: Option<Danger>,
     /// The profile that the kernel enforces after a plain approval; `None` for calls that start no command.
     pub profile: Option<Profile>,
     /// Rules that would answer the question from now on.
     pub proposals: Vec<GrantProposal>,
     /// The grant that would have answered the question.
     pub missed_grant: Option<MissedGrant>,
+}
+
+/// What is dangerous about a call, for the user's eye: it never allows a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Danger {
+    /// What the call does, each as the rest of a sentence: `deletes files`.
+    #[serde(default)]
+    pub what: Vec<String>,
+    /// The words of the command that make it so.
+    #[serde(default)]
+    pub words: Vec<String>,
+}
+
+impl Danger {
+    /// Adds what the call does, and the words that make it so. What was added before is not added again.
+    pub fn add(&mut self, what: &str, words: impl IntoIterator<Item = String>) {
+        if !self.what.iter().any(|known| known == what) {
+            self.what.push(what.to_owned());
+        }
+        for word in words {
+            if !self.words.contains(&word) {
+                self.words.push(word);
+            }
+        }
+    }
+
+    /// Returns what the call does as one sentence; `None` if it is not dangerous.
+    pub fn title(&self) -> Option<String> {
+        let text = match self.what.as_slice() {
+            [] => return None,
+            [one] => one.clone(),
+            [all @ .., last] => format!("{} and {last}", all.join(", ")),
+        };
+        let mut chars = text.chars();
+        chars.next().map(|first| first.to_uppercase().chain(chars).collect())
+    }
+}
+
+impl ApprovalRequest {
+    /// Returns what is dangerous about the call as a sentence; `None` if nothing is.
+    pub fn danger_title(&self) -> Option<String> {
+        match &self.danger {
+            Some(danger) => danger.title(),
+            // An older version asked, which knew only the class.
+            None if self.risk == Some(Risk::Destroys) => {
+                Some("Can delete, overwrite or stop something".to_owned())
+            }
+            None => None,
+        }
+    }
 }
 
 /// A rule that would answer a question from now on.
@@ -236,6 +288,7 @@ impl QuestionDetails {
                 does: text(parameters, "does"),
                 is_outside: member(parameters, "outside").unwrap_or_default(),
                 risk: member(parameters, "risk"),
+                danger: member(parameters, "danger"),
                 profile: member(parameters, "profile"),
                 proposals: list::<GrantProposal>(parameters, "proposals")
                     .into_iter()

@@ -4,14 +4,11 @@
 use super::tables::{GIT, PROGRAMS};
 use super::{Analysis, Simple, base_name, git, only_reads, risks, tail};
 use aye_core::contract::judgement::Risk as Effect;
+use aye_core::contract::question::Danger;
 
 /// Returns the effect of the line: the worst of its commands.
 pub fn effect(analysis: &Analysis) -> Effect {
-    let programs = || analysis.commands.iter().filter(|command| !command.words.is_empty());
-    let names = || programs().filter_map(Simple::program);
-    let fetched_and_run = names().any(|name| matches!(name, "curl" | "wget" | "aria2c"))
-        && names().any(|name| PROGRAMS.shells.contains(name));
-    if analysis.overwrites || fetched_and_run || programs().any(destroys) {
+    if analysis.overwrites || fetched_and_run(analysis).is_some() || harms(analysis).next().is_some() {
         return Effect::Destroys;
     }
     let is_plain = analysis.undecided.is_none() && analysis.plain().is_ok() && !analysis.commands.is_empty();
@@ -24,23 +21,67 @@ pub fn effect(analysis: &Analysis) -> Effect {
 
 /// Returns whether a command of the line deletes files.
 pub fn deletes_files(analysis: &Analysis) -> bool {
-    let programs = analysis.commands.iter().filter(|command| !command.words.is_empty());
-    programs.filter_map(|command| Some((command, command.program()?))).any(|(command, program)| {
-        let texts = command.texts();
-        let has = |words: &[&str]| texts.iter().any(|word| words.contains(word));
-        match program {
-            "find" => has(&["-delete"]),
-            "git" => {
-                let sub = texts.get(git::skip_global_flags(&command.words)).copied();
-                match sub {
-                    Some("clean") => !has(&["-n", "--dry-run"]),
-                    Some("rm") => !has(&["-n", "--dry-run", "--cached"]),
-                    _ => false,
-                }
-            }
-            other => PROGRAMS.deleters.contains(other),
+    harms(analysis).any(|(harm, _)| harm == Harm::DeletesFiles)
+}
+
+/// Returns what is dangerous about the line, the first command first; nothing for most lines.
+pub fn danger(analysis: &Analysis) -> Danger {
+    let mut danger = Danger::default();
+    for (harm, words) in harms(analysis) {
+        if let Some(what) = harm.words() {
+            danger.add(what, words);
         }
-    })
+    }
+    if let Some(shell) = fetched_and_run(analysis) {
+        danger.add("runs what it downloads", [format!("| {shell}"), shell.to_owned()]);
+    }
+    danger
+}
+
+/// The shell of a line that also downloads something.
+fn fetched_and_run(analysis: &Analysis) -> Option<&str> {
+    let names = || analysis.commands.iter().filter_map(Simple::program);
+    names()
+        .any(|name| matches!(name, "curl" | "wget" | "aria2c"))
+        .then(|| names().find(|name| PROGRAMS.shells.contains(name)))
+        .flatten()
+}
+
+/// The harm that a command can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Harm {
+    DeletesFiles,
+    DeletesBranches,
+    DeletesOther,
+    ForcePushes,
+    RewritesHistory,
+    DiscardsChanges,
+    WritesDisks,
+    RunsAsRoot,
+    /// It overwrites, publishes or stops something. A user knows that of `mv` and `kill`, and need not be warned.
+    Other,
+}
+
+impl Harm {
+    /// The words of a warning; `None` for what needs none.
+    fn words(self) -> Option<&'static str> {
+        Some(match self {
+            Harm::DeletesFiles => "deletes files",
+            Harm::DeletesBranches => "deletes branches or tags",
+            Harm::DeletesOther => "deletes resources",
+            Harm::ForcePushes => "force-pushes",
+            Harm::RewritesHistory => "rewrites history",
+            Harm::DiscardsChanges => "discards changes",
+            Harm::WritesDisks => "writes to a disk",
+            Harm::RunsAsRoot => "runs as root",
+            Harm::Other => return None,
+        })
+    }
+}
+
+/// The commands that can do harm, each with the words that make it so.
+fn harms(analysis: &Analysis) -> impl Iterator<Item = (Harm, Vec<String>)> + '_ {
+    analysis.commands.iter().filter_map(harm)
 }
 
 fn of_command(command: &Simple) -> Effect {
@@ -94,24 +135,45 @@ fn of_git(command: &Simple) -> Effect {
     }
 }
 
-/// True when a command takes away, overwrites, stops something or raises rights.
-fn destroys(command: &Simple) -> bool {
-    let Some(first) = command.words.first() else { return false };
-    let program = base_name(&first.text);
+/// Returns the harm that a command can do, and the words that make it so.
+fn harm(command: &Simple) -> Option<(Harm, Vec<String>)> {
+    let program = base_name(&command.words.first()?.text);
     let texts = command.texts();
     let rest = || texts.iter().skip(1).copied();
-    if PROGRAMS.destroyers.contains(program) || program.starts_with("mkfs") {
-        return true;
+    let name = || texts.iter().take(1).map(|word| (*word).to_owned());
+    let options = || rest().filter(|word| word.starts_with('-')).map(str::to_owned);
+    if PROGRAMS.deleters.contains(program) {
+        return Some((Harm::DeletesFiles, name().chain(options()).collect()));
     }
-    if PROGRAMS.destroying.get(program).is_some_and(|words| rest().any(|word| words.contains(word))) {
-        return true;
+    let harm = if PROGRAMS.as_root.contains(program) {
+        Some(Harm::RunsAsRoot)
+    } else if PROGRAMS.disks.contains(program) || program.starts_with("mkfs") {
+        Some(Harm::WritesDisks)
+    } else if PROGRAMS.destroyers.contains(program) {
+        Some(Harm::Other)
+    } else {
+        None
+    };
+    if let Some(harm) = harm {
+        return Some((harm, name().collect()));
     }
-    // Flags that write into a file: `sort -o`, `sed -i`, `find -delete`, `curl -o`.
-    if risks(&command.words).iter().any(|risk| !risk.executes) {
-        return true;
+    for (table, harm) in [(&PROGRAMS.deleting, Harm::DeletesOther), (&PROGRAMS.destroying, Harm::Other)] {
+        let found = table.get(program).and_then(|words| rest().find(|word| words.contains(word)));
+        if let Some(word) = found {
+            return Some((harm, vec![word.to_owned()]));
+        }
     }
-    match program {
-        "git" => git_destroys(command),
+    if program == "find" && rest().any(|word| word == "-delete") {
+        return Some((Harm::DeletesFiles, vec!["-delete".to_owned()]));
+    }
+    if program == "git"
+        && let Some(found) = git_harm(command)
+    {
+        return Some(found);
+    }
+    // Flags that write into a file: `sort -o`, `sed -i`, `curl -o`.
+    let writes = risks(&command.words).iter().any(|risk| !risk.executes);
+    let is_other = match program {
         "chmod" | "chown" | "chgrp" => {
             rest().any(|word| word == "--recursive" || is_short(word, 'R'))
                 || program == "chmod" && rest().find(|word| !word.starts_with('-')).is_some_and(sets_user_id)
@@ -119,7 +181,8 @@ fn destroys(command: &Simple) -> bool {
         "rsync" => rest().any(|word| word.starts_with("--del") || word.starts_with("--remove")),
         "ln" | "cp" | "install" => rest().any(|word| word == "--force" || is_short(word, 'f')),
         _ => false,
-    }
+    };
+    (writes || is_other).then(|| (Harm::Other, Vec::new()))
 }
 
 /// Returns whether a mode of chmod lets others run the file as its owner.
@@ -132,38 +195,61 @@ fn is_short(word: &str, letter: char) -> bool {
     word.strip_prefix('-').is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
 }
 
-fn git_destroys(command: &Simple) -> bool {
+fn git_harm(command: &Simple) -> Option<(Harm, Vec<String>)> {
     let at = git::skip_global_flags(&command.words);
     let texts = command.texts();
-    let Some(sub) = texts.get(at).copied() else { return false };
+    let sub = texts.get(at).copied()?;
     let rest = tail(&texts, at + 1);
-    let has = |words: &[&str]| rest.iter().any(|word| words.contains(word));
-    let short = |letter: char| rest.iter().any(|word| is_short(word, letter));
+    let found = |harm: Harm, is_it: &dyn Fn(&str) -> bool| {
+        let words: Vec<String> =
+            rest.iter().filter(|word| is_it(word)).map(|word| (*word).to_owned()).collect();
+        (!words.is_empty()).then_some((harm, words))
+    };
+    // The subcommand itself does the harm, unless an option says that it only shows what it would do.
+    let always = |harm: Harm, unless: &[&str]| {
+        let options = rest.iter().filter(|word| word.starts_with('-'));
+        let words = std::iter::once(&sub).chain(options).map(|word| (*word).to_owned()).collect();
+        (!rest.iter().any(|word| unless.contains(word))).then_some((harm, words))
+    };
+    let is_force = |word: &str| word == "--force" || is_short(word, 'f');
     match sub {
-        "push" => {
-            short('f')
-                || short('d')
-                || rest.iter().any(|word| {
-                    word.starts_with("--force")
-                        || word.starts_with("--mirror")
-                        || word.starts_with("--delete")
-                        || word.starts_with("--prune")
-                        || word.starts_with(['+', ':'])
-                })
+        "push" => found(Harm::ForcePushes, &|word| {
+            is_short(word, 'f')
+                || word.starts_with("--force")
+                || word.starts_with("--mirror")
+                || word.starts_with('+')
+        })
+        .or_else(|| {
+            found(Harm::DeletesBranches, &|word| {
+                is_short(word, 'd')
+                    || word.starts_with("--delete")
+                    || word.starts_with("--prune")
+                    || word.starts_with(':')
+            })
+        }),
+        "reset" => found(Harm::DiscardsChanges, &|word| matches!(word, "--hard" | "--merge")),
+        "clean" => always(Harm::DeletesFiles, &["-n", "--dry-run"]),
+        "rm" => {
+            always(Harm::DeletesFiles, &["-n", "--dry-run", "--cached"]).or_else(|| always(Harm::Other, &[]))
         }
-        "reset" => has(&["--hard", "--merge"]),
-        "clean" => !has(&["-n", "--dry-run"]),
-        "checkout" => has(&["--", ".", "-f", "--force"]) || short('f'),
-        "restore" | "filter-branch" | "rm" | "prune" => true,
-        "branch" => short('D') || short('d') || has(&["--delete"]),
-        "tag" => short('d') || short('f') || has(&["--delete", "--force"]),
-        "stash" => has(&["drop", "clear"]),
-        "reflog" => has(&["expire", "delete"]),
-        "update-ref" => short('d'),
-        "worktree" => has(&["remove", "prune"]),
-        "remote" => has(&["remove", "rm"]),
-        "switch" => short('f') || has(&["--force", "--discard-changes"]),
-        "gc" => rest.iter().any(|word| word.starts_with("--prune")),
-        _ => false,
+        "checkout" => found(Harm::DiscardsChanges, &|word| matches!(word, "--" | ".") || is_force(word)),
+        "restore" => always(Harm::DiscardsChanges, &[]),
+        "filter-branch" | "filter-repo" => always(Harm::RewritesHistory, &[]),
+        "rebase" => always(Harm::RewritesHistory, &["--abort", "--quit", "--show-current-patch"]),
+        "commit" => found(Harm::RewritesHistory, &|word| word == "--amend"),
+        "prune" => always(Harm::Other, &[]),
+        "branch" => found(Harm::DeletesBranches, &|word| {
+            is_short(word, 'D') || is_short(word, 'd') || word == "--delete"
+        }),
+        "tag" => found(Harm::DeletesBranches, &|word| is_short(word, 'd') || word == "--delete")
+            .or_else(|| found(Harm::Other, &is_force)),
+        "stash" => found(Harm::DiscardsChanges, &|word| matches!(word, "drop" | "clear")),
+        "reflog" => found(Harm::RewritesHistory, &|word| matches!(word, "expire" | "delete")),
+        "update-ref" => found(Harm::DeletesBranches, &|word| is_short(word, 'd')),
+        "worktree" => found(Harm::DeletesFiles, &|word| matches!(word, "remove" | "prune")),
+        "remote" => found(Harm::Other, &|word| matches!(word, "remove" | "rm")),
+        "switch" => found(Harm::DiscardsChanges, &|word| is_force(word) || word == "--discard-changes"),
+        "gc" => found(Harm::Other, &|word| word.starts_with("--prune")),
+        _ => None,
     }
 }

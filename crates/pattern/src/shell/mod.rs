@@ -27,7 +27,7 @@ mod effect_tests;
 mod tests;
 
 pub use chars::{suspicious, visible};
-pub use effect::{deletes_files, effect};
+pub use effect::{danger, deletes_files, effect};
 pub(crate) use named_options::options_of_regex;
 pub use named_options::{LazyOptions, OptionFit};
 pub use options::{ReadsMore, only_named};

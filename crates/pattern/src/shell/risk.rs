@@ -149,14 +149,14 @@ fn interpret(program: &str, interpreter: &InterpreterFlags, words: &[Word], risk
             if matches!(name, "version" | "help") {
                 has_file = true;
             } else if long.contains(name) {
-                risks.push(RiskyWord::runs(i, i + 1, format!("`{program} --{name}` takes code")));
+                risks.push(RiskyWord::runs(i, i + 1, format!("`{program} --{name}` can run any code")));
                 has_file = true;
             }
         } else if let Some(letters) = text.strip_prefix('-') {
             if matches!(text, "-V" | "-v" | "-h") {
                 has_file = true;
             } else if letters.contains(|c| short.contains(c)) {
-                risks.push(RiskyWord::runs(i, i + 1, format!("`{program} {text}` takes code")));
+                risks.push(RiskyWord::runs(i, i + 1, format!("`{program} {text}` can run any code")));
                 has_file = true;
             }
         } else {

@@ -61,6 +61,9 @@ pub(super) struct Programs {
     pub(super) network: WordList,
     pub(super) destroyers: WordList,
     pub(super) deleters: WordList,
+    pub(super) as_root: WordList,
+    pub(super) disks: WordList,
+    pub(super) deleting: BTreeMap<String, WordList>,
     pub(super) destroying: BTreeMap<String, WordList>,
 }
 
@@ -336,6 +339,8 @@ mod tests {
             &PROGRAMS.network,
             &PROGRAMS.destroyers,
             &PROGRAMS.deleters,
+            &PROGRAMS.as_root,
+            &PROGRAMS.disks,
             &GIT.valued,
             &GIT.harmless,
             &GIT.commands,

@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 
-use super::evaluate::{CallRequest, CallSubject, PreparedCall};
+use super::evaluate::{CallRequest, CallSubject, PreparedCall, is_file_edit};
+use super::opening::wants_out;
 use super::path::ResolvedPath;
 use aye_core::contract::judgement::Risk;
-use aye_pattern::shell::{Analysis, deletes_files, visible};
+use aye_core::contract::question::Danger;
+use aye_pattern::shell::{Analysis, danger, deletes_files, visible};
 
 /// The description of a call.
 pub(super) struct CallDescription {
@@ -39,6 +41,23 @@ pub(super) fn call_description(call: &PreparedCall<'_>, risk: Risk) -> CallDescr
             CallDescription { words: of_tool(question, call.host.as_deref(), risk), is_outside: false }
         }
     }
+}
+
+/// Returns what is dangerous about a call.
+pub(super) fn call_danger(call: &PreparedCall<'_>) -> Danger {
+    let mut danger = match &call.subject {
+        CallSubject::Shell(analysis) => danger(analysis),
+        CallSubject::File { seen, .. } if is_file_edit(call.question.tool) && !seen.is_inside => {
+            let mut danger = Danger::default();
+            danger.add("changes a file outside this project", []);
+            danger
+        }
+        CallSubject::File { .. } | CallSubject::Other => Danger::default(),
+    };
+    if wants_out(&call.question) {
+        danger.add("leaves the sandbox", []);
+    }
+    danger
 }
 
 fn of_command(analysis: &Analysis, risk: Risk) -> &'static str {

@@ -176,7 +176,7 @@ fn prefix(words: ProgramWords<'_>) -> Option<GrantProposal> {
     let front = texts.get(..spelled_by_prefix(words)?)?;
     let literal = front.iter().map(|word| pattern_word(word)).collect::<Vec<_>>().join(" ");
     let pattern = Pattern::parse(&format!("{SHELL_TOOL}({literal} *)")).ok()?;
-    Some(proposal(&pattern, format!("`{}` with any further arguments", visible(&canonical(front)))))
+    Some(proposal(&pattern, format!("any `{} …`", visible(&canonical(front)))))
 }
 
 /// A word of a command as a word of a pattern.
@@ -199,13 +199,19 @@ fn file(question: &CallRequest<'_>, key: &str, text: &str) -> Vec<GrantProposal>
     let places = PathRoots { cwd: question.cwd, workspace: question.workspace, home: question.home };
     let Ok(seen) = path::look(text, &places) else { return Vec::new() };
     let (tool, writes) = (question.tool, is_file_edit(question.tool));
+    let doing = match tool {
+        "Read" => "reading",
+        "List" => "listing",
+        "Write" => "writing",
+        _ => "editing",
+    };
     if seen.is_strange || (writes && (seen.is_dangling || seen.protected.is_some())) {
         return Vec::new();
     }
     let Some(forms) = seen.forms.last() else { return Vec::new() };
     let name = forms.relative.clone().unwrap_or_else(|| forms.absolute.clone());
     let mut proposals =
-        vec![proposal(&Pattern::literal(tool, key, &name), format!("{tool} of `{}`", visible(&name)))];
+        vec![proposal(&Pattern::literal(tool, key, &name), format!("{doing} `{}`", visible(&name)))];
     let folder =
         Path::new(&name).parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
     let (glob, shown) = match folder.as_str() {
@@ -215,7 +221,7 @@ fn file(question: &CallRequest<'_>, key: &str, text: &str) -> Vec<GrantProposal>
     };
     let glob = glob.replace('\\', "\\\\").replace('"', "\\\"");
     if let Ok(pattern) = Pattern::parse(&format!("{tool}({key} ~ \"{glob}\")")) {
-        proposals.push(proposal(&pattern, format!("{tool} of {shown}")));
+        proposals.push(proposal(&pattern, format!("{doing} {shown}")));
     }
     proposals
 }

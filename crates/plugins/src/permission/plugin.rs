@@ -1,6 +1,6 @@
 //! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
 
-use super::call_description::call_description;
+use super::call_description::{call_danger, call_description};
 use super::editing::check_grant_in;
 use super::evaluate::{AskKind, EnforcedProfiles, PreparedCall, SHELL_TOOL, Verdict, VerdictKind};
 use super::file::PermissionRulesConfig;
@@ -271,6 +271,7 @@ fn ticket(
                 "why": why,
                 "cwd": question.cwd.to_string_lossy(),
                 "risk": risk.as_str(),
+                "danger": call_danger(prepared),
                 "does": does.words,
                 "outside": does.is_outside,
                 "profile": verdict.profile,

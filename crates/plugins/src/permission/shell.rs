@@ -349,7 +349,7 @@ pub(super) fn not_by_itself(why: &str, question: &CallRequest<'_>) -> String {
 }
 
 /// Start of the remedy for a line whose commands no rule allows one by one.
-const ONLY_WHOLE: &str = "; only a rule for the whole line allows that";
+const ONLY_WHOLE: &str = ", so only this exact line can be always allowed";
 /// Start of the remedy for a command that no rule covers.
 const ADD: &str = "; add `";
 
@@ -365,7 +365,7 @@ const MAX_RULE: usize = 80;
 /// Why a command asks that no rule is about, and the rule that would change that.
 fn not_covered(part: &str, rule: Option<String>) -> String {
     let add = rule.map(|rule| format!("{ADD}{rule}`")).unwrap_or_default();
-    format!("`{part}` is not covered{add}")
+    format!("no rule covers `{part}`{add}")
 }
 
 /// The rule that would allow a command, as broad as is sensible.

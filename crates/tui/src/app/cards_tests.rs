@@ -93,7 +93,7 @@ fn arguments_of_any_tool_must_be_read_to_their_end() {
 
 #[test]
 fn widening_the_window_does_not_mark_unseen_rows_as_read() {
-    let command = "x".repeat(58 * 40) + "; rm -r /";
+    let command = "x".repeat(58 * 90) + "; rm -r /";
     let mut test = asked(60, 20, "Bash", json!({ "command": command }), json!({}));
     for _ in 0..4 {
         test.keys("<pagedown>");
@@ -109,8 +109,9 @@ fn digits_answer_like_letters() {
     let ask = || asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
     let mut test = ask();
     let live = test.live();
-    for row in ["1. [y] allow once", "2. [a] always allow…", "3. [n] deny"] {
-        assert!(live.contains(row), "{row}\n{live}");
+    for (row, key) in [("1  Allow once", "y"), ("2  Always allow", "a"), ("3  Deny, and say why", "n")] {
+        let line = live.lines().find(|line| line.contains(row)).unwrap_or_else(|| panic!("{row}\n{live}"));
+        assert!(line.ends_with(&format!(" {key}")), "{line}");
     }
     test.keys("1");
     assert_eq!(test.decisions(), [&Answer::yes(Value::Null)]);
@@ -119,7 +120,7 @@ fn digits_answer_like_letters() {
 
     let mut test = ask();
     test.keys("2");
-    assert!(test.live().contains("Enter grants: X"), "{}", test.live());
+    assert!(test.live().contains("Always allow x in ~/proj, never expires"), "{}", test.live());
 
     let mut test = ask();
     test.keys("3busy<enter>");
@@ -141,34 +142,204 @@ fn digits_answer_like_letters() {
 }
 
 #[test]
-fn enter_answers_only_after_an_arrow_key_selected() {
+fn enter_takes_the_first_answer_of_a_harmless_call() {
     let ask = || asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
     let mut test = ask();
-    assert!(!test.live().contains('▸'), "nothing is selected: {}", test.live());
-    test.keys("<enter><enter>");
-    assert!(test.decisions().is_empty() && test.live().contains("nothing is selected"), "{}", test.live());
-    test.keys("<down>");
-    assert!(test.live().contains("▸ 1. [y] allow once"), "{}", test.live());
+    assert!(test.live().contains("▸ 1  Allow once"), "{}", test.live());
     test.keys("<enter>");
     assert_eq!(test.decisions(), [&Answer::yes(Value::Null)]);
 
     let mut test = ask();
     test.keys("<down><down><down><down><up>");
-    assert!(test.live().contains("▸ 2. [a]"), "{}", test.live());
+    assert!(test.live().contains("▸ 2  Always allow"), "{}", test.live());
     test.keys("<up><up><enter>");
-    assert!(test.decisions().is_empty(), "the arrows left the answers: {}", test.live());
+    assert_eq!(test.decisions(), [&Answer::yes(Value::Null)], "the first one is selected again");
 
     // Body first: unseen answers cannot be selected.
     let mut test = long_edit(24);
-    test.keys("<down><enter>");
+    assert!(!test.live().contains('▸'), "{}", test.live());
+    test.keys("<enter><down><enter>");
     assert!(test.decisions().is_empty() && !test.live().contains('▸'), "{}", test.live());
-    assert!(test.live().contains("↓ scrolls to the end and then selects an answer"), "{}", test.live());
+    assert!(test.live().contains("the end of the change was not shown yet"), "{}", test.live());
     for _ in 0..200 {
         test.keys("<down>");
     }
-    assert!(test.live().contains("▸ 3. [n] deny"), "{}", test.live());
+    assert!(test.live().contains("▸3 Deny"), "{}", test.live());
     test.keys("<up><up><enter>");
     assert_eq!(test.decisions(), [&Answer::yes(Value::Null)]);
+}
+
+/// A command that deletes and force-pushes.
+fn dangerous(width: u16, height: u16) -> TestApp {
+    let danger = json!({"what": ["deletes files", "force-pushes"], "words": ["rm", "-rf", "--force"]});
+    let command = json!({"command": "rm -rf build && git push --force", "description": "Clean up"});
+    asked(width, height, "Bash", command, json!({"risk": "destroys", "danger": danger}))
+}
+
+#[test]
+fn nothing_is_preselected_on_a_dangerous_call() {
+    let mut test = dangerous(100, 30);
+    let live = test.live();
+    assert!(live.contains("▌ Deletes files and force-pushes") && !live.contains("Clean up"), "{live}");
+    assert!(!live.contains('▸'), "{live}");
+    test.keys("<enter><enter>");
+    assert!(test.decisions().is_empty() && test.live().contains("nothing is selected"), "{}", test.live());
+    test.keys("<down><enter>");
+    assert_eq!(test.decisions(), [&Answer::yes(Value::Null)], "an arrow key selects");
+    let mut test = dangerous(100, 30);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+
+    // Where the card is read aloud, an empty line is no answer at all.
+    let mut test = asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
+    test.app.display.is_linear = true;
+    test.keys("<enter><enter>");
+    assert!(test.decisions().is_empty(), "{}", test.live());
+
+    // A question of an older version knows only the class.
+    let old = json!({"risk": "destroys", "does": "runs a command that deletes files"});
+    let mut test = asked(100, 30, "Bash", json!({"command": "rm x"}), old);
+    test.keys("<enter>");
+    assert!(test.decisions().is_empty(), "{}", test.live());
+    // So is a call that the user edited: the rules have not named what it does.
+    let mut test = asked(100, 30, "Bash", json!({"command": "ls"}), json!({}));
+    test.keys("e<ctrl-u>rm x<enter>");
+    let reviewed = json!({"command": "rm x"});
+    let review = crate::host::Review {
+        ruling: aye_core::contract::judgement::Ruling::Ask,
+        words: "no rule covers it".into(),
+        payload: Value::Null,
+        files: Vec::new(),
+    };
+    test.send(Msg::Question(crate::host::QuestionMsg::Reviewed("perm_a".into(), reviewed, Ok(review))));
+    test.wait(1000);
+    test.keys("<enter>");
+    assert!(test.decisions().is_empty(), "{}", test.live());
+}
+
+#[test]
+fn the_dangerous_words_of_a_command_have_the_colour_of_errors() {
+    use crate::theme::{Role, Theme};
+    use crate::view::{self, RenderStyle, scrollback::ScrollbackWriter};
+    let test = dangerous(100, 30);
+    let theme = Theme::builtin("dark").expect("exists");
+    let look = RenderStyle { theme: theme.clone(), highlighter: crate::highlight::Highlighter::waiting() };
+    let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &look);
+    let red = theme.style(Role::Error).fg;
+    let is_red = |span: &&ratatui::text::Span<'_>| span.style.fg == red && !span.content.trim().is_empty();
+    let line = picture.lines.iter().find(|line| line.to_string().contains("rm -rf")).expect("the command");
+    let words: Vec<&str> = line.spans.iter().skip(1).filter(is_red).map(|span| span.content.trim()).collect();
+    assert_eq!(words, ["rm -rf", "--force"]);
+    let title =
+        picture.lines.iter().find(|line| line.to_string().contains("Deletes files")).expect("a title");
+    assert!(title.spans.iter().take(2).all(|span| span.style.fg == red), "the bar and the title: {title:?}");
+    // The panel has the background of the composer to its last column.
+    let band = theme.style(Role::Composer).bg;
+    assert!(title.spans.iter().all(|span| span.style.bg == band) && title.width() == 100, "{title:?}");
+}
+
+#[test]
+fn an_answer_that_is_not_possible_keeps_its_number_and_says_why() {
+    let ask = |parameters: Value| {
+        let mut test = TestApp::new(100, 30);
+        test.start("go");
+        test.ask("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters);
+        test
+    };
+    let mut test = ask(json!({"rule": "Bash(git push *)", "proposals": []}));
+    test.keys("2");
+    let text = "the rule `Bash(git push *)` asks every time; no always-allow changes that";
+    assert!(test.decisions().is_empty() && test.live().contains(text), "{}", test.live());
+    test.keys("3<enter>");
+    assert_eq!(test.decisions()[0].action, ResumeDecisionAction::Cancel);
+    let mut test = ask(json!({"proposals": []}));
+    test.keys("a");
+    assert!(test.live().contains("no always-allow fits this call"), "{}", test.live());
+}
+
+#[test]
+fn a_card_explains_itself_when_asked() {
+    let parameters = json!({
+        "rule": "ask Bash(git *)", "why": "it changes what others see", "risk": "network",
+        "does": "runs a command that uses the network",
+    });
+    let command = json!({"command": "git push", "description": "publish"});
+    let mut test = asked(100, 30, "Bash", command, parameters);
+    let parts = [
+        "in ~/proj",
+        "rule: ask Bash(git *)",
+        "it changes what others see",
+        "risk: network",
+        "says: publish",
+    ];
+    assert!(parts.iter().all(|part| !test.live().contains(part)), "{}", test.live());
+    test.keys("?");
+    for part in parts {
+        assert!(test.live().contains(part), "{part}\n{}", test.live());
+    }
+    test.keys("?");
+    assert!(!test.live().contains("rule:"), "{}", test.live());
+}
+
+#[test]
+fn always_is_for_the_project_and_for_danger_the_conversation() {
+    let scope = |mut test: TestApp, keys: &str| {
+        test.keys(keys);
+        let live = test.live();
+        let row =
+            live.lines().find(|row| row.contains("for ")).unwrap_or_else(|| panic!("{live}")).to_owned();
+        row.split(['[', ']']).nth(1).map(str::to_owned)
+    };
+    let ask = || asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
+    assert_eq!(scope(ask(), "a").as_deref(), Some("this project"));
+    assert_eq!(scope(dangerous(100, 30), "a").as_deref(), Some("this conversation"));
+    // The scope chosen last comes first; a dangerous call still gets no more than the conversation.
+    for (chosen, keys, next) in
+        [(3, "a<right><enter>", "all projects"), (1, "a<left><enter>", "this conversation")]
+    {
+        let mut test = ask();
+        test.keys(keys);
+        assert_eq!(test.grants().len(), 1, "{}", test.live());
+        test.event(aye_core::contract::event::AgentEvent::ToolCallResumed {
+            target_id: "a".into(),
+            result: Value::Null,
+        });
+        test.ask_bash("b", "git pull");
+        assert_eq!(test.app.cards.last_scope, Some(chosen));
+        assert_eq!(scope(test, "a").as_deref(), Some(next));
+    }
+}
+
+#[test]
+fn a_step_of_an_answer_keeps_the_height_of_the_card() {
+    for keys in ["a", "n", "m", "c", "y"] {
+        let mut test = asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
+        let before = test.live().lines().count();
+        test.keys(keys);
+        assert_eq!(test.live().lines().count(), before, "{keys}: {}", test.live());
+    }
+}
+
+#[test]
+fn a_card_shows_fifteen_rows_of_an_edit_in_24_rows() {
+    let test = long_edit(24);
+    let live = test.live();
+    let rows = live.lines().filter(|row| row.contains("old ") || row.contains("new ")).count();
+    assert!(rows >= 15, "{rows}\n{live}");
+    assert!(live.contains("Edit a.rs?  +60 −60") && live.contains("1 Allow once y"), "{live}");
+}
+
+#[test]
+fn a_call_on_a_card_is_not_a_row_as_well() {
+    let mut test = TestApp::new(100, 40);
+    test.start("go");
+    for id in ["a", "b"] {
+        test.ask_bash(id, &format!("git push {id}"));
+    }
+    let live = test.live();
+    for id in ["a", "b"] {
+        assert_eq!(live.matches(&format!("git push {id}")).count(), 1, "{live}");
+    }
 }
 
 #[test]
@@ -177,15 +348,21 @@ fn a_selection_typed_ahead_does_not_answer() {
     test.start("go");
     test.wait(5000);
     test.call("a", "Bash", json!({"command": "git push"}));
-    let ticket =
-        super::tests::ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null);
-    test.event(super::tests::suspended(ticket));
+    let ticket = ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null);
+    test.event(suspended(ticket));
     test.keys("<down><enter>");
     assert!(test.decisions().is_empty());
-    test.app.focus = Focus::Card;
-    test.wait(400);
+    test.keys("<tab>");
+    assert_eq!(test.app.focus, Focus::Card);
+    assert!(!test.live().contains('▸'), "what is selected is shown when Enter takes it: {}", test.live());
     test.keys("<enter>");
-    assert!(test.decisions().is_empty(), "the arrow key came before the card was read");
+    assert!(test.decisions().is_empty(), "it was not on the screen for long enough");
+    let armed = test.app.now.plus(crate::approval::SEEN_MS);
+    assert!(test.app.deadline().is_some_and(|at| at <= armed), "it is drawn again then");
+    test.wait(1000);
+    assert!(test.live().contains("▸ 1  Allow once"), "{}", test.live());
+    test.keys("<enter>");
+    assert_eq!(test.decisions(), [&Answer::yes(Value::Null)]);
 }
 
 #[test]
@@ -224,10 +401,15 @@ fn an_ignored_digit_delays_the_card_like_any_key() {
 
 #[test]
 fn a_small_window_shows_the_answers_in_one_row() {
-    let mut test = asked(60, 15, "Bash", json!({"command": "git push"}), json!({}));
-    assert!(test.live().contains("1 [y] allow once  2 [a] always allow…"), "{}", test.live());
+    let command = json!({"command": "a\nb\nc\nd\ne\nf"});
+    let mut test = asked(60, 12, "Bash", command, json!({}));
+    assert!(
+        test.live().contains("▸1 Allow once y   2 Always allow a   3 Deny, and say why n"),
+        "{}",
+        test.live()
+    );
     test.keys("<down><down><down>");
-    assert!(test.live().contains("▸3 [n] deny"), "{}", test.live());
+    assert!(test.live().contains("▸3 Deny, and say why n"), "{}", test.live());
 }
 
 #[test]
@@ -235,26 +417,31 @@ fn a_card_says_what_will_happen() {
     let title = |tool: &str, arguments: Value, parameters: Value| {
         let test = asked(100, 30, tool, arguments, parameters);
         let live = test.live();
-        let row = live.lines().find(|row| row.starts_with('┃')).expect("a card").to_owned();
-        row.trim_start_matches('┃').trim().to_owned()
+        let row = live.lines().find(|row| row.starts_with('▌')).expect("a card").to_owned();
+        row.trim_start_matches('▌').trim().to_owned()
     };
     let shadow = json!({"does": "opens /etc/shadow, outside this project", "outside": true});
     let told = title("Read", json!({"file_path": "/etc/shadow"}), shadow);
-    assert_eq!(told, "Read opens /etc/shadow, outside this project");
-    let told =
-        title("Bash", json!({"command": "rm x"}), json!({"does": "runs a command that deletes files"}));
-    assert_eq!(told, "Bash runs a command that deletes files");
+    assert_eq!(told, "Open /etc/shadow, outside this project?");
+    let told = title(
+        "Bash",
+        json!({"command": "rm x"}),
+        json!({"danger": {"what": ["deletes files"], "words": ["rm"]}}),
+    );
+    assert_eq!(told, "Deletes files");
+    let told = title("Bash", json!({"command": "make", "description": "run the tests."}), json!({}));
+    assert_eq!(told, "Run the tests?");
     let file = |path: &str, old: Option<&str>| preview(path, old, "new\n");
     let one = |path: &str, old: Option<&str>| json!({"preview": [file(path, old)], "outside": false});
     let write = || json!({"file_path": "x", "content": "new\n"});
-    assert_eq!(title("Write", write(), one("/home/me/proj/src/a.rs", Some("a\n"))), "Write changes src/a.rs");
-    assert_eq!(title("Write", write(), one("/home/me/proj/b.rs", None)), "Write creates b.rs");
+    assert_eq!(title("Write", write(), one("/home/me/proj/src/a.rs", Some("a\n"))), "Edit src/a.rs?  +1 −1");
+    assert_eq!(title("Write", write(), one("/home/me/proj/b.rs", None)), "Create b.rs?  +1 −0");
     let outside = json!({"preview": [file("/home/me/x", Some("a\n"))], "outside": true});
-    assert_eq!(title("Write", write(), outside), "Write changes ~/x, outside this project");
+    assert_eq!(title("Write", write(), outside), "Edit ~/x, outside this project?  +1 −1");
     let two = json!({"preview": [file("/home/me/proj/a", None), file("/home/me/proj/b", None)]});
-    assert_eq!(title("Patch", json!({}), two), "Patch changes 2 files");
-    assert_eq!(title("Bash", json!({"command": "make"}), json!({})), "Bash runs a command");
-    assert_eq!(title("Memory", json!({"action": "add"}), json!({})), "Memory needs approval");
+    assert_eq!(title("Patch", json!({}), two), "Change 2 files?");
+    assert_eq!(title("Bash", json!({"command": "make"}), json!({})), "Run this command?");
+    assert_eq!(title("Memory", json!({"action": "add"}), json!({})), "Allow Memory?");
 }
 
 #[test]
@@ -269,7 +456,7 @@ fn hunks_show_the_file_and_every_changed_place() {
     test.keys("h");
     let live = test.live();
     assert!(live.contains("~/proj/src/lib.rs, replaced in 2 places"), "{live}");
-    assert!(live.contains("▸ [x] 1 of 1, lines 2 and 43: kept"), "{live}");
+    assert!(live.contains("▸ [x] hunk 1 of 1, lines 2 and 43: keep"), "{live}");
     assert!(live.contains("2 - x = 1;") && live.contains("2 + x = 2;"), "{live}");
 
     // A single hunk, and a file with Windows line endings.
@@ -281,8 +468,8 @@ fn hunks_show_the_file_and_every_changed_place() {
     let parameters = json!({"preview": [preview("/home/me/proj/src/lib.rs", Some(&old), &new)]});
     let mut test = asked(100, 40, "Edit", arguments, parameters);
     test.keys("h");
-    assert!(test.live().contains("▸ [x] 1 of 1, line 2: kept"), "{}", test.live());
-    assert!(test.live().contains("┃ ~/proj/src/lib.rs\n"), "{}", test.live());
+    assert!(test.live().contains("▸ [x] hunk 1 of 1, line 2: keep"), "{}", test.live());
+    assert!(test.live().contains("▌ ~/proj/src/lib.rs\n"), "{}", test.live());
 }
 
 #[test]
@@ -325,7 +512,7 @@ fn a_plan_offers_three_ways_to_continue() {
     use crate::msg::Cmd;
     let test = planned();
     let live = test.live();
-    for row in ["Plan is ready", "1. go ahead", "2. go ahead and accept edits", "3. keep planning"] {
+    for row in ["Carry out this plan?", "1  Go ahead", "2  Go ahead and accept edits", "3  Keep planning"] {
         assert!(live.contains(row), "{row}\n{live}");
     }
     let first = live.lines().next().expect("a row");
@@ -334,8 +521,10 @@ fn a_plan_offers_three_ways_to_continue() {
     for (keys, mode) in [
         ("1", Mode::Ask),
         ("2", Mode::AcceptEdits),
-        ("<down><enter>", Mode::Ask),
-        ("<down><down><enter>", Mode::AcceptEdits),
+        ("y", Mode::Ask),
+        ("a", Mode::AcceptEdits),
+        ("<enter>", Mode::Ask),
+        ("<down><enter>", Mode::AcceptEdits),
     ] {
         let mut test = planned();
         test.keys(keys);
@@ -346,7 +535,7 @@ fn a_plan_offers_three_ways_to_continue() {
         assert!(at(&Cmd::Program(ProgramCmd::SetMode(mode))) < at(&go), "{keys}: {:?}", test.cmds);
         assert!(test.app.cards.open.is_empty(), "{keys}");
     }
-    for keys in ["3", "<esc>"] {
+    for keys in ["3", "n", "<esc>"] {
         let mut test = planned();
         test.keys(keys);
         assert_eq!((test.app.info.mode, test.app.cards.open.len()), (Mode::Plan, 0), "{keys}");
@@ -357,10 +546,10 @@ fn a_plan_offers_three_ways_to_continue() {
             "{keys}"
         );
     }
-    // Text is an answer too, and no letter of it decides anything; nor does Enter alone.
+    // Text is an answer too.
     let mut test = planned();
-    test.keys("<enter>yes, and name it well");
-    assert_eq!((test.app.composer.text(), test.app.info.mode), ("yes, and name it well", Mode::Plan));
+    test.keys("good, but name it well");
+    assert_eq!((test.app.composer.text(), test.app.info.mode), ("good, but name it well", Mode::Plan));
     test.keys("<enter>");
     assert!(test.app.cards.open.is_empty());
     // Another mode needs no such card.

@@ -27,7 +27,7 @@ fn last_input(test: &TestApp) -> &UserInput {
 fn enter_steers_and_tab_queues_while_the_agent_works() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
-    assert!(test.live().contains("Enter: after the current calls · Tab: in the next run"), "{}", test.live());
+    assert!(test.live().contains("Enter: send now · Tab: queue"), "{}", test.live());
     test.keys("faster<enter>");
     assert!(
         matches!(test.cmds.last(), Some(Cmd::Thread(ThreadCmd::Enqueue(..)))) && last_input(&test).steers

@@ -60,7 +60,7 @@ fn write(content: &str, old: &str) -> TestApp {
 #[test]
 fn an_edited_command_is_reviewed_and_approved_exactly_as_shown() {
     let mut test = asked(100, 30, "git push");
-    assert!(test.live().contains("[e] edit"), "{}", test.live());
+    assert!(test.live().contains("e edit"), "{}", test.live());
     test.keys("e");
     assert!(test.caret.is_some(), "it is typed on the card");
     test.keys(" --dry-run<enter>");
@@ -74,8 +74,8 @@ fn an_edited_command_is_reviewed_and_approved_exactly_as_shown() {
     test.keys("y");
     assert!(test.decisions().is_empty() && test.live().contains("being checked"), "{}", test.live());
 
-    answer_review(&mut test, Ok(review(Ruling::Ask, "the rules ask about it: no rule allows it")));
-    assert!(test.live().contains("edited: the rules ask about it"), "{}", test.live());
+    answer_review(&mut test, Ok(review(Ruling::Ask, "needs approval too: no rule allows it")));
+    assert!(test.live().contains("your edit: needs approval too: no rule allows it"), "{}", test.live());
     test.keys("y");
     assert!(test.decisions().is_empty(), "the current card was not visible for long enough");
     test.wait(400);
@@ -96,7 +96,7 @@ fn an_edit_is_discarded_and_the_proposed_call_is_approved() {
         test.wait(400);
         test.keys(back);
         let live = test.live();
-        assert!(!live.contains("--force") && live.contains("it changes what others see"), "{live}");
+        assert!(!live.contains("--force") && live.contains("$ git push"), "{live}");
         test.keys("y");
         assert!(test.decisions().is_empty(), "{back}: must be read again");
         test.wait(400);
@@ -276,12 +276,15 @@ fn other_arguments_are_edited_as_json() {
 #[test]
 fn hunks_of_a_change_are_kept_or_dropped() {
     let mut test = write("A\nb\nC\n", "a\nb\nc\n");
-    assert!(test.live().contains("[h] choose hunks"), "{}", test.live());
+    assert!(test.live().contains("h choose hunks"), "{}", test.live());
     test.keys("h");
     let live = test.live();
-    assert!(live.contains("▸ [x] 1 of 2, line 1: kept") && live.contains("[x] 2 of 2, line 3"), "{live}");
+    assert!(
+        live.contains("▸ [x] hunk 1 of 2, line 1: keep") && live.contains("[x] hunk 2 of 2, line 3"),
+        "{live}"
+    );
     test.send(Msg::Key(crossterm::event::KeyCode::Char(' ').into()));
-    assert!(test.live().contains("[ ] 1 of 2, line 1: dropped"), "{}", test.live());
+    assert!(test.live().contains("[ ] hunk 1 of 2, line 1: drop"), "{}", test.live());
     test.keys("<enter>");
     assert_eq!(reviewed(&test), Some(json!({"file_path": "a.rs", "content": "a\nb\nC\n"})));
 
@@ -326,7 +329,7 @@ fn read_only_calls_are_approved_at_once_and_the_rest_denied_singly() {
     use ResumeDecisionAction::{Cancel, Resume};
     let mut test = three(["reads", "runs", "reads"]);
     let live = test.live();
-    assert!(live.contains("[R] allow 2 read-only") && live.contains("[D] deny the other 1"), "{live}");
+    assert!(live.contains("R allow 2 read-only") && live.contains("D deny the other 1"), "{live}");
     test.keys("R");
     let live = test.live();
     assert!(live.contains("Allow these 2 read-only calls?"), "{live}");
@@ -367,7 +370,7 @@ fn a_new_or_edited_card_is_not_answered_with_the_others() {
     assert_eq!(decided(&test), [("perm_b", ResumeDecisionAction::Resume)]);
 
     let mut test = three(["runs", "nonsense", "edits"]);
-    assert!(!test.live().contains("only read") && test.live().contains("[D] deny all 3"), "{}", test.live());
+    assert!(!test.live().contains("only read") && test.live().contains("D deny all 3"), "{}", test.live());
     test.keys("R");
     assert!(test.live().contains("no pending call is read-only"), "{}", test.live());
     assert!(decided(&test).is_empty());

@@ -218,7 +218,7 @@ impl TestApp {
         self.event(E::RunFinish { thread_id: "t".into(), run_id: "r".into(), result: None, termination });
     }
 
-    fn grants(&self) -> Vec<&GrantRequest> {
+    pub(super) fn grants(&self) -> Vec<&GrantRequest> {
         self.decisions().into_iter().filter_map(|answer| answer.grant.as_ref()).collect()
     }
 
@@ -522,7 +522,7 @@ fn events_that_overtake_the_opened_conversation_are_not_lost() {
     thread.thread.id = other;
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(thread)))));
     assert_eq!(test.app.cards.open.len(), 1);
-    assert!(test.live().contains("[r] run again"), "{}", test.live());
+    assert!(test.live().contains("1  Run again"), "{}", test.live());
 }
 
 #[test]

@@ -40,14 +40,14 @@ fn asks(test: &TestApp) -> usize {
 fn the_trust_card_names_the_files_and_is_answered_by_digits() {
     let test = one();
     for part in [
-        "This folder has untrusted files",
+        "Trust the files of this folder?",
         "These files of ~/proj would grant or run something.",
         ".aye/hooks.toml",
         "    before_tool make",
         "~/x.json",
-        "1. trust this folder",
-        "2. not now",
-        "[Esc] not now",
+        "1  Trust this folder",
+        "2  Not now",
+        "Esc not now",
     ] {
         assert!(test.live().contains(part), "{part}\n{}", test.live());
     }
@@ -83,7 +83,7 @@ fn a_first_message_does_not_answer_the_trust_question() {
     assert!(matches!(test.app.conversation.run, RunState::Running(_)));
     // During the run it is one row, and ignores both Esc and digits.
     test.wait(1000);
-    assert!(test.live().contains("│ This folder  has untrusted files · [Tab] answers"), "{}", test.live());
+    assert!(test.live().contains("│ Trust the files of this folder? · Tab: answer"), "{}", test.live());
     assert!(!test.live().contains("hooks.toml"), "{}", test.live());
     test.keys("1 of these<esc>");
     assert_eq!((asks(&test), test.app.composer.text()), (0, "1 of these"));
@@ -106,7 +106,7 @@ fn questions_of_the_run_come_before_the_trust_question() {
     test.start("go");
     test.ask_bash("a", "git push");
     assert!(test.live().contains("git push"), "{}", test.live());
-    assert!(test.live().contains("2 This folder  has untrusted files"), "{}", test.live());
+    assert!(test.live().contains("2 Trust the files of this folder?"), "{}", test.live());
     test.keys("y");
     assert_eq!((test.decisions().len(), asks(&test)), (1, 0));
     // Once it is answered, the run has the screen and the keys, whatever arrives first.
@@ -130,11 +130,11 @@ fn questions_of_the_run_come_before_the_trust_question() {
             test.event(starts());
         }
         test.wait(1000);
-        assert!(test.live().contains("[Tab] answers"), "{is_late}: {}", test.live());
+        assert!(test.live().contains("Tab: answer"), "{is_late}: {}", test.live());
         assert_eq!(test.app.focus, Focus::Composer, "{is_late}");
         test.keys("<tab>");
         test.wait(1000);
-        assert!(test.live().contains("1. trust this folder"), "{is_late}: {}", test.live());
+        assert!(test.live().contains("1  Trust this folder"), "{is_late}: {}", test.live());
     }
 }
 

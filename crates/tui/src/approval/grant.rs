@@ -6,7 +6,7 @@ use crossterm::event::KeyEvent;
 use serde_json::Value;
 
 use super::super::composer::Composer;
-use super::super::keymap::{Action, KeyContext, Keymap};
+use super::super::keymap::{Action, KeyContext, Keymap, typed};
 use super::keys::{Edited, edit_line};
 use super::{Card, CardAction, CardStage, SCOPES, line};
 use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
@@ -42,6 +42,11 @@ pub struct GrantForm {
 }
 
 impl GrantForm {
+    /// A form with the first rule and this scope.
+    pub(super) fn new(scope: usize) -> GrantForm {
+        GrantForm { scope, ..GrantForm::default() }
+    }
+
     /// The pattern as it is now: also while it is being written.
     pub fn pattern(&self, proposals: &[GrantProposal]) -> String {
         if let Some(Writing::Pattern(line)) = &self.writing {
@@ -140,6 +145,13 @@ impl Card {
         let step =
             |at: usize, by: isize, of: usize| (at as isize + by).rem_euclid((of as isize).max(1)) as usize;
         let patterns = proposals.len() + usize::from(form.own.is_some());
+        if let Some(number) = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize) {
+            if (1..=patterns).contains(&number) {
+                form.chosen = number - 1;
+            }
+            self.scroll = 0;
+            return CardAction::Taken;
+        }
         match keymap.action(KeyContext::Card, key) {
             Some(Action::ScrollUp) => form.chosen = step(form.chosen, -1, patterns),
             Some(Action::ScrollDown) => form.chosen = step(form.chosen, 1, patterns),

@@ -1,4 +1,5 @@
-//! The keys of a card. Enter alone never approves: an arrow key has to select an answer first.
+//! The keys of a card. Enter takes the first answer where [`Card::preselects`] says so; elsewhere an arrow key has to
+//! select one first.
 
 use std::path::Path;
 
@@ -9,7 +10,9 @@ use super::super::composer::Composer;
 use super::super::keymap::{Action, KeyContext, Keymap, typed};
 use super::super::update::edit;
 use super::ask::Accepted;
+use super::grant::GrantForm;
 use super::{Batch, Card, CardAction, CardKind, CardStage, line};
+use aye_core::contract::display::visible_line;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::mode::Mode;
 use aye_core::contract::suspension::Answer;
@@ -144,11 +147,10 @@ impl Card {
         CardAction::Taken
     }
 
-    /// The answers that have a number, the first one first. The list has them in this order, too.
+    /// The answers that have a number, the first one first. The list has them in this order, too. A number always means
+    /// the same: an answer that is not possible keeps its own, see [`Card::takes`].
     pub fn choices(&self) -> &'static [Action] {
         match self.kind {
-            CardKind::Permission if self.edit.is_some() => &[Action::Allow, Action::Unedit, Action::Deny],
-            CardKind::Permission if self.question.proposals().is_empty() => &[Action::Allow, Action::Deny],
             CardKind::Permission => &[Action::Allow, Action::Grant, Action::Deny],
             CardKind::Unknown => &[Action::RunAgain, Action::MarkDone, Action::Skip],
             CardKind::Plan => &[Action::Allow, Action::Grant, Action::Deny],
@@ -157,13 +159,25 @@ impl Card {
         }
     }
 
-    /// Handles a key on a plan or trust card. A plan is most often answered in words, and a message may be
-    /// started while the trust question is shown, so no letter is an answer to either.
+    /// Whether an answer is possible.
+    pub fn takes(&self, action: Action) -> bool {
+        action != Action::Grant
+            || self.kind != CardKind::Permission
+            || self.edit.is_none() && !self.question.proposals().is_empty()
+    }
+
+    /// Handles a key on a plan or trust card. A message may be started while the trust question is shown, so no letter
+    /// answers that one.
     fn own_key(&mut self, key: KeyEvent, keymap: &Keymap) -> CardAction {
         let action = keymap.action(KeyContext::Card, key);
         let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
         let choice = match (action, number) {
-            (Some(Action::Accept), _) => self.choice,
+            (Some(Action::Accept), _) => self.selected(),
+            (Some(answer @ (Action::Allow | Action::Grant | Action::Deny)), _)
+                if self.kind == CardKind::Plan =>
+            {
+                self.choices().iter().position(|choice| *choice == answer)
+            }
             (_, Some(number)) => number.checked_sub(1),
             (Some(Action::Stop), _) => Some(self.choices().len() - 1),
             (Some(action), _) if typed(key).is_none() => return self.common_key(action),
@@ -195,7 +209,12 @@ impl Card {
         let action = keymap.action(KeyContext::Card, key);
         let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
         let action = match (action, number) {
-            (Some(Action::Accept), _) => self.choice.and_then(|at| self.choices().get(at)).copied(),
+            (Some(Action::Accept), _)
+                if self.choice.is_none() && self.is_unread && self.danger().is_none() =>
+            {
+                self.choices().first().copied()
+            }
+            (Some(Action::Accept), _) => self.selected().and_then(|at| self.choices().get(at)).copied(),
             (Some(action), _) => Some(action),
             (None, Some(number)) => number.checked_sub(1).and_then(|at| self.choices().get(at)).copied(),
             (None, None) => return CardAction::NotMine,
@@ -258,10 +277,18 @@ impl Card {
             }
             Action::Grant if !is_unknown => {
                 if self.question.proposals().is_empty() {
-                    self.problem = Some("no rule fits this call; y allows it once".to_owned());
+                    let rule = self.proposed().and_then(|proposed| proposed.rule.as_deref());
+                    self.problem = Some(match rule {
+                        Some(rule) => format!(
+                            "the rule `{}` asks every time; no always-allow changes that",
+                            visible_line(rule)
+                        ),
+                        None => "no always-allow fits this call; y allows it once".to_owned(),
+                    });
                 } else {
                     self.scroll = 0;
-                    self.stage = CardStage::Grant(Box::default());
+                    let form = GrantForm::new(self.first_scope());
+                    self.stage = CardStage::Grant(Box::new(form));
                 }
                 CardAction::Taken
             }
@@ -304,7 +331,7 @@ impl Card {
                 self.scroll += 1;
                 None
             }
-            (None, true) => last.map(|_| 0),
+            (None, true) => last.map(|last| last.min(usize::from(self.preselects()))),
             (None, false) => {
                 self.scroll = self.scroll.saturating_sub(1);
                 None
@@ -322,6 +349,10 @@ impl Card {
             Action::Stop => {
                 self.stage = CardStage::Stopping;
                 CardAction::Stop
+            }
+            Action::Explain if matches!(self.kind, CardKind::Permission | CardKind::Unknown) => {
+                self.is_explained = !self.is_explained;
+                CardAction::Taken
             }
             Action::Comment => {
                 let mut comment = line();

@@ -185,7 +185,8 @@ impl Segment {
                 let elsewhere = app.unseen_elsewhere();
                 if elsewhere > 0 {
                     let chord = app.keymap.chord_of(KeyContext::Global, Action::Inbox);
-                    let text = format!("{elsewhere} elsewhere {chord}").trim_end().to_owned();
+                    let chord = if chord.is_empty() { chord } else { format!(" ({chord})") };
+                    let text = format!("{elsewhere} waiting elsewhere{chord}");
                     pieces.extend(one(text, Role::Warning, 2));
                 }
                 pieces

@@ -38,6 +38,8 @@ pub struct QuestionCards {
     pub(crate) focused_at: Moment,
     /// When a card last took a key.
     pub(crate) key_at: Option<Moment>,
+    /// The scope of the last grant, by its place in the list of scopes.
+    pub(crate) last_scope: Option<usize>,
     /// The user left the cards for the text: they do not take the focus by themselves again.
     pub(crate) stays: bool,
 }
@@ -113,6 +115,9 @@ impl App {
         card.window = window.unwrap_or(card.window);
         card.fit(self.display.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let project = card.project(&self.info.project).to_path_buf();
+        card.last_scope = self.cards.last_scope;
+        card.is_spoken = self.display.is_linear;
+        let scope = card.form().map(|form| form.scope);
         let reply = card.key(key, &self.keymap, &project);
         card.fit(self.display.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let id = card.id.clone();
@@ -124,6 +129,9 @@ impl App {
             CardAction::NotMine => return false,
             CardAction::Taken => {}
             CardAction::Decide(answer) => {
+                if answer.grant.is_some() {
+                    self.cards.last_scope = scope;
+                }
                 cmds.push(Cmd::Question(QuestionCmd::Decide(id, answer)));
                 self.go_to_open_card();
             }

@@ -1,6 +1,7 @@
 //! Pending questions as cards: the full call, the agent that asks, where it will run, and the keys.
 
 use ratatui::layout::Position;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::super::app::{App, Focus};
@@ -14,6 +15,7 @@ use super::entry::Colours;
 use super::surface::{At, HERE, surface};
 use super::{ClickTarget, Rendered, spread};
 use aye_core::contract::display::{visible, visible_line};
+use aye_core::contract::judgement::Risk;
 use aye_core::contract::surface::SurfaceNode;
 
 mod call;
@@ -22,6 +24,7 @@ mod foot;
 mod grant;
 mod stale;
 mod unknown;
+mod words;
 
 pub(super) use call::CardColours;
 use call::call;
@@ -34,10 +37,6 @@ const BAR: u16 = 2;
 /// The columns of a card that are not available for edited text: the bar, the prompt, and the caret after the
 /// last column.
 pub(crate) const CARD_TEXT: u16 = BAR + edit::LEAD + 1;
-/// The text about the folder in the trust question.
-const TRUST: &str = "has untrusted files";
-/// From this many rows on, a card lists its answers in rows of their own.
-const LIST_FROM: usize = 14;
 /// Renders all pending questions in at most `most` rows: the current one in full, the others in one line
 /// each.
 pub(super) fn cards(
@@ -53,7 +52,7 @@ pub(super) fn cards(
     }
     if !app.is_card_whole() {
         let tab = app.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
-        let text = format!("│ {} · [{tab}] answers", one_line(current, app));
+        let text = format!("│ {} · {tab}: answer", one_line(current, app));
         return vec![Line::styled(truncate(&text, columns), theme.style(Role::Dim))].into();
     }
     let others: Vec<(usize, &Card)> =
@@ -61,6 +60,8 @@ pub(super) fn cards(
     let gap = usize::from(most >= 12);
     let mut picture = card(current, app, columns, most - gap, theme, code);
     // The current question comes first; the title counts the others.
+    // A batch shows its calls itself.
+    let others = if app.cards.batch.is_some() { Vec::new() } else { others };
     let for_others = others.len().min(most - gap - picture.lines.len().min(most - gap)).min(4);
     for (at, other) in others.iter().take(for_others) {
         let text = format!("  {} {}", at + 1, one_line(other, app));
@@ -72,19 +73,8 @@ pub(super) fn cards(
     picture
 }
 
+/// The question on one line, for lists.
 fn one_line(card: &Card, app: &App) -> String {
-    let pending = &card.ticket.pending;
-    let what = match card.kind {
-        CardKind::Ask => {
-            let question = card.question.choice().and_then(|choice| choice.question.as_deref());
-            visible_line(question.unwrap_or_default()).into_owned()
-        }
-        CardKind::Form | CardKind::Plan => visible_line(&card.ticket.suspension.message).into_owned(),
-        CardKind::Trust => TRUST.to_owned(),
-        CardKind::Permission | CardKind::Unknown => {
-            super::entry::summary_of(&pending.name, card.arguments(), &app.info)
-        }
-    };
     let state = match (card.is_deciding(), card.edit.is_some()) {
         (true, _) => " (deciding…)",
         (false, true) => " (edited)",
@@ -96,7 +86,14 @@ fn one_line(card: &Card, app: &App) -> String {
         .map(|of| &of.title)
         .or(card.child.as_ref())
         .map_or_else(String::new, |of| format!("{} › ", truncate(&visible_line(of), 24)));
-    format!("{of}{}  {what}{state}", visible_line(&pending.name))
+    let text = match card.kind {
+        CardKind::Ask => visible_line(card.asked()).into_owned(),
+        CardKind::Permission | CardKind::Unknown if card.command().is_some() => {
+            format!("$ {}", visible_line(card.command().unwrap_or_default()))
+        }
+        _ => words::question(card, app),
+    };
+    format!("{of}{text}{state}")
 }
 
 fn card(
@@ -109,13 +106,21 @@ fn card(
 ) -> Rendered {
     let inner = columns.saturating_sub(BAR).max(1);
     let has_focus = app.focus == Focus::Card;
-    let title = title(card, app, inner, theme);
-    let mut foot = foot(card, app, inner, theme, has_focus, size_of(most));
-    let mut body = body(card, app, inner, theme, code);
-    let mut about = about(card, app, inner, theme);
-
-    let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
-    let is_airy = room > body.len() + 2;
+    let Parts { title, mut body, about, foot, room, is_airy } = parts(card, app, inner, most, theme, code);
+    // A step of an answer keeps the height of the card, so that nothing below it moves.
+    let least = match &card.stage {
+        CardStage::Grant(_)
+        | CardStage::Reason(_)
+        | CardStage::Modify(_)
+        | CardStage::Comment(_)
+        | CardStage::Deciding(_)
+        | CardStage::Stopping => {
+            let mut open = card.clone();
+            open.stage = CardStage::Open;
+            self::card(&open, app, columns, most, theme, code).lines.len()
+        }
+        CardStage::Open | CardStage::Edit(_) | CardStage::Hunks(_) | CardStage::Away => 0,
+    };
     let writing = match (&card.stage, &app.cards.batch) {
         (CardStage::Edit(text), None) => Some(edit::writing(text, inner, room, theme)),
         _ => None,
@@ -123,28 +128,41 @@ fn card(
     if writing.is_none() {
         scroll(&mut body, first_row(card, app, inner, theme), room, inner, theme);
     }
-    let has_title = most >= 3;
 
-    let mut rows: Rendered = if has_title { vec![title].into() } else { Rendered::default() };
-    if is_airy && !body.is_empty() {
+    let mut rows: Rendered = title.into_iter().collect::<Vec<_>>().into();
+    if is_airy {
         rows.lines.push(Line::default());
     }
     match writing {
         Some(writing) => rows.stack(writing),
         None => rows.lines.extend(body),
     }
+    rows.lines.extend(about);
     if is_airy {
         rows.lines.push(Line::default());
     }
-    rows.lines.extend(about);
+    let missing = least.saturating_sub(rows.lines.len() + foot.lines.len());
+    rows.lines.extend(std::iter::repeat_n(Line::default(), missing));
     rows.stack(foot);
 
-    let bar = theme.style(if has_focus { Role::CardBorder } else { Role::Dim });
-    let lead = Span::styled(if has_focus { "┃ " } else { "│ " }, bar);
+    let lead = Span::styled(if has_focus { "▌ " } else { "│ " }, bar(card, has_focus, theme));
+    let tint = Style { bg: theme.style(Role::Composer).bg, ..Style::default() };
     let lines = rows.lines.into_iter().map(|line| {
         let mut spans = vec![lead.clone()];
-        spans.extend(line.spans);
-        Line { spans, ..line }
+        spans.extend(line.spans.into_iter().map(|span| {
+            let style = line.style.patch(span.style);
+            Span { style, ..span }
+        }));
+        if tint.bg.is_some() {
+            let used: usize = spans.iter().map(|span| width(&span.content)).sum();
+            if let Some(rest) = usize::from(columns).checked_sub(used).filter(|rest| *rest > 0) {
+                spans.push(Span::raw(" ".repeat(rest)));
+            }
+            for span in &mut spans {
+                span.style = tint.patch(span.style);
+            }
+        }
+        Line::from(spans)
     });
     let caret = rows
         .caret
@@ -160,40 +178,62 @@ fn card(
     Rendered { lines, caret, targets }
 }
 
-/// Returns the size of the footer: answers get rows of their own if there is room.
-fn size_of(most: usize) -> FootSize {
-    if most >= LIST_FROM { FootSize::List } else { FootSize::Rows }
+/// The colour of the bar: that of the risk.
+fn bar(card: &Card, has_focus: bool, theme: &Theme) -> Style {
+    let risk = card.proposed().and_then(|proposed| proposed.risk);
+    theme.style(match card.kind {
+        _ if !has_focus => Role::Dim,
+        _ if card.danger().is_some() => Role::Error,
+        CardKind::Permission if risk == Some(Risk::Reads) => Role::Success,
+        CardKind::Permission | CardKind::Unknown | CardKind::Trust => Role::CardBorder,
+        CardKind::Ask | CardKind::Form | CardKind::Plan => Role::Accent,
+    })
 }
 
-/// Shortens the parts around the body to fit, and returns the number of rows left for the body.
-#[expect(clippy::too_many_arguments, reason = "the parts of one card")]
-fn room_for_body(
-    card: &Card,
-    app: &App,
-    inner: u16,
-    most: usize,
-    theme: &Theme,
-    foot: &mut Rendered,
-    body: &[Line<'static>],
-    about: &mut Vec<Line<'static>>,
-) -> usize {
-    // The required parts come first: a row of the question, the keys, the title. Then come the others, as far
-    // as they fit.
-    let mut room = most - usize::from(most >= 3);
+/// The parts of a card, as much of each as there is room for.
+struct Parts {
+    title: Option<Line<'static>>,
+    /// The whole body; `room` of its rows are shown.
+    body: Vec<Line<'static>>,
+    about: Vec<Line<'static>>,
+    foot: Rendered,
+    room: usize,
+    /// Whether blank rows separate them.
+    is_airy: bool,
+}
+
+/// The rows of a body that are worth more than answers in rows of their own.
+const ENOUGH: usize = 15;
+
+/// Lays the parts of a card out in at most `most` rows. The required parts come first: a row of the body, the keys, the
+/// title. Then come the others, as far as they fit.
+fn parts(card: &Card, app: &App, inner: u16, most: usize, theme: &Theme, code: &[Option<Colours>]) -> Parts {
+    let has_focus = app.focus == Focus::Card;
+    let title = (most >= 3).then(|| title(card, app, inner, theme));
+    let mut room = most - usize::from(title.is_some());
+    let body = body(card, app, inner, theme, code);
+    let mut about = about(card, app, inner, theme);
     let needs = body.len().min(if most >= 8 { 3 } else { 1 });
-    if foot.lines.len() + needs > room {
-        *foot = self::foot::foot(card, app, inner, theme, app.focus == Focus::Card, FootSize::Rows);
-    }
-    if foot.lines.len() + needs > room {
-        *foot = short_foot(card, app, inner, theme, app.focus == Focus::Card);
-    }
+    let fitted = [FootSize::Airy, FootSize::List, FootSize::Rows].into_iter().find_map(|size| {
+        let foot = foot(card, app, inner, theme, has_focus, size);
+        let rest = match size {
+            FootSize::Airy => body.len() + about.len() + 2,
+            // One more for the row that says how many are hidden.
+            FootSize::List => body.len().min(ENOUGH + 1) + about.len(),
+            FootSize::Rows => needs,
+        };
+        (foot.lines.len() + rest <= room).then_some((foot, size == FootSize::Airy))
+    });
+    let (mut foot, is_airy) =
+        fitted.unwrap_or_else(|| (short_foot(card, app, inner, theme, has_focus), false));
     let for_foot = room.saturating_sub(needs).min(foot.lines.len());
     foot.lines.truncate(for_foot);
     foot.caret = foot.caret.filter(|at| usize::from(at.y) < for_foot);
     room -= for_foot;
-    let for_about = about.len().min(room.saturating_sub(body.len().min(3)));
+    let for_about = about.len().min(room.saturating_sub(body.len().min(ENOUGH)));
     about.truncate(for_about);
-    room - about.len()
+    room -= about.len();
+    Parts { title, body, about, foot, room: room - 2 * usize::from(is_airy), is_airy }
 }
 
 /// Returns which rows of the current card's body are on the screen: the first row, the row after the last,
@@ -206,10 +246,7 @@ pub(super) fn window(app: &App, columns: u16, most: usize) -> Option<(usize, usi
         return Some((0, 0, usize::MAX));
     }
     let inner = columns.saturating_sub(BAR).max(1);
-    let body = body(card, app, inner, theme, &[]);
-    let mut foot = foot(card, app, inner, theme, app.focus == Focus::Card, size_of(most));
-    let mut about = about(card, app, inner, theme);
-    let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
+    let Parts { body, room, .. } = parts(card, app, inner, most, theme, &[]);
     let total = body.len();
     let shown = if total <= room { total } else { room.saturating_sub(1).max(1).min(room) };
     let from = first_row(card, app, inner, theme).min(total - shown);
@@ -217,19 +254,13 @@ pub(super) fn window(app: &App, columns: u16, most: usize) -> Option<(usize, usi
 }
 
 fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
-    let name = visible_line(&card.ticket.pending.name).into_owned();
-    let what = match card.kind {
-        CardKind::Permission => does(card, app),
-        CardKind::Plan => "is ready".to_owned(),
-        CardKind::Trust => TRUST.to_owned(),
-        CardKind::Ask => "has a question".to_owned(),
-        CardKind::Form => "has a form".to_owned(),
-        CardKind::Unknown => "was interrupted: its outcome is unknown".to_owned(),
+    let (text, role) = match card.danger() {
+        Some(danger) => (danger, Role::Error),
+        None => (words::question(card, app), Role::Text),
     };
-    let name = if card.kind == CardKind::Ask { header(card).unwrap_or(name) } else { name };
     let mut left = of_conversation(card, inner, theme);
-    left.push(Span::styled(name, theme.style(Role::CardTitle)));
-    left.push(Span::styled(format!(" {what}"), theme.style(Role::Text)));
+    left.push(Span::styled(text, theme.style(role).add_modifier(Modifier::BOLD)));
+    left.extend(call::counts(card, theme));
     if card.edit.is_some() {
         left.push(Span::styled(" · as you edited it", theme.style(Role::Warning)));
     } else if card.asked_again_as_edited() {
@@ -258,38 +289,6 @@ fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>>
         Span::styled(format!("{title} › "), theme.style(Role::Warning))
     };
     titles.into_iter().flatten().map(span).collect()
-}
-
-/// Returns a description of the call, for after the tool's name.
-fn does(card: &Card, app: &App) -> String {
-    let proposed = card.proposed();
-    let outside =
-        if proposed.is_some_and(|proposed| proposed.is_outside) { ", outside this project" } else { "" };
-    match card.previews() {
-        [] => {}
-        [file] => {
-            let verb = if file.before.is_none() { "creates" } else { "changes" };
-            let root = card.project(&app.info.project);
-            let path = file.path.strip_prefix(root).unwrap_or(&file.path);
-            return format!("{verb} {}{outside}", short_path(path, app.info.home.as_deref()));
-        }
-        files => return format!("changes {} files", files.len()),
-    }
-    let does = match proposed.and_then(|proposed| proposed.does.as_deref()) {
-        Some(does) => visible_line(does).into_owned(),
-        None if card.command().is_some() => "runs a command".to_owned(),
-        None => "needs approval".to_owned(),
-    };
-    match (card.in_terminal(), card.in_background()) {
-        (true, _) => format!("{does}, in a terminal in the background"),
-        (false, true) => format!("{does}, in the background"),
-        (false, false) => does,
-    }
-}
-
-fn header(card: &Card) -> Option<String> {
-    let header = card.question.choice()?.header.as_deref()?;
-    Some(visible_line(header).into_owned())
 }
 
 /// Keeps the rows that fit, starting at `from`, and shows how many are hidden.
@@ -472,7 +471,7 @@ fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     }
 }
 
-/// Renders which agent asks, and where the call will run.
+/// Renders what a plain approval lets the call reach and, where the user asked for it, why the card asks.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     if app.cards.batch.is_some() {
         return Vec::new();
@@ -483,30 +482,42 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
         return lines;
     }
     let dim = theme.style(Role::Dim);
+    let mut say = |text: &str| lines.extend(Wrap::words(inner).indent(2, 2).text(&visible_line(text), dim));
     if let Some(text) = card.ticket.suspension.reach() {
-        lines.extend(Wrap::words(inner).text(text, dim));
+        say(text);
     }
-    let place = card.question.cwd.as_deref().map_or(app.info.cwd.as_path(), std::path::Path::new);
-    let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
-    if card.edit.is_some() {
-        // The rule and its reason were about the proposed version.
-        lines.extend(Wrap::words(inner).text(&text, dim));
-        lines.extend(edit::review(card, inner, theme));
-        return lines;
-    }
+    // The rule and its reason were about the proposed version.
     let proposed = card.proposed();
-    if let Some(rule) = proposed.and_then(|proposed| proposed.rule.as_deref()) {
-        text.push_str(" · rule: ");
-        text.push_str(&visible_line(rule));
-    }
-    lines.extend(Wrap::words(inner).text(&text, dim));
-    if let Some(why) = &card.question.why {
-        lines.extend(Wrap::words(inner).text(&visible_line(why), dim));
-    }
     if let Some(grant) = proposed.and_then(|proposed| proposed.missed_grant.as_ref()) {
         let when = grant.at.map(|at| format!(" {}", app.clock.ago(app.now, at))).unwrap_or_default();
-        let text = format!("your grant `{}` for {} {}{when}", grant.pattern, grant.scope, grant.why);
-        lines.extend(Wrap::words(inner).text(&visible_line(&text), dim));
+        say(&format!("your grant `{}` for {} {}{when}", grant.pattern, grant.scope, grant.why));
     }
+    let place = card.question.cwd.as_deref().map_or(app.info.cwd.as_path(), std::path::Path::new);
+    if card.is_explained || place != app.info.cwd {
+        say(&format!("in {}", short_path(place, app.info.home.as_deref())));
+    }
+    // The arguments of other calls say less than the reason to ask.
+    let is_clear = card.command().is_some() || !card.previews().is_empty();
+    if let Some(why) = card.question.why.as_ref().filter(|_| card.edit.is_none() && !is_clear) {
+        say(why);
+    }
+    if card.is_explained && card.edit.is_none() {
+        if let Some(rule) = proposed.and_then(|proposed| proposed.rule.as_deref()) {
+            say(&format!("rule: {rule}"));
+        }
+        if let Some(why) = card.question.why.as_ref().filter(|_| is_clear) {
+            say(why);
+        }
+        let does = proposed.and_then(|proposed| proposed.does.as_deref());
+        let risk = proposed.and_then(|proposed| proposed.risk).map(|risk| format!("risk: {risk}"));
+        let known: Vec<String> = risk.into_iter().chain(does.map(str::to_owned)).collect();
+        if !known.is_empty() {
+            say(&known.join(" · "));
+        }
+        if let Some(text) = card.description() {
+            say(&format!("the agent says: {text}"));
+        }
+    }
+    lines.extend(edit::review(card, inner, theme));
     lines
 }

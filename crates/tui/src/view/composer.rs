@@ -203,7 +203,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
             return Cow::Owned(format!("{up}: edit the last queued message"));
         }
         return Cow::Owned(format!(
-            "{}: after the current calls · {}: in the next run",
+            "{}: send now · {}: queue",
             chord(Action::Send),
             chord(Action::FocusCard)
         ));

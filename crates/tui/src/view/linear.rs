@@ -23,7 +23,9 @@ pub fn words(line: &Line<'_>) -> String {
         '\u{2500}'..='\u{257f}' => '+',
         other => other,
     };
-    let text: String = text.chars().map(plain).collect();
+    // The mark of the program says nothing.
+    let is_mark = |c: &char| matches!(c, '▗' | '▖' | '▘' | '▝' | '▙' | '▛' | '▜' | '▟');
+    let text: String = text.chars().filter(|c| !is_mark(c)).map(plain).collect();
     let text = text.trim_end();
     let is_rule = !text.trim().is_empty() && text.chars().all(|c| matches!(c, '-' | '+' | '|' | ' '));
     if is_rule { String::new() } else { text.to_owned() }

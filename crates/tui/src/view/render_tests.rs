@@ -154,7 +154,7 @@ fn the_plan_stays_while_items_are_open() {
     // A question needs the room.
     test.ask_bash("c", "git push");
     let live = test.live();
-    assert!(!live.contains("Schritt 18") && live.contains("Bash runs a command"), "{live}");
+    assert!(!live.contains("Schritt 18") && live.contains("Run this command?"), "{live}");
     test.event(E::ToolCallResumed { target_id: "c".into(), result: Value::Null });
     done(&mut test, "c", ToolResult::text("Bash", "ok"));
     ok(&mut test, "d", "TodoWrite", plan(20, 20), ToolResult::text("TodoWrite", "20 of 20 done"));
@@ -248,11 +248,11 @@ fn text_meant_for_the_model_is_not_shown() {
     let denied =
         error("permission_denied", "denied: x. Do not try the same in another way", "deny by rule `x`");
     let screen = finished("Bash", json!({"command": "rm"}), denied, ToolCallOutcome::Failed);
-    assert!(screen.contains("⊘ Bash denied  rm") && screen.contains("deny by rule `x`"), "{screen}");
+    assert!(screen.contains("⊘ Bash blocked  rm") && screen.contains("deny by rule `x`"), "{screen}");
     assert!(!screen.contains("another way"), "{screen}");
     let declined = error("declined", "The user denied this call. It did not run.", "");
     let screen = finished("Bash", json!({"command": "rm"}), declined, ToolCallOutcome::Cancelled);
-    assert!(screen.contains("− Bash declined  rm") && !screen.contains("The user"), "{screen}");
+    assert!(screen.contains("− Bash denied by you  rm") && !screen.contains("The user"), "{screen}");
     // Answers and other data are readable lines, not JSON.
     let data = |name: &str, data: Value| {
         finished(

@@ -11,7 +11,7 @@ use super::super::app::App;
 use super::super::keymap::{Action, KeyContext};
 use super::super::markdown::MarkdownStream;
 use super::super::theme::{Role, Theme};
-use super::super::transcript::{Entry, EntryKind, Level, Transcript};
+use super::super::transcript::{Entry, EntryKind, Level, ToolState, Transcript};
 use super::RenderStyle;
 use super::card::CardColours;
 use super::entry::{self, Colours, EntryLayout, indented};
@@ -177,7 +177,7 @@ impl ScrollbackWriter {
         let mut grouped = 0;
         let first = self.at(transcript);
         for (index, entry) in transcript.entries().iter().enumerate().skip(first) {
-            if index < grouped {
+            if index < grouped || is_on_card(entry, app) {
                 continue;
             }
             let begun = self.words.get(&entry.id).is_some_and(|words| words.begun);
@@ -316,6 +316,19 @@ pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> 
 fn waits_for_pictures(images: &[ImageRef], at: usize, app: &App) -> bool {
     let behind = app.conversation.transcript.entries().len().saturating_sub(at);
     behind <= MOST_BEHIND && app.display.image_cache.ready(images) < images.len()
+}
+
+/// Returns whether the call of an entry is on a card: then it is not shown twice.
+fn is_on_card(entry: &Entry, app: &App) -> bool {
+    let EntryKind::Tool(tool) = &entry.kind else { return false };
+    let is_asked = matches!(tool.state, ToolState::Waiting | ToolState::Unknown);
+    is_asked
+        && app.is_card_whole()
+        && app.cards.open.iter().any(|card| {
+            card.elsewhere.is_none()
+                && card.child.is_none()
+                && card.ticket.pending.id.as_str() == tool.call_id
+        })
 }
 
 /// Returns the number of consecutive quiet calls from an entry on.

@@ -38,7 +38,7 @@ pub struct ClickTarget {
 pub struct Hint {
     /// The text as it appears on one row.
     pub text: String,
-    /// The key; two for a pair of arrows, the first of which is in the second cell. Empty for a hint that
+    /// The key; two for a pair of arrows, the first of which has the first cell. Empty for a hint that
     /// only informs.
     pub keys: Vec<KeyEvent>,
 }
@@ -75,10 +75,10 @@ pub(super) fn of_hints(lines: &[Line<'_>], hints: &[Hint]) -> Vec<ClickTarget> {
         match hint.keys[..] {
             [] => {}
             [key] => add(left..right, key),
-            // `[↑↓] which`: after the bracket each arrow has a cell.
+            // `↑↓ which`: each arrow has a cell.
             [first, second, ..] => {
-                add(left..left + 2, first);
-                add(left + 2..right, second);
+                add(left..left + 1, first);
+                add(left + 1..right, second);
             }
         }
     }
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn a_wrapped_hint_is_clickable() {
-        let lines = [Line::from("  [y] allow  [n]"), Line::from("no  [↑↓] which")];
+        let lines = [Line::from("  [y] allow  [n]"), Line::from("no  ↑↓ which")];
         let key = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
         let hints = [
             Hint::new("[y] allow", Some(key('y'))),
             Hint::new("[n]", Some(key('n'))),
             Hint::new("told only", None),
-            Hint::plain("[↑↓] which", &[KeyCode::Up, KeyCode::Down]),
+            Hint::plain("↑↓ which", &[KeyCode::Up, KeyCode::Down]),
         ];
         let found: Vec<_> = of_hints(&lines, &hints)
             .into_iter()
@@ -111,8 +111,8 @@ mod tests {
             [
                 (0, 2..11, KeyCode::Char('y')),
                 (0, 13..16, KeyCode::Char('n')),
-                (1, 4..6, KeyCode::Up),
-                (1, 6..14, KeyCode::Down),
+                (1, 4..5, KeyCode::Up),
+                (1, 5..12, KeyCode::Down),
             ]
         );
     }

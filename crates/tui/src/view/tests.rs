@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use crate::app::tests::{TestApp, opened, suspended, ticket};
 use crate::host::ThreadMsg;
 use crate::msg::Msg;
+use crate::theme::Theme;
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::inference::TokenUsage;
@@ -57,18 +58,16 @@ fn a_question_at_120_columns() {
             a
           - b
           + c
-    ? Bash waiting for you  git push origin main
 
-    ┃ Bash runs a command
-    ┃
-    ┃ $ git push origin main
-    ┃
-    ┃ in ~/proj · rule: ask Bash(git push *)
-    ┃ it changes what others see
-    ┃   1. [y] allow once
-    ┃   2. [a] always allow…
-    ┃   3. [n] deny
-    ┃ [Esc] deny and stop  [e] edit  [m] request changes  [c] comment
+    ▌ Run this command?
+    ▌
+    ▌   $ git push origin main
+    ▌
+    ▌ ▸ 1  Allow once                                                  y
+    ▌   2  Always allow  git push with any arguments, or exactly this… a
+    ▌   3  Deny, and say why                                           n
+    ▌
+    ▌ e edit   m request changes   c comment   Esc stop   ? why
 
     ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
     ❯
@@ -80,18 +79,18 @@ fn a_question_at_120_columns() {
 #[test]
 fn a_question_at_60_columns() {
     insta::assert_snapshot!(busy(60, 15).screen(), @r"
+          - b
           + c
-    ? Bash waiting for you  git push origin main
 
-    ┃ Bash runs a command
-    ┃
-    ┃ $ git push origin main
-    ┃
-    ┃ in ~/proj · rule: ask Bash(git push *)
-    ┃ it changes what others see
-    ┃ 1 [y] allow once  2 [a] always allow…  3 [n] deny
-    ┃ [Esc] deny and stop  [e] edit  [m] request changes
-    ┃ [c] comment
+    ▌ Run this command?
+    ▌
+    ▌   $ git push origin main
+    ▌
+    ▌ ▸ 1  Allow once                                          y
+    ▌   2  Always allow  git push with any arguments, or exac… a
+    ▌   3  Deny, and say why                                   n
+    ▌
+    ▌ e edit   m request changes   c comment   Esc stop   ? why
 
     ❯
       1 waiting · demo · ask · 31% context · ~/proj
@@ -101,9 +100,9 @@ fn a_question_at_60_columns() {
 #[test]
 fn a_question_at_20_columns_and_5_rows() {
     insta::assert_snapshot!(busy(20, 5).screen(), @r"
-    ┃ Bash runs a comma…
-    ┃ $ git push … …+1
-    ┃ [y] [a] [n] [Esc]…
+    ▌ Run this command?
+    ▌   $ git pus… …+1
+    ▌ [y] [a] [n] [e] […
     ❯
     1 waiting · demo
     ");
@@ -141,7 +140,7 @@ fn a_streaming_answer() {
       And
 
     ────────────────────────────────────────────────────────────
-    ❯ Enter: after the current calls · Tab: in the next run
+    ❯ Enter: send now · Tab: queue
       ⠸ answering 1.2s · Esc interrupts · demo · ask · ~/proj
     ");
 }
@@ -180,9 +179,9 @@ fn all_states_of_a_call() {
         fine
     ✗ Bash exit 2  do b
         no
-    ⊘ Bash denied  do c
+    ⊘ Bash blocked  do c
         denied
-    − Bash declined  do d
+    − Bash denied by you  do d
         declined
     ∅ Bash cancelled  do e
         superseded
@@ -196,7 +195,7 @@ fn all_states_of_a_call() {
     · Write arriving  7 bytes …
 
     ────────────────────────────────────────────────────────────────────────
-    ❯ Enter: after the current calls · Tab: in the next run
+    ❯ Enter: send now · Tab: queue
     ────────────────────────────────────────────────────────────────────────
       ⠋ running Bash 3.0s · Esc interrupts · demo · ask · ~/proj
     ");
@@ -351,4 +350,34 @@ proptest! {
         }
         let _ = ThreadId::from("t");
     }
+}
+
+#[test]
+fn the_first_lines_say_what_answers_and_where() {
+    let info = crate::host::HostInfo {
+        model: "m1".into(),
+        context_window: Some(200_000),
+        cwd: "/home/me/proj".into(),
+        home: Some("/home/me".into()),
+        branch: Some("main".into()),
+        instructions: Some("AGENTS.md".into()),
+        version: "1.2.3".into(),
+        ..crate::host::HostInfo::default()
+    };
+    let shown = |info: &crate::host::HostInfo, width| {
+        let lines = super::banner(info, width, &Theme::plain());
+        lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let wanted = [
+        "  ▗▛▜▖  aye 1.2.3  m1 · 200k window · mode ask",
+        "  ▝▙▟▘  ~/proj · main · AGENTS.md",
+        "        ? keys · / commands · @ files",
+    ];
+    assert_eq!(shown(&info, 80), wanted.join("\n"));
+    let demo = crate::host::HostInfo { is_demo: true, ..info.clone() };
+    assert!(shown(&demo, 80).contains("/login connects a model"), "{}", shown(&demo, 80));
+    assert!(shown(&info, 24).lines().all(|line| line.chars().count() <= 24), "{}", shown(&info, 24));
+    let spoken: Vec<String> =
+        super::banner(&info, 80, &Theme::plain()).iter().map(super::linear::words).collect();
+    assert_eq!(spoken[1].trim(), "~/proj · main · AGENTS.md", "a screen reader reads no mark");
 }

@@ -183,8 +183,7 @@ impl<'a> Judge<'a> {
                 if self.allowed().is_ok_and(|by| !by.rule.pattern.is_unconditional()) {
                     return None;
                 }
-                let why = format!("{why}, so a deny or ask rule may cover it");
-                let why = shell::not_by_itself(&why, self.question);
+                let why = shell::not_by_itself(why, self.question);
                 Some(Verdict::new(VerdictKind::Ask(AskKind::Undecided), why))
             }
             CallSubject::File { seen, .. } if seen.is_strange => {

@@ -154,7 +154,7 @@ fn the_fewest_and_narrowest_rules_are_suggested() {
     );
     assert!(yaml.contains("match: [\"src/a.rs\""), "{yaml}");
     assert!(
-        yaml.contains("  # 3 questions, you always approved: `cargo test` with any further arguments\n"),
+        yaml.contains("  # 3 questions, you always approved: any `cargo test …`\n"),
         "{yaml}"
     );
 }

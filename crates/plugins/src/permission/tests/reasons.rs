@@ -224,37 +224,37 @@ fn a_reason_names_the_part_and_remedy_but_no_regular_expression() {
     rules.join(RuleSet::from_flags(&["Bash(sort *)", "Bash(git log *)"], &["Bash(git push *)"]).unwrap());
     let line = regex::Regex::new(r"\(shipped\):\d+").unwrap();
     for (command, why) in [
-        ("npm test --all", "`npm test --all` is not covered; add `Bash(npm test *)`"),
-        ("rm -r build", "`rm -r build` is not covered; add `Bash(rm -r build)`"),
-        ("ls && npm test", "`npm test` is not covered; add `Bash(npm test *)`"),
+        ("npm test --all", "no rule covers `npm test --all`; add `Bash(npm test *)`"),
+        ("rm -r build", "no rule covers `rm -r build`; add `Bash(rm -r build)`"),
+        ("ls && npm test", "no rule covers `npm test`; add `Bash(npm test *)`"),
         (
             "echo $HOME",
-            "`$HOME` is a variable; only a rule for the whole line allows that: Bash(command = \"echo $HOME\")",
+            "`$HOME` is a variable, so only this exact line can be always allowed: Bash(command = \"echo $HOME\")",
         ),
         (
             "for f in *.rs; do cat $f; done",
-            "`*.rs` is an unquoted pattern, and `cat` may take it for an option; only a rule for the whole line \
-             allows that: Bash(command = \"for f in *.rs; do cat $f; done\")",
+            "`*.rs` is an unquoted pattern, and `cat` may take it for an option, so only this exact line can be \
+             always allowed: Bash(command = \"for f in *.rs; do cat $f; done\")",
         ),
-        ("for f in a b; do touch $f; done", "`touch a` is not covered; add `Bash(touch *)`"),
+        ("for f in a b; do touch $f; done", "no rule covers `touch a`; add `Bash(touch *)`"),
         (
             "case x in x) ls;; esac",
-            "`case x in x) ls;; esac` is a choice; only a rule for the whole line allows that: \
+            "`case x in x) ls;; esac` is a choice, so only this exact line can be always allowed: \
              Bash(command = \"case x in x) ls;; esac\")",
         ),
         (
             "ls > out.txt",
-            "`> out.txt` is a redirect; only a rule for the whole line allows that: Bash(command = \"ls > out.txt\")",
+            "`> out.txt` is a redirect, so only this exact line can be always allowed: Bash(command = \"ls > out.txt\")",
         ),
-        ("timeout 60 cargo test", "`cargo test` is not covered; add `Bash(cargo test *)`"),
+        ("timeout 60 cargo test", "no rule covers `cargo test`; add `Bash(cargo test *)`"),
         ("find / -name x", "`/` is outside the workspace; add `Bash(find / -name x)`"),
-        ("tree -a src", "`tree -a src` is not covered; add `Bash(tree *)`"),
-        ("gsed -n 1,5p f", "`gsed -n 1,5p f` is not covered; add `Bash(gsed *)`"),
+        ("tree -a src", "no rule covers `tree -a src`; add `Bash(tree *)`"),
+        ("gsed -n 1,5p f", "no rule covers `gsed -n 1,5p f`; add `Bash(gsed *)`"),
         ("rg -L x", "`rg -L` may read more than the files it names; add `Bash(rg -L x)`"),
         (
             "sed 's/a/b/w out' f",
-            "the script `s/a/b/w out` may run a program or write a file, so a deny or ask rule may cover it; only a rule \
-             for the whole line allows that: Bash(command = \"sed 's/a/b/w out' f\")",
+            "the script `s/a/b/w out` may run a program or write a file, so only this exact \
+             line can be always allowed: Bash(command = \"sed 's/a/b/w out' f\")",
         ),
         (
             "sort -o x y",
@@ -278,7 +278,7 @@ fn a_reason_names_the_part_and_remedy_but_no_regular_expression() {
         ("(cd src); ls", "`cd` is accepted only as the first command of the line, followed by `&&`"),
         (
             "FOO=1 ls",
-            "`FOO` is set for a command; only a rule for the whole line allows that: Bash(command = \"FOO=1 ls\")",
+            "`FOO` is set for a command, so only this exact line can be always allowed: Bash(command = \"FOO=1 ls\")",
         ),
     ] {
         let verdict = judge(&rules, command, Mode::Ask);

@@ -460,7 +460,7 @@ fn plan_mode_runs_read_only_lines_by_shipped_rules() {
     }
     let why = bash(&rules, "touch x").why;
     // A rule would not help.
-    assert!(why.ends_with("is not known to be read-only (`touch x` is not covered)"), "{why}");
+    assert!(why.ends_with("is not known to be read-only (no rule covers `touch x`)"), "{why}");
     let why = bash(&rules, "ls $(touch x)").why;
     assert!(why.contains("read-only (") && !why.contains("a rule for the whole line"), "{why}");
     // An allow-all default makes no difference, and unreadable rules allow nothing.

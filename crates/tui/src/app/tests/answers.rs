@@ -26,14 +26,14 @@ fn text_typed_after_esc_is_not_swallowed_by_the_closing_card() {
 }
 
 #[test]
-fn only_y_approves_a_question() {
+fn text_in_the_composer_answers_no_question() {
     let mut test = TestApp::new(120, 40);
     test.start("push it");
     test.ask_bash("a", "git push");
     assert_eq!(test.app.focus, Focus::Card);
-    assert!(test.screen().contains("[y] allow once"), "{}", test.screen());
+    assert!(test.screen().contains("Allow once"), "{}", test.screen());
     assert_eq!(test.caret, None, "the focus is not in the composer");
-    test.keys("<enter><ctrl-c>");
+    test.keys("<ctrl-c>");
     test.send(Msg::Paste("y\n".into()));
     assert!(test.decisions().is_empty());
     assert_eq!(test.app.composer.text(), "y\n", "a paste is text");
@@ -60,7 +60,7 @@ fn text_typed_before_the_card_stays_text() {
     test.event(event);
     test.keys("y");
     assert_eq!((test.app.composer.text(), test.decisions().len()), ("yey", 0));
-    assert!(test.live().contains("[Tab] to answer:"), "{}", test.live());
+    assert!(test.live().contains("Tab to answer:"), "{}", test.live());
     test.wait(5000);
     test.keys("y");
     assert_eq!(test.decisions().len(), 0, "text in the composer keeps the focus");
@@ -131,14 +131,14 @@ fn a_grant_is_spelled_out_before_it_is_stored() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("a", "git push");
-    test.keys("a<down><right><right>");
+    test.keys("a<down>");
     let said = test.live();
-    let stores = "Enter grants: Bash(git push) in every conversation of ~/proj, until revoked";
+    let stores = "Always allow exactly this command in ~/proj, never expires";
     assert!(said.contains(stores), "{said}");
     test.keys("tt");
-    assert!(test.live().contains("of ~/proj, until midnight"), "{}", test.live());
+    assert!(test.live().contains("in ~/proj, until midnight"), "{}", test.live());
     test.keys("w2 calls<enter>");
-    assert!(test.live().contains("of ~/proj, for the next 2 calls"), "{}", test.live());
+    assert!(test.live().contains("in ~/proj, for the next 2 calls"), "{}", test.live());
     assert!(test.grants().is_empty());
     test.keys("<enter>");
     let scope = GrantScope::Project("/home/me/proj".into());
@@ -155,7 +155,7 @@ fn an_invalid_expiry_is_refused_with_the_expected_form() {
     test.keys("awsoon<enter>");
     assert!(test.live().contains("invalid expiry `soon`; expected never, 1h"), "{}", test.live());
     test.keys("<esc>");
-    assert!(test.live().contains("until revoked"), "{}", test.live());
+    assert!(test.live().contains("never expires"), "{}", test.live());
 }
 
 /// A custom pattern is checked by the host before it can be stored, and its matches are on the card.
@@ -188,8 +188,8 @@ fn a_pattern_is_edited_with_a_preview_of_past_matches() {
     test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale))));
     let live = test.live();
     for said in [
-        "Enter grants: Bash(git push o*) until this run ends",
-        "Would have allowed 12 of 40 calls in this project:",
+        "Always allow calls that match Bash(git push o*) in ~/proj, never expires",
+        "would have matched 12 of 40 earlier calls in this project:",
         "and 10 more; you denied 1 of them all",
         "git push --force, ",
         ", denied by you",
@@ -226,7 +226,7 @@ fn a_card_shows_the_risk_and_the_grant_that_would_have_applied() {
     });
     test.ask("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters);
     let live = test.live();
-    assert!(live.contains("Bash runs a command") && !live.contains("risk"), "{live}");
+    assert!(live.contains("Run this command?") && !live.contains("risk"), "{live}");
     assert!(live.contains("your grant `Bash(git push *)` for this project ended "), "{live}");
 }
 
@@ -474,7 +474,7 @@ fn an_unknown_outcome_has_its_own_answers() {
         test.ask("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, Value::Null);
         test.keys("yna<enter>");
         assert!(test.decisions().is_empty());
-        assert!(test.screen().contains("outcome unknown"), "{}", test.screen());
+        assert!(test.screen().contains("its outcome is unknown"), "{}", test.screen());
         test.app.composer.clear();
         test.app.focus = Focus::Card;
         test.wait(1000);

@@ -150,21 +150,21 @@ fn the_badge_counts_questions_of_other_conversations() {
     );
     assert!(!test.screen().contains("elsewhere"));
     test.send(Msg::Question(QuestionMsg::Elsewhere(3)));
-    assert!(test.screen().contains("3 elsewhere Ctrl-T"), "{}", test.screen());
+    assert!(test.screen().contains("3 waiting elsewhere (Ctrl-T)"), "{}", test.screen());
     assert_eq!(test.app.deadline(), None, "nothing moves by itself");
     let mut test = card(100, 24);
     test.send(Msg::Question(QuestionMsg::Elsewhere(3)));
-    assert!(test.screen().contains("2 elsewhere"), "one of them is shown: {}", test.screen());
-    assert!(!test.screen().contains("1 waiting"), "none of this conversation: {}", test.screen());
+    assert!(test.screen().contains("2 waiting elsewhere"), "one of them is shown: {}", test.screen());
+    assert!(!test.screen().contains("1 waiting ·"), "none of this conversation: {}", test.screen());
 }
 
 #[test]
 fn a_question_of_another_conversation_is_answered_in_place() {
     let mut test = card(100, 24);
     let screen = test.screen();
-    assert!(screen.contains("fix the parser › Bash runs a command"), "{screen}");
+    assert!(screen.contains("fix the parser › Run this command?"), "{screen}");
     assert!(
-        screen.contains("$ make it") && screen.contains("in ~/other") && screen.contains("[Esc] dismiss"),
+        screen.contains("$ make it") && screen.contains("in ~/other") && screen.contains("Esc dismiss"),
         "{screen}"
     );
     test.keys("y");
@@ -207,11 +207,11 @@ fn escape_dismisses_the_card_of_another_conversation_and_stops_nothing() {
     test.send(found(SuspensionStatus::Open));
     test.wait(1000);
     test.cmds.clear();
-    assert!(test.screen().contains("fix the parser › Bash"), "{}", test.screen());
+    assert!(test.screen().contains("fix the parser › Run"), "{}", test.screen());
     test.keys("<esc><esc>");
     assert!(test.cmds.is_empty(), "{:?}", test.cmds);
     assert_eq!(test.app.cards.open.len(), 1);
-    assert!(test.screen().contains("┃ $ git push"), "{}", test.screen());
+    assert!(test.screen().contains("▌   $ git push"), "{}", test.screen());
 }
 
 #[test]

@@ -25,15 +25,11 @@ fn click(test: &mut TestApp, text: &str) {
 
 #[test]
 fn clicking_a_key_hint_answers_the_card() {
-    for (key, is_yes) in [("[y]", true), ("allow once", true), ("[n]", false)] {
+    for (key, is_yes) in [("Allow once", true), ("Deny", false)] {
         for size in [(120, 40), (80, 24), (40, 12), (60, 15)] {
             let mut test = full(size.0, size.1);
             test.start("push");
             test.ask_bash("a", "git push origin");
-            if !test.live().contains(key) {
-                assert!(key.len() > 3, "a small card shows only the keys:\n{}", test.screen());
-                continue;
-            }
             click(&mut test, key);
             if !is_yes {
                 assert!(test.decisions().is_empty(), "it asks why: {}", test.screen());
@@ -53,10 +49,10 @@ fn a_click_arriving_with_the_question_does_not_answer() {
     let parameters = json!({"rule": "ask Bash", "why": "", "cwd": "/", "proposals": []});
     test.event(suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters)));
     assert_eq!(test.app.focus, Focus::Card);
-    click(&mut test, "[y]");
+    click(&mut test, "Allow once");
     assert!(test.decisions().is_empty(), "it was meant for the previous content");
     test.wait(400);
-    click(&mut test, "[y]");
+    click(&mut test, "Allow once");
     assert_eq!(test.decisions().len(), 1);
 }
 
@@ -66,13 +62,13 @@ fn keys_of_an_unfocused_card_type_into_the_composer() {
     test.start("push");
     test.keys("half");
     test.ask_bash("a", "git push origin");
-    click(&mut test, "[y]");
+    click(&mut test, "Allow once");
     assert!(test.decisions().is_empty());
     assert_eq!(test.app.composer.text(), "half");
     click(&mut test, "to answer:");
     assert_eq!(test.app.focus, Focus::Card);
     test.wait(400);
-    click(&mut test, "[y]");
+    click(&mut test, "Allow once");
     assert_eq!(test.decisions().len(), 1);
 }
 

@@ -77,9 +77,9 @@ pub(super) fn hunks(hunks: &Hunks, app: &App, inner: u16, theme: &Theme) -> (Vec
             row = if at == 0 { 0 } else { lines.len() };
         }
         let tick = if hunk.is_kept { "[x]" } else { "[ ]" };
-        let word = if hunk.is_kept { "kept" } else { "dropped" };
+        let word = if hunk.is_kept { "keep" } else { "drop" };
         let text = format!(
-            "{} {tick} {} of {count}, {}: {word}",
+            "{} {tick} hunk {} of {count}, {}: {word}",
             if is_here { "▸" } else { " " },
             at + 1,
             places(hunks, hunk.old.start)
@@ -127,7 +127,7 @@ pub(super) fn review(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
                 Ruling::Allow | Ruling::Ask => Role::Dim,
                 Ruling::Deny | Ruling::Error => Role::Error,
             };
-            (format!("edited: {}", review.words), role)
+            (format!("your edit: {}", review.words), role)
         }
     };
     Wrap::words(inner).text(&visible_line(&text), theme.style(role))

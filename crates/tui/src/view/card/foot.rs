@@ -2,17 +2,18 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::layout::Position;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::super::super::app::App;
+use super::super::super::app::{App, Focus};
 use super::super::super::approval::grant::Writing;
 use super::super::super::approval::{Batch, Card, CardKind, CardStage};
 use super::super::super::composer::Composer;
 use super::super::super::keymap::{Action, KeyContext};
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate, width};
-use super::super::Rendered;
 use super::super::target::{self, Hint};
+use super::super::{ClickTarget, Press, Rendered};
 use aye_core::contract::display::visible_line;
 
 /// A key as it is written on a card, what it does, and what a click on it presses.
@@ -22,22 +23,30 @@ struct KeyHint {
     keys: Vec<KeyEvent>,
     /// The digit that does the same. The key is empty where only the digit does it.
     number: Option<usize>,
+    /// More about it, where it has a row of its own.
+    detail: String,
 }
 
 impl KeyHint {
     /// Creates a hint that only informs and cannot be clicked.
     fn told(key: impl Into<String>, what: &str) -> KeyHint {
-        KeyHint { key: key.into(), what: what.to_owned(), keys: Vec::new(), number: None }
+        KeyHint {
+            key: key.into(),
+            what: what.to_owned(),
+            keys: Vec::new(),
+            number: None,
+            detail: String::new(),
+        }
     }
 
     fn bound(chord: &str, key: Option<KeyEvent>, what: &str) -> KeyHint {
         let keys = key.into_iter().collect();
-        KeyHint { key: format!("[{chord}]"), what: what.to_owned(), keys, number: None }
+        KeyHint { key: chord.to_owned(), what: what.to_owned(), keys, number: None, detail: String::new() }
     }
 
     fn arrows(shown: &str, codes: [KeyCode; 2], what: &str) -> KeyHint {
         let keys = codes.into_iter().map(KeyEvent::from).collect();
-        KeyHint { key: format!("[{shown}]"), what: what.to_owned(), keys, number: None }
+        KeyHint { key: shown.to_owned(), what: what.to_owned(), keys, number: None, detail: String::new() }
     }
 
     fn up_down(what: &str) -> KeyHint {
@@ -48,6 +57,8 @@ impl KeyHint {
 /// The amount of room the keys get.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum FootSize {
+    /// Each answer in a row of its own, and a blank row after them.
+    Airy,
     /// Each answer in a row of its own.
     List,
     /// One after another.
@@ -80,33 +91,35 @@ pub(super) fn foot(
         };
         picture.stack(written(line, asks, is_secret, inner, theme));
     }
+    let here = selected(card, app).map(|at| at + 1);
     let mut keys = keys(card, app, has_focus);
-    if size == FootSize::List && has_focus {
-        for entry in keys.extract_if(.., |entry| entry.number.is_some()) {
-            picture.stack(row(entry, card, inner, theme));
+    let answers: Vec<KeyHint> = keys.extract_if(.., |entry| entry.number.is_some()).collect();
+    let is_listed = size != FootSize::Rows && !answers.is_empty();
+    if is_listed {
+        for entry in answers {
+            picture.stack(row(entry, card, here, has_focus, inner, theme));
         }
+        if size == FootSize::Airy && !keys.is_empty() {
+            picture.lines.push(Line::default());
+        }
+    } else if !answers.is_empty() {
+        picture.stack(one_row(answers, card, here, has_focus, inner, theme));
     }
     let mut spans: Vec<Span<'static>> = Vec::new();
     let mut hints = Vec::new();
-    for KeyHint { key, what, keys, number } in keys {
+    for KeyHint { key, what, keys, .. } in keys {
         hints.push(Hint { text: format!("{key} {what}").trim().to_owned(), keys });
         if !spans.is_empty() {
-            spans.push(Span::raw("  "));
+            spans.push(Span::raw("   "));
         }
-        let is_here = number.is_some() && number == card.choice.map(|at| at + 1);
-        let (style, words) = match (has_focus, is_here) {
-            (false, _) => (Role::Dim, Role::Dim),
-            (true, false) => (Role::Key, Role::Dim),
-            (true, true) => (Role::Accent, Role::Accent),
-        };
-        if let Some(number) = number.filter(|_| has_focus) {
-            let mark = if is_here { "▸" } else { "" };
-            spans.push(Span::styled(format!("{mark}{number}\u{a0}"), theme.style(style)));
-        }
+        let style = if has_focus { Role::Key } else { Role::Dim };
         // A no-break space keeps a key and its meaning together.
         let gap = if key.is_empty() { "" } else { "\u{a0}" };
-        spans.push(Span::styled(key, theme.style(style)));
-        spans.push(Span::styled(format!("{gap}{}", what.replace(' ', "\u{a0}")), theme.style(words)));
+        spans.push(Span::styled(key.replace(' ', "\u{a0}"), theme.style(style)));
+        spans.push(Span::styled(format!("{gap}{}", what.replace(' ', "\u{a0}")), theme.style(Role::Dim)));
+    }
+    if spans.is_empty() {
+        return picture;
     }
     let lines = Wrap::words(inner).line(&Line::from(spans));
     let mut below: Rendered = lines.into_iter().map(breakable).collect::<Vec<_>>().into();
@@ -115,23 +128,93 @@ pub(super) fn foot(
     picture
 }
 
-/// One answer in a row of its own.
-fn row(entry: KeyHint, card: &Card, inner: u16, theme: &Theme) -> Rendered {
-    let KeyHint { key, what, keys, number } = entry;
-    let number = number.unwrap_or_default();
-    let is_here = card.choice.is_some_and(|at| at + 1 == number);
-    let (lead, style) = if is_here { ("▸", Role::Accent) } else { (" ", Role::Text) };
-    let text = format!("{key} {what}").trim_start().to_owned();
-    let key_style = theme.style(if is_here { Role::Accent } else { Role::Key });
-    let rest = text[key.len()..].to_owned();
-    let spans = vec![
-        Span::styled(format!("{lead} {number}. "), theme.style(style)),
-        Span::styled(key, key_style),
-        Span::styled(rest, theme.style(style)),
-    ];
-    let hint = Hint { text, keys };
-    let mut picture: Rendered = vec![Line::from(super::super::fit(spans, usize::from(inner)))].into();
-    picture.targets = target::of_hints(&picture.lines, &[hint]);
+/// The answer that Enter takes: shown as soon as it does.
+fn selected(card: &Card, app: &App) -> Option<usize> {
+    let is_armed = card.was_seen(app.now)
+        && app.focus == Focus::Card
+        && app.cards.batch.is_none()
+        && !app.display.is_linear;
+    card.choice.or_else(|| card.selected().filter(|_| is_armed))
+}
+
+/// The columns of the answers, with their keys at the end.
+const ANSWERS: u16 = 66;
+
+/// The styles of an answer's words and of its key.
+fn styles(
+    entry: &KeyHint,
+    card: &Card,
+    here: Option<usize>,
+    has_focus: bool,
+    theme: &Theme,
+) -> (Style, Style) {
+    let is_possible = entry.number.and_then(|at| card.choices().get(at - 1)).is_none_or(|it| card.takes(*it));
+    if !has_focus || !is_possible {
+        return (theme.style(Role::Dim), theme.style(Role::Dim));
+    }
+    if entry.number.is_some() && entry.number == here {
+        let style = theme.style(Role::Accent).add_modifier(Modifier::BOLD);
+        return (style, style);
+    }
+    (theme.style(Role::Text), theme.style(Role::Key))
+}
+
+/// One answer in a row of its own: its number, its words, and its key at the end.
+fn row(
+    entry: KeyHint,
+    card: &Card,
+    here: Option<usize>,
+    has_focus: bool,
+    inner: u16,
+    theme: &Theme,
+) -> Rendered {
+    let (style, key_style) = styles(&entry, card, here, has_focus, theme);
+    let number = entry.number.unwrap_or_default();
+    let lead = if Some(number) == here { "▸" } else { " " };
+    let KeyHint { key, what, keys, detail, .. } = entry;
+    let columns = inner.min(ANSWERS);
+    let room = columns.saturating_sub(width(&key) as u16 + 1);
+    let mut left = vec![Span::styled(format!("{lead} {number}  {what}"), style)];
+    if !detail.is_empty() {
+        left.push(Span::styled(format!("  {detail}"), theme.style(Role::Dim)));
+    }
+    let mut spans = super::super::fit(left, usize::from(room));
+    let used: usize = spans.iter().map(|span| width(&span.content)).sum();
+    spans.push(Span::raw(" ".repeat(usize::from(columns).saturating_sub(used + width(&key)))));
+    spans.push(Span::styled(key, key_style));
+    let targets =
+        keys.into_iter().map(|key| ClickTarget { row: 0, columns: 0..inner, press: Press::Key(key) });
+    Rendered { lines: vec![Line::from(spans)], targets: targets.collect(), caret: None }
+}
+
+/// The answers one after another.
+fn one_row(
+    answers: Vec<KeyHint>,
+    card: &Card,
+    here: Option<usize>,
+    has_focus: bool,
+    inner: u16,
+    theme: &Theme,
+) -> Rendered {
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    let mut hints = Vec::new();
+    for entry in answers {
+        let (style, key_style) = styles(&entry, card, here, has_focus, theme);
+        let number = entry.number.unwrap_or_default();
+        let lead = if Some(number) == here { "▸" } else { "" };
+        if !spans.is_empty() {
+            spans.push(Span::raw("   "));
+        }
+        let KeyHint { key, what, keys, .. } = entry;
+        let gap = if key.is_empty() { "" } else { "\u{a0}" };
+        hints.push(Hint { text: format!("{number} {what}"), keys });
+        let words = what.replace(' ', "\u{a0}");
+        spans.push(Span::styled(format!("{lead}{number}\u{a0}{words}"), style));
+        spans.push(Span::styled(format!("{gap}{key}"), key_style));
+    }
+    let lines = Wrap::words(inner).line(&Line::from(spans));
+    let mut picture: Rendered = lines.into_iter().map(breakable).collect::<Vec<_>>().into();
+    picture.targets = target::of_hints(&picture.lines, &hints);
     picture
 }
 
@@ -143,12 +226,11 @@ pub(super) fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_
     if let Some(problem) = &card.problem {
         return vec![Line::styled(truncate(&visible_line(problem), inner), theme.style(Role::Error))].into();
     }
-    let here = card.choice.map(|at| at + 1);
+    let here = selected(card, app).map(|at| at + 1);
     let hint = |entry: KeyHint| {
         let mark = if entry.number.is_some() && entry.number == here { "▸" } else { "" };
-        let key =
-            if entry.key.is_empty() { format!("[{}]", entry.number.unwrap_or_default()) } else { entry.key };
-        Hint { text: format!("{mark}{key}"), keys: entry.keys }
+        let key = if entry.key.is_empty() { entry.number.unwrap_or_default().to_string() } else { entry.key };
+        Hint { text: format!("{mark}[{key}]"), keys: entry.keys }
     };
     let hints: Vec<Hint> = keys(card, app, has_focus).into_iter().map(hint).collect();
     let shown: Vec<&str> = hints.iter().map(|hint| hint.text.as_str()).collect();
@@ -169,29 +251,34 @@ fn breakable(line: Line<'static>) -> Line<'static> {
 fn answers(card: &Card, app: &App) -> Vec<KeyHint> {
     let entry = |(at, action): (usize, &Action)| {
         let what = match action {
-            Action::Allow if card.kind == CardKind::Plan => "go ahead",
-            Action::Grant if card.kind == CardKind::Plan => "go ahead and accept edits",
-            Action::Deny if card.kind == CardKind::Plan => "keep planning",
-            Action::Allow if card.kind == CardKind::Trust => "trust this folder",
-            Action::Deny if card.kind == CardKind::Trust => "not now",
-            Action::Allow if card.edit.is_some() => "allow as edited",
-            Action::Allow => "allow once",
-            Action::Grant => "always allow…",
-            Action::Deny => "deny",
-            Action::Unedit => "discard edits",
-            Action::RunAgain => "run again",
-            Action::MarkDone => "mark as done",
-            _ => "skip",
+            Action::Allow if card.kind == CardKind::Plan => "Go ahead",
+            Action::Grant if card.kind == CardKind::Plan => "Go ahead and accept edits",
+            Action::Deny if card.kind == CardKind::Plan => "Keep planning",
+            Action::Allow if card.kind == CardKind::Trust => "Trust this folder",
+            Action::Deny if card.kind == CardKind::Trust => "Not now",
+            Action::Allow if card.edit.is_some() => "Allow as edited",
+            Action::Allow => "Allow once",
+            Action::Grant => "Always allow",
+            Action::Deny => "Deny, and say why",
+            Action::RunAgain => "Run again",
+            Action::MarkDone => "Mark as done",
+            _ => "Skip",
         };
-        let chord = app.keymap.chord_of(KeyContext::Card, *action);
         let number = at + 1;
-        if card.is_own() {
+        let detail = match action {
+            Action::Grant if card.kind == CardKind::Permission && card.takes(Action::Grant) => {
+                super::grant::offer(card.question.proposals())
+            }
+            _ => String::new(),
+        };
+        if card.kind == CardKind::Trust {
             let digit = KeyCode::Char(char::from(b'0' + number.min(9) as u8));
             let keys = vec![KeyEvent::from(digit)];
-            return KeyHint { key: String::new(), what: what.to_owned(), keys, number: Some(number) };
+            return KeyHint { key: String::new(), what: what.to_owned(), keys, number: Some(number), detail };
         }
+        let chord = app.keymap.chord_of(KeyContext::Card, *action);
         let entry = KeyHint::bound(&chord, app.keymap.key_of(KeyContext::Card, *action), what);
-        KeyHint { number: Some(number), ..entry }
+        KeyHint { number: Some(number), detail, ..entry }
     };
     card.choices().iter().enumerate().map(entry).collect()
 }
@@ -203,7 +290,7 @@ pub(in crate::view) fn answer_at(card: &Card, app: &App, at: usize) -> Option<St
 
 /// The key that lets a sandboxed command out.
 fn outside(key: &dyn Fn(Action, &str) -> KeyHint, card: &Card) -> Option<KeyHint> {
-    card.is_sandboxed().then(|| key(Action::AllowOutside, "allow outside the sandbox"))
+    card.is_sandboxed().then(|| key(Action::AllowOutside, "outside the sandbox"))
 }
 
 fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
@@ -218,7 +305,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
             Batch::AllowReads => key(Action::AllowReads, &format!("allow these {}", ids.len())),
             Batch::DenyRest => key(Action::DenyRest, &format!("deny these {}", ids.len())),
         };
-        return vec![yes, KeyHint::told("[any other key]", "back")];
+        return vec![yes, KeyHint::told("any other key", "back")];
     }
     let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "dismiss" } else { what });
     let mut keys = match &card.stage {
@@ -232,7 +319,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
         }
         CardStage::Hunks(_) => vec![
             key(Action::Toggle, "keep or drop"),
-            KeyHint::up_down("which"),
+            KeyHint::up_down("select"),
             enter("use the kept hunks"),
             esc("back"),
         ],
@@ -251,18 +338,24 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
             CardKind::Permission if card.edit.is_some() => {
                 let mut keys = answers(card, app);
                 keys.extend(outside(&key, card));
-                keys.extend([key(Action::EditCall, "edit"), key(Action::Comment, "comment")]);
+                keys.extend([
+                    key(Action::EditCall, "edit"),
+                    key(Action::Unedit, "discard edits"),
+                    key(Action::Comment, "comment"),
+                ]);
                 keys
             }
             CardKind::Permission => {
                 let mut keys = answers(card, app);
                 keys.extend(outside(&key, card));
-                keys.extend([stop("deny and stop"), key(Action::EditCall, "edit")]);
+                keys.push(key(Action::EditCall, "edit"));
                 if !card.previews().is_empty() {
                     keys.push(key(Action::Hunks, "choose hunks"));
                 }
                 keys.push(key(Action::Modify, "request changes"));
                 keys.push(key(Action::Comment, "comment"));
+                keys.push(stop("stop"));
+                keys.push(key(Action::Explain, "why"));
                 keys
             }
             CardKind::Unknown => {

@@ -10,8 +10,20 @@ use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::grant::GrantPreview;
+use aye_core::contract::question::GrantProposal;
 
-/// The form: first what Enter stores, so that it is on the screen however small that is.
+/// Returns what can be always allowed, for the row of that answer.
+pub(super) fn offer(proposals: &[GrantProposal]) -> String {
+    let mut texts = proposals.iter().map(|proposal| visible_line(&proposal.text));
+    let Some(first) = texts.next() else { return String::new() };
+    let first = if first.starts_with("exactly ") { "exactly this command".into() } else { first };
+    match texts.next() {
+        Some(second) => format!("{first}, or {second}"),
+        None => first.into_owned(),
+    }
+}
+
+/// The form: first what Enter stores, in words, so that it is on the screen however small that is.
 pub(super) fn grant(
     card: &Card,
     form: &GrantForm,
@@ -22,22 +34,28 @@ pub(super) fn grant(
     let pattern = form.pattern(card.question.proposals());
     let preview = form.preview(&pattern);
     let problem = preview.and_then(|preview| preview.problem.as_deref());
+    let is_writing = matches!(form.writing, Some(Writing::Pattern(_)));
     let mut lines = Vec::new();
     if let Some(problem) = problem {
         let text = format!("{} cannot be granted here: {}", visible_line(&pattern), visible_line(problem));
         lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Error)));
-    } else if !matches!(form.writing, Some(Writing::Pattern(_))) {
-        let text = format!(
-            "Enter grants: {} {}, {}",
-            visible_line(&pattern),
-            reach(form.scope, card, app),
-            form.end.words()
-        );
-        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
     }
-    if !matches!(form.writing, Some(Writing::Pattern(_))) {
+    if !is_writing {
+        if problem.is_none() {
+            let chosen = card.question.proposals().get(form.chosen);
+            let what = chosen.map_or_else(
+                || format!("calls that match {}", visible_line(&pattern)),
+                |proposal| visible_line(&proposal.text).into_owned(),
+            );
+            let text = format!("Always allow {what} {}, {}", reach(form.scope, card, app), form.end.words());
+            lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Strong)));
+        }
         lines.extend(choices(card, form, inner, theme));
         lines.extend(how_far(form, inner, theme));
+        if problem.is_none() {
+            lines
+                .extend(Wrap::kept(inner).indent(2, 4).text(&visible_line(&pattern), theme.style(Role::Dim)));
+        }
     }
     if let Some(preview) = preview.filter(|preview| preview.problem.is_none()) {
         lines.extend(matched(preview, app, inner, theme));
@@ -48,37 +66,34 @@ pub(super) fn grant(
 fn reach(scope: usize, card: &Card, app: &App) -> String {
     match scope {
         0 => "until this run ends".to_owned(),
-        1 => "in this conversation, also after a restart".to_owned(),
-        2 => format!(
-            "in every conversation of {}",
-            short_path(card.project(&app.info.project), app.info.home.as_deref())
-        ),
+        1 => "in this conversation".to_owned(),
+        2 => {
+            let project = card.project(&app.info.project);
+            format!("in {}", short_path(project, app.info.home.as_deref()))
+        }
         _ => "in all your projects".to_owned(),
     }
 }
 
-/// The patterns there are to choose from.
+/// The rules there are to choose from, in words.
 fn choices(card: &Card, form: &GrantForm, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let rows =
-        card.question.proposals().iter().map(|proposal| (proposal.pattern.as_str(), proposal.text.as_str()));
-    let own = form.own.iter().map(|own| (own.as_str(), "as you wrote it"));
+    let proposed = card.question.proposals().iter().map(|proposal| proposal.text.as_str());
+    let own = form.own.iter().map(|_| "a pattern of your own");
     let mut lines = Vec::new();
-    for (i, (pattern, text)) in rows.chain(own).enumerate() {
+    let texts: Vec<&str> = proposed.chain(own).collect();
+    // A single one is in the first line already.
+    for (i, text) in texts.iter().enumerate().filter(|_| texts.len() > 1) {
         let is_here = i == form.chosen;
         let style = theme.style(if is_here { Role::Accent } else { Role::Text });
-        let lead = Span::styled(if is_here { "▸ " } else { "  " }, style);
-        let spans = vec![
-            Span::styled(visible_line(pattern).into_owned(), style),
-            Span::styled(format!("  {}", visible_line(text)), theme.style(Role::Dim)),
-        ];
-        let wrap = Wrap::words(inner).prefix(vec![lead], vec![Span::raw("    ")]);
-        lines.extend(wrap.line(&Line::from(spans)));
+        let lead = format!("{} {}  ", if is_here { "▸" } else { " " }, i + 1);
+        let wrap = Wrap::words(inner).prefix(vec![Span::styled(lead, style)], vec![Span::raw("     ")]);
+        lines.extend(wrap.line(&Line::styled(visible_line(text).into_owned(), style)));
     }
     lines
 }
 
 fn how_far(form: &GrantForm, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let mut scopes = vec![Span::styled("for ", theme.style(Role::Text))];
+    let mut scopes = vec![Span::styled("  for ", theme.style(Role::Dim))];
     for (i, name) in SCOPES.iter().enumerate() {
         if i > 0 {
             scopes.push(Span::styled(" · ", theme.style(Role::Dim)));
@@ -94,11 +109,11 @@ fn matched(preview: &GrantPreview, app: &App, inner: u16, theme: &Theme) -> Vec<
     let (dim, warning) = (theme.style(Role::Dim), theme.style(Role::Warning));
     let others = |n: usize| if n == 1 { "call" } else { "calls" };
     let head = match (preview.total, preview.of) {
-        (_, 0) => "This project has no other call of this tool yet.".to_owned(),
-        (0, of) => format!("Matches none of the {of} other {} in this project.", others(of)),
-        (total, of) => format!("Would have allowed {total} of {of} {} in this project:", others(of)),
+        (_, 0) => "this project has no other call of this tool yet".to_owned(),
+        (0, of) => format!("would have matched none of the {of} earlier {} in this project", others(of)),
+        (total, of) => format!("would have matched {total} of {of} earlier {} in this project:", others(of)),
     };
-    let mut lines = Wrap::words(inner).text(&head, dim);
+    let mut lines = Wrap::words(inner).indent(2, 2).text(&head, dim);
     for row in &preview.matches {
         let style = if row.declined > 0 { warning } else { dim };
         let times = if row.times > 1 { format!(" ×{}", row.times) } else { String::new() };

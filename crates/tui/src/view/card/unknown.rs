@@ -24,13 +24,13 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
         if let Some(found) = known.found_at {
             let minutes = found.saturating_sub(started).div_ceil(60_000);
             let passed = match minutes {
-                0 | 1 => "less than a minute".to_owned(),
+                0 | 1 => "a minute".to_owned(),
                 2..=120 => format!("{minutes} min"),
                 _ => format!("{} h", minutes / 60),
             };
             let _ = write!(
                 text,
-                " and found interrupted at {}, after at most {passed}.",
+                " and found interrupted at {}, within {passed}.",
                 app.clock.hour_and_minute(found)
             );
         }
