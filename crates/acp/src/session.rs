@@ -22,7 +22,7 @@ use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::record::{RunRecord, SuspensionRecord};
 use aye_core::contract::suspension::Answer;
 use aye_runtime::{AgentRunResult, AgentRuntime, DecideError, RunDocument, RunRequest, RuntimeError};
-use aye_session::{AnswerError, Attender, Elsewhere, Ended, Fact, FrontEnd, Manner, Queue, Rest};
+use aye_session::{AnswerError, Attender, Elsewhere, Ended, FrontEnd, Manner, Queue, Rest, SessionFact};
 
 use super::ends::{RunEnd, internal, invalid, refusal, runtime_error};
 use super::host::{FolderHost, PromptPart};
@@ -512,13 +512,13 @@ impl Turn<'_> {
                 () = cancel.cancelled() => {
                     if session.closing.is_cancelled() {
                         // What waits keeps waiting, and a run that is about to ask may reach its rest.
-                        attender.report(Fact::Closed);
+                        attender.report(SessionFact::Closed);
                         if !runtime.waiting(thread).await.is_ok_and(|open| !open.is_empty()) {
                             runtime.cancel(thread);
                         }
                         tokio::time::timeout(LAST_WAIT, attended).await.ok()
                     } else {
-                        attender.report(Fact::Cancelled);
+                        attender.report(SessionFact::Cancelled);
                         Some(attended.await)
                     }
                 }
@@ -592,21 +592,21 @@ impl FrontEnd for Turn<'_> {
         Ok(true)
     }
 
-    async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<Fact, RuntimeError> {
+    async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<SessionFact, RuntimeError> {
         if let Some(result) = rest.waiting {
             self.wait_for(&result.waiting).await?;
-            return Ok(Fact::Changed);
+            return Ok(SessionFact::Changed);
         }
         // Background work may still have questions.
         let open = self.session.open_questions().await?;
         if self.is_over || (open.is_empty() && self.before.take() == Some(0)) {
-            return Ok(Fact::Closed);
+            return Ok(SessionFact::Closed);
         }
         if !open.is_empty() {
             self.wait_for(&open).await?;
         }
         self.finish_tasks().await?;
-        Ok(Fact::Changed)
+        Ok(SessionFact::Changed)
     }
 
     async fn follows(&mut self, _pid: u32) {

@@ -25,7 +25,8 @@ use aye_runtime::{
     AgentRunResult, AgentRuntime, DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy,
 };
 use aye_session::{
-    AnswerError, AnswerPlace, Attender, Elsewhere, Ended, Fact, FrontEnd, Leaving, Manner, Queue, Reply, Rest,
+    AnswerError, AnswerPlace, Attender, Elsewhere, Ended, FrontEnd, Leaving, Manner, Queue, Reply, Rest,
+    SessionFact,
 };
 
 /// The handling of questions.
@@ -339,21 +340,23 @@ impl FrontEnd for HeadlessSession<'_> {
         Ok(true)
     }
 
-    async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<Fact, RuntimeError> {
+    async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<SessionFact, RuntimeError> {
         let Some(result) = rest.waiting.cloned() else {
             rest.changed().await;
-            return Ok(Fact::Changed);
+            return Ok(SessionFact::Changed);
         };
         match self.options.on_ask {
-            AskPolicy::Suspend => return Ok(Fact::Closed),
-            AskPolicy::Wait(Some(limit)) if self.waits_longer(&result, limit) => return Ok(Fact::Closed),
+            AskPolicy::Suspend => return Ok(SessionFact::Closed),
+            AskPolicy::Wait(Some(limit)) if self.waits_longer(&result, limit) => {
+                return Ok(SessionFact::Closed);
+            }
             AskPolicy::Deny => {
                 // There is nothing to deny in a limit.
                 let open = result.waiting.iter().filter(|question| !waits_for_time(question));
                 let open: Vec<SuspensionId> = open.map(|question| question.id.clone()).collect();
                 // A question that stays although it was declined would be declined for ever.
                 if open.is_empty() || open.iter().any(|id| self.denied.contains(id)) {
-                    return Ok(Fact::Closed);
+                    return Ok(SessionFact::Closed);
                 }
                 self.deny(&open).await?;
                 self.denied.extend(open);
@@ -363,7 +366,7 @@ impl FrontEnd for HeadlessSession<'_> {
                 self.wait_for_answer(&result, limit).await?;
             }
         }
-        Ok(Fact::Changed)
+        Ok(SessionFact::Changed)
     }
 
     async fn follows(&mut self, pid: u32) {

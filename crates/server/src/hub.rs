@@ -17,7 +17,7 @@ use aye_core::contract::message::Message;
 use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::{ChangeKind, StoreChange, StoreError, ThreadRunStore};
 use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError};
-use aye_session::{Attender, Elsewhere, Ended, Fact, FrontEnd, Manner, Queue};
+use aye_session::{Attender, Elsewhere, Ended, FrontEnd, Manner, Queue, SessionFact};
 use futures::FutureExt as _;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
@@ -484,7 +484,7 @@ impl Hub {
                     drive.attender.start(*request).err().map(|request| Attender::request(MANNER, *request))
                 }
                 (Begin::Run(request), None) => Some(Attender::request(MANNER, *request)),
-                (Begin::Look, Some(drive)) if drive.attender.report(Fact::Continued) => None,
+                (Begin::Look, Some(drive)) if drive.attender.report(SessionFact::Continued) => None,
                 (Begin::Look, _) => Some(Attender::resume(MANNER)),
             };
             let Some(attender) = new.map(Arc::new) else {

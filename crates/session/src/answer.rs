@@ -78,14 +78,14 @@ pub enum AnswerPlace<'a> {
 
 /// What became of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answered {
+pub struct StoredAnswer {
     /// What the store did with it.
     pub outcome: DecideOutcome,
     /// The conversation whose run resumes with the answer: for a question of a subagent, the one that waits for it.
     pub wakes: Option<ThreadId>,
 }
 
-impl Answered {
+impl StoredAnswer {
     /// Returns the question as it is now, if it exists.
     pub fn record(&self) -> Option<&SuspensionRecord> {
         match &self.outcome {
@@ -143,7 +143,7 @@ pub fn check(question: &SuspensionRecord, reply: &Reply) -> Result<ToolCallResum
     Ok(resume)
 }
 
-/// Stores the answer of an actor to a question. The caller then resumes the run of [`Answered::wakes`] if it drives runs.
+/// Stores the answer of an actor to a question. The caller then resumes the run of [`StoredAnswer::wakes`] if it drives runs.
 ///
 /// # Errors
 /// [`AnswerError`]: nothing was stored.
@@ -152,13 +152,13 @@ pub async fn answer(
     id: &SuspensionId,
     reply: Reply,
     actor: Actor,
-) -> Result<Answered, AnswerError> {
+) -> Result<StoredAnswer, AnswerError> {
     let store = match place {
         AnswerPlace::Runtime(runtime) => &**runtime.store(),
         AnswerPlace::Store { store, .. } => store,
     };
     let Some(question) = store.suspension(id).await.map_err(DecideError::Store)? else {
-        return Ok(Answered { outcome: DecideOutcome::NotFound, wakes: None });
+        return Ok(StoredAnswer { outcome: DecideOutcome::NotFound, wakes: None });
     };
     let resume = check(&question, &reply)?;
     let outcome = match place {
@@ -184,5 +184,5 @@ pub async fn answer(
         }
         DecideOutcome::Closed(_) | DecideOutcome::NotFound => None,
     };
-    Ok(Answered { outcome, wakes })
+    Ok(StoredAnswer { outcome, wakes })
 }

@@ -22,7 +22,8 @@ use aye_runtime::{AgentRunResult, AgentRuntime, OwnerWatch, RunRequest, RuntimeE
 
 use crate::Ended;
 use crate::machine::{
-    Attendance, Directive, Elsewhere, Fact, First, Found, Leaving, Manner, Mark, Queue, Standing,
+    Attendance, Elsewhere, First, Found, Leaving, Manner, Mark, Queue, SessionDirective, SessionFact,
+    Standing,
 };
 
 /// What a front end adds to the attendance of a conversation: what it shows, and when it has seen enough.
@@ -70,11 +71,14 @@ pub trait FrontEnd: Send + Sync {
         async { resume_unwind(panic) }
     }
 
-    /// Waits for a reason to look again, which is the fact that it returns; [`Fact::Closed`] leaves.
-    fn wait(&mut self, rest: &mut Rest<'_>) -> impl Future<Output = Result<Fact, RuntimeError>> + Send {
+    /// Waits for a reason to look again, which is the fact that it returns; [`SessionFact::Closed`] leaves.
+    fn wait(
+        &mut self,
+        rest: &mut Rest<'_>,
+    ) -> impl Future<Output = Result<SessionFact, RuntimeError>> + Send {
         async {
             rest.changed().await;
-            Ok(Fact::Changed)
+            Ok(SessionFact::Changed)
         }
     }
 
@@ -148,7 +152,7 @@ pub struct Attender {
 
 struct State {
     machine: Attendance,
-    next: Option<Directive>,
+    next: Option<SessionDirective>,
     stops: bool,
     requests: VecDeque<RunRequest>,
 }
@@ -186,7 +190,7 @@ impl Attender {
     }
 
     /// Reports a fact. Returns `false` if the attender has left: nothing comes of the fact.
-    pub fn report(&self, fact: Fact) -> bool {
+    pub fn report(&self, fact: SessionFact) -> bool {
         self.state().report(fact) && {
             self.woken.notify_one();
             true
@@ -203,7 +207,7 @@ impl Attender {
             return Err(Box::new(request));
         }
         state.requests.push_back(request);
-        state.report(Fact::Requested);
+        state.report(SessionFact::Requested);
         drop(state);
         self.woken.notify_one();
         Ok(())
@@ -213,7 +217,7 @@ impl Attender {
     pub fn withdraw(&self, run: &RunId) -> bool {
         let mut state = self.state();
         // The one that starts next is as good as started.
-        let first = usize::from(state.next == Some(Directive::Start));
+        let first = usize::from(state.next == Some(SessionDirective::Start));
         let is_it = |request: &RunRequest| request.run_id.as_ref() == Some(run);
         let Some(at) = state.requests.iter().skip(first).position(is_it) else { return false };
         state.requests.remove(first + at);
@@ -245,7 +249,7 @@ impl Attender {
         };
         loop {
             let directive = self.next().await;
-            if let Directive::Leave(why) = directive {
+            if let SessionDirective::Leave(why) = directive {
                 return SessionEnd { why, result: driver.result };
             }
             match driver.execute(directive).await {
@@ -273,7 +277,7 @@ impl Attender {
     }
 
     /// Waits for the next directive.
-    async fn next(&self) -> Directive {
+    async fn next(&self) -> SessionDirective {
         loop {
             if let Some(directive) = self.state().next.take() {
                 return directive;
@@ -305,12 +309,12 @@ impl Attender {
 }
 
 impl State {
-    fn report(&mut self, fact: Fact) -> bool {
+    fn report(&mut self, fact: SessionFact) -> bool {
         if self.machine.has_left() {
             return false;
         }
         match self.machine.apply(fact) {
-            Some(Directive::Stop) => self.stops = true,
+            Some(SessionDirective::Stop) => self.stops = true,
             Some(directive) => self.next = Some(directive),
             None => {}
         }
@@ -346,38 +350,39 @@ struct Driver<'a, F> {
 
 impl<F: FrontEnd> Driver<'_, F> {
     /// Executes a directive and returns the fact that follows; `None` if a fact of others was first.
-    async fn execute(&mut self, directive: Directive) -> Result<Option<Fact>, RuntimeError> {
+    async fn execute(&mut self, directive: SessionDirective) -> Result<Option<SessionFact>, RuntimeError> {
         Ok(Some(match directive {
-            Directive::Read => {
+            SessionDirective::Read => {
                 let found = self.read().await;
-                Fact::Found(found.unwrap_or_else(|error| {
+                SessionFact::Found(found.unwrap_or_else(|error| {
                     tracing::error!(thread = %self.thread, %error, "the conversation cannot be read");
                     self.result = Some(Err(error.into()));
                     Found { standing: Standing::Unreadable, mark: Mark::default() }
                 }))
             }
-            Directive::Start | Directive::Resume | Directive::StartQueued | Directive::EndWaiting => {
-                Fact::Ended(self.drive(directive).await?)
-            }
-            Directive::Report => Fact::Ended(self.report().await?),
-            Directive::Wait { until } => return self.wait(until).await,
-            Directive::Follow => return Ok(self.follow().await),
+            SessionDirective::Start
+            | SessionDirective::Resume
+            | SessionDirective::StartQueued
+            | SessionDirective::EndWaiting => SessionFact::Ended(self.drive(directive).await?),
+            SessionDirective::Report => SessionFact::Ended(self.report().await?),
+            SessionDirective::Wait { until } => return self.wait(until).await,
+            SessionDirective::Follow => return Ok(self.follow().await),
             // The run has just ended.
-            Directive::Stop | Directive::Leave(_) => return Ok(None),
+            SessionDirective::Stop | SessionDirective::Leave(_) => return Ok(None),
         }))
     }
 
-    async fn drive(&mut self, directive: Directive) -> Result<Ended, RuntimeError> {
+    async fn drive(&mut self, directive: SessionDirective) -> Result<Ended, RuntimeError> {
         let request = match directive {
-            Directive::EndWaiting => {
+            SessionDirective::EndWaiting => {
                 let ended = self.runtime.cancel_waiting(self.thread, self.front.sink()).await;
                 if let Err(error) = ended {
                     tracing::warn!(thread = %self.thread, %error, "the run still waits");
                 }
                 return Ok(Ended::Badly);
             }
-            Directive::StartQueued if !self.front.before_queue().await? => return Ok(Ended::Nothing),
-            Directive::Start => match self.attender.state().requests.pop_front() {
+            SessionDirective::StartQueued if !self.front.before_queue().await? => return Ok(Ended::Nothing),
+            SessionDirective::Start => match self.attender.state().requests.pop_front() {
                 Some(request) => Some(request),
                 None => return Ok(Ended::Nothing),
             },
@@ -415,13 +420,13 @@ impl<F: FrontEnd> Driver<'_, F> {
 
     async fn attempt(
         &self,
-        directive: Directive,
+        directive: SessionDirective,
         request: Option<RunRequest>,
     ) -> Result<Option<AgentRunResult>, RuntimeError> {
         let (runtime, thread, front) = (self.runtime, self.thread, &*self.front);
         match (directive, request) {
             (_, Some(request)) => runtime.run(request, front.sink()).await.map(Some),
-            (Directive::StartQueued, None) => {
+            (SessionDirective::StartQueued, None) => {
                 let with_reports = self.attender.manner.queue == Queue::All;
                 let start = |message: QueuedMessage| {
                     let sink = front.sink_of(&message);
@@ -454,9 +459,9 @@ impl<F: FrontEnd> Driver<'_, F> {
         Ok(ended)
     }
 
-    async fn wait(&mut self, until: Option<u64>) -> Result<Option<Fact>, RuntimeError> {
+    async fn wait(&mut self, until: Option<u64>) -> Result<Option<SessionFact>, RuntimeError> {
         let until = until.map(|at| Instant::now() + self.runtime.time_until(at));
-        let Some(changes) = opened(&mut self.changes) else { return Ok(Some(Fact::Closed)) };
+        let Some(changes) = opened(&mut self.changes) else { return Ok(Some(SessionFact::Closed)) };
         let mut rest = Rest {
             waiting: self.waiting.as_ref(),
             runtime: self.runtime,
@@ -472,9 +477,9 @@ impl<F: FrontEnd> Driver<'_, F> {
         }
     }
 
-    async fn follow(&mut self) -> Option<Fact> {
+    async fn follow(&mut self) -> Option<SessionFact> {
         let (Some(lease), Some(changes)) = (&self.lease, opened(&mut self.changes)) else {
-            return Some(Fact::Changed);
+            return Some(SessionFact::Changed);
         };
         self.front.follows(lease.owner.pid).await;
         // A stopped process is silent but does not die; its lease expires all the same.
@@ -485,7 +490,7 @@ impl<F: FrontEnd> Driver<'_, F> {
             () = changes.next_about(self.thread) => {}
             () = OwnerWatch::ends_or_due(&mut self.owner) => {}
         }
-        Some(Fact::Changed)
+        Some(SessionFact::Changed)
     }
 
     /// Whether it ever waits for what others commit.

@@ -52,14 +52,14 @@
 //!         Ok(())
 //!     }
 //!
-//!     async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<Fact, RuntimeError> {
-//!         let Some(question) = rest.waiting.and_then(|result| result.waiting.first()) else { return Ok(Fact::Closed) };
+//!     async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<SessionFact, RuntimeError> {
+//!         let Some(question) = rest.waiting.and_then(|result| result.waiting.first()) else { return Ok(SessionFact::Closed) };
 //!         println!("{} What is the answer?", question.ticket.suspension.message);
 //!         let mut line = String::new();
 //!         self.0.read_line(&mut line).map_err(|error| RuntimeError::Internal(error.to_string()))?;
 //!         let reply = Reply::values(Answer::yes(line.trim().into()));
 //!         let stored = answer(AnswerPlace::Runtime(rest.runtime()), &question.id, reply, Actor::default()).await;
-//!         stored.map(|_| Fact::Changed).map_err(|error| RuntimeError::Internal(error.to_string()))
+//!         stored.map(|_| SessionFact::Changed).map_err(|error| RuntimeError::Internal(error.to_string()))
 //!     }
 //! }
 //!
@@ -110,9 +110,10 @@ mod drive;
 mod ended;
 mod machine;
 
-pub use answer::{AnswerError, AnswerPlace, Answered, Meaning, Reply, answer, check, shown_hash};
+pub use answer::{AnswerError, AnswerPlace, Meaning, Reply, StoredAnswer, answer, check, shown_hash};
 pub use drive::{Attender, FrontEnd, Rest, SessionEnd};
 pub use ended::Ended;
 pub use machine::{
-    Attendance, Directive, Elsewhere, Fact, First, Found, Leaving, Manner, Mark, Queue, Standing,
+    Attendance, Elsewhere, First, Found, Leaving, Manner, Mark, Queue, SessionDirective, SessionFact,
+    Standing,
 };

@@ -58,7 +58,7 @@ pub enum First {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub enum SessionFact {
     /// The front end requests another run.
     Requested,
     /// The user wants the conversation to continue: the queue starts even after a run that failed.
@@ -120,10 +120,10 @@ pub enum Standing {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Directive {
-    /// Read the store; [`Fact::Found`] follows.
+pub enum SessionDirective {
+    /// Read the store; [`SessionFact::Found`] follows.
     Read,
-    /// Start the oldest requested run; [`Fact::Ended`] follows, as for all that drive.
+    /// Start the oldest requested run; [`SessionFact::Ended`] follows, as for all that drive.
     Start,
     /// Resume the unfinished run.
     Resume,
@@ -169,7 +169,7 @@ pub enum Leaving {
 enum State {
     Reading,
     /// The directive is being executed.
-    Driving(Directive),
+    Driving(SessionDirective),
     Resting,
     Left,
 }
@@ -196,7 +196,7 @@ pub struct Attendance {
 
 impl Attendance {
     /// Creates an attender and returns its first directive.
-    pub fn new(manner: Manner, first: First) -> (Self, Directive) {
+    pub fn new(manner: Manner, first: First) -> (Self, SessionDirective) {
         let mut attendance = Self {
             manner,
             state: State::Resting,
@@ -210,7 +210,7 @@ impl Attendance {
         };
         let directive = match first {
             First::Request | First::Look => attendance.next(),
-            First::Resume | First::Own => attendance.drive(Directive::Resume),
+            First::Resume | First::Own => attendance.drive(SessionDirective::Resume),
         };
         (attendance, directive)
     }
@@ -231,37 +231,37 @@ impl Attendance {
     }
 
     /// Takes in a fact and returns what follows from it at once.
-    pub fn apply(&mut self, fact: Fact) -> Option<Directive> {
+    pub fn apply(&mut self, fact: SessionFact) -> Option<SessionDirective> {
         match (self.state, fact) {
             (State::Left, _) => return None,
-            (_, Fact::Requested) => self.requests += 1,
-            (_, Fact::Changed) => self.wanted = true,
-            (_, Fact::Continued) => {
+            (_, SessionFact::Requested) => self.requests += 1,
+            (_, SessionFact::Changed) => self.wanted = true,
+            (_, SessionFact::Continued) => {
                 self.wanted = true;
                 self.continues = true;
                 self.tried = None;
             }
-            (_, Fact::Cancelled) => {
+            (_, SessionFact::Cancelled) => {
                 let is_first = self.end != Some(Leaving::Cancelled);
                 self.end = Some(Leaving::Cancelled);
                 if is_first && matches!(self.state, State::Driving(_)) {
-                    return Some(Directive::Stop);
+                    return Some(SessionDirective::Stop);
                 }
             }
-            (_, Fact::Closed) => _ = self.end.get_or_insert(Leaving::Closed),
-            (State::Reading, Fact::Found(found)) => return Some(self.found(found)),
-            (State::Driving(step), Fact::Ended(ended)) => return Some(self.ended(step, ended)),
-            (_, Fact::Found(_) | Fact::Ended(_)) => return None,
+            (_, SessionFact::Closed) => _ = self.end.get_or_insert(Leaving::Closed),
+            (State::Reading, SessionFact::Found(found)) => return Some(self.found(found)),
+            (State::Driving(step), SessionFact::Ended(ended)) => return Some(self.ended(step, ended)),
+            (_, SessionFact::Found(_) | SessionFact::Ended(_)) => return None,
         }
         (self.state == State::Resting).then(|| self.next())
     }
 
     /// Returns the next directive when nothing is in flight.
-    fn next(&mut self) -> Directive {
+    fn next(&mut self) -> SessionDirective {
         match self.end {
             Some(Leaving::Cancelled) if self.unfinished => {
                 self.unfinished = false;
-                return self.drive(Directive::EndWaiting);
+                return self.drive(SessionDirective::EndWaiting);
             }
             Some(end) => return self.left(end),
             None => {}
@@ -269,22 +269,22 @@ impl Attendance {
         if self.requests > 0 {
             self.requests -= 1;
             self.tried = None;
-            return self.drive(Directive::Start);
+            return self.drive(SessionDirective::Start);
         }
         self.wanted = false;
         self.state = State::Reading;
-        Directive::Read
+        SessionDirective::Read
     }
 
-    fn drive(&mut self, step: Directive) -> Directive {
+    fn drive(&mut self, step: SessionDirective) -> SessionDirective {
         self.continues = false;
         self.state = State::Driving(step);
         step
     }
 
-    fn left(&mut self, why: Leaving) -> Directive {
+    fn left(&mut self, why: Leaving) -> SessionDirective {
         self.state = State::Left;
-        Directive::Leave(why)
+        SessionDirective::Leave(why)
     }
 
     /// Whether something is to be done before it waits or leaves.
@@ -292,7 +292,7 @@ impl Attendance {
         self.wanted || self.requests > 0 || self.end.is_some()
     }
 
-    fn rest(&mut self, how: Directive) -> Directive {
+    fn rest(&mut self, how: SessionDirective) -> SessionDirective {
         if self.has_more() {
             return self.next();
         }
@@ -300,7 +300,7 @@ impl Attendance {
         how
     }
 
-    fn leave(&mut self, why: Leaving) -> Directive {
+    fn leave(&mut self, why: Leaving) -> SessionDirective {
         if self.has_more() { self.next() } else { self.left(why) }
     }
 
@@ -312,7 +312,7 @@ impl Attendance {
         }
     }
 
-    fn found(&mut self, found: Found) -> Directive {
+    fn found(&mut self, found: Found) -> SessionDirective {
         let Found { standing, mark } = found;
         self.unfinished = match standing {
             Standing::Elsewhere | Standing::Unreadable => self.unfinished,
@@ -323,22 +323,22 @@ impl Attendance {
             return self.next();
         }
         match standing {
-            Standing::Elsewhere if self.follows() => self.rest(Directive::Follow),
+            Standing::Elsewhere if self.follows() => self.rest(SessionDirective::Follow),
             Standing::Elsewhere => self.leave(Leaving::Elsewhere),
-            Standing::Interrupted => self.attempt(Directive::Resume, mark, Leaving::Failed),
-            Standing::Answered => self.attempt(Directive::Resume, mark, Leaving::Waits),
-            Standing::Waiting { until } if self.manner.waits => self.rest(Directive::Wait { until }),
+            Standing::Interrupted => self.attempt(SessionDirective::Resume, mark, Leaving::Failed),
+            Standing::Answered => self.attempt(SessionDirective::Resume, mark, Leaving::Waits),
+            Standing::Waiting { until } if self.manner.waits => self.rest(SessionDirective::Wait { until }),
             Standing::Waiting { .. } => self.leave(Leaving::Waits),
             Standing::Over { .. } if self.own => {
                 self.own = false;
-                self.drive(Directive::Report)
+                self.drive(SessionDirective::Report)
             }
             Standing::Over { ended_well, queued, until } => {
                 let starts = queued
                     && (ended_well || self.continues || self.manner.after_failure)
                     && self.manner.queue != Queue::Nothing;
                 if starts {
-                    return self.attempt(Directive::StartQueued, mark, Leaving::Done);
+                    return self.attempt(SessionDirective::StartQueued, mark, Leaving::Done);
                 }
                 self.stay(until, Leaving::Done)
             }
@@ -348,11 +348,11 @@ impl Attendance {
     }
 
     /// Drives, unless nothing has changed since the last attempt.
-    fn attempt(&mut self, step: Directive, mark: Mark, otherwise: Leaving) -> Directive {
+    fn attempt(&mut self, step: SessionDirective, mark: Mark, otherwise: Leaving) -> SessionDirective {
         if self.tried == Some(mark) {
             let waits = otherwise == Leaving::Waits && self.manner.waits;
             return if waits {
-                self.rest(Directive::Wait { until: None })
+                self.rest(SessionDirective::Wait { until: None })
             } else {
                 self.stay(None, otherwise)
             };
@@ -361,11 +361,11 @@ impl Attendance {
         self.drive(step)
     }
 
-    fn stay(&mut self, until: Option<u64>, otherwise: Leaving) -> Directive {
-        if self.manner.stays { self.rest(Directive::Wait { until }) } else { self.leave(otherwise) }
+    fn stay(&mut self, until: Option<u64>, otherwise: Leaving) -> SessionDirective {
+        if self.manner.stays { self.rest(SessionDirective::Wait { until }) } else { self.leave(otherwise) }
     }
 
-    fn ended(&mut self, step: Directive, ended: Ended) -> Directive {
+    fn ended(&mut self, step: SessionDirective, ended: Ended) -> SessionDirective {
         match ended {
             Ended::Well => {
                 (self.own, self.unfinished, self.tried) = (false, false, None);
@@ -377,7 +377,7 @@ impl Attendance {
             }
             Ended::Waits => {
                 (self.own, self.unfinished) = (true, true);
-                if step != Directive::Resume {
+                if step != SessionDirective::Resume {
                     self.tried = None;
                 }
                 self.next()
@@ -390,8 +390,8 @@ impl Attendance {
                 self.look_or_leave(Leaving::Elsewhere)
             }
             // Another process was faster with its own run.
-            Ended::Nothing if step == Directive::Resume && self.own => self.next(),
-            Ended::Nothing if step == Directive::Resume => {
+            Ended::Nothing if step == SessionDirective::Resume && self.own => self.next(),
+            Ended::Nothing if step == SessionDirective::Resume => {
                 self.unfinished = false;
                 self.then_queue()
             }
@@ -406,17 +406,17 @@ impl Attendance {
     }
 
     /// Starts the queue after a run that is done.
-    fn then_queue(&mut self) -> Directive {
+    fn then_queue(&mut self) -> SessionDirective {
         if self.end.is_some() || self.requests > 0 {
             return self.next();
         }
         if self.manner.queue == Queue::Nothing {
             return self.look_or_leave(Leaving::Done);
         }
-        self.drive(Directive::StartQueued)
+        self.drive(SessionDirective::StartQueued)
     }
 
-    fn look_or_leave(&mut self, why: Leaving) -> Directive {
+    fn look_or_leave(&mut self, why: Leaving) -> SessionDirective {
         if self.manner.stays { self.next() } else { self.leave(why) }
     }
 }

@@ -113,10 +113,10 @@ impl FrontEnd for Front {
         Ok(())
     }
 
-    async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<Fact, RuntimeError> {
+    async fn wait(&mut self, rest: &mut Rest<'_>) -> Result<SessionFact, RuntimeError> {
         self.waits.notify_one();
         rest.changed().await;
-        Ok(Fact::Changed)
+        Ok(SessionFact::Changed)
     }
 
     async fn ended_elsewhere(
@@ -147,7 +147,7 @@ async fn a_run_is_followed_by_the_queue() {
     assert_eq!((end.why, front.ended), (Leaving::Done, vec!["One.".to_owned(), "Two.".to_owned()]));
     assert_eq!(end.result.unwrap().unwrap().response, "Two.");
     assert!(attender.start(says("too late")).is_err());
-    assert!(!attender.report(Fact::Changed));
+    assert!(!attender.report(SessionFact::Changed));
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn a_cancel_stops_what_is_driven_and_closes_what_waits() {
         let comes = Arc::clone(if driven { &front.started } else { &front.waits });
         let cancels = async {
             comes.notified().await;
-            assert!(attender.report(Fact::Cancelled));
+            assert!(attender.report(SessionFact::Cancelled));
         };
         let (end, ()) = tokio::join!(attender.attend(&house.runtime, &thread, &mut front), cancels);
         assert_eq!(end.why, Leaving::Cancelled);
@@ -214,7 +214,7 @@ async fn one_that_closes_leaves_its_question_and_a_later_one_sees_it_through() {
     let thread = "t".into();
     let closes = async {
         waits.notified().await;
-        attender.report(Fact::Closed);
+        attender.report(SessionFact::Closed);
     };
     let (end, ()) = tokio::join!(attender.attend(&house.runtime, &thread, &mut front), closes);
     assert_eq!(end.why, Leaving::Closed);

@@ -39,7 +39,7 @@ struct World {
 struct Side {
     manner: Manner,
     machine: Attendance,
-    doing: Option<Directive>,
+    doing: Option<SessionDirective>,
     /// What a read saw when it began, which is the worst moment.
     saw: Option<Found>,
     notices: usize,
@@ -90,7 +90,7 @@ const SERVES: Manner = Manner {
 };
 
 impl Side {
-    fn new(manner: Manner, first: First) -> (Self, Directive) {
+    fn new(manner: Manner, first: First) -> (Self, SessionDirective) {
         let (machine, directive) = Attendance::new(manner, first);
         let accepted = usize::from(first == First::Request);
         let side =
@@ -119,11 +119,11 @@ impl House {
     }
 
     /// Begins what a machine directs.
-    fn begin(&mut self, at: usize, directive: Option<Directive>) {
+    fn begin(&mut self, at: usize, directive: Option<SessionDirective>) {
         let Some(directive) = directive else { return };
         let saw = self.world.standing(at);
         let side = &mut self.sides[at];
-        if directive == Directive::Stop {
+        if directive == SessionDirective::Stop {
             assert!(
                 matches!(side.doing, Some(doing) if drives(doing)),
                 "only what drives can stop: {side:?}"
@@ -131,19 +131,19 @@ impl House {
             side.stops = true;
             return;
         }
-        let is_busy = side.doing.is_some_and(|doing| doing == Directive::Read || drives(doing));
+        let is_busy = side.doing.is_some_and(|doing| doing == SessionDirective::Read || drives(doing));
         assert!(!is_busy, "{directive:?} while {:?} is in flight", side.doing);
         side.doing = Some(directive);
         side.saw = Some(saw);
         // The end of a process that died before it could be observed is noticed at once.
-        side.notices += usize::from(directive == Directive::Follow && self.world.driver.is_none());
-        if drives(directive) && directive != Directive::Report && self.world.driver.is_none() {
+        side.notices += usize::from(directive == SessionDirective::Follow && self.world.driver.is_none());
+        if drives(directive) && directive != SessionDirective::Report && self.world.driver.is_none() {
             self.world.driver = Some(Driver::Attender(at));
             self.sides[1 - at].notices += 1;
         }
     }
 
-    fn report(&mut self, at: usize, fact: Fact) {
+    fn report(&mut self, at: usize, fact: SessionFact) {
         let before = self.sides[at].machine.has_left();
         let directive = self.sides[at].machine.apply(fact);
         assert!(!before || directive.is_none(), "nothing follows after it left");
@@ -151,22 +151,22 @@ impl House {
     }
 
     /// A fact from outside. An attender that has left is replaced, as its front end would do.
-    fn notice(&mut self, at: usize, fact: Fact) {
+    fn notice(&mut self, at: usize, fact: SessionFact) {
         if self.sides[at].machine.has_left() {
             assert!(!matches!(self.sides[at].doing, Some(doing) if drives(doing)), "nothing is left behind");
-            let first = if fact == Fact::Requested { First::Request } else { First::Look };
+            let first = if fact == SessionFact::Requested { First::Request } else { First::Look };
             let (accepted, started) = (self.sides[at].accepted, self.sides[at].started);
             let (mut side, directive) = Side::new(self.sides[at].manner, first);
             side.notices = self.sides[at].notices;
             side.accepted += accepted;
             side.started = started;
-            if fact == Fact::Continued {
+            if fact == SessionFact::Continued {
                 let _ = side.machine.apply(fact);
             }
             self.sides[at] = side;
             self.begin(at, Some(directive));
         } else {
-            self.sides[at].accepted += usize::from(fact == Fact::Requested);
+            self.sides[at].accepted += usize::from(fact == SessionFact::Requested);
             self.report(at, fact);
         }
     }
@@ -176,44 +176,44 @@ impl House {
         let side = &mut self.sides[at];
         let Some(doing) = side.doing else { return };
         match doing {
-            Directive::Read => {
+            SessionDirective::Read => {
                 let found = side.saw.expect("it began");
                 side.doing = None;
-                self.report(at, Fact::Found(found));
+                self.report(at, SessionFact::Found(found));
             }
-            Directive::Report => {
+            SessionDirective::Report => {
                 side.doing = None;
                 let well = self.world.run == Run::Over { well: true };
-                self.report(at, Fact::Ended(if well { Ended::Well } else { Ended::Badly }));
+                self.report(at, SessionFact::Ended(if well { Ended::Well } else { Ended::Badly }));
             }
             step if drives(step) => {
                 side.doing = None;
-                side.started += usize::from(step == Directive::Start);
+                side.started += usize::from(step == SessionDirective::Start);
                 let stops = std::mem::take(&mut side.stops);
                 let ended = self.drive(at, step, stops, chance);
-                self.report(at, Fact::Ended(ended));
+                self.report(at, SessionFact::Ended(ended));
             }
             _ => {}
         }
     }
 
-    fn drive(&mut self, at: usize, step: Directive, stops: bool, chance: u8) -> Ended {
+    fn drive(&mut self, at: usize, step: SessionDirective, stops: bool, chance: u8) -> Ended {
         if self.world.driver != Some(Driver::Attender(at)) {
             return Ended::Elsewhere;
         }
         self.world.driver = None;
         let ended = match (step, self.world.run) {
-            (Directive::Resume, Run::Over { .. }) => Ended::Nothing,
-            (Directive::Resume, Run::Waiting { answered: false }) if !stops => Ended::Waits,
-            (Directive::EndWaiting, Run::Over { .. }) => Ended::Badly,
-            (Directive::StartQueued, _) if self.world.queued == 0 => Ended::Nothing,
-            (Directive::StartQueued, Run::Interrupted | Run::Waiting { .. }) => Ended::NotFree,
-            _ if stops || step == Directive::EndWaiting => {
+            (SessionDirective::Resume, Run::Over { .. }) => Ended::Nothing,
+            (SessionDirective::Resume, Run::Waiting { answered: false }) if !stops => Ended::Waits,
+            (SessionDirective::EndWaiting, Run::Over { .. }) => Ended::Badly,
+            (SessionDirective::StartQueued, _) if self.world.queued == 0 => Ended::Nothing,
+            (SessionDirective::StartQueued, Run::Interrupted | Run::Waiting { .. }) => Ended::NotFree,
+            _ if stops || step == SessionDirective::EndWaiting => {
                 self.world.becomes(Run::Over { well: false });
                 Ended::Badly
             }
             _ => {
-                self.world.queued -= usize::from(step == Directive::StartQueued);
+                self.world.queued -= usize::from(step == SessionDirective::StartQueued);
                 let (run, ended) = match chance % 4 {
                     0 => (Run::Waiting { answered: false }, Ended::Waits),
                     1 => (Run::Over { well: false }, Ended::Badly),
@@ -255,8 +255,8 @@ impl House {
                 self.world.becomes(Run::Over { well: true });
                 self.committed(None);
             }
-            (6, _, _) => self.notice(usize::from(event) % 2, Fact::Requested),
-            (7, _, _) => self.notice(1, Fact::Continued),
+            (6, _, _) => self.notice(usize::from(event) % 2, SessionFact::Requested),
+            (7, _, _) => self.notice(1, SessionFact::Continued),
             _ => {}
         }
     }
@@ -264,7 +264,7 @@ impl House {
     fn dies(&mut self) {
         self.world.driver = None;
         for side in &mut self.sides {
-            side.notices += usize::from(side.doing == Some(Directive::Follow));
+            side.notices += usize::from(side.doing == Some(SessionDirective::Follow));
         }
     }
 
@@ -274,14 +274,15 @@ impl House {
             assert!(round < 1_000, "it never rests: {:?} {:?}", self.world, self.sides);
             let mut is_quiet = true;
             for at in 0..2 {
-                if self.sides[at].doing.is_some_and(|doing| doing == Directive::Read || drives(doing)) {
+                if self.sides[at].doing.is_some_and(|doing| doing == SessionDirective::Read || drives(doing))
+                {
                     is_quiet = false;
                     self.complete(at, 2);
                 }
                 if self.sides[at].notices > 0 {
                     is_quiet = false;
                     self.sides[at].notices = 0;
-                    self.notice(at, Fact::Changed);
+                    self.notice(at, SessionFact::Changed);
                 }
             }
             if is_quiet {
@@ -291,18 +292,18 @@ impl House {
     }
 }
 
-fn drives(directive: Directive) -> bool {
+fn drives(directive: SessionDirective) -> bool {
     match directive {
-        Directive::Start
-        | Directive::Resume
-        | Directive::StartQueued
-        | Directive::EndWaiting
-        | Directive::Report => true,
-        Directive::Read
-        | Directive::Stop
-        | Directive::Wait { .. }
-        | Directive::Follow
-        | Directive::Leave(_) => false,
+        SessionDirective::Start
+        | SessionDirective::Resume
+        | SessionDirective::StartQueued
+        | SessionDirective::EndWaiting
+        | SessionDirective::Report => true,
+        SessionDirective::Read
+        | SessionDirective::Stop
+        | SessionDirective::Wait { .. }
+        | SessionDirective::Follow
+        | SessionDirective::Leave(_) => false,
     }
 }
 
@@ -339,7 +340,7 @@ fn live(house: &mut House, steps: Vec<(u8, u8, u8)>) {
             0 => house.happens(which),
             1 if house.sides[at].notices > 0 => {
                 house.sides[at].notices -= 1;
-                house.notice(at, Fact::Changed);
+                house.notice(at, SessionFact::Changed);
             }
             _ => house.complete(at, chance),
         }
@@ -378,7 +379,7 @@ proptest! {
             house.dies();
         }
         // They follow nobody: that a process has died is noticed with the next change.
-        house.notice(0, Fact::Changed);
+        house.notice(0, SessionFact::Changed);
         house.settle();
         prop_assert_eq!(house.world.driver, None);
         let run = house.world.run;
@@ -397,79 +398,110 @@ proptest! {
         let mut house = House::new(run, [manner, STAYS]);
         live(&mut house, steps);
         let had_left = house.sides[0].machine.has_left();
-        house.report(0, if cancels { Fact::Cancelled } else { Fact::Closed });
+        house.report(0, if cancels { SessionFact::Cancelled } else { SessionFact::Closed });
         let mut most = 0;
-        while house.sides[0].doing.is_some_and(|doing| doing == Directive::Read || drives(doing)) {
+        while house.sides[0].doing.is_some_and(|doing| doing == SessionDirective::Read || drives(doing)) {
             house.complete(0, 0);
             most += 1;
             prop_assert!(most < 5, "{:?}", house.sides[0]);
         }
         prop_assert!(house.sides[0].machine.has_left());
         let why = if cancels { Leaving::Cancelled } else { Leaving::Closed };
-        prop_assert!(had_left || house.sides[0].doing == Some(Directive::Leave(why)), "{:?}", house.sides[0]);
+        prop_assert!(had_left || house.sides[0].doing == Some(SessionDirective::Leave(why)), "{:?}", house.sides[0]);
         prop_assert_ne!(house.world.driver, Some(Driver::Attender(0)));
-        for fact in [Fact::Changed, Fact::Continued, Fact::Requested, Fact::Cancelled, Fact::Closed] {
+        for fact in [SessionFact::Changed, SessionFact::Continued, SessionFact::Requested, SessionFact::Cancelled, SessionFact::Closed] {
             prop_assert_eq!(house.sides[0].machine.apply(fact), None);
         }
     }
 }
 
-fn directives(manner: Manner, first: First, facts: &[Fact]) -> Vec<Directive> {
+fn directives(manner: Manner, first: First, facts: &[SessionFact]) -> Vec<SessionDirective> {
     let (mut machine, directive) = Attendance::new(manner, first);
     let rest = facts.iter().filter_map(|fact| machine.apply(*fact));
     std::iter::once(directive).chain(rest.collect::<Vec<_>>()).collect()
 }
 
-fn found(standing: Standing) -> Fact {
-    Fact::Found(Found { standing, mark: Mark(1) })
+fn found(standing: Standing) -> SessionFact {
+    SessionFact::Found(Found { standing, mark: Mark(1) })
 }
 
 #[test]
 fn a_cancel_stops_the_run_and_ends_one_that_has_come_to_wait() {
-    let ended = |ended| directives(STAYS, First::Resume, &[Fact::Cancelled, Fact::Ended(ended)]);
-    let left = Directive::Leave(Leaving::Cancelled);
-    assert_eq!(ended(Ended::Badly), [Directive::Resume, Directive::Stop, left]);
-    assert_eq!(ended(Ended::Waits), [Directive::Resume, Directive::Stop, Directive::EndWaiting]);
-    assert_eq!(ended(Ended::Dropped), [Directive::Resume, Directive::Stop, Directive::EndWaiting]);
+    let ended =
+        |ended| directives(STAYS, First::Resume, &[SessionFact::Cancelled, SessionFact::Ended(ended)]);
+    let left = SessionDirective::Leave(Leaving::Cancelled);
+    assert_eq!(ended(Ended::Badly), [SessionDirective::Resume, SessionDirective::Stop, left]);
+    assert_eq!(
+        ended(Ended::Waits),
+        [SessionDirective::Resume, SessionDirective::Stop, SessionDirective::EndWaiting]
+    );
+    assert_eq!(
+        ended(Ended::Dropped),
+        [SessionDirective::Resume, SessionDirective::Stop, SessionDirective::EndWaiting]
+    );
 }
 
 #[test]
 fn a_run_that_failed_keeps_the_queue_until_the_user_continues() {
     let over = found(Standing::Over { ended_well: false, queued: true, until: None });
-    let facts = [over, Fact::Changed, over, Fact::Continued, over];
-    let wait = Directive::Wait { until: None };
+    let facts = [over, SessionFact::Changed, over, SessionFact::Continued, over];
+    let wait = SessionDirective::Wait { until: None };
     assert_eq!(
         directives(STAYS, First::Look, &facts),
-        [Directive::Read, wait, Directive::Read, wait, Directive::Read, Directive::StartQueued]
+        [
+            SessionDirective::Read,
+            wait,
+            SessionDirective::Read,
+            wait,
+            SessionDirective::Read,
+            SessionDirective::StartQueued
+        ]
     );
 }
 
 #[test]
 fn an_attempt_that_failed_is_repeated_only_when_something_changed() {
     let interrupted = found(Standing::Interrupted);
-    let failed = Fact::Ended(Ended::Failed);
-    let changed = Fact::Found(Found { standing: Standing::Interrupted, mark: Mark(2) });
-    let facts = [interrupted, failed, interrupted, Fact::Changed, changed];
-    let wait = Directive::Wait { until: None };
+    let failed = SessionFact::Ended(Ended::Failed);
+    let changed = SessionFact::Found(Found { standing: Standing::Interrupted, mark: Mark(2) });
+    let facts = [interrupted, failed, interrupted, SessionFact::Changed, changed];
+    let wait = SessionDirective::Wait { until: None };
     assert_eq!(
         directives(STAYS, First::Look, &facts),
-        [Directive::Read, Directive::Resume, Directive::Read, wait, Directive::Read, Directive::Resume]
+        [
+            SessionDirective::Read,
+            SessionDirective::Resume,
+            SessionDirective::Read,
+            wait,
+            SessionDirective::Read,
+            SessionDirective::Resume
+        ]
     );
 }
 
 #[test]
 fn only_a_run_of_its_own_is_followed_where_nothing_else_is_asked() {
     let manner = Manner { elsewhere: Elsewhere::FollowOwn, stays: false, ..STAYS };
-    let busy = Fact::Ended(Ended::Elsewhere);
-    let left = Directive::Leave(Leaving::Elsewhere);
-    assert_eq!(directives(manner, First::Request, &[busy]), [Directive::Start, left]);
-    let facts = [Fact::Ended(Ended::Waits), found(Standing::Answered), busy, found(Standing::Elsewhere)];
+    let busy = SessionFact::Ended(Ended::Elsewhere);
+    let left = SessionDirective::Leave(Leaving::Elsewhere);
+    assert_eq!(directives(manner, First::Request, &[busy]), [SessionDirective::Start, left]);
+    let facts =
+        [SessionFact::Ended(Ended::Waits), found(Standing::Answered), busy, found(Standing::Elsewhere)];
     assert_eq!(
         directives(manner, First::Request, &facts),
-        [Directive::Start, Directive::Read, Directive::Resume, Directive::Read, Directive::Follow]
+        [
+            SessionDirective::Start,
+            SessionDirective::Read,
+            SessionDirective::Resume,
+            SessionDirective::Read,
+            SessionDirective::Follow
+        ]
     );
     let over = found(Standing::Over { ended_well: true, queued: false, until: None });
-    let facts = [&facts[..], &[Fact::Changed, over, Fact::Ended(Ended::Well), busy]].concat();
+    let facts = [&facts[..], &[SessionFact::Changed, over, SessionFact::Ended(Ended::Well), busy]].concat();
     let all = directives(manner, First::Request, &facts);
-    assert_eq!(all[5..], [Directive::Read, Directive::Report, Directive::StartQueued, left]);
+    assert_eq!(
+        all[5..],
+        [SessionDirective::Read, SessionDirective::Report, SessionDirective::StartQueued, left]
+    );
 }
