@@ -241,6 +241,7 @@ impl Attender {
             front,
             own: self.run.clone(),
             waiting: None,
+            moves: 0,
             result: None,
             changes: Mutex::default(),
             children: runtime.watch_children(),
@@ -339,6 +340,9 @@ struct Driver<'a, F> {
     own: Option<RunId>,
     /// The result of the run that waits.
     waiting: Option<AgentRunResult>,
+    /// Counts the results that differ from the one before: the run of a subagent moves without the row of the run that
+    /// waits for it.
+    moves: u64,
     result: Option<Result<AgentRunResult, RuntimeError>>,
     /// Opened before the first read, so that nothing is missed between the two. In a lock, because it cannot be shared.
     changes: Mutex<Option<Box<dyn ChangeFeed>>>,
@@ -406,9 +410,10 @@ impl<F: FrontEnd> Driver<'_, F> {
         self.front.ended(result.as_ref()).await?;
         let Some(result) = result else { return Ok(Ended::Nothing) };
         let ended = Ended::of(&result);
-        self.waiting = None;
+        let before = self.waiting.take();
         match &result {
             Ok(result) if ended == Ended::Waits => {
+                self.moves += u64::from(before.as_ref() != Some(result));
                 (self.own, self.waiting) = (Some(result.run_id.clone()), Some(result.clone()));
             }
             Ok(_) => self.own = None,
@@ -547,7 +552,7 @@ impl<F: FrontEnd> Driver<'_, F> {
         }
         let open = self.runtime.waiting(thread).await?;
         let ids = ids_of(&open);
-        ids.hash(mark);
+        (&ids, self.moves).hash(mark);
         if is_answered {
             let status = Some(SuspensionStatus::Decided);
             let filter =
