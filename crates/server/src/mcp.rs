@@ -113,7 +113,7 @@ pub async fn serve_stdio(hub: Arc<Hub>) -> Result<(), McpServeError> {
     let serving = async {
         let (stdin, stdout) = rmcp::transport::stdio();
         let pipe = BoundedTransport::new(AsyncRwTransport::new_server(stdin, stdout), MAX_REQUESTS);
-        let running = tools.serve(pipe).await.map_err(Box::new)?;
+        let running = Box::pin(tools.serve(pipe)).await.map_err(Box::new)?;
         running.waiting().await?;
         Ok(())
     };

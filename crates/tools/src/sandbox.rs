@@ -934,7 +934,7 @@ impl SandboxFolders {
                 Ok(0) => {}
                 Ok(gone) => tracing::info!(gone, name, "old files of sandboxed commands were removed"),
                 Err(error) => {
-                    tracing::warn!(%error, name, "old files of sandboxed commands cannot be removed")
+                    tracing::warn!(%error, name, "old files of sandboxed commands cannot be removed");
                 }
             }
         }

@@ -102,7 +102,7 @@ impl<'a> Judge<'a> {
                     Verdict { grants, guards_git, profile, env, ..Verdict::by(VerdictKind::Allow, rule) };
                 return reached.unwrap_or(allow);
             }
-            Err(Some(ask)) if default != Behavior::Allow => return ask,
+            Err(Some(ask)) if default != Behavior::Allow => return *ask,
             Err(_) => {}
         }
         match default {
@@ -388,7 +388,7 @@ impl<'a> Judge<'a> {
 
     /// Returns what allows the call, or what to ask if something almost does. Grants are used only if the
     /// rules are not enough, and grants with a limited number of uses only if nothing else is enough.
-    fn allowed(&self) -> Result<Allowed<'a>, Option<Verdict>> {
+    fn allowed(&self) -> Result<Allowed<'a>, Option<Box<Verdict>>> {
         let is_mine =
             |rule: &&Rule| rule.behavior == Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
         let mut rules: Vec<&'a Rule> = self.all().filter(is_mine).collect();
@@ -417,10 +417,10 @@ impl<'a> Judge<'a> {
         Err(refused)
     }
 
-    fn allowed_by(&self, rules: &[&'a Rule]) -> Result<Allowed<'a>, Option<Verdict>> {
+    fn allowed_by(&self, rules: &[&'a Rule]) -> Result<Allowed<'a>, Option<Box<Verdict>>> {
         if let CallSubject::Shell(analysis) = self.subject {
             return shell::allowed(rules, analysis, self.question, self.rules, self.enforced)
-                .map_err(|why| Some(Verdict::new(VerdictKind::Ask(AskKind::Default), why)));
+                .map_err(|why| Some(Box::new(Verdict::new(VerdictKind::Ask(AskKind::Default), why))));
         }
         let mut best: Option<&'a Rule> = None;
         let mut doubt = None;
@@ -438,7 +438,7 @@ impl<'a> Judge<'a> {
                 best = Some(rule);
             }
         }
-        best.and_then(|rule| Allowed::by(&[rule])).ok_or(doubt)
+        best.and_then(|rule| Allowed::by(&[rule])).ok_or(doubt.map(Box::new))
     }
 
     pub(in crate::permission) fn permits(&self, rule: &Rule) -> bool {

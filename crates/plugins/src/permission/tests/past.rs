@@ -153,10 +153,7 @@ fn the_fewest_and_narrowest_rules_are_suggested() {
         "{yaml}"
     );
     assert!(yaml.contains("match: [\"src/a.rs\""), "{yaml}");
-    assert!(
-        yaml.contains("  # 3 questions, you always approved: any `cargo test …`\n"),
-        "{yaml}"
-    );
+    assert!(yaml.contains("  # 3 questions, you always approved: any `cargo test …`\n"), "{yaml}");
 }
 
 #[test]
