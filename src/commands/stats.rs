@@ -73,6 +73,8 @@ struct StatsRow {
     unpriced_answers: u64,
     model_ms: u64,
     tool_ms: u64,
+    /// Requests that were sent again without thoughts that the provider refused.
+    refused_thoughts: u64,
     /// Questions that were answered.
     questions: u64,
     /// How long the questions waited for their answers.
@@ -100,6 +102,7 @@ impl StatsRow {
                 self.failed_calls += tally.failed;
                 self.tool_ms += tally.duration_ms;
             }
+            TallyKind::RefusedThoughts => self.refused_thoughts += tally.count,
             TallyKind::Wait => {
                 self.questions += tally.count;
                 self.waited_ms += tally.duration_ms;
@@ -141,11 +144,11 @@ impl Stats {
                 TallyKind::Inference => {
                     *prices.entry(&tally.name).or_insert_with(|| price_of(models, &tally.name))
                 }
-                TallyKind::FailedRun | TallyKind::Call | TallyKind::Wait => None,
+                TallyKind::FailedRun | TallyKind::Call | TallyKind::RefusedThoughts | TallyKind::Wait => None,
             };
             stats.total.add(tally, price);
             let by_name = match tally.kind {
-                TallyKind::Inference | TallyKind::FailedRun => StatsBy::Model,
+                TallyKind::Inference | TallyKind::FailedRun | TallyKind::RefusedThoughts => StatsBy::Model,
                 TallyKind::Call | TallyKind::Wait => StatsBy::Tool,
             };
             stats.row(by_name, tally.name.clone()).add(tally, price);
@@ -274,6 +277,13 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
         if total.questions == 1 { "" } else { "s" },
         time(total.waited_ms),
     );
+    if total.refused_thoughts > 0 {
+        let _ = writeln!(
+            out,
+            "+ {} requests were sent again without thoughts that the provider refused",
+            total.refused_thoughts
+        );
+    }
     if total.cost > 0.0 && total.unpriced_answers > 0 {
         let _ = writeln!(
             out,

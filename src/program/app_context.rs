@@ -31,6 +31,7 @@ use crate::plugins::stop::{StopConditionSpec, StopPlugin};
 use crate::program::agents::Agents;
 use crate::program::budget::PriceList;
 use crate::program::context::policy_of;
+use crate::program::environment::{ENVIRONMENT_PLUGIN, EnvironmentPlugin};
 use crate::program::folder_instructions::{FOLDER_INSTRUCTIONS_PLUGIN, FolderInstructionsPlugin};
 use crate::program::foundation::Foundation;
 use crate::program::grants::GrantWatch;
@@ -166,8 +167,7 @@ impl AppContext {
                 None => !(cli.is_print() && foundation.is_ephemeral),
             },
         };
-        let date = jiff::Timestamp::now().to_zoned(crate::program::zone()).date().to_string();
-        let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
+        let common = prompt::Common::new(&foundation.workspace);
         let known = agents::AgentDescriptions::default();
         let (runtime, programs) =
             runtime(&foundation, parts, (&skills, &instructions), reminders, (&common, &known), &selection)?;
@@ -468,6 +468,7 @@ fn runtime(
         granted_patterns(snapshot).into_iter().chain(readable.iter().cloned()).collect()
     }));
     builder
+        .with_plugin(ENVIRONMENT_PLUGIN, Arc::new(EnvironmentPlugin::new(&instructions.prompt())))
         .with_plugin("permission", Arc::new(gatekeeper))
         .with_plugin("hooks", Arc::new(crate::program::hooks::plugin(foundation, programs.clone(), clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))

@@ -13,6 +13,7 @@ use crate::failure::AppError;
 use crate::plugins::deferred_tools::{DeferralStateValue, Savings};
 use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
 use crate::program::app_context::AppContext;
+use crate::program::environment::tokens_of;
 use crate::runtime::{Artifact, Artifacts, CompactError, ContextReport};
 use crate::state::StateKey as _;
 use crate::tools::{RESULT_FILES, keep_result};
@@ -100,11 +101,12 @@ pub(crate) async fn compact(
 
 /// Why the next request of a conversation cannot fit, and the ways out, when no summary helps.
 async fn too_large(app: &AppContext, thread: &ThreadId) -> Result<Option<String>, AppError> {
-    let report = app.runtime.context_report(Some(thread), &app.agents.current(), 0, &|_| false).await;
-    let report = report?;
+    let beside = tokens_of(&app.instructions.prompt());
+    let report = app.runtime.context_report(Some(thread), &app.agents.current(), beside, &|_| false).await?;
     let room = report.window.map_or(usize::MAX, |window| window.saturating_sub(report.answer));
     let newest = report.messages + report.results;
-    if report.system + report.summary_tokens + newest <= room {
+    let instructions = (beside as f64 * report.factor).round() as usize;
+    if report.system + instructions + report.summary_tokens + newest <= room {
         return Ok(None);
     }
     Ok(Some(format!(
@@ -140,15 +142,14 @@ pub(crate) async fn page(app: &AppContext, thread: Option<&ThreadId>) -> Result<
         skills += active.values().map(|skill| skill.instructions.len() / 4 + 20).sum::<usize>();
         folders = crate::program::folder_instructions::size_in(&state) / 4;
     }
-    beside += skills + folders;
+    let instructions = tokens_of(&app.instructions.prompt());
+    beside += skills + folders + instructions;
     let saved = crate::program::deferred::saved(app, &deferral)?;
     beside += saved.map_or(0, |saved| saved.names);
     let hidden = |tool: &str| crate::program::deferred::is_hidden(&deferral, tool);
     let agent = app.agents.current();
     let report = app.runtime.context_report(thread, &agent, beside, &hidden).await?;
     let real = |tokens: usize| (tokens as f64 * report.factor).round() as usize;
-    let prompt = app.instructions.prompt();
-    let instructions = if prompt.trim().is_empty() { 0 } else { real(prompt.trim().len() / 4 + 12) };
     let selection = app.selection();
     let saved = saved.map(|saved| Savings {
         kept_out: real(saved.kept_out),
@@ -156,7 +157,7 @@ pub(crate) async fn page(app: &AppContext, thread: Option<&ThreadId>) -> Result<
         overhead: real(saved.overhead),
         ..saved
     });
-    Ok(draw(&selection.full_name(), &report, (instructions, real(folders)), real(skills), saved))
+    Ok(draw(&selection.full_name(), &report, (real(instructions), real(folders)), real(skills), saved))
 }
 
 fn draw(
@@ -170,7 +171,7 @@ fn draw(
     let sum = |tools: &[&(String, usize)]| tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
     let row = |name: &str, tokens, mark| ContextRow { name: name.to_owned(), tokens, mark };
     let mut rows = vec![
-        row("system prompt", report.system.saturating_sub(instructions), '█'),
+        row("system prompt", report.system, '█'),
         row("instructions", instructions, '█'),
         row(&format!("tools ({})", own.len()), sum(&own), '▓'),
         row(&format!("MCP tools ({})", mcp.len()), sum(&mcp), '▓'),
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
         assert_eq!(lines[0].matches('·').count(), 8);
         for line in [
-            "system prompt            3k   3 %  █",
+            "system prompt            5k   5 %  ██",
             "instructions             2k   2 %",
             "tools (1)               900  <1 %",
             "MCP tools (1)          9.1k   9 %  ▓▓",
@@ -323,7 +324,7 @@ mod tests {
             "messages                20k  20 %  ▒▒▒▒",
             "tool results            15k  15 %  ▒▒▒",
             "kept for the answer     20k  20 %  ····",
-            "free                    30k  29 %",
+            "free                    28k  27 %",
             "12 older ones are left out to fit the window.",
             "1 large tool result is shown as a preview.",
             "Older messages are summarised at 64k tokens of messages (context.compact_at).",

@@ -6,6 +6,7 @@ pub(crate) mod budget;
 pub(crate) mod context;
 pub(crate) mod deferred;
 pub(crate) mod dialler;
+pub(crate) mod environment;
 pub(crate) mod folder_instructions;
 pub(crate) mod foundation;
 pub(crate) mod git;

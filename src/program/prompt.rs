@@ -2,7 +2,8 @@
 //! caches hit.
 //!
 //! It has three parts: who the agent is (aye, or the text of an agent's file), how to work with tools and permissions
-//! here, and the environment with its instructions. Only the first one is an agent's own.
+//! here, and the environment. Only the first one is an agent's own. What may change during a conversation comes from
+//! plugins: the instructions, the date, skills, notes.
 
 use crate::contract::workspace::Workspace;
 
@@ -25,23 +26,19 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Creates the prompt for a workspace with these instructions.
-    pub(crate) fn new(workspace: &Workspace, instructions: &str, date: &str) -> Self {
+    /// Creates the prompt for a workspace.
+    pub(crate) fn new(workspace: &Workspace) -> Self {
         let repository = if workspace.root.join(".git").symlink_metadata().is_ok() {
             format!("git repository at {}", workspace.root.display())
         } else {
             "not a git repository".to_owned()
         };
-        let mut text = format!(
-            "{}\n\nWorking directory: {} ({repository}). Platform: {}. Date: {date}.",
+        let text = format!(
+            "{}\n\nWorking directory: {} ({repository}). Platform: {}.",
             RULES.trim_end(),
             workspace.cwd.display(),
             std::env::consts::OS,
         );
-        if !instructions.trim().is_empty() {
-            text.push_str("\n\n# Instructions of the user and the project\n\n");
-            text.push_str(instructions.trim());
-        }
         Self { text }
     }
 

@@ -99,8 +99,7 @@ fn full_name(definition: &ModelDefinition) -> String {
 /// Works out what each version comes to here. Changes nothing.
 pub(crate) async fn compile(app: &AppContext, rows: &[EntryVersion]) -> PublishedVersions {
     let found = find_models(app, rows).await;
-    let date = jiff::Timestamp::now().to_zoned(crate::program::zone()).date().to_string();
-    let common = prompt::Common::new(&app.foundation.workspace, &app.instructions.prompt(), &date);
+    let common = prompt::Common::new(&app.foundation.workspace);
     let mut current = Published::default();
     let mut agents = PublishedAgents::new();
     for row in rows {

@@ -95,9 +95,13 @@ fn a_conversation_keeps_its_agent_unless_another_is_named() {
     }
     let thread = home.ok(&["--agent", "one", "-p", "hi", "--output-format", "json"]).json();
     let thread = thread["thread_id"].as_str().expect("an id");
+    // Who answers: as the start of the requests says, or the last message about it.
     let answers = |args: &[&str]| {
         let out = home.ok(args);
-        (llm.last().system().lines().next().unwrap_or_default().to_owned(), out.stderr)
+        let told = llm.last().told();
+        let start = "These instructions replace those of the agent before:\n\n";
+        let who = told.rsplit(start).next().unwrap_or_default();
+        (who.lines().next().unwrap_or_default().to_owned(), out.stderr)
     };
     let quiet = String::new();
     assert_eq!(answers(&["-r", thread, "-p", "again"]), ("You are one.".to_owned(), quiet.clone()));
@@ -194,9 +198,10 @@ fn a_conversation_is_handed_off_and_survives_a_restart() {
     assert!(asked[0].system().starts_with("You plan."));
     assert_eq!(asked[0].tools(), ["Read", "handoff"]);
     assert!(asked[0].body.to_string().contains("- writer: Writes text."), "the model reads what each is for");
-    assert!(asked[1].system().starts_with("You write."));
+    assert!(asked[1].told().contains("you are the agent `writer`") && asked[1].told().contains("You write."));
     assert_eq!(asked[1].body["model"], "m2");
-    assert!(asked[1].tools().iter().any(|tool| tool == "Bash"));
+    assert_eq!((asked[1].system(), asked[1].tools()), (asked[0].system(), asked[0].tools()));
+    assert!(asked[1].knows("Bash"));
     assert!(asked[1].result("h1").contains("You are `writer` from here on"));
     // The writer's own rule would allow the command; the rules in force are those of the agent that the user
     // talks to.
@@ -205,7 +210,8 @@ fn a_conversation_is_handed_off_and_survives_a_restart() {
     assert_eq!(out.stdout, "It is written.\n");
     assert_eq!(home.read("log.txt"), "ran\n");
     let last = llm.last();
-    assert!(last.system().starts_with("You write."), "another process continues as the writer");
+    let told = last.told().matches("you are the agent `writer`").count();
+    assert_eq!(told, 1, "another process continues as the writer");
     assert_eq!(last.body["model"], "m2");
 }
 

@@ -51,11 +51,11 @@ fn instructions_of_a_folder_reach_the_model_when_a_file_of_it_is_read() {
     home.ok(&["-p", "read it"]);
     let asked = llm.asked();
     assert!(asked[0].system().contains("Root rule.") && !asked[0].system().contains("Use tabs"));
-    assert!(asked[1].system().contains("Use tabs in this package."), "{}", asked[1].system());
-    assert!(asked[1].system().contains("pkg/web/AGENTS.md"), "its file is named");
+    assert!(asked[1].told().contains("Use tabs in this package."), "{}", asked[1].told());
+    assert!(asked[1].told().contains("pkg/web/AGENTS.md"), "its file is named");
     // They stay for the rest of the conversation, and are for no other one.
     home.ok(&["-c", "-p", "more"]);
-    assert!(llm.last().system().contains("Use tabs in this package."));
+    assert_eq!(llm.last().told().matches("Use tabs in this package.").count(), 1);
 }
 
 #[test]

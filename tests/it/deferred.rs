@@ -40,12 +40,13 @@ fn a_deferred_tool_is_searched_for_and_then_called() {
     assert!(asked[0].system().contains("<deferred_tools>") && asked[0].system().contains("\nGlob, Grep\n"));
     let found = asked[1].result("c0");
     assert!(found.starts_with("loaded: Grep\n<functions>") && found.contains("\"name\":\"Grep\""), "{found}");
-    assert!(offers(&asked[1], "Grep") && !offers(&asked[1], "Glob"));
-    assert!(asked[1].system().contains("\nGlob\n"), "{}", asked[1].system());
+    assert!(asked[1].knows("Grep") && !asked[1].knows("Glob"));
+    assert_eq!((asked[1].system(), asked[1].tools()), (asked[0].system(), asked[0].tools()));
     assert!(asked[2].result("c1").contains("hay.txt"), "{}", asked[2].result("c1"));
     // The next message of the conversation: it is still loaded.
     home.ok(&["-c", "-p", "and again"]);
-    assert!(offers(&llm.last(), "Grep") && !offers(&llm.last(), "Glob"));
+    assert!(llm.last().knows("Grep") && !llm.last().knows("Glob"));
+    assert!(!llm.last().told().contains("are new"), "it is not loaded twice");
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn a_premature_call_does_not_run_and_loads_the_tool() {
     home.ok(&["-p", "find it"]);
     let first = llm.asked()[1].result("c0");
     assert!(first.starts_with("not run: the tool `Grep` was deferred"), "{first}");
-    assert!(offers(&llm.asked()[1], "Grep"));
+    assert!(llm.asked()[1].knows("Grep"));
     assert!(llm.asked()[2].result("c1").contains("hay.txt"));
     let none = llm.asked()[3].result("c2");
     assert!(none.contains("unknown tool `Nothing`") && !none.contains("Glob"), "{none}");

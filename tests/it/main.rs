@@ -23,6 +23,7 @@ mod exec;
 mod flags;
 mod follow;
 mod granting;
+mod growth;
 mod headless;
 mod hooks;
 mod hostile;

@@ -35,14 +35,17 @@ fn the_model_is_reminded_in_the_next_step_and_not_during_the_cooldown() {
     let rules = [&rule("Run cargo check.", r#", "cooldown_turns": 2"#), front, last].join(",");
     config(&home, &format!("{{\"rules\": [{rules}]}}"));
     let out = home.ok(&["-p", "go", "--output-format", "stream-json"]);
-    let told: Vec<bool> = llm.asked().iter().map(|chat| chat.system().contains("Run cargo check.")).collect();
-    assert_eq!(told, [false, true, false, false, true]);
+    let told = |text: &str| -> Vec<usize> {
+        llm.asked().iter().map(|chat| chat.told().matches(text).count()).collect()
+    };
+    assert_eq!(told("Run cargo check."), [0, 1, 1, 1, 2], "they stay");
+    assert_eq!(told("FIRST"), [0, 1, 2, 3, 4]);
     let second = &llm.asked()[1];
-    assert!(second.system().starts_with("FIRST"), "{}", second.system());
     let end = second.messages().last().expect("messages");
     assert_eq!(end["role"], "user", "{end}");
-    assert_eq!(end["content"], "<system-reminder>\nLAST\n</system-reminder>", "{end}");
-    assert!(!llm.asked()[0].system().contains("FIRST"));
+    let text = end["content"].as_str().unwrap_or_default();
+    assert!(text.ends_with("\n\n<system-reminder>\nLAST\n</system-reminder>"), "{end}");
+    assert!(llm.asked().iter().all(|chat| chat.system() == llm.asked()[0].system()));
     let notices = out.stdout.matches("toml: Run cargo check.").count();
     assert_eq!(notices, 2, "{}", out.stdout);
 }
@@ -62,7 +65,7 @@ fn an_invalid_file_is_reported_with_its_line_and_breaks_nothing() {
         .exits(0)
         .says("reminders.json:2: pattern `Read(`, character 5")
         .says("its reminders are not used");
-    assert!(llm.last().system().contains("From the project."), "the other file applies");
+    assert!(llm.last().told().contains("From the project."), "the other file applies");
 
     let out = home.aye(&["reminders", "check"]).run().exits(1);
     assert!(out.stdout.contains("reminders.json:2: pattern `Read(`"), "{out:?}");
@@ -81,7 +84,7 @@ fn project_reminders_apply_only_in_a_trusted_folder() {
     home.write("Cargo.toml", "[package]\n");
     home.write(".aye/reminders.json", &format!("{{\"rules\": [{}]}}", rule("From the project.", "")));
     home.aye(&["-p", "go"]).run().exits(0).says("not trusted");
-    assert!(llm.asked().iter().all(|chat| !chat.system().contains("From the project.")));
+    assert!(llm.asked().iter().all(|chat| !chat.told().contains("From the project.")));
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_denied_call_is_matched_by_its_code() {
         [rule("*", code, "Ask for another way."), rule("Nothing", "\"any\"", "No such tool.")].join(",");
     config(&home, &format!("{{\"rules\": [{rules}]}}"));
     home.ok(&["-p", "go"]);
-    let told = |words: &str| llm.asked().iter().map(|chat| chat.system().contains(words)).collect::<Vec<_>>();
-    assert_eq!(told("Ask for another way."), [false, true, false]);
+    let told = |words: &str| llm.asked().iter().map(|chat| chat.told().contains(words)).collect::<Vec<_>>();
+    assert_eq!(told("Ask for another way."), [false, true, true]);
     assert_eq!(told("No such tool."), [false, false, true]);
 }

@@ -138,6 +138,9 @@ impl ModelEndpoint {
                 retry_after,
             },
             Some(409 | 425) => InferenceExecutionError::Provider(format!("{who}{number}: {shown}")),
+            Some(400 | 422) if is_about_thoughts(&said_lower) => InferenceExecutionError::BoundThoughts(
+                format!("{who} rejected the thoughts in the conversation{number}: {shown}"),
+            ),
             Some(400 | 422) if !has(&["overloaded", "rate_limit"]) => {
                 InferenceExecutionError::Rejected(format!("{who} rejected the request{number}: {shown}"))
             }
@@ -346,6 +349,12 @@ fn hide_keys(text: &str) -> String {
         })
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// Whether a request was refused because thoughts in it do not belong to what comes before them.
+fn is_about_thoughts(said: &str) -> bool {
+    said.contains("bound to a different conversation")
+        || said.contains("thinking") && said.contains("invalid `signature`")
 }
 
 #[cfg(test)]

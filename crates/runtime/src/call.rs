@@ -225,7 +225,10 @@ impl Driver {
     }
 
     fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.agent.tools.get(name).filter(|_| self.inference.shape.offers(name)).cloned()
+        let shape = &self.inference.shape;
+        // One that was loaded once stays known to the model, also when it is deferred again.
+        let is_known = || !shape.withholds(name) && self.packing.was_offered(self.prompt_changes(), name);
+        self.agent.tools.get(name).filter(|_| shape.offers(name) || is_known()).cloned()
     }
 
     /// A result that was made without the tool.

@@ -38,6 +38,7 @@ use aye_core::contract::inference::InferenceOverride;
 use aye_core::contract::judgement::{Profile, SandboxOpening};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::Message;
+use aye_core::contract::prefix::PromptChangesKey;
 use aye_core::contract::profile::ProfileAccess;
 use aye_core::contract::record::{JobClaim, RunRecord};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
@@ -47,7 +48,8 @@ use aye_core::phase::{
 };
 use aye_core::run::{Closing, Directive, Fact, Gate, Run, Stage};
 use aye_core::state::{
-    KeyRegistration, PersistedState, Phase, StateError, StateKeyOptions, StateStore, UnknownKeyPolicy,
+    KeyRegistration, KeyScope, PersistedState, Phase, StateError, StateKeyOptions, StateStore,
+    UnknownKeyPolicy,
 };
 use tracing::Instrument as _;
 
@@ -169,7 +171,14 @@ impl Driver {
     ) -> Result<Self, RuntimeError> {
         let LoadedRun { record, machine, step, messages, takes, begins, stored } = loaded;
         let StoredThread {
-            state: saved_thread_state, mut history, sizes, is_assumed, lineage, summary, ..
+            state: saved_thread_state,
+            mut history,
+            sizes,
+            is_assumed,
+            lineage,
+            summary,
+            prefix,
+            ..
         } = stored;
         let phases = match &shared.phases {
             Some(given) => given.clone(),
@@ -184,7 +193,11 @@ impl Driver {
         phases.install(&handoff.base().env)?;
         phases.install(&agent.env)?;
         state.ensure(&shared.keys)?;
-        state.ensure(&[KeyRegistration::of::<ClientTools>(StateKeyOptions::default())])?;
+        let thread = StateKeyOptions { scope: KeyScope::Thread, ..StateKeyOptions::default() };
+        state.ensure(&[
+            KeyRegistration::of::<ClientTools>(StateKeyOptions::default()),
+            KeyRegistration::of::<PromptChangesKey>(thread),
+        ])?;
         let persisted = PersistedState {
             revision: 0,
             values: saved_thread_state.clone().into_iter().chain(record.state.clone()).collect(),
@@ -233,7 +246,7 @@ impl Driver {
             inference: InferenceState { overrides, shape, ..InferenceState::default() },
             unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
             in_flight: InFlight::default(),
-            packing: Packing::of(summary, sizes, is_assumed),
+            packing: Packing::of(summary, prefix, sizes, is_assumed),
             active_since,
             saved_thread_state,
             lineage,

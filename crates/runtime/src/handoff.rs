@@ -59,6 +59,11 @@ impl Handoff {
         (Self { base, active, is_told: false, catalog_revision: shared.catalog().revision }, agent)
     }
 
+    /// Returns the agent that took over from it.
+    pub(super) fn active(&self) -> Option<&String> {
+        self.active.as_ref()
+    }
+
     /// Returns the agent that the run started with.
     pub(super) fn base(&self) -> &ResolvedAgent {
         &self.base

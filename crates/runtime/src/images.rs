@@ -23,15 +23,38 @@ pub(super) const LARGE: u32 = 2000;
 /// As many large images are left out at once, so that the start of the next requests stays the same.
 const AT_ONCE: usize = 8;
 
+fn images_of(messages: &[Arc<Message>]) -> impl DoubleEndedIterator<Item = &ImageRef> {
+    messages.iter().flat_map(|message| &message.content).filter_map(ContentBlock::as_stored_image)
+}
+
+/// The number of large images that are sent: the newest ones.
+fn kept_large(messages: &[Arc<Message>]) -> usize {
+    let large = images_of(messages).filter(|image| is_large(image)).count();
+    let too_many = images_of(messages).count().saturating_sub(MANY).div_ceil(AT_ONCE) * AT_ONCE;
+    large.saturating_sub(too_many)
+}
+
+/// Returns the number of images that [`fill`] leaves out.
+pub(super) fn left_out(messages: &[Arc<Message>]) -> usize {
+    let (count, kept_large) = (images_of(messages).count(), kept_large(messages));
+    let (mut used, mut sent, mut seen_large) = (0, 0, 0);
+    for image in images_of(messages).rev() {
+        seen_large += usize::from(is_large(image));
+        if is_large(image) && seen_large > kept_large {
+            continue;
+        }
+        used += image.bytes;
+        if used > MOST {
+            break;
+        }
+        sent += 1;
+    }
+    count - sent
+}
+
 /// Puts the bytes into messages, and returns the number of images that are left out.
 pub(super) async fn fill(store: &(impl ThreadStore + ?Sized), messages: &mut [Arc<Message>]) -> usize {
-    let images =
-        || messages.iter().flat_map(|message| &message.content).filter_map(ContentBlock::as_stored_image);
-    let count = images().count();
-    let large = images().filter(|image| is_large(image)).count();
-    let too_many = count.saturating_sub(MANY).div_ceil(AT_ONCE) * AT_ONCE;
-    // The newest ones stay.
-    let kept_large = large.saturating_sub(too_many);
+    let (count, kept_large) = (images_of(messages).count(), kept_large(messages));
     let (mut used, mut sent, mut seen_large) = (0, 0, 0);
     for message in messages.iter_mut().rev() {
         if !message.content.iter().any(|block| block.as_stored_image().is_some()) {
@@ -103,7 +126,9 @@ mod tests {
     async fn sent(sides: impl IntoIterator<Item = u32>) -> (Vec<bool>, usize) {
         let store = InMemoryStore::default();
         let mut messages = conversation(&store, sides).await;
+        let expected = super::left_out(&messages);
         let left_out = fill(&store, &mut messages).await;
+        assert_eq!(left_out, expected);
         let is_sent = |message: &Arc<Message>| matches!(message.content[0], ContentBlock::Image { .. });
         (messages.iter().map(is_sent).collect(), left_out)
     }

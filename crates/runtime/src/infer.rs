@@ -12,6 +12,8 @@ use super::in_flight::Done;
 use super::request::RuntimeError;
 use super::resolve::executor_of;
 use super::retry::cut;
+use super::window::{Packed, Prompt};
+use aye_core::context::AGENT_KEY;
 use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::context_message::ContextTarget;
@@ -21,9 +23,9 @@ use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, Ll
 use aye_core::contract::ids::{CallId, MessageId};
 use aye_core::contract::inference::{InferenceOverride, ModelUsage, StopReason, StreamResult};
 use aye_core::contract::lifecycle::TerminationReason;
-use aye_core::contract::message::{Message, Visibility};
+use aye_core::contract::message::{Message, REFUSED_THOUGHTS};
+use aye_core::contract::prefix::PromptPart;
 use aye_core::contract::spec::ModelEntry;
-use aye_core::contract::tool::ToolDescriptor;
 use aye_core::phase::InferenceShape;
 use aye_core::run::Fact;
 use aye_core::state::Phase;
@@ -102,26 +104,9 @@ impl Driver {
         let mut overrides = self.inference.overrides.clone();
         overrides.merge(self.inference.shape.overrides.clone());
         let (model_id, model) = self.model_of_step(overrides.model.as_deref());
-        let (mut system, mut front) = (Vec::new(), 0);
-        if !self.agent.spec.system_prompt.is_empty() {
-            system.push(ContentBlock::text(self.agent.spec.system_prompt.clone()));
-        }
-        let tools: Vec<ToolDescriptor> = self.inference.shape.ordered(&self.agent.descriptors);
-        let mut messages = self.pack(&system, &tools).await.map_err(|error| error.to_string())?;
-        for context in &self.inference.shape.context_messages {
-            match context.target {
-                ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),
-                ContextTarget::SystemFront => {
-                    system.insert(front, ContentBlock::text(context.content.clone()));
-                    front += 1;
-                }
-                ContextTarget::Conversation => {
-                    let mut message = Message::system(context.content.clone());
-                    message.visibility = Visibility::Internal;
-                    Arc::make_mut(&mut messages).push(Arc::new(message));
-                }
-            }
-        }
+        let prompt = self.prompt();
+        let Packed { system, tools, messages } =
+            self.pack(prompt).await.map_err(|error| error.to_string())?;
         let request = InferenceRequest {
             model: model_id,
             upstream_model: model.model_name,
@@ -138,6 +123,43 @@ impl Driver {
         };
         let ctx = self.context(Phase::BeforeInference);
         self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())
+    }
+
+    /// What the agent and the plugins want to be said beside the conversation. What happened is taken out of the shape: it
+    /// becomes a message of the conversation.
+    fn prompt(&mut self) -> Prompt {
+        let mut parts = Vec::new();
+        let agent = self.handoff.active().unwrap_or(&self.handoff.base().spec.id);
+        if !self.agent.spec.system_prompt.is_empty() {
+            parts.push(PromptPart {
+                key: format!("{AGENT_KEY}{agent}"),
+                text: self.agent.spec.system_prompt.clone(),
+                ends_silently: false,
+            });
+        }
+        let tools = self.inference.shape.ordered(&self.agent.descriptors);
+        let (mut events, mut front) = (Vec::new(), 0);
+        let messages = std::mem::take(&mut self.inference.shape.context_messages);
+        for message in messages {
+            if message.is_event() {
+                events.push(message.content);
+                continue;
+            }
+            let part = PromptPart {
+                key: message.key.clone(),
+                text: message.content.clone(),
+                ends_silently: message.persistent,
+            };
+            match message.target {
+                ContextTarget::SystemFront => {
+                    parts.insert(front, part);
+                    front += 1;
+                }
+                ContextTarget::System | ContextTarget::Conversation => parts.push(part),
+            }
+            self.inference.shape.context_messages.push(message);
+        }
+        Prompt { parts, tools, events }
     }
 
     /// The model of the step: the one that a plugin wants in it, else the agent's. One that is not registered is left
@@ -172,6 +194,7 @@ impl Driver {
                 if let Some(usage) = &result.usage {
                     self.charge(&model, usage);
                 }
+                let had_thoughts_refused = self.packing.is_without_thoughts();
                 self.calibrate(result.usage.as_ref());
                 self.record.steps = self.machine.steps();
                 for call in &result.tool_calls {
@@ -193,12 +216,16 @@ impl Driver {
                     .await;
                 let mut message = Message::assistant_with(result.content.clone(), result.tool_calls.clone());
                 message.id = self.step.message_id.clone();
-                message.metadata = Some(json!({
+                let mut about = json!({
                     "model": model,
                     "usage": result.usage,
                     "duration_ms": u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
                     "stop_reason": result.stop_reason,
-                }));
+                });
+                if had_thoughts_refused {
+                    about[REFUSED_THOUGHTS] = true.into();
+                }
+                message.metadata = Some(about);
                 self.step.answered(&result.tool_calls);
                 if !result.content.is_empty() || !result.tool_calls.is_empty() {
                     self.append_message(message);
@@ -229,6 +256,11 @@ impl Driver {
                     return Ok(Some(fact));
                 }
                 let mut message = error.to_string();
+                if matches!(error, InferenceExecutionError::BoundThoughts(_)) && self.drop_thoughts()? {
+                    tracing::info!(run = %self.record.id, %error, "the request is sent again without thoughts");
+                    self.infer().await;
+                    return Ok(None);
+                }
                 let is_too_long = matches!(error, InferenceExecutionError::ContextOverflow(_));
                 // Not every provider says so.
                 let may_be_too_long = matches!(error, InferenceExecutionError::Rejected(_))
@@ -239,7 +271,7 @@ impl Driver {
                 if is_too_long {
                     message.push_str("; it is still too long after older messages were left out");
                 } else {
-                    self.forget_suspected_limit();
+                    self.forget_suspected_limit()?;
                 }
                 self.events.emit_failure(&message, &error, self.shared.clock.now_ms()).await;
                 self.keep_partial();

@@ -14,6 +14,7 @@ use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::judgement::JudgedCall;
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
+use aye_core::contract::prefix::PrefixRecord;
 use aye_core::contract::question::{Question, QuestionDetails};
 use aye_core::contract::record::{
     AttemptId, Checkpoint, JobClaim, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord,
@@ -32,6 +33,8 @@ use aye_core::state::KeyScope;
 #[derive(Default)]
 pub(super) struct Unsaved {
     pub(super) messages: Vec<Message>,
+    /// The start of the conversation's requests, if it was frozen anew.
+    pub(super) prefix: Option<PrefixRecord>,
     pub(super) opened: Vec<SuspensionRecord>,
     pub(super) closed: Vec<(SuspensionId, SuspensionStatus)>,
     pub(super) outcomes: Vec<OutcomeRecord>,
@@ -48,6 +51,7 @@ pub(super) struct Unsaved {
 impl Unsaved {
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
+            && self.prefix.is_none()
             && self.opened.is_empty()
             && self.closed.is_empty()
             && self.outcomes.is_empty()
@@ -386,6 +390,7 @@ impl Driver {
             run,
             messages: unsaved.messages,
             thread_state,
+            prefix: unsaved.prefix,
             opened,
             closed,
             outcomes: unsaved.outcomes,
@@ -421,10 +426,11 @@ impl Driver {
 
     /// Whether what is unsaved is the answer that ended the run: the end of the run follows, and one commit writes both.
     pub(super) fn is_written_at_the_end(&self) -> bool {
-        let Unsaved { messages, opened, closed, outcomes, judged, commands, takes, run: _ } = &self.unsaved;
+        let Unsaved { messages, prefix: _, opened, closed, outcomes, judged, commands, takes, run: _ } =
+            &self.unsaved;
         matches!(self.machine.stage(), Stage::Ending(_))
             && self.step.calls.is_empty()
-            && messages.iter().all(|message| message.role == Role::Assistant)
+            && messages.iter().all(Message::is_from_agent)
             && opened.is_empty()
             && closed.is_empty()
             && outcomes.is_empty()

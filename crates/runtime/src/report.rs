@@ -1,7 +1,7 @@
 //! Reports what fills the context window of a conversation.
 
 use super::stored_thread::StoredThread;
-use super::window::{answer_of, load, place, room};
+use super::window::{answer_of, load, marks_of, place, room};
 use super::{AgentRuntime, RuntimeError};
 use aye_core::context::{self, FitLimits, History, Sizes, estimate};
 use aye_core::contract::ids::ThreadId;
@@ -55,11 +55,11 @@ impl AgentRuntime {
         let shared = &self.inner.shared;
         let agent = self.resolve(agent_id, None)?;
         let policy = agent.spec.context_policy.as_ref();
-        let (mut history, mut summary) = (History::default(), None);
+        let (mut history, mut summary, mut prefix) = (History::default(), None, None);
         let mut memory = super::window::WindowMemory::default();
         if let Some(thread) = thread {
             let held = StoredThread::read(&*shared.store, thread, shared.windows.cut(thread), None).await?;
-            (history, summary) = (held.history, held.summary);
+            (history, summary, prefix) = (held.history, held.summary, held.prefix);
             memory = shared.windows.get(thread, &agent.model_id);
         }
         let real = |tokens: usize| memory.calibration.apply(tokens);
@@ -80,7 +80,11 @@ impl AgentRuntime {
             let loaded = (&mut history, &mut sizes);
             load(&*shared.store, thread, loaded, from.max(memory.marks.cut), limits).await?;
         }
-        let fit = context::fit(&sizes, from, memory.marks, limits);
+        let upto = summary.as_ref().map_or(0, |summary| summary.upto_seq);
+        let marks = prefix
+            .filter(|prefix| prefix.summary_upto == upto)
+            .map_or(memory.marks, |prefix| marks_of(&prefix));
+        let fit = context::fit(&sizes, from, marks, limits);
         let (mut said, mut results, mut previews) = (0, 0, 0);
         let shown =
             (0..sizes.leading()).chain(fit.pinned.iter().copied()).chain(fit.marks.cut..history.end());

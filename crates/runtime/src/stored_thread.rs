@@ -9,6 +9,7 @@ use aye_core::context::{History, Sizes};
 use aye_core::contract::child::ChildRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::prefix::PrefixRecord;
 use aye_core::contract::record::RunRecord;
 use aye_core::contract::storage::{Portion, StoreError, ThreadRunStore, ThreadTail};
 use aye_core::contract::summary::SummaryRecord;
@@ -17,6 +18,12 @@ use aye_core::contract::summary::SummaryRecord;
 const BYTES: usize = 64 << 10;
 /// The same in messages.
 const COUNT: usize = 24;
+
+/// A start that cannot be read costs a cached one.
+fn no_prefix(thread: &ThreadId, error: &StoreError) -> Option<PrefixRecord> {
+    tracing::error!(%thread, %error, "the start of the requests is made anew");
+    None
+}
 
 pub(super) struct StoredThread {
     run: Option<RunRecord>,
@@ -30,6 +37,8 @@ pub(super) struct StoredThread {
     /// The call that the conversation serves, if it belongs to a child.
     pub(super) lineage: Option<ChildRecord>,
     pub(super) summary: Option<SummaryRecord>,
+    /// The start of its requests.
+    pub(super) prefix: Option<PrefixRecord>,
 }
 
 impl StoredThread {
@@ -45,12 +54,13 @@ impl StoredThread {
         let whole = Portion { floor: cut, bytes: BYTES, count: COUNT };
         let known = kept.as_ref().map_or(0, |kept| kept.history.end().saturating_sub(1));
         let portion = Portion { floor: cut.max(known), ..whole };
-        let (run, state, tail, lineage, summary) = tokio::try_join!(
+        let (run, state, tail, lineage, summary, prefix) = tokio::try_join!(
             store.latest_run(thread),
             store.thread_state(thread),
             store.thread_tail(thread, portion),
             store.child(thread),
             store.summary(thread, 0),
+            async { Ok(store.prefix(thread).await.unwrap_or_else(|error| no_prefix(thread, &error))) },
         )?;
         let part = |tail: ThreadTail| History::part(tail.outline, tail.base, tail.messages, tail.apart);
         let mut is_assumed = tail.is_assumed;
@@ -68,7 +78,7 @@ impl StoredThread {
                 }
             }
         };
-        Ok(StoredThread { run, state, history, sizes, is_assumed, lineage, summary })
+        Ok(StoredThread { run, state, history, sizes, is_assumed, lineage, summary, prefix })
     }
 
     /// The newest run, over or not.

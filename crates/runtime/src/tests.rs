@@ -1,5 +1,6 @@
 mod children;
 mod edited;
+mod growth;
 mod handoff;
 mod limits;
 mod mailbox;

@@ -1,10 +1,11 @@
 //! Chooses what part of a conversation goes into a request, and remembers it between requests.
 //!
-//! A request is cut where the previous one was, as long as that fits, so that the provider finds its start in a
-//! cache. The cuts and the correction of the estimates are kept for each conversation while the program runs; a new
-//! process finds them again, at the price of one uncached request.
+//! Each request begins with the whole of the one before: system text, tools and cuts are frozen with the first request
+//! ([`PrefixRecord`], stored with the conversation), and what changes later is said in messages at the end. Only a
+//! compaction starts anew: a summary, or messages left out or shortened because they do not fit. The correction of the
+//! estimates is kept for each conversation while the program runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -14,17 +15,19 @@ use super::driver::Driver;
 use super::images;
 use super::in_flight::Done;
 use super::{AgentRuntime, RunRequest, RuntimeError, resolve};
-use aye_core::context::{self, Calibration, Fit, FitLimits, History, Marks, Sizes, estimate};
+use aye_core::context::{self, Calibration, Fit, FitLimits, History, Marks, PromptNow, Sizes, estimate};
 use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceExecutionError;
-use aye_core::contract::ids::{CallId, ThreadId};
+use aye_core::contract::ids::{CallId, MessageId, ThreadId};
 use aye_core::contract::inference::{ModelUsage, TokenUsage};
-use aye_core::contract::message::{Message, Visibility};
+use aye_core::contract::message::{Message, Role, Visibility};
+use aye_core::contract::prefix::{PrefixRecord, PromptChanges, PromptChangesKey, PromptPart};
 use aye_core::contract::spec::ContextWindowPolicy;
 use aye_core::contract::storage::{Portion, StoreError, ThreadRunStore};
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::tool::ToolDescriptor;
+use aye_core::state::MutationBatch;
 
 /// As many bytes of messages are loaded at once.
 const LOADED: std::ops::Range<usize> = 64 << 10..4 << 20;
@@ -52,12 +55,12 @@ pub struct Artifact {
 pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
 
 /// A limit that may not be one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct SuspectedLimit {
     /// The limit before it, in estimated tokens.
     before: Option<usize>,
-    /// The positions before it: what it left out comes back.
-    marks: Marks,
+    /// The start of the requests before it: what it left out comes back.
+    prefix: Option<Arc<PrefixRecord>>,
 }
 
 /// What was learned from the requests of a conversation.
@@ -71,8 +74,6 @@ pub(super) struct WindowMemory {
     pub(super) ceiling: Option<usize>,
     /// Set when a refusal that may have another reason lowered the limit.
     suspected: Option<SuspectedLimit>,
-    /// The number of images that the last request left out.
-    images_left_out: usize,
     /// The estimated size of the largest request that was answered.
     accepted: usize,
     /// The tokens besides the messages in the last request: the system text, the tools, the plugins'
@@ -205,8 +206,35 @@ impl Windows {
     }
 }
 
-/// Tools, and what each weighs in tokens by its id.
-type Weights = (Arc<[ToolDescriptor]>, HashMap<String, usize>);
+/// The next request beside its messages.
+pub(super) struct Prompt {
+    /// The system text.
+    pub(super) parts: Vec<PromptPart>,
+    /// The tools.
+    pub(super) tools: Vec<ToolDescriptor>,
+    /// What happened: each becomes a message.
+    pub(super) events: Vec<String>,
+}
+
+/// What fits into a request.
+pub(super) struct Packed {
+    pub(super) system: Vec<ContentBlock>,
+    pub(super) tools: Vec<ToolDescriptor>,
+    pub(super) messages: Arc<Vec<Arc<Message>>>,
+}
+
+/// What does not change with a start of requests.
+#[derive(Default)]
+struct Frozen {
+    /// The record that it is about.
+    of: Option<Arc<PrefixRecord>>,
+    /// The tokens of its system text and tools.
+    tokens: usize,
+    /// Messages with thoughts that belong to another start.
+    bound: HashSet<MessageId>,
+    /// The messages before its cut that are in it all the same.
+    pinned: Vec<(usize, Arc<Message>)>,
+}
 
 /// A driver's knowledge of its requests.
 #[derive(Default)]
@@ -221,7 +249,14 @@ pub(super) struct Packing {
     /// started.
     is_assumed: bool,
     previews: HashMap<usize, Arc<Message>>,
-    tools: Option<Weights>,
+    /// The start of the requests, once there was one.
+    prefix: Option<Arc<PrefixRecord>>,
+    /// Facts about that start.
+    frozen: Frozen,
+    /// Whether the thoughts of the conversation were refused, and this is the other try.
+    is_without_thoughts: bool,
+    /// The number of images that the last request left out.
+    images_left_out: usize,
     /// The estimated size of the current request.
     estimated: usize,
     /// A request was refused as too long, and this is the other try.
@@ -233,21 +268,26 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// Of a conversation whose newest summary is this one; `is_assumed`: whose outline is not known of all its messages.
-    pub(super) fn of(summary: Option<SummaryRecord>, sizes: Sizes, is_assumed: bool) -> Packing {
-        Packing { loaded: summary, is_fresh: true, sizes, is_assumed, ..Packing::default() }
+    /// Of a conversation whose newest summary is this one, whose requests start like this; `is_assumed`: whose outline is
+    /// not known of all its messages.
+    pub(super) fn of(
+        summary: Option<SummaryRecord>,
+        prefix: Option<PrefixRecord>,
+        sizes: Sizes,
+        is_assumed: bool,
+    ) -> Packing {
+        let prefix = prefix.map(Arc::new);
+        Packing { loaded: summary, is_fresh: true, sizes, prefix, is_assumed, ..Packing::default() }
     }
 
-    fn tools_tokens(&mut self, all: &Arc<[ToolDescriptor]>, offered: &[ToolDescriptor]) -> usize {
-        if self.tools.as_ref().is_none_or(|(known, _)| !Arc::ptr_eq(known, all)) {
-            let sizes = all.iter().map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
-            self.tools = Some((Arc::clone(all), sizes));
-        }
-        let Some((_, sizes)) = &self.tools else { return 0 };
-        let size = |tool: &ToolDescriptor| {
-            sizes.get(&tool.id).copied().unwrap_or_else(|| estimate::tool_tokens(tool))
-        };
-        offered.iter().map(size).sum()
+    /// Returns whether the thoughts of the conversation were refused, and this is the other try.
+    pub(super) fn is_without_thoughts(&self) -> bool {
+        self.is_without_thoughts
+    }
+
+    /// Returns whether the model was told of a tool since its conversation started, and not that it cannot be used.
+    pub(super) fn was_offered(&self, changes: PromptChanges, tool: &str) -> bool {
+        self.prefix.as_ref().is_some_and(|prefix| changes.since(prefix).offers(prefix, tool))
     }
 }
 
@@ -330,74 +370,306 @@ impl AgentRuntime {
 }
 
 impl Driver {
-    /// The messages of the next request, with the system text, the tools and the plugins' words that go beside them.
-    pub(super) async fn pack(
-        &mut self,
-        system: &[ContentBlock],
-        tools: &[ToolDescriptor],
-    ) -> Result<Arc<Vec<Arc<Message>>>, StoreError> {
+    /// Fits the next request into the window. It begins with the whole of the one before, unless a compaction is due.
+    pub(super) async fn pack(&mut self, prompt: Prompt) -> Result<Packed, RuntimeError> {
         self.load_new_summary().await;
-        let thread = self.record.thread_id.clone();
-        let whispers: usize =
-            self.inference.shape.context_messages.iter().map(|c| c.content.len() / 4 + 4).sum();
-        let system: usize =
-            system.iter().map(|block| block.as_text().unwrap_or_default().len() / 4 + 4).sum();
-        let fixed = whispers + system + self.packing.tools_tokens(&self.agent.descriptors, tools);
-        let memory = self.shared.windows.get(&thread, &self.agent.model_id);
-        let policy = self.agent.spec.context_policy.clone();
-        let summary = self.packing.summary.clone();
-        let from = summary.as_ref().map_or(0, |summary| place(summary));
-        let told =
-            summary.as_ref().map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)));
-        let room = room(policy.as_ref(), &memory, fixed + told);
+        self.say(&prompt.events);
+        let upto = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
+        let known = self.packing.prefix.clone().filter(|prefix| prefix.summary_upto == upto);
+        if let Some(prefix) = known.filter(|_| self.remote.is_none()) {
+            self.tell_changes(&prefix, &prompt)?;
+            self.freeze_facts(&prefix).await?;
+            let fit = self.grown(&prefix);
+            let next = self.next_marks(&prefix, &fit);
+            if next.is_none_or(|marks| marks == fit.marks)
+                && let Some(messages) = self.assembled(&prefix, &fit).await
+            {
+                return Ok(self.packed(&prefix, &fit, messages).await);
+            }
+        }
+        self.start_anew(prompt).await
+    }
+
+    /// Adds messages about what happened to the end of the conversation, unless the model has just read them.
+    fn say(&mut self, events: &[String]) {
+        if self.remote.is_some() {
+            return;
+        }
+        // A request has to end with something to answer; what is sent stays.
+        let last = self.history.tail().iter().rev().find(|message| message.visibility != Visibility::Person);
+        if last.is_some_and(|last| last.role == Role::Assistant && !last.text().trim().is_empty()) {
+            let mut message = Message::user("Continue.");
+            message.visibility = Visibility::Internal;
+            self.append_message(message);
+        }
+        for event in events {
+            if !is_just_read(&self.history, event) {
+                self.append_message(Message::context(event.as_str()));
+            }
+        }
+    }
+
+    /// Adds messages about what changed since the start of the requests was frozen.
+    fn tell_changes(&mut self, prefix: &PrefixRecord, prompt: &Prompt) -> Result<(), RuntimeError> {
+        let known = self.prompt_changes();
+        let mut changes = known.clone().since(prefix);
+        let (shape, tools) = (&self.inference.shape, &self.agent.tools);
+        let now = PromptNow {
+            parts: &prompt.parts,
+            tools: &prompt.tools,
+            is_callable: &|tool| tools.contains_key(tool) && !shape.withholds(tool),
+            is_shown: &|text| is_just_read(&self.history, text),
+        };
+        let texts = changes.tell(prefix, &now);
+        if changes.parts != known.parts || changes.tools != known.tools {
+            self.set_prompt_changes(changes)?;
+        }
+        for text in texts {
+            self.append_message(Message::context(text));
+        }
+        Ok(())
+    }
+
+    /// The changes of the prompt that the model was told of.
+    pub(super) fn prompt_changes(&self) -> PromptChanges {
+        self.phases.store().read::<PromptChangesKey>().unwrap_or_default()
+    }
+
+    fn set_prompt_changes(&self, changes: PromptChanges) -> Result<(), RuntimeError> {
+        let mut batch = MutationBatch::new();
+        batch.update::<PromptChangesKey>(changes);
+        self.phases.store().commit_batch(batch)?;
+        Ok(())
+    }
+
+    /// Loads all messages that a start of requests and what grew from it contain.
+    async fn freeze_facts(&mut self, prefix: &Arc<PrefixRecord>) -> Result<(), RuntimeError> {
+        let (thread, floor) = (self.record.thread_id.clone(), place_of(prefix.cut));
+        let loaded = (&mut self.history, &mut self.packing.sizes);
+        let all = FitLimits { room: usize::MAX, recent: 0 };
+        load(&*self.shared.store, &thread, loaded, floor, all).await?;
+        if self.packing.frozen.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, prefix)) {
+            return Ok(());
+        }
+        let system: usize = prefix.system.iter().map(|part| part.text.len() / 4 + 4).sum();
+        let tokens = system + prefix.tools.iter().map(estimate::tool_tokens).sum::<usize>();
+        let mut pinned = Vec::new();
+        for at in prefix.pinned.iter().map(|at| place_of(*at)) {
+            let message = match self.history.get(at) {
+                Some(message) => Some(Arc::clone(message)),
+                None => {
+                    self.shared.store.messages_from(&thread, at, 1).await?.into_iter().next().map(Arc::new)
+                }
+            };
+            pinned.extend(message.map(|message| (at, message)));
+        }
+        let from = place_of(prefix.thoughts_from);
+        let is_bound = |message: &Message| message.content.iter().any(ContentBlock::is_bound);
+        let apart = pinned.iter().filter(|(at, _)| *at < from).map(|(_, message)| message);
+        let bound = (floor..from).filter_map(|at| self.history.get(at)).chain(apart);
+        let bound = bound.filter(|message| is_bound(message)).map(|message| message.id.clone()).collect();
+        self.packing.frozen = Frozen { of: Some(Arc::clone(prefix)), tokens, bound, pinned };
+        Ok(())
+    }
+
+    /// The messages of a request that begins with the one before.
+    fn grown(&self, prefix: &PrefixRecord) -> Fit {
+        let marks = marks_of(prefix);
+        let sizes = &self.packing.sizes;
+        let cost = |(at, message): &(usize, Arc<Message>)| {
+            if *at < marks.previewed {
+                context::short_tokens(message)
+            } else {
+                estimate::message_tokens(message)
+            }
+        };
+        let tokens = sizes.sum(0..sizes.leading(), 0)
+            + self.packing.frozen.pinned.iter().map(cost).sum::<usize>()
+            + sizes.sum(marks.cut.max(sizes.leading())..sizes.len(), marks.previewed);
+        let room = self.room_beside(self.packing.frozen.tokens);
+        Fit {
+            marks,
+            pinned: self.packing.frozen.pinned.iter().map(|(at, _)| *at).collect(),
+            left_out: place_of(prefix.left_out),
+            tokens,
+            is_over: tokens > room,
+        }
+    }
+
+    /// The tokens of the summary.
+    fn summary_tokens(&self) -> usize {
+        let summary = self.packing.summary.as_ref();
+        summary.map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)))
+    }
+
+    fn room_beside(&self, fixed: usize) -> usize {
+        let memory = self.shared.windows.get(&self.record.thread_id, &self.agent.model_id);
+        room(self.agent.spec.context_policy.as_ref(), &memory, fixed + self.summary_tokens())
+    }
+
+    fn limits_beside(&self, fixed: usize) -> FitLimits {
         let recent = if self.packing.is_second {
             1
         } else {
-            policy.as_ref().map_or(usize::MAX, |policy| policy.min_recent_messages)
+            self.agent.spec.context_policy.as_ref().map_or(usize::MAX, |policy| policy.min_recent_messages)
         };
-        let limits = FitLimits { room, recent };
-        let loaded = (&mut self.history, &mut self.packing.sizes);
-        load(&*self.shared.store, &thread, loaded, from.max(memory.marks.cut), limits).await?;
-        let fit = context::fit(&self.packing.sizes, from, memory.marks, limits);
-        self.packing.estimated = fixed + told + fit.tokens;
-        let model = self.agent.model_id.clone();
-        self.shared.windows.change(&thread, |known| {
-            *known = std::mem::take(known).of_model(&model);
-            known.marks = fit.marks;
-            known.beside = Some(fixed);
-        });
-        self.shorten(&fit).await;
-        let mut messages = context::assemble(
-            &self.history,
-            &self.packing.sizes,
-            &fit,
-            summary.as_ref().map(|summary| summary.text.as_str()),
-            |at| self.packing.previews.get(&at).cloned(),
-        );
-        // Reading all messages again would cost more with each turn.
-        if self.packing.sizes.has_user_only() {
-            Arc::make_mut(&mut messages).retain(|message| message.visibility != Visibility::Person);
+        FitLimits { room: self.room_beside(fixed), recent }
+    }
+
+    /// Where the conversation is cut if its requests start anew. `None`: they need not.
+    fn next_marks(&self, prefix: &PrefixRecord, fit: &Fit) -> Option<Marks> {
+        let memory = self.shared.windows.get(&self.record.thread_id, &self.agent.model_id);
+        let threshold =
+            self.agent.spec.context_policy.as_ref().and_then(|policy| policy.autocompact_threshold);
+        let is_due = threshold.is_some_and(|threshold| memory.calibration.apply(fit.tokens) >= threshold);
+        if !fit.is_over && !is_due {
+            return None;
         }
+        let from = place_of(prefix.summary_upto);
+        let limits = self.limits_beside(self.packing.frozen.tokens);
+        Some(context::fit(&self.packing.sizes, from, fit.marks, limits).marks)
+    }
+
+    /// Freezes the start of the requests anew, with all that is known now.
+    async fn start_anew(&mut self, prompt: Prompt) -> Result<Packed, RuntimeError> {
+        let Prompt { parts: system, tools, events: _ } = prompt;
+        let thread = self.record.thread_id.clone();
+        let known = self.packing.prefix.take();
+        let before = known.as_ref().map_or_else(
+            || self.shared.windows.get(&thread, &self.agent.model_id).marks,
+            |prefix| marks_of(prefix),
+        );
+        let from = self.packing.summary.as_ref().map_or(0, |summary| place(summary));
+        let tokens = system.iter().map(|part| part.text.len() / 4 + 4).sum::<usize>()
+            + tools.iter().map(estimate::tool_tokens).sum::<usize>();
+        let limits = self.limits_beside(tokens);
+        let loaded = (&mut self.history, &mut self.packing.sizes);
+        load(&*self.shared.store, &thread, loaded, from.max(before.cut), limits).await?;
+        let fit = context::fit(&self.packing.sizes, from, before, limits);
+        let at_seq = self.history.len() as u64;
+        let mut prefix = Arc::new(PrefixRecord {
+            at_seq,
+            thoughts_from: at_seq,
+            summary_upto: self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq),
+            cut: fit.marks.cut as u64,
+            previewed: fit.marks.previewed as u64,
+            pinned: fit.pinned.iter().map(|at| *at as u64).collect(),
+            left_out: fit.left_out as u64,
+            images_left_out: 0,
+            system,
+            tools,
+            created_at: self.shared.clock.now_ms(),
+        });
+        self.freeze_facts(&prefix).await?;
+        let mut messages = self.put_together(&fit).await;
         if self.packing.sizes.has_images() {
             let left_out =
                 images::fill(&*self.shared.store, Arc::make_mut(&mut messages).as_mut_slice()).await;
-            self.report_images(left_out).await;
+            Arc::make_mut(&mut prefix).images_left_out = left_out as u64;
         }
+        self.packing.frozen.of = Some(Arc::clone(&prefix));
+        let told = self.prompt_changes();
+        if !told.parts.is_empty() || !told.tools.is_empty() {
+            self.set_prompt_changes(PromptChanges { at_seq, ..PromptChanges::default() })?;
+        }
+        self.keep_prefix(&prefix);
+        Ok(self.packed(&prefix, &fit, messages).await)
+    }
+
+    /// Uses a start of requests from now on, and has it stored with the next checkpoint.
+    fn keep_prefix(&mut self, prefix: &Arc<PrefixRecord>) {
+        if self.remote.is_none() {
+            self.unsaved.prefix = Some(PrefixRecord::clone(prefix));
+            self.packing.prefix = Some(Arc::clone(prefix));
+        }
+    }
+
+    /// Puts the messages of a request together, without the bytes of images.
+    async fn put_together(&mut self, fit: &Fit) -> Arc<Vec<Arc<Message>>> {
+        self.shorten(fit).await;
+        let Packing { sizes, summary, previews, frozen, .. } = &self.packing;
+        let mut messages = context::assemble(
+            &self.history,
+            sizes,
+            fit,
+            summary.as_ref().map(|summary| summary.text.as_str()),
+            &frozen.pinned,
+            |at| previews.get(&at).cloned(),
+        );
+        // Reading all messages again would cost more with each turn.
+        if sizes.has_user_only() {
+            Arc::make_mut(&mut messages).retain(|message| message.visibility != Visibility::Person);
+        }
+        if !frozen.bound.is_empty() {
+            let is_bound = |message: &&mut Arc<Message>| frozen.bound.contains(&message.id);
+            for message in Arc::make_mut(&mut messages).iter_mut().filter(is_bound) {
+                Arc::make_mut(message).content.retain(|block| !block.is_bound());
+            }
+        }
+        messages
+    }
+
+    /// The messages of a request; `None` if other images than before have to be left out.
+    async fn assembled(&mut self, prefix: &PrefixRecord, fit: &Fit) -> Option<Arc<Vec<Arc<Message>>>> {
+        let mut messages = self.put_together(fit).await;
+        if self.packing.sizes.has_images() {
+            if images::left_out(&messages) as u64 != prefix.images_left_out {
+                return None;
+            }
+            images::fill(&*self.shared.store, Arc::make_mut(&mut messages).as_mut_slice()).await;
+        }
+        Some(messages)
+    }
+
+    /// Notes a request that is about to be sent.
+    async fn packed(&mut self, prefix: &PrefixRecord, fit: &Fit, messages: Arc<Vec<Arc<Message>>>) -> Packed {
+        let (fixed, told) = (self.packing.frozen.tokens, self.summary_tokens());
+        self.packing.estimated = fixed + told + fit.tokens;
+        let (thread, model) = (self.record.thread_id.clone(), self.agent.model_id.clone());
+        let memory = self.shared.windows.change(&thread, |known| {
+            *known = std::mem::take(known).of_model(&model);
+            known.marks = fit.marks;
+            known.beside = Some(fixed);
+            known.clone()
+        });
+        self.report_images(place_of(prefix.images_left_out)).await;
         if fit.marks.cut > self.history.base() + FORGOTTEN {
             self.history.forget_before(fit.marks.cut);
         }
         self.complete_outline();
-        if let Some(policy) = policy {
+        if let Some(policy) = self.agent.spec.context_policy.clone() {
             self.compact_if_due(&policy, &memory, told + fit.tokens, fit.left_out > 0);
         }
-        Ok(messages)
+        Packed {
+            system: prefix.system.iter().map(|part| ContentBlock::text(part.text.clone())).collect(),
+            tools: prefix.tools.clone(),
+            messages,
+        }
+    }
+
+    /// Drops the thoughts so far from the requests, because the provider refuses them. Returns `false` if they were
+    /// dropped already.
+    pub(super) fn drop_thoughts(&mut self) -> Result<bool, RuntimeError> {
+        let Some(known) = self.packing.prefix.clone() else { return Ok(false) };
+        if std::mem::replace(&mut self.packing.is_without_thoughts, true) {
+            return Ok(false);
+        }
+        self.restart_at_end(&known, self.history.len() as u64)?;
+        Ok(true)
+    }
+
+    /// Has the requests start like `prefix` from here on, with thoughts from this place on.
+    fn restart_at_end(&mut self, prefix: &PrefixRecord, thoughts_from: u64) -> Result<(), RuntimeError> {
+        let at_seq = self.history.len() as u64;
+        let changes = PromptChanges { at_seq, ..self.prompt_changes().since(prefix) };
+        self.set_prompt_changes(changes)?;
+        self.keep_prefix(&Arc::new(PrefixRecord { at_seq, thoughts_from, ..prefix.clone() }));
+        Ok(())
     }
 
     /// Reports that images are left out of the request, when it is more than in the request before.
     async fn report_images(&mut self, left_out: usize) {
-        let before = self.shared.windows.change(&self.record.thread_id, |memory| {
-            std::mem::replace(&mut memory.images_left_out, left_out)
-        });
+        let before = std::mem::replace(&mut self.packing.images_left_out, left_out);
         if left_out > before {
             let (images, are) = if left_out == 1 { ("image", "is") } else { ("images", "are") };
             let words = format!(
@@ -530,7 +802,7 @@ impl Driver {
 
     /// Takes in what the provider counted for the request.
     pub(super) fn calibrate(&mut self, usage: Option<&TokenUsage>) {
-        self.packing.is_second = false;
+        (self.packing.is_second, self.packing.is_without_thoughts) = (false, false);
         self.charge_bill();
         let estimated = self.packing.estimated;
         let reported = usage.and_then(|usage| usage.prompt_tokens);
@@ -554,12 +826,16 @@ impl Driver {
 
     /// Restores the limit that a refusal lowered, once a shorter request was refused as well: the length was not the
     /// reason.
-    pub(super) fn forget_suspected_limit(&self) {
-        self.shared.windows.change(&self.record.thread_id, |memory| {
-            if let Some(suspected) = memory.suspected.take() {
-                (memory.ceiling, memory.marks) = (suspected.before, suspected.marks);
-            }
+    pub(super) fn forget_suspected_limit(&mut self) -> Result<(), RuntimeError> {
+        let suspected = self.shared.windows.change(&self.record.thread_id, |memory| {
+            let suspected = memory.suspected.take()?;
+            memory.ceiling = suspected.before;
+            Some(suspected)
         });
+        match suspected.and_then(|suspected| suspected.prefix) {
+            Some(prefix) => self.restart_at_end(&prefix, prefix.thoughts_from),
+            None => Ok(()),
+        }
     }
 
     /// Charges the run for the requests beside runs: summaries and titles.
@@ -588,11 +864,11 @@ impl Driver {
             return false;
         }
         let refused = self.packing.estimated;
-        let model = self.agent.model_id.clone();
+        let (model, prefix) = (self.agent.model_id.clone(), self.packing.prefix.clone());
         self.shared.windows.change(&self.record.thread_id, |memory| {
             *memory = std::mem::take(memory).of_model(&model);
             if !matches!(error, InferenceExecutionError::ContextOverflow(_)) {
-                memory.suspected = Some(SuspectedLimit { before: memory.ceiling, marks: memory.marks });
+                memory.suspected = Some(SuspectedLimit { before: memory.ceiling, prefix });
             }
             memory.ceiling = Some(refused - refused / 4);
         });
@@ -628,6 +904,24 @@ impl Driver {
     pub(super) fn ask_to_continue_answer(&mut self) {
         self.append_message(Message::continuation(GO_ON));
     }
+}
+
+/// Whether the model is about to read a text for another reason: it is in a message since its last answer.
+fn is_just_read(history: &History, text: &str) -> bool {
+    let since = history.tail().iter().rev().take_while(|message| message.role != Role::Assistant);
+    since
+        .filter(|message| message.visibility != Visibility::Person)
+        .any(|message| message.text().contains(text))
+}
+
+/// Where a start of requests cuts the conversation.
+pub(super) fn marks_of(prefix: &PrefixRecord) -> Marks {
+    Marks { cut: place_of(prefix.cut), previewed: place_of(prefix.previewed) }
+}
+
+/// A place in a conversation.
+fn place_of(seq: u64) -> usize {
+    usize::try_from(seq).unwrap_or(usize::MAX)
 }
 
 /// Returns the number of messages that a summary replaces.

@@ -4,13 +4,13 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text, uint};
 use super::{
-    ChangeKind, SqlFailure, Store, StoreChange, StoreError, audit, leases, mailbox, output, rewind, runs,
-    statistics, suspensions, threads,
+    ChangeKind, SqlFailure, Store, StoreChange, StoreError, audit, leases, mailbox, output, prefixes, rewind,
+    runs, statistics, suspensions, threads,
 };
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
-use aye_core::contract::message::Role;
+use aye_core::contract::message::Message;
 use aye_core::contract::record::{
     AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeRecord, RunRecord,
 };
@@ -135,6 +135,7 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
         run,
         messages,
         thread_state,
+        prefix: _,
         opened,
         closed,
         outcomes,
@@ -145,7 +146,7 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
     } = checkpoint;
     run.status == RunStatus::Running
         && !messages.is_empty()
-        && messages.iter().all(|message| message.role == Role::Assistant)
+        && messages.iter().all(Message::is_from_agent)
         && thread_state.is_none()
         && opened.is_empty()
         && closed.is_empty()
@@ -162,6 +163,7 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
         run,
         messages,
         thread_state,
+        prefix,
         opened,
         closed,
         outcomes,
@@ -178,6 +180,9 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
     if let Some(state) = thread_state {
         threads::set_state(tx, &run.thread_id, state)?;
         rewind::note_state(tx, &run.thread_id, state)?;
+    }
+    if let Some(prefix) = prefix {
+        prefixes::set(tx, &run.thread_id, prefix)?;
     }
     for call in judged {
         audit::judged(tx, run, call)?;

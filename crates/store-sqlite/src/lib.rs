@@ -62,6 +62,7 @@ mod push;
 // What outlives a thread.
 mod audit;
 mod config_entries;
+mod prefixes;
 mod profile;
 
 // The files of snapshots, in a database of their own.

@@ -30,6 +30,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0012_lease.sql"),
     include_str!("migrations/0013_writes.sql"),
     include_str!("migrations/0014_waits.sql"),
+    include_str!("migrations/0015_prefix.sql"),
 ];
 /// Above this the write-ahead log is cut back after a checkpoint.
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;
@@ -385,7 +386,7 @@ pub(super) fn inspect(conn: &Connection, path: &Path, busy: Duration) -> Result<
          (SELECT 1 FROM audit), (SELECT 1 FROM audit_head), (SELECT 1 FROM audit_rules), \
          (SELECT 1 FROM audit_start), (SELECT 1 FROM profile), (SELECT 1 FROM tally), (SELECT 1 FROM summary), \
          (SELECT 1 FROM snapshot), (SELECT 1 FROM went_back), (SELECT 1 FROM thread_state_at), \
-         (SELECT 1 FROM command), (SELECT 1 FROM delivery)";
+         (SELECT 1 FROM command), (SELECT 1 FROM delivery), (SELECT 1 FROM prefix)";
     conn.query_row(roots, (), |_| Ok(())).map_err(|error| match from_sqlite(path, busy, error) {
         OpenError::Io { source, .. } => corrupt(source.to_string()),
         named => named,

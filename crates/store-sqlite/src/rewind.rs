@@ -362,6 +362,7 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), SqlFailure> {
         "INSERT INTO image_of (thread_id, hash) SELECT ?1, hash FROM image_of WHERE thread_id = ?2 AND ?3 > 0",
         "INSERT INTO summary (thread_id, upto_seq, body) SELECT ?1, upto_seq, json_set(body, '$.thread_id', ?1) \
          FROM summary WHERE thread_id = ?2 AND upto_seq <= ?3",
+        "INSERT INTO prefix (thread_id, seq, body) SELECT ?1, seq, body FROM prefix WHERE thread_id = ?2 AND seq <= ?3",
         // For threads from before states were kept for each moment, only the last state exists.
         "INSERT INTO thread_state (thread_id, body) \
          SELECT ?1, body FROM (SELECT body FROM thread_state_at WHERE thread_id = ?2 AND seq <= ?3 \

@@ -9,7 +9,7 @@ use super::rows::{int, text, uint};
 use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::inference::ModelUsage;
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
-use aye_core::contract::message::{Message, Role};
+use aye_core::contract::message::{Message, REFUSED_THOUGHTS, Role};
 use aye_core::contract::record::{OutcomeKind, OutcomeRecord, RunRecord};
 use aye_core::contract::statistics::{SLICE_MS, Tally, TallyKind};
 
@@ -48,7 +48,7 @@ impl Store {
                     kind,
                     written: match kind {
                         TallyKind::Inference => written.remove(&of_name).unwrap_or_default(),
-                        TallyKind::FailedRun | TallyKind::Call | TallyKind::Wait => 0,
+                        TallyKind::FailedRun | TallyKind::Call | TallyKind::RefusedThoughts | TallyKind::Wait => 0,
                     },
                     name: of_name.1,
                     count: number(3)?,
@@ -125,6 +125,9 @@ pub(super) fn message(conn: &Connection, at: u64, message: &Message) -> Result<(
         cached: number("/usage/cache_read_tokens"),
         duration_ms: number("/duration_ms"),
     };
+    if metadata.get(REFUSED_THOUGHTS).is_some() {
+        add(conn, at, TallyKind::RefusedThoughts.as_str(), model, Row::default())?;
+    }
     inference(conn, at, model, row, number("/usage/cache_creation_tokens"))
 }
 

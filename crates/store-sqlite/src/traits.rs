@@ -19,6 +19,7 @@ use aye_core::contract::inference::ModelUsage;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::Message;
+use aye_core::contract::prefix::PrefixRecord;
 use aye_core::contract::presence::{NoPresence, Presence};
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{
@@ -93,6 +94,7 @@ forward! {
         thread_state as thread_state(id: &ThreadId) -> Done<BTreeMap<String, Value>>;
         add_summary as add_summary(summary: SummaryRecord) -> Done<bool>;
         summary as summary(thread: &ThreadId, beyond: u64) -> Done<Option<SummaryRecord>>;
+        prefix as prefix(thread: &ThreadId) -> Done<Option<PrefixRecord>>;
         put_image as put_image(image: &ImageRef, bytes: Vec<u8>, now_ms: u64) -> Done<()>;
         image as image(hash: &str) -> Done<Option<Vec<u8>>>;
         message_count as message_count(id: &ThreadId) -> Done<u64>;

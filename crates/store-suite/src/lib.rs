@@ -64,6 +64,7 @@ macro_rules! store_suite {
                 a_thread_keeps_its_first_title
                 the_summary_with_the_furthest_range_wins
                 parts_of_a_thread_match_the_whole
+                the_start_of_requests_that_was_frozen_last_counts
                 images_are_stored_apart_from_their_messages
                 a_child_is_created_once_and_reported_once
                 child_questions_are_pending_with_their_parent

@@ -13,6 +13,7 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::prefix::{PrefixRecord, PromptPart};
 use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{Portion, StoreError, Term, ThreadRunStore};
@@ -144,6 +145,25 @@ pub async fn parts_of_a_thread_match_the_whole(store: &dyn ThreadRunStore) {
     let (count, of_run) = store.messages_of_run(&id, &run).await.unwrap();
     assert_eq!((count, of_run.len()), (8, 8));
     assert_eq!(store.messages_of_run(&id, &"r9".into()).await.unwrap().0, 8);
+}
+
+pub async fn the_start_of_requests_that_was_frozen_last_counts(store: &dyn ThreadRunStore) {
+    assert_eq!(store.prefix(&"t1".into()).await.unwrap(), None);
+    store.ensure_thread(thread("t1")).await.unwrap();
+    assert_eq!(store.prefix(&"t1".into()).await.unwrap(), None);
+    let fence =
+        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
+    let run = run("r1", "t1", RunStatus::Running);
+    let part = |text: &str| PromptPart { key: "a".into(), text: text.into(), ends_silently: false };
+    for (at_seq, text) in [(1, "one"), (1, "one again"), (7, "seven")] {
+        let frozen =
+            PrefixRecord { at_seq, pinned: vec![3], system: vec![part(text)], ..PrefixRecord::default() };
+        let prefix = Some(frozen.clone());
+        store.checkpoint(Checkpoint { prefix, ..checkpoint(&fence, &run) }).await.unwrap();
+        assert_eq!(store.prefix(&"t1".into()).await.unwrap(), Some(frozen));
+        store.checkpoint(checkpoint(&fence, &run)).await.unwrap();
+        assert_eq!(store.prefix(&"t1".into()).await.unwrap().unwrap().system, [part(text)]);
+    }
 }
 
 pub async fn images_are_stored_apart_from_their_messages(store: &dyn ThreadRunStore) {

@@ -262,7 +262,7 @@ async fn a_plugin_brings_state_hooks_actions_effects_and_tools() {
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
     assert_eq!(*heard.lock().expect("not poisoned"), [(1, 1), (2, 2)], "emitted once each, after the commit");
     let requests = executor.requests();
-    let told = |n: usize| format!("{:?}", requests[n].system).contains("psst");
+    let told = |n: usize| format!("{:?}", requests[n].messages).contains("psst");
     assert!(!told(0) && told(1), "an action of a later phase runs there: {requests:?}");
     assert!(requests[0].tools.iter().any(|tool| tool.id == "forecast"));
 }

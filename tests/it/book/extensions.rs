@@ -81,6 +81,19 @@ impl Ran {
     fn offered(&self, nth: usize) -> BTreeSet<&str> {
         self.requests[nth].tools.iter().map(|tool| tool.id.as_str()).collect()
     }
+
+    /// How often a text was said in messages up to a request.
+    fn said(&self, nth: usize, text: &str) -> usize {
+        self.requests[nth].messages.iter().filter(|message| message.text().contains(text)).count()
+    }
+
+    /// The last message that says which of the tools of the start cannot be used.
+    fn withheld(&self, nth: usize) -> String {
+        let texts = self.requests[nth].messages.iter().rev().map(|message| message.text());
+        let about =
+            |text: &String| text.contains("that cannot be used now") || text.contains("can be used again");
+        texts.into_iter().find(about).unwrap_or_default()
+    }
 }
 
 fn model(id: &str) -> ModelSpec {
@@ -223,8 +236,8 @@ async fn a_reminder_reaches_the_model_after_a_matching_call() {
         done(),
     ];
     let ran = reminded(&rules, script).await;
-    let told: Vec<bool> = (0..4).map(|nth| ran.holds(nth, "Mind the door.")).collect();
-    assert_eq!(told, [false, false, true, false], "for the step after the call, and not when it failed");
+    let told: Vec<usize> = (0..4).map(|nth| ran.said(nth, "Mind the door.")).collect();
+    assert_eq!(told, [0, 0, 1, 1], "after the call, where it stays, and not when it failed");
 }
 
 #[tokio::test]
@@ -249,10 +262,9 @@ async fn outputs_are_matched_by_text_and_fields() {
 #[tokio::test]
 async fn a_cooldown_silences_a_rule() {
     let script = || (0..4).map(|_| say("Bash", json!({}))).chain([done()]).collect::<Vec<_>>();
-    for (cooldown, expected) in [(0, [false, true, true, true, true]), (2, [false, true, false, false, true])]
-    {
+    for (cooldown, expected) in [(0, [0, 1, 2, 3, 4]), (2, [0, 1, 1, 1, 2])] {
         let ran = reminded(&rule("*", json!("any"), "system", cooldown), script()).await;
-        let told: Vec<bool> = (0..5).map(|nth| ran.holds(nth, "Mind the door.")).collect();
+        let told: Vec<usize> = (0..5).map(|nth| ran.said(nth, "Mind the door.")).collect();
         assert_eq!(told, expected, "after {cooldown}");
     }
 }
@@ -428,13 +440,15 @@ async fn a_run_continues_as_a_variant_and_returns() {
     let base = BTreeSet::from(["handoff", "note", "switch", "web_search"]);
     assert_eq!(ran.offered(0), base);
     assert!(ran.holds(0, "You are the base."));
-    assert!(ran.holds(1, "You look things up.") && !ran.holds(1, "You are the base."));
+    assert_eq!((ran.said(0, "You look things up."), ran.said(1, "You look things up.")), (0, 1));
     assert_eq!(ran.requests[1].upstream_model, "large");
-    assert!(ran.offered(1).is_subset(&BTreeSet::from(["switch", "web_search"])), "{:?}", ran.offered(1));
-    assert!(ran.offered(1).contains("web_search"));
-    assert!(ran.holds(2, "You write.") && ran.requests[2].upstream_model == "m");
-    assert!(!ran.offered(2).contains("web_search") && ran.offered(2).contains("note"));
-    assert!(ran.holds(3, "You are the base.") && ran.offered(3) == base);
+    assert_eq!(ran.withheld(1), "Tools that cannot be used now: handoff, note.");
+    assert!(ran.said(2, "You write.") == 1 && ran.requests[2].upstream_model == "m");
+    assert!(ran.withheld(2).contains("cannot be used now: web_search."), "{}", ran.withheld(2));
+    assert!(ran.withheld(2).contains("can be used again: handoff, note."), "{}", ran.withheld(2));
+    assert_eq!(ran.said(3, "you are the agent `base` again"), 1);
+    assert_eq!(ran.withheld(3), "Tools that can be used again: web_search.");
+    assert!((1..4).all(|nth| ran.offered(nth) == base && ran.requests[nth].system == ran.requests[0].system));
     assert!(ran.requests[3].messages.iter().any(|message| message.text() == "go"), "the conversation stays");
 }
 
@@ -509,7 +523,7 @@ async fn deferred_tools_are_listed_searched_and_then_offered() {
     assert!(ran.holds(0, "debug_heap") && ran.holds(0, "debug_net"), "their names are listed");
     let found = ran.results()[0].model_text();
     assert!(found.contains("<functions>") && found.contains("debug_heap") && !found.contains("debug_net"));
-    assert_eq!(ran.offered(1), BTreeSet::from(["ToolSearch", "debug_heap", "get_weather"]));
+    assert_eq!(ran.offered(1), ran.offered(0), "the result brings the tool, and the list stays");
     assert!(ran.results()[1].is_success());
     let mode = |nth: usize, tool: &str| seen[nth].modes[tool];
     assert_eq!((mode(0, "debug_heap"), mode(1, "debug_heap")), (ToolLoadMode::Deferred, ToolLoadMode::Eager));
@@ -526,9 +540,10 @@ async fn an_unused_tool_is_deferred_again() {
     let mut script = vec![say("ToolSearch", json!({"query": "+debug heap"}))];
     script.extend((0..5).map(|_| say("get_weather", json!({}))));
     script.push(done());
-    let (ran, _) = deferred(config, script).await;
-    assert!(ran.offered(1).contains("debug_heap"));
-    assert!(!ran.offered(6).contains("debug_heap"), "{:?}", ran.offered(6));
+    let (ran, seen) = deferred(config, script).await;
+    let mode = |nth: usize| seen[nth].modes["debug_heap"];
+    assert_eq!((mode(1), mode(6)), (ToolLoadMode::Eager, ToolLoadMode::Deferred));
+    assert_eq!(ran.offered(6), ran.offered(0));
 }
 
 #[tokio::test]

@@ -126,15 +126,30 @@ impl Chat {
         found.unwrap_or_else(|| panic!("no result for {id} in {:#}", self.body["messages"])).1
     }
 
-    /// The last message of the user.
+    /// The last message of the user, without what the program adds for the model.
     pub fn user(&self) -> String {
-        let last = self.messages().iter().rev().find(|m| m["role"] == "user");
-        last.map_or_else(String::new, |m| text_of(&m["content"]))
+        let of_user =
+            self.messages().iter().rev().filter(|m| m["role"] == "user").map(|m| text_of(&m["content"]));
+        let own =
+            |text: String| text.split("<system-reminder>").next().unwrap_or_default().trim_end().to_owned();
+        of_user.map(own).find(|text| !text.is_empty()).unwrap_or_default()
     }
 
     pub fn system(&self) -> String {
         let is_system = |m: &&Value| m["role"] == "system" || m["role"] == "developer";
         self.messages().iter().filter(is_system).map(|m| text_of(&m["content"])).collect()
+    }
+
+    /// All that the model is told beside the conversation: the start, and the messages about what changed since.
+    pub fn told(&self) -> String {
+        let of_user = self.messages().iter().filter(|m| m["role"] == "user").map(|m| text_of(&m["content"]));
+        self.system() + &of_user.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether the model knows the parameters of a tool.
+    pub fn knows(&self, tool: &str) -> bool {
+        self.tools().iter().any(|known| known == tool)
+            || self.body["messages"].to_string().contains(&format!("\\\"name\\\":\\\"{tool}\\\""))
     }
 
     /// The names of the offered tools.
@@ -251,7 +266,7 @@ fn serve(mut stream: TcpStream, state: &State) {
     let _ = give(&mut stream, &answer);
 }
 
-fn read_request(stream: &TcpStream) -> Option<(String, Value)> {
+pub fn read_request(stream: &TcpStream) -> Option<(String, Value)> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;

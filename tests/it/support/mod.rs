@@ -10,4 +10,5 @@ pub mod oauth;
 pub mod operator;
 pub mod pty;
 pub mod random;
+pub mod strict;
 pub mod tmux;

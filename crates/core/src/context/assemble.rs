@@ -36,13 +36,15 @@ fn gap(left_out: usize) -> Message {
     message
 }
 
-/// Puts a request's messages together. `short` gives the preview of a message by its place. A request of a whole
-/// conversation shares its list: copying that would cost more with each turn.
+/// Puts a request's messages together. `apart`: pinned messages that may not be loaded, by place; `short` gives the preview
+/// of a message by its place. A request of a whole conversation shares its list: copying that would cost more with each
+/// turn.
 pub fn assemble(
     history: &History,
     sizes: &Sizes,
     fit: &Fit,
     summary: Option<&str>,
+    apart: &[(usize, Arc<Message>)],
     mut short: impl FnMut(usize) -> Option<Arc<Message>>,
 ) -> Arc<Vec<Arc<Message>>> {
     let is_shortened = || (0..fit.marks.previewed).any(|at| sizes.has_preview(at));
@@ -56,8 +58,9 @@ pub fn assemble(
     messages.extend(summary.map(|text| Arc::new(summary_message(text))));
     let mut take = |at: usize, messages: &mut Vec<Arc<Message>>| {
         let is_short = at < fit.marks.previewed && sizes.has_preview(at);
-        let message = is_short.then(|| short(at)).flatten();
-        messages.extend(message.or_else(|| history.get(at).cloned()));
+        let message = is_short.then(|| short(at)).flatten().or_else(|| history.get(at).cloned());
+        let beside = || apart.iter().find(|(place, _)| *place == at).map(|(_, message)| Arc::clone(message));
+        messages.extend(message.or_else(beside));
     };
     for at in &fit.pinned {
         take(*at, &mut messages);

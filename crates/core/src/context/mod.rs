@@ -13,6 +13,7 @@ mod assemble;
 mod compaction;
 pub mod estimate;
 mod fit;
+mod growth;
 mod history;
 mod preview;
 pub mod repair;
@@ -25,6 +26,7 @@ pub use compaction::{
 };
 pub use estimate::Calibration;
 pub use fit::{Fit, FitLimits, Marks, fit};
+pub use growth::{AGENT_KEY, PromptNow, function_line};
 pub use history::History;
 pub use preview::{
     ARTIFACT_COMPACT_THRESHOLD_TOKENS, PREVIEW_MAX_CHARS, PREVIEW_MAX_LINES, is_oversized, preview,

@@ -113,8 +113,14 @@ impl Thread {
         let fit = fit(&self.sizes, self.from, self.marks, limits);
         self.marks = fit.marks;
         let short = |at: usize| Some(Arc::new(preview(&history[at], "Read /tmp/x.")));
-        let messages =
-            assemble(&History::from(history.to_vec()), &self.sizes, &fit, self.summary.as_deref(), short);
+        let messages = assemble(
+            &History::from(history.to_vec()),
+            &self.sizes,
+            &fit,
+            self.summary.as_deref(),
+            &[],
+            short,
+        );
         (fit, messages)
     }
 
@@ -294,7 +300,7 @@ proptest! {
             };
             let fit = fit(&sizes, thread.from, marks, limits);
             let short = |at: usize| Some(Arc::new(preview(&all[at], "Read /tmp/x.")));
-            let sent = assemble(&history, &sizes, &fit, thread.summary.as_deref(), short);
+            let sent = assemble(&history, &sizes, &fit, thread.summary.as_deref(), &[], short);
             // A result made up for an unanswered call has a new id each time.
             let said = |messages: &[Arc<Message>]| -> Vec<_> {
                 let one = |m: &Arc<Message>| (m.role, m.content.clone(), m.tool_calls.clone(), m.tool_call_id.clone());
@@ -409,7 +415,7 @@ fn a_request_with_the_whole_conversation_shares_its_list() {
         let history = History::from(messages);
         let sizes = Sizes::of(&history);
         let fit = fit(&sizes, 0, Marks::default(), limits);
-        let sent = assemble(&history, &sizes, &fit, summary, |_| Some(Arc::new(Message::user("short"))));
+        let sent = assemble(&history, &sizes, &fit, summary, &[], |_| Some(Arc::new(Message::user("short"))));
         (Arc::ptr_eq(&sent, &history.shared()), sent)
     };
     let talk = || [vec![Message::system("be brief")], talk(6, 10)].concat();
@@ -437,7 +443,7 @@ fn the_latest_request_is_kept_through_a_long_run() {
     let sizes = sizes_of(&messages);
     let fit = fit(&sizes, 0, Marks::default(), FitLimits { room: 2000, recent: 4 });
     assert_eq!(fit.pinned, [2]);
-    let sent = assemble(&History::from(messages.clone()), &sizes, &fit, None, |_| None);
+    let sent = assemble(&History::from(messages.clone()), &sizes, &fit, None, &[], |_| None);
     assert_eq!(sent[0].text(), "build the house");
     assert_eq!(
         sent[1].text(),
@@ -458,7 +464,7 @@ fn large_results_are_whole_while_new_and_previews_later() {
     let old = fit(&sizes, 0, new.marks, limits);
     assert_eq!(old.marks, Marks { cut: 0, previewed: 5 });
     assert!(old.tokens < 700, "{old:?}");
-    let sent = assemble(&History::from(messages.clone()), &sizes, &old, None, |at| {
+    let sent = assemble(&History::from(messages.clone()), &sizes, &old, None, &[], |at| {
         Some(Arc::new(preview(&messages[at], "Read /x.")))
     });
     assert!(sent[2].text().ends_with("Read /x.]"));

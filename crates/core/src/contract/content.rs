@@ -68,6 +68,23 @@ impl ContentBlock {
         }
     }
 
+    /// Returns whether the block is a thought that its provider only takes back after exactly the request that it answered.
+    pub fn is_bound(&self) -> bool {
+        /// Adapters whose proofs are not bound.
+        const FREE: [&str; 4] = ["openai", "openai_responses", "gemini", "ollama"];
+        match self {
+            Self::Thinking { signature: Some(proof), .. } => {
+                !proof.split_once(':').is_some_and(|(owner, _)| FREE.contains(&owner))
+            }
+            Self::Opaque { provider, .. } => !FREE.contains(&provider.as_str()),
+            Self::Thinking { signature: None, .. }
+            | Self::Text { .. }
+            | Self::Image { .. }
+            | Self::StoredImage(_)
+            | Self::ToolCall { .. } => false,
+        }
+    }
+
     /// The text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {

@@ -35,6 +35,12 @@ pub struct ContextMessage {
 }
 
 impl ContextMessage {
+    /// Returns whether the message says what happened, and stays in the conversation. The others say what holds: they are
+    /// offered again in each step, and only their changes are said.
+    pub fn is_event(&self) -> bool {
+        !self.persistent && (self.target == ContextTarget::Conversation || self.cooldown_turns > 0)
+    }
+
     /// Returns a message for this step only, after the system prompt.
     pub fn system(key: impl Into<String>, content: impl Into<String>) -> Self {
         Self {

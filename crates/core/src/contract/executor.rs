@@ -173,6 +173,9 @@ pub enum InferenceExecutionError {
     /// does not help.
     #[error("{0}")]
     Rejected(String),
+    /// The provider refuses thoughts in the conversation, because something before them is not what it was.
+    #[error("{0}")]
+    BoundThoughts(String),
     /// The conversation is longer than the model's window.
     #[error("{0}")]
     ContextOverflow(String),
@@ -195,6 +198,7 @@ impl InferenceExecutionError {
             | Self::Unauthorized(_)
             | Self::InvalidRequest(_)
             | Self::Rejected(_)
+            | Self::BoundThoughts(_)
             | Self::ContextOverflow(_)
             | Self::Cancelled => false,
         }
@@ -212,6 +216,7 @@ impl InferenceExecutionError {
             | Self::Unauthorized(_)
             | Self::InvalidRequest(_)
             | Self::Rejected(_)
+            | Self::BoundThoughts(_)
             | Self::ContextOverflow(_)
             | Self::Cancelled => None,
         }
@@ -227,7 +232,7 @@ impl InferenceExecutionError {
             Self::Network(_) => "network",
             Self::Timeout(_) | Self::TooSlow(_) => "timeout",
             Self::Unauthorized(_) => "unauthorized",
-            Self::InvalidRequest(_) | Self::Rejected(_) => "invalid_request",
+            Self::InvalidRequest(_) | Self::Rejected(_) | Self::BoundThoughts(_) => "invalid_request",
             Self::ContextOverflow(_) => "context_overflow",
             Self::Cancelled => "cancelled",
         }

@@ -6,6 +6,8 @@ use serde_json::Value;
 use super::content::{ContentBlock, text_of};
 use super::ids::MessageId;
 
+/// Marks an answer to a request that was sent again because the provider refused thoughts in it.
+pub const REFUSED_THOUGHTS: &str = "refused_thoughts";
 /// Marks what steers a run.
 const STEERS: &str = "steers";
 /// Marks a message that asks the model to continue an answer that was cut.
@@ -132,6 +134,18 @@ impl Message {
         message.visibility = Visibility::Internal;
         message.note(CONTINUATION, Value::Bool(true));
         message
+    }
+
+    /// Returns a message for the model alone that stays in the conversation: what came or changed since its start.
+    pub fn context(text: impl Into<String>) -> Self {
+        let mut message = Self::system(text);
+        message.visibility = Visibility::Internal;
+        message
+    }
+
+    /// Returns whether the model or aye wrote the message: nothing that a user sent, and no result of a call.
+    pub fn is_from_agent(&self) -> bool {
+        self.role == Role::Assistant || self.role != Role::Tool && self.visibility == Visibility::Internal
     }
 
     /// Returns whether both the user and the model may see the message.

@@ -34,6 +34,7 @@ pub mod mode;
 pub mod near;
 pub mod outline;
 pub mod path_policy;
+pub mod prefix;
 pub mod presence;
 pub mod profile;
 pub mod progress;

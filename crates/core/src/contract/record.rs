@@ -13,6 +13,7 @@ use super::judgement::{JudgedCall, Profile, Risk};
 use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use super::mailbox::MailboxJob;
 use super::message::Message;
+use super::prefix::PrefixRecord;
 use super::presence::Liveness;
 use super::snapshot::{ForkRecord, SnapshotRecord};
 use super::suspension::{
@@ -449,6 +450,8 @@ pub struct Checkpoint {
     pub messages: Vec<Message>,
     /// Thread-scoped state by key, when it changed; replaces what was there.
     pub thread_state: Option<BTreeMap<String, Value>>,
+    /// The start of the conversation's requests, when it was frozen anew.
+    pub prefix: Option<PrefixRecord>,
     /// New questions.
     pub opened: Vec<SuspensionRecord>,
     /// Questions that are over, and how.
@@ -473,6 +476,7 @@ impl Checkpoint {
             run,
             messages: Vec::new(),
             thread_state: None,
+            prefix: None,
             opened: Vec::new(),
             closed: Vec::new(),
             outcomes: Vec::new(),

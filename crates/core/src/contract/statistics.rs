@@ -12,13 +12,16 @@ pub enum TallyKind {
     FailedRun,
     /// An execution of a tool that ended, by tool.
     Call,
+    /// A request that was sent again because the provider refused thoughts in it, by model.
+    RefusedThoughts,
     /// A question that was answered, by the tool it was about; its duration is the time it waited.
     Wait,
 }
 
 impl TallyKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Inference, Self::FailedRun, Self::Call, Self::Wait];
+    pub const ALL: [Self; 5] =
+        [Self::Inference, Self::FailedRun, Self::Call, Self::RefusedThoughts, Self::Wait];
 
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
@@ -26,6 +29,7 @@ impl TallyKind {
             Self::Inference => "inference",
             Self::FailedRun => "failed_run",
             Self::Call => "call",
+            Self::RefusedThoughts => "refused_thoughts",
             Self::Wait => "wait",
         }
     }

@@ -27,6 +27,7 @@ impl Rows {
             run,
             messages,
             thread_state,
+            prefix,
             opened,
             closed,
             outcomes,
@@ -42,6 +43,9 @@ impl Rows {
         self.append(run, messages)?;
         if let Some(state) = thread_state {
             self.thread_mut(&run.thread_id)?.state.clone_from(state);
+        }
+        if let Some(prefix) = prefix {
+            self.thread_mut(&run.thread_id)?.prefix = Some(Arc::new(prefix.clone()));
         }
         for call in judged {
             self.record_judged(run, call)?;

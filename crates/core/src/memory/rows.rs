@@ -10,6 +10,7 @@ use crate::contract::child::ChildRecord;
 use crate::contract::command::CommandRecord;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::mailbox::MailboxJob;
+use crate::contract::prefix::PrefixRecord;
 use crate::contract::profile::ProfileEntry;
 use crate::contract::record::{
     AttemptId, Fence, GrantRecord, IntentRecord, LeaseRecord, NamedBy, OutcomeRecord, Owner, RunRecord,
@@ -49,6 +50,7 @@ pub(super) struct Conversation {
     pub(super) messages: Vec<Arc<StoredMessage>>,
     pub(super) state: BTreeMap<String, Value>,
     pub(super) summaries: Vec<Arc<SummaryRecord>>,
+    pub(super) prefix: Option<Arc<PrefixRecord>>,
 }
 
 #[derive(Clone, Debug)]

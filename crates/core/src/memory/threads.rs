@@ -18,6 +18,7 @@ use crate::contract::ids::{ThreadId, check_given};
 use crate::contract::image::ImageRef;
 use crate::contract::mailbox::{MailboxJob, MailboxJobOrigin};
 use crate::contract::message::Message;
+use crate::contract::prefix::PrefixRecord;
 use crate::contract::presence::Presence;
 use crate::contract::record::{
     Fence, LeaseRecord, NamedBy, Owner, StoredMessage, SuspensionRecord, SuspensionStatus, ThreadMarks,
@@ -38,9 +39,9 @@ impl Rows {
             return Ok(());
         }
         check_given("thread", thread.id.as_str())?;
-        let (messages, state, summaries) = Default::default();
+        let (messages, state, summaries, prefix) = Default::default();
         let (id, named_by) = (thread.id.clone(), NamedBy::FirstLine);
-        let conversation = Conversation { record: thread, named_by, messages, state, summaries };
+        let conversation = Conversation { record: thread, named_by, messages, state, summaries, prefix };
         self.threads.insert(id, Arc::new(conversation));
         Ok(())
     }
@@ -190,6 +191,10 @@ impl ThreadStore for InMemoryStore {
             let newest = rows.threads.get(thread)?.summaries.last()?;
             (newest.upto_seq > beyond).then(|| SummaryRecord::clone(newest))
         })
+    }
+
+    async fn prefix(&self, thread: &ThreadId) -> Result<Option<PrefixRecord>, StoreError> {
+        self.read(|rows| rows.threads.get(thread)?.prefix.as_deref().cloned())
     }
 
     async fn put_image(&self, image: &ImageRef, bytes: Vec<u8>, _now_ms: u64) -> Result<(), StoreError> {

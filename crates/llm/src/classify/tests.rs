@@ -37,3 +37,24 @@ fn the_inner_message_of_openrouter_is_shown() {
     assert_eq!(error.code(), "unavailable");
     assert!(error.to_string().contains("on fire"));
 }
+
+#[test]
+fn refused_thoughts_are_told_from_other_refusals() {
+    let kind = |message: &str| {
+        let body = serde_json::json!({"error": {"type": "invalid_request_error", "message": message}});
+        origin().http_error(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body.to_string())
+    };
+    for message in [
+        "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+        "messages.3.content.0: Invalid `signature` in `thinking` block",
+    ] {
+        let error = kind(message);
+        assert!(matches!(error, InferenceExecutionError::BoundThoughts(_)), "{error:?}");
+        assert!(
+            !error.is_retryable() && error.to_string().starts_with("testers rejected the thoughts"),
+            "{error}"
+        );
+    }
+    let other = kind("messages.1.content.0: `thinking` blocks are not supported by this model");
+    assert!(matches!(other, InferenceExecutionError::Rejected(_)), "{other:?}");
+}

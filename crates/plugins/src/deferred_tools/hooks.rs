@@ -132,9 +132,13 @@ fn beta(snapshot: &Snapshot, view: &View, tool: &str, turn: u64) -> Beta {
 fn offer(ctx: &PhaseContext, view: View, command: &mut StateCommand) -> Result<(), StateError> {
     let known = ctx.state::<DeferralState>().cloned().unwrap_or_default();
     let state = synced(&known, &view);
-    // Tools that others withhold from the model, for example by a deny rule, are not listed either.
+    // Tools that others withhold from the model, for example by a deny rule, are not listed. Those that were loaded are: the
+    // list is in the prompt, which changes as seldom as possible.
     let step = ctx.state::<StepShape>();
-    if let Some(text) = list(state.deferred().filter(|tool| !step.is_some_and(|step| step.withholds(tool)))) {
+    let listed: BTreeSet<&str> =
+        view.index.deferrable.keys().map(String::as_str).chain(state.deferred()).collect();
+    if let Some(text) = list(listed.into_iter().filter(|tool| !step.is_some_and(|step| step.withholds(tool))))
+    {
         command.schedule_action::<AddContextMessage>(ContextMessage::system(LIST_KEY, text))?;
     }
     let tools: BTreeSet<String> = state.deferred().map(str::to_owned).collect();

@@ -24,8 +24,8 @@ pub(super) fn list<'a>(deferred: impl Iterator<Item = &'a str>) -> Option<String
     let shown: Vec<_> = groups.into_iter().take(MAX_GROUPS).collect();
     let shares = shares(&shown.iter().map(|(_, names)| bytes(names)).collect::<Vec<_>>());
     let mut text = String::from(
-        "<deferred_tools>\nThese tools exist, but their parameters are not loaded. Load a tool with \
-         ToolSearch (`select:NAME`, or search words) before you call it.",
+        "<deferred_tools>\nThese tools exist, but not all of their parameters are loaded. Load a tool with \
+         ToolSearch (`select:NAME`, or search words) before you call it the first time.",
     );
     for ((group, mut names), share) in shown.into_iter().zip(shares) {
         names.sort_unstable();

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::search::{MAX_RESULTS, Query, search};
 use super::state::{DeferralRegistry, PromoteToolAction};
+use aye_core::context::function_line;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
@@ -84,16 +85,9 @@ impl Tool for ToolSearchTool {
             let names: Vec<_> = found.tools.iter().map(|tool| visible_line(&tool.id)).collect();
             let _ = write!(text, "loaded: {}\n<functions>\n", names.join(", "));
             for tool in &found.tools {
-                let function = json!({
-                    "description": tool.description,
-                    "name": tool.id,
-                    "parameters": tool.parameters,
-                });
-                // Text from a server must not look like the end of the block.
-                let function = function.to_string().replace('<', "\\u003c");
-                let _ = writeln!(text, "<function>{function}</function>");
+                let _ = writeln!(text, "{}", function_line(tool));
             }
-            text.push_str("</functions>\nYou can call them from your next turn.");
+            text.push_str("</functions>\nYou can call them by name from your next turn, although your list of tools stays the same.");
         }
         if found.left_out > 0 {
             let _ = write!(text, "\n{} more match; narrow the search to see them.", found.left_out);

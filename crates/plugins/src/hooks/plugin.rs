@@ -16,9 +16,10 @@ use super::event::event;
 use super::runner::{HookRunner, request};
 use aye_core::contract::activity::{Activity, ReportActivity};
 use aye_core::contract::clock::Clock;
-use aye_core::contract::context_message::ContextMessage;
+use aye_core::contract::context_message::{ContextMessage, ContextTarget};
 use aye_core::contract::hook::{HookRan, ReportHook};
 use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::message::Role;
 use aye_core::contract::suspension::{
     ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -367,6 +368,12 @@ fn is_answered(info: &ToolCallInfo, hook: &HookSpec) -> bool {
         .is_some_and(|names| names.iter().any(|name| *name == json!(hook.name)))
 }
 
+/// Whether the model has read a text since the user's last message.
+fn is_read(ctx: &PhaseContext, text: &str) -> bool {
+    let since = ctx.messages.iter().rev().take_while(|said| said.role != Role::User || !said.is_for_all());
+    since.filter(|said| said.role == Role::System).any(|said| said.text() == text)
+}
+
 /// Carries out a command's requests other than stopping a call.
 fn tell(command: &mut StateCommand, ctx: &PhaseContext, outcome: &Outcome<'_>) -> Result<(), StateError> {
     let Outcome { hook, answer, .. } = outcome;
@@ -386,10 +393,14 @@ fn tell(command: &mut StateCommand, ctx: &PhaseContext, outcome: &Outcome<'_>) -
         command.emit::<ReportActivity>(Activity::notice(&source, text))?;
     }
     for (place, message) in answer.context.iter().enumerate() {
+        // What is for one step stays in the conversation; the same text is not repeated for one request of the user.
+        if !message.persistent && is_read(ctx, &message.content) {
+            continue;
+        }
         command.schedule_action::<AddContextMessage>(ContextMessage {
             key: format!("hook.{}.{place}", hook.name),
             content: message.content.clone(),
-            target: message.target,
+            target: if message.persistent { message.target } else { ContextTarget::Conversation },
             persistent: message.persistent,
             cooldown_turns: 0,
         })?;

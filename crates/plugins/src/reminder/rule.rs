@@ -1,5 +1,5 @@
 use super::output::{OutputMatcher, ResultView};
-use aye_core::contract::context_message::{ContextMessage, ContextTarget};
+use aye_core::contract::context_message::ContextMessage;
 use aye_core::contract::display::shortened;
 use aye_core::phase::ToolCallInfo;
 use aye_pattern::{Pattern, Quantifier};
@@ -68,19 +68,8 @@ impl ReminderRule {
 
     /// Returns the message for the model. The caller has already applied the cooldown.
     pub(super) fn message(&self, key: &str) -> ContextMessage {
-        let (target, persistent) = match self.target {
-            ReminderTarget::System => (ContextTarget::SystemFront, false),
-            ReminderTarget::SuffixSystem => (ContextTarget::System, false),
-            ReminderTarget::Session => (ContextTarget::System, true),
-            ReminderTarget::Conversation => (ContextTarget::Conversation, false),
-        };
-        ContextMessage {
-            key: format!("reminder.{key}"),
-            content: self.content.clone(),
-            target,
-            persistent,
-            cooldown_turns: 0,
-        }
+        // Wherever a rule wants it, it comes after what the model has read: the start of a request never changes.
+        ContextMessage::conversation(format!("reminder.{key}"), self.content.clone())
     }
 
     /// Returns the notice shown to the user when the rule fires.

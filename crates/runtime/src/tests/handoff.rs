@@ -1,6 +1,6 @@
 //! Runs that continue as another agent.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::*;
 use aye_core::state::MutationBatch;
@@ -14,13 +14,33 @@ fn to(agent: &str) -> StreamResult {
     }
 }
 
-/// System prompt, model and tools of each request.
+/// The prompt and the tools that count in each request, and its model. The start of the requests stays the same; messages
+/// say what changed.
 fn asked(script: &Script) -> Vec<(String, String, Vec<String>)> {
     let requests = script.requests.lock().unwrap();
     let one = |request: &InferenceRequest| {
-        let system = format!("{:?}", request.system);
-        let prompt = ["Be brief.", "You write.", "You test."].into_iter().find(|p| system.contains(p));
-        let mut tools: Vec<String> = request.tools.iter().map(|tool| tool.id.clone()).collect();
+        assert_eq!((&request.system, &request.tools), (&requests[0].system, &requests[0].tools));
+        let mut prompt = format!("{:?}", request.system);
+        let mut gone = BTreeSet::new();
+        for message in request.messages.iter().map(|message| message.text()) {
+            if message.ends_with("again: the instructions at the start apply.") {
+                prompt = format!("{:?}", request.system);
+            } else if message.starts_with("From here on you are the agent") {
+                prompt = message.clone();
+            }
+            for line in message.lines() {
+                let of = |start: &str| {
+                    line.strip_prefix(start).map(|names| names.trim_end_matches('.').split(", "))
+                };
+                gone.extend(of("Tools that cannot be used now: ").into_iter().flatten().map(str::to_owned));
+                of("Tools that can be used again: ").into_iter().flatten().for_each(|name| {
+                    gone.remove(name);
+                });
+            }
+        }
+        let prompt = ["Be brief.", "You write.", "You test."].into_iter().find(|p| prompt.contains(p));
+        let tools = request.tools.iter().map(|tool| tool.id.clone());
+        let mut tools: Vec<String> = tools.filter(|tool| !gone.contains(tool)).collect();
         tools.sort();
         (prompt.unwrap_or("?").to_owned(), request.upstream_model.clone(), tools)
     };

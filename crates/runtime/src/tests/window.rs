@@ -368,9 +368,10 @@ async fn an_answer_that_lost_a_call_is_continued_at_most_twice_per_run() {
 }
 
 #[tokio::test]
-async fn a_large_result_is_whole_at_first_and_a_preview_once_old() {
-    let room =
-        Room::new(small(12_000), [calls(&[("c1", "big")]), text("I see."), text("Fine."), text("Good.")]);
+async fn a_large_result_is_whole_until_the_window_is_full() {
+    let answers =
+        [calls(&[("c1", "big")]), text("I see."), long(1, 3200), long(2, 3200), long(3, 3200), text("Good.")];
+    let room = Room::new(small(12_000), answers);
     struct Big;
     #[async_trait]
     impl Tool for Big {
@@ -391,6 +392,8 @@ async fn a_large_result_is_whole_at_first_and_a_preview_once_old() {
     );
     say(&runtime, "and?").await;
     say(&runtime, "so?").await;
+    assert_eq!(room.last().messages[2].text(), room.asked(1)[2].text(), "as long as it fits");
+    say(&runtime, "then?").await;
     let short = room.last().messages[2].text();
     assert!(short.chars().count() <= 1600 && short.lines().count() <= 24, "{short}");
     assert!(short.ends_with("Read /kept/c1.]"), "{short}");
@@ -399,7 +402,7 @@ async fn a_large_result_is_whole_at_first_and_a_preview_once_old() {
     // The conversation itself is unchanged.
     let stored = room.house.store.messages(&"t".into()).await.unwrap();
     assert!(stored[2].message.text().len() >= 20_999);
-    let again = room.asked(3)[2].clone();
+    let again = room.asked(4)[2].clone();
     say(&runtime, "once more").await;
     assert_eq!(room.last().messages[2].text(), again.text(), "the same bytes each time");
 }
@@ -482,7 +485,7 @@ async fn only_the_end_of_a_long_conversation_is_loaded() {
     });
     let sent = |fit: &aye_core::context::Fit| whole.len() - fit.marks.cut + fit.pinned.len() + 1;
     let fit = fits.into_iter().find(|fit| sent(fit) == asked.len()).unwrap();
-    let wanted = aye_core::context::assemble(&whole, &sizes, &fit, None, |_| None);
+    let wanted = aye_core::context::assemble(&whole, &sizes, &fit, None, &[], |_| None);
     assert_eq!(words(&asked), words(&wanted));
     assert_eq!(asked[0].text(), wanted[0].text(), "it counts omitted text");
     assert!(fit.left_out > 250, "{fit:?}");

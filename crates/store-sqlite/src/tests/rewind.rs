@@ -1,6 +1,7 @@
 use super::*;
 use crate::ForkAt;
 use aye_core::contract::message::ToolCall;
+use aye_core::contract::prefix::PrefixRecord;
 use aye_core::contract::snapshot::{SnapshotRecord, TreeId, WentBackRecord};
 
 fn said(text: &str) -> Message {
@@ -63,8 +64,16 @@ fn went(thread: &str, from: Option<&str>) -> WentBackRecord {
 async fn a_fork_has_the_prefix_and_the_thread_stays_whole() {
     let home = Home::new();
     let store = home.open();
-    talked(&store).await;
+    let (fence, run) = talked(&store).await;
+    // The start of its requests was frozen anew after its end.
+    let frozen = |at_seq: u64| PrefixRecord { at_seq, cut: at_seq, ..PrefixRecord::default() };
+    for at_seq in [1, 2, 5] {
+        let prefix = Some(frozen(at_seq));
+        store.checkpoint(Checkpoint { prefix, ..checkpoint(&fence, &run) }).await.unwrap();
+    }
     let number = store.go_back(Some(fork(2, "t2", true)), Some(went("t2", Some("t1")))).await.unwrap();
+    assert_eq!(store.prefix(&"t2".into()).await.unwrap(), Some(frozen(2)));
+    assert_eq!(store.prefix(&"t1".into()).await.unwrap(), Some(frozen(5)));
     let left = |rows: Vec<ThreadSummary>| rows.iter().any(|row| row.marks.left_for.is_some());
     assert!(left(store.threads(None).await.unwrap()));
     // Acknowledged changes survive a crash.

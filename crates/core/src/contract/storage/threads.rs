@@ -10,6 +10,7 @@ use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::image::ImageRef;
 use crate::contract::message::{Message, Role};
 use crate::contract::outline::Outline;
+use crate::contract::prefix::PrefixRecord;
 use crate::contract::record::{NamedBy, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::contract::summary::SummaryRecord;
 
@@ -55,6 +56,13 @@ pub trait ThreadStore: Send + Sync {
 
     /// The summary of a thread that reaches farthest, when it reaches beyond a place.
     async fn summary(&self, thread: &ThreadId, beyond: u64) -> Result<Option<SummaryRecord>, StoreError>;
+
+    /// The start of a thread's requests that was frozen last. A store that keeps none costs a cached start whenever another
+    /// process continues a conversation.
+    async fn prefix(&self, thread: &ThreadId) -> Result<Option<PrefixRecord>, StoreError> {
+        let _ = thread;
+        Ok(None)
+    }
 
     /// Keeps the bytes of an image.
     async fn put_image(&self, image: &ImageRef, bytes: Vec<u8>, now_ms: u64) -> Result<(), StoreError>;
