@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,8 @@ impl PrivateFolder {
         let open = || openat(&passage, ".", LISTED | OFlags::CLOEXEC, Mode::empty());
         let folder = match open() {
             Err(rustix::io::Errno::ACCESS) => {
-                rustix::fs::chmodat(&passage, ".", mode, AtFlags::empty())?;
+                // `.` cannot be looked up in it, except by root.
+                rustix::fs::chmod(format!("/proc/self/fd/{}", passage.as_raw_fd()), mode)?;
                 open()?
             }
             other => other?,
@@ -100,5 +101,22 @@ impl PrivateFolder {
     /// Those of the system.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         Ok(unlinkat(&self.folder, name.as_ref(), AtFlags::empty())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As after `umask 0777`. Root sees no difference.
+    #[test]
+    fn a_folder_without_rights_for_its_owner_gets_them() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("own");
+        std::fs::create_dir(&path).expect("made");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).expect("set");
+        let folder = PrivateFolder::make(&path).expect("opened");
+        folder.create("file").expect("made");
+        assert_eq!(path.metadata().expect("exists").permissions().mode() & 0o777, 0o700);
     }
 }
