@@ -51,7 +51,7 @@ fn a_command_is_edited_on_the_command_line_and_runs_once_as_edited() {
         out.stdout.contains("- command: echo old >> log.txt\n+ command: echo new >> log.txt\n"),
         "{out:?}"
     );
-    assert!(out.stdout.contains("the rules ask about it"), "{out:?}");
+    assert!(out.stdout.contains("needs approval too"), "{out:?}");
     home.ok(&["-c", "-p"]);
     assert_eq!(home.read("log.txt"), "new\n");
     let told = llm.last().result("c1");
