@@ -5,7 +5,7 @@ use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aye_acp::{ClientServer, EditorHost, FolderHost, ModelOption, PromptCommand, PromptPart, Refusal};
+use aye_acp::{ClientServer, EditorHost, FolderHost, ModelOption, PromptCommand, Refusal, WrittenPart};
 use futures::future::BoxFuture;
 use reqwest::Url;
 use tokio::io::AsyncWriteExt as _;
@@ -290,22 +290,22 @@ impl FolderHost for Folder {
         })
     }
 
-    fn message(&self, parts: Vec<PromptPart>) -> BoxFuture<'_, Result<Message, Refusal>> {
+    fn message(&self, parts: Vec<WrittenPart>) -> BoxFuture<'_, Result<Message, Refusal>> {
         Box::pin(async move {
             let mut text = String::new();
             let mut goes_with = Vec::new();
             for part in parts {
                 match part {
-                    PromptPart::Text(words) => text.push_str(&words),
+                    WrittenPart::Text(words) => text.push_str(&words),
                     // A mention, as the user types it in the terminal.
-                    PromptPart::Link { name, uri } => match file_of(&uri) {
+                    WrittenPart::Link { name, uri } => match file_of(&uri) {
                         Some(path) => text.extend(["@", &path.to_string_lossy()]),
                         None => text.extend(["[", &name, "](", &uri, ")"]),
                     },
-                    PromptPart::Resource { uri, text } => {
+                    WrittenPart::Resource { uri, text } => {
                         goes_with.push(self.resource(&uri, &text).map_err(invalid)?);
                     }
-                    PromptPart::Image(data) => {
+                    WrittenPart::Image(data) => {
                         goes_with.push(images::given(&self.app, &data).await.map_err(invalid)?);
                     }
                 }

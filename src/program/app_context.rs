@@ -468,7 +468,10 @@ fn runtime(
         granted_patterns(snapshot).into_iter().chain(readable.iter().cloned()).collect()
     }));
     builder
-        .with_plugin(ENVIRONMENT_PLUGIN, Arc::new(EnvironmentPlugin::new(&instructions.prompt())))
+        .with_plugin(
+            ENVIRONMENT_PLUGIN,
+            Arc::new(EnvironmentPlugin::new(&instructions.prompt(), crate::program::zone)),
+        )
         .with_plugin("permission", Arc::new(gatekeeper))
         .with_plugin("hooks", Arc::new(crate::program::hooks::plugin(foundation, programs.clone(), clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))

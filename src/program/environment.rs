@@ -2,6 +2,7 @@
 //! and leaves the rest of the prompt as it is.
 
 use async_trait::async_trait;
+use jiff::tz::TimeZone;
 
 use crate::contract::context_message::ContextMessage;
 use crate::phase::{AddContextMessage, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
@@ -14,15 +15,17 @@ pub(crate) const ENVIRONMENT_PLUGIN: &str = "environment";
 #[derive(Clone)]
 pub(crate) struct EnvironmentPlugin {
     instructions: String,
+    zone: fn() -> TimeZone,
 }
 
 impl EnvironmentPlugin {
-    pub(crate) fn new(instructions: &str) -> Self {
+    /// The date is that of the zone at the time of each request.
+    pub(crate) fn new(instructions: &str, zone: fn() -> TimeZone) -> Self {
         let instructions = match instructions.trim() {
             "" => String::new(),
             text => format!("# Instructions of the user and the project\n\n{text}"),
         };
-        Self { instructions }
+        Self { instructions, zone }
     }
 }
 
@@ -58,7 +61,7 @@ impl PhaseHook for EnvironmentPlugin {
         if !self.instructions.is_empty() {
             add("instructions", &self.instructions)?;
         }
-        let date = jiff::Timestamp::now().to_zoned(crate::program::zone()).date();
+        let date = jiff::Timestamp::now().to_zoned((self.zone)()).date();
         add("date", &format!("Date: {date}."))?;
         Ok(command)
     }

@@ -10,10 +10,10 @@ use aye_core::contract::display::visible_line;
 use aye_core::contract::server::{LoginConfig, ServerTransport, streamable_url};
 
 use super::ends::invalid;
-use super::host::{ClientServer, PromptPart};
+use super::host::{ClientServer, WrittenPart};
 
 /// The parts of a prompt; an error names what cannot be sent to a model.
-pub(crate) fn parts(blocks: Vec<acp::ContentBlock>) -> Result<Vec<PromptPart>, Error> {
+pub(crate) fn parts(blocks: Vec<acp::ContentBlock>) -> Result<Vec<WrittenPart>, Error> {
     let parts: Result<Vec<_>, _> = blocks.into_iter().map(part).collect();
     let parts = parts?;
     if parts.is_empty() {
@@ -22,18 +22,18 @@ pub(crate) fn parts(blocks: Vec<acp::ContentBlock>) -> Result<Vec<PromptPart>, E
     Ok(parts)
 }
 
-fn part(block: acp::ContentBlock) -> Result<PromptPart, Error> {
+fn part(block: acp::ContentBlock) -> Result<WrittenPart, Error> {
     use acp::EmbeddedResourceResource::{BlobResourceContents, TextResourceContents};
     match block {
-        acp::ContentBlock::Text(text) => Ok(PromptPart::Text(text.text)),
-        acp::ContentBlock::ResourceLink(link) => Ok(PromptPart::Link { name: link.name, uri: link.uri }),
-        acp::ContentBlock::Image(image) => Ok(PromptPart::Image(image.data)),
+        acp::ContentBlock::Text(text) => Ok(WrittenPart::Text(text.text)),
+        acp::ContentBlock::ResourceLink(link) => Ok(WrittenPart::Link { name: link.name, uri: link.uri }),
+        acp::ContentBlock::Image(image) => Ok(WrittenPart::Image(image.data)),
         acp::ContentBlock::Resource(resource) => match resource.resource {
-            TextResourceContents(text) => Ok(PromptPart::Resource { uri: text.uri, text: text.text }),
+            TextResourceContents(text) => Ok(WrittenPart::Resource { uri: text.uri, text: text.text }),
             BlobResourceContents(blob)
                 if blob.mime_type.as_deref().is_some_and(|mime| mime.starts_with("image/")) =>
             {
-                Ok(PromptPart::Image(blob.blob))
+                Ok(WrittenPart::Image(blob.blob))
             }
             BlobResourceContents(blob) => {
                 Err(invalid(format!("{} is neither text nor an image", visible_line(&blob.uri))))
@@ -101,10 +101,10 @@ mod tests {
         assert_eq!(
             all,
             [
-                PromptPart::Text("look".into()),
-                PromptPart::Link { name: "a.rs".into(), uri: "file:///a.rs".into() },
-                PromptPart::Resource { uri: "file:///b.rs".into(), text: "fn b() {}".into() },
-                PromptPart::Image("AAAA".into()),
+                WrittenPart::Text("look".into()),
+                WrittenPart::Link { name: "a.rs".into(), uri: "file:///a.rs".into() },
+                WrittenPart::Resource { uri: "file:///b.rs".into(), text: "fn b() {}".into() },
+                WrittenPart::Image("AAAA".into()),
             ]
         );
         let refused = |value| blocks(value).expect_err("refused").message;

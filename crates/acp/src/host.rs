@@ -37,7 +37,7 @@ pub struct ClientServer {
 
 /// A part of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PromptPart {
+pub enum WrittenPart {
     /// Text that the user wrote.
     Text(String),
     /// Something that the model may read itself.
@@ -142,7 +142,7 @@ pub trait FolderHost: Send + Sync {
     ///
     /// # Errors
     /// [`Refusal`]: something is wrong with a part.
-    fn message(&self, parts: Vec<PromptPart>) -> BoxFuture<'_, Result<Message, Refusal>>;
+    fn message(&self, parts: Vec<WrittenPart>) -> BoxFuture<'_, Result<Message, Refusal>>;
 
     /// Stores an answer, and the rule that is granted with it; a rule that cannot be granted is left out.
     ///

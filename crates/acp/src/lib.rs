@@ -14,5 +14,5 @@ mod server;
 mod session;
 mod updates;
 
-pub use host::{ClientServer, EditorHost, FolderHost, ModelOption, PromptCommand, PromptPart, Refusal};
+pub use host::{ClientServer, EditorHost, FolderHost, ModelOption, PromptCommand, Refusal, WrittenPart};
 pub use server::{ConnectionBroke, serve};

@@ -25,7 +25,7 @@ use aye_runtime::{AgentRunResult, AgentRuntime, DecideError, RunDocument, RunReq
 use aye_session::{AnswerError, Attender, Elsewhere, Ended, FrontEnd, Manner, Queue, Rest, SessionFact};
 
 use super::ends::{RunEnd, internal, invalid, refusal, runtime_error};
-use super::host::{FolderHost, PromptPart};
+use super::host::{FolderHost, WrittenPart};
 use super::questions;
 use super::updates::UpdateEncoder;
 
@@ -240,7 +240,7 @@ impl AcpSession {
     }
 
     /// Answers a prompt: drives the conversation until nothing of it is left to do.
-    pub(crate) async fn prompt(self: &Arc<Self>, parts: Vec<PromptPart>) -> Result<StopReason, Error> {
+    pub(crate) async fn prompt(self: &Arc<Self>, parts: Vec<WrittenPart>) -> Result<StopReason, Error> {
         let Ok(_turn) = self.turn.try_lock() else {
             return Err(invalid("a prompt of this session is still open; cancel it first"));
         };
@@ -483,7 +483,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    async fn drive(&mut self, parts: Vec<PromptPart>) -> Result<StopReason, Error> {
+    async fn drive(&mut self, parts: Vec<WrittenPart>) -> Result<StopReason, Error> {
         let session = self.session;
         let (runtime, thread) = (session.runtime(), &session.thread);
         session.prepare().await;
