@@ -157,10 +157,9 @@ fn tools_and_agents_that_come_later_come_as_messages() {
     home.ok(&["-c", "--agent", "aye", "-p", "five"]);
     let asked = llm.grew();
     let last = asked.last().expect("requests");
-    for text in ["mcp__shed__echo", "You write.", "From here on you are the agent `aye`"] {
+    for text in ["mcp__shed__echo", "You plan well.", "You write.", "From here on you are the agent `aye`"] {
         assert!(says(last, text), "{text}: {:#}", last["messages"]);
     }
-    assert!(!says(last, "You plan well."));
 }
 
 #[test]

@@ -100,8 +100,7 @@ impl PromptChanges {
         for part in now.parts {
             let before = self.part(prefix, &part.key);
             let is_own = part.key.starts_with(AGENT_KEY);
-            // A newer version of the same agent waits for the next start.
-            if before.is_some_and(|before| before.text == part.text || is_own) {
+            if before.is_some_and(|before| before.text == part.text) {
                 continue;
             }
             if !(now.is_shown)(&part.text) {
@@ -247,7 +246,6 @@ mod tests {
         assert_eq!(told(&mut changes, &prefix, &parts, &[]), [""; 0]);
         assert_eq!(changes, PromptChanges::default());
 
-        parts[0].text = "You are a, newer.".into();
         parts[1].text = "Date: 2.".into();
         parts[2].text = long.replace("line 7 of", "line seven of");
         parts.push(part("skill", "Do it so."));

@@ -352,13 +352,18 @@ async fn another_process_and_another_version_keep_the_start() {
         last.messages.iter().map(|said| aye_core::contract::content::text_of(&said.1)).collect();
     assert_eq!(
         texts,
-        ["first", "Done.", "second", "This replaces what was said before under `one`:\n\ntwo"],
-        "the agent's new text waits for the next start"
+        [
+            "first",
+            "Done.",
+            "second",
+            "This replaces what was said before under `Be brief.`:\n\nBe brief, please.",
+            "This replaces what was said before under `one`:\n\ntwo"
+        ]
     );
     assert_eq!(last.thoughts, 1);
     say(&world.runtime(), "third").await;
     world.check(0, false);
-    assert_eq!(world.last().messages.len(), 6, "it is said once");
+    assert_eq!(world.last().messages.len(), 7, "it is said once");
     // A compaction takes everything in.
     world.will([Ok(text(&"w".repeat(20_000)))]);
     say(&world.runtime(), "long").await;
