@@ -298,7 +298,7 @@ fn the_rest_of_a_large_result_can_be_read_unasked() {
             found.lock().expect("not poisoned").clone_from(&path);
             Answer::new().call("again", "Read", json!({"file_path": path, "offset": 2401, "limit": 2}))
         }
-        _ => Answer::say(&"Well. ".repeat(3300)),
+        _ => Answer::say(&"Well. ".repeat(2750)),
     });
     let home = home(&llm, 32_000, 0);
     home.rules("rules:\n  - {tool: 'Bash(seq *)', behavior: allow}\n");

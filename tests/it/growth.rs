@@ -179,9 +179,9 @@ fn forks_rewinds_and_interrupted_runs_keep_the_start() {
     // A question, answered by another process.
     llm.will([call("Bash", json!({"command": "echo x > made.txt"})), say("made")]);
     home.aye(&["-r", &thread, "-p", "four"]).run().exits(3);
-    home.ok(&["memory", "add", "Uses nix."]);
+    home.write("AGENTS.md", "Be nimble.\n");
     home.ok(&["approve", &home.question(), "--resume"]);
-    assert!(says(llm.asked().last().expect("a request"), "Uses nix."));
+    assert!(says(llm.asked().last().expect("a request"), "Be nimble."));
     let last = llm.asked().pop().expect("a request");
     assert_eq!(proofs(&last), 4);
 }
@@ -196,6 +196,7 @@ fn a_compaction_starts_anew_without_thoughts_from_before() {
         "[models.m1]\nprovider = \"mock\"\ncontext_window = 12000\nmax_output = 1000\n[context]\ncompact_at = 60\n",
     );
     home.write("long.txt", &"a long line of text\n".repeat(900));
+    home.ok(&["-p", "begin"]);
     for nth in 0..8 {
         llm.will([
             call("Read", json!({"file_path": "long.txt", "offset": nth * 100})),

@@ -280,9 +280,9 @@ fn an_answer_matches_the_schema_or_is_an_error() {
         "{object:#}"
     );
     let asked = llm.asked();
-    assert!(asked[0].user().contains("matches the JSON Schema below"), "{}", asked[0].user());
-    assert!(asked[1].user().contains("not a single JSON value"), "{}", asked[1].user());
-    assert!(asked[2].user().contains("/name: 7 is not of type"), "{}", asked[2].user());
+    assert!(asked[0].told().contains("matches the JSON Schema below"), "{}", asked[0].told());
+    assert!(asked[1].told().contains("not a single JSON value"), "{}", asked[1].told());
+    assert!(asked[2].told().contains("/name: 7 is not of type"), "{}", asked[2].told());
 
     // An answer that stays invalid, and its errors.
     let out = home.aye(&["-p", "who?", "--json-schema", "schema.json"]).run().exits(1);
