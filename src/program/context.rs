@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_page_shows_each_category_and_what_was_trimmed() {
         let page = draw("mock/m1", &report(), (2000, 100), 300, None);
-        assert_eq!(page.title, "context of mock/m1: 50k of 100k tokens (50 %)");
+        assert_eq!(page.title, "context of mock/m1: 52k of 100k tokens (52 %)");
         let lines: Vec<&str> = page.text.lines().collect();
         assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
         assert_eq!(lines[0].matches('·').count(), 8);

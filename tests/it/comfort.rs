@@ -210,7 +210,7 @@ fn the_session_is_described_and_other_names_of_commands_are_known() {
     tty.ready();
     tty.say("/status");
     tty.shows("mock/m1");
-    tty.shows("not started yet");
+    tty.shows("conversation");
     tty.say("/settings");
     tty.shows("permission_mode = \"ask\"");
     tty.say("/init");

@@ -265,11 +265,12 @@ fn the_tutorial_can_be_followed() {
     let aye = Path::new(env!("CARGO_BIN_EXE_aye")).parent().expect("a folder").display().to_string();
     let script = format!(
         "set -e; PATH=\"{aye}:$PATH\"\n{project}\n\
-         aye -p '{}' --on-ask suspend || [ $? = 3 ]; aye approve perm_ --resume; grep -q hello greet.py\n\
-         aye -c -p '{}' || [ $? = 3 ]\n{inbox}\naye approve perm_ --resume\n{elsewhere}\n{audit}",
+         aye -p '{}' --on-ask suspend || [ $? = 3 ]; aye approve ID --resume; grep -q hello greet.py\n\
+         aye -c -p '{}' || [ $? = 3 ]\n{inbox}\naye approve ID --resume\n{elsewhere}\n{audit}",
         edit.trim(),
         run.trim()
     );
+    let script = script.replace(" ID ", " $(aye inbox | awk 'NR == 1 {print $1}') ");
     let out = home.program("bash", &["-c", &script]).run().exits(0);
     for part in ["Bash python3 greet.py", "exit status 3", "Write notes.txt", "hello from aye", "intact: "] {
         assert!(out.stdout.contains(part), "{part}: {}\n{}", out.stdout, out.stderr);

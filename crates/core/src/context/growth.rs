@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn each_change_of_a_text_is_said_once() {
-        let long: String = (0..40).map(|n| format!("line {n} of the notes\n")).collect();
+        let long = (0..40).fold(String::new(), |text, n| text + &format!("line {n} of the notes\n"));
         let prefix = PrefixRecord {
             system: vec![part("agent:a", "You are a."), part("date", "Date: 1."), part("notes", &long)],
             ..PrefixRecord::default()
