@@ -419,11 +419,9 @@ fn settings(
     cli: &Cli,
 ) -> Result<Loaded, Failure> {
     let project = project_config_files(root, cwd);
-    for folder in cli.global.add_dir.iter().filter(|folder| !cwd.join(folder).is_dir()) {
-        return Err(Failure::usage(format!(
-            "--add-dir {}: it is not a folder",
-            visible_line(&folder.to_string_lossy())
-        )));
+    if let Some(folder) = cli.global.add_dir.iter().find(|folder| !cwd.join(folder).is_dir()) {
+        let folder = visible_line(&folder.to_string_lossy()).into_owned();
+        return Err(Failure::usage(format!("--add-dir {folder}: it is not a folder")));
     }
     let flags = cli.flags(&paths.config_dir, cwd);
     let sources = Sources { user: &paths.config_file(), project: &project, is_trusted, env, flags: &flags };

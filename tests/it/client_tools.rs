@@ -33,9 +33,10 @@ fn a_call_waits_for_the_client_and_its_answer_is_the_result() {
     home.ok(&["answer", &id, r#"{"path": "/tmp/x"}"#, "--resume"]).prints("End.");
     assert_eq!(llm.last().result("c1"), r#"{"path":"/tmp/x"}"#);
     assert!(llm.last().tools().contains(&"pick_file".to_owned()), "offered after the restart too");
-    // Another run has no such tool: it is told that the tool of the frozen list cannot be used.
+    // Another run has no such tool.
     home.ok(&["-c", "-p", "again"]);
-    assert!(llm.last().told().contains("Tools that cannot be used now: pick_file."), "{}", llm.last().told());
+    let told = llm.last().told();
+    assert!(told.contains("Tools that cannot be used now:") && told.contains("pick_file"), "{told}");
 }
 
 #[test]
@@ -45,7 +46,8 @@ fn the_rules_judge_it_like_any_call() {
     let file = with_tools(&home, r#"[{"name": "pick_file"}]"#);
     home.rules("rules:\n  - {tool: pick_file, behavior: deny}\n");
     home.ok(&["-p", "go", "--client-tools", &file]).prints("End.");
-    assert!(!llm.last().tools().contains(&"pick_file".to_owned()));
+    let told = llm.last().told();
+    assert!(told.contains("Tools that cannot be used now:") && told.contains("pick_file"), "{told}");
 }
 
 #[test]

@@ -256,7 +256,7 @@ async fn change(world: &mut World, runtime: &mut AgentRuntime, dice: &mut Dice, 
     let tool = |dice: &mut Dice| ["free", "deny", "hang"][dice.roll(3) as usize].to_owned();
     match dice.roll(16) {
         0 => {
-            let lines: String = (0..dice.roll(30)).map(|line| format!("\nline {line}")).collect();
+            let lines = (0..dice.roll(30)).fold(String::new(), |text, line| text + &format!("\nline {line}"));
             world.mood.0.lock().unwrap().parts.insert(key(dice), format!("part {nth}{lines}"));
         }
         1 => drop(world.mood.0.lock().unwrap().parts.remove(&key(dice))),

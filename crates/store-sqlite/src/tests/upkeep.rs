@@ -316,7 +316,7 @@ async fn exported(store: &Store, thread: &str) -> serde_json::Value {
                 CopyPart::Message(stored) => object["messages"].as_array_mut().unwrap().push(json!(stored)),
                 CopyPart::Run(run) => object["runs"].as_array_mut().unwrap().push(json!(run)),
                 CopyPart::Summary(summary) => {
-                    object["summaries"].as_array_mut().unwrap().push(json!(summary))
+                    object["summaries"].as_array_mut().unwrap().push(json!(summary));
                 }
                 CopyPart::Image { hash, data } => object["images"][hash] = data.into(),
             },
