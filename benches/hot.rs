@@ -526,7 +526,7 @@ fn window(c: &mut Criterion) {
             |(sizes, marks)| {
                 sizes.take_in(&history);
                 let fit = fit(sizes, 0, *marks, limits);
-                assemble(&history, sizes, &fit, None, |_| None)
+                assemble(&history, sizes, &fit, None, &[], |_| None)
             },
             BatchSize::SmallInput,
         );
@@ -536,7 +536,7 @@ fn window(c: &mut Criterion) {
         let sizes = Sizes::of(&short);
         b.iter(|| {
             let fit = fit(&sizes, 0, Marks::default(), limits);
-            assemble(&short, &sizes, &fit, None, |_| None)
+            assemble(&short, &sizes, &fit, None, &[], |_| None)
         });
     });
     let (policy, config) = (ContextWindowPolicy::default(), CompactionConfig::default());

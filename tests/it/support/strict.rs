@@ -2,6 +2,7 @@
 //! models' service does, it answers 400 if the system text, the tools or a message before them is not what it was.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -155,7 +156,7 @@ fn stream_of(answer: &[Value], nth: usize) -> String {
     let mut text = String::new();
     for (kind, mut event) in events {
         event["type"] = kind.into();
-        text.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
+        let _ = write!(text, "event: {kind}\ndata: {event}\n\n");
     }
     text
 }
