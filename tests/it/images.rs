@@ -129,9 +129,7 @@ fn an_mcp_servers_image_reaches_model_and_user() {
     let llm =
         MockLlm::by(move |chat| match chat.messages().iter().any(|message| message["role"] == "tool") {
             true => Answer::say("It is done."),
-            false if chat.knows(tool) => {
-                Answer::say("I will.").call("c1", tool, serde_json::json!({}))
-            }
+            false if chat.knows(tool) => Answer::say("I will.").call("c1", tool, serde_json::json!({})),
             false => Answer::say("Not yet."),
         });
     let home = Home::with(&llm);
