@@ -43,8 +43,8 @@ use aye_core::contract::record::*;
 use aye_core::contract::suspension::{Actor, ResumeDecisionAction};
 use aye_store_suite::fixtures::*;
 
-/// Undoes the migrations about what a turn writes and what a look for work reads.
-const BEFORE_GROWTH: &str = "DROP INDEX thread_unsaid; ALTER TABLE thread DROP COLUMN unsaid; \
+/// Undoes the migrations about what a turn writes, what a look for work reads and how requests begin.
+const BEFORE_GROWTH: &str = "DROP TABLE prefix; DROP INDEX thread_unsaid; ALTER TABLE thread DROP COLUMN unsaid; \
      CREATE INDEX thread_unsaid ON thread (n) WHERE said < messages; \
      CREATE INDEX intent_open ON intent (run_id) WHERE outcome IS NULL; \
      CREATE INDEX audit_of_thread ON audit (thread_id, n); \

@@ -113,7 +113,8 @@ async fn a_background_command_keeps_running_and_its_output_is_read() {
     let args = json!({"command": line, "run_in_background": true, "timeout": 1});
     let started = sandbox.call_in("Bash", args, &ctx).await.expect("starts");
     assert!(started.model_text().starts_with("Runs in the background as b7."), "{started:?}");
-    assert_eq!(started.details, Some(json!({"background": "b7"})));
+    let shown = "runs in the background as b7";
+    assert_eq!(started.details, Some(json!({"background": "b7", "shown": shown})));
     let read_new_output =
         async |args: Value| sandbox.call_in("BashOutput", args, &ctx).await.expect("a result").model_text();
     // A shell may write each line separately.
