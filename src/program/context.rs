@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
         assert_eq!(lines[0].matches('·').count(), 8);
         for line in [
-            "system prompt            5k   5 %  ██",
+            "system prompt            5k   5 %  █",
             "instructions             2k   2 %",
             "tools (1)               900  <1 %",
             "MCP tools (1)          9.1k   9 %  ▓▓",
