@@ -46,8 +46,7 @@ fn the_rules_judge_it_like_any_call() {
     let file = with_tools(&home, r#"[{"name": "pick_file"}]"#);
     home.rules("rules:\n  - {tool: pick_file, behavior: deny}\n");
     home.ok(&["-p", "go", "--client-tools", &file]).prints("End.");
-    let told = llm.last().told();
-    assert!(told.contains("Tools that cannot be used now:") && told.contains("pick_file"), "{told}");
+    assert!(!llm.last().tools().contains(&"pick_file".to_owned()));
 }
 
 #[test]
