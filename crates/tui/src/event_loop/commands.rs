@@ -21,6 +21,8 @@ pub(super) trait Tty {
     fn stop_reading(&self);
     /// The modes that the terminal had before are back.
     fn give(&self);
+    /// The screen belongs to somebody else, who wants the terminal raw as we do.
+    fn give_screen(&self);
     /// It is ours again, and keys are read.
     fn take(&self) -> io::Result<()>;
     /// Stops the process until it is continued.
@@ -42,6 +44,10 @@ impl Tty for OwnTty {
         self.guard.pause();
     }
 
+    fn give_screen(&self) {
+        self.guard.pause_screen();
+    }
+
     fn take(&self) -> io::Result<()> {
         self.guard.resume()?;
         self.input.resume();
@@ -54,6 +60,7 @@ impl Tty for OwnTty {
 }
 
 /// The temporary user of the terminal.
+#[derive(Clone, Copy)]
 enum TerminalUser<'a> {
     /// The user's editor, with a text and its name.
     Editor(&'a str, &'a str),
@@ -149,11 +156,10 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
         Ok((true, self.tell(Msg::Drawn).await?))
     }
 
-    fn give(&mut self) -> Result<(), TuiError> {
+    /// Stops reading keys and draws what stays on the screen of the shell.
+    fn finish_screen(&mut self) -> Result<(), TuiError> {
         self.tty.stop_reading();
-        self.screen.leave_other().and_then(|()| self.screen.finish()).map_err(TuiError::Write)?;
-        self.tty.give();
-        Ok(())
+        self.screen.leave_other().and_then(|()| self.screen.finish()).map_err(TuiError::Write)
     }
 
     fn take(&mut self) -> Result<(), TuiError> {
@@ -164,7 +170,8 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
 
     /// Ctrl-Z: the terminal goes back to the shell until `fg`.
     fn suspend(&mut self) -> Result<(), TuiError> {
-        self.give()?;
+        self.finish_screen()?;
+        self.tty.give();
         let stopped = self.tty.stop_process();
         self.take()?;
         if stopped.is_err() {
@@ -176,7 +183,11 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
     /// Lends the terminal to the user's editor, or to a command. Messages that arrive in the meantime are
     /// delivered afterwards; the end of the program also ends the editor.
     async fn lend(&mut self, to: TerminalUser<'_>) -> Result<Result<String, String>, TuiError> {
-        self.give()?;
+        self.finish_screen()?;
+        match to {
+            TerminalUser::Editor(..) => self.tty.give(),
+            TerminalUser::Command(..) => self.tty.give_screen(),
+        }
         let host = self.performer.host();
         let mut later = Vec::new();
         let edited = {

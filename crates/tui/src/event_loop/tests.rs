@@ -421,13 +421,28 @@ fn an_answer_of_twenty_thousand_deltas_writes_little() {
     }
 }
 
-/// A terminal without a user.
-struct NoTty;
+/// A terminal without a user. Notes what is done with it.
+#[derive(Default)]
+struct NoTty(Mutex<Vec<&'static str>>);
+
+impl NoTty {
+    fn note(&self, done: &'static str) {
+        self.0.lock().expect("not poisoned").push(done);
+    }
+}
 
 impl Tty for NoTty {
-    fn stop_reading(&self) {}
-    fn give(&self) {}
+    fn stop_reading(&self) {
+        self.note("stop reading");
+    }
+    fn give(&self) {
+        self.note("give");
+    }
+    fn give_screen(&self) {
+        self.note("give the screen");
+    }
     fn take(&self) -> std::io::Result<()> {
+        self.note("take");
         Ok(())
     }
     fn stop_process(&self) -> std::io::Result<()> {
@@ -448,7 +463,7 @@ fn stage(host: &Arc<FakeHost>, app: App) -> UiLoop<Vec<u8>, NoTty> {
     let (_, events) = unbounded_channel();
     let waits = Loop { keys, events, answers, colours: Arc::default(), started: Instant::now() };
     let performer = Performer::new(Arc::clone(host) as Arc<dyn Host>, answers_in);
-    UiLoop { app, screen, waits, performer, tty: NoTty }
+    UiLoop { app, screen, waits, performer, tty: NoTty::default() }
 }
 
 /// Commands caused by a resize or a frame are performed like all others.
@@ -511,4 +526,19 @@ async fn a_trusted_folder_gets_another_host_once_nothing_is_active() {
     stage.performer.perform(Cmd::Writing(WritingCmd::Remember("hi".into())));
     stage.performer.settle().await;
     assert!(asked(&next).contains(&"remember hi".to_owned()), "{:?}", asked(&next));
+}
+
+/// What is typed right after Ctrl-] arrives as it was typed: between two users that both want a raw terminal it never
+/// echoes and makes no newline of Enter.
+#[tokio::test]
+async fn the_terminal_stays_raw_for_a_command_and_not_for_an_editor() {
+    let thread = ThreadId::from("t1");
+    let users =
+        [(Cmd::TakeOver(thread, "b1".into()), "give the screen"), (Cmd::Compose("a draft".into()), "give")];
+    for (cmd, given) in users {
+        let app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
+        let mut stage = stage(&Arc::new(FakeHost::default()), app);
+        assert!(stage.obey(vec![cmd]).await.expect("no write fails").is_continue());
+        assert_eq!(*stage.tty.0.lock().expect("not poisoned"), ["stop reading", given, "take"]);
+    }
 }

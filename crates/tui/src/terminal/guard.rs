@@ -22,7 +22,10 @@ const LEAVE: &[u8] = b"\x1b[?2026l\x1b[<1u\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[0m\
 #[derive(Debug)]
 struct GuardState {
     original: Termios,
+    /// The terminal is raw.
     active: AtomicBool,
+    /// The screen modes are set.
+    modes: AtomicBool,
     below: Arc<AtomicU16>,
     /// It obeys escape sequences.
     obeys: bool,
@@ -48,6 +51,28 @@ pub struct TerminalGuard {
 #[derive(Clone, Debug)]
 pub struct Restore(Arc<GuardState>);
 
+impl GuardState {
+    /// Undoes the screen modes, with the cursor below the live region. Errors are of no use to anybody here.
+    fn leave_screen(&self) {
+        if !self.modes.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let mut bytes = Vec::new();
+        if self.other.swap(false, Ordering::SeqCst) {
+            bytes.extend_from_slice(super::full::MOUSE_OFF);
+            bytes.extend_from_slice(super::full::LEAVE);
+        }
+        if self.obeys {
+            bytes.extend_from_slice(LEAVE);
+        }
+        bytes.extend_from_slice(&self.also.lock().unwrap_or_else(PoisonError::into_inner));
+        for _ in 0..self.below.swap(0, Ordering::Relaxed) {
+            bytes.extend_from_slice(b"\r\n");
+        }
+        let _ = TtyOut.write_all(&bytes);
+    }
+}
+
 impl TerminalGuard {
     /// Takes the terminal on standard input and output. One that does not obey escape sequences gets none.
     pub fn enter(obeys: bool) -> io::Result<TerminalGuard> {
@@ -56,6 +81,7 @@ impl TerminalGuard {
             restore: Restore(Arc::new(GuardState {
                 original,
                 active: AtomicBool::new(false),
+                modes: AtomicBool::new(false),
                 obeys,
                 below: Arc::default(),
                 other: Arc::default(),
@@ -77,18 +103,30 @@ impl TerminalGuard {
         self.restore.now();
     }
 
-    /// Takes the terminal again after [`TerminalGuard::pause`].
-    pub fn resume(&self) -> io::Result<()> {
+    /// Gives only the screen away and leaves the terminal raw, to a user that wants it raw too. What is typed
+    /// while the screen changes hands is neither echoed nor changed by the terminal.
+    pub fn pause_screen(&self) {
         let shared = &self.restore.0;
         let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.active.load(Ordering::SeqCst) {
+            shared.leave_screen();
+        }
+    }
+
+    /// Takes the terminal again after [`TerminalGuard::pause`] or [`TerminalGuard::pause_screen`].
+    pub fn resume(&self) -> io::Result<()> {
+        let shared = &self.restore.0;
+        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shared.active.load(Ordering::SeqCst) {
+            let mut raw = shared.original.clone();
+            raw.make_raw();
+            termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &raw)?;
+            shared.active.store(true, Ordering::SeqCst);
+        }
+        if shared.modes.swap(true, Ordering::SeqCst) || !shared.obeys {
             return Ok(());
         }
-        let mut raw = shared.original.clone();
-        raw.make_raw();
-        termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &raw)?;
-        shared.active.store(true, Ordering::SeqCst);
-        if shared.obeys { TtyOut.write_all(ENTER) } else { Ok(()) }
+        TtyOut.write_all(ENTER)
     }
 }
 
@@ -106,19 +144,7 @@ impl Restore {
         if !shared.active.swap(false, Ordering::SeqCst) {
             return;
         }
-        let mut bytes = Vec::new();
-        if shared.other.swap(false, Ordering::SeqCst) {
-            bytes.extend_from_slice(super::full::MOUSE_OFF);
-            bytes.extend_from_slice(super::full::LEAVE);
-        }
-        if shared.obeys {
-            bytes.extend_from_slice(LEAVE);
-        }
-        bytes.extend_from_slice(&shared.also.lock().unwrap_or_else(PoisonError::into_inner));
-        for _ in 0..shared.below.swap(0, Ordering::Relaxed) {
-            bytes.extend_from_slice(b"\r\n");
-        }
-        let _ = TtyOut.write_all(&bytes);
+        shared.leave_screen();
         let _ = termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &shared.original);
     }
 
