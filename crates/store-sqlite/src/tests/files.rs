@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use crate::OpenErrorKind;
+use crate::open::PAGE_SIZE;
 
 fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -385,9 +386,9 @@ async fn destroyed_pages_are_named_and_do_not_panic() {
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
     store.close().await;
     let whole = fs::read(home.path()).unwrap();
-    for page in 1..whole.len() / 4096 {
+    for page in 1..whole.len() / PAGE_SIZE {
         let mut bytes = whole.clone();
-        bytes[page * 4096..(page + 1) * 4096].fill(0xA5);
+        bytes[page * PAGE_SIZE..(page + 1) * PAGE_SIZE].fill(0xA5);
         fs::write(home.path(), bytes).unwrap();
         let Ok(store) = home.try_open() else { continue };
         let read = store.messages(&"t1".into()).await;

@@ -139,7 +139,7 @@ async fn pages_of<T>(home: &Home, work: impl Future<Output = T>) -> u64 {
     let length = || std::fs::metadata(crate::rows::with_suffix(&home.path(), "-wal")).unwrap().len();
     let before = length();
     work.await;
-    (length() - before) / (4096 + 24)
+    (length() - before) / (crate::open::PAGE_SIZE as u64 + 24)
 }
 
 /// What a step of a run has to write is in the pages that it changes; an index over what stays the same is not one of them.

@@ -6,6 +6,7 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 
 use super::*;
 use crate::OpenErrorKind;
+use crate::open::PAGE_SIZE;
 use crate::rows::with_suffix;
 
 fn log_of(home: &Home) -> PathBuf {
@@ -50,7 +51,7 @@ fn files(home: &Home) -> BTreeMap<String, Vec<u8>> {
 /// The header of a log without a frame, as a process leaves it that is killed when it syncs a new log.
 fn header(checkpoints: u32, salts: [u32; 2]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for word in [0x377f_0682, 3_007_000, 4096, checkpoints, salts[0], salts[1]] {
+    for word in [0x377f_0682, 3_007_000, PAGE_SIZE as u32, checkpoints, salts[0], salts[1]] {
         bytes.extend(u32::to_be_bytes(word));
     }
     let (mut one, mut two) = (0_u32, 0_u32);
