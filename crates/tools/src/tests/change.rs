@@ -322,6 +322,19 @@ async fn a_file_keeps_an_older_encoding() {
     assert!(text.contains("line 4 has bytes that are not UTF-8"), "{text}");
 }
 
+/// Text of two bytes a character is not changed, and the answer says how to read it.
+#[tokio::test]
+async fn utf16_text_is_left_as_it_is() {
+    let sandbox = Sandbox::new();
+    let text: Vec<u8> = "\u{feff}one word\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    sandbox.write("a.txt", &text);
+    for (tool, args) in [("Edit", edit("a.txt", "word", "other")), ("Write", write("a.txt", "x"))] {
+        let refused = sandbox.refused(tool, args).await;
+        assert!(refused.contains("UTF-16"), "{tool}: {refused}");
+        assert_eq!(sandbox.read("a.txt"), text, "{tool}");
+    }
+}
+
 #[tokio::test]
 async fn a_replaced_file_grants_no_more() {
     let sandbox = Sandbox::new();

@@ -446,6 +446,7 @@ impl Tty for NoTty {
         Ok(())
     }
     fn stop_process(&self) -> std::io::Result<()> {
+        self.note("stop the process");
         Ok(())
     }
 }
@@ -541,4 +542,14 @@ async fn the_terminal_stays_raw_for_a_command_and_not_for_an_editor() {
         assert!(stage.obey(vec![cmd]).await.expect("no write fails").is_continue());
         assert_eq!(*stage.tty.0.lock().expect("not poisoned"), ["stop reading", given, "take"]);
     }
+}
+
+/// The shell gets its terminal back before the process stops.
+#[tokio::test]
+async fn ctrl_z_gives_the_terminal_back_first() {
+    let app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
+    let mut stage = stage(&Arc::new(FakeHost::default()), app);
+    assert!(stage.obey(vec![Cmd::Suspend]).await.expect("no write fails").is_continue());
+    let done = stage.tty.0.lock().expect("not poisoned").clone();
+    assert_eq!(done, ["stop reading", "give", "stop the process", "take"]);
 }
