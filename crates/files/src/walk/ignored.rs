@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType, statat};
 
 use super::{MAX_IGNORE_FILE, WalkFilter};
-use crate::opener::{open_regular_at, read_regular, read_start};
+use crate::opener::{self, FilePlace, PASSAGE, open_regular, open_regular_at, read_regular, read_start};
 
 /// The verdict of the ignore files on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,60 +87,60 @@ impl IgnoreFiles {
         entries: &[(OsString, FileType, u64)],
         above: Option<Arc<IgnoreLevel>>,
     ) -> Option<Arc<IgnoreLevel>> {
-        if !self.dot && !self.git {
-            return None;
-        }
         let kind = |name: &str| entries.iter().find(|(entry, ..)| entry == name).map(|(_, kind, _)| *kind);
-        let rules = |name: &str| match kind(name) {
-            Some(FileType::RegularFile) => {
-                let bytes = open_regular_at(folder, OsStr::new(name)).ok();
-                rules(path, bytes.and_then(|file| read_start(file, MAX_IGNORE_FILE)))
-            }
-            Some(FileType::Symlink) => rules(path, read_regular(&path.join(name), MAX_IGNORE_FILE)),
-            _ => Gitignore::empty(),
-        };
-        let is_repository = kind(".git").is_some();
-        self.read(path, above, is_repository, &rules)
+        self.read(folder, path, above, &kind)
     }
 
-    /// The level of the folders above the walked one.
-    pub(super) fn above(&self) -> Option<Arc<IgnoreLevel>> {
-        if !self.dot && !self.git {
+    /// The level of the folders above the walked one, which is at `real`. One that became a link since has no ignore files.
+    pub(super) fn above(&self, real: &Path) -> Option<Arc<IgnoreLevel>> {
+        if !self.parents || (!self.dot && !self.git) {
             return None;
         }
-        let mut folders: Vec<&Path> =
-            if self.parents { self.root.ancestors().skip(1).collect() } else { Vec::new() };
-        folders.reverse();
-        folders.into_iter().fold(None, |above, folder| self.named(folder, above))
+        let folders: Vec<(&Path, &Path)> = self.root.ancestors().zip(real.ancestors()).skip(1).collect();
+        let level = |above, (path, real): (&Path, &Path)| self.opened(real, path, above);
+        folders.into_iter().rev().fold(None, level)
     }
 
-    /// The level of a folder by its name.
-    fn named(&self, folder: &Path, above: Option<Arc<IgnoreLevel>>) -> Option<Arc<IgnoreLevel>> {
-        let rules = |name: &str| rules(folder, read_regular(&folder.join(name), MAX_IGNORE_FILE));
-        let is_repository = self.git && folder.join(".git").symlink_metadata().is_ok();
-        self.read(folder, above, is_repository, &rules)
+    /// The level of a folder that is at `real`.
+    fn opened(&self, real: &Path, path: &Path, above: Option<Arc<IgnoreLevel>>) -> Option<Arc<IgnoreLevel>> {
+        let Ok(folder) = opener::open(real, PASSAGE) else { return above };
+        let about = |name: &str| statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let kind = |name: &str| about(name).map(|about| FileType::from_raw_mode(about.st_mode));
+        self.read(&folder, path, above, &kind)
     }
 
-    /// The files of one folder; a folder without any has the level of the one above.
+    /// The files of one folder; a folder without any has the level of the one above. As in git, a link is no ignore file.
     fn read(
         &self,
-        folder: &Path,
+        folder: &OwnedFd,
+        path: &Path,
         above: Option<Arc<IgnoreLevel>>,
-        is_repository: bool,
-        read: &dyn Fn(&str) -> Gitignore,
+        kind: &dyn Fn(&str) -> Option<FileType>,
     ) -> Option<Arc<IgnoreLevel>> {
-        let is_repository = self.git && is_repository;
-        let dot = if self.dot { read(".ignore") } else { Gitignore::empty() };
-        let git = if self.git { read(".gitignore") } else { Gitignore::empty() };
-        let exclude = match is_repository.then(|| common_dir(&folder.join(".git"))).flatten() {
-            Some(common) => rules(folder, read_regular(&common.join("info/exclude"), MAX_IGNORE_FILE)),
-            None => Gitignore::empty(),
+        let file = |counts: bool, name: &str| match kind(name) {
+            Some(FileType::RegularFile) if counts => {
+                let file = open_regular_at(folder, OsStr::new(name)).ok();
+                rules(path, file.and_then(|file| read_start(file, MAX_IGNORE_FILE)))
+            }
+            _ => Gitignore::empty(),
         };
-        if dot.is_empty() && git.is_empty() && exclude.is_empty() && !is_repository {
+        let git_dir = kind(".git").filter(|_| self.git);
+        let (dot, git) = (file(self.dot, ".ignore"), file(self.git, ".gitignore"));
+        let exclude = git_dir.and_then(|kind| excluded(folder, path, kind));
+        let exclude = rules(path, exclude.and_then(|file| read_start(file, MAX_IGNORE_FILE)));
+        if dot.is_empty() && git.is_empty() && exclude.is_empty() && git_dir.is_none() {
             return above;
         }
-        Some(Arc::new(IgnoreLevel { above, dot, git, exclude, is_repository }))
+        Some(Arc::new(IgnoreLevel { above, dot, git, exclude, is_repository: git_dir.is_some() }))
     }
+}
+
+/// Opens a repository's own list of ignored files. A linked worktree names the repository that has it.
+fn excluded(folder: &OwnedFd, path: &Path, kind: FileType) -> Option<File> {
+    if kind == FileType::Directory {
+        return FilePlace::beneath(folder, Path::new(".git/info/exclude")).ok()?.open_regular().ok();
+    }
+    open_regular(&common_dir(&path.join(".git"))?.join("info/exclude")).ok()
 }
 
 /// The levels of folders by name, each read when a walk first comes to it.
@@ -161,9 +162,12 @@ impl NamedLevels {
         }
         let above = match folder.parent() {
             Some(parent) if folder != self.files.root => self.of(parent),
-            _ => self.files.above(),
+            _ => opener::resolve(folder).ok().and_then(|real| self.files.above(&real)),
         };
-        let level = self.files.named(folder, above);
+        let level = match opener::resolve(folder) {
+            Ok(real) => self.files.opened(&real, folder, above),
+            Err(_) => above,
+        };
         known().insert(folder.to_owned(), level.clone());
         level
     }

@@ -157,6 +157,8 @@ pub type AdmitsOpen = Box<dyn FnMut(&WalkEntry, &OwnedFd) -> bool>;
 pub struct Walk<V> {
     selection: WalkFilter,
     ignore_files: IgnoreFiles,
+    /// Where the walked folder is.
+    real: PathBuf,
     visit: V,
     admits_open: Option<AdmitsOpen>,
     max_depth: usize,
@@ -171,14 +173,18 @@ pub struct Walk<V> {
 /// entry; one for which it returns false is left out, and a folder is not entered.
 pub fn walk<V: FnMut(&WalkEntry) -> bool>(root: &Path, selection: WalkFilter, visit: V) -> Walk<V> {
     let mut walk = Walk::new(root, selection, visit);
-    match opener::resolve(root).ok().and_then(|real| opener::open(&real, LISTED).ok()) {
-        Some(folder) => walk.enter(Rc::new(folder), root.to_owned()),
-        None => walk.single = single(root),
+    let Ok(real) = opener::resolve(root) else { return walk };
+    match opener::open(&real, LISTED) {
+        Ok(folder) => {
+            walk.real = real;
+            walk.enter(Rc::new(folder), root.to_owned());
+        }
+        Err(_) => walk.single = single(root, &real),
     }
     walk
 }
 
-/// Returns a walk over an open folder. `path` is what entries are called by.
+/// Returns a walk over an open folder. `path` is what entries are called by, and has no links.
 pub fn walk_in<V: FnMut(&WalkEntry) -> bool>(
     folder: OwnedFd,
     path: &Path,
@@ -210,8 +216,8 @@ pub fn builder(
 }
 
 /// What is to be walked is not a folder: it is the only entry.
-fn single(root: &Path) -> Option<WalkEntry> {
-    let place = opener::FilePlace::of(&opener::resolve(root).ok()?).ok()?;
+fn single(root: &Path, real: &Path) -> Option<WalkEntry> {
+    let place = opener::FilePlace::of(real).ok()?;
     let about = place.stat().ok()?;
     let kind = FileType::from_raw_mode(about.st_mode);
     let (folder, name) = (Rc::new(place.folder), place.name);
@@ -223,6 +229,7 @@ impl<V: FnMut(&WalkEntry) -> bool> Walk<V> {
     fn new(root: &Path, selection: WalkFilter, visit: V) -> Walk<V> {
         Walk {
             ignore_files: IgnoreFiles::new(root, &selection),
+            real: root.to_owned(),
             selection,
             visit,
             admits_open: None,
@@ -253,7 +260,7 @@ impl<V: FnMut(&WalkEntry) -> bool> Walk<V> {
         let Ok(mut entries) = list(&folder) else { return };
         let above = match self.frames.last() {
             Some(frame) => frame.rules.clone(),
-            None => self.ignore_files.above(),
+            None => self.ignore_files.above(&self.real),
         };
         let rules = self.ignore_files.level(&folder, &path, &entries, above);
         entries.sort_unstable_by(|(a, ..), (b, ..)| b.cmp(a));

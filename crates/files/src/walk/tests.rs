@@ -97,6 +97,31 @@ fn rules_above_a_repository_do_not_apply_inside() {
 }
 
 #[test]
+fn ignore_files_are_those_of_the_folders_that_were_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
+    for (folder, ignored) in [("up", "a"), ("out", "b")] {
+        write(&dir, &format!("{folder}/w/a"), "x");
+        write(&dir, &format!("{folder}/w/b"), "x");
+        write(&dir, &format!("{folder}/.ignore"), ignored);
+    }
+    std::fs::create_dir(dir.join("up/w/s")).unwrap();
+    std::os::unix::fs::symlink(dir.join("out/.ignore"), dir.join("up/w/s/.ignore")).unwrap();
+    write(&dir, "up/w/s/b", "x");
+    std::os::unix::fs::symlink("up", dir.join("link")).unwrap();
+    let root = dir.join("up/w");
+    assert_eq!(walked(&root, WalkFilter::default()), ["b", "s/b"], "as in git, a link is no ignore file");
+    assert_eq!(walked(&dir.join("link/w"), WalkFilter::default()), ["b", "s/b"]);
+    // The folder above is exchanged for a link when the walked one is open.
+    let folder = crate::opener::open(&root, crate::opener::LISTED).unwrap();
+    std::fs::rename(dir.join("up"), dir.join("aside")).unwrap();
+    std::os::unix::fs::symlink("out", dir.join("up")).unwrap();
+    let names = super::walk_in(folder, &root, WalkFilter::default(), super::WalkEntry::is_file)
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    assert_eq!(names.collect::<Vec<_>>(), ["a", "b"], "nothing above says what is ignored");
+}
+
+#[test]
 fn worktrees_share_the_exclude_file() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "main/.git/info/exclude", "local\n");
