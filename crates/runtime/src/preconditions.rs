@@ -4,9 +4,7 @@
 //! each file that the call depends on. When the decision comes, all of it is compared again. The new question lists
 //! what changed.
 
-use std::fs::OpenOptions;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +27,7 @@ use aye_core::contract::question::{FileDelta, Question, StaleQuestion};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResumeMode};
 use aye_core::contract::tool::{AgreedFile, FilePreview, MAX_TOUCHED, Tool, ToolCallContext, ToolResult};
 use aye_core::run::{Call, Fact, Gate, Settled};
+use aye_files::opener::{self, FilePlace};
 
 /// Maximum bytes of a file to hash; of a larger file the start and the size are hashed.
 const MAX_HASHED: u64 = 8 << 20;
@@ -69,10 +68,11 @@ impl SeenFile {
         Self { path: name(&preview.path), hash: preview.before.clone(), text: None }
     }
 
-    /// Reads a file. Anything but a regular file counts as missing.
+    /// Reads a file. Anything but a regular file counts as missing. If a link is on the path, only the hash is kept: a
+    /// folder that is exchanged for a link must not bring the text of another file into the question.
     fn read_state(path: &Path, room: &mut usize) -> Self {
         let path_name = name(path);
-        let Some((bytes, size)) = read(path) else {
+        let Some((real, bytes, size)) = read(path) else {
             return Self { path: path_name, hash: None, text: None };
         };
         let mut hash = Sha256::new();
@@ -80,20 +80,20 @@ impl SeenFile {
         if size > MAX_HASHED {
             hash.update(size.to_le_bytes());
         }
-        let text = String::from_utf8(bytes).ok().filter(|text| text.len() <= *room);
+        let text = String::from_utf8(bytes).ok().filter(|text| real == path && text.len() <= *room);
         *room -= text.as_ref().map_or(0, String::len);
         Self { path: path_name, hash: Some(hex(&hash.finalize())), text }
     }
 }
 
-/// Reads the start of a regular file, and its size. A pipe in its place must not block.
-fn read(path: &Path) -> Option<(Vec<u8>, u64)> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits();
-    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path).ok()?;
-    let about = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+/// Reads the start of a regular file, its size, and where it is. The path is resolved once, and exactly that is opened.
+fn read(path: &Path) -> Option<(PathBuf, Vec<u8>, u64)> {
+    let real = opener::resolve(path).ok()?;
+    let file = FilePlace::of(&real).ok()?.open_regular().ok()?;
+    let size = file.metadata().ok()?.len();
     let mut bytes = Vec::new();
     file.take(MAX_HASHED).read_to_end(&mut bytes).ok()?;
-    Some((bytes, about.len()))
+    Some((real, bytes, size))
 }
 
 fn name(path: &Path) -> String {
@@ -435,4 +435,32 @@ fn preconditions_of(ticket: &SuspendTicket) -> Option<Preconditions> {
         files: ticket.suspension.files().iter().map(SeenFile::of_preview).collect(),
         ..Preconditions::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_question_is_not_that_of_another_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for (folder, text) in [("d", "inside"), ("out", "OUTSIDE")] {
+            std::fs::create_dir(root.join(folder)).unwrap();
+            std::fs::write(root.join(folder).join("f"), text).unwrap();
+        }
+        let read = || SeenFile::read_state(&root.join("d/f"), &mut 100);
+        let before = read();
+        assert_eq!(before.text.as_deref(), Some("inside"));
+        // Somebody exchanges the folder for a link.
+        std::fs::rename(root.join("d"), root.join("aside")).unwrap();
+        std::os::unix::fs::symlink(root.join("out"), root.join("d")).unwrap();
+        let after = read();
+        assert_eq!(after.text, None);
+        assert_ne!(after.hash, before.hash, "what is there now is another file");
+        // A pipe is not waited for.
+        let pipe = root.join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        assert_eq!(SeenFile::read_state(&pipe, &mut 100).hash, None);
+    }
 }
