@@ -13,6 +13,7 @@ mod background;
 mod bash;
 mod change;
 mod edit;
+mod editor_text;
 pub mod exec;
 mod glob;
 mod grep;
@@ -51,7 +52,7 @@ use tokio_util::sync::CancellationToken;
 pub use artifact::{RESULT_FILES, keep_result, output_of};
 use aye_core::contract::editor::EditorSlot;
 use aye_core::contract::judgement::Profile;
-use aye_core::contract::path_policy::{PathAccess, PathPolicies};
+use aye_core::contract::path_policy::PathPolicies;
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
@@ -120,14 +121,6 @@ impl ToolEnv {
             editor: EditorSlot::default(),
             ledger: Arc::default(),
         }
-    }
-
-    /// Returns the text of a file as the editor has it open, unless a rule denies the file or there is no editor.
-    async fn editor_text(&self, ctx: &ToolCallContext, file_path: &str) -> Option<String> {
-        let editor = self.editor.get()?;
-        let path = paths::absolute(&self.workspace, "file_path", file_path).ok()?;
-        self.must_not_be_denied(ctx, &path, PathAccess::Read).ok()?;
-        editor.text(&path).await
     }
 
     /// Returns the environment of a program to start outside the sandbox: see [`exec::child_env`]. The variables in `more`

@@ -241,7 +241,7 @@ impl Tool for Read {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let (env, call_ctx) = (self.env.clone(), ctx.clone());
-        let open_text = env.editor_text(ctx, parse(&args)?.file_path).await;
+        let open_text = env.editor_text_to_show(ctx, parse(&args)?.file_path).await;
         let work = move |cancel| Ok(read(&env, &parse(&args)?, &call_ctx, open_text, &cancel)?.into());
         super::looking(ctx, work).await
     }
