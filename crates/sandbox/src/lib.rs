@@ -24,18 +24,21 @@ mod kernel;
 mod launch;
 #[allow(clippy::disallowed_methods, reason = "files of the system")]
 mod layers;
-#[allow(clippy::disallowed_methods, reason = "folders of aye's own")]
+#[allow(clippy::disallowed_methods, reason = "it runs inside, after the launcher has restricted itself")]
 mod linked_cache;
 mod mounts;
 mod namespaces;
 #[allow(clippy::disallowed_methods, reason = "a folder of aye's own")]
 mod net;
-#[allow(clippy::disallowed_methods, reason = "files of the system and of git, before anything runs")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "files of the system; what .git names must name the worktree from outside"
+)]
 mod policy;
 pub mod protected;
 mod refusal;
 mod seatbelt;
-#[allow(clippy::disallowed_methods, reason = "folders of the user, before anything runs")]
+#[allow(clippy::disallowed_methods, reason = "folders of the user, outside of projects")]
 mod toolchains;
 mod watched;
 

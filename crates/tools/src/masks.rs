@@ -166,7 +166,7 @@ fn is_new_link(masked: &Masked, files: &KnownFiles) -> bool {
 /// Says whether a rule keeps an entry from being read; the flag says that it is a folder.
 type Restriction<'a> = dyn Fn(&DirEntry, bool) -> Option<PathRestriction> + 'a;
 
-#[expect(clippy::disallowed_methods, reason = "only the names of what is masked; the mounts are by name too")]
+#[expect(clippy::disallowed_methods, reason = "names are listed; the mounts compare what is behind them")]
 fn read(path: &Path, metadata: &Metadata, now: SystemTime, restriction: &Restriction<'_>) -> Folder {
     let mut folder = Folder { stamp: FolderStamp::settled(metadata, now), ..Folder::default() };
     let mut beside = 0;

@@ -64,8 +64,8 @@ pub(super) fn main() -> ExitCode {
     match args.next() {
         Some(word) if word == LAUNCH_ARG => return launch_main(args),
         Some(word) if word == INSIDE_ARG => return inside(&args.skip(2).collect::<Vec<_>>()),
-        Some(word) if word == races::SWAP_ARG => {
-            races::swap(&args.collect::<Vec<_>>());
+        Some(word) if word == races::SWAP_ARG || word == races::TRY_SWAP_ARG => {
+            races::swap(&args.collect::<Vec<_>>(), word == races::SWAP_ARG);
             return ExitCode::SUCCESS;
         }
         Some(word) if word == DRIVE_ARG => {
@@ -175,11 +175,14 @@ pub(super) fn main() -> ExitCode {
         println!("outside, {user:?}: {} of {COUNT} escape", control.len());
     }
     if layers.bwrap.is_some() {
-        failures.extend(races::keeps_names(&base, &Layers { can_mount: false, ..layers.clone() }));
+        let by_path = Layers { can_mount: false, ..layers.clone() };
+        failures.extend(races::keeps_names(&base, &by_path));
+        failures.extend(races::beside(&base, &by_path));
     }
     if layers.can_mount {
         failures.extend(races::keeps_names(&base, &layers));
         failures.extend(races::run(&base, &layers));
+        failures.extend(races::beside(&base, &layers));
     } else {
         println!("skipped: the races, because the launcher cannot make mounts here");
     }

@@ -2,26 +2,37 @@
 
 use super::{Arc, Command, Launch, Layers, OsStr, OsString, Path, Policy, Profile, Stdio, UnixListener, fs};
 use aye_sandbox::InodeId;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The first argument of a process that exchanges names.
 pub(super) const SWAP_ARG: &str = "swap";
+/// The same for one that may not exchange all of them.
+pub(super) const TRY_SWAP_ARG: &str = "try-swap";
 const ROUNDS: usize = 400;
 
-/// Exchanges each two names until its input ends.
-pub(super) fn swap(names: &[OsString]) {
+/// Exchanges each two names until its input ends. It prints a line when each was exchanged once, or could not be.
+pub(super) fn swap(names: &[OsString], must: bool) {
     let stop = Arc::new(AtomicBool::new(false));
     let until = Arc::clone(&stop);
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         until.store(true, Ordering::Relaxed);
     });
+    let mut is_first = true;
     while !stop.load(Ordering::Relaxed) {
         for pair in names.chunks(2) {
             let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
-            rustix::fs::renameat_with(cwd, &pair[0], cwd, &pair[1], flags).expect("exchanged");
+            let exchanged = rustix::fs::renameat_with(cwd, &pair[0], cwd, &pair[1], flags);
+            assert!(exchanged.is_ok() || !must, "{pair:?}: {exchanged:?}");
+            if is_first {
+                print!("{} ", if exchanged.is_ok() { "moved" } else { "kept" });
+            }
+        }
+        if std::mem::take(&mut is_first) {
+            println!();
         }
         // Long enough for a mount, and short enough for several exchanges while a command starts.
         let moment = Instant::now();
@@ -69,6 +80,7 @@ pub(super) fn run(base: &Path, layers: &Layers) -> Vec<String> {
         .arg(SWAP_ARG)
         .args([work.join("a"), work.join("b"), work.join(".github"), work.join("link")])
         .stdin(Stdio::piped())
+        .stdout(Stdio::null())
         .spawn()
         .expect("starts");
     let (mut escaped, mut started) = (Vec::new(), 0);
@@ -99,6 +111,84 @@ pub(super) fn run(base: &Path, layers: &Layers) -> Vec<String> {
     let printed = command();
     if !printed.contains("started") || !printed.contains("decoy") || printed.contains("CANARY") {
         escaped.push(format!("when nothing moves: {printed}"));
+    }
+    escaped
+}
+
+/// Starts commands in a project where a command of another aye exchanges what it can, and returns what they should not have
+/// been able to do. Nobody stops that command meanwhile: what is hidden and protected here is so there, too, and keeps its
+/// name, whoever makes the mounts.
+pub(super) fn beside(base: &Path, layers: &Layers) -> Vec<String> {
+    let by = if layers.can_mount { "launcher" } else { "bubblewrap" };
+    let folder = base.join(format!("beside-{by}"));
+    let (home, work) = (folder.join("home"), folder.join("work"));
+    for path in
+        [home.as_path(), &work.join(".github/workflows"), &work.join("a"), &work.join("b"), &work.join("c")]
+    {
+        fs::create_dir_all(path).expect("written");
+    }
+    for (path, text) in [
+        (home.join("canary"), "HOME-CANARY"),
+        (work.join("a/.env"), "SECRET-CANARY"),
+        (work.join("b/.env"), "decoy"),
+        (work.join("c/plain"), "plain"),
+        (work.join(".github/workflows/ci.yml"), "on: push"),
+    ] {
+        fs::write(path, text).expect("written");
+    }
+    for link in ["link", "other"] {
+        std::os::unix::fs::symlink(&home, work.join(link)).expect("written");
+    }
+    let own = std::env::current_exe().expect("has a path");
+    let secret = work.join("a/.env");
+    let about = secret.metadata().expect("exists");
+    let policy = Policy {
+        ids: [(secret.clone(), InodeId(about.dev(), about.ino()))].into(),
+        masked: vec![secret],
+        home: Some(home.clone()),
+        readable: vec![own.clone()],
+        ..Policy::new(Profile::Workspace, &work)
+    };
+    let command = |program: &OsStr, args: &[OsString]| {
+        let launch = Launch::new(&policy, layers, &own, &work, program, args);
+        let mut command = Command::new(&launch.program);
+        command.args(&launch.args).current_dir(&work);
+        command
+    };
+    let pairs = ["a", "b", "a/.env", "b/.env", ".github", "link", "c", "other"];
+    let args: Vec<OsString> =
+        [OsString::from(TRY_SWAP_ARG)].into_iter().chain(pairs.map(|name| work.join(name).into())).collect();
+    let mut swapper =
+        command(own.as_os_str(), &args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut moved = String::new();
+    let mut output = BufReader::new(swapper.stdout.take().expect("piped"));
+    output.read_line(&mut moved).expect("a line");
+    let mut escaped = Vec::new();
+    if moved.trim() != "kept kept kept moved" {
+        escaped.push(format!("what another command renames, mounts by {by}: {moved}"));
+    }
+    let line =
+        "cat a/.env b/.env c/plain c/canary other/canary; touch c/evil other/evil .github/evil; echo started";
+    let mut started = 0;
+    for round in 0..ROUNDS {
+        let output = command(OsStr::new("sh"), &["-c".into(), line.into()]).stdin(Stdio::null()).output();
+        let printed = String::from_utf8_lossy(&output.expect("starts").stdout).into_owned();
+        started += usize::from(printed.contains("started"));
+        if printed.contains("CANARY") || !printed.contains("decoy") {
+            escaped.push(format!("round {round}, mounts by {by}: {printed}"));
+        }
+    }
+    drop(swapper.stdin.take());
+    assert!(swapper.wait().expect("ends").success());
+    if home.join("evil").exists() {
+        escaped.push(format!("a file was written at home, mounts by {by}"));
+    }
+    println!(
+        "beside another aye, mounts by {by}: {started} of {ROUNDS} commands started, {} escaped",
+        escaped.len()
+    );
+    if started != ROUNDS {
+        escaped.push(format!("mounts by {by}: only {started} of {ROUNDS} commands started"));
     }
     escaped
 }
