@@ -50,6 +50,9 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// Maximum calls that run or wait at once.
 const MAX_CALLS: usize = 256;
+// Every other request is answered at once. So there is always a place to read what a waiting call needs: an answer of the
+// user, or its cancellation.
+const _: () = assert!(MAX_CALLS < MAX_REQUESTS);
 
 /// The arguments of an agent's tool.
 #[derive(Debug, Deserialize)]

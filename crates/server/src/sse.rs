@@ -169,6 +169,14 @@ pub(super) fn follow(follower: Follower) -> impl Stream<Item = Result<Event, Inf
 mod tests {
     use super::*;
 
+    /// Streams are not what the guard adds this to: they have a policy of their own, which allows to keep them.
+    #[tokio::test]
+    async fn no_stream_is_kept_by_anybody() {
+        let response = respond(futures::stream::empty());
+        let values: Vec<_> = response.headers().get_all(axum::http::header::CACHE_CONTROL).iter().collect();
+        assert_eq!(values, ["no-store"]);
+    }
+
     #[test]
     fn a_last_event_id_is_a_number_or_an_error() {
         let of = |text: &str| {
