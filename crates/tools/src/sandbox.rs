@@ -1,33 +1,35 @@
 //! [`Sandbox`]: starts a command so that the kernel keeps it to a profile.
 
+mod confinement;
+mod folders;
+mod unchanged;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use aye_core::contract::address::DomainPattern;
 use aye_core::contract::digest::sha256_hex;
-use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::judgement::SandboxOpening;
-use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
+use aye_core::contract::path_policy::{PathAccess, PathPolicy};
 use aye_core::contract::spec::AgentSpec;
 use aye_files::known::KnownFiles;
-use aye_files::opener::PrivateFolder;
-use aye_files::unused::remove_unused;
-use aye_sandbox::protected::{INSTALLED, SET_ASIDE};
+use aye_sandbox::protected::SET_ASIDE;
 use aye_sandbox::{
     CacheKind, Dialler, InodeId, Launch, Layers, LinkedCache, MAX_MASKS, NetHub, NetSession, PartialFolder,
-    Policy, Profile, ProtectedBefore, ProtectedFiles, Serving, SetAside, SystemDialler, Unusable, toolchains,
-    unseen_folders,
+    Policy, Profile, ProtectedFiles, Serving, SystemDialler, Unusable, toolchains, unseen_folders,
 };
 
 use super::ToolEnv;
 use super::artifact::output_of;
-use super::exec::{self, CommandLimits, ControlGroups, EnvVars, ExecRequest, Freezer, Live, is_in_path};
+use super::exec::{self, CommandLimits, ControlGroups, EnvVars, ExecRequest, Freezer, is_in_path};
 use super::masks::{Folded, Masked, Masks, fold};
+pub use confinement::{Confined, Confinement, NotConfined, ReportedChanges, Withheld};
+use confinement::{hidden_folders, shown_in_part};
+pub use folders::{SandboxFolders, SandboxLimits};
+use folders::{private_folder, used_folder};
+use unchanged::{MissingFiles, Unchangeable, Unchanged, is_installed};
 
 /// Git's own settings in the home folder: without them git does not know whose repositories the user trusts. The folder
 /// that contains some of them may contain passwords, too.
@@ -47,73 +49,6 @@ const LINKED: [(CacheKind, &str, &str); 2] =
 /// and wait for seconds. `pip` names what failed only when it tries again.
 const RETRIES: [(&str, &str, &str); 3] =
     [("npm_config_fetch_retries", "0", "2"), ("PIP_RETRIES", "1", "1"), ("CARGO_NET_RETRY", "0", "1")];
-
-/// The access that the user gives commands beside the workspace.
-#[derive(Clone, Debug, Default)]
-pub struct SandboxFolders {
-    /// Files and folders to read. Files of the workspace that rules ask about can be read if they are named here.
-    pub readable: Vec<PathBuf>,
-    /// Folders to write, in [`Profile::Workspace`].
-    pub writable: Vec<PathBuf>,
-    /// The folder in which each conversation's `/tmp` is kept.
-    pub tmp: PathBuf,
-    /// The folder in which package managers keep their downloads, in [`Profile::Workspace`].
-    pub caches: PathBuf,
-    /// The folder of the downloads that commands find at the user's paths. They must not reach it at its own.
-    pub linked: PathBuf,
-    /// Domains to reach, in [`Profile::Workspace`] where the machine has namespaces.
-    pub domains: Vec<DomainPattern>,
-    /// Unix sockets of the project that commands may connect to.
-    pub unix_sockets: Vec<PathBuf>,
-    /// The folder for the sockets of commands in namespaces.
-    pub sockets: PathBuf,
-    /// The folder for long output. Commands can read that of their own conversation.
-    pub output: PathBuf,
-    /// The project's folder: links in it open nothing outside.
-    pub project: Option<PathBuf>,
-    /// What one command may take from the machine.
-    pub limits: SandboxLimits,
-    /// Whether the user trusts the project with the repository that it is a linked worktree of.
-    pub opens_repository: bool,
-    /// Aye's own folders. Without a sandbox for what contains one, no command can change its own rules.
-    pub own: Vec<PathBuf>,
-}
-
-/// What one command may take from the machine; `None` is no limit.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SandboxLimits {
-    /// Processes and threads at once, on a machine with up to 16 cores; in proportion to the cores on others.
-    pub processes: Option<u64>,
-    /// Memory, in percent of the machine's.
-    pub memory_percent: Option<u64>,
-    /// Temporary files, in MiB.
-    pub tmp_mib: Option<u64>,
-}
-
-/// Builds start about as many processes as there are cores.
-const FEW_CORES: u64 = 16;
-
-impl SandboxLimits {
-    fn processes(&self) -> u64 {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        self.processes.map_or(u64::MAX, |most| most.saturating_mul((cores / FEW_CORES).max(1)))
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "/proc is the kernel's")]
-    fn memory(&self) -> u64 {
-        let about = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let total = about
-            .lines()
-            .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
-        let kib: Option<u64> = total;
-        let limit = self.memory_percent.zip(kib).map(|(percent, kib)| (kib << 10) / 100 * percent);
-        limit.unwrap_or(u64::MAX)
-    }
-
-    fn tmp(&self) -> Option<u64> {
-        self.tmp_mib.map(|mib| mib << 20)
-    }
-}
 
 /// The state that all sandboxed commands share.
 #[derive(Debug)]
@@ -136,98 +71,6 @@ pub struct Sandbox {
     freezer: Arc<Freezer>,
 }
 
-/// The protected files as they were before a command, to be compared when it ended.
-pub(super) struct Unchanged {
-    protected: Arc<ProtectedFiles>,
-    freezer: Arc<Freezer>,
-    before: ProtectedBefore,
-    missing: Option<MissingFiles>,
-    workspace: PathBuf,
-}
-
-/// What was there before a command of what rules deny to change: a mount keeps that as it is, but nothing keeps a command
-/// from making what is missing.
-struct MissingFiles {
-    rules: Arc<dyn PathPolicy>,
-    cache: Arc<Masks>,
-    known: Arc<KnownFiles>,
-    roots: Vec<PathBuf>,
-    before: HashSet<PathBuf>,
-}
-
-impl MissingFiles {
-    /// What was made since. Nothing that a package manager or a compiler made, and nothing in a folder in which nothing may
-    /// change, where a command could not be run at all.
-    fn made(&self) -> Vec<(PathBuf, InodeId)> {
-        let roots: Vec<&Path> = self.roots.iter().map(PathBuf::as_path).collect();
-        let rules = Unchangeable(self.rules.as_ref());
-        let found = self.cache.below(&roots, &[], &rules, &self.known).into_iter();
-        let is_new = |it: &Masked| !self.before.contains(&it.path);
-        let is_watched = |it: &Masked| {
-            let root = roots.iter().find(|root| it.path.starts_with(root));
-            root.is_some_and(|root| {
-                let is_aside = it.path.starts_with(root.join(SET_ASIDE));
-                !is_aside && !is_installed(&roots, &it.path) && rules.below(root)(root, true).is_none()
-            })
-        };
-        let made = found.filter(|it| is_new(it) && is_watched(it)).filter_map(|it| {
-            let (device, inode) = it.id?.device_and_inode();
-            Some((it.path, InodeId(device, inode)))
-        });
-        made.collect()
-    }
-}
-
-/// Whether a path is in a folder of installed packages or of builds, below one of these folders.
-fn is_installed(roots: &[&Path], path: &Path) -> bool {
-    let below = roots.iter().filter_map(|root| path.strip_prefix(root).ok()?.parent());
-    let mut folders = below.flat_map(Path::components).map(std::path::Component::as_os_str);
-    folders.any(|folder| INSTALLED.iter().any(|name| folder == *name))
-}
-
-impl Unchanged {
-    /// Sets changed files aside, and reports this. If the program runs `beside` others, it may not be the one
-    /// that changed them: then the changes are only reported.
-    pub(super) fn settle(&self, beside: bool) -> Vec<String> {
-        let shown = |path: &Path| {
-            let path = path.strip_prefix(&self.workspace).unwrap_or(path);
-            visible_line(&path.to_string_lossy()).into_owned()
-        };
-        // This program itself has ended.
-        let _frozen = self.freezer.freeze(1);
-        if beside {
-            let changed = self.before.changed(&self.protected);
-            let say = |path: &PathBuf| format!("protected, but changed during the command: {}", shown(path));
-            let made = self.missing.iter().flat_map(MissingFiles::made);
-            let made = made.map(|(path, _)| {
-                format!("rules deny changing it, but it was made during the command: {}", shown(&path))
-            });
-            return changed.iter().map(say).chain(made).collect();
-        }
-        let say = |it: SetAside| match it.to {
-            Some(to) => {
-                let back = match it.restored {
-                    Some(true) => "; the original is restored",
-                    Some(false) => "; the original could not be restored",
-                    None => "",
-                };
-                let (path, to) = (shown(&it.path), shown(&to));
-                format!("{path} is protected: the command's version is in {to}{back}")
-            }
-            None => format!("{} is protected, and the command changed it", shown(&it.path)),
-        };
-        let mut notes: Vec<String> = self.before.set_aside(&self.protected).into_iter().map(say).collect();
-        let made = self.missing.as_ref().map(MissingFiles::made).unwrap_or_default();
-        notes.extend(self.before.set_aside_made(made).into_iter().map(|it| match it.to {
-            Some(to) => {
-                format!("rules deny creating {}: what the command made is in {}", shown(&it.path), shown(&to))
-            }
-            None => format!("rules deny creating {}, and the command made it", shown(&it.path)),
-        }));
-        notes
-    }
-}
-
 /// The capabilities of the machine.
 #[derive(Debug)]
 struct Found {
@@ -236,133 +79,6 @@ struct Found {
     /// The programs of [`LINKED`] that are installed.
     downloaders: Vec<CacheKind>,
     groups: Arc<ControlGroups>,
-}
-
-/// The confinement of a program.
-#[derive(Clone, Debug)]
-pub struct Confined {
-    /// How much of the machine the program can access.
-    pub profile: Profile,
-    /// The thread whose `/tmp` the program gets.
-    pub thread: ThreadId,
-    /// The access added by grants and trust, in [`Profile::Workspace`].
-    pub opened: SandboxOpening,
-    /// Files and folders it can read besides, such as the folder of its script.
-    pub readable: Vec<PathBuf>,
-    /// Whether other commands of the conversation may reach its ports.
-    pub serving: Serving,
-    /// Whether it gets its own terminal.
-    pub terminal: bool,
-}
-
-/// The parts that a confined program needs until it ends: its connection to the network, and the protected
-/// files as they were before.
-#[derive(Default)]
-pub struct Confinement {
-    pub(super) network: Option<Arc<NetSession>>,
-    pub(super) unchanged: Option<Unchanged>,
-    /// Notes about the confinement for the model and the user.
-    pub(super) notes: Vec<String>,
-    pub(super) withheld: Withheld,
-    pub(super) live: Option<Live>,
-}
-
-/// The names of the variables that are set, but that a confined program did not get.
-#[derive(Debug, Default)]
-pub struct Withheld {
-    names: Vec<String>,
-    /// The names among them that are keys of aye's own.
-    own: Vec<String>,
-}
-
-impl Withheld {
-    /// Returns a sentence for each variable that a command asked for: in its text, or with a complaint when it failed.
-    pub fn missed(&self, command: &str, output: &str, has_failed: bool) -> Vec<String> {
-        let missed = exec::missed(&self.names, command, output, has_failed);
-        let sentence = |name: &str| {
-            if self.own.iter().any(|own| own == name) {
-                return format!("the variable {name} is a key of aye's own, which no command gets");
-            }
-            format!(
-                "the variable {name} is set, but the sandbox passes only what builds need; the user can name it in \
-                 sandbox.env, or in `env` of the rule that allows the command"
-            )
-        };
-        missed.into_iter().map(sentence).collect()
-    }
-}
-
-impl Confinement {
-    /// The variables that the program did not get.
-    pub fn take_withheld(&mut self) -> Withheld {
-        std::mem::take(&mut self.withheld)
-    }
-
-    /// After the end of the program: sets changed protected files aside. Returns one sentence for each, and one for each
-    /// refused connection.
-    pub async fn settle(self) -> Vec<String> {
-        let refused = self.network.as_ref().map(|network| network.refusals()).unwrap_or_default();
-        let mut notes: Vec<String> =
-            refused.into_iter().map(|(_, sentence)| sentence).chain(self.notes).collect();
-        if let Some(unchanged) = self.unchanged {
-            let settled = tokio::task::spawn_blocking(move || unchanged.settle(false)).await;
-            notes.extend(settled.unwrap_or_else(|error| vec![error.to_string()]));
-        }
-        notes
-    }
-}
-
-/// The confinement of a program that runs beside others: what it changed of protected files is only reported, when this
-/// is dropped.
-pub struct ReportedChanges {
-    confinement: Confinement,
-    tell: Box<dyn Fn(String) + Send>,
-}
-
-impl Confinement {
-    /// For a program that runs beside others.
-    pub fn reported(self, tell: impl Fn(String) + Send + 'static) -> ReportedChanges {
-        ReportedChanges { confinement: self, tell: Box::new(tell) }
-    }
-}
-
-impl Drop for ReportedChanges {
-    fn drop(&mut self) {
-        for note in self.confinement.unchanged.iter().flat_map(|unchanged| unchanged.settle(true)) {
-            (self.tell)(note);
-        }
-    }
-}
-
-/// Why the kernel cannot keep a program to its profile.
-#[derive(Debug, thiserror::Error)]
-pub enum NotConfined {
-    /// A terminal needs a supervisor.
-    #[error("no supervisor can give it a terminal")]
-    NoSupervisor,
-    /// The machine lacks a layer: which one, and what to do.
-    #[error("{0}")]
-    Missing(String),
-    /// The file that starts sandboxed programs is gone, as after an update.
-    #[error("aye's program file {} no longer exists; start aye again", .0.display())]
-    OwnProgram(PathBuf),
-    /// No sandbox can be made of what is to be reached.
-    #[error(transparent)]
-    Unusable(#[from] Unusable),
-    /// There is no way to the domains.
-    #[error("the sandbox's network proxy cannot be started: {0}")]
-    Network(io::Error),
-    /// A private folder cannot be made.
-    #[error("cannot create {}: {error}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// Preparing it panicked.
-    #[error(transparent)]
-    Panicked(#[from] tokio::task::JoinError),
 }
 
 impl ToolEnv {
@@ -837,23 +553,6 @@ fn is_real(path: &Path) -> bool {
     path.canonicalize().is_ok_and(|real| real == path)
 }
 
-/// The rules against changing files, in place of those against reading them.
-struct Unchangeable<'a>(&'a dyn PathPolicy);
-
-impl PathPolicy for Unchangeable<'_> {
-    fn restriction(&self, path: &Path, _access: PathAccess) -> Option<PathRestriction> {
-        self.0.restriction(path, PathAccess::Write).filter(|rule| rule.is_denied)
-    }
-
-    fn below(&self, folder: &Path) -> PathCheck {
-        self.0.unchangeable_below(folder).unwrap_or_else(|| Arc::new(|_, _| None))
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.0.fingerprint()
-    }
-}
-
 /// The Unix sockets below a folder. No link is followed.
 #[expect(clippy::disallowed_methods, reason = "names are listed; the mounts compare what is behind them")]
 fn sockets_below(folder: &Path) -> Vec<PathBuf> {
@@ -873,72 +572,11 @@ fn sockets_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Folders that are named in a note.
-const MAX_NAMED: usize = 3;
-
 /// A folder without its masked entries.
-#[expect(clippy::disallowed_methods, reason = "only the names of what is shown; the mounts are by name too")]
+#[expect(clippy::disallowed_methods, reason = "names are listed; the mounts compare what is behind them")]
 fn part_of(path: PathBuf, masked: &HashSet<PathBuf>) -> PartialFolder {
     let entries = std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
     PartialFolder { shown: entries.filter(|entry| !masked.contains(entry)).collect(), path }
-}
-
-/// Says that nothing can be created in a folder.
-fn shown_in_part(path: &Path, workspace: &Path) -> String {
-    let name = if path == workspace { "the project's folder" } else { &*path.to_string_lossy() };
-    format!(
-        "the rules hide more than {MAX_MASKS} files, so the command saw only the other entries of {}, and could \
-         create none in it",
-        visible_line(name)
-    )
-}
-
-/// Says that folders are hidden with more than what rules keep from being read.
-fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
-    let shown = |path: &PathBuf| {
-        let path = path.strip_prefix(workspace).unwrap_or(path);
-        visible_line(&path.to_string_lossy()).into_owned()
-    };
-    let named: Vec<String> = hidden.iter().take(MAX_NAMED).map(shown).collect();
-    let more = if hidden.len() > MAX_NAMED { ", …" } else { "" };
-    (!hidden.is_empty()).then(|| {
-        format!(
-            "the rules hide more than {MAX_MASKS} files, so these folders are hidden from the command as a whole: \
-             {}{more}",
-            named.join(", ")
-        )
-    })
-}
-
-/// Creates a folder that no other user can enter, whatever the umask, and returns its path without links.
-fn private_folder(path: &Path) -> Result<PathBuf, NotConfined> {
-    let made = PrivateFolder::make(path).map(|folder| folder.path().to_owned());
-    made.map_err(|error| NotConfined::Folder { path: path.to_owned(), error })
-}
-
-/// The same, and marks it as used.
-fn used_folder(path: &Path) -> Result<PathBuf, NotConfined> {
-    let made = PrivateFolder::make(path).map(|folder| {
-        // Without the mark it is removed when it has existed for long enough.
-        let _ = folder.touch();
-        folder.path().to_owned()
-    });
-    made.map_err(|error| NotConfined::Folder { path: path.to_owned(), error })
-}
-
-impl SandboxFolders {
-    /// Removes what no command of a project or conversation has used for a time: downloads and temporary files.
-    pub fn remove_unused(cache_dir: &Path, age: std::time::Duration) {
-        for name in ["tmp", "packages", "linked"] {
-            match remove_unused(&cache_dir.join(name), age) {
-                Ok(0) => {}
-                Ok(gone) => tracing::info!(gone, name, "old files of sandboxed commands were removed"),
-                Err(error) => {
-                    tracing::warn!(%error, name, "old files of sandboxed commands cannot be removed");
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
