@@ -253,7 +253,7 @@ impl FolderHost for Folder {
             name: row.name,
             hint: row.argument_hint,
         });
-        let files = command_files::all(&self.app.foundation).into_iter();
+        let files = command_files::all(&self.app).into_iter();
         let files = files.map(|CommandFile { name, description, hint, .. }| PromptCommand {
             description,
             name,

@@ -8,8 +8,11 @@ use crate::cli::Cli;
 use crate::config::{Images, SandboxMissing, SandboxSettings};
 use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;
+use crate::contract::path_policy::PathPolicies as _;
+use crate::contract::spec::AgentSpec;
 use crate::failure::Failure;
-use crate::program::app_context::AppContext;
+use crate::plugins::permission::shipped_rules;
+use crate::program::app_context::{AGENT, AppContext, permissions_of};
 use crate::program::foundation::Foundation;
 use crate::program::mcp::ServerRow;
 use crate::program::plugins::PluginRow;
@@ -55,8 +58,9 @@ pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     let settings = foundation.paths.config_file();
     let exists = if settings.exists() { "" } else { " (not found; defaults apply)" };
     add("settings", CheckStatus::Ok, format!("{}{exists}", settings.display()));
-    match foundation.rules(cli) {
-        Err(failure) => add("rules", CheckStatus::Error, failure.message),
+    let rules = foundation.rules(cli);
+    match &rules {
+        Err(failure) => add("rules", CheckStatus::Error, failure.message.clone()),
         Ok(rules) => {
             if let Some(why) = rules.refused() {
                 add("rules", CheckStatus::Error, format!("{why}; until this is fixed, every call asks"));
@@ -84,7 +88,8 @@ pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
             format!("not used until this folder is trusted: {}", files.join(", ")),
         );
     }
-    let instructions = foundation.instructions();
+    let permissions = permissions_of(&foundation, rules.unwrap_or_else(|_| shipped_rules()));
+    let instructions = foundation.instructions(permissions.policy(&AgentSpec::new(AGENT)).as_ref());
     add("instructions", CheckStatus::Ok, instructions.status().unwrap_or_else(|| "none".into()));
     match models::choose(&foundation).await {
         Ok(selection) => {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::config::read_resolved;
 use crate::contract::display::visible_line;
-use crate::program::foundation::Foundation;
+use crate::contract::path_policy::{PathAccess, PathPolicies as _};
+use crate::contract::spec::AgentSpec;
+use crate::program::app_context::{AGENT, AppContext};
 
 /// The maximum size of a command's file.
 const MAX_FILE: u64 = 64 * 1024;
@@ -30,21 +32,28 @@ pub(crate) struct CommandFile {
 
 /// Returns all commands in the order of precedence: the project's from the working directory upwards, in a trusted
 /// folder, then the user's. The first of a name counts.
-pub(crate) fn all(foundation: &Foundation) -> Vec<CommandFile> {
+pub(crate) fn all(app: &AppContext) -> Vec<CommandFile> {
+    let foundation = &app.foundation;
     let workspace = &foundation.workspace;
+    // A link in the project brings no file that rules keep from being read.
+    let rules = app.permission.policy(&AgentSpec::new(AGENT));
+    let of_project = |path: &Path, real: &Path| {
+        real.starts_with(&workspace.root)
+            && (path == real || rules.restriction(real, PathAccess::Read).is_none())
+    };
     let mut found = Vec::new();
     if foundation.is_trusted {
         for folder in workspace.cwd.ancestors().take_while(|folder| folder.starts_with(&workspace.root)) {
             for owner in [".aye", ".claude", ".agents"] {
                 let dir = folder.join(owner).join("commands");
-                read_dir(&dir, "project", Some(&workspace.root), &mut found);
+                read_dir(&dir, "project", &of_project, &mut found);
             }
         }
     }
     let home = foundation.env.home();
     let homes = [".claude", ".agents"].iter().filter_map(|owner| Some(home?.join(owner)));
     for folder in std::iter::once(foundation.paths.config_dir.clone()).chain(homes) {
-        read_dir(&folder.join("commands"), "user", None, &mut found);
+        read_dir(&folder.join("commands"), "user", &|_, _| true, &mut found);
     }
     let mut names = BTreeSet::new();
     found.retain(|command| names.insert(command.name.clone()));
@@ -52,13 +61,13 @@ pub(crate) fn all(foundation: &Foundation) -> Vec<CommandFile> {
 }
 
 /// Returns the prompt that a line `/name arguments` stands for; `None` if no command has that name.
-pub(crate) fn prompt(foundation: &Foundation, line: &str) -> Option<String> {
+pub(crate) fn prompt(app: &AppContext, line: &str) -> Option<String> {
     let named = line.strip_prefix('/')?;
     let (name, arguments) = named.split_once(char::is_whitespace).unwrap_or((named, ""));
     if !is_name(name) {
         return None;
     }
-    let command = all(foundation).into_iter().find(|command| command.name == name)?;
+    let command = all(app).into_iter().find(|command| command.name == name)?;
     Some(filled(&command.text, arguments.trim()))
 }
 
@@ -67,7 +76,13 @@ pub(crate) fn is_name(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ':'))
 }
 
-fn read_dir(dir: &Path, origin: &'static str, boundary: Option<&Path>, found: &mut Vec<CommandFile>) {
+/// Reads the commands of a folder. `counts` says of a path, and of where it leads, whether it is one.
+fn read_dir(
+    dir: &Path,
+    origin: &'static str,
+    counts: &dyn Fn(&Path, &Path) -> bool,
+    found: &mut Vec<CommandFile>,
+) {
     let mut folders = vec![(dir.to_path_buf(), String::new())];
     let mut looked = 0;
     while let Some((folder, prefix)) = folders.pop() {
@@ -81,8 +96,7 @@ fn read_dir(dir: &Path, origin: &'static str, boundary: Option<&Path>, found: &m
                 continue;
             };
             let Ok(real) = path.canonicalize() else { continue };
-            let is_inside = boundary.is_none_or(|boundary| real.starts_with(boundary));
-            if !is_inside || looked > MAX_COMMANDS {
+            if looked > MAX_COMMANDS || !counts(&path, &real) {
                 continue;
             }
             let name = format!("{prefix}{stem}");
@@ -188,14 +202,15 @@ mod tests {
         fs::write(root.join("secret.md"), "secret").expect("written");
         std::os::unix::fs::symlink(root.join("secret.md"), commands.join("evil.md")).expect("a link");
         std::os::unix::fs::symlink(&commands, commands.join("loop")).expect("a link");
-        let names = |boundary: Option<&Path>| {
+        let names = |counts: &dyn Fn(&Path, &Path) -> bool| {
             let mut found = Vec::new();
-            read_dir(&commands, "project", boundary, &mut found);
+            read_dir(&commands, "project", counts, &mut found);
             let names = found.into_iter().map(|command| command.name);
             names.filter(|name| !name.starts_with("loop")).collect::<Vec<_>>()
         };
         let repo = root.join("repo");
-        assert_eq!(names(Some(repo.as_path())), ["fix", "web:build"]);
-        assert_eq!(names(None), ["evil", "fix", "web:build"]);
+        assert_eq!(names(&|_, real| real.starts_with(&repo)), ["fix", "web:build"]);
+        assert_eq!(names(&|path, real| path == real), ["fix", "web:build"]);
+        assert_eq!(names(&|_, _| true), ["evil", "fix", "web:build"]);
     }
 }

@@ -35,7 +35,7 @@ async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<ContentBlock
         return blocks.map(Some);
     }
     let skill = invocation(&app.skills.registry(), line.trim_end())?;
-    let text = skill.or_else(|| command_files::prompt(&app.foundation, line.trim_end()));
+    let text = skill.or_else(|| command_files::prompt(app, line.trim_end()));
     Ok(text.map(|text| vec![ContentBlock::text(text)]))
 }
 

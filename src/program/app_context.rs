@@ -9,6 +9,7 @@ use crate::cli::{Cli, CliCommand};
 use crate::config::{Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
+use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
@@ -21,7 +22,7 @@ use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
 use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
 use crate::plugins::observe::OBSERVABILITY_PLUGIN;
-use crate::plugins::permission::{Enforcement, Mode, PermissionPlugin, Permissions};
+use crate::plugins::permission::{Enforcement, Mode, PermissionPlugin, Permissions, RuleSet};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
     Discovery, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets,
@@ -125,20 +126,13 @@ impl AppContext {
 
     async fn build_on(store: Store, mut foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
-        let instructions = foundation.instructions();
         let reminders = reminders::in_force(&mut foundation);
         let skills = find_skills(&foundation);
         let selection = models::choose(&foundation).await?;
-        let mode = mode_of(&foundation);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let permission = Permissions::knowing(
-            foundation.workspace.clone(),
-            Arc::clone(&clock),
-            rules,
-            mode,
-            foundation.known_files(),
-        );
+        let permission = permissions_of(&foundation, rules);
         permission.set_terms(foundation.loaded.settings.questions.clone());
+        let instructions = foundation.instructions(permission.policy(&AgentSpec::new(AGENT)).as_ref());
         let webhooks = Webhooks::new(&foundation, store.clone());
         let webhook_problems = webhooks.problems();
         let notifier = Notifier::new(&foundation, webhooks);
@@ -331,6 +325,12 @@ pub(crate) fn skills_of(foundation: &Foundation) -> Discovery {
     find_skills(foundation)
 }
 
+/// Applies rules in the folder and the mode that the settings name.
+pub(crate) fn permissions_of(foundation: &Foundation, rules: RuleSet) -> Permissions {
+    let (workspace, known) = (foundation.workspace.clone(), foundation.known_files());
+    Permissions::knowing(workspace, Arc::new(SystemClock), rules, mode_of(foundation), known)
+}
+
 pub(crate) fn mode_of(foundation: &Foundation) -> Mode {
     foundation.loaded.settings.permission_mode
 }
@@ -478,7 +478,7 @@ fn runtime(
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin(
             FOLDER_INSTRUCTIONS_PLUGIN,
-            Arc::new(FolderInstructionsPlugin::new(&foundation.workspace, instructions)),
+            Arc::new(FolderInstructionsPlugin::new(&foundation.workspace, instructions, permission.clone())),
         )
         .with_plugin("memory", crate::program::memory::plugin(foundation, clock))
         .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use crate::config::{Instructions, MAX_INSTRUCTIONS, load_folder_instructions};
+use crate::config::{Instructions, MAX_INSTRUCTIONS, load_folder_instructions_following};
 use crate::contract::context_message::ContextMessage;
+use crate::contract::path_policy::{PathAccess, PathPolicies as _};
 use crate::contract::workspace::Workspace;
 use crate::phase::{AddContextMessage, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
+use crate::plugins::permission::Permissions;
 use crate::state::{
     JsonValue, KeyScope, MergeStrategy, Phase, StateCommand, StateError, StateKey, StateKeyOptions,
 };
@@ -41,12 +43,13 @@ pub(crate) struct FolderInstructionsPlugin {
     workspace: Workspace,
     /// Bytes that the instructions of the start leave.
     room: usize,
+    rules: Permissions,
 }
 
 impl FolderInstructionsPlugin {
-    pub(crate) fn new(workspace: &Workspace, instructions: &Instructions) -> Self {
+    pub(crate) fn new(workspace: &Workspace, instructions: &Instructions, rules: Permissions) -> Self {
         let used: usize = instructions.files.iter().map(|file| file.text.len()).sum();
-        Self { workspace: workspace.clone(), room: MAX_INSTRUCTIONS.saturating_sub(used) }
+        Self { workspace: workspace.clone(), room: MAX_INSTRUCTIONS.saturating_sub(used), rules }
     }
 }
 
@@ -63,7 +66,7 @@ impl Plugin for FolderInstructionsPlugin {
             scope: KeyScope::Thread,
             ..StateKeyOptions::default()
         })?;
-        let hook = Touch { workspace: self.workspace.clone(), room: self.room };
+        let hook = Touch { workspace: self.workspace.clone(), room: self.room, rules: self.rules.clone() };
         registrar.register_hook(Phase::AfterToolExecute, hook);
         registrar.register_hook(Phase::BeforeInference, Offer);
         Ok(())
@@ -73,6 +76,7 @@ impl Plugin for FolderInstructionsPlugin {
 struct Touch {
     workspace: Workspace,
     room: usize,
+    rules: Permissions,
 }
 
 impl Touch {
@@ -94,7 +98,10 @@ impl PhaseHook for Touch {
         let used: usize = known.into_iter().flat_map(BTreeMap::values).map(String::len).sum();
         let is_known = |path: &Path| known.is_some_and(|known| known.contains_key(&*path.to_string_lossy()));
         let Workspace { root, cwd, .. } = &self.workspace;
-        let found = load_folder_instructions(root, cwd, &file, self.room.saturating_sub(used), &is_known);
+        let rules = self.rules.policy(&ctx.agent_spec);
+        let may_follow = |real: &Path| rules.restriction(real, PathAccess::Read).is_none();
+        let room = self.room.saturating_sub(used);
+        let found = load_folder_instructions_following((root, cwd), &file, room, &is_known, &may_follow);
         for warning in &found.warnings {
             tracing::warn!("{warning}");
         }

@@ -9,13 +9,14 @@ use aye_sandbox::common_git_folder;
 use crate::cli::Cli;
 use crate::config::{
     Env, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
-    load_instructions, load_session_servers, project_config_files, read_private, repository_root,
+    load_instructions_following, load_session_servers, project_config_files, read_private, repository_root,
     write_private,
 };
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
 use crate::contract::editor::EditorSlot;
 use crate::contract::inference::ReasoningEffort;
+use crate::contract::path_policy::{PathAccess, PathPolicy};
 use crate::contract::server::ServerConfig;
 use crate::contract::workspace::Workspace;
 use crate::failure::{AppError, Failure};
@@ -260,9 +261,11 @@ impl Foundation {
         reached.flat_map(of).collect()
     }
 
-    pub(crate) fn instructions(&mut self) -> Instructions {
-        let instructions =
-            load_instructions(&self.paths.config_dir, &self.workspace.root, &self.workspace.cwd);
+    /// Reads the instructions, without those to which links lead that the rules restrict.
+    pub(crate) fn instructions(&mut self, rules: &dyn PathPolicy) -> Instructions {
+        let Workspace { root, cwd, .. } = &self.workspace;
+        let may_follow = |real: &Path| rules.restriction(real, PathAccess::Read).is_none();
+        let instructions = load_instructions_following(&self.paths.config_dir, root, cwd, &may_follow);
         self.warnings.extend(instructions.warnings.iter().cloned());
         instructions
     }

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use crate::cli::Cli;
 use crate::config::SandboxMissing;
 use crate::contract::address::DomainPattern;
-use crate::contract::clock::SystemClock;
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::{Profile, SandboxOpening};
 use crate::contract::spec::AgentSpec;
 use crate::failure::{AppError, Failure};
-use crate::plugins::permission::Permissions;
-use crate::program::app_context::{mode_of, tool_env};
+use crate::program::app_context::{permissions_of, tool_env};
 use crate::program::foundation::Foundation;
 use crate::tools::exec::ExecRequest;
 use crate::tools::{Confined, Confinement, Sandbox, Serving, ToolEnv};
@@ -32,14 +30,7 @@ impl ProjectPrograms {
     /// Creates it for a command that needs nothing else of the program.
     pub(crate) fn alone(foundation: &mut Foundation, cli: &Cli) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
-        let place = foundation.workspace.clone();
-        let permissions = Permissions::knowing(
-            place,
-            Arc::new(SystemClock),
-            rules,
-            mode_of(foundation),
-            foundation.known_files(),
-        );
+        let permissions = permissions_of(foundation, rules);
         let mut env = tool_env(foundation);
         env.known = Arc::clone(permissions.known_files());
         env.policies = Some(Arc::new(permissions));

@@ -58,6 +58,32 @@ fn instructions_of_a_folder_reach_the_model_when_a_file_of_it_is_read() {
     assert_eq!(llm.last().told().matches("Use tabs in this package.").count(), 1);
 }
 
+/// A link with the name of instructions brings no file to the model that rules keep from it.
+#[test]
+fn a_link_called_instructions_brings_no_secret() {
+    let read = serde_json::json!({"file_path": "sub/x"});
+    let llm = MockLlm::answers([Answer::new().call("c1", "Read", read), Answer::say("Done.")]);
+    let home = Home::with(&llm);
+    home.write(".env", "KEY=canary\n");
+    home.write("sub/x", "x\n");
+    home.write("docs/rules.md", "Use tabs.\n");
+    for (target, link) in
+        [(".env", "AGENTS.md"), ("../.env", "sub/AGENTS.md"), ("../docs/rules.md", "sub/CLAUDE.md")]
+    {
+        std::os::unix::fs::symlink(target, home.work().join(link)).expect("linked");
+    }
+    let out = home.ok(&["-p", "go"]);
+    assert!(out.stderr.contains("AGENTS.md: links to a file that permission rules deny"), "{}", out.stderr);
+    let (system, told) = (llm.last().system(), llm.last().told());
+    assert!(!system.contains("canary") && !told.contains("canary"), "{system} {told}");
+    assert!(told.contains("Use tabs."), "{told}");
+    // Nor does one among the commands of the project.
+    home.write(".claude/commands/fix.md", "Fix it.\n");
+    std::os::unix::fs::symlink("../../.env", home.work().join(".claude/commands/leak.md")).expect("linked");
+    home.aye(&["-p", "--trust", "/leak"]).run().exits(2);
+    assert_eq!(llm.asked().len(), 2, "nothing was sent");
+}
+
 #[test]
 fn truncated_instructions_are_reported() {
     let llm = MockLlm::by(|_| Answer::say("Hello."));

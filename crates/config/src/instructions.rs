@@ -68,16 +68,27 @@ pub fn repository_root(cwd: &Path) -> PathBuf {
 ///
 /// Links are followed only inside the repository, so that a clone cannot have a file of the user's sent to a model.
 pub fn load_instructions(config_dir: &Path, root: &Path, cwd: &Path) -> Instructions {
+    load_instructions_following(config_dir, root, cwd, &|_| true)
+}
+
+/// The same, and follows links of the project only to files that `may_follow` says yes to: those that no rule keeps from
+/// being read.
+pub fn load_instructions_following(
+    config_dir: &Path,
+    root: &Path,
+    cwd: &Path,
+    may_follow: &dyn Fn(&Path) -> bool,
+) -> Instructions {
     let mut instructions = Instructions::default();
     let mut room = MAX_INSTRUCTIONS;
-    if let Some(file) = first_file(config_dir, None, &mut instructions.warnings) {
+    if let Some(file) = first_file(config_dir, None, may_follow, &mut instructions.warnings) {
         add(&mut instructions, &mut room, file);
     }
     let mut folders: Vec<&Path> = cwd.ancestors().take_while(|folder| folder.starts_with(root)).collect();
     folders.reverse();
     for folder in folders {
         if folder != config_dir
-            && let Some(file) = first_file(folder, Some(root), &mut instructions.warnings)
+            && let Some(file) = first_file(folder, Some(root), may_follow, &mut instructions.warnings)
         {
             add(&mut instructions, &mut room, file);
         }
@@ -95,6 +106,17 @@ pub fn load_folder_instructions(
     room: usize,
     is_known: &dyn Fn(&Path) -> bool,
 ) -> Instructions {
+    load_folder_instructions_following((root, cwd), file, room, is_known, &|_| true)
+}
+
+/// The same for a repository's root and a working directory, and follows links only to files that `may_follow` says yes to.
+pub fn load_folder_instructions_following(
+    (root, cwd): (&Path, &Path),
+    file: &Path,
+    room: usize,
+    is_known: &dyn Fn(&Path) -> bool,
+    may_follow: &dyn Fn(&Path) -> bool,
+) -> Instructions {
     let mut instructions = Instructions::default();
     let mut room = room;
     let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
@@ -109,7 +131,7 @@ pub fn load_folder_instructions(
         if NAMES.iter().any(|name| is_known(&folder.join(name))) {
             continue;
         }
-        if let Some(file) = first_file(&folder, Some(root), &mut instructions.warnings) {
+        if let Some(file) = first_file(&folder, Some(root), may_follow, &mut instructions.warnings) {
             add(&mut instructions, &mut room, file);
         }
     }
@@ -119,6 +141,7 @@ pub fn load_folder_instructions(
 fn first_file(
     folder: &Path,
     boundary: Option<&Path>,
+    may_follow: &dyn Fn(&Path) -> bool,
     warnings: &mut Vec<String>,
 ) -> Option<(PathBuf, String)> {
     for name in NAMES {
@@ -129,6 +152,15 @@ fn first_file(
         {
             let path = path.to_string_lossy();
             warnings.push(format!("{}: links out of the repository; not followed", visible_line(&path)));
+            continue;
+        }
+        let is_link = folder.canonicalize().is_ok_and(|folder| real != folder.join(name));
+        if boundary.is_some() && is_link && !may_follow(&real) {
+            let path = path.to_string_lossy();
+            warnings.push(format!(
+                "{}: links to a file that permission rules deny or ask about; not followed",
+                visible_line(&path)
+            ));
             continue;
         }
         match read_resolved(&real, MAX_FILE) {
@@ -264,6 +296,38 @@ mod tests {
         assert_eq!(instructions.files.len(), 1);
         assert_eq!(instructions.files[0].text, "text");
         assert!(instructions.warnings[0].contains("links out of the repository"));
+    }
+
+    #[test]
+    fn a_link_brings_no_file_that_rules_restrict() {
+        let tree = Tree::new(&[
+            ("repo/.git/HEAD", ""),
+            ("repo/.env", "SECRET"),
+            ("repo/a/notes.md", "notes"),
+            ("repo/a/x", ""),
+        ]);
+        let root = tree.path("repo");
+        for folder in ["repo", "repo/a"] {
+            symlink(tree.path("repo/.env"), tree.path(folder).join("AGENTS.md")).expect("link");
+        }
+        symlink("notes.md", tree.path("repo/a/CLAUDE.md")).expect("link");
+        let may_follow = |real: &Path| !real.ends_with(".env");
+        let start = load_instructions_following(&tree.path("config"), &root, &root, &may_follow);
+        let below = load_folder_instructions_following(
+            (&root, &root),
+            &root.join("a/x"),
+            99,
+            &|_| false,
+            &may_follow,
+        );
+        assert_eq!((start.files.len(), below.files.len()), (0, 1));
+        assert_eq!(below.files[0].text, "notes");
+        for warnings in [start.warnings, below.warnings] {
+            assert!(
+                warnings[0].contains("AGENTS.md: links to a file that permission rules deny"),
+                "{warnings:?}"
+            );
+        }
     }
 
     #[test]

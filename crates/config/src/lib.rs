@@ -27,8 +27,8 @@ pub use endpoints::{
 };
 pub use env::Env;
 pub use instructions::{
-    InstructionFile, Instructions, MAX_INSTRUCTIONS, load_folder_instructions, load_instructions,
-    repository_root,
+    InstructionFile, Instructions, MAX_INSTRUCTIONS, load_folder_instructions,
+    load_folder_instructions_following, load_instructions, load_instructions_following, repository_root,
 };
 pub use kinds::{OnAsk, STATUS_SEGMENTS};
 pub use layer::{Key, Origin, Problem};

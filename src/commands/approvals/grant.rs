@@ -1,16 +1,13 @@
 //! `aye approvals approve --grant`: grants a rule with a decision, from any terminal.
 
-use std::sync::Arc;
-
 use crate::cli::{Cli, GrantFlags};
-use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::question::Question;
 use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord};
 use crate::contract::suspension::ACTION_PERMISSION;
 use crate::failure::Failure;
-use crate::plugins::permission::Permissions;
 use crate::program::foundation::Foundation;
 use crate::program::grants::{check_opening, check_pattern, open_question, record};
 use crate::store::Store;
@@ -45,11 +42,8 @@ pub(crate) async fn give(
         Some(_) | None if is_dangerous(&asked) => GrantScope::Thread(asked.thread_id.clone()),
         Some(_) | None => GrantScope::Project(there_is.workspace.root.clone()),
     };
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let now = clock.now_ms();
-    let mode = crate::program::app_context::mode_of(&there_is);
-    let permissions =
-        Permissions::knowing(there_is.workspace.clone(), clock, rules, mode, there_is.known_files());
+    let now = SystemClock.now_ms();
+    let permissions = crate::program::app_context::permissions_of(&there_is, rules);
     permissions.set_grants(store.grants(now).await.map_err(Failure::failed)?);
     let in_force = permissions.rules_for(&asked.thread_id, &asked.run_id, &[]);
     let tools = crate::tools::builtin(crate::program::app_context::tool_env(&there_is));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::cli::Cli;
 use crate::commands::approvals::{AnswerKind, CommandAnswer};
 use crate::commands::thread_by_prefix;
-use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::diff::unified;
 use crate::contract::display::visible;
 use crate::contract::identity::{RunIdentity, RunOrigin};
@@ -205,10 +205,8 @@ async fn review_elsewhere(
     let cwd = thread.map_or_else(|| foundation.workspace.cwd.clone(), |thread| thread.cwd);
     let mut there = load_at(&cwd, foundation, cli)?;
     let rules = there.rules(cli)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let grants = store.grants(clock.now_ms()).await?;
-    let mode = crate::program::app_context::mode_of(&there);
-    let permissions = Permissions::knowing(there.workspace.clone(), clock, rules, mode, there.known_files());
+    let grants = store.grants(SystemClock.now_ms()).await?;
+    let permissions = crate::program::app_context::permissions_of(&there, rules);
     permissions.set_grants(grants);
     let name = &suspension.ticket.pending.name;
     let tool = crate::tools::builtin(crate::program::app_context::tool_env(&there))

@@ -108,7 +108,7 @@ pub(super) fn skill_rows(app: &AppContext) -> Vec<SkillRow> {
     });
     let mut rows: Vec<SkillRow> = skills.collect();
     // A skill of the same name is used instead of the command.
-    let commands = command_files::all(&app.foundation).into_iter();
+    let commands = command_files::all(app).into_iter();
     let commands: Vec<SkillRow> = commands
         .filter(|command| !rows.iter().any(|row| row.name == command.name))
         .map(|command| SkillRow {
