@@ -358,7 +358,6 @@ const SHARED_OBJECTS: &[i64] = &[
 /// System calls that change how another process runs, by its id or a group's. Only a namespace hides other processes.
 /// What a process does to itself has 0 there; a thread that pins another one is refused, which is only slower.
 const BY_PID: &[i64] = &[
-    libc::SYS_prlimit64,
     libc::SYS_sched_setparam,
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setaffinity,
@@ -436,6 +435,8 @@ fn refused(orders: &LaunchPolicy) -> io::Result<Filter> {
     let requests = requests.into_iter().map(|request| Ok(vec![condition(1, Op::Eq, request)?]));
     filter.insert(libc::SYS_ioctl, rules(requests)?);
     filter.extend(modes(orders)?);
+    // Limits of others are refused in namespaces, too: the supervisor in them must be able to end the command.
+    filter.insert(libc::SYS_prlimit64, any_of([vec![condition(0, Op::Ne, 0)?]])?);
     if !orders.inside {
         for call in BY_PID {
             filter.insert(*call, any_of([vec![condition(0, Op::Ne, 0)?]])?);

@@ -134,9 +134,9 @@ static int makes_map(void) {
 }
 
 /* How the target runs. Each attempt leaves it able to go on. */
-static int limits(void) {
+static int limits(pid_t process) {
     struct rlimit none = {0, 0};
-    return prlimit(target, RLIMIT_CORE, &none, 0) == 0;
+    return prlimit(process, RLIMIT_CORE, &none, 0) == 0;
 }
 
 static int pins(void) {
@@ -231,7 +231,8 @@ int main(int count, char **words) {
     tell("file metadata", stat(in(outside, "changed"), &about) == 0);
     snprintf(text, sizeof text, "/proc/%d/cmdline", target);
     tell("process list", reads(text));
-    tell("prlimit", limits());
+    tell("prlimit", limits(target));
+    tell("prlimit of the supervisor", limits(getppid()));
     tell("sched_setaffinity", pins());
     tell("sched_setscheduler", reschedules());
     tell("setpriority", setpriority(PRIO_PROCESS, target, 5) == 0);
