@@ -386,6 +386,11 @@ impl Transcript {
         self.tools().filter(|tool| tool.state == ToolState::Running).count()
     }
 
+    /// Returns whether a call is not over yet: what follows it stays in the live region.
+    pub fn has_open_calls(&self) -> bool {
+        self.tools().any(|tool| !tool.is_over())
+    }
+
     /// Returns whether a shell command may be running. Proposed calls count: no event reports the start of a
     /// call next to other calls.
     pub fn runs_command(&self) -> bool {

@@ -1,9 +1,10 @@
 //! What the program says about itself: the status line, its pages, trust and themes.
 
 use super::super::app::App;
-use super::super::host::ProgramMsg;
+use super::super::host::{ProgramMsg, TextPage};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
+use super::super::viewer::Document;
 
 impl App {
     pub(super) fn program_msg(&mut self, msg: ProgramMsg, cmds: &mut Vec<Cmd>) {
@@ -22,9 +23,20 @@ impl App {
                     self.conversation.transcript.note(Level::Warning, why);
                 }
             }
-            ProgramMsg::Page(Ok(page)) => self.conversation.transcript.page(page.title, page.text),
+            ProgramMsg::Page(Ok(page)) => self.show_page(page),
             ProgramMsg::Page(Err(error)) => self.conversation.transcript.note(Level::Warning, error),
             ProgramMsg::Unsandboxed(lack) => self.info.unsandboxed = Some(lack),
+        }
+    }
+
+    /// Shows a page that was asked for: in the conversation, or above it where a card or a running call would leave it
+    /// no room.
+    fn show_page(&mut self, page: TextPage) {
+        let is_hidden = !self.cards.open.is_empty() || self.conversation.transcript.has_open_calls();
+        if is_hidden && !self.display.is_linear {
+            self.open_book(Document::of_page(page.title, page.text));
+        } else {
+            self.conversation.transcript.page(page.title, page.text);
         }
     }
 }

@@ -56,6 +56,13 @@ pub struct HunkLeaf {
 }
 
 impl Document {
+    /// Creates a document of one text.
+    pub fn of_page(title: String, text: String) -> Document {
+        let mut book = Document::default();
+        book.pages.page(title, text);
+        book
+    }
+
     /// Creates a document of file changes, file by file and hunk by hunk.
     pub fn of_changes(changes: &Changes) -> Document {
         let mut book = Document::default();

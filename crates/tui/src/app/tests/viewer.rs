@@ -4,7 +4,7 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use insta::assert_snapshot;
 
 use super::*;
-use crate::host::{ThreadCmd, ThreadMsg};
+use crate::host::{ProgramMsg, ThreadCmd, ThreadMsg};
 
 /// A conversation with text, code, a call that asked and one with long output.
 fn talked(width: u16, height: u16) -> TestApp {
@@ -40,6 +40,38 @@ fn the_viewer_shows_everything_at_all_widths() {
     assert_snapshot!("viewer_folded", test.screen());
     test.keys("<enter>#");
     assert_snapshot!("viewer_code", test.screen());
+}
+
+/// A card leaves no room for a page; under a running call it would be cut. It opens above them, and Esc closes it.
+#[test]
+fn a_page_above_a_card_is_seen_whole() {
+    for (width, height) in [(120, 40), (60, 15)] {
+        let mut test = TestApp::new(width, height);
+        test.start("go");
+        test.ask_bash("a", "cargo test");
+        test.finish(TerminationReason::Suspended);
+        let text: Vec<String> = (1..=30).map(|n| format!("row {n} of the page")).collect();
+        let page = crate::host::TextPage { title: "Context".into(), text: text.join("\n") };
+        test.send(Msg::Program(ProgramMsg::Page(Ok(page))));
+        assert!(test.screen().contains("Context"), "{}", test.screen());
+        assert!(test.screen().contains("row 1 of the page"), "the start comes first: {}", test.screen());
+        test.keys("<end>");
+        assert!(test.screen().contains("row 30 of the page"), "{}", test.screen());
+        test.keys("<esc>");
+        assert!(test.screen().contains("cargo test"), "the card is back: {}", test.screen());
+        assert!(!test.screen().contains("row 30"), "{}", test.screen());
+    }
+    let mut test = TestApp::new(80, 24);
+    test.start("go");
+    test.call("a", "Bash", json!({"command": "sleep 9"}));
+    let page = crate::host::TextPage { title: "Stats".into(), text: "one row".into() };
+    test.send(Msg::Program(ProgramMsg::Page(Ok(page.clone()))));
+    assert!(test.app.overlays.viewer.is_some(), "beside a running call");
+    test.keys("<esc>");
+    test.finish(TerminationReason::NaturalEnd);
+    test.send(Msg::Program(ProgramMsg::Page(Ok(page))));
+    assert!(test.app.overlays.viewer.is_none(), "nothing hides it: it stays in the conversation");
+    assert!(test.scrollback.join("\n").contains("one row"));
 }
 
 #[test]
