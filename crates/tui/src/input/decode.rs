@@ -7,6 +7,8 @@ use crossterm::event::{
 use super::TerminalEvent;
 use crate::theme::Background;
 
+/// The start of most sequences.
+const CSI: &[u8] = b"\x1b[";
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 /// Keys that end a paste whose end mark never comes, when they arrive alone.
@@ -73,12 +75,12 @@ impl InputDecoder {
         }
     }
 
-    /// Whether there is an incomplete escape sequence that may as well be the Escape key. The end of a paste
-    /// is awaited without a limit.
+    /// Whether there is an incomplete escape sequence that may as well be the Escape key. After `ESC [` the rest is
+    /// awaited without a limit: as keys it would deny a question and type what follows.
     pub fn is_waiting(&self) -> bool {
         let begins = |answer: &&[u8]| self.bytes.starts_with(answer);
         let is_answer = ANSWERS.iter().any(begins) && self.bytes.len() < MAX_ANSWER;
-        !self.bytes.is_empty() && !self.bytes.starts_with(PASTE_BEGIN) && !is_answer
+        !self.bytes.is_empty() && !self.bytes.starts_with(CSI) && !is_answer
     }
 
     /// Decodes the remaining bytes as they are, because no more bytes came.
@@ -128,10 +130,14 @@ fn paste(bytes: &[u8], searched: usize) -> DecodeStep {
         end = next;
     }
     let inside = typed_in(&bytes[PASTE_BEGIN.len()..end]);
+    DecodeStep::Took(end + PASTE_END.len(), Some(TerminalEvent::Paste(clean(&inside))))
+}
+
+/// Returns pasted text with line ends as `\n`, and without marks and controls.
+fn clean(paste: &[u8]) -> String {
     let text =
-        String::from_utf8_lossy(&inside).replace("\x1b[201~", "").replace("\r\n", "\n").replace('\r', "\n");
-    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-    DecodeStep::Took(end + PASTE_END.len(), Some(TerminalEvent::Paste(text)))
+        String::from_utf8_lossy(paste).replace("\x1b[201~", "").replace("\r\n", "\n").replace('\r', "\n");
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// A paste without the keys in it: some terminals send its line ends as Ctrl-J, and that as a sequence. Other sequences

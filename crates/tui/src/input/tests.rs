@@ -73,7 +73,8 @@ fn keys_in_legacy_and_kitty_form() {
         ("\u{1b}[?1;0;16Sx\u{1b}[?1;3;0Sy\u{1b}[?2;0;1;2S", "x y"),
         ("\u{1b}[201~x", "x"),
         ("\u{1b}]a", "Alt-] a"),
-        ("\u{1b}[", "Alt-["),
+        // The rest of a sequence is awaited, however late it is.
+        ("\u{1b}[", ""),
     ];
     for (bytes, expected) in table {
         let got = keys(bytes.as_bytes()).replace("Back Tab", "BackTab");
@@ -134,6 +135,30 @@ fn a_key_soon_after_escape_is_not_an_alt_key() {
     assert_eq!(pieces(&[b"\x1bx"]), decode(b"\x1bx"), "Alt");
     assert_eq!(pieces(&[b"\x1b", b"[A"]), decode(b"\x1b[A"), "a sequence over a slow line");
     assert_eq!(pieces(&[b"\x1b", b"\x1b"]), decode(b"\x1b\x1b"));
+}
+
+/// A slow line cuts a sequence anywhere. What follows `ESC [` is its rest, and never a key that denies or types.
+#[test]
+fn a_sequence_in_two_parts_is_one_key_however_late_its_rest_is() {
+    for whole in
+        ["\u{1b}[B", "\u{1b}[1;5C", "\u{1b}[13;2u", "\u{1b}[200~a\rb\u{1b}[201~", "\u{1b}[<35;150;7M"]
+    {
+        for at in 2..whole.len() {
+            let mut decoder = InputDecoder::default();
+            let mut events = Vec::new();
+            decoder.feed(&whole.as_bytes()[..at], &mut events);
+            assert!(!decoder.is_waiting(), "no time ends {:?}", &whole[..at]);
+            decoder.flush(&mut events);
+            decoder.feed(&whole.as_bytes()[at..], &mut events);
+            assert_eq!(events, decode(whole.as_bytes()), "{whole:?} cut at {at}");
+        }
+    }
+    // Ctrl-C ends a sequence whose rest is lost.
+    let mut decoder = InputDecoder::default();
+    let mut events = Vec::new();
+    decoder.feed(b"\x1b[", &mut events);
+    decoder.feed(b"\x03", &mut events);
+    assert_eq!(events, decode(b"\x03"));
 }
 
 #[test]
