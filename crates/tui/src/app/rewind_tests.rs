@@ -73,6 +73,20 @@ fn pressing_escape_twice_on_an_empty_composer_opens_rewind() {
     app.keys("<esc>");
     assert!(app.app.overlays.picker.is_none());
 
+    // Another key in between: the second one is a first one.
+    for between in ["x<backspace>", "/vim<enter>/vim<enter>", "<down>"] {
+        let mut app = talked(80);
+        app.keys("<esc>");
+        app.keys(between);
+        app.keys("<esc>");
+        assert!(asked(&app).is_empty(), "{between}");
+    }
+    let mut app = talked(80);
+    app.keys("<esc>");
+    app.send(Msg::Paste("x".into()));
+    app.keys("<backspace><esc>");
+    assert!(asked(&app).is_empty(), "a paste in between");
+
     let mut app = talked(80);
     app.keys("x<esc><esc>");
     assert!(asked(&app).is_empty(), "that does not leave the text being typed");

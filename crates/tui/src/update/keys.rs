@@ -20,6 +20,9 @@ impl App {
             return;
         }
         self.quit_armed = None;
+        if self.keymap.action(KeyContext::Composer, key) != Some(Action::Interrupt) {
+            self.overlays.back.armed = None;
+        }
         if self.overlays.viewer.is_some() {
             self.viewer_key(key, cmds);
         } else if self.overlays.picker.is_some() {
@@ -194,6 +197,7 @@ impl App {
 
     pub(super) fn paste(&mut self, text: &str, cmds: &mut Vec<Cmd>) {
         self.quit_armed = None;
+        self.overlays.back.armed = None;
         self.begun.clear();
         if self.viewer_paste(text) {
             return;
