@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::commands::put_json;
 use crate::commands::since::since;
-use crate::config::{ModelSettings, known_price};
+use crate::config::{ModelSettings, price_of};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::spec::{BILLION, Price};
@@ -114,18 +114,6 @@ impl StatsRow {
 /// Returns the cost in the currency of the price.
 fn cost(tally: &Tally, price: Price) -> f64 {
     price.cost_of(tally.input, tally.cached, tally.written, tally.output) as f64 / BILLION
-}
-
-/// The price of a model by its id, which is its provider's name and its own: the first that the settings have for it,
-/// else a known one.
-fn price_of(models: &BTreeMap<String, ModelSettings>, id: &str) -> Option<Price> {
-    let own = id.split_once('/').map(|(_, own)| own);
-    let named = [Some(id), own].into_iter().flatten().find_map(|model| {
-        let mut named =
-            models.iter().filter(|(name, entry)| *name == model || entry.model.as_deref() == Some(model));
-        named.find_map(|(_, entry)| entry.price)
-    });
-    named.or_else(|| known_price(id))
 }
 
 /// All rows.

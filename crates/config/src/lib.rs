@@ -54,6 +54,6 @@ pub use settings::{
     SandboxMissing, SandboxSettings, ScreenMode, ServeSettings, ServerSettings, Settings, SnapshotSettings,
     StopSettings, TelemetrySettings, ThreadSettings, TuiSettings, WebhookFormat, WebhookSettings,
 };
-pub use table::{KnownModel, ModelEfforts, can_chat, known_price, models_of, successor};
+pub use table::{KnownModel, ModelEfforts, can_chat, known_price, models_of, price_of, successor};
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
 pub use zone::local_zone;

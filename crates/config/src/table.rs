@@ -2,10 +2,12 @@
 //!
 //! A lookup scans the text and parses only the lines that it needs, so that a start pays for one model at most.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::ModelSettings;
 use super::providers::{UNKNOWN_CONTEXT_WINDOW, UNKNOWN_MAX_OUTPUT};
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::spec::Price;
@@ -251,6 +253,18 @@ pub fn known_price(id: &str) -> Option<Price> {
         _ => ("", id),
     };
     known_model(provider, model).price
+}
+
+/// The price of a model by its id, which is its provider's name and its own: the first that the settings have for it,
+/// else a known one.
+pub fn price_of(models: &BTreeMap<String, ModelSettings>, id: &str) -> Option<Price> {
+    let own = id.split_once('/').map(|(_, own)| own);
+    let named = [Some(id), own].into_iter().flatten().find_map(|model| {
+        let mut named =
+            models.iter().filter(|(name, entry)| *name == model || entry.model.as_deref() == Some(model));
+        named.find_map(|(_, entry)| entry.price)
+    });
+    named.or_else(|| known_price(id))
 }
 
 /// Returns whether a name is that of a chat model; providers' lists also contain others.

@@ -12,7 +12,7 @@ use super::rows::{body, body_or_null, decode, encode, first, int, uint};
 use super::threads::places_of;
 use super::{Portion, SqlFailure, Store, StoreError, ThreadTail};
 use aye_core::contract::ids::{RunId, ThreadId};
-use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::outline::Outline;
 
@@ -133,11 +133,22 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     pub async fn usage_of_thread(&self, thread: &ThreadId) -> Result<TokenUsage, StoreError> {
+        Ok(self.usage_by_model(thread).await?.0)
+    }
+
+    /// Tokens of all runs of a thread, and the same for each model that answered.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn usage_by_model(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<(TokenUsage, Vec<ModelUsage>), StoreError> {
         let id = thread.clone();
         self.read(move |conn| {
-            let Some(mut sum) = sum_of(conn, &id)? else { return Ok(TokenUsage::default()) };
+            let Some(mut sum) = sum_of(conn, &id)? else { return Ok((TokenUsage::default(), Vec::new())) };
             add_runs(conn, &id, &mut sum, usize::MAX, false)?;
-            Ok(sum.usage)
+            Ok((sum.usage, sum.spent))
         })
         .await
     }
@@ -259,6 +270,8 @@ struct Sum {
     /// The number of the last one of them.
     n: i64,
     usage: TokenUsage,
+    /// The same by model. Sums of an older version lack it, and are made anew.
+    spent: Vec<ModelUsage>,
 }
 
 /// Returns `None` if the thread does not exist.
@@ -276,7 +289,8 @@ fn add_runs(
     most: usize,
     is_over: bool,
 ) -> Result<usize, SqlFailure> {
-    let sql = "SELECT n, status = 'done', iif(json_valid(body), body -> '$.usage', NULL) FROM run \
+    let sql = "SELECT n, status = 'done', iif(json_valid(body), body -> '$.usage', NULL), \
+               iif(json_valid(body), body -> '$.spent', NULL) FROM run \
                WHERE thread_id = ?1 AND n > ?2 ORDER BY n LIMIT ?3";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query((id.as_str(), sum.n, int(most as u64)))?;
@@ -290,6 +304,11 @@ fn add_runs(
         let usage = body_or_null(row, 2)?.and_then(|bytes| serde_json::from_slice(bytes).ok());
         if let Some(usage) = usage {
             sum.usage.add(&usage);
+        }
+        let spent =
+            body_or_null(row, 3)?.and_then(|bytes| serde_json::from_slice::<Vec<ModelUsage>>(bytes).ok());
+        for ModelUsage { model, usage } in spent.unwrap_or_default() {
+            ModelUsage::add_to(&mut sum.spent, &model, &usage);
         }
     }
     Ok(count)

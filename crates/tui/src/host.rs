@@ -18,7 +18,9 @@ mod writing;
 
 pub use images::{Attach, Attached, ImageCmd, ImageHost, ImageMsg};
 pub use models::{ModelCmd, ModelHost, ModelMsg, ModelRow, Price, Secret};
-pub use program::{Choice, HostInfo, ProgramCmd, ProgramHost, ProgramMsg, Renewal, TextPage, UntrustedRow};
+pub use program::{
+    Choice, HostInfo, ModelPrices, ProgramCmd, ProgramHost, ProgramMsg, Renewal, TextPage, UntrustedRow,
+};
 pub use questions::{GrantRow, OpenedQuestion, QuestionCmd, QuestionHost, QuestionMsg, Review, RuleRow};
 pub use threads::{
     Earlier, ExportFormat, OpenedThread, QueuedRow, Shell, ThreadCmd, ThreadHost, ThreadMsg, ThreadOwner,

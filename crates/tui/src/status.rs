@@ -12,7 +12,6 @@ use super::transcript::RunActivity;
 use super::view::Hint;
 use super::wrap::{truncate, width};
 use aye_core::contract::display::visible_line;
-use aye_core::contract::spec::BILLION;
 
 /// The pictures of the spinner.
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠟"];
@@ -237,10 +236,9 @@ fn run_activity(app: &App) -> String {
     }
 }
 
-/// Returns the cost of the conversation so far, if prices are known.
+/// Returns the cost of the conversation so far: what each model answered, at its own price.
 fn cost(app: &App) -> Option<f64> {
-    let price = app.info.price?;
-    Some(price.cost(app.conversation.transcript.usage()) as f64 / BILLION)
+    app.info.prices.cost(app.conversation.transcript.spent())
 }
 
 /// A path with the home folder written as `~`, safe to show.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::composer::paste::Draft;
 use super::viewer::DocEntry;
 use aye_core::contract::image::ImageRef;
-use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::lifecycle::StoppedReason;
 use aye_core::contract::snapshot::Changes;
 use aye_core::contract::summary::SummaryRecord;
@@ -160,6 +160,8 @@ pub struct Transcript {
     /// Entries before this one are all done.
     settled: usize,
     usage: TokenUsage,
+    /// The same for each model that answered.
+    spent: Vec<ModelUsage>,
     context: u64,
     /// An inference that is tried again.
     retry: Option<Retry>,
@@ -219,6 +221,11 @@ impl Transcript {
     /// Tokens of all inferences so far.
     pub fn usage(&self) -> &TokenUsage {
         &self.usage
+    }
+
+    /// Tokens of all inferences so far, for each model that answered.
+    pub fn spent(&self) -> &[ModelUsage] {
+        &self.spent
     }
 
     /// Returns the tokens of the last inference's input and output: the start of the next inference's input.

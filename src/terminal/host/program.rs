@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use super::TerminalHost;
 use super::writing::skill_rows;
-use crate::config::TrustItem;
+use crate::config::{TrustItem, price_of};
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::Profile;
@@ -15,7 +15,7 @@ use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
 use crate::terminal::{statusline, themes};
 use crate::tui::host::{
-    Choice, Host, HostEvent, HostFuture, HostInfo, Mode, ProgramHost, TextPage, UntrustedRow,
+    Choice, Host, HostEvent, HostFuture, HostInfo, Mode, ModelPrices, ProgramHost, TextPage, UntrustedRow,
 };
 use crate::tui::theme::ThemeRow;
 
@@ -27,7 +27,10 @@ impl ProgramHost for TerminalHost {
             provider: selection.provider.clone(),
             is_demo: selection.is_demo(),
             context_window: (!selection.is_demo()).then_some(selection.context_window),
-            price: selection.price,
+            prices: {
+                let models = self.app.foundation.loaded.settings.models.clone();
+                ModelPrices::new(move |id| price_of(&models, id))
+            },
             model_why: selection.why.clone(),
             effort: self.app.foundation.effort.get(),
             effort_in_force: selection.effort(self.app.foundation.effort.get()),

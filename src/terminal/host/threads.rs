@@ -136,8 +136,8 @@ impl ThreadHost for TerminalHost {
             let earlier = match before {
                 0 => None,
                 messages => {
-                    let usage = self.app.store.usage_of_thread(&id).await?;
-                    Some(Earlier { messages, usage })
+                    let (usage, spent) = self.app.store.usage_by_model(&id).await?;
+                    Some(Earlier { messages, usage, spent })
                 }
             };
             let ThreadView {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Portion;
-use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::outline::Outline;
 
@@ -26,6 +26,8 @@ async fn write(store: &Store, id: &str, messages: &[Message], at_once: usize) {
     for (n, messages) in messages.chunks(at_once).enumerate() {
         let mut run = run(&format!("{id}-{n}"), id, RunStatus::Done);
         run.usage = TokenUsage { total_tokens: Some(10), ..TokenUsage::default() };
+        let model = if n % 2 == 0 { "even" } else { "odd" };
+        run.spent = vec![ModelUsage { model: model.into(), usage: run.usage }];
         let said = Checkpoint { messages: messages.to_vec(), ..checkpoint(&fence, &run) };
         store.checkpoint(said).await.unwrap();
     }
@@ -68,6 +70,19 @@ async fn an_outline_is_written_with_its_messages() {
     let mut used: Vec<_> = store.used_call_ids(&id, ids).await.unwrap().into_iter().collect();
     used.sort();
     assert_eq!(used, ["a0", "b199"]);
+    assert_eq!(store.usage_of_thread(&id).await.unwrap().total_tokens, Some(10 * 86));
+    let by_model = async || {
+        let (_, spent) = store.usage_by_model(&id).await.unwrap();
+        spent.iter().map(|one| (one.model.clone(), one.usage.total_tokens)).collect::<Vec<_>>()
+    };
+    let expected = [("even".to_owned(), Some(430)), ("odd".to_owned(), Some(430))];
+    assert_eq!(by_model().await, expected);
+    // A sum of an older version has no models.
+    on_connection(&store, |conn| {
+        conn.execute_batch("UPDATE thread SET usage = json_remove(usage, '$.spent')").unwrap();
+    })
+    .await;
+    assert_eq!(by_model().await, expected);
     assert_eq!(store.usage_of_thread(&id).await.unwrap().total_tokens, Some(10 * 86));
 }
 

@@ -1,7 +1,9 @@
 //! The program itself: what it says about itself, its settings, its pages, and trust in the folder.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 
@@ -11,8 +13,57 @@ use super::{Host, HostFuture, Price, words};
 use crate::theme::ThemeRow;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::inference::ReasoningEffort;
+use aye_core::contract::inference::{ModelUsage, ReasoningEffort};
 use aye_core::contract::mode::Mode;
+use aye_core::contract::spec::BILLION;
+
+type FindPrice = dyn Fn(&str) -> Option<Price> + Send + Sync;
+
+/// The prices of models by id, each looked up once.
+#[derive(Clone)]
+pub struct ModelPrices {
+    find: Arc<FindPrice>,
+    known: Arc<Mutex<HashMap<String, Option<Price>>>>,
+}
+
+impl ModelPrices {
+    /// Finds prices with a function.
+    pub fn new(find: impl Fn(&str) -> Option<Price> + Send + Sync + 'static) -> Self {
+        Self { find: Arc::new(find), known: Arc::default() }
+    }
+
+    fn get(&self, model: &str) -> Option<Price> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(model) {
+            Some(price) => *price,
+            None => *known.entry(model.to_owned()).or_insert((self.find)(model)),
+        }
+    }
+
+    /// Returns what models used in the currency of the prices; `None` if no price of them is known.
+    pub fn cost(&self, spent: &[ModelUsage]) -> Option<f64> {
+        let priced = spent.iter().filter_map(|one| Some(self.get(&one.model)?.cost(&one.usage)));
+        priced.reduce(u64::saturating_add).map(|billionths| billionths as f64 / BILLION)
+    }
+}
+
+impl Default for ModelPrices {
+    fn default() -> Self {
+        Self::new(|_| None)
+    }
+}
+
+impl PartialEq for ModelPrices {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.known, &other.known)
+    }
+}
+
+impl fmt::Debug for ModelPrices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ModelPrices")
+    }
+}
 
 /// The content of the status line and the first lines.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,8 +76,8 @@ pub struct HostInfo {
     pub is_demo: bool,
     /// Tokens that the model can read and write in all.
     pub context_window: Option<u64>,
-    /// Its price.
-    pub price: Option<Price>,
+    /// The prices of models.
+    pub prices: ModelPrices,
     /// The origin of the model choice, such as the variable that is set.
     pub model_why: String,
     /// The reasoning effort, if the user set it.

@@ -8,7 +8,7 @@ use aye_core::contract::child::TaskRecord;
 use aye_core::contract::command::CommandRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::image::ImageRef;
-use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::record::{
     OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord, ThreadSummary,
 };
@@ -114,6 +114,8 @@ pub struct Earlier {
     pub messages: u64,
     /// Tokens of the whole conversation.
     pub usage: TokenUsage,
+    /// The same for each model that answered.
+    pub spent: Vec<ModelUsage>,
 }
 
 /// Who is awake on a conversation.

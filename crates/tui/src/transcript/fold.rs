@@ -7,7 +7,7 @@ use super::{
 };
 use aye_core::contract::activity::{KnownActivity, NoticeActivity};
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::progress::ProgressStatus;
 
@@ -69,7 +69,7 @@ impl Transcript {
                 // Calls still incomplete when the answer ends were cut off and dropped.
                 self.drop_partial_calls();
                 if let Some(usage) = usage {
-                    self.count(usage);
+                    self.count(model, usage);
                 }
                 self.begin_next(at);
             }
@@ -195,11 +195,16 @@ impl Transcript {
         }
     }
 
-    pub(super) fn count(&mut self, usage: &TokenUsage) {
-        self.usage.add(usage);
+    pub(super) fn count(&mut self, model: &str, usage: &TokenUsage) {
+        self.charge(model, usage);
         if usage.total() > 0 {
             self.context = usage.total();
         }
+    }
+
+    fn charge(&mut self, model: &str, usage: &TokenUsage) {
+        self.usage.add(usage);
+        ModelUsage::add_to(&mut self.spent, model, usage);
     }
 
     fn activity(&mut self, at: Moment, call_id: &str, kind: &str, content: &Value) {
@@ -231,7 +236,7 @@ impl Transcript {
                 if upto > self.summarised
                     && let Some(usage) = history.usage
                 {
-                    self.usage.add(&usage);
+                    self.charge(&history.model, &usage);
                 }
                 self.note_summary(upto, &history.text);
             }

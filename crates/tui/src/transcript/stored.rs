@@ -48,9 +48,11 @@ impl Transcript {
         transcript.serve_calls(Moment::default(), &opened.thread.id, &opened.children);
         if let Some(earlier) = &opened.earlier {
             transcript.usage = earlier.usage;
+            transcript.spent.clone_from(&earlier.spent);
         }
         if let Some(run) = opened.run.as_ref().filter(|_| transcript.usage.total() == 0) {
             transcript.usage.add(&run.usage);
+            transcript.spent.clone_from(&run.spent);
         }
         let is_over = opened.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
         if is_over {
@@ -131,7 +133,8 @@ impl Transcript {
                 if let Some(usage) =
                     metadata("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok())
                 {
-                    self.count(&usage);
+                    let model = metadata("model").and_then(Value::as_str).unwrap_or_default();
+                    self.count(model, &usage);
                 }
             }
             Role::Tool => {

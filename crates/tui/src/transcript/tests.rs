@@ -134,7 +134,7 @@ fn live_and_stored_conversations_look_the_same() {
         metadata: Some(json!({"tool_result": result.to_json(), "outcome": outcome})),
         ..Message::tool(id, result.model_text())
     };
-    let usage = json!({"usage": {"prompt_tokens": 10, "completion_tokens": 5}});
+    let usage = json!({"model": "m", "usage": {"prompt_tokens": 10, "completion_tokens": 5}});
     let thinking = ContentBlock::Thinking { thinking: "hm".into(), signature: None };
     let calls = [("a", "ls"), ("b", "cat x"), ("c", "rm y")]
         .map(|(id, command)| ToolCall::new(id, "Bash", json!({"command": command})));
@@ -151,6 +151,7 @@ fn live_and_stored_conversations_look_the_same() {
     ]));
     assert_eq!(picture(&live), picture(&rebuilt));
     assert_eq!(live.usage(), rebuilt.usage());
+    assert_eq!(live.spent(), rebuilt.spent());
     assert_eq!(live.context_tokens(), 15);
     assert_eq!(live.settled(), live.entries().len());
     assert_eq!(rebuilt.settled(), rebuilt.entries().len());

@@ -198,7 +198,7 @@ fn distant_entries_are_loaded_when_near_and_released_again() {
     };
     let mut test = TestApp::new(80, 24);
     let usage = TokenUsage { total_tokens: Some(12_345), ..TokenUsage::default() };
-    let earlier = Some(Earlier { messages: 3000, usage });
+    let earlier = Some(Earlier { messages: 3000, usage, spent: Vec::new() });
     let thread = OpenedThread { earlier, ..opened(stored(3001..3301)) };
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(thread)))));
     assert!(

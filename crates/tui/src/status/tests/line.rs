@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::app::tests::TestApp;
-use crate::host::{ProgramCmd, ProgramMsg};
+use crate::host::{ModelPrices, Price, ProgramCmd, ProgramMsg};
 use crate::msg::{Cmd, Msg};
 use crate::status::{Segment, StatusCommand, TitleProgress, chrome};
 use aye_core::contract::event::AgentEvent as E;
@@ -51,6 +51,28 @@ fn a_user_configures_the_line() {
     test.app.display.segments = Some(Vec::new());
     test.wait(1);
     assert!(test.live().ends_with('\n'), "none: {}", test.live());
+}
+
+/// Each answer at the price of the model that gave it, whichever is chosen now.
+#[test]
+fn answers_cost_what_their_model_costs() {
+    let price = Price { input: 1000.0, ..Price::default() };
+    let mut test = TestApp::new(80, 24);
+    test.app.display.segments = Some(vec![Segment::Cost]);
+    test.app.info.prices = ModelPrices::new(move |id| (id == "big/m2").then_some(price));
+    test.start("go");
+    done(&mut test);
+    assert!(!status(&test).contains('$'), "m1 has no price: {}", status(&test));
+    test.start("go");
+    let usage = TokenUsage { prompt_tokens: Some(2000), ..TokenUsage::default() };
+    test.event(E::InferenceComplete {
+        model: "big/m2".into(),
+        usage: Some(usage),
+        duration_ms: 4,
+        stop_reason: None,
+    });
+    test.finish(TerminationReason::NaturalEnd);
+    assert!(status(&test).contains("$2.00"), "only what m2 answered: {}", status(&test));
 }
 
 fn told(test: &TestApp) -> Vec<&String> {
