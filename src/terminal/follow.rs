@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::commands::when;
 use crate::compose::images;
+use crate::config::Wake;
 use crate::contract::command::CommandRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -318,7 +319,9 @@ impl ThreadFollower {
             let sink = self.sink_that_begins(thread, Some(row_of(&first)));
             runtime.run_queued(first, sink)
         };
-        runtime.start_next(thread, true, start).await.transpose()
+        let wakes = self.app.foundation.loaded.settings.background.wake == Wake::Idle;
+        let may_start = |message: &QueuedMessage| wakes || !message.reports_task();
+        runtime.start_next_of(thread, may_start, start).await.transpose()
     }
 
     /// Handles the result of driving. Returns whether queued messages may start.
@@ -595,7 +598,13 @@ pub(crate) fn row_of(message: &QueuedMessage) -> QueuedRow {
         images,
         note,
         steers: message.steers(),
+        is_report: message.reports_task(),
     }
+}
+
+/// The queued messages that users wrote.
+pub(crate) fn rows_of(queued: &[QueuedMessage]) -> Vec<QueuedRow> {
+    queued.iter().filter(|message| !message.reports_task()).map(row_of).collect()
 }
 
 /// Returns the commands that are really running: one whose process died is not.
@@ -620,7 +629,7 @@ fn sync_of(
         run: thread_view.run.clone(),
         waiting: thread_view.waiting.clone(),
         running: thread_view.running.clone(),
-        queued: thread_view.queued.iter().map(row_of).collect(),
+        queued: rows_of(&thread_view.queued),
         children: thread_view.children.clone(),
         commands: running_of(runtime, &thread_view.commands),
         summaries: thread_view.summaries.clone(),

@@ -55,6 +55,8 @@ pub(crate) fn points_of(messages: &[StoredMessage]) -> Vec<RewindPoint> {
             continue;
         }
         match message.role {
+            // Nobody wrote it.
+            Role::User if message.reports_task() => {}
             Role::User => points.push(RewindPoint {
                 keep: stored.seq - 1,
                 is_message: true,

@@ -148,6 +148,31 @@ fn a_finished_command_wakes_an_idle_conversation() {
 }
 
 #[test]
+fn a_finished_command_wakes_nobody_if_the_settings_say_so() {
+    let llm = agent("cat pipe");
+    let home = home(&llm);
+    let pipe = home.work().join("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let mut tty = Pty::start(&home, &["--config", "background.wake=never"], 100, 30);
+    tty.ready();
+    tty.say("start");
+    tty.shows("It runs.");
+    tty.wait("the running command", |view| view.has("b1"));
+    std::fs::write(&pipe, "the last words\n").expect("is read");
+    tty.say("anything new");
+    tty.shows("I heard of its end.");
+    tty.shows("· task b1 · The background command");
+    let told: Vec<String> =
+        llm.asked().iter().map(Chat::user).filter(|said| said.contains("[task")).collect();
+    assert!(
+        matches!(&told[..], [said] if said.starts_with("anything new")),
+        "one run, the user's: {told:#?}"
+    );
+    tty.quit();
+}
+
+#[test]
 fn headless_ends_its_background_commands_and_says_so() {
     let llm = agent(SERVER);
     let home = home(&llm);

@@ -49,10 +49,11 @@ pub use servers::{
     SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, load_session_servers, server_files,
 };
 pub use settings::{
-    Adapter, BashSettings, ContextSettings, Editing, Images, MailboxSettings, McpSettings, ModelSettings,
-    OnLimit, PermissionMode, PriceSettings, ProviderSettings, QuestionSettings, RetrySettings,
-    SandboxMissing, SandboxSettings, ScreenMode, ServeSettings, ServerSettings, Settings, SnapshotSettings,
-    StopSettings, TelemetrySettings, ThreadSettings, TuiSettings, WebhookFormat, WebhookSettings,
+    Adapter, BackgroundSettings, BashSettings, ContextSettings, Editing, Images, MailboxSettings,
+    McpSettings, ModelSettings, OnLimit, PermissionMode, PriceSettings, ProviderSettings, QuestionSettings,
+    RetrySettings, SandboxMissing, SandboxSettings, ScreenMode, ServeSettings, ServerSettings, Settings,
+    SnapshotSettings, StopSettings, TelemetrySettings, ThreadSettings, TuiSettings, Wake, WebhookFormat,
+    WebhookSettings,
 };
 pub use table::{KnownModel, ModelEfforts, can_chat, known_price, models_of, price_of, successor};
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};

@@ -60,6 +60,8 @@ table! {
         pub stop: StopSettings,
         /// Jobs that are queued, and those who work on them.
         pub mailbox: MailboxConfig as Converted<MailboxSettings, MailboxConfig>,
+        /// The ends of background tasks.
+        pub background: BackgroundSettings,
         /// The use of the model's context window.
         pub context: ContextSettings,
         /// The terms of questions for which no rule sets terms.
@@ -199,6 +201,14 @@ table! {
         /// Regular expression; an answer that matches ends a run.
         #[project(Set)]
         pub content_match: Option<String>,
+    }
+}
+
+table! {
+    /// `[background]`.
+    pub struct BackgroundSettings {
+        /// Whether the end of a background task starts a run in the terminal.
+        pub wake: Wake = "idle",
     }
 }
 
@@ -496,6 +506,16 @@ words! {
         Blocks = "blocks",
         /// By name only.
         Off = "off",
+    }
+}
+
+words! {
+    /// Whether the end of a background task starts a run.
+    pub enum Wake {
+        /// It does when nothing else runs.
+        Idle = "idle",
+        /// The next run reads about it.
+        Never = "never",
     }
 }
 

@@ -12,7 +12,7 @@ use aye_core::contract::record::{JobClaim, QueuedMessage};
 
 impl Driver {
     /// Takes in the messages sent since the last step started. The first step takes only the reports of
-    /// background commands.
+    /// background tasks, so that tasks that end together start one run.
     pub(super) async fn take_steering(&mut self) -> Result<(), RuntimeError> {
         let is_first = self.machine.steps() == 0;
         if is_first {
@@ -33,7 +33,7 @@ impl Driver {
             }
         };
         let now = self.shared.clock.now_ms();
-        let joins = |message: &QueuedMessage| message.reports_command() || !is_first && message.steers();
+        let joins = |message: &QueuedMessage| message.reports_task() || !is_first && message.steers();
         for message in queued.into_iter().filter(|message| joins(message) && message.begins(now)) {
             self.take_one(message).await?;
         }
@@ -66,6 +66,7 @@ impl Driver {
             queued: queued.id,
             text: texts.join("\n\n"),
             shown: queued.shown(),
+            is_report: queued.reports_task(),
             images: blocks.filter_map(ContentBlock::as_stored_image).cloned().collect(),
         };
         self.emit_activities(vec![KnownActivity::Steered(message).into()]).await;

@@ -2,6 +2,7 @@
 //! conversation and a reopened one look the same.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 
 use super::composer::paste::Draft;
 use super::viewer::DocEntry;
@@ -30,6 +31,8 @@ pub use trim::StorePosition;
 
 /// The first id of an entry: entries fetched from the store are placed before these, in the order of ids too.
 const FIRST_ID: u64 = 1 << 40;
+/// Lines of output that the report of a background task shows.
+const REPORT_LINES: usize = 3;
 
 /// A point in time: milliseconds since the terminal started. Time is data here; nothing reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -345,6 +348,22 @@ impl Transcript {
     /// Adds a notice.
     pub fn note(&mut self, level: Level, text: impl Into<String>) {
         self.push(EntryKind::Notice { level, text: text.into() }, true);
+    }
+
+    /// Adds the report of a background task's end: what ended how, and the last of its output.
+    pub fn report(&mut self, text: &str) {
+        let (head, output) = text.split_once("\n\n").unwrap_or((text, ""));
+        let lines: Vec<&str> = output.lines().collect();
+        let (folded, shown) = lines.split_at(lines.len().saturating_sub(REPORT_LINES));
+        let mut notice = head.trim_start_matches('[').replacen(']', " ·", 1);
+        if !folded.is_empty() {
+            let _ = write!(notice, "\n… {} more lines", folded.len());
+        }
+        for line in shown {
+            notice.push('\n');
+            notice.push_str(line);
+        }
+        self.note(Level::Info, notice);
     }
 
     /// Says that a summary was made, unless that was said already. How full the window is then is known after the next

@@ -16,7 +16,7 @@ use crate::failure::AppError;
 use crate::runtime::{RunDocument, RunRequest};
 use crate::session::Ended;
 use crate::store::{MessageSelection, ThreadView};
-use crate::terminal::follow::{row_of, running_of};
+use crate::terminal::follow::{row_of, rows_of, running_of};
 use crate::terminal::take_over;
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
@@ -164,7 +164,7 @@ impl ThreadHost for TerminalHost {
             {
                 self.viewer.wake(&id);
             }
-            let queued = queued.iter().map(row_of).collect();
+            let queued = rows_of(&queued);
             self.viewer.mind(&id);
             Ok(OpenedThread {
                 thread,

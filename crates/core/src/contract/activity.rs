@@ -77,6 +77,9 @@ pub struct SteeredMessage {
     pub shown: Option<String>,
     /// Its images.
     pub images: Vec<ImageRef>,
+    /// Whether it reports the end of a background task: no user wrote it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_report: bool,
 }
 
 /// Older messages that were summarised.

@@ -17,6 +17,8 @@ use super::tool::ToolError;
 
 /// The member of a message's metadata that names the command whose end it reports.
 const FROM_COMMAND: &str = "from_command";
+/// The same for a subagent.
+const FROM_CHILD: &str = "from_child";
 /// Characters of output, counted from the end, that the message about a finished command quotes.
 const REPORTED: usize = 2000;
 
@@ -147,6 +149,11 @@ impl Message {
     /// Returns whether the message reports the end of a background command.
     pub fn reports_command(&self) -> bool {
         self.metadata.as_ref().is_some_and(|about| about.get(FROM_COMMAND).is_some())
+    }
+
+    /// Returns whether the message reports the end of a background task, a command or a subagent: no user wrote it.
+    pub fn reports_task(&self) -> bool {
+        self.reports_command() || self.metadata.as_ref().is_some_and(|about| about.get(FROM_CHILD).is_some())
     }
 }
 

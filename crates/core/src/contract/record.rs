@@ -585,6 +585,11 @@ impl QueuedMessage {
         self.messages.iter().any(Message::reports_command)
     }
 
+    /// Returns whether the message reports the end of a background task, a command or a subagent.
+    pub fn reports_task(&self) -> bool {
+        self.messages.iter().any(Message::reports_task)
+    }
+
     /// Returns the text with a mark in place of each long paste; `None` if there are no long pastes.
     pub fn shown(&self) -> Option<String> {
         self.messages.iter().any(|message| message.shown().is_some()).then(|| {

@@ -60,11 +60,24 @@ impl AgentRuntime {
         with_reports: bool,
         start: impl Fn(QueuedMessage) -> F,
     ) -> Result<Option<T>, RuntimeError> {
+        let may_start = |message: &QueuedMessage| with_reports || !message.reports_command();
+        self.start_next_of(thread_id, may_start, start).await
+    }
+
+    /// As [`AgentRuntime::start_next`], for the messages that may start a run.
+    ///
+    /// # Errors
+    /// As [`AgentRuntime::start_next`].
+    pub async fn start_next_of<T, F: Future<Output = Result<T, RuntimeError>>>(
+        &self,
+        thread_id: &ThreadId,
+        may_start: impl Fn(&QueuedMessage) -> bool,
+        start: impl Fn(QueuedMessage) -> F,
+    ) -> Result<Option<T>, RuntimeError> {
         loop {
             let now = self.inner.shared.clock.now_ms();
-            let may_start =
-                |message: &QueuedMessage| message.begins(now) && (with_reports || !message.reports_command());
-            let Some(next) = self.queued(thread_id).await?.into_iter().find(may_start) else {
+            let begins = |message: &QueuedMessage| message.begins(now) && may_start(message);
+            let Some(next) = self.queued(thread_id).await?.into_iter().find(begins) else {
                 return Ok(None);
             };
             match start(next).await {

@@ -253,3 +253,23 @@ async fn a_run_is_charged_for_titles_and_background_agents() {
     let counted: u64 = tallies.iter().filter(|tally| tally.name == "m").map(|tally| tally.input).sum();
     assert_eq!(counted, 321, "the statistics have the title too");
 }
+
+#[tokio::test]
+async fn tasks_that_end_together_start_one_run() {
+    let house = House::new();
+    let script = answers([Ok(text("Hello.")), Ok(text("Both ended."))]);
+    let runtime = house.runtime(&script);
+    say(&runtime, "hi").await;
+    let thread = aye_core::contract::ids::ThreadId::from("t");
+    for task in 1..=2 {
+        let mut report = Message::user(format!("[task {task}] It ended."));
+        report.metadata = Some(json!({"from_child": {"task": task}}));
+        runtime.enqueue(&thread, vec![report]).await.unwrap();
+    }
+    let start = |message| runtime.run_queued(message, Arc::new(VecEventSink::new()));
+    let none = runtime.start_next_of(&thread, |message| !message.reports_task(), start).await.unwrap();
+    assert!(none.is_none(), "both wait for another run");
+    let ended = runtime.start_next(&thread, true, start).await.unwrap().expect("a run");
+    assert_eq!(ended.response, "Both ended.");
+    assert!(runtime.queued(&thread).await.unwrap().is_empty(), "the run read the other one, too");
+}

@@ -67,6 +67,26 @@ fn enter_steers_and_tab_queues_while_the_agent_works() {
 }
 
 #[test]
+fn the_end_of_a_task_is_not_shown_as_a_message() {
+    let text = "[task b1] The background command `make` ended with exit status 0.";
+    let mut test = TestApp::new(80, 24);
+    test.start("go");
+    let content = json!({"queued": 7, "text": text, "images": [], "is_report": true});
+    test.event(E::ActivitySnapshot {
+        message_id: "m".into(),
+        activity_type: STEERED_ACTIVITY_TYPE.into(),
+        content,
+        replace: Some(false),
+    });
+    test.finish(TerminationReason::NaturalEnd);
+    let row = QueuedRow { is_report: true, ..queued(8, text) };
+    test.send(Msg::Thread(ThreadMsg::Began("t".into(), row)));
+    let screen = test.screen();
+    assert_eq!(screen.matches("· task b1 · The background command").count(), 2, "{screen}");
+    assert!(!screen.contains("❯ [task") && !screen.contains("❯ task"), "{screen}");
+}
+
+#[test]
 fn any_queued_message_can_be_edited_or_dropped() {
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 24);

@@ -112,6 +112,7 @@ fn queued_messages_keep_their_images() {
         images: input.images.clone(),
         note: String::new(),
         steers: false,
+        is_report: false,
     };
     test.app.queue.rows.push(row);
     test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![9], gone: Vec::new() }));

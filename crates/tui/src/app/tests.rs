@@ -383,7 +383,15 @@ fn a_message_during_an_active_run_is_queued_and_not_lost() {
 }
 
 pub(crate) fn queued(id: u64, text: &str) -> QueuedRow {
-    QueuedRow { id, text: text.into(), shown: None, images: Vec::new(), note: String::new(), steers: false }
+    QueuedRow {
+        id,
+        text: text.into(),
+        shown: None,
+        images: Vec::new(),
+        note: String::new(),
+        steers: false,
+        is_report: false,
+    }
 }
 
 #[test]

@@ -70,6 +70,7 @@ impl ThreadHost for FakeHost {
                 images: Vec::new(),
                 note: String::new(),
                 steers: false,
+                is_report: false,
             })
         })
     }

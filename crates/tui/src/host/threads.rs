@@ -145,6 +145,8 @@ pub struct QueuedRow {
     pub note: String,
     /// Whether an active run reads it after the calls that run.
     pub steers: bool,
+    /// Whether it reports the end of a background task: no user wrote it.
+    pub is_report: bool,
 }
 
 /// The changes of a displayed conversation, read from the store. All of them are committed.

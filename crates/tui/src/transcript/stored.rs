@@ -109,6 +109,7 @@ impl Transcript {
         let metadata = |key: &str| message.metadata.as_ref().and_then(|metadata| metadata.get(key));
         match message.role {
             Role::System => {}
+            Role::User if message.reports_task() => self.report(&message.written()),
             Role::User => {
                 let images = message.content.iter().filter_map(ContentBlock::as_stored_image);
                 let shown = message.shown().map(str::to_owned);

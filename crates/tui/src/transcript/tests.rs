@@ -157,6 +157,21 @@ fn live_and_stored_conversations_look_the_same() {
     assert_eq!(rebuilt.settled(), rebuilt.entries().len());
 }
 
+/// The end of a background task is a notice: no user wrote it.
+#[test]
+fn the_end_of_a_task_is_a_notice() {
+    let lines: Vec<String> = (1..=9).map(|n| format!("line {n}")).collect();
+    let text =
+        format!("[task b1] The background command `make` ended with exit status 2.\n\n{}", lines.join("\n"));
+    let about = json!({"from_command": {"task": "b1", "command": "make", "status": "failed"}});
+    let message = Message { metadata: Some(about), ..Message::user(&text) };
+    let transcript = Transcript::from_thread(&stored(vec![Message::user("go"), message]));
+    let [_, entry] = transcript.entries() else { panic!("{:?}", transcript.entries()) };
+    let shown = "task b1 · The background command `make` ended with exit status 2.\n… 6 more lines\nline 7\nline 8\nline 9";
+    assert_eq!(entry.kind, EntryKind::Notice { level: Level::Info, text: shown.into() });
+    assert_eq!(transcript.said().len(), 1, "the keys that bring messages back pass over it");
+}
+
 #[test]
 fn call_states_are_distinguished() {
     let mut icons: Vec<_> = ToolState::ALL.iter().map(|state| state.icon()).collect();

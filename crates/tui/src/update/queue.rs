@@ -124,16 +124,24 @@ impl App {
             return;
         }
         self.queue.begin(row.id);
-        self.conversation.transcript.push_user_message_as(row.text, row.shown, row.images);
+        if row.is_report {
+            self.conversation.transcript.report(&row.text);
+        } else {
+            self.conversation.transcript.push_user_message_as(row.text, row.shown, row.images);
+        }
         self.conversation.run = RunState::Starting(self.now);
     }
 
     /// The run read what was said meanwhile.
     pub(super) fn steered(&mut self, message: SteeredMessage) {
-        let SteeredMessage { queued: id, text, shown, images } = message;
+        let SteeredMessage { queued: id, text, shown, images, is_report } = message;
         self.queue.steered.insert(id);
         self.queue.begin(id);
-        self.conversation.transcript.push_user_message_as(text, shown, images);
+        if is_report {
+            self.conversation.transcript.report(&text);
+        } else {
+            self.conversation.transcript.push_user_message_as(text, shown, images);
+        }
     }
 
     /// Handles a message sent here that could not start, because another process was faster. The message will
