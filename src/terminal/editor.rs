@@ -8,6 +8,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::Env;
 use crate::failure::AppError;
 
+/// The editors that are tried when none is set.
+const FALLBACKS: [&str; 2] = ["vi", "nano"];
 /// The maximum size of an edited text.
 const MAX_TEXT: u64 = 16 << 20;
 
@@ -27,16 +29,23 @@ impl EditorText {
     }
 }
 
-/// Opens a text in `$VISUAL` or `$EDITOR` and waits until the editor is closed. The file's name ends like
+/// Opens a text in `$VISUAL`, `$EDITOR`, vi or nano and waits until the editor is closed. The file's name ends like
 /// `name`, so that the editor recognises the type. The terminal must be as the shell left it.
 ///
 /// # Errors
 /// A sentence: no editor is set, it cannot be started, it failed, or what it saved is not text.
 pub(crate) async fn edit(env: &Env, text: &str, name: &str) -> Result<EditorText, AppError> {
     let set = |name: &str| env.var(name).map(str::trim).filter(|value| !value.is_empty());
+    let installed = |name: &&str| {
+        let folders = std::env::split_paths(set("PATH").unwrap_or_default());
+        folders.into_iter().any(|folder| folder.join(name).is_file())
+    };
     let editor = set("VISUAL")
         .or_else(|| set("EDITOR"))
-        .ok_or_else(|| "no editor is set; set VISUAL or EDITOR, for example EDITOR=vi".to_owned())?;
+        .or_else(|| FALLBACKS.into_iter().find(installed))
+        .ok_or_else(|| {
+            "no editor is set, and neither vi nor nano is installed; set VISUAL or EDITOR".to_owned()
+        })?;
     let place = set("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
     let wrong =
         |error: std::io::Error| format!("cannot write a file for the editor in {}: {error}", place.display());
@@ -131,9 +140,14 @@ mod tests {
     #[tokio::test]
     async fn editor_errors_are_clear_messages() {
         let tmp = tempfile::tempdir().unwrap();
+        let programs = tmp.path().join("bin").to_string_lossy().into_owned();
+        std::fs::create_dir(&programs).unwrap();
+        std::fs::write(Path::new(&programs).join("nano"), "not a program").unwrap();
         for (vars, why) in [
-            (&[][..], "no editor is set"),
-            (&[("EDITOR", " ")], "no editor is set"),
+            (&[("PATH", "/nowhere")][..], "no editor is set, and neither vi nor nano is installed"),
+            (&[("EDITOR", " "), ("PATH", "/nowhere")], "no editor is set"),
+            // Without a choice it is one that is there.
+            (&[("PATH", &programs)], "the editor `nano`"),
             (&[("VISUAL", "no-such-editor-at-all")], "could not be started"),
             (&[("EDITOR", "false")], "failed"),
             (&[("EDITOR", "printf '\\377' >")], "invalid UTF-8"),

@@ -356,7 +356,13 @@ impl AppContext {
         };
         let fork = self.fork_at(thread, keep, false, self.clock.now_ms()).await?;
         let id = fork.copy.id.clone();
-        let words = format!("fork of {thread} up to message {}; the original stays unchanged", fork.keep);
+        let title = self.store.thread(thread).await?.map(|record| record.title).unwrap_or_default();
+        let name = if title.is_empty() {
+            String::new()
+        } else {
+            format!(" of “{}”", crate::contract::display::visible_line(&title))
+        };
+        let words = format!("fork{name} up to message {}; the original stays unchanged", fork.keep);
         self.store.go_back(Some(fork), None).await?;
         Ok(Rewound { thread: id, text: said, words, failed: Vec::new() })
     }

@@ -89,7 +89,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("OLLAMA_HOST", "address of Ollama"),
     ("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "proxy for models, MCP servers and remote agents"),
     ("SSL_CERT_FILE", "certificates to trust instead of the system's"),
-    ("VISUAL, EDITOR", "editor for long text and edited calls"),
+    ("VISUAL, EDITOR", "editor for long text and edited calls; without one vi, then nano"),
     ("PAGER", "program that shows long lists and pages"),
     ("TERM, COLORTERM, NO_COLOR, COLORFGBG", "colours of the terminal, and whether it is light or dark"),
     ("FORCE_HYPERLINK", "`1` writes links, `0` writes none, whatever the terminal says"),

@@ -102,7 +102,7 @@ fn changes_are_shown_and_a_fork_diverges() {
     pty.say("/fork");
     pty.shows("here: the whole conversation");
     pty.send("\r");
-    pty.shows("the original stays unchanged");
+    pty.shows("fork of “do echo three >> file.txt” up to message 4; the original stays unchanged");
     pty.say("only in the copy");
     pty.shows("Ready with: only in the copy");
     let other = threads(&home)[1]["id"].as_str().expect("an id").to_owned();
@@ -113,6 +113,15 @@ fn changes_are_shown_and_a_fork_diverges() {
     pty.wait("the viewer closed", |view| !view.on_other_screen());
     pty.say("/rename A name 漢字");
     pty.shows("renamed to");
+    pty.say("/export");
+    pty.shows("written to");
+    let exports = std::fs::read_dir(home.root().join("aye/data/exports")).expect("a folder beside the store");
+    assert_eq!(exports.count(), 1);
+    let work = std::fs::read_dir(home.work()).expect("the project");
+    assert!(
+        work.flatten().all(|file| !file.file_name().to_string_lossy().starts_with("aye-")),
+        "nothing here"
+    );
     pty.quit();
 
     let rows = threads(&home);

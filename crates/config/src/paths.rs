@@ -120,6 +120,11 @@ impl Paths {
         self.data_dir.join("output")
     }
 
+    /// Returns the folder of conversations that were exported in the terminal.
+    pub fn exports(&self) -> PathBuf {
+        self.data_dir.join("exports")
+    }
+
     /// Returns the folder of drafts: text written in the terminal and not sent.
     pub fn drafts_dir(&self) -> PathBuf {
         self.state_dir.join("drafts")

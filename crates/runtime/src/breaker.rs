@@ -28,7 +28,7 @@ impl Default for CircuitBreakerConfig {
 #[derive(Debug, Default)]
 struct Circuit {
     failures: u32,
-    opened_at: Option<Instant>,
+    open_until: Option<Instant>,
     probes: u32,
     /// The message of the last failure.
     why: String,
@@ -67,10 +67,9 @@ impl CircuitBreaker {
     /// [`CircuitOpen`] while the circuit is open.
     pub fn enter(self: &Arc<Self>, model: &str) -> Result<Permit, CircuitOpen> {
         let is_probe = self.with(model, |circuit| {
-            let Some(opened_at) = circuit.opened_at else { return Ok(false) };
-            let open_for = opened_at.elapsed();
-            if open_for < self.config.cooldown {
-                let open_for = self.config.cooldown.saturating_sub(open_for);
+            let Some(until) = circuit.open_until else { return Ok(false) };
+            let open_for = until.saturating_duration_since(Instant::now());
+            if !open_for.is_zero() {
                 return Err(CircuitOpen { open_for, why: circuit.why.clone() });
             }
             if circuit.probes >= self.config.half_open_max.max(1) {
@@ -84,7 +83,15 @@ impl CircuitBreaker {
 
     /// Whether a request to the model would be refused now.
     pub fn is_open(&self, model: &str) -> bool {
-        self.with(model, |circuit| circuit.opened_at.is_some_and(|at| at.elapsed() < self.config.cooldown))
+        self.with(model, |circuit| circuit.open_until.is_some_and(|until| until > Instant::now()))
+    }
+
+    /// Lets the next request to each model through as a probe: a user wants to know now.
+    pub fn probe_now(&self) {
+        let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        for until in circuits.values_mut().filter_map(|circuit| circuit.open_until.as_mut()) {
+            *until = Instant::now();
+        }
     }
 }
 
@@ -101,20 +108,20 @@ impl Permit {
     pub fn success(self) {
         self.breaker.with(&self.model, |circuit| {
             circuit.failures = 0;
-            circuit.opened_at = None;
+            circuit.open_until = None;
             circuit.why.clear();
         });
     }
 
     /// The model failed, and said why.
     pub fn failure(self, why: &str) {
-        let threshold = self.breaker.config.failure_threshold;
+        let CircuitBreakerConfig { failure_threshold: threshold, cooldown, .. } = self.breaker.config;
         let is_probe = self.is_probe;
         self.breaker.with(&self.model, |circuit| {
             circuit.failures = circuit.failures.saturating_add(1);
             why.clone_into(&mut circuit.why);
             if is_probe || (threshold > 0 && circuit.failures >= threshold) {
-                circuit.opened_at = Some(Instant::now());
+                circuit.open_until = Some(Instant::now() + cooldown);
             }
         });
     }
@@ -165,6 +172,21 @@ mod tests {
         breaker.enter("m").expect("half open").failure("down");
         let refused = breaker.enter("m").expect_err("open");
         assert_eq!(refused, CircuitOpen { open_for: Duration::from_secs(30), why: "down".into() });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_user_who_asks_again_gets_a_probe_at_once() {
+        let breaker = Arc::new(CircuitBreaker::default());
+        fail(&breaker, 5);
+        breaker.probe_now();
+        let probe = breaker.enter("m").expect("half open");
+        assert!(breaker.enter("m").is_err(), "one probe");
+        probe.failure("down");
+        assert_eq!(breaker.enter("m").expect_err("open").open_for, Duration::from_secs(30));
+        breaker.probe_now();
+        breaker.enter("m").expect("half open").success();
+        breaker.probe_now();
+        assert!(!breaker.is_open("m"));
     }
 
     #[tokio::test(start_paused = true)]

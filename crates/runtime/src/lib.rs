@@ -296,6 +296,11 @@ impl AgentRuntime {
         &self.inner.shared.profiles
     }
 
+    /// Lets the next request to each paused model through: a user asks again, and does not want to wait.
+    pub fn retry_paused_models(&self) {
+        self.breaker().probe_now();
+    }
+
     pub(crate) fn breaker(&self) -> &Arc<CircuitBreaker> {
         &self.inner.shared.breaker
     }

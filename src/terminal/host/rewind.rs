@@ -151,7 +151,8 @@ impl TerminalHost {
             export::write(&self.app.store, &record, form, put).await?;
         }
         let text = std::mem::take(&mut *text.lock().unwrap_or_else(PoisonError::into_inner));
-        let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
+        // A file in the project would be read by tools and end up in a commit.
+        let path = self.app.foundation.paths.exports().join(format!("aye-{thread}.{ending}"));
         write_private(&path, text.as_bytes()).map_err(|error| error.to_string())?;
         Ok(path)
     }

@@ -196,6 +196,7 @@ impl ThreadHost for TerminalHost {
             let request = RunRequest::new(thread.clone(), messages.clone());
             // Checked before the run starts, so that the draft is restored if the message does not fit.
             self.app.runtime.fits(&request)?;
+            self.app.runtime.retry_paused_models();
             let first = self.keep_as_sent(thread, &input, &messages).await;
             let drafts = self.drafts.clone();
             let events = self.events.clone();
