@@ -337,7 +337,12 @@ impl App {
 
     pub(super) fn open_help(&mut self) {
         let heading = |text: &str| PickRow { label: text.to_owned(), is_heading: true, ..PickRow::default() };
-        let mut rows = Vec::new();
+        let mut rows = vec![heading("First")];
+        rows.extend(self.first_keys().into_iter().map(|(label, detail)| PickRow {
+            label,
+            detail: detail.to_owned(),
+            ..PickRow::default()
+        }));
         // Keys that work now come first, then the rest of the same table.
         let now = self.key_layers();
         for place in
@@ -371,6 +376,27 @@ impl App {
             rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
         }
         self.overlays.picker = Some(Picker::new(PickerKind::Help, rows));
+    }
+
+    /// The keys to know first, as they are set.
+    fn first_keys(&self) -> Vec<(String, &'static str)> {
+        use KeyContext::{Composer, Global};
+        let keys = [
+            (Composer, Action::Send, "send; during a run the model reads it after the current calls"),
+            (Composer, Action::Newline, "start a new line"),
+            (Composer, Action::Interrupt, "interrupt; twice: go back to an earlier message"),
+            (Composer, Action::FocusCard, "go to the question; there the digits answer it"),
+            (Global, Action::CycleMode, "how much is asked: plan, ask, accept-edits, auto"),
+            (Global, Action::Viewer, "read and search the whole conversation"),
+            (Global, Action::Inbox, "questions of all conversations"),
+            (Global, Action::CancelOrQuit, "clear, interrupt, and twice: quit"),
+        ];
+        let signs =
+            [("/", "commands"), ("@", "files, functions, conversations"), ("!", "run a command yourself")];
+        let keys =
+            keys.into_iter().map(|(context, action, what)| (self.keymap.chord_of(context, action), what));
+        let keys = keys.filter(|(chord, _)| !chord.is_empty());
+        keys.chain(signs.into_iter().map(|(sign, what)| (sign.to_owned(), what))).collect()
     }
 
     /// Enter in a list.

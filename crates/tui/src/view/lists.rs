@@ -14,6 +14,11 @@ use super::target::{self, Hint};
 use super::{ClickTarget, Press, Rendered, spread};
 use aye_core::contract::display::visible_line;
 
+/// A list is no wider: what a row means stands next to its name.
+const LIST_WIDTH: u16 = 100;
+/// The widest column of keys; longer ones move what they do to the right.
+const KEYS_WIDTH: usize = 26;
+
 /// The first row that is shown so that the chosen one is in sight.
 fn window(selected: usize, rows: usize, shown: usize) -> usize {
     selected.saturating_sub(shown / 2).min(rows.saturating_sub(shown))
@@ -73,6 +78,7 @@ fn rows_of(above: usize, rows: Range<usize>, columns: u16) -> Vec<ClickTarget> {
 /// Renders a list in place of the composer, in at most `most` rows, with the details `more` of the selected
 /// row below it.
 pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize, theme: &Theme) -> Rendered {
+    let columns = columns.min(LIST_WIDTH);
     let read = if more.is_empty() { cut_row(picker, columns) } else { Vec::new() };
     let more = if more.is_empty() { &read[..] } else { more };
     let title = picker.kind.title();
@@ -130,7 +136,10 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
     let widest = widest(picker, columns);
     let above = lines.len();
     for (place, row) in picker.window(first, room) {
-        lines.push(row_line(row, place == picker.selected(), widest, columns, theme));
+        let is_chosen = place == picker.selected();
+        // Keys are never cut.
+        let cut = if picker.kind == PickerKind::Help { usize::from(columns) / 2 } else { widest };
+        lines.push(row_line(row, is_chosen, (widest, cut), columns, theme));
     }
     let shown = if picker.is_loading() || picker.count() == 0 { 0 } else { lines.len() - above };
     let mut targets = rows_of(above, first..first + shown, columns);
@@ -177,9 +186,11 @@ fn widest(picker: &Picker, columns: u16) -> usize {
     let share = match picker.kind {
         // These rows have no text next to the message.
         PickerKind::Back | PickerKind::Fork => 3,
+        PickerKind::History => 5,
         _ => 2,
     };
-    picker.widest().min(usize::from(columns) * share / 5)
+    let widest = picker.widest().min(usize::from(columns) * share / 5);
+    if picker.kind == PickerKind::Help { widest.min(KEYS_WIDTH) } else { widest }
 }
 
 /// Returns the full text of the selected row if it was truncated and the list is there to be read.
@@ -204,7 +215,13 @@ fn cut_row(picker: &Picker, columns: u16) -> Vec<String> {
     lines.iter().take(4).map(ToString::to_string).collect()
 }
 
-fn row_line(row: &PickRow, is_chosen: bool, widest: usize, columns: u16, theme: &Theme) -> Line<'static> {
+fn row_line(
+    row: &PickRow,
+    is_chosen: bool,
+    (widest, cut): (usize, usize),
+    columns: u16,
+    theme: &Theme,
+) -> Line<'static> {
     if row.is_heading {
         let mark = if is_chosen { "  ▸ " } else { "  " };
         return Line::from(vec![
@@ -217,8 +234,8 @@ fn row_line(row: &PickRow, is_chosen: bool, widest: usize, columns: u16, theme: 
         (None, true) => Role::Accent,
         (None, false) => Role::Text,
     };
-    let label = truncate(&visible_line(&row.label), widest.max(8) as u16);
-    let gap = " ".repeat((widest + 2).saturating_sub(width(&label)));
+    let label = truncate(&visible_line(&row.label), cut.max(8) as u16);
+    let gap = " ".repeat((widest + 2).saturating_sub(width(&label)).max(2));
     let detail = row.unusable.as_ref().map_or(row.detail.as_str(), String::as_str);
     let left = vec![
         Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent)),
