@@ -87,11 +87,12 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     })?;
     if let (Some(thread), Cause::Quit) = (&status.thread, status.cause) {
         let waiting = match status.waiting {
-            0 => String::new(),
-            1 => "; 1 pending question".to_owned(),
-            n => format!("; {n} pending questions"),
+            0 => None,
+            1 => Some("1 pending question".to_owned()),
+            n => Some(format!("{n} pending questions")),
         };
-        say(&format!("Resume with: aye -r {thread}{waiting}"));
+        let about: Vec<String> = status.spent.into_iter().chain(waiting).collect();
+        say(&format!("{}\nResume with: aye -r {thread}", about.join(" · ")));
     }
     Ok(match status.cause {
         Cause::Quit => 0,

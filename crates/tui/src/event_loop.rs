@@ -140,7 +140,8 @@ pub(super) async fn run(
         ended.map_err(TuiError::Write)?;
     }
     performer.settle().await;
-    Ok(ExitStatus { thread: app.conversation.id().cloned(), waiting: app.own_cards(), cause })
+    let thread = app.conversation.id().cloned();
+    Ok(ExitStatus { thread, spent: super::status::spent(&app), waiting: app.own_cards(), cause })
 }
 
 impl<W: std::io::Write, T: Tty> UiLoop<W, T> {

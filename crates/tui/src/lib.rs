@@ -29,6 +29,7 @@ pub mod msg;
 pub mod palette;
 pub mod picker;
 pub mod status;
+mod tally;
 pub mod terminal;
 pub mod theme;
 pub mod thread_actions;
@@ -109,6 +110,8 @@ pub enum Cause {
 pub struct ExitStatus {
     /// The conversation, for a note about how to resume it.
     pub thread: Option<ThreadId>,
+    /// How long it was open, and what it cost, in words.
+    pub spent: Vec<String>,
     /// The number of its pending questions.
     pub waiting: usize,
     /// Why it ended.

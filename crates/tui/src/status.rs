@@ -241,6 +241,12 @@ fn cost(app: &App) -> Option<f64> {
     app.info.prices.cost(app.conversation.transcript.spent())
 }
 
+/// How long the program was open, and what the conversation cost, for the goodbye.
+pub(super) fn spent(app: &App) -> Vec<String> {
+    let cost = cost(app).filter(|cost| *cost >= 0.01).map(|cost| format!("${cost:.2}"));
+    std::iter::once(duration(app.now.0)).chain(cost).collect()
+}
+
 /// A path with the home folder written as `~`, safe to show.
 pub fn short_path(path: &Path, home: Option<&Path>) -> String {
     let short = home.filter(|home| home.parent().is_some()).and_then(|home| path.strip_prefix(home).ok());

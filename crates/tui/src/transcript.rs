@@ -56,6 +56,8 @@ impl Moment {
 pub enum Level {
     /// Good to know.
     Info,
+    /// What a run did, at its end.
+    Summary,
     /// Needs care.
     Warning,
     /// Went wrong.
@@ -317,6 +319,11 @@ impl Transcript {
         self.push(EntryKind::User { text: text.into(), shown, images }, false);
     }
 
+    /// The id that the next entry gets.
+    pub(crate) fn next_id(&self) -> u64 {
+        FIRST_ID + self.next_id
+    }
+
     /// Marks the user's unaccepted messages as accepted.
     pub fn accept_words(&mut self) {
         for index in self.settled..self.entries.len() {
@@ -457,7 +464,7 @@ impl Transcript {
     }
 
     fn push(&mut self, kind: EntryKind, is_done: bool) {
-        let (id, began) = (FIRST_ID + self.next_id, self.at);
+        let (id, began) = (self.next_id(), self.at);
         self.entries.push(Entry { id, version: 0, is_done, kind, began, took: None });
         self.next_id += 1;
         self.advance();

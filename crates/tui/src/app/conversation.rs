@@ -2,6 +2,7 @@
 
 use super::RunState;
 use crate::host::ThreadOwner;
+use crate::tally::RunTally;
 use crate::transcript::{Moment, Transcript};
 use crate::update::ThreadLoading;
 use aye_core::contract::ids::{RunId, ThreadId};
@@ -26,6 +27,8 @@ pub struct ShownConversation {
     pub moved: Moment,
     /// How long the last run took.
     pub last_run_ms: Option<u64>,
+    /// The counts of the current run, if it was started here.
+    pub(crate) tally: Option<RunTally>,
     /// The place of the last message that the transcript has from the store.
     pub(crate) seen: u64,
     /// The last run whose end was reported.

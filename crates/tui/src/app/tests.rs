@@ -126,6 +126,18 @@ impl TestApp {
         self.send_undrawn(Msg::Drawn);
     }
 
+    /// A change of a file that is done.
+    fn edits(&mut self, id: &str, path: &str, added: u64, removed: u64) {
+        self.call(id, "Edit", json!({"file_path": path, "old_string": "a", "new_string": "b"}));
+        let details = json!({"added": added, "removed": removed});
+        self.event(E::ToolCallDone {
+            id: id.into(),
+            message_id: "m".into(),
+            result: ToolResult { details: Some(details), ..ToolResult::text("Edit", "edited") },
+            outcome: ToolCallOutcome::Succeeded,
+        });
+    }
+
     /// A call that prints more than is shown.
     fn prints_fifty_lines(&mut self) {
         self.call("a", "Bash", json!({"command": "seq 50"}));
@@ -329,6 +341,46 @@ pub(crate) fn record(ticket: SuspendTicket) -> Box<SuspensionRecord> {
         }),
         decided_by: Some(Actor { user: "ann".into(), channel: "cli".into(), pid: 7, ..Actor::default() }),
     })
+}
+
+/// A run that did something says at its end what, and how long it worked without the time it waited.
+#[test]
+fn a_line_ends_a_run() {
+    let mut test = TestApp::new(100, 30);
+    test.start("only talk");
+    test.event(E::TextDelta { delta: "Hello.".into() });
+    test.finish(TerminationReason::NaturalEnd);
+    assert!(!test.screen().contains("worked"), "an answer alone needs none: {}", test.screen());
+    test.start("go");
+    test.wait(2000);
+    test.edits("a", "a.rs", 3, 1);
+    test.edits("b", "a.rs", 1, 0);
+    test.edits("c", "b.rs", 1, 3);
+    test.ask_bash("d", "cargo test");
+    test.wait(60_000);
+    test.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
+    test.wait(1000);
+    test.finish(TerminationReason::NaturalEnd);
+    let line = "─ worked 3.0s · 4 calls · 2 files +5 −4 · asked once ─ /diff · /rewind";
+    assert!(test.screen().contains(line), "{}", test.screen());
+    test.start("again");
+    test.call("e", "Bash", json!({"command": "ls"}));
+    test.finish(TerminationReason::Cancelled);
+    assert!(test.screen().contains("─ worked 0.0s · 1 call\n"), "{}", test.screen());
+}
+
+/// What a newcomer needs is on the first rows, each with what it means next to it.
+#[test]
+fn help_starts_with_the_keys_to_know_first() {
+    let mut test = TestApp::new(140, 40);
+    test.keys("/help<enter>");
+    let rows: Vec<String> = test.live().lines().map(str::to_owned).collect();
+    let at = rows.iter().position(|row| row.contains("First")).expect("the first heading");
+    for (row, what) in rows[at + 1..].iter().zip(["Enter", "Shift-Enter", "Esc", "Tab"]) {
+        assert!(row.trim_start().starts_with(what), "{row}");
+    }
+    let widest = rows[at..rows.len() - 1].iter().map(|row| crate::wrap::width(row)).max();
+    assert!(widest.is_some_and(|widest| widest <= 100), "{widest:?}");
 }
 
 #[test]

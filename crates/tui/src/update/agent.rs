@@ -8,7 +8,9 @@ use super::super::host::{
     OpenedThread, ProgramCmd, QuestionCmd, ThreadCmd, ThreadOwner, UserInput, WritingCmd,
 };
 use super::super::msg::Cmd;
-use super::super::transcript::{Level, Transcript};
+use super::super::status::duration;
+use super::super::tally::RunTally;
+use super::super::transcript::{EntryKind, Level, ToolEntry, ToolState, Transcript};
 use aye_core::contract::activity::KnownActivity;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{RunId, ThreadId};
@@ -91,6 +93,9 @@ impl App {
     fn run_finished(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
         self.conversation.last_run_ms =
             self.conversation.run.active_since().map(|since| self.now.since(since));
+        if let Some(tally) = &mut self.conversation.tally {
+            tally.active_ms += self.conversation.last_run_ms.unwrap_or_default();
+        }
         if self.info.branch.is_some() {
             cmds.push(Cmd::Program(ProgramCmd::Info));
         }
@@ -99,10 +104,44 @@ impl App {
             return;
         }
         self.conversation.run = RunState::Idle;
+        self.end_tally();
         self.dismiss_closed_cards(|card| card.elsewhere.is_none() && !card.is_own(), cmds);
         self.conversation.ended.clone_from(&self.conversation.run_id);
         self.take_back_own(termination, cmds);
         self.offer_plan(termination);
+    }
+
+    /// Starts to count for a new run.
+    pub(super) fn begin_tally(&mut self) {
+        let (from, cost) = (self.conversation.transcript.next_id(), self.cost());
+        self.conversation.tally = Some(RunTally { from, cost, ..RunTally::default() });
+    }
+
+    /// Says what the run did, unless it only answered.
+    fn end_tally(&mut self) {
+        let Some(tally) = self.conversation.tally.take() else { return };
+        let calls: Vec<&ToolEntry> = self
+            .conversation
+            .transcript
+            .entries()
+            .iter()
+            .rev()
+            .take_while(|entry| entry.id >= tally.from)
+            .filter_map(|entry| match &entry.kind {
+                EntryKind::Tool(tool) => Some(&**tool),
+                _ => None,
+            })
+            .collect();
+        if calls.is_empty() {
+            return;
+        }
+        let changes: Vec<_> = calls.iter().filter_map(|tool| change_of(tool)).collect();
+        let line = tally.line(&duration(tally.active_ms), calls.len(), &changes, self.cost());
+        self.conversation.transcript.note(Level::Summary, line);
+    }
+
+    fn cost(&self) -> f64 {
+        self.info.prices.cost(self.conversation.transcript.spent()).unwrap_or_default()
     }
 
     /// Puts messages that were not sent back into the text.
@@ -122,6 +161,12 @@ impl App {
         if self.cards.open.iter().all(|known| known.id != card.id) {
             // The question of trust comes last: what a run asks stops the run.
             let trust = self.cards.open.iter().position(|card| card.kind == CardKind::Trust);
+            if let Some(tally) = &mut self.conversation.tally
+                && card.elsewhere.is_none()
+                && !card.is_own()
+            {
+                tally.asked += 1;
+            }
             self.cards.open.insert(trust.unwrap_or(self.cards.open.len()), card);
             self.cards.stays = false;
         }
@@ -202,6 +247,7 @@ impl App {
         let Some(thread) = self.conversation.id().cloned() else { return };
         let shown = input.shown().map(str::to_owned);
         self.conversation.transcript.push_unaccepted_message(input.written(), shown, input.images.clone());
+        self.begin_tally();
         self.conversation.run = RunState::Starting(self.now);
         self.display.hint = None;
         cmds.push(Cmd::Thread(ThreadCmd::Start(thread, input)));
@@ -237,6 +283,7 @@ impl App {
         self.queue.rows.clone_from(&opened.queued);
         self.conversation.thread = Some(opened.thread.clone());
         self.conversation.run_id = opened.run.as_ref().map(|run| run.id.clone());
+        self.conversation.tally = None;
         self.cards.open = opened
             .waiting
             .iter()
@@ -290,4 +337,14 @@ impl App {
             self.submit(input, self.queue.keeps_waiting, cmds);
         }
     }
+}
+
+/// The file that a call changed, and its numbers of added and removed lines.
+fn change_of(tool: &ToolEntry) -> Option<(&str, u64, u64)> {
+    if tool.state != ToolState::Done || !matches!(tool.name.as_str(), "Edit" | "Write") {
+        return None;
+    }
+    let details = tool.result.as_ref()?.details.as_ref()?;
+    let number = |key: &str| details.get(key)?.as_u64();
+    Some((tool.arguments.get("file_path")?.as_str()?, number("added")?, number("removed")?))
 }

@@ -129,6 +129,7 @@ impl App {
         } else {
             self.conversation.transcript.push_user_message_as(row.text, row.shown, row.images);
         }
+        self.begin_tally();
         self.conversation.run = RunState::Starting(self.now);
     }
 

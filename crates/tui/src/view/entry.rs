@@ -113,6 +113,7 @@ pub(super) fn thinking(text: &str, is_done: bool, whole: bool, page: EntryLayout
 pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let (mark, role) = match level {
         Level::Info => ("· ", Role::Dim),
+        Level::Summary => ("─ ", Role::Dim),
         Level::Warning => ("! ", Role::Warning),
         Level::Error => ("✗ ", Role::Error),
     };

@@ -101,7 +101,7 @@ fn the_full_screen_scrolls_and_returns() {
 #[test]
 fn selected_text_is_copied_or_opened() {
     let mut test = talked(80, 24);
-    test.keys("<ctrl-o>[");
+    test.keys("<ctrl-o>[[");
     test.cmds.clear();
     test.keys("y");
     let [Cmd::Copy(text)] = &test.cmds[..] else { panic!("{:?}", test.cmds) };
