@@ -20,9 +20,7 @@ use crate::tools::{RESULT_FILES, keep_result};
 use crate::tui::host::TextPage;
 
 /// The width in cells of the bar for the whole window.
-const BAR: usize = 40;
-/// The width in cells of the bar in a row.
-const SMALL_BAR: usize = 20;
+const BAR: usize = 60;
 
 /// Returns the limits of a conversation's context, from what is known of the model.
 pub(crate) fn policy_of(selection: &ModelSelection, settings: &Settings) -> ContextWindowPolicy {
@@ -184,7 +182,7 @@ fn draw(
         row("skills", skills, '▓'),
         row("summary", report.summary_tokens, '▒'),
         row("messages", report.messages, '▒'),
-        row("tool results", report.results, '▒'),
+        row("tool results", report.results, '░'),
     ];
     let used: usize = rows.iter().map(|row| row.tokens).sum();
     rows.retain(|row| row.tokens > 0);
@@ -199,8 +197,7 @@ fn draw(
     let whole = if window > 0 { window } else { used };
     for ContextRow { name, tokens, mark } in &rows {
         let share = percent(*tokens, whole);
-        let small = small_bar(*tokens, whole, *mark);
-        let _ = writeln!(text, "{:<20} {:>6} {share:>5}  {small}", name, short_number(*tokens as u64));
+        let _ = writeln!(text, "{mark} {name:<20} {:>6} {share:>5}", short_number(*tokens as u64));
     }
     notes(&mut text, report);
     if let Some(saved) = saved {
@@ -228,10 +225,6 @@ fn percent(part: usize, whole: usize) -> String {
 
 fn cells(tokens: usize, whole: usize, width: usize) -> usize {
     (tokens.saturating_mul(width) + whole / 2) / whole.max(1)
-}
-
-fn small_bar(tokens: usize, whole: usize, mark: char) -> String {
-    mark.to_string().repeat(cells(tokens, whole, SMALL_BAR).min(SMALL_BAR)).trim_end().to_owned()
 }
 
 /// Draws all rows in one bar, in their order.
@@ -313,18 +306,18 @@ mod tests {
         assert_eq!(page.title, "context of mock/m1: 52k of 100k tokens (52 %)");
         let lines: Vec<&str> = page.text.lines().collect();
         assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
-        assert_eq!(lines[0].matches('·').count(), 8);
+        assert_eq!(lines[0].matches('·').count(), 12);
         for line in [
-            "system prompt            5k   5 %  █",
-            "instructions             2k   2 %",
-            "tools (1)               900  <1 %",
-            "MCP tools (1)          9.1k   9 %  ▓▓",
-            "folder instructions     100  <1 %",
-            "skills                  300  <1 %",
-            "messages                20k  20 %  ▒▒▒▒",
-            "tool results            15k  15 %  ▒▒▒",
-            "kept for the answer     20k  20 %  ····",
-            "free                    28k  27 %",
+            "█ system prompt            5k   5 %",
+            "█ instructions             2k   2 %",
+            "▓ tools (1)               900  <1 %",
+            "▓ MCP tools (1)          9.1k   9 %",
+            "▓ folder instructions     100  <1 %",
+            "▓ skills                  300  <1 %",
+            "▒ messages                20k  20 %",
+            "░ tool results            15k  15 %",
+            "· kept for the answer     20k  20 %",
+            "  free                    28k  27 %",
             "12 older ones are left out to fit the window.",
             "1 large tool result is shown as a preview.",
             "Older messages are summarised at 64k tokens of messages (context.compact_at).",
@@ -340,7 +333,7 @@ mod tests {
         let full = ContextReport { messages: 900_000, ..report() };
         let saved = Savings { deferred: 500, promoted: 2, kept_out: 52_000, names: 1600, overhead: 1900 };
         let text = draw("m", &full, (0, 0), 0, Some(saved)).text;
-        assert!(text.contains("\ndeferred (500) "), "{text}");
+        assert!(text.contains("\n▓ deferred (500) "), "{text}");
         assert!(
             text.contains("500 tools are deferred: 50k tokens less in each request. 2 more were loaded"),
             "{text}"

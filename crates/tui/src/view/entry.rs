@@ -130,7 +130,10 @@ pub(super) fn page(title: &str, text: &str, page: EntryLayout<'_>) -> Vec<Line<'
     // Each line starts in the same column as the first; only wrapped parts are indented further.
     for line in visible(text.trim_end()).lines() {
         let style = page.theme.style(Role::Text);
-        if is_address(line) {
+        if let Some(spans) = gauge(line, usize::from(page.width.saturating_sub(INDENT)), page.theme) {
+            let indent = Span::raw(" ".repeat(usize::from(INDENT)));
+            lines.push(Line::from(std::iter::once(indent).chain(spans).collect::<Vec<_>>()));
+        } else if is_address(line) {
             let wrap = Wrap::kept(page.width).indent(INDENT, INDENT);
             lines.extend(wrap.text(line, style.patch(page.theme.links().to(line))));
         } else {
@@ -138,6 +141,32 @@ pub(super) fn page(title: &str, text: &str, page: EntryLayout<'_>) -> Vec<Line<'
         }
     }
     lines
+}
+
+/// The marks of the parts of a bar, with their colours.
+const PARTS: [(char, Role); 5] =
+    [('█', Role::Accent), ('▓', Role::Tool), ('▒', Role::Success), ('░', Role::Warning), ('·', Role::Dim)];
+
+/// Renders a line of a page that is a bar (`▕██▓▏`) or a row of its legend (`▓ tools …`), each part in its colour. A bar
+/// that is too wide is scaled. `None` for any other line.
+pub(super) fn gauge(line: &str, room: usize, theme: &Theme) -> Option<Vec<Span<'static>>> {
+    let role_of = |mark: char| PARTS.iter().find(|(known, _)| *known == mark).map(|(_, role)| *role);
+    let span = |mark: char| Span::styled(mark.to_string(), theme.style(role_of(mark).unwrap_or(Role::Dim)));
+    if let Some(inside) = line.strip_prefix('▕').and_then(|rest| rest.strip_suffix('▏')) {
+        let cells: Vec<char> = inside.chars().collect();
+        let shown = cells.len().min(room.saturating_sub(2));
+        let scaled = (0..shown).map(|at| cells[at * cells.len() / shown]);
+        return Some(std::iter::once('▕').chain(scaled).chain(['▏']).map(span).collect());
+    }
+    let (mark, rest) = line.split_once(' ')?;
+    let mut marks = mark.chars();
+    let (mark, after) = (marks.next()?, marks.next());
+    let is_row = after.is_none() && role_of(mark).is_some() && rest.starts_with(char::is_alphabetic);
+    let text = || {
+        let text = super::truncate(&format!(" {rest}"), room.saturating_sub(1) as u16);
+        Span::styled(text, theme.style(Role::Text))
+    };
+    is_row.then(|| vec![span(mark), text()])
 }
 
 /// The mark of an answer that was cut off.
