@@ -407,7 +407,7 @@ mod terminal {
         tty.send("\u{4}");
         tty.wait("aye is back", |view| !view.on_other_screen() && view.screen().contains("❯"));
         tty.say("/tasks open b9");
-        tty.shows("no command `b9` of this conversation runs here");
+        tty.shows("no command b9 of this conversation runs here");
         tty.quit();
     }
 

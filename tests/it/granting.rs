@@ -46,11 +46,11 @@ fn a_grant_for_one_call_allows_one_of_two() {
     tty.say("do it");
     tty.card("touch one");
     tty.send("a");
-    tty.shows("Always allow exactly `touch one` in ");
+    tty.shows("Always allow exactly touch one in ");
     tty.send(DOWN);
     tty.send(LEFT);
     tty.send("ttt");
-    tty.shows("Always allow any `touch …` in this conversation, for the next call");
+    tty.shows("Always allow any touch … in this conversation, for the next call");
     tty.send("\r");
     // The user's approval was for the first call; the grant's one use is for one of the next two.
     tty.card("touch three");

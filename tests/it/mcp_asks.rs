@@ -64,7 +64,7 @@ fn a_servers_form_is_filled_in_and_sent() {
     tty.card("Shelf (needed: top, low)");
     // Missing required values are not sent, nor are invalid ones.
     tty.send("\x1b[A\x1b[A\x1b[A\r");
-    tty.card("rejected: `/dataModel`: \"shelf\" is a required property");
+    tty.card("rejected: /dataModel: \"shelf\" is a required property");
     assert!(!log(&home).contains("answer"));
     tty.send("\x1b[B\x1b[B\x1b[B\r");
     tty.shows("Shelf (needed: top, low): ");

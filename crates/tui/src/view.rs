@@ -291,6 +291,27 @@ fn spread(left: Vec<Span<'static>>, right: Vec<Span<'static>>, columns: u16) -> 
     Line::from(spans)
 }
 
+/// Text whose words between backticks have the colour of code instead of their marks. Without colours the marks stay, and
+/// so does one that nothing closes on its line.
+fn marked(text: &str, role: Role, theme: &Theme) -> Vec<Span<'static>> {
+    let (plain, code) = (theme.style(role), theme.style(Role::Code));
+    let mut spans = Vec::new();
+    let mut rest = text;
+    while code.fg.is_some()
+        && let Some((before, after)) = rest.split_once('`')
+        && let Some((inside, next)) = after.split_once('`')
+        && !inside.is_empty()
+        && !inside.contains('\n')
+    {
+        spans.push(Span::styled(before.to_owned(), plain));
+        spans.push(Span::styled(inside.to_owned(), plain.patch(code)));
+        rest = next;
+    }
+    spans.push(Span::styled(rest.to_owned(), plain));
+    spans.retain(|span| !span.content.is_empty());
+    spans
+}
+
 /// Spans cut to a width, with `…` when something is missing.
 fn fit(spans: Vec<Span<'static>>, columns: usize) -> Vec<Span<'static>> {
     let mut left = columns;

@@ -120,7 +120,7 @@ pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec
     let style = theme.style(role);
     Wrap::words(width)
         .prefix(vec![Span::styled(mark, style)], vec![Span::raw("  ")])
-        .text(&visible(text), style)
+        .line(&Line::from(super::marked(&visible(text), role, theme)))
 }
 
 /// Something to read.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use crate::app::tests::{TestApp, opened, suspended, ticket};
 use crate::host::ThreadMsg;
 use crate::msg::Msg;
-use crate::theme::Theme;
+use crate::theme::{Role, Theme};
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::inference::TokenUsage;
@@ -44,6 +44,44 @@ fn busy(width: u16, height: u16) -> TestApp {
     });
     test.ask_bash("c", "git push origin main");
     test
+}
+
+#[test]
+fn backticks_are_a_colour_where_there_are_colours() {
+    let theme = Theme::builtin("dark").expect("exists");
+    let parts = |text: &str, theme: &Theme| {
+        let spans = super::marked(text, Role::Dim, theme);
+        let code = theme.style(Role::Dim).patch(theme.style(Role::Code));
+        spans.iter().map(|span| (span.content.to_string(), span.style == code)).collect::<Vec<_>>()
+    };
+    let said = |text: &str, is_code| (text.to_owned(), is_code);
+    assert_eq!(
+        parts("any `a …`, or `b`", &theme),
+        [said("any ", false), said("a …", true), said(", or ", false), said("b", true)]
+    );
+    for plain in ["a ` alone", "``", "`two\nlines`", "none"] {
+        assert_eq!(parts(plain, &theme), [said(plain, false)]);
+    }
+    assert_eq!(super::marked("any `a`", Role::Dim, &Theme::plain()).len(), 1, "the marks stay");
+}
+
+/// The parts of a bar have the colours of its legend, at any width; nothing else is taken for one.
+#[test]
+fn a_bar_and_its_legend_have_the_same_colours() {
+    let theme = Theme::builtin("dark").expect("exists");
+    let colours = |line: &str, room| {
+        let spans = super::entry::gauge(line, room, &theme).expect("a part of a bar");
+        spans.into_iter().filter(|span| span.content.starts_with(['█', '▓', '▒'])).map(|span| span.style)
+    };
+    let bar = colours("▕██▓▓▒▒  ▏", 80).collect::<Vec<_>>();
+    assert_eq!(bar.len(), 6);
+    let legend = ["█ system prompt  1k", "▓ tools  2k", "▒ messages  2k"].map(|row| colours(row, 80).next());
+    assert_eq!([Some(bar[0]), Some(bar[2]), Some(bar[4])], legend);
+    assert!(legend[0] != legend[1] && legend[1] != legend[2]);
+    assert_eq!(colours("▕██▓▓▒▒  ▏", 6).count(), 3, "scaled");
+    for other in ["a text", "█ ▄▄ █", "· ", "", "▕ not closed"] {
+        assert!(super::entry::gauge(other, 80, &theme).is_none(), "{other:?}");
+    }
 }
 
 #[test]

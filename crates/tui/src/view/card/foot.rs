@@ -13,7 +13,7 @@ use super::super::super::keymap::{Action, KeyContext};
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate, width};
 use super::super::target::{self, Hint};
-use super::super::{ClickTarget, Press, Rendered};
+use super::super::{ClickTarget, Press, Rendered, marked};
 use aye_core::contract::display::visible_line;
 
 /// A key as it is written on a card, what it does, and what a click on it presses.
@@ -76,7 +76,8 @@ pub(super) fn foot(
 ) -> Rendered {
     let mut picture = Rendered::default();
     if let Some(problem) = &card.problem {
-        picture.lines.extend(Wrap::words(inner).text(&visible_line(problem), theme.style(Role::Error)));
+        let problem = Line::from(marked(&visible_line(problem), Role::Error, theme));
+        picture.lines.extend(Wrap::words(inner).line(&problem));
     }
     if let Some(line) = card.line() {
         let (label, is_secret) = card.surface.asks();
@@ -176,7 +177,7 @@ fn row(
     let room = columns.saturating_sub(width(&key) as u16 + 1);
     let mut left = vec![Span::styled(format!("{lead} {number}  {what}"), style)];
     if !detail.is_empty() {
-        left.push(Span::styled(format!("  {detail}"), theme.style(Role::Dim)));
+        left.extend(marked(&format!("  {detail}"), Role::Dim, theme));
     }
     let mut spans = super::super::fit(left, usize::from(room));
     let used: usize = spans.iter().map(|span| width(&span.content)).sum();

@@ -8,6 +8,7 @@ use super::super::super::approval::{Card, SCOPES};
 use super::super::super::status::short_path;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate};
+use super::super::marked;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::question::GrantProposal;
@@ -48,7 +49,7 @@ pub(super) fn grant(
                 |proposal| visible_line(&proposal.text).into_owned(),
             );
             let text = format!("Always allow {what} {}, {}", reach(form.scope, card, app), form.end.words());
-            lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Strong)));
+            lines.extend(Wrap::words(inner).line(&Line::from(marked(&text, Role::Strong, theme))));
         }
         lines.extend(choices(card, form, inner, theme));
         lines.extend(how_far(form, inner, theme));
@@ -84,10 +85,11 @@ fn choices(card: &Card, form: &GrantForm, inner: u16, theme: &Theme) -> Vec<Line
     // A single one is in the first line already.
     for (i, text) in texts.iter().enumerate().filter(|_| texts.len() > 1) {
         let is_here = i == form.chosen;
-        let style = theme.style(if is_here { Role::Accent } else { Role::Text });
+        let role = if is_here { Role::Accent } else { Role::Text };
+        let style = theme.style(role);
         let lead = format!("{} {}  ", if is_here { "▸" } else { " " }, i + 1);
         let wrap = Wrap::words(inner).prefix(vec![Span::styled(lead, style)], vec![Span::raw("     ")]);
-        lines.extend(wrap.line(&Line::styled(visible_line(text).into_owned(), style)));
+        lines.extend(wrap.line(&Line::from(marked(&visible_line(text), role, theme))));
     }
     lines
 }
