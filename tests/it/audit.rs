@@ -172,7 +172,7 @@ fn other_rules_are_simulated_on_past_calls() {
         "3 calls, 3 distinct",
         "you denied it; these rules would allow it: 1",
         "Bash  git push",
-        "allow by rule `Bash(git *)` (",
+        "allowed by rule `Bash(git *)` (",
         "wide.yaml:2)",
         "you approved it; these rules would deny it: 2",
     ] {

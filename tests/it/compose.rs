@@ -232,7 +232,7 @@ fn definitions_are_completed_and_their_lines_go_with_the_message() {
     say("see issue @org#7 and @b.py#nothing");
     tty.shows("Seen.");
     say("and @b.py#regreet");
-    tty.shows("b.py is not attached: deny by rule");
+    tty.shows("b.py is not attached: blocked by rule");
     assert_eq!(llm.asked().len(), 2);
     tty.quit();
 }

@@ -178,7 +178,7 @@ fn headless_takes_images_by_flag_and_name() {
     assert!(out.stderr.contains("--image: c.png: not a PNG, JPEG, GIF or WebP image"), "{}", out.stderr);
     home.rules("rules:\n  - {tool: 'Read(b.png)', behavior: deny}\n");
     let out = home.aye(&["-p", "see @b.png"]).run().exits(2);
-    assert!(out.stderr.contains("b.png is not attached: deny by rule"), "{}", out.stderr);
+    assert!(out.stderr.contains("b.png is not attached: blocked by rule"), "{}", out.stderr);
     assert_eq!(llm.asked().len(), 1);
 }
 

@@ -631,9 +631,9 @@ fn a_later_process_knows_what_was_renamed() {
     assert_eq!(home.read("pub/a.txt"), "CANARY\n");
     home.ok(&["-p", "--permission-mode", "yolo", "go"]);
     let result = |call: &str| llm.last().result(call);
-    assert!(result("r").contains("deny by rule `Read(secrets/*.txt)`"), "{}", result("r"));
+    assert!(result("r").contains("blocked by rule `Read(secrets/*.txt)`"), "{}", result("r"));
     assert!(result("o").contains("plain"), "{}", result("o"));
-    assert!(result("e").contains("deny by rule `Edit(migrations/**)`"), "{}", result("e"));
+    assert!(result("e").contains("blocked by rule `Edit(migrations/**)`"), "{}", result("e"));
     assert_eq!(home.read("old/1.sql"), "one\n");
 }
 

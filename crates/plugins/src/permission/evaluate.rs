@@ -153,7 +153,7 @@ impl Verdict {
     }
 
     fn by(decision: VerdictKind, rule: &Rule) -> Verdict {
-        let why = format!("{} by {}", rule.behavior, named(rule));
+        let why = format!("{} by {}", rule.behavior.verb(), named(rule));
         Verdict {
             rule: Some(rule.pattern.to_string()),
             origin: Some(rule.origin.to_string()),

@@ -64,7 +64,7 @@ fn matches(rule: &Rule, tool: &str, forms: &[Forms], is_folder: bool) -> bool {
 fn restriction(rule: &Rule) -> PathRestriction {
     PathRestriction {
         is_denied: rule.behavior == Behavior::Deny,
-        why: format!("{} by rule `{}` ({})", rule.behavior, rule.pattern, rule.origin),
+        why: format!("{} by rule `{}` ({})", rule.behavior.verb(), rule.pattern, rule.origin),
     }
 }
 

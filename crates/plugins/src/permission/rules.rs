@@ -34,6 +34,17 @@ impl fmt::Display for ToolPermissionBehavior {
     }
 }
 
+impl ToolPermissionBehavior {
+    /// Returns the start of the sentence that names a rule: `blocked by rule …`.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            ToolPermissionBehavior::Allow => "allowed",
+            ToolPermissionBehavior::Ask => "asked about",
+            ToolPermissionBehavior::Deny => "blocked",
+        }
+    }
+}
+
 /// The layer that a rule belongs to. All layers are joined; none of them undoes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layer {

@@ -9,7 +9,7 @@ use aye_pattern::Pattern;
 const TABLE: &str = include_str!("shipped.tsv");
 
 /// The name the shipped rules are reported under.
-const SHIPPED_NAME: &str = "permissions.yaml (shipped)";
+const SHIPPED_NAME: &str = "built-in permissions.yaml";
 
 /// Returns the rules that ship with aye. A test ensures that they load; if they did not, everything would
 /// ask.

@@ -211,7 +211,8 @@ impl<'a> Judge<'a> {
     fn by(&self, decision: VerdictKind, rule: &Rule) -> Verdict {
         let mut verdict = Verdict::by(decision, rule);
         if let RuleOverlap::Yes(file) = reach::meets(rule, self.call.named()) {
-            verdict.why = format!("{} by {}, for the file {}", rule.behavior, named(rule), visible(file));
+            verdict.why =
+                format!("{} by {}, for the file {}", rule.behavior.verb(), named(rule), visible(file));
             return verdict;
         }
         if has_regex(rule) {
@@ -223,7 +224,7 @@ impl<'a> Judge<'a> {
             };
             let text = self.primary.and_then(|key| self.question.args.get(key)).and_then(Value::as_str);
             let part = part.or_else(|| text.map(excerpt)).unwrap_or_default();
-            verdict.why = format!("{} by {}, for `{part}`", rule.behavior, named(rule));
+            verdict.why = format!("{} by {}, for `{part}`", rule.behavior.verb(), named(rule));
         }
         verdict
     }

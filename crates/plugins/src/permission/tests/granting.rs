@@ -225,7 +225,7 @@ fn rules_that_override_a_grant_are_named() {
     assert!(why.contains("`Bash(git push --force *)`") && why.contains("no grant overrides that"), "{why}");
     rules.join(ask);
     let why = place.check(&rules, "Bash", json!({"command": "git push"}), "Bash(git push *)").unwrap_err();
-    assert!(why.contains("ask by rule `Bash(git push *)`"), "{why}");
+    assert!(why.contains("asked about by rule `Bash(git push *)`"), "{why}");
 }
 
 fn given(id: &str, pattern: &str, scope: GrantScope) -> GrantRecord {

@@ -222,7 +222,7 @@ fn an_unknown_program_with_a_denied_word_is_undecided() {
 fn a_reason_names_the_part_and_remedy_but_no_regular_expression() {
     let mut rules = shipped_rules();
     rules.join(RuleSet::from_flags(&["Bash(sort *)", "Bash(git log *)"], &["Bash(git push *)"]).unwrap());
-    let line = regex::Regex::new(r"\(shipped\):\d+").unwrap();
+    let line = regex::Regex::new(r"\(built-in permissions\.yaml:\d+").unwrap();
     for (command, why) in [
         ("npm test --all", "no rule covers `npm test --all`; add `Bash(npm test *)`"),
         ("rm -r build", "no rule covers `rm -r build`; add `Bash(rm -r build)`"),
@@ -274,7 +274,7 @@ fn a_reason_names_the_part_and_remedy_but_no_regular_expression() {
             "prlimit git push",
             "`prlimit git push` may run a command covered by rule `Bash(git push *)` (given for this run)",
         ),
-        ("sudo rm -rf /", "deny by a rule (permissions.yaml (shipped):LINE), for `rm -rf /`"),
+        ("sudo rm -rf /", "blocked by a rule (built-in permissions.yaml:LINE), for `rm -rf /`"),
         ("(cd src); ls", "`cd` is accepted only as the first command of the line, followed by `&&`"),
         (
             "FOO=1 ls",
@@ -282,7 +282,7 @@ fn a_reason_names_the_part_and_remedy_but_no_regular_expression() {
         ),
     ] {
         let verdict = judge(&rules, command, Mode::Ask);
-        assert_eq!(line.replace(&verdict.why, "(shipped):LINE"), why, "{command}");
+        assert_eq!(line.replace(&verdict.why, "(built-in permissions.yaml:LINE"), why, "{command}");
         assert!(!verdict.why.contains(r"\s"), "{}", verdict.why);
     }
 }
