@@ -123,6 +123,7 @@ pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
             store.close().await;
         }
     }
+    add("log", CheckStatus::Ok, foundation.paths.log_dir().join("aye.log").display().to_string());
     for program in ["bash", "git"] {
         let found = foundation
             .env

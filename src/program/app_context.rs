@@ -173,6 +173,7 @@ impl AppContext {
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(unclaimed);
         warnings.extend(webhook_problems);
+        warnings.extend(selection.rerouted.clone());
         warnings.extend(agents.written.issues.iter().map(ToString::to_string));
         // Under a budget, a model without a known price ends its run.
         warnings

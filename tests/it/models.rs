@@ -344,3 +344,14 @@ fn model_and_effort_stay_chosen() {
     chooses(&["--model", "box/m"], &[("hi", "hello from the box")]);
     assert!(config().starts_with("model = \"box/n\" # mine\n"), "{}", config());
 }
+
+#[test]
+fn a_model_without_a_key_that_goes_elsewhere_is_reported_at_the_start() {
+    let llm = MockLlm::answers([Answer::say("Hello."), Answer::say("Hello.")]);
+    let home = Home::with(&llm);
+    let out = home.ok(&["-p", "hi", "--model", "anthropic/claude-x"]);
+    let text = "aye: requests for anthropic/claude-x go to mock (";
+    assert_eq!(out.stderr.matches(text).count(), 1, "{}", out.stderr);
+    let out = home.ok(&["-p", "hi"]);
+    assert!(!out.stderr.contains("go to"), "{}", out.stderr);
+}

@@ -64,6 +64,9 @@ pub struct ModelSelection {
     pub is_guess: bool,
     /// Why it was chosen, for the status line and `aye doctor`.
     pub why: String,
+    /// A sentence for the start when requests go to another server than the named provider, which has no key.
+    #[serde(skip)]
+    pub rerouted: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -225,6 +228,7 @@ fn demo(why: String) -> ModelSelection {
         efforts: None,
         is_guess: false,
         why,
+        rerouted: None,
     }
 }
 
@@ -256,7 +260,16 @@ impl Chooser<'_> {
             return match (at_provider, self.gateway()) {
                 (Err(SelectError::NoKey { .. }), Some(gateway)) => {
                     let how = format!("sent to {}, which serves models of any vendor", gateway.name);
-                    Ok(self.selection(name, &gateway, name, why(&how)))
+                    let rerouted = format!(
+                        "requests for {name} go to {} ({}), because {provider} has no key here; `aye login {provider}` \
+                         stores one",
+                        gateway.name,
+                        without_password(&gateway.base_url)
+                    );
+                    Ok(ModelSelection {
+                        rerouted: Some(rerouted),
+                        ..self.selection(name, &gateway, name, why(&how))
+                    })
                 }
                 (chosen, _) => chosen,
             };
@@ -538,6 +551,7 @@ impl Chooser<'_> {
             efforts: known.efforts,
             is_guess: own_window.is_none() && offered_window.is_none() && !known.is_exact,
             why,
+            rerouted: None,
         }
     }
 }

@@ -370,6 +370,20 @@ fn an_unknown_vendor_is_an_error_unless_a_gateway_may_know_it() {
 }
 
 #[test]
+fn a_model_without_a_key_that_goes_elsewhere_is_reported() {
+    let rerouted = |vars: &[(&str, &str)]| {
+        select(&settings(Some("anthropic/claude-x")), vars, &[]).expect("a selection").rerouted
+    };
+    let text = rerouted(&[("OPENROUTER_API_KEY", "k")]).expect("is reported");
+    assert!(
+        text.starts_with("requests for anthropic/claude-x go to openrouter (https://openrouter.ai"),
+        "{text}"
+    );
+    assert!(text.contains("`aye login anthropic`"), "{text}");
+    assert_eq!(rerouted(&[("OPENROUTER_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k")]), None);
+}
+
+#[test]
 fn a_stored_key_is_used_and_the_variable_wins() {
     let env = Env::of(&[], "/h", "/w");
     env.set_stored_keys(["gemini".to_owned()].into());
