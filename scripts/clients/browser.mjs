@@ -182,6 +182,7 @@ await step("a denial with a reason reaches the model", async (opened) => {
   await page.keyboard.type("not in this test");
   await page.keyboard.press("Enter");
   await page.waitForFunction(isIdle, null, { timeout: 20_000 });
+  await page.waitForFunction(() => /denied by you: not in this test/.test(document.querySelector(".call-row summary").textContent));
   await page.locator(".call-row summary").click();
   await page.waitForFunction(() => document.querySelector(".detail").textContent.includes("not in this test"));
 });

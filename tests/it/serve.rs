@@ -41,7 +41,7 @@ fn a_question_is_answered_remotely_and_its_call_runs_once() {
     let server = Server::start(&home, &[]);
     let thread = waiting(&server);
     let card = server.card();
-    assert_eq!(card["title"], "Bash runs a command");
+    assert_eq!(card["title"], "Run this command?");
     assert_eq!((&card["command"], &card["thread_id"]), (&json!(RUN), &json!(thread)));
     assert_eq!(home.read("log.txt"), "");
     let mut events = server.stream(&format!("/v1/threads/{thread}/events"), "");

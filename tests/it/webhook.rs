@@ -94,7 +94,7 @@ fn a_question_and_its_outcome_are_sent_once_and_signed() {
     ));
     let asked: Value = serde_json::from_str(body).expect("JSON");
     assert_eq!((&asked["type"], &asked["id"]), (&json!("question.asked"), &json!(id)));
-    assert_eq!((&asked["title"], &asked["summary"]), (&json!("Bash runs a command"), &json!(RUN)));
+    assert_eq!((&asked["title"], &asked["summary"]), (&json!("Run this command?"), &json!(RUN)));
     assert_eq!(asked["options"], json!(["approve", "deny", "request_changes"]));
     assert_eq!(asked["links"]["card"], format!("https://aye.example.com/#/card/{id}"));
     // Showing it again does not ask again; the driver of the run reports the answer.
@@ -162,7 +162,11 @@ fn chat_programs_get_their_format() {
             "discord" => assert_eq!(body["allowed_mentions"], json!({ "parse": [] })),
             _ => {
                 assert_eq!(body["topic"], "topic");
-                assert!(body["title"].as_str().is_some_and(|title| title.starts_with("Bash runs a command")));
+                assert!(
+                    body["title"]
+                        .as_str()
+                        .is_some_and(|title| !title.is_empty() && !title.starts_with("Bash"))
+                );
                 assert!(head.starts_with("post / "), "{head}");
             }
         }

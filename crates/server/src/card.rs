@@ -3,7 +3,7 @@
 use aye_core::contract::diff::unified;
 use aye_core::contract::display::{call_summary, visible};
 use aye_core::contract::judgement::{Profile, Risk};
-use aye_core::contract::question::{GrantProposal, Question};
+use aye_core::contract::question::{ApprovalRequest, GrantProposal, Question, tool_words};
 use aye_core::contract::record::{SuspensionRecord, SuspensionStatus, ThreadRecord};
 use aye_core::contract::suspension::{
     ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor,
@@ -173,7 +173,7 @@ impl QuestionCard {
             id: record.id.to_string(),
             thread_id: record.thread_id.to_string(),
             thread_title: thread.map(|thread| thread.title.clone()).unwrap_or_default(),
-            title: title(kind, &pending.name, &question),
+            title: title(kind, &pending.name, &pending.arguments, &question),
             proposals: question.proposals().iter().map(proposed).collect(),
             cwd: question.cwd.unwrap_or_else(|| {
                 thread.map(|thread| thread.cwd.to_string_lossy().into_owned()).unwrap_or_default()
@@ -207,19 +207,32 @@ impl QuestionCard {
     }
 }
 
-fn title(kind: QuestionKind, tool: &str, question: &Question) -> String {
-    let tool = visible(tool);
+/// The words of the terminal's card: what is dangerous, else what is asked.
+fn title(kind: QuestionKind, tool: &str, arguments: &Value, question: &Question) -> String {
+    let request = question.approval();
+    let id = tool;
+    let words = tool_words(tool);
+    let tool = visible(&words);
     match kind {
         QuestionKind::Permission => {
-            let request = question.approval();
-            let does = request.and_then(|request| request.does.as_deref()).unwrap_or("needs approval");
-            let is_outside = request.is_some_and(|request| request.is_outside);
-            format!("{tool} {}{}", visible(does), if is_outside { ", outside this project" } else { "" })
+            if let Some(danger) = request.and_then(ApprovalRequest::danger_title) {
+                return visible(&danger).into_owned();
+            }
+            let file = |file: &FilePreview| {
+                let inside = question.cwd.as_ref().and_then(|cwd| file.path.strip_prefix(cwd).ok());
+                let path = inside.unwrap_or(&file.path);
+                (path.to_string_lossy().into_owned(), file.before.is_none())
+            };
+            let files: Vec<(String, bool)> = question.files.iter().map(file).collect();
+            question.asks(id, arguments, &files, request.is_some_and(|request| request.is_outside))
         }
-        QuestionKind::Form => {
-            let header = question.choice().and_then(|choice| choice.header.as_deref());
-            format!("{} has a question", header.map_or(tool, visible))
-        }
+        QuestionKind::Form => match question.choice().and_then(|choice| choice.header.as_deref()) {
+            Some(header) => format!("The agent asks · {}", visible(header)),
+            None => match id.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+                Some((server, _)) => format!("The server {} asks", visible(server)),
+                None => "The agent asks".to_owned(),
+            },
+        },
         QuestionKind::UnknownOutcome => format!("{tool} was interrupted: its outcome is unknown"),
         QuestionKind::Child => format!("{tool} is working"),
         QuestionKind::Client => format!("{tool} waits for its client"),
@@ -280,7 +293,7 @@ mod tests {
             "preview": preview, "proposals": [{"pattern": "Edit(a)", "text": "edits of a"}], "risk": "edits",
         }));
         let card = QuestionCard::of(&asked, None);
-        assert_eq!(card.title, "Edit wants to change a file, outside this project");
+        assert_eq!(card.title, "Edit /w/a, outside this project?");
         assert_eq!(
             card.files[0].diff.as_deref(),
             Some("--- /w/a\n+++ /w/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n")

@@ -351,21 +351,56 @@ function span(ms) {
 const shortFolder = (path) => String(path ?? "").split("/").filter(Boolean).slice(-2).join("/") || "/";
 const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
-/** What a call is about, on one line: as `call_summary` in display.rs. */
+/** A tool's id in words: as `tool_words` in question.rs. */
+function toolWords(id) {
+  const [, server, tool] = /^mcp__(.+?)__(.+)$/.exec(id) ?? [];
+  if (server) return `${tool} (${server})`;
+  if (id.startsWith("agent_run_")) return `agent ${id.slice("agent_run_".length)}`;
+  return id === "render_a2ui" ? "a form" : id;
+}
+
+/** What a call is about, on one line. */
 function callSummary(name, args) {
   if (typeof args === "string") return oneLine(args).slice(0, 200);
+  if (Array.isArray(args?.todos)) {
+    return `${args.todos.filter((todo) => todo?.status === "completed").length} of ${args.todos.length} done`;
+  }
   const telling = ["command", "file_path", "url", "question", "pattern", "path", "skill", "prompt"];
   const key = telling.find((key) => typeof args?.[key] === "string");
-  const text = key ? args[key].trim() : args && Object.keys(args).length ? JSON.stringify(args) : "";
+  const simple = Object.entries(args ?? {}).filter(([, value]) => value !== null && typeof value !== "object");
+  const text = key ? args[key].trim() : simple.map(([name, value]) => `${inWords(name)}: ${value}`).join(", ");
   const short = oneLine(text);
   return short.length > 200 ? short.slice(0, 199) + "…" : short;
 }
 
-/** The whole call: a command as it will run with its other arguments below it, or all arguments as JSON. */
-function callText(args) {
-  if (typeof args?.command !== "string") return JSON.stringify(args ?? {}, null, 2);
-  const { command, ...rest } = args;
-  return Object.keys(rest).length ? `${command}\n\n${JSON.stringify(rest, null, 2)}` : command;
+const inWords = (name) => oneLine(name).replaceAll("_", " ");
+
+/** A value of a call, whole: each name and each text has an element of its own, so that none can look like another. */
+function shownValue(value) {
+  if (typeof value === "string") return el(value.includes("\n") ? "pre" : "span", { class: "value" }, value || "(empty)");
+  if (typeof value === "boolean") return el("span", {}, value ? "yes" : "no");
+  if (Array.isArray(value) && value.length) return el("ol", { class: "values" }, value.map((one) => el("li", {}, shownValue(one))));
+  if (value && typeof value === "object" && Object.keys(value).length) return shownMembers(value);
+  return el("span", {}, typeof value === "number" ? String(value) : "none");
+}
+
+const shownMembers = (members) =>
+  el("dl", { class: "members" }, Object.entries(members).map(([name, value]) => el("div", {}, el("dt", {}, inWords(name)), el("dd", {}, shownValue(value)))));
+
+const TODO = { completed: "☒", in_progress: "▸", pending: "☐" };
+
+/** The whole call: a command as it will run, and its other arguments below it. */
+function callShown(args) {
+  if (typeof args === "string") return [el("pre", { class: "call" }, args)];
+  const { command, todos, ...rest } = args ?? {};
+  const parts = [];
+  if (typeof command === "string") parts.push(el("pre", { class: "call" }, command));
+  else if (command !== undefined) rest.command = command;
+  if (Array.isArray(todos) && todos.every((todo) => typeof todo?.content === "string" && TODO[todo.status])) {
+    parts.push(el("ul", { class: "todos" }, todos.map((todo) => el("li", {}, `${TODO[todo.status]} ${todo.content}`))));
+  } else if (todos !== undefined) rest.todos = todos;
+  if (Object.keys(rest).length) parts.push(shownMembers(rest));
+  return parts;
 }
 
 function decidedBy(card) {
@@ -392,7 +427,7 @@ function endedBecause(termination) {
     case "blocked":
       return ["error", `Blocked: ${value ?? "a plugin refused the call"}`];
     case "error":
-      return ["error", `The run failed: ${typeof value === "string" ? value : JSON.stringify(value ?? "")}`];
+      return ["error", `The run failed: ${typeof value === "string" ? value : (value?.message ?? "without a reason")}`];
     default:
       return null;
   }
@@ -788,7 +823,7 @@ class Card {
   }
 
   title() {
-    return this.data.title || `${this.data.tool} has a question`;
+    return this.data.title || `${toolWords(this.data.tool)} asks`;
   }
 
   draw() {
@@ -802,7 +837,7 @@ class Card {
     );
     // The sentence of a permission says what the title and the reason say.
     const isSaid = data.kind === "permission" && data.why && data.message?.includes(data.why);
-    const message = data.message && data.message !== data.title && !isSaid ? el("p", { class: "message" }, data.message) : null;
+    const message = data.message && data.message !== data.title && !isSaid ? el("p", { class: "message" }, own(data.message)) : null;
     const moved = data.moved?.length
       ? el("div", { class: "moved" }, el("strong", {}, "Changed since it was asked"), el("ul", {}, data.moved.map((text) => el("li", {}, own(text)))))
       : null;
@@ -829,7 +864,7 @@ class Card {
 
   content() {
     const { data } = this;
-    if (this.edited) return el("pre", { class: "call" }, callText(this.edited));
+    if (this.edited) return callShown(this.edited);
     const parts = [];
     for (const file of data.files ?? []) {
       parts.push(el("p", { class: "path" }, el("span", {}, file.path), el("span", { class: "dim" }, file.exists === false ? " new file" : "")));
@@ -837,11 +872,9 @@ class Card {
       else parts.push(el("p", { class: "unshown warn" }, "This change cannot be shown: the file is binary, or too long."));
     }
     if (typeof data.command === "string") {
-      const { command: _, ...rest } = data.arguments ?? {};
-      parts.push(el("pre", { class: "call" }, data.command));
-      if (Object.keys(rest).length) parts.push(el("pre", { class: "call more" }, JSON.stringify(rest, null, 2)));
+      parts.push(...callShown({ ...data.arguments, command: data.command }));
     } else if (!parts.length && data.kind !== "form" && data.arguments && Object.keys(data.arguments).length) {
-      parts.push(el("pre", { class: "call" }, callText(data.arguments)));
+      parts.push(...callShown(data.arguments));
     }
     if (data.output) parts.push(el("p", { class: "path" }, "Its output so far"), el("pre", { class: "call" }, data.output));
     return parts;
@@ -1564,6 +1597,18 @@ const STATES = {
   cancelled: "did not run",
 };
 
+/** How a call ended that did not run, by the code of its result. */
+const ENDED = {
+  declined: "denied by you",
+  change_wanted: "changes requested",
+  permission_denied: "blocked by a rule",
+  denied: "blocked by a rule",
+  hook_denied: "blocked by a hook",
+  hook_failed: "blocked by a hook",
+  expired: "expired",
+  unknown: "outcome unknown",
+};
+
 class Call {
   constructor(id, name) {
     this.id = id;
@@ -1571,7 +1616,7 @@ class Call {
     this.args = null;
     this.argsText = "";
     this.output = "";
-    this.label = el("span", { class: "tool" }, oneLine(name));
+    this.label = el("span", { class: "tool" }, oneLine(toolWords(name)));
     this.about = el("span", { class: "call-about" });
     this.word = el("span", { class: "word" });
     this.detail = el("div", { class: "detail" });
@@ -1613,23 +1658,28 @@ class Call {
     this.result = result;
     if (outcome === "suspended" || result?.status === "pending") this.setState("waiting");
     else this.setState(outcome ?? (result?.status === "error" ? "failed" : "succeeded"));
+    const ended = this.isOver && ENDED[result?.details?.code ?? result?.data?.code];
+    // What the user wrote, or the rule that decided.
+    if (ended) fill(this.word, ended, result.details?.shown && el("span", { class: "reason" }, ": ", own(oneLine(result.details.shown))));
     if (this.node.open) this.drawDetail();
   }
 
   drawDetail() {
     if (!this.node.open) return;
     const parts = [];
-    if (this.args !== null) parts.push(el("pre", { class: "call" }, callText(this.args)));
+    if (this.args !== null) parts.push(...callShown(this.args));
     else if (this.argsText) parts.push(el("pre", { class: "call" }, this.argsText));
     const { result } = this;
     const diff = [result?.details?.diff, result?.details?.patch].find(looksLikeDiff);
     const data = result?.data;
     const shown = result?.details?.shown;
     let text = typeof shown === "string" ? shown : (result?.message ?? (typeof data === "string" ? data : null));
-    if (text === null && data !== null && data !== undefined) text = JSON.stringify(data, null, 2);
+    const isData = text === null && data !== null && typeof data === "object" && Object.keys(data).length;
+    if (text === null && ["number", "boolean"].includes(typeof data)) text = String(data);
     text = this.isOver && text ? text : this.output || (this.state === "waiting" ? "" : text) || "";
     if (diff) parts.push(renderDiff(diff));
     else if (looksLikeDiff(text)) parts.push(renderDiff(text));
+    else if (this.isOver && isData) parts.push(shownValue(data));
     else if (text) {
       const isLong = text.length > MAX_OUTPUT;
       if (isLong) parts.push(el("p", { class: "dim" }, `The last ${MAX_OUTPUT} of ${text.length} characters:`));
@@ -1779,7 +1829,7 @@ class Talk {
   }
 
   say(style, text) {
-    this.live.append(el("p", { class: `line ${style}` }, text));
+    this.live.append(el("p", { class: `line ${style}` }, own(text)));
     this.follow();
   }
 
@@ -1945,7 +1995,7 @@ class Talk {
     if (!call) this.calls.set(id, (call = new Call(id, name ?? "tool")));
     else if (name && call.name !== name) {
       call.name = name;
-      fill(call.label, oneLine(name));
+      fill(call.label, oneLine(toolWords(name)));
     }
     return call;
   }

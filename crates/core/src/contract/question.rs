@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::display::visible_line;
 use super::grant::MissedGrant;
 use super::judgement::{Profile, Risk};
 use super::surface::{ACTION_SURFACE, Surface};
@@ -256,6 +257,37 @@ impl Question {
         self.approval().map_or(&[], |request| &request.proposals)
     }
 
+    /// Returns what a question about a call asks, in the user's words: from what the model says that a command does, else
+    /// from the call. `files` are the files that the call changes, and whether each is new; `is_outside`, whether the
+    /// call leaves the project.
+    pub fn asks(&self, tool: &str, args: &Value, files: &[(String, bool)], is_outside: bool) -> String {
+        let outside = if is_outside { ", outside this project" } else { "" };
+        match files {
+            [] => {}
+            [(path, is_new)] => {
+                let verb = if *is_new { "Create" } else { "Edit" };
+                return format!("{verb} {}{outside}?", visible_line(path));
+            }
+            files => return format!("Change {} files?", files.len()),
+        }
+        let command = args.get("command").and_then(Value::as_str);
+        let description = args.get("description").and_then(Value::as_str).map(str::trim).unwrap_or_default();
+        let does = self.approval().and_then(|request| request.does.as_deref());
+        let text = match (command, does) {
+            (Some(_), _) if !description.is_empty() => sentence(&visible_line(description)),
+            (Some(_), _) => "Run this command".to_owned(),
+            (None, Some("needs approval") | None) => format!("Allow {}", visible_line(&tool_words(tool))),
+            (None, Some(does)) => imperative(&visible_line(does)),
+        };
+        let is_set = |name: &str| args.get(name) == Some(&Value::Bool(true));
+        let how = match (is_set("tty"), is_set("run_in_background")) {
+            (true, _) => ", in a terminal in the background",
+            (false, true) => ", in the background",
+            (false, false) => "",
+        };
+        format!("{text}{how}?")
+    }
+
     /// Returns the choice, if the question has choices or text.
     pub fn choice(&self) -> Option<&ChoiceQuestion> {
         match &self.details {
@@ -263,6 +295,34 @@ impl Question {
             _ => None,
         }
     }
+}
+
+/// Returns a tool's id in words: `write_note (files)` for `mcp__files__write_note`, `agent reviewer` for
+/// `agent_run_reviewer`.
+pub fn tool_words(id: &str) -> String {
+    if let Some((server, tool)) = id.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+        return format!("{tool} ({server})");
+    }
+    match (id, id.strip_prefix("agent_run_")) {
+        (_, Some(agent)) => format!("agent {agent}"),
+        ("render_a2ui", None) => "a form".to_owned(),
+        _ => id.to_owned(),
+    }
+}
+
+/// The text with a capital, and without the mark at its end.
+fn sentence(text: &str) -> String {
+    let text = text.trim().trim_end_matches(['.', '?', '!', '…', ':']);
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// `opens x` as `Open x`.
+fn imperative(does: &str) -> String {
+    let (verb, rest) = does.split_once(' ').unwrap_or((does, ""));
+    let stem = ["ches", "shes", "sses", "xes"].iter().any(|end| verb.ends_with(end));
+    let stem = if stem { verb.strip_suffix("es") } else { verb.strip_suffix('s') };
+    sentence(&format!("{} {rest}", stem.unwrap_or(verb)))
 }
 
 impl QuestionDetails {
@@ -379,6 +439,39 @@ mod tests {
         let (id, action) = ("q".into(), action.to_owned());
         let asked = Suspension { id, action, message, parameters, response_schema: None, expires_at: None };
         Question::of(&asked)
+    }
+
+    #[test]
+    fn a_question_asks_in_words() {
+        let plain = |does: &str| question(ACTION_PERMISSION, json!({ "does": does }));
+        let none = json!({});
+        for (does, text) in [
+            ("opens /etc/shadow, outside this project", "Open /etc/shadow, outside this project?"),
+            ("fetches https://example.com", "Fetch https://example.com?"),
+            ("changes a note", "Change a note?"),
+            ("uses the network", "Use the network?"),
+        ] {
+            assert_eq!(plain(does).asks("X", &none, &[], false), text);
+        }
+        let runs = plain("runs a command");
+        let command = json!({"command": "make", "run_in_background": true});
+        assert_eq!(runs.asks("Bash", &command, &[], false), "Run this command, in the background?");
+        let described = json!({"command": "make test", "description": " run the tests. "});
+        assert_eq!(runs.asks("Bash", &described, &[], false), "Run the tests?");
+        let files = [("src/a.rs".to_owned(), false)];
+        assert_eq!(runs.asks("Edit", &none, &files, true), "Edit src/a.rs, outside this project?");
+        assert_eq!(runs.asks("Write", &none, &[("b".to_owned(), true)], false), "Create b?");
+        let files = [("a".to_owned(), true), ("b".to_owned(), false)];
+        assert_eq!(runs.asks("Patch", &none, &files, false), "Change 2 files?");
+        let needs = plain("needs approval");
+        for (tool, text) in [
+            ("mcp__files__write_note", "Allow write_note (files)?"),
+            ("agent_run_reviewer", "Allow agent reviewer?"),
+            ("render_a2ui", "Allow a form?"),
+            ("Memory", "Allow Memory?"),
+        ] {
+            assert_eq!(needs.asks(tool, &none, &[], false), text);
+        }
     }
 
     #[test]

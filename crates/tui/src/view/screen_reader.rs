@@ -17,19 +17,18 @@ pub(super) fn says(app: &App) -> Option<&Card> {
 
 /// Returns the whole question, in its original order.
 pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
-    let name = visible_line(&card.ticket.pending.name).into_owned();
     let mut lines = Vec::new();
     match card.kind {
         CardKind::Ask => {
             let header = card.question.choice().and_then(|choice| choice.header.as_deref());
-            let name = header.map_or(name, |header| visible_line(header).trim().to_owned());
-            lines.push(format!("{name} has a question:"));
+            let about = header.map_or(String::new(), |header| format!(" · {}", visible_line(header).trim()));
+            lines.push(format!("The agent asks{about}:"));
             lines.extend(paragraphs(card.asked()));
             let count = if card.ask.choices().is_empty() { 0 } else { card.ask.rows() };
             lines.extend((0..count).map(|at| choice(card, at, false)));
         }
         CardKind::Form => {
-            lines.push(format!("{name} has a form."));
+            lines.push("The agent asks you to fill in a form.".to_owned());
             let form = card.fresh_form();
             let count = form.stops().len();
             let mut at = 0;
