@@ -176,6 +176,8 @@ impl fmt::Display for Chord {
         match self.code {
             KeyCode::Char(' ') => f.write_str("Space"),
             KeyCode::Char(c) if self.modifiers.is_empty() => write!(f, "{c}"),
+            // `alt-T` is another key than `alt-t`.
+            KeyCode::Char(c) if c.is_uppercase() => write!(f, "Shift-{c}"),
             KeyCode::Char(c) => write!(f, "{}", c.to_ascii_uppercase()),
             KeyCode::Up => f.write_str("↑"),
             KeyCode::Down => f.write_str("↓"),

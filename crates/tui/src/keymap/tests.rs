@@ -32,6 +32,9 @@ fn equivalent_keys_have_one_form() {
     assert_eq!(Chord::parse("Ctrl-X"), Chord::parse("ctrl-x"));
     assert_eq!(Chord::parse("shift-a"), Chord::parse("A"));
     assert_eq!(Chord::parse("ctrl--").map(|chord| chord.to_string()).as_deref(), Some("Ctrl--"));
+    for (text, shown) in [("alt-t", "Alt-T"), ("alt-T", "Alt-Shift-T"), ("alt-shift-t", "Alt-Shift-T")] {
+        assert_eq!(Chord::parse(text).map(|chord| chord.to_string()).as_deref(), Some(shown), "{text}");
+    }
     for wrong in ["", "ctrl-", "f13", "hyper-x", "xy", " "] {
         assert_eq!(Chord::parse(wrong), None, "{wrong:?}");
     }
