@@ -1,6 +1,7 @@
 //! The command line. The arguments of each subcommand are beside its code, in `commands/`.
 
 mod global;
+mod help;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
@@ -49,7 +50,7 @@ Examples:
   aye approve perm_0198c --resume       approve a call and resume its conversation here";
 
 pub(crate) const EXIT_STATUS: &str = "\
-0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin, refused by the \
+0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 the run was ended by a hook or plugin, refused by the \
 model or filtered by its provider, 5 a limit was reached or the answer was cut off, 6 a question expired unanswered, \
 75 provider unavailable, 130 interrupted, 143 terminated.";
 
@@ -145,6 +146,13 @@ pub struct Cli {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormatArg::Text)]
     pub output_format: OutputFormatArg,
 
+    /// Form of the messages on stdin: text, or one JSON object a line, each a message of one conversation
+    ///
+    /// A line is `{"type": "user", "message": {"role": "user", "content": "TEXT"}}`; `content` may be a list of text
+    /// blocks. aye answers one after the other, and each answer ends with a result.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = InputFormatArg::Text)]
+    pub input_format: InputFormatArg,
+
     /// Write the answer of -p to a file, too
     #[arg(short = 'o', long, value_name = "FILE", requires = "print")]
     pub output_last_message: Option<PathBuf>,
@@ -152,6 +160,10 @@ pub struct Cli {
     /// Accepted for scripts of other agents: stream-json always has the parts of messages
     #[arg(long, requires = "print", hide = true)]
     pub include_partial_messages: bool,
+
+    /// Accepted for scripts of other agents: stream-json is always complete
+    #[arg(long, requires = "print", hide = true)]
+    pub verbose: bool,
 
     /// JSON Schema that the answer of -p must match; after two failed repairs the exit status is 1
     ///
@@ -185,6 +197,16 @@ pub enum OutputFormatArg {
     /// One object at the end
     Json,
     /// One event per line during the run, then the object of `json` as the last line
+    StreamJson,
+}
+
+/// Form of the input of `-p`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum InputFormatArg {
+    /// All of it is context of the prompt
+    #[default]
+    Text,
+    /// One message a line
     StreamJson,
 }
 
@@ -309,7 +331,7 @@ pub enum CliCommand {
     Docs(DocsArgs),
     /// Write completions for a shell to stdout
     #[command(
-        after_help = "Example:\n  aye completion bash > ~/.local/share/bash-completion/completions/aye"
+        after_help = "Example:\n  mkdir -p ~/.local/share/bash-completion/completions\n  aye completion bash > ~/.local/share/bash-completion/completions/aye"
     )]
     Completion {
         /// The shell
@@ -317,7 +339,9 @@ pub enum CliCommand {
         shell: clap_complete::Shell,
     },
     /// Write the manual page to stdout
-    #[command(after_help = "Example:\n  aye man > ~/.local/share/man/man1/aye.1")]
+    #[command(
+        after_help = "Example:\n  mkdir -p ~/.local/share/man/man1\n  aye man > ~/.local/share/man/man1/aye.1"
+    )]
     Man,
 }
 
@@ -377,7 +401,12 @@ impl Cli {
     {
         let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
         let is_after_dashes = args.iter().any(|arg| arg == "--");
-        let mut cli = Self::try_parse_from(args)?;
+        let mut cli = match Self::try_parse_from(&args) {
+            Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {
+                return Err(command_with_help().try_get_matches_from(&args).err().unwrap_or(error));
+            }
+            parsed => parsed?,
+        };
         let refuse =
             |message: &str| Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, message));
         // Commands such as `approve` have another -m, so this one cannot be a flag of all of them.
@@ -407,6 +436,18 @@ impl Cli {
         }
         if !cli.is_print() && cli.output_format != OutputFormatArg::Text {
             return refuse("--output-format is for headless runs; add -p");
+        }
+        if cli.input_format == InputFormatArg::StreamJson {
+            if !cli.is_print() {
+                return refuse("--input-format is for headless runs; add -p");
+            }
+            if cli.prompt.is_some() || !cli.image.is_empty() || cli.keep_waiting || cli.json_schema.is_some()
+            {
+                return refuse(
+                    "with --input-format stream-json all messages come from stdin: no prompt, --image, --json-schema or \
+                     --keep-waiting",
+                );
+            }
         }
         if !cli.is_print() && cli.on_ask.is_some() {
             return refuse("--on-ask is for headless runs; add -p");
@@ -470,6 +511,11 @@ fn misspelt(word: &str) -> Option<String> {
     let names: Vec<&str> = aye.get_subcommands().map(clap::Command::get_name).collect();
     let near = is_name.then(|| nearest(word, names)).flatten()?;
     Some(near.to_owned())
+}
+
+/// Returns the commands as `--help` and the manual page show them.
+pub(crate) fn command_with_help() -> clap::Command {
+    help::dressed_commands(Cli::command())
 }
 
 /// Answers `aye --version` and `aye -V` without building anything else.

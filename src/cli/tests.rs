@@ -353,3 +353,47 @@ fn completions_are_written() {
         assert!(String::from_utf8_lossy(&completion(shell)).contains("approvals"), "{shell}");
     }
 }
+
+fn help_of(args: &[&str]) -> String {
+    let args = std::iter::once("aye").chain(args.iter().copied()).chain(["--help"]);
+    Cli::parse_args(args).expect_err("help").to_string()
+}
+
+#[test]
+fn settings_are_shown_where_they_apply() {
+    let text = help_of(&["threads", "list"]);
+    assert!(text.contains("--cd <DIR>") && !text.contains("--model") && !text.contains("--yolo"), "{text}");
+    assert!(text.find("--limit") < text.find("--cd"), "own flags first: {text}");
+    for args in [&["approve"][..], &["serve"], &["work"], &["config", "show"]] {
+        assert!(help_of(args).contains("--model <NAME>"), "{args:?}");
+    }
+    assert!(help_of(&["permissions", "check"]).contains("--allowed-tools"));
+    assert!(!help_of(&["serve"]).contains("--screen-reader"));
+    // A hidden flag works all the same.
+    let cli = Cli::parse_args(["aye", "threads", "list", "--model", "m"]).expect("accepted");
+    assert_eq!(cli.global.model.as_deref(), Some("m"));
+}
+
+#[test]
+fn every_command_has_an_example_that_can_be_typed() {
+    fn each(command: &clap::Command, path: &str, missing: &mut Vec<String>) {
+        for one in command.get_subcommands().filter(|one| one.get_name() != "help" && !one.is_hide_set()) {
+            let path = format!("{path} {}", one.get_name());
+            let is_group = one.is_subcommand_required_set() || one.is_arg_required_else_help_set();
+            let help = one.get_after_help().map(ToString::to_string).unwrap_or_default();
+            if !is_group && !help.contains("Example") {
+                missing.push(path.clone());
+            }
+            each(one, &path, missing);
+        }
+    }
+    let mut missing = Vec::new();
+    each(&command_with_help(), "aye", &mut missing);
+    assert!(missing.is_empty(), "{missing:?}");
+    for (path, example) in help::EXAMPLES {
+        assert!(example.starts_with(&format!("aye {path}")), "{path}: {example}");
+        let line = example.split(" > ").next().unwrap_or_default();
+        let words = shlex::split(line).expect("quoted");
+        Cli::parse_args(words).unwrap_or_else(|error| panic!("{example}: {error}"));
+    }
+}

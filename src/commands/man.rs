@@ -2,19 +2,18 @@
 
 use std::io;
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::cli::{Cli, DOCS_PAGES, EXAMPLES, EXIT_STATUS};
+use crate::cli::{DOCS_PAGES, EXAMPLES, EXIT_STATUS};
 
 /// The width of the commands' help in the page, indented in a terminal of 80 columns.
 const WIDTH: usize = 72;
 
 /// Returns the manual page: that of `aye` with a section for each command.
 pub(crate) fn man_page() -> io::Result<Vec<u8>> {
-    let mut aye = Cli::command();
-    aye.build();
+    let aye = crate::cli::command_with_help();
     let mut page = Vec::new();
     let man = Man::new(aye.clone()).manual("aye");
     man.render_title(&mut page)?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::agents::HitlMode;
-use crate::cli::{Cli, OnUnknown, OutputFormatArg, ThreadChoice};
+use crate::cli::{Cli, InputFormatArg, OnUnknown, OutputFormatArg, ThreadChoice};
 use crate::commands;
 use crate::compose::{self, WrittenMessage, images};
 use crate::config::{self, Env, TrustAssessment};
@@ -21,8 +21,10 @@ use crate::program::foundation::Foundation;
 use crate::program::{moved, say};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
-/// The maximum bytes read from a pipe.
-const MAX_STDIN: u64 = 10 << 20;
+mod input;
+
+use input::{MAX_STDIN, MessageLines};
+
 /// How long deleting old conversations may delay the end.
 const MAX_PRUNE: Duration = Duration::from_secs(1);
 /// In how many of the last messages the answer is looked for.
@@ -31,9 +33,15 @@ const MAX_TAIL: usize = 20;
 pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let foundation = Foundation::load(cli, env)?;
     notice_untrusted(&foundation);
-    let piped = piped()?;
+    let mut lines = (cli.input_format == InputFormatArg::StreamJson).then(MessageLines::of_stdin);
     let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
-    let text = compose::with_piped(prompt, piped);
+    let text = match &mut lines {
+        Some(lines) => match lines.next().await.map_err(Failure::usage)? {
+            None => return Err(Failure::usage("stdin has no message")),
+            first => first,
+        },
+        None => compose::with_piped(prompt, piped()?),
+    };
     let schema = answer_schema(cli.json_schema.as_deref())?;
     // Invalid settings are reported before anything starts.
     on_ask(&foundation, None)?;
@@ -86,7 +94,10 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     options.schema = schema;
     options.typed = typed_answers(&app, on_ask)?;
     let thread = job.thread().clone();
-    let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    let mut code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    if let Some(lines) = &mut lines {
+        code = answer_lines(&app, lines, &thread, &options, code).await?;
+    }
     if let Some(file) = cli.output_last_message.as_deref().filter(|_| is_answered(code)) {
         write_answer(&app, &thread, file).await?;
     }
@@ -99,6 +110,25 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     app.notifier.finish().await;
     app.telemetry.end().await;
     app.store.leave().await;
+    Ok(code)
+}
+
+/// Answers the other messages of stdin, until one gets no answer. Returns the status of the last run.
+async fn answer_lines(
+    app: &AppContext,
+    lines: &mut MessageLines,
+    thread: &ThreadId,
+    options: &Options,
+    mut code: u8,
+) -> Result<u8, Failure> {
+    while is_answered(code)
+        && let Some(text) = lines.next().await.map_err(Failure::usage)?
+    {
+        let written = WrittenMessage { text: &text, typed: &text, ..WrittenMessage::default() };
+        let message = compose::message(app, written).await.map_err(Failure::usage)?;
+        let job = Job::Run(RunRequest::new(thread.clone(), vec![message]));
+        code = headless::run(&app.runtime, job, options, &app.clock).await;
+    }
     Ok(code)
 }
 

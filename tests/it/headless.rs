@@ -481,3 +481,37 @@ fn a_question_of_the_model_is_answered_with_data() {
     assert_eq!(home.ok(&["-c", "-p"]).stdout, "Blue it is.\n", "{schema}");
     assert!(llm.last().result("q1").contains("blue"), "{}", llm.last().result("q1"));
 }
+
+#[test]
+fn a_call_that_a_rule_denies_is_listed() {
+    let home = Home::new();
+    home.rules("rules:\n  - {tool: \"Bash(touch *)\", behavior: deny}\n");
+    let out = home.aye(&["-p", "--output-format", "json", "run touch x"]).run().exits(0).json();
+    let denied = out["denied"].as_array().expect("a list");
+    assert!(denied.len() == 1 && denied[0].as_str().is_some_and(|id| id.starts_with("call_")), "{out}");
+    let out = home.aye(&["-p", "--output-format", "json", "list files"]).run().exits(0).json();
+    assert_eq!(out["denied"], json!([]));
+}
+
+#[test]
+fn messages_on_stdin_are_answered_one_after_the_other() {
+    let llm = MockLlm::answers([Answer::say("One."), Answer::say("Two.")]);
+    let home = Home::with(&llm);
+    let line =
+        |text: &str| format!("{}\n", json!({"type": "user", "message": {"role": "user", "content": text}}));
+    let args = ["-p", "--input-format", "stream-json", "--output-format", "json"];
+    let out = home.aye(&args).stdin(format!("{}\n{}", line("first"), line("second"))).run().exits(0).lines();
+    let responses: Vec<&str> = out.iter().filter_map(|result| result["response"].as_str()).collect();
+    assert_eq!((responses.as_slice(), &out[0]["thread_id"]), (&["One.", "Two."][..], &out[1]["thread_id"]));
+    assert_eq!(llm.last().user(), "second");
+    assert!(llm.last().messages().iter().any(|message| message["content"] == "first"));
+
+    // A question ends the session: the rest is not read, and nothing closes the question.
+    let home = Home::new();
+    let input = format!("{}{}", line("run touch x"), line("list files"));
+    assert_eq!(home.aye(&args).stdin(input).run().exits(3).lines().len(), 1);
+    assert_eq!(home.open().len(), 1);
+    home.aye(&args).stdin(format!("{}oops\n", line("list files"))).run().exits(2).says("line 2 of stdin: ");
+    home.aye(&args).stdin("\n").run().exits(2).says("stdin has no message");
+    home.aye(&["--input-format", "stream-json"]).run().exits(2).says("add -p");
+}

@@ -125,6 +125,8 @@ struct Printer {
     seq: AtomicU64,
     broken: AtomicBool,
     problem: Mutex<Option<std::io::Error>>,
+    /// Calls that a rule, a hook or a plugin denied, without a question.
+    denied: Mutex<Vec<String>>,
 }
 
 impl Printer {
@@ -177,6 +179,11 @@ fn note(text: &str) {
 impl EventSink for Printer {
     async fn emit(&self, event: AgentEvent) {
         let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
+        if let AgentEvent::ToolCallDone { id, result, .. } = &event
+            && matches!(result.data["code"].as_str(), Some("permission_denied" | "hook_denied" | "denied"))
+        {
+            self.denied.lock().expect("no panic while the calls are held").push(id.clone());
+        }
         match self.format {
             OutputFormat::StreamJson => {
                 let line = serde_json::to_string(&StreamEvent::new(seq, self.timestamp(), event));
@@ -248,6 +255,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         seq: AtomicU64::new(0),
         broken: AtomicBool::new(false),
         problem: Mutex::new(None),
+        denied: Mutex::default(),
     });
     let thread = job.thread().clone();
     let is_answered = matches!(job, Job::Answered(_));
@@ -396,6 +404,11 @@ fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal
     // The object and the process say the same.
     let code = signal.unwrap_or(code);
     let mut object = object(result, denied, status, code);
+    let calls = printer.denied.lock().expect("no panic while the calls are held");
+    if let Some(denied) = object["denied"].as_array_mut() {
+        denied.extend(calls.iter().map(|id| json!(id)));
+    }
+    drop(calls);
     match output {
         None if options.format == OutputFormat::Text => answer(printer, result, options),
         None => {}
