@@ -18,29 +18,47 @@ use crate::tui::{markdown, terminal};
 
 /// The pages of the manual by name, in reading order.
 pub const PAGES: &[(&str, &str)] = &[
+    ("index", include_str!("../../docs/index.md")),
     ("getting-started", include_str!("../../docs/getting-started.md")),
     ("tutorial", include_str!("../../docs/tutorial.md")),
+    ("coming-from", include_str!("../../docs/coming-from.md")),
+    ("how-do-i", include_str!("../../docs/how-do-i.md")),
     ("keys", include_str!("../../docs/keys.md")),
-    ("configuration", include_str!("../../docs/configuration.md")),
+    ("sessions", include_str!("../../docs/sessions.md")),
+    ("background", include_str!("../../docs/background.md")),
+    ("terminals", include_str!("../../docs/terminals.md")),
+    ("memory", include_str!("../../docs/memory.md")),
     ("models", include_str!("../../docs/models.md")),
     ("rules", include_str!("../../docs/rules.md")),
+    ("modes", include_str!("../../docs/modes.md")),
+    ("sandbox", include_str!("../../docs/sandbox.md")),
     ("approvals", include_str!("../../docs/approvals.md")),
-    ("sessions", include_str!("../../docs/sessions.md")),
-    ("skills-and-agents", include_str!("../../docs/skills-and-agents.md")),
+    ("crash-safety", include_str!("../../docs/crash-safety.md")),
+    ("privacy", include_str!("../../docs/privacy.md")),
+    ("skills", include_str!("../../docs/skills.md")),
+    ("write-a-skill", include_str!("../../docs/write-a-skill.md")),
+    ("agents", include_str!("../../docs/agents.md")),
     ("mcp", include_str!("../../docs/mcp.md")),
-    ("memory", include_str!("../../docs/memory.md")),
     ("hooks", include_str!("../../docs/hooks.md")),
     ("headless", include_str!("../../docs/headless.md")),
+    ("ci", include_str!("../../docs/ci.md")),
+    ("containers", include_str!("../../docs/containers.md")),
     ("queue", include_str!("../../docs/queue.md")),
     ("editors", include_str!("../../docs/editors.md")),
     ("server", include_str!("../../docs/server.md")),
-    ("terminals", include_str!("../../docs/terminals.md")),
-    ("background", include_str!("../../docs/background.md")),
-    ("sandbox", include_str!("../../docs/sandbox.md")),
-    ("crash-safety", include_str!("../../docs/crash-safety.md")),
-    ("library", include_str!("../../docs/library.md")),
+    ("remote", include_str!("../../docs/remote.md")),
+    ("http-api", include_str!("../../docs/http-api.md")),
+    ("webhooks", include_str!("../../docs/webhooks.md")),
+    ("web-front-ends", include_str!("../../docs/web-front-ends.md")),
+    ("other-agents", include_str!("../../docs/other-agents.md")),
+    ("teams", include_str!("../../docs/teams.md")),
+    ("security", include_str!("../../SECURITY.md")),
     ("reference", include_str!("../../docs/reference.md")),
+    ("configuration", include_str!("../../docs/configuration.md")),
+    ("library", include_str!("../../docs/library.md")),
+    ("speed", include_str!("../../docs/speed.md")),
     ("troubleshooting", include_str!("../../docs/troubleshooting.md")),
+    ("skills-and-agents", include_str!("../../docs/skills-and-agents.md")),
 ];
 
 /// `aye docs`
@@ -86,7 +104,15 @@ fn page(text: &str, columns: u16, depth: Depth) -> String {
     let shown: Vec<&str> = text.lines().filter(|line| !line.starts_with("<!-- ")).collect();
     let mut shown = shown.join("\n");
     for (name, _) in DOCS_PAGES {
-        shown = shown.replace(&format!("]({name}.md)"), &format!("](<aye docs {name}>)"));
+        let command = format!("](<aye docs {name}>)");
+        shown = shown.replace(&format!("]({name}.md)"), &command);
+        // The part of a page that a link names cannot be opened alone.
+        while let Some((before, (_, after))) = shown
+            .split_once(&format!("]({name}.md#"))
+            .and_then(|(before, after)| Some((before, after.split_once(')')?)))
+        {
+            shown = format!("{before}{command}{after}");
+        }
     }
     let theme = match depth {
         Depth::None => Theme::plain(),
@@ -124,6 +150,9 @@ mod tests {
         assert!(page("# Title", 60, Depth::Sixteen).contains("\x1b["));
         let linked = page("See [rules](rules.md).", 60, Depth::None);
         assert!(linked.contains("aye docs rules") && !linked.contains(".md"), "{linked}");
+        let linked = page("See [files](rules.md#files) and [notes](memory.md).", 60, Depth::None);
+        assert!(linked.contains("aye docs rules") && linked.contains("aye docs memory"), "{linked}");
+        assert!(!linked.contains(".md"), "{linked}");
     }
 
     /// The line without the codes of styles; any other sequence stays and makes it longer.

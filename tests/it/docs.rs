@@ -277,19 +277,37 @@ fn the_tutorial_can_be_followed() {
     }
 }
 
+/// The headings of a page as links name them.
+fn headings(page: &str) -> impl Iterator<Item = String> {
+    page.lines().filter(|line| line.starts_with('#')).map(|line| {
+        let kept = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
 #[test]
 fn links_lead_to_files() {
-    let link = Regex::new(r"\]\(([^)#:]+)(#[^)]*)?\)").expect("an expression");
+    let link = Regex::new(r"\]\(([^)#:]*)(?:#([^)]*))?\)").expect("an expression");
     let mut all = pages("docs");
     all.extend(pages("docs/decisions"));
     all.extend(
-        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "src/ARCHITECTURE.md"].map(|file| root().join(file)),
+        ["README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "src/ARCHITECTURE.md"]
+            .map(|file| root().join(file)),
     );
     let mut links = 0;
     for page in all {
         for found in link.captures_iter(&text(&page)) {
-            let target = page.parent().expect("a folder").join(&found[1]);
+            let target = if found[1].is_empty() { page.clone() } else { page.with_file_name(&found[1]) };
             assert!(target.exists(), "{}: {}", page.display(), &found[1]);
+            if let Some(part) = found.get(2) {
+                let part = part.as_str();
+                assert!(
+                    headings(&text(&target)).any(|heading| heading == part),
+                    "{}: #{part}",
+                    page.display()
+                );
+            }
             links += 1;
         }
     }
@@ -320,16 +338,20 @@ fn the_architecture_is_short_and_names_files_that_exist() {
 fn every_page_of_the_manual_is_embedded() {
     let home = Home::new();
     let list = home.ok(&["docs"]).stdout;
+    assert!(home.ok(&["docs", "rules"]).stdout == text("docs/rules.md"), "piped, a page is its source");
+    home.ok(&["docs", "security"]).prints("threat model");
     for page in pages("docs") {
         let name = page.file_stem().expect("a name").to_string_lossy().into_owned();
-        // Measurements for contributors to aye.
-        if name != "speed" {
-            assert!(
-                list.lines().any(|line| line.split(' ').next() == Some(&name)),
-                "{name} is not in:\n{list}"
-            );
-            assert!(home.ok(&["docs", &name]).stdout == text(&page), "{name}: piped, a page is its source");
-        }
+        assert!(list.lines().any(|line| line.split(' ').next() == Some(&name)), "{name} is not in:\n{list}");
+        let source = aye::cli::DOCS_PAGES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+        assert!(source == Some(&text(&page)), "{name}");
+        let index = text("docs/index.md");
+        let is_linked = index.contains(&format!("({name}.md)"));
+        // Names of pages that became several.
+        assert!(
+            is_linked || ["index", "skills-and-agents"].contains(&name.as_str()),
+            "{name} is not in the index"
+        );
     }
 }
 

@@ -32,6 +32,7 @@ mod inbox;
 mod kills;
 mod lease;
 mod mailbox;
+mod manual;
 mod mcp;
 mod mcp_asks;
 mod mcp_login;
