@@ -1,6 +1,6 @@
 //! The pending questions of all threads.
 
-use rusqlite::Row;
+use rusqlite::{Connection, Row};
 
 use super::rows::{body, body_or_null, int, path_from, text, uint};
 use super::{SqlFailure, Store, StoreError};
@@ -48,11 +48,13 @@ impl TicketView {
     }
 }
 
-/// The pending questions, oldest first. The index is named because SQLite would otherwise sort all of them for a page.
+/// The pending questions, oldest first. The indices are named because SQLite would otherwise sort all of them for a page,
+/// and read the whole row of each run to find out that it has no parent.
 pub(super) const INBOX: &str = "SELECT s.id, s.thread_id, t.title, t.cwd, s.run_id, r.parent_run_id, s.call_id, s.action, s.tool, \
             s.summary, s.why, s.risk, s.created_at, s.expires_at, \
             CASE WHEN s.tool IS NULL THEN s.ticket END, c.agent, c.root_thread \
-     FROM suspension s INDEXED BY suspension_waiting LEFT JOIN run r ON r.id = s.run_id AND r.parent_run_id IS NOT NULL \
+     FROM suspension s INDEXED BY suspension_waiting LEFT JOIN run r INDEXED BY run_of_parent \
+          ON r.id = s.run_id AND r.parent_run_id IS NOT NULL \
           LEFT JOIN child c ON c.thread_id = s.thread_id JOIN thread t ON t.id = coalesce(c.root_thread, s.thread_id) \
      WHERE s.status = 'open' AND s.action IS NOT ?3 \
        AND (?1 IS NULL OR s.thread_id = ?1 OR c.root_thread = ?1) \
@@ -106,21 +108,28 @@ impl Store {
     /// [`Store::find_suspension`], or the whole id if no shorter prefix does.
     pub async fn short_ids(&self, ids: Vec<SuspensionId>, least: usize) -> Result<Vec<String>, StoreError> {
         self.read(move |conn| {
+            let last: Option<i64> = conn.query_row("SELECT max(n) FROM suspension", (), |row| row.get(0))?;
+            // Reading all ids in their order is cheaper than looking for the neighbours of many.
+            let is_many = ids.len() as u64 * SEEK >= uint(last.unwrap_or(0));
+            let all = if is_many { all_ids(conn)? } else { Vec::new() };
             let mut neighbours = conn.prepare_cached(
                 "SELECT (SELECT max(id) FROM suspension WHERE id < ?1), (SELECT min(id) FROM suspension WHERE id > ?1)",
             )?;
             let mut short = Vec::with_capacity(ids.len());
             for id in &ids {
                 let id = id.as_str();
-                let shared = neighbours.query_row((id,), |row| {
-                    let mut shared = 0;
-                    for at in 0..2 {
-                        if let Some(other) = body_or_null(row, at)? {
-                            shared = shared.max(id.bytes().zip(other).take_while(|(a, b)| a == *b).count());
-                        }
-                    }
-                    Ok(shared)
-                })?;
+                let with = |other: &[u8]| id.bytes().zip(other).take_while(|(a, b)| a == *b).count();
+                let shared = if is_many {
+                    let before = all.partition_point(|other| other.as_slice() < id.as_bytes());
+                    let after = all.partition_point(|other| other.as_slice() <= id.as_bytes());
+                    let others = [before.checked_sub(1).and_then(|at| all.get(at)), all.get(after)];
+                    others.into_iter().flatten().map(|other| with(other)).max().unwrap_or(0)
+                } else {
+                    neighbours.query_row((id,), |row| {
+                        let shared = |at| Ok::<_, rusqlite::Error>(body_or_null(row, at)?.map_or(0, with));
+                        Ok(shared(0)?.max(shared(1)?))
+                    })?
+                };
                 let mut end = (shared + 1).max(least).min(id.len());
                 while !id.is_char_boundary(end) {
                     end += 1;
@@ -131,6 +140,16 @@ impl Store {
         })
         .await
     }
+}
+
+/// The number of ids that are read in their order in the time in which one is looked for.
+const SEEK: u64 = 8;
+
+/// Returns the ids of all questions, sorted.
+fn all_ids(conn: &Connection) -> Result<Vec<Vec<u8>>, SqlFailure> {
+    let mut statement = conn.prepare_cached("SELECT id FROM suspension ORDER BY id")?;
+    let rows = statement.query_map((), |row| Ok(body(row, 0)?.to_vec()))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, SqlFailure> {

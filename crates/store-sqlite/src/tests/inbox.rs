@@ -82,6 +82,31 @@ async fn an_id_prefix_never_comes_to_mean_another_question() {
     }
 }
 
+/// Many ids are shortened by reading all of them, one by looking for its neighbours.
+#[tokio::test]
+async fn an_id_is_as_short_alone_as_among_all() {
+    let store = Store::in_memory().unwrap();
+    three(&store).await;
+    let all = on_connection(&store, |conn| {
+        conn.execute_batch(
+            "WITH RECURSIVE many(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM many WHERE i < 40) \
+             INSERT INTO suspension (id, thread_id, run_id, call_id, status, created_at, ticket) \
+             SELECT 'ask_c' || (i * i), thread_id, run_id, call_id, 'expired', 1, ticket FROM suspension, many \
+             WHERE id = 'perm_c1'",
+        )
+        .unwrap();
+        let mut statement = conn.prepare("SELECT id FROM suspension ORDER BY n").unwrap();
+        let ids = statement.query_map((), |row| row.get::<_, String>(0)).unwrap();
+        ids.map(|id| SuspensionId::from(id.unwrap())).collect::<Vec<_>>()
+    })
+    .await;
+    assert_eq!(all.len(), 43);
+    let together = store.short_ids(all.clone(), 2).await.unwrap();
+    for (id, short) in all.into_iter().zip(together) {
+        assert_eq!(store.short_ids(vec![id], 2).await.unwrap(), [short]);
+    }
+}
+
 fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
