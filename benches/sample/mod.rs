@@ -15,7 +15,7 @@ use aye::contract::suspension::{
 };
 use aye::contract::tool::{ToolClass, ToolDescriptor};
 use aye::store::{Store, Term};
-use aye::tui::host::{HostInfo, Mode, OpenedThread};
+use aye::tui::host::{HostInfo, Mode, ModelPrices, OpenedThread};
 use serde_json::{Value, json};
 
 /// One section of an answer: every block of markdown that models write.
@@ -84,7 +84,7 @@ pub fn info() -> HostInfo {
         provider: "provider".into(),
         is_demo: false,
         context_window: Some(200_000),
-        price: None,
+        prices: ModelPrices::default(),
         mode: Mode::default(),
         cwd: "/work".into(),
         project: "/work".into(),

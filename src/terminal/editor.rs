@@ -112,6 +112,8 @@ fn safe_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn env(vars: &[(&str, &str)], tmp: &std::path::Path) -> Env {

@@ -367,7 +367,7 @@ fn the_programs_of_the_library_page_need_the_listed_crates() {
     let root = Regex::new(r"(?m)(?:^|[^:\w])([a-z][a-z_0-9]*)::[A-Za-z_{]").expect("an expression");
     let used = Regex::new(r"(?s)use [^;]*?(\w+)(?:;|,|\})").expect("an expression");
     for block in blocks.iter().filter(|block| block.language == "rust") {
-        let text: String = block.text.lines().map(|line| format!("{line}\n")).collect();
+        let text: String = block.text.lines().flat_map(|line| [line, "\n"]).collect();
         let imported: BTreeSet<&str> =
             used.captures_iter(&text).filter_map(|found| Some(found.get(1)?.as_str())).collect();
         for found in root.captures_iter(&text) {
