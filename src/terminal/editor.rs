@@ -1,5 +1,6 @@
 //! Opens the user's editor on a file that only they can read.
 
+use std::io::IsTerminal as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
@@ -29,23 +30,37 @@ impl EditorText {
     }
 }
 
-/// Opens a text in `$VISUAL`, `$EDITOR`, vi or nano and waits until the editor is closed. The file's name ends like
+fn set_in<'a>(env: &'a Env, name: &str) -> Option<&'a str> {
+    env.var(name).map(str::trim).filter(|value| !value.is_empty())
+}
+
+/// Returns `$VISUAL`, `$EDITOR`, or in a terminal the first fallback that is installed.
+fn editor_of(env: &Env, has_terminal: bool) -> Result<&str, String> {
+    if let Some(editor) = set_in(env, "VISUAL").or_else(|| set_in(env, "EDITOR")) {
+        return Ok(editor);
+    }
+    if !has_terminal {
+        return Err("no editor is set; set VISUAL or EDITOR".to_owned());
+    }
+    let installed = |name: &&str| {
+        let folders = std::env::split_paths(set_in(env, "PATH").unwrap_or_default());
+        folders.into_iter().any(|folder| folder.join(name).is_file())
+    };
+    FALLBACKS.into_iter().find(installed).ok_or_else(|| {
+        "no editor is set, and neither vi nor nano is installed; set VISUAL or EDITOR".to_owned()
+    })
+}
+
+/// Opens a text in `$VISUAL`, `$EDITOR` or, in a terminal, vi or nano and waits until the editor is closed. The file's name ends like
 /// `name`, so that the editor recognises the type. The terminal must be as the shell left it.
 ///
 /// # Errors
 /// A sentence: no editor is set, it cannot be started, it failed, or what it saved is not text.
 pub(crate) async fn edit(env: &Env, text: &str, name: &str) -> Result<EditorText, AppError> {
-    let set = |name: &str| env.var(name).map(str::trim).filter(|value| !value.is_empty());
-    let installed = |name: &&str| {
-        let folders = std::env::split_paths(set("PATH").unwrap_or_default());
-        folders.into_iter().any(|folder| folder.join(name).is_file())
-    };
-    let editor = set("VISUAL")
-        .or_else(|| set("EDITOR"))
-        .or_else(|| FALLBACKS.into_iter().find(installed))
-        .ok_or_else(|| {
-            "no editor is set, and neither vi nor nano is installed; set VISUAL or EDITOR".to_owned()
-        })?;
+    let set = |name: &str| set_in(env, name);
+    // Without a terminal, vi would wait for keys that nobody can press.
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let editor = editor_of(env, has_terminal)?;
     let place = set("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
     let wrong =
         |error: std::io::Error| format!("cannot write a file for the editor in {}: {error}", place.display());
@@ -112,8 +127,6 @@ fn safe_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn env(vars: &[(&str, &str)], tmp: &std::path::Path) -> Env {
@@ -142,20 +155,33 @@ mod tests {
     #[tokio::test]
     async fn editor_errors_are_clear_messages() {
         let tmp = tempfile::tempdir().unwrap();
-        let programs = tmp.path().join("bin").to_string_lossy().into_owned();
-        std::fs::create_dir(&programs).unwrap();
-        std::fs::write(Path::new(&programs).join("nano"), "not a program").unwrap();
         for (vars, why) in [
-            (&[("PATH", "/nowhere")][..], "no editor is set, and neither vi nor nano is installed"),
-            (&[("EDITOR", " "), ("PATH", "/nowhere")], "no editor is set"),
-            // Without a choice it is one that is there.
-            (&[("PATH", &programs)], "the editor `nano`"),
-            (&[("VISUAL", "no-such-editor-at-all")], "could not be started"),
+            (&[("VISUAL", "no-such-editor-at-all")][..], "could not be started"),
             (&[("EDITOR", "false")], "failed"),
             (&[("EDITOR", "printf '\\377' >")], "invalid UTF-8"),
         ] {
             let error = edit(&env(vars, tmp.path()), "x", "a").await.err().expect(why);
             assert!(error.to_string().contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn vi_or_nano_only_where_somebody_can_type() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::write(tmp.path().join("nano"), "not started here").unwrap();
+        let programs = tmp.path().to_string_lossy().into_owned();
+        let with = |vars: &[(&str, &str)], has_terminal| {
+            editor_of(&env(vars, tmp.path()), has_terminal).map(str::to_owned)
+        };
+        assert_eq!(with(&[("PATH", &programs)], true).unwrap(), "nano");
+        assert_eq!(with(&[("EDITOR", " "), ("PATH", &programs)], true).unwrap(), "nano");
+        assert_eq!(with(&[("EDITOR", "code --wait"), ("PATH", &programs)], false).unwrap(), "code --wait");
+        assert_eq!(
+            with(&[("PATH", &programs)], false).unwrap_err(),
+            "no editor is set; set VISUAL or EDITOR"
+        );
+        assert!(
+            with(&[("PATH", "/nowhere")], true).unwrap_err().contains("neither vi nor nano is installed")
+        );
     }
 }

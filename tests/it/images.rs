@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use aye::llm::WireFormat;
 use serde_json::Value;
 
-use crate::support::home::Home;
+use crate::support::home::{Home, with_program};
 use crate::support::llm::{Answer, Chat, MockLlm, until};
 use crate::support::mock_server::{MockServer, Reply};
 use crate::support::pty::Pty;
@@ -26,17 +26,6 @@ fn png(width: u32, height: u32) -> Vec<u8> {
 
 fn put(home: &Home, name: &str, bytes: &[u8]) {
     std::fs::write(home.work().join(name), bytes).expect("written");
-}
-
-/// A `PATH` that begins with a folder that has this program, a shell script.
-fn with_program(home: &Home, name: &str, script: &str) -> String {
-    let bin = home.root().join("bin");
-    std::fs::create_dir_all(&bin).expect("a folder");
-    let program = bin.join(name);
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
-    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).expect("is our file");
-    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default())
 }
 
 /// How often the image appears in a request.

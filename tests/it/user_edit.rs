@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::home::{Home, id_of};
+use crate::support::home::{Home, id_of, with_program};
 use crate::support::llm::{Answer, Chat, MockLlm};
 use crate::support::pty::Pty;
 
@@ -287,16 +287,20 @@ fn a_files_text_is_edited_in_the_users_editor_and_the_terminal_is_restored() {
     tty.quit();
     tty.is_restored();
 
-    // Without an editor there is a message, and the card is unchanged.
-    let (home, mut tty) = open(&llm, &[]);
+    // Without an editor in the environment it is vi.
+    let home = Home::with(&llm);
+    let path = with_program(&home, "vi", "echo IN-VI; sed -i s/two/3/ \"$1\"");
+    let mut tty = Pty::start_with(&home, &[], 100, 30, &[("PATH", &path)]);
+    tty.ready();
     tty.say("do it");
     tty.card("two");
     tty.send("e");
-    tty.shows("no editor is set");
-    tty.card("two");
+    tty.shows("IN-VI");
+    tty.shows("as you edited it");
+    tty.card("3");
     tty.send("y");
     tty.shows("End.");
-    assert_eq!(home.read("a.txt"), "one\ntwo\n");
+    assert_eq!(home.read("a.txt"), "one\n3\n");
     tty.quit();
 }
 

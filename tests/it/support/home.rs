@@ -517,3 +517,14 @@ fn kind_of(event: &Value) -> String {
     });
     detail.map_or_else(|| name.to_owned(), |detail| format!("{name}({detail})"))
 }
+
+/// A `PATH` that begins with a folder that has this program, a shell script.
+pub fn with_program(home: &Home, name: &str, script: &str) -> String {
+    let bin = home.root().join("bin");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let program = bin.join(name);
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
+    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("is our file");
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default())
+}
