@@ -328,9 +328,13 @@ async fn utf16_text_is_left_as_it_is() {
     let sandbox = Sandbox::new();
     let text: Vec<u8> = "\u{feff}one word\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     sandbox.write("a.txt", &text);
-    for (tool, args) in [("Edit", edit("a.txt", "word", "other")), ("Write", write("a.txt", "x"))] {
+    for (tool, args, why) in [
+        ("Edit", edit("a.txt", "word", "other"), "UTF-16"),
+        ("Write", write("a.txt", "x"), "a.txt exists; Read it before replacing it"),
+        ("Read", json!({"file_path": "a.txt"}), "UTF-16"),
+    ] {
         let refused = sandbox.refused(tool, args).await;
-        assert!(refused.contains("UTF-16"), "{tool}: {refused}");
+        assert!(refused.contains(why), "{tool}: {refused}");
         assert_eq!(sandbox.read("a.txt"), text, "{tool}");
     }
 }
