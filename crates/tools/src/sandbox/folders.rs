@@ -14,15 +14,15 @@ use super::confinement::NotConfined;
 pub struct SandboxFolders {
     /// Files and folders to read. Files of the workspace that rules ask about can be read if they are named here.
     pub readable: Vec<PathBuf>,
-    /// Folders to write, in [`Profile::Workspace`].
+    /// Folders to write, in [`Profile::Workspace`](aye_sandbox::Profile::Workspace).
     pub writable: Vec<PathBuf>,
     /// The folder in which each conversation's `/tmp` is kept.
     pub tmp: PathBuf,
-    /// The folder in which package managers keep their downloads, in [`Profile::Workspace`].
+    /// The folder in which package managers keep their downloads, in [`Profile::Workspace`](aye_sandbox::Profile::Workspace).
     pub caches: PathBuf,
     /// The folder of the downloads that commands find at the user's paths. They must not reach it at its own.
     pub linked: PathBuf,
-    /// Domains to reach, in [`Profile::Workspace`] where the machine has namespaces.
+    /// Domains to reach, in [`Profile::Workspace`](aye_sandbox::Profile::Workspace) where the machine has namespaces.
     pub domains: Vec<DomainPattern>,
     /// Unix sockets of the project that commands may connect to.
     pub unix_sockets: Vec<PathBuf>,
