@@ -143,8 +143,11 @@ impl Drafts {
     ) -> Option<Draft> {
         let own = self.file(thread)?;
         // A composer that opens late would otherwise get what this process is sending.
-        let sent_here = self.sent_here.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let is_being_sent = |kept: &Kept| kept.sent.as_ref().is_some_and(|sent| sent_here.contains(sent));
+        // Looked up after the file was read: a message is noted before its draft is written.
+        let is_being_sent = |kept: &Kept| {
+            let sent_here = self.sent_here.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.sent.as_ref().is_some_and(|sent| sent_here.contains(sent))
+        };
         let is_obsolete = |path: &Path, thread: &ThreadId, kept: &Kept| {
             let is =
                 !self.is_held(kept) && kept.sent.as_ref().is_some_and(|message| is_stored(thread, message));
@@ -305,5 +308,24 @@ mod tests {
         assert!(drafts().find(&"t-3".into(), false, |_, _| false).is_some(), "another message");
         drafts().stored(&"t-3".into(), &first);
         assert_eq!(drafts().find(&"t-3".into(), false, |_, _| false), None);
+    }
+
+    /// A composer that looks for drafts while a message is sent does not get that message.
+    #[test]
+    fn a_message_sent_during_the_search_does_not_come_back() {
+        let home = tempfile::tempdir().unwrap();
+        let drafts = || Drafts::new(Some(home.path().join("drafts")), "/a".into());
+        let (left, sent) = (MessageId::from("m-1"), MessageId::from("m-2"));
+        drafts().send(&"t-1".into(), true, Draft::from("left by another process"), &left);
+        let own = drafts();
+        let found = own.find(&"t-1".into(), true, |_, message| {
+            // The search has begun, and has not seen the other files yet.
+            if *message == left {
+                own.send(&"t-2".into(), true, Draft::from("on its way"), &sent);
+            }
+            *message == left
+        });
+        assert_eq!(text(found), None);
+        own.stored(&"t-2".into(), &sent);
     }
 }
