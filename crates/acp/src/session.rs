@@ -246,8 +246,7 @@ impl AcpSession {
         };
         let cancel = CancellationToken::new();
         *locked(&self.cancel) = cancel.clone();
-        let mut turn =
-            Turn { session: self, cancel: cancel.clone(), before: None, is_over: false, passes: 0 };
+        let mut turn = Turn { session: self, cancel: cancel.clone(), is_over: false };
         let questions = CancellationToken::new();
         let asking = tokio::spawn(Arc::clone(self).ask_until(questions.clone(), cancel));
         let stops = questions.drop_guard();
@@ -477,16 +476,9 @@ enum Decided {
 struct Turn<'a> {
     session: &'a Arc<AcpSession>,
     cancel: CancellationToken,
-    /// The number of questions that were open before background runs continued.
-    before: Option<usize>,
     /// The last run did not end well: nothing follows it.
     is_over: bool,
-    /// How often answered background runs were looked for since a question was open.
-    passes: u32,
 }
-
-/// How often answered background runs are resumed before the turn ends without them.
-const MAX_PASSES: u32 = 20;
 
 impl Turn<'_> {
     async fn drive(&mut self, parts: Vec<WrittenPart>) -> Result<StopReason, Error> {
@@ -556,25 +548,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns whether a background run waits for nothing: it asked and was answered after the questions were last counted.
-    /// Another process may be the one to resume it, so this does not try for ever.
-    async fn has_answers(&mut self) -> Result<bool, RuntimeError> {
-        self.passes += 1;
-        let tasks = self.session.runtime().tasks(&self.session.thread).await?;
-        Ok(self.passes <= MAX_PASSES
-            && tasks.iter().any(|task| {
-                task.child.background
-                    && !task.child.told
-                    && task.waiting == 0
-                    && task.run.as_ref().is_some_and(|run| run.status == RunStatus::Waiting)
-            }))
-    }
-
     /// Lets background runs continue, which report by a message when they are done.
     async fn finish_tasks(&mut self) -> Result<(), RuntimeError> {
         let (session, cancel) = (self.session, self.cancel.clone());
-        // Read before the answers are carried out: one that is stored later must not be missed.
-        self.before = Some(session.open_questions().await?.len());
         session.runtime().supervise_tasks(&session.thread).await?;
         tokio::select! {
             () = cancel.cancelled() => {}
@@ -617,17 +593,19 @@ impl FrontEnd for Turn<'_> {
             self.wait_for(&result.waiting).await?;
             return Ok(SessionFact::Changed);
         }
-        // Background work may still have questions.
-        let open = self.session.open_questions().await?;
-        if self.is_over || (open.is_empty() && self.before.take() == Some(0) && !self.has_answers().await?) {
+        if self.is_over {
             return Ok(SessionFact::Closed);
         }
+        // Background work may still have questions, or answers that nobody has carried out.
+        let open = self.session.open_questions().await?;
         if !open.is_empty() {
-            self.passes = 0;
             self.wait_for(&open).await?;
         }
+        let tasks = || self.session.runtime().tasks(&self.session.thread);
+        let before = tasks().await?;
         self.finish_tasks().await?;
-        Ok(SessionFact::Changed)
+        let is_settled = open.is_empty() && tasks().await? == before;
+        Ok(if is_settled { SessionFact::Closed } else { SessionFact::Changed })
     }
 
     async fn follows(&mut self, _pid: u32) {
