@@ -33,7 +33,9 @@ const MAX_TAIL: usize = 20;
 pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let foundation = Foundation::load(cli, env)?;
     notice_untrusted(&foundation);
-    let mut lines = (cli.input_format == InputFormatArg::StreamJson).then(MessageLines::of_stdin);
+    let lines = (cli.input_format == InputFormatArg::StreamJson).then(MessageLines::of_stdin);
+    let mut lines =
+        lines.transpose().map_err(|error| Failure::failed(format!("stdin cannot be read: {error}")))?;
     let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
     let text = match &mut lines {
         Some(lines) => match lines.next().await.map_err(Failure::usage)? {

@@ -44,9 +44,9 @@ pub(super) struct MessageLines {
 impl MessageLines {
     /// Starts to read. A caller may wait for an answer before it writes the next line, so nothing is read ahead of need
     /// but one line.
-    pub(super) fn of_stdin() -> Self {
+    pub(super) fn of_stdin() -> std::io::Result<Self> {
         let (send, lines) = mpsc::channel(1);
-        std::thread::spawn(move || {
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             let mut stdin = std::io::stdin().lock();
             loop {
                 let mut line = Vec::new();
@@ -56,7 +56,7 @@ impl MessageLines {
                     Ok(read) if read as u64 > MAX_STDIN => {
                         Err("a line of stdin has more than 10 MiB".to_owned())
                     }
-                    Ok(_) => Ok(String::from_utf8_lossy(&line).into_owned()),
+                    Ok(_) => String::from_utf8(line).map_err(|_| "a line of stdin is not UTF-8".to_owned()),
                     Err(error) => Err(format!("cannot read stdin: {error}")),
                 };
                 let is_last = line.is_err();
@@ -65,8 +65,8 @@ impl MessageLines {
                     return;
                 }
             }
-        });
-        Self { lines, number: 0 }
+        })?;
+        Ok(Self { lines, number: 0 })
     }
 
     /// Returns the text of the next message; `None` at the end of stdin.
