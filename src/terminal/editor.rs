@@ -51,8 +51,8 @@ fn editor_of(env: &Env, has_terminal: bool) -> Result<&str, String> {
     })
 }
 
-/// Opens a text in `$VISUAL`, `$EDITOR` or, in a terminal, vi or nano and waits until the editor is closed. The file's name ends like
-/// `name`, so that the editor recognises the type. The terminal must be as the shell left it.
+/// Opens a text in `$VISUAL`, `$EDITOR` or, in a terminal, vi or nano and waits until the editor is closed. The file's
+/// name ends like `name`, so that the editor recognises the type. The terminal must be as the shell left it.
 ///
 /// # Errors
 /// A sentence: no editor is set, it cannot be started, it failed, or what it saved is not text.

@@ -163,11 +163,11 @@ fn a_finished_command_wakes_nobody_if_the_settings_say_so() {
     tty.say("anything new");
     tty.shows("I heard of its end.");
     tty.shows("· task b1 · The background command");
-    let told: Vec<String> =
-        llm.asked().iter().map(Chat::user).filter(|said| said.contains("[task")).collect();
+    let messages: Vec<String> =
+        llm.asked().iter().map(Chat::user).filter(|text| text.contains("[task")).collect();
     assert!(
-        matches!(&told[..], [said] if said.starts_with("anything new")),
-        "one run, the user's: {told:#?}"
+        matches!(&messages[..], [text] if text.starts_with("anything new")),
+        "one run, the user's: {messages:#?}"
     );
     tty.quit();
 }

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use super::request::{AgentRunResult, RuntimeError};
 use super::{AgentRuntime, UnknownPolicy, delegate};
 use aye_core::contract::child::{ChildRecord, ChildStatus, TaskRecord};
+use aye_core::contract::command::FROM_CHILD;
 use aye_core::contract::event_sink::{EventSink, NullEventSink};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
@@ -136,7 +137,7 @@ impl AgentRuntime {
         );
         let mut message = Message::user(text);
         message.metadata = Some(
-            json!({"from_child": {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id, "spent": spent}}),
+            json!({ FROM_CHILD: {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id, "spent": spent} }),
         );
         let parent =
             shared.store.load_run(&child.parent_run).await?.map(|run| run.agent_id).unwrap_or_default();

@@ -3,7 +3,7 @@
 use aye_core::contract::diff::unified;
 use aye_core::contract::display::{call_summary, visible};
 use aye_core::contract::judgement::{Profile, Risk};
-use aye_core::contract::question::{ApprovalRequest, GrantProposal, Question, tool_words};
+use aye_core::contract::question::{ApprovalRequest, GrantProposal, Question, server_tool, tool_words};
 use aye_core::contract::record::{SuspensionRecord, SuspensionStatus, ThreadRecord};
 use aye_core::contract::suspension::{
     ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor,
@@ -207,7 +207,7 @@ impl QuestionCard {
     }
 }
 
-/// The words of the terminal's card: what is dangerous, else what is asked.
+/// Returns the title that the terminal's card has, too: the danger of a call if there is one, otherwise the question.
 fn title(kind: QuestionKind, tool: &str, arguments: &Value, question: &Question) -> String {
     let request = question.approval();
     let id = tool;
@@ -228,7 +228,7 @@ fn title(kind: QuestionKind, tool: &str, arguments: &Value, question: &Question)
         }
         QuestionKind::Form => match question.choice().and_then(|choice| choice.header.as_deref()) {
             Some(header) => format!("The agent asks · {}", visible(header)),
-            None => match id.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+            None => match server_tool(id) {
                 Some((server, _)) => format!("The server {} asks", visible(server)),
                 None => "The agent asks".to_owned(),
             },

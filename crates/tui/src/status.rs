@@ -237,7 +237,7 @@ fn run_activity(app: &App) -> String {
 }
 
 /// Returns the cost of the conversation so far: what each model answered, at its own price.
-fn cost(app: &App) -> Option<f64> {
+pub(super) fn cost(app: &App) -> Option<f64> {
     app.info.prices.cost(app.conversation.transcript.spent())
 }
 

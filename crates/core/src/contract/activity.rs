@@ -77,7 +77,7 @@ pub struct SteeredMessage {
     pub shown: Option<String>,
     /// Its images.
     pub images: Vec<ImageRef>,
-    /// Whether it reports the end of a background task: no user wrote it.
+    /// Whether this reports the end of a background task instead of being a user's message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_report: bool,
 }

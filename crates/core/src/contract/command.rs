@@ -18,7 +18,7 @@ use super::tool::ToolError;
 /// The member of a message's metadata that names the command whose end it reports.
 const FROM_COMMAND: &str = "from_command";
 /// The same for a subagent.
-const FROM_CHILD: &str = "from_child";
+pub const FROM_CHILD: &str = "from_child";
 /// Characters of output, counted from the end, that the message about a finished command quotes.
 const REPORTED: usize = 2000;
 

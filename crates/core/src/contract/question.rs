@@ -297,10 +297,15 @@ impl Question {
     }
 }
 
+/// Splits the id of an MCP server's tool, `mcp__SERVER__TOOL`, into server and tool; `None` for any other tool.
+pub fn server_tool(id: &str) -> Option<(&str, &str)> {
+    id.strip_prefix("mcp__")?.split_once("__")
+}
+
 /// Returns a tool's id in words: `write_note (files)` for `mcp__files__write_note`, `agent reviewer` for
 /// `agent_run_reviewer`.
 pub fn tool_words(id: &str) -> String {
-    if let Some((server, tool)) = id.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+    if let Some((server, tool)) = server_tool(id) {
         return format!("{tool} ({server})");
     }
     match (id, id.strip_prefix("agent_run_")) {

@@ -6,7 +6,7 @@ use super::evaluate::{CallRequest, CallSubject, PreparedCall, is_file_edit};
 use super::opening::wants_out;
 use super::path::ResolvedPath;
 use aye_core::contract::judgement::Risk;
-use aye_core::contract::question::Danger;
+use aye_core::contract::question::{Danger, server_tool};
 use aye_pattern::shell::{Analysis, danger, deletes_files, visible};
 
 /// The description of a call.
@@ -79,7 +79,7 @@ fn of_tool(question: &CallRequest<'_>, host: Option<&str>, risk: Risk) -> String
     if let Some(agent) = tool.strip_prefix("agent_run_") {
         return format!("starts the subagent {}", visible(agent));
     }
-    if let Some((server, name)) = tool.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+    if let Some((server, name)) = server_tool(tool) {
         return format!("calls {} of the MCP server {}", visible(name), visible(server));
     }
     match tool {

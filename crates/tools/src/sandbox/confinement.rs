@@ -25,7 +25,7 @@ pub struct Confined {
     pub readable: Vec<PathBuf>,
     /// Whether other commands of the conversation may reach its ports.
     pub serving: Serving,
-    /// Whether it gets its own terminal.
+    /// Whether the command gets a terminal of its own.
     pub terminal: bool,
 }
 

@@ -145,7 +145,7 @@ pub struct QueuedRow {
     pub note: String,
     /// Whether an active run reads it after the calls that run.
     pub steers: bool,
-    /// Whether it reports the end of a background task: no user wrote it.
+    /// Whether this reports the end of a background task instead of being a user's message.
     pub is_report: bool,
 }
 

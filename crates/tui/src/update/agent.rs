@@ -8,7 +8,7 @@ use super::super::host::{
     OpenedThread, ProgramCmd, QuestionCmd, ThreadCmd, ThreadOwner, UserInput, WritingCmd,
 };
 use super::super::msg::Cmd;
-use super::super::status::duration;
+use super::super::status::{cost, duration};
 use super::super::tally::RunTally;
 use super::super::transcript::{EntryKind, Level, ToolEntry, ToolState, Transcript};
 use aye_core::contract::activity::KnownActivity;
@@ -113,7 +113,7 @@ impl App {
 
     /// Starts to count for a new run.
     pub(super) fn begin_tally(&mut self) {
-        let (from, cost) = (self.conversation.transcript.next_id(), self.cost());
+        let (from, cost) = (self.conversation.transcript.next_id(), cost(self).unwrap_or_default());
         self.conversation.tally = Some(RunTally { from, cost, ..RunTally::default() });
     }
 
@@ -136,12 +136,9 @@ impl App {
             return;
         }
         let changes: Vec<_> = calls.iter().filter_map(|tool| change_of(tool)).collect();
-        let line = tally.line(&duration(tally.active_ms), calls.len(), &changes, self.cost());
+        let line =
+            tally.line(&duration(tally.active_ms), calls.len(), &changes, cost(self).unwrap_or_default());
         self.conversation.transcript.note(Level::Summary, line);
-    }
-
-    fn cost(&self) -> f64 {
-        self.info.prices.cost(self.conversation.transcript.spent()).unwrap_or_default()
     }
 
     /// Puts messages that were not sent back into the text.

@@ -54,13 +54,13 @@ fn backticks_are_a_colour_where_there_are_colours() {
         let code = theme.style(Role::Dim).patch(theme.style(Role::Code));
         spans.iter().map(|span| (span.content.to_string(), span.style == code)).collect::<Vec<_>>()
     };
-    let said = |text: &str, is_code| (text.to_owned(), is_code);
+    let part = |text: &str, is_code| (text.to_owned(), is_code);
     assert_eq!(
         parts("any `a …`, or `b`", &theme),
-        [said("any ", false), said("a …", true), said(", or ", false), said("b", true)]
+        [part("any ", false), part("a …", true), part(", or ", false), part("b", true)]
     );
     for plain in ["a ` alone", "``", "`two\nlines`", "none"] {
-        assert_eq!(parts(plain, &theme), [said(plain, false)]);
+        assert_eq!(parts(plain, &theme), [part(plain, false)]);
     }
     assert_eq!(super::marked("any `a`", Role::Dim, &Theme::plain()).len(), 1, "the marks stay");
 }
