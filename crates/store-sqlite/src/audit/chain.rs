@@ -15,7 +15,7 @@ const KEPT: usize = 256;
 const TRIED: usize = 24;
 
 /// A row as stored in the table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Link {
     pub(super) n: i64,
     pub(super) at: i64,
@@ -113,12 +113,12 @@ impl Chain {
     }
 
     /// Takes the next row.
-    pub(super) fn step(&mut self, link: Link) -> Result<(), SqlFailure> {
+    pub(super) fn step(&mut self, link: &Link) -> Result<(), SqlFailure> {
         let is_gap = link.n > self.expected;
         let is_behind = self.head.as_ref().is_some_and(|(end, _)| link.n > *end);
         if link.n < 1 || (is_gap && is_behind) {
             if self.impossible_rows.len() < KEPT {
-                self.impossible_rows.push(link);
+                self.impossible_rows.push(link.clone());
             } else {
                 self.unlisted += 1;
             }
@@ -133,9 +133,8 @@ impl Chain {
         }
         let number = link.n.saturating_sub(self.shift);
         let should = link.hash_as(number, &self.previous)?;
-        let fits = !is_gap && (should == link.hash || self.fits_otherwise(&link, number)?);
+        let fits = !is_gap && (should == link.hash || self.fits_otherwise(link, number)?);
         (self.expected, self.last_at) = (link.n.saturating_add(1), time(link.at));
-        let hash = link.hash.clone();
         if fits {
             if let Some(before) = self.before()
                 && !before.hash_changed
@@ -144,14 +143,15 @@ impl Chain {
             }
             self.is_bad_before = false;
         } else if self.bad.len() < KEPT {
-            let bad = Bad { link, should, after_gap: is_gap, followed: false, hash_changed: false };
+            let bad =
+                Bad { link: link.clone(), should, after_gap: is_gap, followed: false, hash_changed: false };
             self.bad.push(bad);
             self.is_bad_before = true;
         } else {
             self.unlisted += 1;
             self.is_bad_before = false;
         }
-        self.previous = hash;
+        self.previous.clone_from(&link.hash);
         Ok(())
     }
 

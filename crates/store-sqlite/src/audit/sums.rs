@@ -4,22 +4,30 @@
 //!
 //! The numbers that are added are hashes with keys of this process: nobody can change a table so that its sum stays.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::chain::Link;
 use crate::SqlFailure;
-use crate::rows::{body, body_or_null, suspension_status, text};
+use crate::rows::{body, body_or_null, suspension_status};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::record::SuspensionStatus;
 
-/// What the audit or the tables say, added up.
+/// The keys of the hashes that are added.
+#[derive(Clone)]
+pub(super) struct Keys([RandomState; 2]);
+
+/// What the tables say, added up for each conversation.
+pub(super) struct TableSums(HashMap<String, u128>);
+
+/// What the audit says, added up.
 pub(super) struct Sums {
-    keys: [RandomState; 2],
+    keys: Keys,
     threads: HashMap<String, ThreadSum>,
     /// Whether every row could be read.
     is_readable: bool,
@@ -162,13 +170,9 @@ fn given(raw: Raw<'_>) -> &str {
     raw.map_or("null", RawValue::get)
 }
 
-impl Sums {
-    pub(super) fn new() -> Self {
-        Self { keys: [RandomState::new(), RandomState::new()], threads: HashMap::new(), is_readable: true }
-    }
-
+impl Keys {
     fn hash(&self, facts: &impl Hash) -> u128 {
-        let [high, low] = self.keys.each_ref().map(|key| u128::from(key.hash_one(facts)));
+        let [high, low] = self.0.each_ref().map(|key| u128::from(key.hash_one(facts)));
         (high << 64) | low
     }
 
@@ -178,6 +182,18 @@ impl Sums {
 
     fn execution(&self, (run, call, attempt): (&str, &str, u64), facts: &OpenExecution) -> u128 {
         self.hash(&("execution", run, call, attempt, facts.began, facts.ended))
+    }
+}
+
+impl Sums {
+    pub(super) fn new() -> Self {
+        let keys = Keys([RandomState::new(), RandomState::new()]);
+        Self { keys, threads: HashMap::new(), is_readable: true }
+    }
+
+    /// The keys with which the tables have to be added up.
+    pub(super) fn keys(&self) -> Keys {
+        self.keys.clone()
     }
 
     fn read<'a, T: Deserialize<'a>>(&mut self, text: &'a [u8]) -> Option<T> {
@@ -196,7 +212,7 @@ impl Sums {
                 let Some(row) = self.read::<Asked<'_>>(text) else { return };
                 let expires_at = given(row.expires_at);
                 let asked = (row.action.get(), row.tool.get(), row.arguments.get(), expires_at);
-                let asked = Some(self.hash(&asked));
+                let asked = Some(self.keys.hash(&asked));
                 let new = OpenQuestion { asked, status: SuspensionStatus::Open, answer: None };
                 self.thread(thread).questions.insert(row.suspension, new);
             }
@@ -205,7 +221,7 @@ impl Sums {
                 let [result, reason, arguments] = [row.result, row.reason, row.arguments].map(given);
                 let answer =
                     (row.decision.get(), row.action.get(), result, reason, arguments, row.actor.get());
-                let answer = Some(self.hash(&answer));
+                let answer = Some(self.keys.hash(&answer));
                 let question = self.open_question(thread, row.suspension);
                 (question.status, question.answer) = (SuspensionStatus::Decided, answer);
             }
@@ -215,7 +231,7 @@ impl Sums {
             AuditKind::Began => {
                 let Some(row) = self.read::<Began<'_>>(text) else { return };
                 let began = (row.tool.get(), row.arguments.get(), row.hash.get(), row.class.get());
-                let began = Some(self.hash(&began));
+                let began = Some(self.keys.hash(&began));
                 let key = (run.clone().unwrap_or_default(), call.clone().unwrap_or_default(), row.attempt);
                 self.thread(thread).executions.insert(key, OpenExecution { began, ended: None });
                 if let Some(id) = row.suspension {
@@ -226,12 +242,12 @@ impl Sums {
                 let Some(row) = self.read::<Ended<'_>>(text) else { return };
                 // What became of it may still be found out.
                 let is_final = row.kind.get() != "\"unknown\"";
-                let ended = Some(self.hash(&(row.kind.get(), row.outcome.get())));
+                let ended = Some(self.keys.hash(&(row.kind.get(), row.outcome.get())));
                 let key = (run.clone().unwrap_or_default(), call.clone().unwrap_or_default(), row.attempt);
                 let mut execution = self.thread(thread).executions.remove(&key).unwrap_or_default();
                 execution.ended = ended;
                 if is_final {
-                    let sum = self.execution((&key.0, &key.1, key.2), &execution);
+                    let sum = self.keys.execution((&key.0, &key.1, key.2), &execution);
                     let thread = self.thread(thread);
                     thread.closed = thread.closed.wrapping_add(sum);
                 } else {
@@ -270,7 +286,7 @@ impl Sums {
     fn close_question(&mut self, thread: &str, id: &str, status: SuspensionStatus) {
         let known = self.thread(thread).questions.remove(id);
         let (asked, answer) = known.map_or((None, None), |known| (known.asked, known.answer));
-        let sum = self.question(id, &OpenQuestion { asked, status, answer });
+        let sum = self.keys.question(id, &OpenQuestion { asked, status, answer });
         let thread = self.thread(thread);
         thread.closed = thread.closed.wrapping_add(sum);
     }
@@ -282,61 +298,91 @@ impl Sums {
     }
 
     /// Whether the tables say the same.
-    pub(super) fn agree(mut self, conn: &Connection) -> Result<bool, SqlFailure> {
-        let mut sums: HashMap<String, u128> = HashMap::with_capacity(self.threads.len());
+    pub(super) fn agree(mut self, tables: Option<TableSums>) -> bool {
+        let Some(TableSums(mut tables)) = tables else { return false };
+        let keys = self.keys.clone();
         for (id, thread) in std::mem::take(&mut self.threads) {
-            let questions = thread.questions.iter().map(|(id, facts)| self.question(id, facts));
+            let questions = thread.questions.iter().map(|(id, facts)| keys.question(id, facts));
             let executions = thread
                 .executions
                 .iter()
-                .map(|((run, call, attempt), facts)| self.execution((run, call, *attempt), facts));
-            sums.insert(id, questions.chain(executions).fold(thread.closed, u128::wrapping_add));
+                .map(|((run, call, attempt), facts)| keys.execution((run, call, *attempt), facts));
+            let sum = questions.chain(executions).fold(thread.closed, u128::wrapping_add);
+            if tables.remove(&id).unwrap_or_default() != sum {
+                return false;
+            }
         }
-        let mut subtract = |thread: String, sum: u128| {
-            let of_thread = sums.entry(thread).or_default();
-            *of_thread = of_thread.wrapping_sub(sum);
-        };
+        self.is_readable && tables.values().all(|sum| *sum == 0)
+    }
+}
+
+impl TableSums {
+    /// Adds up what the tables say; `None` if a row cannot be read.
+    pub(super) fn read(keys: &Keys, conn: &Connection) -> Result<Option<Self>, SqlFailure> {
+        let mut sums = Self(HashMap::new());
+        let is_readable = sums.add_questions(keys, conn)? && sums.add_executions(keys, conn)?;
+        Ok(is_readable.then_some(sums))
+    }
+
+    fn add(&mut self, thread: Cow<'_, str>, sum: u128) {
+        if let Some(of_thread) = self.0.get_mut(thread.as_ref()) {
+            *of_thread = of_thread.wrapping_add(sum);
+        } else {
+            self.0.insert(thread.into_owned(), sum);
+        }
+    }
+
+    fn add_questions(&mut self, keys: &Keys, conn: &Connection) -> Result<bool, SqlFailure> {
         let mut statement = conn
             .prepare_cached("SELECT thread_id, id, status, ticket, decision, decided_by FROM suspension")?;
         let mut rows = statement.query(())?;
         while let Some(row) = rows.next()? {
-            let Some(ticket) = self.read::<Ticket<'_>>(body(row, 3)?) else { return Ok(false) };
+            let Ok(ticket) = serde_json::from_slice::<Ticket<'_>>(body(row, 3)?) else { return Ok(false) };
             let Ticket { suspension: question, pending } = ticket;
             let expires_at = given(question.expires_at);
             let asked = (question.action.get(), pending.name.get(), pending.arguments.get(), expires_at);
-            let asked = Some(self.hash(&asked));
+            let asked = Some(keys.hash(&asked));
             let answer = match (body_or_null(row, 4)?, body_or_null(row, 5)?) {
                 (Some(decision), Some(actor)) => {
-                    let Some(row) = self.read::<Resume<'_>>(decision) else { return Ok(false) };
+                    let Ok(row) = serde_json::from_slice::<Resume<'_>>(decision) else { return Ok(false) };
                     let Ok(actor) = std::str::from_utf8(actor) else { return Ok(false) };
                     let [result, reason, arguments] = [row.result, row.reason, row.arguments].map(given);
                     let answer = (row.decision_id.get(), row.action.get(), result, reason, arguments, actor);
-                    Some(self.hash(&answer))
+                    Some(keys.hash(&answer))
                 }
                 _ => None,
             };
-            let facts = ("question", text(row, 1)?, asked, text(row, 2)?, answer);
-            subtract(text(row, 0)?, self.hash(&facts));
+            let facts = ("question", word(row, 1)?, asked, word(row, 2)?, answer);
+            self.add(word(row, 0)?, keys.hash(&facts));
         }
+        Ok(true)
+    }
+
+    fn add_executions(&mut self, keys: &Keys, conn: &Connection) -> Result<bool, SqlFailure> {
         let mut statement =
             conn.prepare_cached("SELECT thread_id, run_id, call_id, attempt, body, outcome FROM intent")?;
         let mut rows = statement.query(())?;
         while let Some(row) = rows.next()? {
-            let Some(intent) = self.read::<Intent<'_>>(body(row, 4)?) else { return Ok(false) };
+            let Ok(intent) = serde_json::from_slice::<Intent<'_>>(body(row, 4)?) else { return Ok(false) };
             let began = (intent.tool.get(), intent.arguments.get(), intent.hash.get(), intent.class.get());
-            let began = Some(self.hash(&began));
+            let began = Some(keys.hash(&began));
             let ended = match body_or_null(row, 5)? {
                 Some(outcome) => {
-                    let Some(outcome) = self.read::<Ended<'_>>(outcome) else { return Ok(false) };
-                    Some(self.hash(&(outcome.kind.get(), outcome.outcome.get())))
+                    let Ok(outcome) = serde_json::from_slice::<Ended<'_>>(outcome) else { return Ok(false) };
+                    Some(keys.hash(&(outcome.kind.get(), outcome.outcome.get())))
                 }
                 None => None,
             };
             let attempt = u64::try_from(row.get::<_, i64>(3)?).unwrap_or_default();
-            let (run, call) = (text(row, 1)?, text(row, 2)?);
-            let facts = OpenExecution { began, ended };
-            subtract(text(row, 0)?, self.execution((&run, &call, attempt), &facts));
+            let (run, call) = (word(row, 1)?, word(row, 2)?);
+            let sum = keys.execution((&run, &call, attempt), &OpenExecution { began, ended });
+            self.add(word(row, 0)?, sum);
         }
-        Ok(self.is_readable && sums.values().all(|sum| *sum == 0))
+        Ok(true)
     }
+}
+
+/// A text column without a copy.
+fn word<'a>(row: &'a Row<'_>, at: usize) -> Result<Cow<'a, str>, SqlFailure> {
+    Ok(String::from_utf8_lossy(body(row, at)?))
 }

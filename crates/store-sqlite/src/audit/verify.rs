@@ -1,14 +1,14 @@
 //! Verifies the whole audit in one transaction: the chain, the lists of rules, the tables beside it.
 
 use std::collections::HashMap;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{channel, sync_channel};
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Deserialize;
 
 use super::chain::{Chain, ChainedTable, Link};
 use super::cross_check::ExpectedState;
-use super::sums::Sums;
+use super::sums::{Sums, TableSums};
 use crate::rows::{body, body_or_null, text};
 use crate::{SqlFailure, Store, StoreError};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind, AuditReport};
@@ -77,7 +77,7 @@ impl Verification {
     }
 
     /// Takes the next row.
-    fn take(&mut self, link: Link) -> Result<(), SqlFailure> {
+    fn take(&mut self, link: &Link) -> Result<(), SqlFailure> {
         let Self { report, lists, chain, expected, sums, faults } = self;
         let at = u64::try_from(link.at).ok();
         report.rows += 1;
@@ -106,15 +106,15 @@ impl Verification {
             }
             list.is_named = true;
         }
-        sums.take(kind, &link);
+        sums.take(kind, link);
         if link.about[0].is_none() {
-            expected.take(kind, &link);
+            expected.take(kind, link);
         }
         chain.step(link)
     }
 
-    /// Compares with the tables beside the audit.
-    fn end(self, conn: &Connection) -> Result<AuditReport, SqlFailure> {
+    /// Compares with the tables beside the audit, of which `tables` says the same in short.
+    fn end(self, tables: Option<TableSums>, conn: &Connection) -> Result<AuditReport, SqlFailure> {
         let Self { mut report, lists, chain, expected, sums, mut faults } = self;
         for (hash, _) in lists.iter().filter(|(_, list)| list.is_there && !list.is_named) {
             let what = format!("the list of rules {hash} was inserted or changed: no row refers to it");
@@ -122,7 +122,7 @@ impl Verification {
         }
         let (mut found, unlisted) = chain.end(&Rows(conn))?;
         found.append(&mut faults);
-        let agrees = expected.is_complete() && sums.agree(conn)?;
+        let agrees = expected.is_complete() && sums.agree(tables);
         let (mut differences, more) = if agrees { expected.end_grants(conn)? } else { differences(conn)? };
         found.append(&mut differences);
         (report.faults, report.unlisted) = (found, unlisted + more);
@@ -130,45 +130,68 @@ impl Verification {
     }
 }
 
-/// Reads the rows on this thread and checks them on another, which halves the time of a long audit.
+/// Reads the rows and the tables on this thread and checks the rows on another, which halves the time of a long audit. Rows
+/// that were checked come back to be filled again: text that one thread allocates and another frees would cost more than
+/// is won.
 fn verify(conn: &Connection) -> Result<AuditReport, SqlFailure> {
     let mut verification = Verification::new(conn)?;
-    let taken = std::thread::scope(|scope| {
+    let keys = verification.sums.keys();
+    let tables = std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<Vec<Link>>(4);
+        let (returner, returned) = channel::<Vec<Link>>();
         let known = &mut verification;
         let checker = std::thread::Builder::new().name("audit".to_owned()).spawn_scoped(scope, move || {
-            receiver.into_iter().flatten().try_for_each(|link| known.take(link))
+            receiver.into_iter().try_for_each(|batch| {
+                batch.iter().try_for_each(|link| known.take(link))?;
+                // The reader needs no more of them once it has read the last row.
+                drop(returner.send(batch));
+                Ok(())
+            })
         });
-        let Ok(checker) = checker else { return Ok(false) };
-        let read = read_rows(conn, |batch| Ok(sender.send(batch).is_ok()));
+        let Ok(checker) = checker else { return Ok(None) };
+        let read = read_rows(conn, |batch| {
+            Ok(sender.send(batch).ok().map(|()| returned.try_recv().unwrap_or_default()))
+        });
         drop(sender);
-        let checked = checker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        read.and(checked).map(|()| true)
+        let tables = read.and_then(|()| TableSums::read(&keys, conn));
+        let checked: Result<(), SqlFailure> =
+            checker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        checked.and(tables.map(Some))
     })?;
-    if !taken {
+    let tables = match tables {
+        Some(tables) => tables,
         // Where no thread can be had.
-        read_rows(conn, |batch| {
-            batch.into_iter().try_for_each(|link| verification.take(link)).map(|()| true)
-        })?;
-    }
-    verification.end(conn)
+        None => {
+            read_rows(conn, |batch| {
+                batch.iter().try_for_each(|link| verification.take(link)).map(|()| Some(batch))
+            })?;
+            TableSums::read(&keys, conn)?
+        }
+    };
+    verification.end(tables, conn)
 }
 
-/// Hands over all rows in their order, until `take` returns `false`.
+/// Hands over all rows in their order. `take` gives back rows to fill, or `None` to end.
 fn read_rows(
     conn: &Connection,
-    mut take: impl FnMut(Vec<Link>) -> Result<bool, SqlFailure>,
+    mut take: impl FnMut(Vec<Link>) -> Result<Option<Vec<Link>>, SqlFailure>,
 ) -> Result<(), SqlFailure> {
     let mut statement = conn.prepare_cached(ROWS)?;
     let mut rows = statement.query(())?;
-    let mut batch = Vec::with_capacity(BATCH);
-    while let Some(row) = rows.next()? {
-        batch.push(link_of(row)?);
-        if batch.len() == BATCH && !take(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)))? {
-            return Ok(());
+    let mut batch = Vec::new();
+    loop {
+        batch.resize_with(BATCH, Link::default);
+        let mut filled = 0;
+        for link in &mut batch {
+            let Some(row) = rows.next()? else { break };
+            fill(link, row)?;
+            filled += 1;
         }
+        batch.truncate(filled);
+        let is_last = filled < BATCH;
+        let Some(next) = take(batch)?.filter(|_| !is_last) else { return Ok(()) };
+        batch = next;
     }
-    take(batch).map(drop)
 }
 
 /// Compares what the audit says with the tables, item by item.
@@ -196,17 +219,28 @@ fn rules(conn: &Connection) -> Result<HashMap<String, List>, SqlFailure> {
 }
 
 fn link_of(row: &Row<'_>) -> Result<Link, SqlFailure> {
-    let maybe = |at: usize| -> rusqlite::Result<Option<String>> {
-        Ok(body_or_null(row, at)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
-    };
-    Ok(Link {
-        n: row.get(0)?,
-        at: row.get(1)?,
-        kind: text(row, 2)?,
-        about: [maybe(3)?, maybe(4)?, maybe(5)?],
-        body: text(row, 6)?,
-        hash: text(row, 7)?,
-    })
+    let mut link = Link::default();
+    fill(&mut link, row)?;
+    Ok(link)
+}
+
+/// Puts a row in the place of what was in `link`, whose memory it uses.
+fn fill(link: &mut Link, row: &Row<'_>) -> Result<(), SqlFailure> {
+    fn set(text: &mut String, bytes: &[u8]) {
+        text.clear();
+        text.push_str(&String::from_utf8_lossy(bytes));
+    }
+    (link.n, link.at) = (row.get(0)?, row.get(1)?);
+    set(&mut link.kind, body(row, 2)?);
+    for (text, at) in link.about.iter_mut().zip(3..) {
+        match body_or_null(row, at)? {
+            Some(bytes) => set(text.get_or_insert_default(), bytes),
+            None => *text = None,
+        }
+    }
+    set(&mut link.body, body(row, 6)?);
+    set(&mut link.hash, body(row, 7)?);
+    Ok(())
 }
 
 /// Whether the quick comparison is enough, and the number of items that it kept to the end.
@@ -220,7 +254,8 @@ pub(crate) fn is_quick(conn: &Connection) -> Result<(bool, usize), SqlFailure> {
         sums.take(AuditKind::parse(&link.kind).unwrap_or(AuditKind::Other), &link);
     }
     let kept = sums.open_items();
-    Ok((sums.agree(conn)?, kept))
+    let tables = TableSums::read(&sums.keys(), conn)?;
+    Ok((sums.agree(tables), kept))
 }
 
 struct Rows<'a>(&'a Connection);
