@@ -56,6 +56,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("reference", include_str!("../../docs/reference.md")),
     ("configuration", include_str!("../../docs/configuration.md")),
     ("library", include_str!("../../docs/library.md")),
+    ("releasing", include_str!("../../docs/releasing.md")),
     ("speed", include_str!("../../docs/speed.md")),
     ("troubleshooting", include_str!("../../docs/troubleshooting.md")),
     ("skills-and-agents", include_str!("../../docs/skills-and-agents.md")),

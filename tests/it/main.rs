@@ -29,6 +29,7 @@ mod hooks;
 mod hostile;
 mod images;
 mod inbox;
+mod installing;
 mod kills;
 mod lease;
 mod mailbox;
