@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs aye for the user who runs it: sh install.sh [--to FOLDER] [BASE]
+# Installs aye for the user who runs it: sh install.sh [--to FOLDER] [--newest] [BASE]
 #
 # BASE is the address or the folder in which the archives and SHA256SUMS lie; without it, the folder of this file.
 # The program goes to FOLDER (~/.local/bin), its manual page and completions below ~/.local/share. Nothing is replaced
-# before the sum was checked.
+# before the sum was checked. --newest prints the version that is there, and installs nothing.
 set -eu
 
 fail() {
@@ -13,6 +13,7 @@ fail() {
 
 to=
 base=
+prints_version=
 while [ $# -gt 0 ]; do
     case $1 in
     --to)
@@ -20,11 +21,15 @@ while [ $# -gt 0 ]; do
         to=$2
         shift 2
         ;;
+    --newest)
+        prints_version=yes
+        shift
+        ;;
     -h | --help)
         sed -n '2,6s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
-    -*) fail "unknown option $1; sh install.sh [--to FOLDER] [BASE]" ;;
+    -*) fail "unknown option $1; sh install.sh [--to FOLDER] [--newest] [BASE]" ;;
     *)
         [ -z "$base" ] || fail "two places to install from: $base and $1"
         base=$1
@@ -86,6 +91,11 @@ for target in $targets; do
     [ -z "$name" ] || break
 done
 [ -n "$name" ] || fail "$base has no package for this machine ($targets)"
+if [ -n "$prints_version" ]; then
+    version=${name#aye-}
+    printf '%s\n' "${version%-"$target".tar.gz}"
+    exit 0
+fi
 fetch "$name"
 
 sum=$(sed -n "s/^\([0-9a-f]\{64\}\)  $name\$/\1/p" "$work/SHA256SUMS")

@@ -32,6 +32,7 @@ pub use crate::commands::stats::{StatsArgs, StatsBy};
 pub use crate::commands::store::{PruneArgs, StoreCommand};
 pub use crate::commands::tasks::TasksCommand;
 pub use crate::commands::threads::{ExportFormatArg, ThreadsCommand};
+pub use crate::commands::upgrade::UpgradeArgs;
 pub use crate::commands::work::WorkArgs;
 pub use global::Global;
 
@@ -327,6 +328,11 @@ pub enum CliCommand {
     Config(ConfigCommand),
     /// Check the installation and this folder
     Doctor(JsonFlag),
+    /// Install the newest version, or say how
+    ///
+    /// A program from an archive is replaced after its sum was checked, from the address that `upgrade.url` sets. For one
+    /// that a package manager installed, its command is printed. aye never looks for a newer version by itself.
+    Upgrade(UpgradeArgs),
     /// Read the manual
     Docs(DocsArgs),
     /// Write completions for a shell to stdout

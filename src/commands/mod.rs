@@ -29,6 +29,7 @@ pub(crate) mod stats;
 pub(crate) mod store;
 pub(crate) mod tasks;
 pub(crate) mod threads;
+pub(crate) mod upgrade;
 pub(crate) mod work;
 
 use serde_json::Value;
@@ -75,6 +76,7 @@ pub(crate) async fn run(command: CliCommand, cli: &Cli, env: Env) -> Result<u8, 
         CliCommand::Login { provider, keyring } => login::login(provider, keyring, &foundation).await,
         CliCommand::Logout { provider } => login::logout(provider.as_deref(), &foundation).await,
         CliCommand::Config(ConfigCommand::Show(JsonFlag { json })) => config::show(json, &foundation),
+        CliCommand::Upgrade(args) => upgrade::run(&args, &foundation).await,
         CliCommand::Doctor(JsonFlag { json }) => Box::pin(doctor::run(json, foundation, cli)).await,
         // Answered before anything is read.
         CliCommand::Completion { .. } | CliCommand::Man | CliCommand::Docs(_) => Ok(0),

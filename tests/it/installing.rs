@@ -1,11 +1,15 @@
-//! install.sh with packages whose program is a script.
+//! install.sh and `aye upgrade` with packages whose program is a script.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+
+use crate::support::home::Home;
 
 const GNU: &str = "unknown-linux-gnu";
 const MUSL: &str = "unknown-linux-musl";
@@ -18,12 +22,16 @@ struct Packages {
 impl Packages {
     /// Packages of one version for these targets. Their program prints its target, or fails.
     fn new(libcs: &[&str], does_start: bool) -> Self {
+        Self::of("0.2.0", libcs, does_start)
+    }
+
+    fn of(version: &str, libcs: &[&str], does_start: bool) -> Self {
         let packages = Self { top: TempDir::with_prefix("a folder ").expect("a folder") };
         let folder = packages.folder();
         fs::create_dir_all(&folder).expect("a folder");
         fs::create_dir_all(packages.home()).expect("a folder");
         for libc in libcs {
-            let stem = format!("aye-0.2.0-{}-{libc}", std::env::consts::ARCH);
+            let stem = format!("aye-{version}-{}-{libc}", std::env::consts::ARCH);
             let program = folder.join(&stem).join("bin/aye");
             write(&program, &format!("#!/bin/sh\necho aye for {libc}\nexit {}\n", i32::from(!does_start)));
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
@@ -149,4 +157,59 @@ fn what_cannot_be_installed_is_said() {
     let (is_installed, said) = packages.install(&["."]);
     assert!(!is_installed && said.contains("no package for this machine"), "{said}");
     assert_eq!(files(&packages.home()), Vec::<PathBuf>::new());
+}
+
+/// Serves the files of a folder on a loopback port until the process ends.
+fn serve(folder: PathBuf) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let head =
+                BufReader::new(&client).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+            let line = head.collect::<Vec<_>>().into_iter().next().unwrap_or_default();
+            let name = line.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
+            let (status, body) = match fs::read(folder.join(name)) {
+                Ok(body) => ("200 OK", body),
+                Err(_) => ("404 Not Found", Vec::new()),
+            };
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            // A client that gave up is no concern of the others.
+            drop(client.write_all(head.as_bytes()).and_then(|()| client.write_all(&body)));
+        }
+    });
+    url
+}
+
+#[test]
+fn a_program_from_an_archive_upgrades_itself() {
+    if ["curl", "wget"].iter().all(|name| Command::new(name).arg("--version").output().is_err()) {
+        eprintln!("not tested, because neither curl nor wget is here");
+        return;
+    }
+    let home = Home::new();
+    let bin = home.root().join("bin");
+    fs::create_dir_all(&bin).expect("a folder");
+    let program = bin.join("aye");
+    fs::copy(env!("CARGO_BIN_EXE_aye"), &program).expect("copied");
+    let aye = |args: &[&str]| home.program(&program.to_string_lossy(), args).run();
+
+    home.config("");
+    aye(&["upgrade"]).exits(2).says("set `upgrade.url`");
+
+    let same = Packages::of(env!("CARGO_PKG_VERSION"), &[GNU, MUSL], true);
+    home.config(&format!("[upgrade]\nurl = \"{}\"\n", serve(same.folder())));
+    aye(&["upgrade"]).exits(0).prints("is the newest version");
+
+    let newer = Packages::of("99.0.0", &[GNU, MUSL], true);
+    home.config(&format!("[upgrade]\nurl = \"{}\"\n", serve(newer.folder())));
+    aye(&["upgrade", "--check"]).exits(0).prints("aye 99.0.0 is there");
+    newer.shell("for f in *.tar.gz; do cp $f $f.right; printf x >> $f; done");
+    aye(&["upgrade"]).exits(1).says("nothing was installed");
+    aye(&["--version"]).exits(0).prints(env!("CARGO_PKG_VERSION"));
+
+    newer.shell("for f in *.right; do mv $f ${f%.right}; done");
+    aye(&["upgrade"]).exits(0).prints("Installed aye for");
+    aye(&["--version"]).exits(0).prints("aye for");
 }

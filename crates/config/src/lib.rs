@@ -52,8 +52,8 @@ pub use settings::{
     Adapter, BackgroundSettings, BashSettings, ContextSettings, Editing, Images, MailboxSettings,
     McpSettings, ModelSettings, OnLimit, PermissionMode, PriceSettings, ProviderSettings, QuestionSettings,
     RetrySettings, SandboxMissing, SandboxSettings, ScreenMode, ServeSettings, ServerSettings, Settings,
-    SnapshotSettings, StopSettings, TelemetrySettings, ThreadSettings, TuiSettings, Wake, WebhookFormat,
-    WebhookSettings,
+    SnapshotSettings, StopSettings, TelemetrySettings, ThreadSettings, TuiSettings, UpgradeSettings, Wake,
+    WebhookFormat, WebhookSettings,
 };
 pub use table::{KnownModel, ModelEfforts, can_chat, known_price, models_of, price_of, successor};
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};

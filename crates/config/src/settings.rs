@@ -90,6 +90,8 @@ table! {
         pub threads: ThreadSettings,
         /// The terminal.
         pub tui: TuiSettings,
+        /// Newer versions.
+        pub upgrade: UpgradeSettings,
     }
 }
 
@@ -278,6 +280,14 @@ table! {
         pub format: WebhookFormat = "json",
         /// Environment variable with the key of the signature.
         pub secret_env: Option<String> as Option<EnvName>,
+    }
+}
+
+table! {
+    /// `[upgrade]`.
+    pub struct UpgradeSettings {
+        /// Address of the packages that `aye upgrade` installs from.
+        pub url: Option<String> as Option<Url>,
     }
 }
 
