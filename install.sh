@@ -133,6 +133,6 @@ put completions/_aye "$zsh"
 printf 'Installed %s as %s\n' "$("$to/aye" --version)" "$to/aye"
 case :$PATH: in
 *:"$to":*) ;;
-*) printf '%s is not in PATH; add it: export PATH="%s:$PATH"\n' "$to" "$to" ;;
+*) printf "%s is not in PATH; add it: export PATH=\"%s:\$PATH\"\n" "$to" "$to" ;;
 esac
 printf 'To remove it: rm "%s" "%s" "%s" "%s" "%s"\n' "$to/aye" "$page" "$bash" "$fish" "$zsh"
