@@ -110,8 +110,7 @@ impl Notifier {
 
     /// Starts the programs of a question's `notify`, and returns at once.
     fn start_programs(&self, question: &SuspensionRecord) {
-        let notify = question.ticket.suspension.parameters.get("notify");
-        let Some(Ok(list)) = notify.map(Notify::read_all) else { return };
+        let Some(list) = question.ticket.suspension.notify() else { return };
         for entry in list {
             let Notify::Command(words) = entry else { continue };
             let Ok(json) = serde_json::to_vec(question) else { continue };

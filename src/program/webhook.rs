@@ -119,8 +119,7 @@ impl Webhooks {
 
     /// Returns the names of the webhooks that a question goes to; empty if there are none.
     pub(crate) fn wants(question: &SuspensionRecord) -> Vec<String> {
-        let notify = question.ticket.suspension.parameters.get("notify").map(Notify::read_all);
-        let names = notify.into_iter().flatten().flatten();
+        let names = question.ticket.suspension.notify().into_iter().flatten();
         names.filter_map(|one| if let Notify::Webhook(name) = one { Some(name) } else { None }).collect()
     }
 

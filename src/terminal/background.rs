@@ -28,8 +28,7 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// The folder that a question was asked in; that of its conversation when it does not say.
 pub(crate) fn folder_of(question: &SuspensionRecord, of_thread: &Path) -> PathBuf {
-    let asked = question.ticket.suspension.parameters.get("cwd").and_then(serde_json::Value::as_str);
-    asked.map_or_else(|| of_thread.to_path_buf(), PathBuf::from)
+    question.ticket.suspension.cwd().map_or_else(|| of_thread.to_path_buf(), PathBuf::from)
 }
 
 /// The flags of this start, for apps of other folders.

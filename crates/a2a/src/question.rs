@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use async_trait::async_trait;
 use aye_core::contract::display::{call_text, shortened};
 use aye_core::contract::message::ToolCall;
+use aye_core::contract::question::{QuestionParameters, WrittenChoice};
 use aye_core::contract::suspension::{
     ACTION_ASK_USER, ACTION_PERMISSION, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -144,18 +145,15 @@ fn known_question(data: &Value) -> Option<Value> {
             "question": message, "kind": "approval", "id": id, "choices": [APPROVE, DENY], "free_text": true,
         }));
     }
-    let parameters = &data["parameters"];
-    let label = |choice: &Value| {
-        let label = choice.as_str().or_else(|| choice.get("label")?.as_str())?;
-        // A label is sent back unchanged, so one that cannot be shown unchanged is left out.
-        (trimmed(label, MAX_LABEL) == label).then(|| json!(label))
-    };
-    let choices = parameters["choices"].as_array().into_iter().flatten();
-    let choices: Vec<Value> = choices.filter_map(label).take(MAX_CHOICES).collect();
-    let free = choices.is_empty() || parameters["free_text"].as_bool().unwrap_or(true);
+    let asked = data.get("parameters").map(QuestionParameters::read).unwrap_or_default();
+    // A label is sent back unchanged, so one that cannot be shown unchanged is left out.
+    let is_whole = |label: &String| trimmed(label, MAX_LABEL) == *label;
+    let labels = asked.choices.into_iter().flatten().map(|choice| choice.label).filter(is_whole);
+    let choices: Vec<String> = labels.take(MAX_CHOICES).collect();
+    let free = choices.is_empty() || asked.free_text.unwrap_or(true);
     Some(json!({
         "question": message, "kind": "payload", "id": id, "choices": choices,
-        "multi": parameters["multi"].as_bool().unwrap_or_default(), "free_text": free,
+        "multi": asked.multi.unwrap_or_default(), "free_text": free,
     }))
 }
 
@@ -198,18 +196,25 @@ impl Tool for RemoteQuestion {
         } else {
             ("answer", item)
         };
-        let labels: Vec<Value> =
-            choices.iter().map(|label| json!({"label": label, "description": null})).collect();
+        let written = |label: &Value| {
+            let label = label.as_str()?.to_owned();
+            Some(WrittenChoice { label, description: Some(None), value: None })
+        };
         let ticket = SuspendTicket {
             suspension: Suspension {
                 // Call ids are unique in a run only.
                 id: format!("ask_{}_{}", ctx.call_id, ctx.run_identity.run_id).into(),
                 action: ACTION_ASK_USER.into(),
                 message: question.clone(),
-                parameters: json!({
-                    "question": question, "header": args["header"], "choices": labels, "multi": multi,
-                    "free_text": free,
-                }),
+                parameters: QuestionParameters {
+                    question: Some(question.clone()),
+                    header: Some(args["header"].as_str().map(str::to_owned)),
+                    choices: Some(choices.iter().filter_map(written).collect()),
+                    multi: Some(multi),
+                    free_text: Some(free),
+                    ..QuestionParameters::default()
+                }
+                .into(),
                 response_schema: Some(json!({
                     "type": "object",
                     "properties": {name: value},

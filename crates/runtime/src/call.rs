@@ -19,6 +19,7 @@ use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::judgement::{JudgedCall, Profile};
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::ToolCall;
+use aye_core::contract::question::QuestionParameters;
 use aye_core::contract::record::{AttemptId, ExecutionStart, IntentRecord, OutcomeKind};
 use aye_core::contract::schema;
 use aye_core::contract::storage::StoreError;
@@ -283,11 +284,13 @@ impl Driver {
         let original = &self.tool_call(id)?.arguments;
         if call.arguments != *original {
             // Asked again about an edited call: the card shows what would run now, and that it was edited.
-            ticket.suspension.parameters["original"] = original.clone();
+            let original = Some(original.clone());
+            ticket.suspension.add(QuestionParameters { original, ..QuestionParameters::default() });
             ticket.pending.arguments = call.arguments.clone();
         }
         if !files.is_empty() {
-            ticket.suspension.parameters["preview"] = serde_json::to_value(files).unwrap_or(Value::Null);
+            let preview = Some(files.to_vec());
+            ticket.suspension.add(QuestionParameters { preview, ..QuestionParameters::default() });
         }
         ticket.suspension.id = self.free_id(ticket.suspension.id.clone()).await?;
         Ok(())
@@ -542,11 +545,8 @@ impl Driver {
         if question.is_choice() && question.expires_at.is_none() {
             question.expires_at = terms.ends_at(self.shared.clock.now_ms());
         }
-        if let Some(parameters) = question.parameters.as_object_mut() {
-            // A tool's value is not the user's setting: it could name a program to start.
-            parameters.remove("notify");
-            parameters.extend(terms.notify_value().map(|notify| ("notify".to_owned(), notify)));
-        }
+        // A tool's value is not the user's setting: it could name a program to start.
+        question.set_notify(terms.notify_value());
     }
 
     /// An execution that ended in a question has an outcome too: it asked.

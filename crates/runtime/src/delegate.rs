@@ -21,6 +21,7 @@ use aye_core::contract::ids::{CallId, RunId, ThreadId};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Message;
 use aye_core::contract::profile::ProfileStore;
+use aye_core::contract::question::QuestionParameters;
 use aye_core::contract::spec::{AgentSpec, RemoteEndpoint};
 use aye_core::contract::suspension::{
     ACTION_CHILD_RUN, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
@@ -329,7 +330,13 @@ impl AgentTool {
                 id: format!("child_{call}").into(),
                 action: ACTION_CHILD_RUN.into(),
                 message: format!("the subagent {} works on it", self.agent),
-                parameters: json!({"agent": self.agent, "prompt": prompt, "thread": thread}),
+                parameters: QuestionParameters {
+                    agent: Some(self.agent.clone()),
+                    prompt: Some(prompt.to_owned()),
+                    thread: Some(thread),
+                    ..QuestionParameters::default()
+                }
+                .into(),
                 response_schema: None,
                 expires_at: None,
             },

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::driver::Driver;
 use super::request::RuntimeError;
+use aye_core::contract::question::QuestionParameters;
 use aye_core::contract::suspension::{
     ACTION_FRONTEND_TOOL, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -81,7 +82,12 @@ impl Tool for FrontendTool {
                 id: format!("client_{}_{}", ctx.call_id, ctx.run_identity.run_id).into(),
                 action: ACTION_FRONTEND_TOOL.into(),
                 message: message.clone(),
-                parameters: json!({"tool": name, "arguments": args}),
+                parameters: QuestionParameters {
+                    tool: Some(name.clone()),
+                    arguments: Some(args.clone()),
+                    ..QuestionParameters::default()
+                }
+                .into(),
                 response_schema: None,
                 expires_at: None,
             },

@@ -1,7 +1,6 @@
 //! Stores what a driver produces: results, outcomes, questions, and the checkpoints that make them durable.
 
 use serde::Deserialize as _;
-use serde_json::Value;
 
 use super::document::{CallResult, FORMAT, RunDocument};
 use super::driver::Driver;
@@ -15,7 +14,7 @@ use aye_core::contract::judgement::JudgedCall;
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
 use aye_core::contract::prefix::PrefixRecord;
-use aye_core::contract::question::{Question, QuestionDetails};
+use aye_core::contract::question::{Question, QuestionDetails, QuestionParameters};
 use aye_core::contract::record::{
     AttemptId, Checkpoint, JobClaim, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord,
     SuspensionStatus,
@@ -85,10 +84,11 @@ impl Driver {
 
     /// Keeps a ticket's row and what the card shows of it.
     pub(super) fn open(&mut self, call: &CallId, ticket: &mut SuspendTicket) {
-        if let (Some(id), Value::Object(parameters)) =
-            (&self.record.correlation_id, &mut ticket.suspension.parameters)
+        if let Some(id) =
+            self.record.correlation_id.clone().filter(|_| ticket.suspension.parameters.is_object())
         {
-            parameters.insert("correlation_id".to_owned(), Value::from(id.as_str()));
+            let correlation_id = Some(id);
+            ticket.suspension.add(QuestionParameters { correlation_id, ..QuestionParameters::default() });
         }
         self.open.tickets.insert(call.clone(), ticket.clone());
         self.unsaved.opened.push(SuspensionRecord {

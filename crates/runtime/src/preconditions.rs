@@ -23,7 +23,7 @@ use aye_core::contract::digest::{hex, sha256_hex};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::message::ToolCall;
-use aye_core::contract::question::{FileDelta, Question, StaleQuestion};
+use aye_core::contract::question::{FileDelta, Question, QuestionParameters, StaleQuestion};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResumeMode};
 use aye_core::contract::tool::{AgreedFile, FilePreview, MAX_TOUCHED, Tool, ToolCallContext, ToolResult};
 use aye_core::run::{Call, Fact, Gate, Settled};
@@ -297,11 +297,12 @@ impl Driver {
     ) {
         let ctx = self.call_context(id, &call.name, None);
         let world = self.read_state(call, tool, ctx, previews, &[]).await;
-        let parameters = &mut ticket.suspension.parameters;
-        if !parameters.is_object() {
-            *parameters = json!({});
+        let question = &mut ticket.suspension;
+        if !question.parameters.is_object() {
+            question.parameters = Value::Null;
         }
-        parameters["world"] = serde_json::to_value(&world).unwrap_or(Value::Null);
+        let world = Some(serde_json::to_value(&world).unwrap_or(Value::Null));
+        question.add(QuestionParameters { world, ..QuestionParameters::default() });
     }
 
     /// Checks that an answer still applies to what was shown. If a precondition changed, the question is
@@ -319,7 +320,7 @@ impl Driver {
         let previews = match self.preview(id, call, tool.as_ref()).await {
             Ok(previews) => previews,
             // A question that showed no file was not about one: the tool itself reports what is wrong.
-            Err(_) if ticket.suspension.parameters.get("preview").is_none() => return Ok(Gate::Proceed),
+            Err(_) if !ticket.suspension.has_preview() => return Ok(Gate::Proceed),
             Err(error) => {
                 let text = format!("not run: the file changed since the question: {error}");
                 return Ok(self.refuse(id, ToolResult::error_with_code(&call.name, "stale", text)));
@@ -412,14 +413,10 @@ impl Driver {
         let before = Question::of(question).stale.message;
         let message = before.unwrap_or_else(|| question.message.clone());
         question.message = format!("Asked again: {}. {message}", moved.words.join("; "));
-        question.parameters["stale"] =
-            json!(StaleQuestion { moved: moved.words, deltas: moved.deltas, message: Some(message) });
-        if call.arguments != ticket.pending.arguments
-            && let Some(parameters) = ticket.suspension.parameters.as_object_mut()
-        {
-            // They were proposed for the version before.
-            parameters.remove("proposals");
-            parameters.insert("args".to_owned(), call.arguments.clone());
+        let stale = StaleQuestion { moved: moved.words, deltas: moved.deltas, message: Some(message) };
+        question.add(QuestionParameters { stale: Some(stale), ..QuestionParameters::default() });
+        if call.arguments != ticket.pending.arguments {
+            question.set_args(call.arguments.clone());
         }
         ticket
     }
@@ -427,11 +424,11 @@ impl Driver {
 
 /// The world of a question. One that an older version asked has only its preview.
 fn preconditions_of(ticket: &SuspendTicket) -> Option<Preconditions> {
-    let parameters = &ticket.suspension.parameters;
-    if let Some(world) = parameters.get("world") {
+    let question = &ticket.suspension;
+    if let Some(world) = question.world() {
         return serde_json::from_value(world.clone()).ok();
     }
-    parameters.get("preview").map(|_| Preconditions {
+    question.has_preview().then(|| Preconditions {
         files: ticket.suspension.files().iter().map(SeenFile::of_preview).collect(),
         ..Preconditions::default()
     })

@@ -10,6 +10,7 @@ use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::{CallId, RunId};
 use aye_core::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
 use aye_core::contract::presence::Liveness;
+use aye_core::contract::question::QuestionParameters;
 use aye_core::contract::record::{OpenIntent, OutcomeKind};
 use aye_core::contract::suspension::{
     ACTION_UNKNOWN_OUTCOME, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
@@ -184,13 +185,15 @@ impl Driver {
                     "aye stopped while this {} call ran. It may have run partly or completely. Run it again?",
                     call.name
                 ),
-                parameters: json!({
-                    "output": tail(output),
-                    "started_at": started,
-                    "found_at": self.shared.clock.now_ms(),
-                    "attempt": attempt,
-                    "cwd": self.shared.cwd.to_string_lossy(),
-                }),
+                parameters: QuestionParameters {
+                    output: Some(tail(output)),
+                    started_at: Some(started),
+                    found_at: Some(self.shared.clock.now_ms()),
+                    attempt: Some(attempt),
+                    cwd: Some(self.shared.cwd.to_string_lossy().into_owned()),
+                    ..QuestionParameters::default()
+                }
+                .into(),
                 response_schema: Some(json!({
                     "type": "object",
                     "properties": {"choice": {"enum": ["rerun", "done", "skip"]}},

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::args::{CallArgs, invalid};
+use aye_core::contract::question::{QuestionParameters, WrittenChoice};
 use aye_core::contract::suspension::{
     ACTION_ASK_USER, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -76,18 +77,20 @@ fn bare(error: &ToolError) -> String {
 
 impl Question<'_> {
     fn parameters(&self) -> Value {
-        let choices: Vec<_> = self
-            .choices
-            .iter()
-            .map(|(label, description)| json!({"label": label, "description": description}))
-            .collect();
-        json!({
-            "question": self.text,
-            "header": self.header,
-            "choices": choices,
-            "multi": self.multi,
-            "free_text": self.free_text,
-        })
+        let choice = |(label, description): &(&str, Option<&str>)| WrittenChoice {
+            label: (*label).to_owned(),
+            description: Some(description.map(str::to_owned)),
+            value: None,
+        };
+        QuestionParameters {
+            question: Some(self.text.to_owned()),
+            header: Some(self.header.map(str::to_owned)),
+            choices: Some(self.choices.iter().map(choice).collect()),
+            multi: Some(self.multi),
+            free_text: Some(self.free_text),
+            ..QuestionParameters::default()
+        }
+        .into()
     }
 
     /// Returns the schema of the answer; an answer that is not one of the choices is valid only if free text

@@ -1,16 +1,20 @@
-//! A question as its readers need it: the parameters of its suspension, read once.
+//! A question: its members as they are written and read, and what its readers need of them.
 //!
 //! The row keeps the parameters as they came, because tools, plugins and older versions write them. A member of another
 //! shape than expected counts as absent, and the rest of the question is still shown.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use super::display::visible_line;
 use super::grant::MissedGrant;
+use super::ids::ThreadId;
 use super::judgement::{Profile, Risk};
 use super::surface::{ACTION_SURFACE, Surface};
 use super::suspension::{
@@ -19,6 +23,7 @@ use super::suspension::{
 };
 use super::terms::Notify;
 use super::tool::FilePreview;
+use crate::state::Phase;
 
 /// A pending question. An empty text counts as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -190,13 +195,17 @@ pub struct ChildRequest {
 }
 
 /// The changes between two versions of a question.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StaleQuestion {
     /// The changes, one sentence each; empty for a question asked once.
+    #[serde(deserialize_with = "readable")]
     pub moved: Vec<String>,
     /// The changes of files in the meantime.
+    #[serde(deserialize_with = "readable")]
     pub deltas: Vec<FileDelta>,
     /// The message of the first version.
+    #[serde(deserialize_with = "lenient")]
     pub message: Option<String>,
 }
 
@@ -210,37 +219,190 @@ pub struct FileDelta {
     pub diff: String,
 }
 
+/// Reads a member; one of another shape counts as absent.
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    Ok(T::deserialize(Value::deserialize(from)?).ok())
+}
+
+/// Reads the entries that can be read.
+fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
+    let Value::Array(entries) = Value::deserialize(from)? else { return Ok(Vec::new()) };
+    Ok(entries.into_iter().filter_map(|entry| T::deserialize(entry).ok()).collect())
+}
+
+fn readable_list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    from: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    readable(from).map(Some)
+}
+
+macro_rules! parameters {
+    ($($(#[doc = $doc:literal])* $read:literal $name:ident: $kind:ty,)*) => {
+        /// The members of a question, as producers write them and readers read them. Each kind of question has some of
+        /// them; the order is that of the rows. `Some(None)` is a member that is `null`.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        pub struct QuestionParameters {
+            $(
+                $(#[doc = $doc])*
+                #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = $read)]
+                pub $name: Option<$kind>,
+            )*
+            /// Members that are not known here.
+            #[serde(flatten)]
+            pub other: Map<String, Value>,
+        }
+    };
+}
+
+parameters! {
+    /// The end of the output of a call that may have run.
+    "lenient" output: String,
+    /// When that call started, in Unix milliseconds.
+    "lenient" started_at: Option<u64>,
+    /// When it was found interrupted, in Unix milliseconds.
+    "lenient" found_at: u64,
+    /// Its attempt.
+    "lenient" attempt: u32,
+    /// The agent of a child run.
+    "lenient" agent: String,
+    /// Its first message.
+    "lenient" prompt: String,
+    /// Its conversation.
+    "lenient" thread: ThreadId,
+    /// The skill that the child run carries out, or that asks for consent.
+    "lenient" skill: String,
+    /// The model of a child run, when it is not the parent's.
+    "lenient" model: String,
+    /// The location of a skill that asks for consent.
+    "lenient" location: String,
+    /// The hash of its text.
+    "lenient" hash: String,
+    /// The patterns that it would allow.
+    "readable_list" allowed_tools: Vec<String>,
+    /// The text of a choice.
+    "lenient" question: String,
+    /// One to three words above it.
+    "lenient" header: Option<String>,
+    /// The choices.
+    "readable_list" choices: Vec<WrittenChoice>,
+    /// Whether several choices may be selected.
+    "lenient" multi: bool,
+    /// Whether text may be entered instead.
+    "lenient" free_text: bool,
+    /// The phase whose hook asks.
+    "lenient" phase: Phase,
+    /// A form.
+    "lenient" surface: Box<Surface>,
+    /// The tool of the call.
+    "lenient" tool: String,
+    /// The arguments that are proposed.
+    "lenient" args: Value,
+    /// The arguments of a call that a client carries out.
+    "lenient" arguments: Value,
+    /// The rule that asks.
+    "lenient" rule: Option<String>,
+    /// Where the rule or hook that asks is written.
+    "lenient" origin: Option<String>,
+    /// The reason for the question.
+    "lenient" why: String,
+    /// The folder that the call would run in.
+    "lenient" cwd: String,
+    /// The risk of the call in the worst case.
+    "lenient" risk: Risk,
+    /// What is dangerous about the call.
+    "lenient" danger: Danger,
+    /// The effect of the call, as the rest of a sentence.
+    "lenient" does: String,
+    /// Whether the file that the call opens is outside the project.
+    "lenient" outside: bool,
+    /// The profile that the kernel enforces after a plain approval.
+    "lenient" profile: Option<Profile>,
+    /// Rules that would answer the question from now on.
+    "readable_list" proposals: Vec<GrantProposal>,
+    /// The hooks that ask.
+    "readable_list" hooks: Vec<String>,
+    /// The ways users are notified.
+    "lenient" notify: Value,
+    /// The paths that were judged.
+    "lenient" paths: Value,
+    /// Whether the settings list domains that the command may reach.
+    "lenient" domains: bool,
+    /// The grant that would have answered the question.
+    "lenient" grant: MissedGrant,
+    /// The preconditions of an answer.
+    "lenient" world: Value,
+    /// The arguments of the model, when the user edited them before the question was asked again.
+    "lenient" original: Value,
+    /// The changes that the call would make to files.
+    "lenient" preview: Vec<FilePreview>,
+    /// The client's id for the request that the run serves.
+    "lenient" correlation_id: String,
+    /// The changes since the question was first asked.
+    "lenient" stale: StaleQuestion,
+}
+
+/// A choice, as its row keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct WrittenChoice {
+    /// The answer.
+    pub label: String,
+    /// Its explanation; `Some(None)` is `null`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Option<String>>,
+    /// The value that a plugin reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+impl TryFrom<Value> for WrittenChoice {
+    type Error = &'static str;
+
+    fn try_from(mut entry: Value) -> Result<Self, Self::Error> {
+        // An older version stored a choice without a description as its label.
+        if let Value::String(label) = entry {
+            return Ok(Self { label, ..Self::default() });
+        }
+        let label = member(&entry, "label").ok_or("a choice without a label")?;
+        let description = member(&entry, "description");
+        Ok(Self { label, description, value: entry.get_mut("value").map(Value::take) })
+    }
+}
+
+impl From<QuestionParameters> for Value {
+    fn from(parameters: QuestionParameters) -> Self {
+        // No member of it can fail to be written.
+        serde_json::to_value(parameters).unwrap_or_default()
+    }
+}
+
+impl QuestionParameters {
+    /// Reads parameters, whoever wrote them.
+    pub fn read(parameters: &Value) -> Self {
+        Self::deserialize(parameters).unwrap_or_default()
+    }
+}
+
 fn member<T: DeserializeOwned>(object: &Value, name: &str) -> Option<T> {
     T::deserialize(object.get(name)?).ok()
 }
 
-fn text(object: &Value, name: &str) -> Option<String> {
-    member::<String>(object, name).filter(|text| !text.is_empty())
-}
-
-/// The entries that can be read.
-fn list<T: DeserializeOwned>(object: &Value, name: &str) -> Vec<T> {
-    let entries = object.get(name).and_then(Value::as_array).into_iter().flatten();
-    entries.filter_map(|entry| T::deserialize(entry).ok()).collect()
+fn filled(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
 impl Question {
     /// Reads the parameters of a suspension.
     pub fn of(suspension: &Suspension) -> Self {
-        let parameters = &suspension.parameters;
-        let stale = parameters.get("stale").unwrap_or(&Value::Null);
+        let mut read = QuestionParameters::read(&suspension.parameters);
         Self {
-            why: text(parameters, "why"),
-            cwd: text(parameters, "cwd"),
-            notify: parameters.get("notify").and_then(|list| Notify::read_all(list).ok()).unwrap_or_default(),
-            stale: StaleQuestion {
-                moved: list(stale, "moved"),
-                deltas: list(stale, "deltas"),
-                message: member(stale, "message"),
-            },
-            files: suspension.files(),
-            original: parameters.get("original").cloned(),
-            details: QuestionDetails::of(&suspension.action, parameters),
+            why: filled(read.why.take()),
+            cwd: filled(read.cwd.take()),
+            notify: read.notify.as_ref().and_then(|list| Notify::read_all(list).ok()).unwrap_or_default(),
+            stale: read.stale.take().unwrap_or_default(),
+            files: read.preview.take().unwrap_or_default(),
+            original: read.original.take(),
+            details: QuestionDetails::of(&suspension.action, read),
         }
     }
 
@@ -331,61 +493,122 @@ fn imperative(does: &str) -> String {
 }
 
 impl QuestionDetails {
-    fn of(action: &str, parameters: &Value) -> Self {
+    fn of(action: &str, read: QuestionParameters) -> Self {
         match action {
-            ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_WAIT => {
-                Self::Choice(ChoiceQuestion::of(parameters))
-            }
-            ACTION_SURFACE => Self::Form(member(parameters, "surface").unwrap_or_default()),
+            ACTION_ASK_USER | ACTION_RUN_QUESTION | ACTION_WAIT => Self::Choice(ChoiceQuestion::of(read)),
+            ACTION_SURFACE => Self::Form(read.surface.unwrap_or_default()),
             ACTION_UNKNOWN_OUTCOME => Self::UnknownOutcome(UnknownOutcome {
-                output: text(parameters, "output"),
-                started_at: member(parameters, "started_at"),
-                found_at: member(parameters, "found_at"),
+                output: filled(read.output),
+                started_at: read.started_at.flatten(),
+                found_at: read.found_at,
             }),
             ACTION_CHILD_RUN => Self::Child(ChildRequest {
-                agent: text(parameters, "agent").unwrap_or_default(),
-                prompt: text(parameters, "prompt").unwrap_or_default(),
-                model: text(parameters, "model"),
+                agent: read.agent.unwrap_or_default(),
+                prompt: read.prompt.unwrap_or_default(),
+                model: filled(read.model),
             }),
             ACTION_FRONTEND_TOOL => Self::Client,
             _ => Self::Approval(ApprovalRequest {
-                rule: text(parameters, "rule"),
-                does: text(parameters, "does"),
-                is_outside: member(parameters, "outside").unwrap_or_default(),
-                risk: member(parameters, "risk"),
-                danger: member(parameters, "danger"),
-                profile: member(parameters, "profile"),
-                proposals: list::<GrantProposal>(parameters, "proposals")
+                rule: filled(read.rule.flatten()),
+                does: filled(read.does),
+                is_outside: read.outside.unwrap_or_default(),
+                risk: read.risk,
+                danger: read.danger,
+                profile: read.profile.flatten(),
+                proposals: read
+                    .proposals
                     .into_iter()
+                    .flatten()
                     .filter(|proposal| !proposal.pattern.is_empty())
                     .collect(),
-                missed_grant: member(parameters, "grant"),
+                missed_grant: read.grant,
             }),
         }
     }
 }
 
 impl ChoiceQuestion {
-    fn of(parameters: &Value) -> Self {
-        let choice = |entry: Value| {
-            // An older version stored a choice without a description as its label.
-            let label = entry.as_str().map(str::to_owned).or_else(|| member(&entry, "label"))?;
-            Some(QuestionChoice { label, description: text(&entry, "description") })
+    fn of(read: QuestionParameters) -> Self {
+        let choice = |written: WrittenChoice| QuestionChoice {
+            label: written.label,
+            description: filled(written.description.flatten()),
         };
         Self {
-            question: text(parameters, "question"),
-            header: text(parameters, "header").filter(|header| !header.trim().is_empty()),
-            choices: list::<Value>(parameters, "choices").into_iter().filter_map(choice).collect(),
-            is_multi: member(parameters, "multi").unwrap_or_default(),
-            takes_text: member(parameters, "free_text").unwrap_or_default(),
+            question: filled(read.question),
+            header: read.header.flatten().filter(|header| !header.trim().is_empty()),
+            choices: read.choices.into_iter().flatten().map(choice).collect(),
+            is_multi: read.multi.unwrap_or_default(),
+            takes_text: read.free_text.unwrap_or_default(),
         }
     }
 }
 
 impl Suspension {
+    /// Adds members to the question; one that it has already is replaced at its place. Nothing is added to parameters that
+    /// are not an object.
+    pub fn add(&mut self, members: QuestionParameters) {
+        if self.parameters.is_null() {
+            self.parameters = Map::new().into();
+        }
+        if let (Value::Object(known), Value::Object(members)) = (&mut self.parameters, members.into()) {
+            known.extend(members);
+        }
+    }
+
+    /// Replaces the ways users are notified.
+    pub fn set_notify(&mut self, notify: Option<Value>) {
+        if let Value::Object(known) = &mut self.parameters {
+            known.remove("notify");
+            self.add(QuestionParameters { notify, ..QuestionParameters::default() });
+        }
+    }
+
+    /// Replaces the arguments that are proposed, and removes the rules that were proposed for those before.
+    pub fn set_args(&mut self, args: Value) {
+        if let Value::Object(known) = &mut self.parameters {
+            known.remove("proposals");
+            self.add(QuestionParameters { args: Some(args), ..QuestionParameters::default() });
+        }
+    }
+
     /// Returns the reason for the question, or its message if no reason is set.
     pub fn why(&self) -> Cow<'_, str> {
-        text(&self.parameters, "why").map_or(Cow::Borrowed(&self.message), Cow::Owned)
+        filled(member(&self.parameters, "why")).map_or(Cow::Borrowed(&self.message), Cow::Owned)
+    }
+
+    /// Returns the folder that the call would run in.
+    pub fn cwd(&self) -> Option<String> {
+        member(&self.parameters, "cwd")
+    }
+
+    /// Returns the client's id for the request that the run serves.
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.parameters.get("correlation_id")?.as_str()
+    }
+
+    /// Returns the ways users are notified; `None` if they cannot be read.
+    pub fn notify(&self) -> Option<Vec<Notify>> {
+        Notify::read_all(self.parameters.get("notify")?).ok()
+    }
+
+    /// Returns the hooks that ask.
+    pub fn hooks(&self) -> Vec<String> {
+        QuestionParameters::read(&self.parameters).hooks.unwrap_or_default()
+    }
+
+    /// Returns the paths that were judged.
+    pub fn paths<T: DeserializeOwned>(&self) -> Option<Vec<T>> {
+        member(&self.parameters, "paths")
+    }
+
+    /// Returns the preconditions of an answer, if the question has any.
+    pub fn world(&self) -> Option<&Value> {
+        self.parameters.get("world")
+    }
+
+    /// Returns whether the question shows changes of files.
+    pub fn has_preview(&self) -> bool {
+        self.parameters.get("preview").is_some()
     }
 
     /// Returns when the run continues by itself, in Unix milliseconds, if it waits for a time and asks only whether to
@@ -429,86 +652,5 @@ impl Suspension {
     /// Returns the changes that the call would make to files.
     pub fn files(&self) -> Vec<FilePreview> {
         member(&self.parameters, "preview").unwrap_or_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::contract::suspension::ACTION_PERMISSION;
-
-    fn question(action: &str, parameters: Value) -> Question {
-        let message = "Bash needs approval".to_owned();
-        let (id, action) = ("q".into(), action.to_owned());
-        let asked = Suspension { id, action, message, parameters, response_schema: None, expires_at: None };
-        Question::of(&asked)
-    }
-
-    #[test]
-    fn a_question_asks_in_words() {
-        let plain = |does: &str| question(ACTION_PERMISSION, json!({ "does": does }));
-        let none = json!({});
-        for (does, text) in [
-            ("opens /etc/shadow, outside this project", "Open /etc/shadow, outside this project?"),
-            ("fetches https://example.com", "Fetch https://example.com?"),
-            ("changes a note", "Change a note?"),
-            ("uses the network", "Use the network?"),
-        ] {
-            assert_eq!(plain(does).asks("X", &none, &[], false), text);
-        }
-        let runs = plain("runs a command");
-        let command = json!({"command": "make", "run_in_background": true});
-        assert_eq!(runs.asks("Bash", &command, &[], false), "Run this command, in the background?");
-        let described = json!({"command": "make test", "description": " run the tests. "});
-        assert_eq!(runs.asks("Bash", &described, &[], false), "Run the tests?");
-        let files = [("src/a.rs".to_owned(), false)];
-        assert_eq!(runs.asks("Edit", &none, &files, true), "Edit src/a.rs, outside this project?");
-        assert_eq!(runs.asks("Write", &none, &[("b".to_owned(), true)], false), "Create b?");
-        let files = [("a".to_owned(), true), ("b".to_owned(), false)];
-        assert_eq!(runs.asks("Patch", &none, &files, false), "Change 2 files?");
-        let needs = plain("needs approval");
-        for (tool, text) in [
-            ("mcp__files__write_note", "Allow write_note (files)?"),
-            ("agent_run_reviewer", "Allow agent reviewer?"),
-            ("render_a2ui", "Allow a form?"),
-            ("Memory", "Allow Memory?"),
-        ] {
-            assert_eq!(needs.asks(tool, &none, &[], false), text);
-        }
-    }
-
-    #[test]
-    fn one_invalid_member_does_not_hide_others() {
-        let read = question(
-            ACTION_PERMISSION,
-            json!({
-                "why": "no rule covers this", "rule": 3, "risk": "unheard of", "outside": "yes", "preview": {},
-                "proposals": [{"pattern": ""}, 7, {"pattern": "Bash(ls)"}],
-                "stale": {"moved": ["git moved", 1], "deltas": [{"diff": "+a"}, {}]},
-            }),
-        );
-        assert_eq!(read.why.as_deref(), Some("no rule covers this"));
-        assert_eq!((read.files.len(), read.proposals()[0].pattern.as_str()), (0, "Bash(ls)"));
-        assert_eq!((read.stale.moved, read.stale.deltas.len()), (vec!["git moved".to_owned()], 1));
-        let QuestionDetails::Approval(request) = read.details else { panic!("{:?}", read.details) };
-        assert_eq!((request.rule, request.risk, request.is_outside), (None, None, false));
-    }
-
-    #[test]
-    fn each_action_has_its_own_details() {
-        let choices =
-            json!({"question": "Which?", "header": " ", "choices": ["a", {"label": "b"}], "multi": true});
-        let read = question(ACTION_ASK_USER, choices);
-        let choice = read.choice().expect("a choice");
-        let labels: Vec<&str> = choice.choices.iter().map(|choice| choice.label.as_str()).collect();
-        assert_eq!((labels, choice.header.as_deref(), choice.is_multi), (vec!["a", "b"], None, true));
-        let read = question(ACTION_CHILD_RUN, json!({"agent": "reviewer", "prompt": "look"}));
-        let child = ChildRequest { agent: "reviewer".into(), prompt: "look".into(), model: None };
-        assert_eq!(read.details, QuestionDetails::Child(child));
-        let read = question(ACTION_SURFACE, json!({"surface": 3}));
-        assert_eq!(read.details, QuestionDetails::Form(Box::default()));
-        assert!(question("plugin:own", json!("no object")).approval().is_some());
     }
 }

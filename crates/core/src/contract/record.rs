@@ -188,7 +188,7 @@ pub enum SuspensionStatus {
 impl SuspensionRecord {
     /// Returns the client's id for the request that the question's run serves.
     pub fn correlation_id(&self) -> Option<&str> {
-        self.ticket.suspension.parameters.get("correlation_id")?.as_str()
+        self.ticket.suspension.correlation_id()
     }
 
     /// Returns how the question was answered and by whom, for users, such as `approved by lena (cli)`; `None` without

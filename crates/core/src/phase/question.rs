@@ -3,6 +3,7 @@ use serde_json::json;
 
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::lifecycle::TerminationReason;
+use crate::contract::question::{QuestionParameters, WrittenChoice};
 use crate::contract::suspension::{
     ACTION_RUN_QUESTION, PendingToolCall, SuspendTicket, Suspension, ToolCallResume, ToolCallResumeMode,
 };
@@ -72,7 +73,13 @@ impl PhaseQuestion {
         });
         let suspension = Suspension {
             action: ACTION_RUN_QUESTION.into(),
-            parameters: json!({"question": message, "choices": choices, "phase": phase}),
+            parameters: QuestionParameters {
+                question: Some(message.clone()),
+                choices: Some(choices.into_iter().map(WrittenChoice::from).collect()),
+                phase: Some(phase),
+                ..QuestionParameters::default()
+            }
+            .into(),
             response_schema: Some(response_schema),
             expires_at: None,
             message: message.clone(),
@@ -94,12 +101,18 @@ impl PhaseQuestion {
     }
 }
 
+impl From<PhaseChoice> for WrittenChoice {
+    fn from(PhaseChoice { label, description, value }: PhaseChoice) -> Self {
+        Self { label, description: description.map(Some), value: Some(value) }
+    }
+}
+
 impl PhaseAnswer {
     /// The answer of a decision; `None` when it selects none of the choices.
     pub fn of(ticket: &SuspendTicket, decision: &ToolCallResume) -> Option<Self> {
         let label = decision.result.get("answer")?.as_str()?;
-        let choices = ticket.suspension.parameters.get("choices")?.as_array()?;
-        let chosen = choices.iter().find(|choice| choice["label"] == label)?;
-        Some(Self { question: ticket.suspension.id.clone(), value: chosen.get("value")?.clone() })
+        let choices = QuestionParameters::read(&ticket.suspension.parameters).choices?;
+        let chosen = choices.into_iter().find(|choice| choice.label == label)?;
+        Some(Self { question: ticket.suspension.id.clone(), value: chosen.value? })
     }
 }

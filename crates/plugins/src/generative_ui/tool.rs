@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::state::{Surfaces, SurfacesUpdate};
 use super::validation::apply_messages;
+use aye_core::contract::question::QuestionParameters;
 use aye_core::contract::surface::{ACTION_SURFACE, Surface};
 use aye_core::contract::suspension::{PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode};
 use aye_core::contract::tool::{
@@ -72,7 +73,11 @@ fn ticket(surface: &Surface, args: &Value, ctx: &ToolCallContext) -> SuspendTick
             id: format!("ui_{}_{}", ctx.call_id, ctx.run_identity.run_id).into(),
             action: ACTION_SURFACE.into(),
             message: format!("fill in `{}`", surface.id),
-            parameters: json!({ "surface": surface }),
+            parameters: QuestionParameters {
+                surface: Some(Box::new(surface.clone())),
+                ..QuestionParameters::default()
+            }
+            .into(),
             response_schema: Some(json!({
                 "type": "object",
                 "properties": {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::join_all;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{HookFailure, HookResponse, read};
@@ -20,6 +19,7 @@ use aye_core::contract::context_message::{ContextMessage, ContextTarget};
 use aye_core::contract::hook::{HookRan, ReportHook};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Role;
+use aye_core::contract::question::{Question, QuestionParameters};
 use aye_core::contract::suspension::{
     ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -312,35 +312,33 @@ impl HookState {
         let words: Vec<String> =
             asks.iter().map(|(hook, question)| format!("{} asks: {question}", named(hook))).collect();
         let words = words.join("; ");
-        let names: Vec<&str> = asks.iter().map(|(hook, _)| hook.name.as_str()).collect();
+        let hooks = Some(asks.iter().map(|(hook, _)| hook.name.clone()).collect());
         if let Some(ToolInterceptPayload::Suspend(known)) = &ctx.intercept {
             let mut ticket = known.clone();
-            let why = ticket.suspension.parameters["why"].as_str().unwrap_or_default();
-            let why = if why.is_empty() { words } else { format!("{why}; {words}") };
-            ticket.suspension.parameters["why"] = json!(why);
-            ticket.suspension.parameters["hooks"] = json!(names);
+            let before = Question::of(&ticket.suspension).why;
+            let why = Some(before.map(|before| format!("{before}; {words}")).unwrap_or(words));
+            ticket.suspension.add(QuestionParameters { why, hooks, ..QuestionParameters::default() });
             return ticket;
         }
         let call = &info.call;
         let HookContext { cwd, clock, terms, .. } = &self.hook_context;
-        let mut parameters = json!({
-            "tool": call.name,
-            "args": call.arguments,
-            "origin": asks[0].0.origin,
-            "why": words,
-            "cwd": cwd.to_string_lossy(),
-            "proposals": [],
-            "hooks": names,
-        });
-        if let Some(notify) = terms.notify_value() {
-            parameters["notify"] = notify;
-        }
+        let parameters = QuestionParameters {
+            tool: Some(call.name.clone()),
+            args: Some(call.arguments.clone()),
+            origin: Some(Some(asks[0].0.origin.to_string())),
+            why: Some(words.clone()),
+            cwd: Some(cwd.to_string_lossy().into_owned()),
+            proposals: Some(Vec::new()),
+            hooks,
+            notify: terms.notify_value(),
+            ..QuestionParameters::default()
+        };
         SuspendTicket {
             suspension: Suspension {
                 id: format!("hook_{}", call.id).into(),
                 action: ACTION_PERMISSION.to_owned(),
                 message: format!("{} needs approval to run: {words}", call.name),
-                parameters,
+                parameters: parameters.into(),
                 response_schema: None,
                 expires_at: terms.ends_at(clock.now_ms()),
             },
@@ -362,10 +360,7 @@ fn named(hook: &HookSpec) -> String {
 /// Returns whether the user approved a question that contained this hook's.
 fn is_answered(info: &ToolCallInfo, hook: &HookSpec) -> bool {
     let yes = info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
-    let asked = info.suspension.as_ref().and_then(|ticket| ticket.suspension.parameters.get("hooks"));
-    yes && asked
-        .and_then(JsonValue::as_array)
-        .is_some_and(|names| names.iter().any(|name| *name == json!(hook.name)))
+    yes && info.suspension.as_ref().is_some_and(|ticket| ticket.suspension.hooks().contains(&hook.name))
 }
 
 /// Whether the model has read a text since the user's last message.

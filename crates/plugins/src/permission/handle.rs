@@ -13,6 +13,7 @@ use aye_core::contract::clock::Clock;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
 use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::{PathPolicies, PathPolicy};
+use aye_core::contract::question::QuestionParameters;
 use aye_core::contract::record::{GrantRecord, GrantScope};
 use aye_core::contract::spec::{AgentSpec, PluginConfigKey as _};
 use aye_core::contract::suspension::SuspendTicket;
@@ -174,11 +175,8 @@ impl Permissions {
     pub(super) fn on_terms(&self, mut ticket: SuspendTicket, of_rules: Terms) -> SuspendTicket {
         let terms = of_rules.or(&self.read(|now| now.terms.clone()));
         ticket.suspension.expires_at = terms.ends_at(self.shared.clock.now_ms());
-        if let (Some(notify), Some(parameters)) =
-            (terms.notify_value(), ticket.suspension.parameters.as_object_mut())
-        {
-            parameters.insert("notify".to_owned(), notify);
-        }
+        let notify = terms.notify_value();
+        ticket.suspension.add(QuestionParameters { notify, ..QuestionParameters::default() });
         ticket
     }
 

@@ -15,7 +15,7 @@ use super::typing::{self, TerminalProfiles, typed};
 use async_trait::async_trait;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::judgement::{JudgedPath, Judgement, JudgementAction, Profile, Risk};
-use aye_core::contract::question::GrantProposal;
+use aye_core::contract::question::{GrantProposal, QuestionParameters};
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::contract::suspension::{
     ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
@@ -161,18 +161,13 @@ impl PermissionPlugin {
                 };
                 let ticket = ticket(prepared, info, &verdict, (kind, refused), &rules, judgement.risk);
                 let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
-                if !judgement.paths.is_empty() {
-                    tell(&mut ticket, "paths", json!(judgement.paths));
-                }
-                if self.permissions.reaches_domains(verdict.profile) {
-                    tell(&mut ticket, "domains", true.into());
-                }
                 let run = (&ctx.run_identity.thread_id, &ctx.run_identity.run_id);
-                if let Some(missed) =
-                    self.permissions.missed_grant(prepared, run, kind, &rules, &info.spent_grants)
-                {
-                    tell(&mut ticket, "grant", json!(missed));
-                }
+                ticket.suspension.add(QuestionParameters {
+                    paths: (!judgement.paths.is_empty()).then(|| json!(judgement.paths)),
+                    domains: self.permissions.reaches_domains(verdict.profile).then_some(true),
+                    grant: self.permissions.missed_grant(prepared, run, kind, &rules, &info.spent_grants),
+                    ..QuestionParameters::default()
+                });
                 Some(ToolInterceptPayload::Suspend(ticket))
             }
             (VerdictKind::Deny, _) => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
@@ -186,8 +181,7 @@ impl PermissionPlugin {
 
 /// Returns whether the path of an answered call leads where it led when the user was asked.
 fn is_about_the_same(info: &ToolCallInfo, call: Option<&PreparedCall<'_>>) -> bool {
-    let asked = info.suspension.as_ref().and_then(|ticket| ticket.suspension.parameters.get("paths"));
-    let asked = asked.and_then(|paths| serde_json::from_value::<Vec<JudgedPath>>(paths.clone()).ok());
+    let asked = info.suspension.as_ref().and_then(|ticket| ticket.suspension.paths::<JudgedPath>());
     let is_edited = info.suspension.as_ref().is_none_or(|it| it.pending.arguments != info.call.arguments);
     let (Some(asked), Some(call), false) = (asked, call, is_edited) else { return true };
     call.paths().iter().all(|path| asked.contains(path))
@@ -225,13 +219,6 @@ fn command_of(arguments: &JsonValue) -> Option<&str> {
     arguments.get("command")?.as_str()
 }
 
-/// Adds a member to what a question says.
-fn tell(ticket: &mut SuspendTicket, name: &str, value: JsonValue) {
-    if let Some(parameters) = ticket.suspension.parameters.as_object_mut() {
-        parameters.insert(name.to_owned(), value);
-    }
-}
-
 fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterceptPayload {
     let text = match &verdict.rule {
         // The verdict's reason already names the rule and its location.
@@ -263,20 +250,22 @@ fn ticket(
             id: format!("perm_{}", call.id).into(),
             action: ACTION_PERMISSION.to_owned(),
             message,
-            parameters: json!({
-                "tool": call.name,
-                "args": call.arguments,
-                "rule": verdict.rule,
-                "origin": verdict.origin,
-                "why": why,
-                "cwd": question.cwd.to_string_lossy(),
-                "risk": risk.as_str(),
-                "danger": call_danger(prepared),
-                "does": does.words,
-                "outside": does.is_outside,
-                "profile": verdict.profile,
-                "proposals": proposals(prepared, (kind, refused), rules),
-            }),
+            parameters: QuestionParameters {
+                tool: Some(call.name.clone()),
+                args: Some(call.arguments.clone()),
+                rule: Some(verdict.rule.clone()),
+                origin: Some(verdict.origin.clone()),
+                why: Some(why),
+                cwd: Some(question.cwd.to_string_lossy().into_owned()),
+                risk: Some(risk),
+                danger: Some(call_danger(prepared)),
+                does: Some(does.words),
+                outside: Some(does.is_outside),
+                profile: Some(verdict.profile),
+                proposals: Some(proposals(prepared, (kind, refused), rules)),
+                ..QuestionParameters::default()
+            }
+            .into(),
             response_schema: None,
             expires_at: None,
         },

@@ -22,6 +22,7 @@ use super::state::{
 use aye_core::contract::child::DELEGATION_DEPTH;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::ids::CallId;
+use aye_core::contract::question::QuestionParameters;
 use aye_core::contract::suspension::{
     ACTION_CHILD_RUN, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -135,22 +136,21 @@ impl SkillTool {
         let wanted = meta.agent.as_ref().filter(|agent| known.contains(agent));
         let agent = wanted.unwrap_or(&identity.agent_id);
         let call = CallId::from(ctx.call_id.as_str());
-        let mut parameters = json!({
-            "agent": agent,
-            "prompt": prompt,
-            "thread": identity.thread_id.of_child(&identity.run_id, &call),
-            "skill": meta.name,
-        });
-        if let Ok(Some(model)) = self.model(meta) {
-            parameters["model"] = model.into();
-        }
+        let parameters = QuestionParameters {
+            agent: Some(agent.clone()),
+            prompt: Some(prompt.to_owned()),
+            thread: Some(identity.thread_id.of_child(&identity.run_id, &call)),
+            skill: Some(meta.name.clone()),
+            model: self.model(meta).ok().flatten(),
+            ..QuestionParameters::default()
+        };
         let message = format!("the subagent {agent} works on the skill {}", meta.name);
         let ticket = SuspendTicket {
             suspension: Suspension {
                 id: format!("child_{call}").into(),
                 action: ACTION_CHILD_RUN.into(),
                 message: message.clone(),
-                parameters,
+                parameters: parameters.into(),
                 response_schema: None,
                 expires_at: None,
             },
@@ -299,12 +299,14 @@ fn ask(skill: &dyn Skill, args: &Value, grant: &SkillGrant, ctx: &ToolCallContex
             id: format!("skill_{}_{short_hash}", ctx.call_id).into(),
             action: ACTION_SKILL_CONSENT.to_owned(),
             message: message.clone(),
-            parameters: json!({
-                "skill": name,
-                "location": visible_line(&skill.location()),
-                "hash": grant.hash,
-                "allowed_tools": patterns,
-            }),
+            parameters: QuestionParameters {
+                skill: Some(name.clone()),
+                location: Some(visible_line(&skill.location()).into_owned()),
+                hash: Some(grant.hash.clone()),
+                allowed_tools: Some(patterns),
+                ..QuestionParameters::default()
+            }
+            .into(),
             response_schema: None,
             expires_at: None,
         },

@@ -122,6 +122,12 @@ async fn a_question_contains_all_that_a_card_needs() {
     assert_eq!(ticket.resume_mode, ToolCallResumeMode::ReplayToolCall);
     assert_eq!(ticket.pending.arguments, json!({"command": "git status -sb"}));
     let parameters = &ticket.suspension.parameters;
+    let names = parameters.as_object().expect("an object").keys().map(String::as_str);
+    assert_eq!(
+        names.take(12).collect::<Vec<_>>().join(" "),
+        "tool args rule origin why cwd risk danger does outside profile proposals",
+        "rows keep their members and the order of them"
+    );
     assert_eq!(parameters["tool"], "Bash");
     assert_eq!(parameters["cwd"], world.permissions.workspace().cwd.to_string_lossy().as_ref());
     assert_eq!(parameters["proposals"][1]["pattern"], "Bash(git status *)");
