@@ -13,9 +13,9 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::access::{Access, TokenRecord, TokenScope, TokenStore};
+use super::clock::now_ms;
 use super::error::ApiError;
 use super::host::{AgentFolder, ServerHost, ServerTexts};
-use super::routes::now_ms;
 
 /// The name of the program's token.
 const NAME: &str = "program";

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::access::Access;
 use super::config::ConfigHost;
 use super::error::ApiError;
-use super::routes::A2aPushConfig;
+use super::push_config::A2aPushConfig;
 
 /// The program that a server is part of: its store, and its agents by folder.
 pub trait ServerHost: Send + Sync + 'static {

@@ -29,7 +29,7 @@ use super::host::{AgentFolder, ServerHost};
 use super::inbox_feed::InboxFeed;
 use super::live::{ChannelSink, Channels};
 use super::metrics::{Metrics, Present};
-use super::routes;
+use super::push::push_task_state;
 use super::starts::{Place, Starts};
 
 /// Time limit for runs to end when the server shuts down.
@@ -268,7 +268,7 @@ impl Hub {
             let threads: HashSet<ThreadId> = waiting.into_iter().map(|push| push.thread).collect();
             for thread in threads {
                 hub.track_pushes(&thread);
-                routes::push_task_state(&hub, &thread).await;
+                push_task_state(hub.store(), pushes, &thread).await;
             }
         });
     }
@@ -295,10 +295,14 @@ impl Hub {
     /// Resumes a conversation that this process left waiting, as soon as anyone answers.
     fn on_store_change(self: &Arc<Self>, change: &StoreChange) {
         if matches!(change.kind, ChangeKind::Run | ChangeKind::Anything) {
-            let told = self.push_threads.lock().unwrap_or_else(PoisonError::into_inner);
-            for thread in told.iter().filter(|thread| change.concerns(thread)) {
+            let followed = self.push_threads.lock().unwrap_or_else(PoisonError::into_inner);
+            for thread in followed.iter().filter(|thread| change.concerns(thread)) {
                 let (hub, thread) = (Arc::clone(self), thread.clone());
-                self.tasks.spawn(async move { routes::push_task_state(&hub, &thread).await });
+                self.tasks.spawn(async move {
+                    if let Some(pushes) = hub.program.pushes() {
+                        push_task_state(hub.store(), pushes, &thread).await;
+                    }
+                });
             }
         }
         match change.kind {

@@ -30,13 +30,14 @@ use tokio::sync::Semaphore;
 
 use super::access::{Caller, TokenScope};
 use super::card::QuestionCard;
+use super::clock::now_ms;
 use super::error::ApiError;
 use super::follow::Frame;
 use super::guard::{MAX_BODY, demand};
 use super::hub::Hub;
 use super::mcp_transport::{BoundedTransport, MAX_REQUESTS};
 use super::reading::RunReader;
-use super::routes::{decide, now_ms, thread_of};
+use super::routes::{decide, thread_of};
 
 /// The description of this server for clients.
 const INSTRUCTIONS: &str = "Each tool is an agent that works in a project folder. An agent's calls that its rules do \

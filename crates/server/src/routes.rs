@@ -13,8 +13,7 @@ mod page;
 mod runs;
 mod threads;
 
-pub(super) use a2a_push::push_task_state;
-pub use a2a_push::{A2aAuthentication, A2aPushConfig, PUSH_DONE};
+pub use crate::push_config::{A2aAuthentication, A2aPushConfig, PUSH_DONE};
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -41,6 +40,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{Caller, TokenScope};
 use super::api::{Api, HandlerInput, Operation, OperationBuilder, document};
 use super::app::AppState;
+use super::clock::now_ms;
 use super::error::ApiError;
 use super::guard::{Guard, MAX_BODY, demand, guard};
 use super::hub::Hub;
@@ -428,11 +428,6 @@ fn given_thread(id: &str) -> Result<ThreadId, ApiError> {
 async fn latest_run(hub: &Hub, thread: &ThreadRecord) -> Result<RunRecord, ApiError> {
     let run = hub.store().latest_run(&thread.id).await?;
     run.ok_or_else(|| ApiError::not_found("run of conversation", thread.id.as_str()))
-}
-
-/// Unix milliseconds.
-pub(super) fn now_ms() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 
 /// State of every handler.

@@ -8,48 +8,18 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use aye_core::contract::ids::{RunId, ThreadId};
-use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::RunRecord;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::a2a::{A2aError, shown};
+use super::a2a::A2aError;
 use crate::error::ApiError;
 use crate::host::PushHost;
 use crate::hub::Hub;
+use crate::push::push_task_state;
+use crate::push_config::{A2aAuthentication, A2aPushConfig};
 
-/// The place where a task stops for good.
-pub const PUSH_DONE: &str = "done";
 /// Addresses that one task may have.
 const MAX_CONFIGS: usize = 16;
-
-/// The URL and the credentials for a task's notifications.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct A2aPushConfig {
-    /// Unique for the task; made when none is given.
-    pub id: String,
-    /// The task.
-    pub task_id: String,
-    /// The address.
-    pub url: String,
-    /// A secret of the receiver: it is sent with each message, which is also signed with it.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub token: String,
-    /// The credentials that the receiver expects in `Authorization`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub authentication: Option<A2aAuthentication>,
-}
-
-/// The credentials that a receiver expects in `Authorization`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct A2aAuthentication {
-    /// Such as `Bearer`.
-    pub scheme: String,
-    /// The text after the scheme.
-    pub credentials: String,
-}
 
 /// A request about the push notification configs of a task.
 #[derive(Clone, Copy)]
@@ -106,7 +76,7 @@ pub(super) async fn add(
     host(hub)?.keep_push(thread, run, &config).await?;
     hub.track_pushes(thread);
     // The task may have stopped before the config was added.
-    push_task_state(hub, thread).await;
+    push_task_state(hub.store(), host(hub)?, thread).await;
     Ok(config)
 }
 
@@ -140,34 +110,4 @@ pub(super) async fn serve(
             json!({})
         }
     })
-}
-
-/// Writes a message for each address of a conversation whose task needs input or is over, once for each time.
-pub(crate) async fn push_task_state(hub: &Arc<Hub>, thread: &ThreadId) {
-    if let Err(error) = queue_pushes(hub, thread).await {
-        tracing::warn!(%thread, error = error.message(), "push notifications are not written");
-    }
-}
-
-async fn queue_pushes(hub: &Arc<Hub>, thread: &ThreadId) -> Result<(), ApiError> {
-    let Some(pushes) = hub.program.pushes() else { return Ok(()) };
-    for to in pushes.pushes_that_wait(Some(thread)).await? {
-        // A run that is not stored yet starts in a moment.
-        let Some(record) = hub.store().load_run(&to.run).await? else { continue };
-        let stop = match record.status {
-            RunStatus::Running => None,
-            RunStatus::Waiting => {
-                let open = hub.store().waiting_below(thread).await?;
-                let ids: Vec<_> = open.iter().map(|question| question.id.as_str()).collect();
-                // Without pending questions the answers are stored and the run resumes in a moment.
-                (!ids.is_empty()).then(|| ids.join(" "))
-            }
-            RunStatus::Done => Some(PUSH_DONE.to_owned()),
-        };
-        if let Some(stop) = stop {
-            let body = json!({ "task": shown(hub, &record, None).await? });
-            pushes.push(&to, &stop, body).await?;
-        }
-    }
-    Ok(())
 }

@@ -26,12 +26,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::{
-    Allowed, Asked, Body, Decide, InThread, ListPage, Paging, Read, Signed, latest_run, now_ms, one_more,
-};
+use super::{Allowed, Asked, Body, Decide, InThread, ListPage, Paging, Read, Signed, latest_run, one_more};
 use crate::access::{Caller, TokenScope};
 use crate::api::{Api, EventStream};
 use crate::card::QuestionCard;
+use crate::clock::now_ms;
 use crate::error::ApiError;
 use crate::guard::demand;
 use crate::hub::Hub;

@@ -8,9 +8,10 @@ use aye_core::contract::ids::ThreadId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{HubState, now_ms};
+use super::HubState;
 use crate::access::{Caller, TokenScope};
 use crate::api::{Api, HandlerOutput, KINDS, OperationBuilder, Text};
+use crate::clock::now_ms;
 use crate::error::ApiError;
 use crate::guard::demand;
 

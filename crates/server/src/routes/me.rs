@@ -8,9 +8,10 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Body, HubState, now_ms};
+use super::{Body, HubState};
 use crate::access::{Caller, TokenScope};
 use crate::api::Api;
+use crate::clock::now_ms;
 use crate::error::ApiError;
 use crate::listen::Peer;
 

@@ -12,8 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::{self, InNamespace, Tagged};
-use super::{Allowed, Asked, Chat, ListPage, Paging, Read, now_ms, page};
+use super::{Allowed, Asked, Chat, ListPage, Paging, Read, page};
 use crate::api::Api;
+use crate::clock::now_ms;
 use crate::config::ConfigEntry;
 use crate::error::ApiError;
 

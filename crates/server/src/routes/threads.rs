@@ -18,10 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use super::runs::RunView;
 use super::{
-    Allowed, Asked, Body, Chat, HubState, InThread, ListPage, Paging, Read, Said, given_thread, now_ms, page,
+    Allowed, Asked, Body, Chat, HubState, InThread, ListPage, Paging, Read, Said, given_thread, page,
 };
 use crate::access::{Caller, TokenScope};
 use crate::api::{Accepted, Api, Created, EventStream, Nothing};
+use crate::clock::now_ms;
 use crate::error::ApiError;
 use crate::follow::Follower;
 use crate::guard::demand;
