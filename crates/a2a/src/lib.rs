@@ -201,7 +201,7 @@ impl AgentBackend for A2aAgent {
         Ok(DelegateRunResult {
             agent_id: agent_id.to_owned(),
             status,
-            response: Some(response).filter(|said| !said.is_empty()),
+            response: Some(response).filter(|text| !text.is_empty()),
             steps: 1,
         })
     }

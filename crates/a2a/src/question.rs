@@ -99,11 +99,11 @@ pub(crate) fn questions(
     prefix: &str,
 ) -> Vec<ToolCall> {
     let parts = status.message.as_ref().map(|message| message.parts.as_slice()).unwrap_or_default();
-    let said: Vec<&str> = parts.iter().filter_map(|part| part.text.as_deref()).collect();
+    let texts: Vec<&str> = parts.iter().filter_map(|part| part.text.as_deref()).collect();
     let known = parts.iter().filter_map(|part| part.data.as_ref()).filter_map(known_question);
     let mut asked: Vec<Value> = known.take(MAX_QUESTIONS).collect();
     if asked.is_empty() {
-        let text = trimmed(&said.join("\n"), MAX_TEXT);
+        let text = trimmed(&texts.join("\n"), MAX_TEXT);
         let text = if text.is_empty() { "(it does not say what it needs)".to_owned() } else { text };
         asked.push(json!({"question": text, "free_text": true}));
     }

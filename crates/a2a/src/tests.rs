@@ -37,7 +37,7 @@ struct MockAgent {
 }
 
 impl MockAgent {
-    async fn new(mut says: impl FnMut(&str, &Value, usize) -> Response + Send + 'static) -> Self {
+    async fn new(mut replies: impl FnMut(&str, &Value, usize) -> Response + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (asked, heads) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<Mutex<Vec<String>>>::default());
@@ -79,17 +79,17 @@ impl MockAgent {
                         body.len()
                     )
                 };
-                let said = if what.ends_with("agent-card.json")
-                    && !matches!(says(&what, &body, nth), Response::To(_))
+                let answer = if what.ends_with("agent-card.json")
+                    && !matches!(replies(&what, &body, nth), Response::To(_))
                 {
-                    match says(&what, &body, nth) {
+                    match replies(&what, &body, nth) {
                         Response::Json(status, card) => {
                             plain(status, "application/json", "", &card.to_string())
                         }
                         _ => plain(200, "application/json", "", &card(&own).to_string()),
                     }
                 } else {
-                    match says(&what, &body, nth) {
+                    match replies(&what, &body, nth) {
                         Response::Json(status, body) => {
                             plain(status, "application/json", "", &body.to_string())
                         }
@@ -104,7 +104,7 @@ impl MockAgent {
                         Response::Nothing => String::new(),
                     }
                 };
-                let _ = stream.write_all(said.as_bytes()).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
             }
         });
         Self { url, asked, heads }
@@ -147,9 +147,12 @@ fn card(url: &str) -> Value {
     })
 }
 
-fn task(state: &str, said: &str) -> Value {
-    let artifacts =
-        if said.is_empty() { json!([]) } else { json!([{"artifactId": "a1", "parts": [{"text": said}]}]) };
+fn task(state: &str, answer: &str) -> Value {
+    let artifacts = if answer.is_empty() {
+        json!([])
+    } else {
+        json!([{"artifactId": "a1", "parts": [{"text": answer}]}])
+    };
     json!({
         "id": "t1", "contextId": "c1", "artifacts": artifacts,
         "status": {"state": state, "timestamp": "2026-01-01T00:00:00Z", "message": {"messageId": "m", "parts": [{"text": "which one?"}]}},
@@ -188,7 +191,7 @@ async fn exchange(
     panic!("no end: {events:?}");
 }
 
-async fn said(exchanges: &Exchanges, messages: &[Message]) -> String {
+async fn answer(exchanges: &Exchanges, messages: &[Message]) -> String {
     exchange(exchanges, messages).await.1.unwrap().text()
 }
 
@@ -209,7 +212,7 @@ async fn a_task_is_sent_once_and_polled_to_completion() {
     .await;
     let exchanges = far.with(|endpoint| endpoint.auth = Some(json!({"type": "bearer", "token": "k3y"})));
     // Terminal control sequences are removed.
-    assert_eq!(said(&exchanges, &prompt()).await, "All[2J clear.");
+    assert_eq!(answer(&exchanges, &prompt()).await, "All[2J clear.");
     assert_eq!(far.sent().len(), 1);
     assert_eq!(far.sent()[0]["parts"], json!([{"text": "look around"}]));
     let heads = far.heads.lock().unwrap().clone();
@@ -218,7 +221,7 @@ async fn a_task_is_sent_once_and_polled_to_completion() {
         "{heads:?}"
     );
     // The run asks again after a crash: known answers are not sent again.
-    assert_eq!(said(&exchanges, &prompt()).await, "All[2J clear.");
+    assert_eq!(answer(&exchanges, &prompt()).await, "All[2J clear.");
     assert_eq!(far.sent().len(), 1);
     // The task is over, so no cancellation is sent.
     exchanges.cancel().await;
@@ -287,7 +290,7 @@ async fn a_question_of_the_task_is_asked_and_answered_in_the_same_task() {
     );
     answered(&mut messages, &asks.tool_calls, Some("the blue one"));
     // Only new text is returned.
-    assert_eq!(said(&exchanges, &messages).await, "Second.");
+    assert_eq!(answer(&exchanges, &messages).await, "Second.");
     let sent = far.sent();
     assert_eq!(sent.len(), 2);
     assert_eq!((&sent[1]["taskId"], &sent[1]["contextId"]), (&json!("t1"), &json!("c1")));
@@ -373,7 +376,7 @@ async fn what_a_task_says_after_an_answer_on_the_other_side_is_returned() {
     let asks = exchange(&exchanges, &messages).await.1.unwrap();
     assert!(!exchanges.still_asks(0).await);
     answered(&mut messages, &asks.tool_calls, None);
-    assert_eq!(said(&exchanges, &messages).await, "Second.");
+    assert_eq!(answer(&exchanges, &messages).await, "Second.");
     assert_eq!(far.sent().len(), 1);
 }
 
@@ -439,7 +442,7 @@ async fn a_lost_message_is_looked_up_and_resent_only_after_approval() {
     assert!(exchange(&exchanges, &stopped).await.1.is_err());
     assert_eq!(far.sent().len(), 1);
     answered(&mut messages, &asks.tool_calls, Some("send it again"));
-    assert_eq!(said(&exchanges, &messages).await, "Here.");
+    assert_eq!(answer(&exchanges, &messages).await, "Here.");
     assert_eq!(far.sent()[1]["parts"], json!([{"text": "look around"}]));
 }
 
@@ -461,7 +464,7 @@ async fn a_delivered_message_with_a_lost_reply_is_not_resent() {
         _ => Response::Nothing,
     })
     .await;
-    assert_eq!(said(&far.exchanges(), &prompt()).await, "Here.");
+    assert_eq!(answer(&far.exchanges(), &prompt()).await, "Here.");
     assert_eq!(far.sent().len(), 1);
     assert!(context.lock().unwrap().is_string());
 }
@@ -472,14 +475,14 @@ async fn peer_errors_are_named_and_bounded() {
         MockAgent::new(move |what, _, _| if what.contains("message:") { reply() } else { Response::Nothing })
     };
     let there = sends(|| Response::To("https://evil.example/x".into())).await;
-    let told = wrong(&there.exchanges()).await;
-    assert!(told.contains("redirects to https://evil.example/"), "{told}");
+    let refusal = wrong(&there.exchanges()).await;
+    assert!(refusal.contains("redirects to https://evil.example/"), "{refusal}");
     let long = sends(|| Response::Bytes("x".repeat(5 << 20))).await;
-    let told = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
-    assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "its outcome is unknown");
+    let refusal = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
+    assert_eq!(refusal.tool_calls[0].arguments["kind"], "lost", "its outcome is unknown");
     let long = sends(|| Response::Stream(vec![json!("x".repeat(1 << 20))])).await;
-    let told = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
-    assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "its outcome is unknown");
+    let refusal = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
+    assert_eq!(refusal.tool_calls[0].arguments["kind"], "lost", "its outcome is unknown");
     let endless = MockAgent::new(|what, _, _| match what {
         "GET /.well-known/agent-card.json" => Response::Json(200, json!({"capabilities": {"streaming": true}})),
         "POST /x/message:stream" => Response::Stream(vec![
@@ -489,21 +492,21 @@ async fn peer_errors_are_named_and_bounded() {
         _ => Response::Json(404, json!({})),
     })
     .await;
-    let told = wrong(&endless.with(|endpoint| endpoint.base_url.push_str("/x"))).await;
-    assert!(told.contains("an event is longer than 1048576 bytes"), "{told}");
+    let refusal = wrong(&endless.with(|endpoint| endpoint.base_url.push_str("/x"))).await;
+    assert!(refusal.contains("an event is longer than 1048576 bytes"), "{refusal}");
     let strange = sends(|| Response::Json(200, json!({"task": {"id": "..", "contextId": "c"}}))).await;
-    let told = wrong(&strange.exchanges()).await;
-    assert!(told.contains("gave its task an id that cannot be used"), "{told}");
+    let refusal = wrong(&strange.exchanges()).await;
+    assert!(refusal.contains("gave its task an id that cannot be used"), "{refusal}");
     let refused = sends(|| Response::Json(403, json!({"error": {"message": "no\u{1b}]0;x\u{7} way"}}))).await;
-    let told = wrong(&refused.exchanges()).await;
-    assert!(told.contains("refused it (403): no]0;x way"), "{told}");
+    let refusal = wrong(&refused.exchanges()).await;
+    assert!(refusal.contains("refused it (403): no]0;x way"), "{refusal}");
     let failed = sends(|| Response::Json(200, json!({"task": task("TASK_STATE_FAILED", "")}))).await;
-    let told = wrong(&failed.exchanges()).await;
-    assert!(told.contains("its task failed: which one?"), "{told}");
+    let refusal = wrong(&failed.exchanges()).await;
+    assert!(refusal.contains("its task failed: which one?"), "{refusal}");
     let slow = sends(|| Response::Json(200, json!({"task": task("TASK_STATE_WORKING", "")}))).await;
     let exchanges = slow.with(|endpoint| endpoint.timeout_ms = 1);
-    let told = wrong(&exchanges).await;
-    assert!(told.contains("did not finish within 1 s"), "{told}");
+    let refusal = wrong(&exchanges).await;
+    assert!(refusal.contains("did not finish within 1 s"), "{refusal}");
     exchanges.cancel().await;
     assert_eq!(slow.count("tasks/t1:cancel"), 1);
 }

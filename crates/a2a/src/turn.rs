@@ -27,7 +27,7 @@ pub(crate) struct Turn {
 impl Turn {
     /// Reads the end of a conversation. `salt` keeps the ids of different conversations apart.
     pub(crate) fn of(messages: &[Arc<Message>], salt: &str) -> Self {
-        let said: Vec<&Message> = messages
+        let sent: Vec<&Message> = messages
             .iter()
             .map(|message| &**message)
             .filter(|message| {
@@ -35,11 +35,11 @@ impl Turn {
                     && (message.visibility == Visibility::All || message.role == Role::Tool)
             })
             .collect();
-        let (mut end, mut position, mut is_given_up) = (said.len(), None, false);
+        let (mut end, mut position, mut is_given_up) = (sent.len(), None, false);
         loop {
-            let asks = said[..end].iter().rposition(|message| message.role == Role::Assistant);
-            let behind = &said[asks.map_or(0, |at| at + 1)..end];
-            let calls = asks.map_or(&[][..], |at| said[at].tool_calls.as_slice());
+            let asks = sent[..end].iter().rposition(|message| message.role == Role::Assistant);
+            let behind = &sent[asks.map_or(0, |at| at + 1)..end];
+            let calls = asks.map_or(&[][..], |at| sent[at].tool_calls.as_slice());
             let key = calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>().join(" ");
             let position =
                 position.get_or_insert_with(|| if calls.is_empty() { "begin".to_owned() } else { key });

@@ -443,6 +443,6 @@ fn introduce(session: &AcpSession) {
     }
     for warning in session.host.warnings() {
         tracing::warn!("{warning}");
-        session.tell(&warning);
+        session.send_text(&warning);
     }
 }

@@ -114,7 +114,7 @@ pub(crate) struct AcpSession {
     /// A question was decided here; the store reports only what others decide.
     answered: Notify,
     /// Something happened that may have brought a question.
-    look: Notify,
+    questions_changed: Notify,
     /// The client is gone: nothing that it did not say is an answer.
     closing: CancellationToken,
     abilities: ClientAbilities,
@@ -152,7 +152,7 @@ impl AcpSession {
             cancel: Mutex::default(),
             asked: Mutex::default(),
             answered: Notify::new(),
-            look: Notify::new(),
+            questions_changed: Notify::new(),
             closing,
             abilities,
         })
@@ -181,12 +181,12 @@ impl AcpSession {
     /// Prepares a run, and notifies the user of what the preparation reported.
     async fn prepare(&self) {
         for text in self.host.prepare().await {
-            self.tell(&text);
+            self.send_text(&text);
         }
     }
 
     /// Shows the user a notice that is not part of the conversation.
-    pub(crate) fn tell(&self, text: &str) {
+    pub(crate) fn send_text(&self, text: &str) {
         self.encode(|encoder| vec![encoder.notice(text)]);
     }
 
@@ -271,7 +271,7 @@ impl AcpSession {
             self.ask_open(&cancel).await;
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.look.notified() => {}
+                () = self.questions_changed.notified() => {}
                 Ok(()) = children.changed() => {}
                 () = changes.next_about(&self.thread) => {}
             }
@@ -360,7 +360,7 @@ impl AcpSession {
         } else {
             self.answered.notify_one();
         }
-        self.look.notify_one();
+        self.questions_changed.notify_one();
     }
 
     /// Returns the client's choice, or `None` if the client did not answer.
@@ -540,7 +540,7 @@ impl Turn<'_> {
     /// Waits until one of these questions was answered, here or elsewhere.
     async fn wait_for(&self, questions: &[SuspensionRecord]) -> Result<(), RuntimeError> {
         let session = self.session;
-        session.look.notify_one();
+        session.questions_changed.notify_one();
         let none = BTreeMap::new();
         tokio::select! {
             answered = session.runtime().until_answered(&session.thread, questions, &none) => answered.map(drop),
@@ -610,7 +610,7 @@ impl FrontEnd for Turn<'_> {
 
     async fn follows(&mut self, _pid: u32) {
         self.session.catch_up().await;
-        self.session.look.notify_one();
+        self.session.questions_changed.notify_one();
     }
 
     async fn ended_elsewhere(
@@ -642,7 +642,7 @@ impl EventSink for SessionSink {
             }
             AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. }
             | AgentEvent::RunFinish { .. } => {
-                session.look.notify_one();
+                session.questions_changed.notify_one();
             }
             _ => {}
         }

@@ -46,12 +46,12 @@ pub(super) struct WaitingRun(Mutex<Option<AgentRunResult>>);
 
 impl WaitingRun {
     fn set(&self, waiting: Option<AgentRunResult>) {
-        *self.0.lock().expect("no panic while the standing is held") = waiting;
+        *self.0.lock().expect("no panic while it is held") = waiting;
     }
 
     /// The run that waits, when that is what was broken off.
     pub(super) fn take(&self) -> Option<AgentRunResult> {
-        self.0.lock().expect("no panic while the standing is held").take()
+        self.0.lock().expect("no panic while it is held").take()
     }
 }
 
@@ -70,10 +70,10 @@ pub(super) struct HeadlessSession<'a> {
     options: &'a Options,
     printer: &'a Arc<Printer>,
     clock: &'a Arc<dyn Clock>,
-    standing: &'a WaitingRun,
+    waiting_run: &'a WaitingRun,
     thread: ThreadId,
     /// The announced questions, each with the moment at which this process gives up on it.
-    told: BTreeMap<SuspensionId, Option<Instant>>,
+    announced: BTreeMap<SuspensionId, Option<Instant>>,
     denied: Vec<SuspensionId>,
     expired: Vec<SuspensionId>,
     /// The number of events before the last attempt; `None` before the first one.
@@ -83,7 +83,7 @@ pub(super) struct HeadlessSession<'a> {
     /// The result of the last run that is done. Its answer is printed when a queued message follows it, or by the caller.
     done: Option<AgentRunResult>,
     /// The user knows that another process drives the run.
-    is_told: bool,
+    is_followed: bool,
 }
 
 impl<'a> HeadlessSession<'a> {
@@ -92,7 +92,7 @@ impl<'a> HeadlessSession<'a> {
         options: &'a Options,
         printer: &'a Arc<Printer>,
         clock: &'a Arc<dyn Clock>,
-        standing: &'a WaitingRun,
+        waiting_run: &'a WaitingRun,
         thread: ThreadId,
     ) -> Self {
         Self {
@@ -100,15 +100,15 @@ impl<'a> HeadlessSession<'a> {
             options,
             printer,
             clock,
-            standing,
+            waiting_run,
             thread,
-            told: BTreeMap::new(),
+            announced: BTreeMap::new(),
             denied: Vec::new(),
             expired: Vec::new(),
             events: None,
             waiting: None,
             done: None,
-            is_told: false,
+            is_followed: false,
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a> HeadlessSession<'a> {
     ) -> Result<(), RuntimeError> {
         self.announce(result, limit);
         let moments = result.waiting.iter().filter_map(|question| {
-            let end = self.told.get(&question.id).copied().flatten();
+            let end = self.announced.get(&question.id).copied().flatten();
             end.map(|end| (question.id.clone(), end))
         });
         let give_up = moments.collect();
@@ -225,12 +225,12 @@ impl<'a> HeadlessSession<'a> {
     fn announce(&mut self, result: &AgentRunResult, limit: Option<Duration>) {
         let mut any = false;
         for question in &result.waiting {
-            if self.told.contains_key(&question.id) {
+            if self.announced.contains_key(&question.id) {
                 continue;
             }
             // The run continues at its time, so the question about it does not expire before.
             let end = limit.filter(|_| !waits_for_time(question)).map(|limit| Instant::now() + limit);
-            self.told.insert(question.id.clone(), end);
+            self.announced.insert(question.id.clone(), end);
             if self.options.typed.is_none() {
                 note(&QuestionView::of(question).lines(self.clock.now_ms()));
             }
@@ -303,7 +303,7 @@ impl FrontEnd for HeadlessSession<'_> {
 
     async fn prepare(&mut self, _request: Option<&RunRequest>) {
         // From here on a signal is the run's matter.
-        self.standing.set(None);
+        self.waiting_run.set(None);
     }
 
     async fn ended(
@@ -312,7 +312,7 @@ impl FrontEnd for HeadlessSession<'_> {
     ) -> Result<(), RuntimeError> {
         let events = self.events.replace(self.printer.events());
         let Some(Ok(result)) = result else { return Ok(()) };
-        self.is_told = false;
+        self.is_followed = false;
         self.expired.extend(result.expired.iter().cloned());
         if let Some(before) = self.done.take() {
             answer(self.printer, &before, self.options);
@@ -323,7 +323,7 @@ impl FrontEnd for HeadlessSession<'_> {
             return Ok(());
         }
         // It waited already, or other processes resumed it and left new questions.
-        let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
+        let is_new = result.waiting.iter().any(|question| !self.announced.contains_key(&question.id));
         let is_silent = events.unwrap_or(0) == self.printer.events();
         if is_silent && (is_new || events.is_none()) {
             self.emit_pending(result).await?;
@@ -362,7 +362,7 @@ impl FrontEnd for HeadlessSession<'_> {
                 self.denied.extend(open);
             }
             AskPolicy::Wait(limit) => {
-                self.standing.set(Some(result.clone()));
+                self.waiting_run.set(Some(result.clone()));
                 self.wait_for_answer(&result, limit).await?;
             }
         }
@@ -370,11 +370,11 @@ impl FrontEnd for HeadlessSession<'_> {
     }
 
     async fn follows(&mut self, pid: u32) {
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_followed, true) {
             note(&format!("process {pid} resumed this run; waiting for its result"));
         }
         if let Some(before) = &self.waiting {
-            self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
+            self.waiting_run.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
         }
     }
 

@@ -268,8 +268,8 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         Job::Answered(thread) => Job::Resume(thread),
         other @ (Job::Run(_) | Job::Resume(_)) => other,
     };
-    let standing = WaitingRun::default();
-    let desk = || HeadlessSession::new(runtime, options, &printer, clock, &standing, thread.clone());
+    let waiting_run = WaitingRun::default();
+    let desk = || HeadlessSession::new(runtime, options, &printer, clock, &waiting_run, thread.clone());
     let work = async {
         // On the heap, because a run's future is large.
         let done = Box::pin(desk().attend(job, Queue::Messages)).await?;
@@ -286,7 +286,9 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         settled = settle(runtime, &thread, &printer).await;
     }
     let code = match result {
-        None => break_off(&printer, &thread, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
+        None => {
+            break_off(&printer, &thread, waiting_run.take(), options, signal.unwrap_or(exit::INTERRUPTED))
+        }
         Some(Ok(mut attended)) => {
             attended.result.usage.add(&settled.usage);
             finish(&printer, &attended, options, signal)

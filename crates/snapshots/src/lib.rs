@@ -386,16 +386,16 @@ impl Inner {
                 is_stopped,
                 progress: &|seen| drop(self.objects.set_seen(&self.root, sweeps, |put| seen.write(put))),
             };
-            let look = walk::look(&place, &mut state.seen)?;
-            let hash = if also.is_empty() { look.tree } else { self.with(&look.tree, also)? };
+            let scanned = walk::scan(&place, &mut state.seen)?;
+            let hash = if also.is_empty() { scanned.tree } else { self.with(&scanned.tree, also)? };
             if self.keep(&hash, sweeps)? {
-                state.unwritten += look.read;
+                state.unwritten += scanned.read;
                 // The next start reads these again otherwise.
                 if state.unwritten >= UNWRITTEN.max(state.seen.len() / 20) {
                     (place.progress)(&state.seen);
                     state.unwritten = 0;
                 }
-                return Ok((hash, note_of(&look.left_out)));
+                return Ok((hash, note_of(&scanned.left_out)));
             }
         }
         Err(SnapshotError::MakingRoom)

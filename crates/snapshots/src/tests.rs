@@ -380,7 +380,7 @@ fn one_file_can_be_saved_in_a_folder_that_is_too_large() {
 }
 
 /// Scans a folder; stops after `asks` checks for cancellation.
-fn look(folder: &Folder, seen: &mut FolderScan, asks: usize) -> Result<walk::WalkResult, SnapshotError> {
+fn scan(folder: &Folder, seen: &mut FolderScan, asks: usize) -> Result<walk::WalkResult, SnapshotError> {
     let inner = &folder.snapshots.inner;
     let asked = std::cell::Cell::new(0);
     let is_stopped = || {
@@ -395,7 +395,7 @@ fn look(folder: &Folder, seen: &mut FolderScan, asks: usize) -> Result<walk::Wal
         is_stopped: &is_stopped,
         progress: &|_| {},
     };
-    walk::look(&place, seen)
+    walk::scan(&place, seen)
 }
 
 #[test]
@@ -406,23 +406,23 @@ fn an_interrupted_scan_resumes() {
     }
     let mut seen = FolderScan::default();
     let mut stops = 0;
-    let look = loop {
-        match look(&folder, &mut seen, 20) {
-            Ok(look) => break look,
+    let scan = loop {
+        match scan(&folder, &mut seen, 20) {
+            Ok(scan) => break scan,
             Err(trouble) => assert!(matches!(trouble, SnapshotError::Stopped), "{trouble}"),
         }
         stops += 1;
         assert!(stops < 20, "it starts over each time");
     };
     assert!(stops > 2, "{stops}");
-    assert_eq!(TreeId::of_all(&hex(&look.tree)), folder.fresh());
-    let again = self::look(&folder, &mut seen, usize::MAX).unwrap();
-    assert_eq!((again.tree, again.read), (look.tree, 0), "nothing is read twice");
+    assert_eq!(TreeId::of_all(&hex(&scan.tree)), folder.fresh());
+    let again = self::scan(&folder, &mut seen, usize::MAX).unwrap();
+    assert_eq!((again.tree, again.read), (scan.tree, 0), "nothing is read twice");
     // The next process continues too.
     let mut seen = FolderScan::read_back(parts_of(&seen)).unwrap();
     assert_eq!(seen.len(), 60);
-    let later = self::look(&folder, &mut seen, usize::MAX).unwrap();
-    assert_eq!((later.tree, later.read), (look.tree, 0));
+    let later = self::scan(&folder, &mut seen, usize::MAX).unwrap();
+    assert_eq!((later.tree, later.read), (scan.tree, 0));
 }
 
 fn parts_of(seen: &FolderScan) -> Vec<Vec<u8>> {
@@ -444,7 +444,7 @@ fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
         folder.write(&format!("{name}{}/{number}", number % 3), "x");
     }
     let mut seen = FolderScan::default();
-    let first = look(&folder, &mut seen, usize::MAX).unwrap();
+    let first = scan(&folder, &mut seen, usize::MAX).unwrap();
     let parts = parts_of(&seen);
     assert!(parts.len() > 3 && parts.iter().all(|part| part.len() < 136 << 10), "{}", parts.len());
     let objects = &folder.snapshots.inner.objects;
@@ -465,7 +465,7 @@ fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
     for written in [parts.clone(), vec![old.clone()], [vec![old], parts[1..].to_vec()].concat()] {
         let mut seen = FolderScan::read_back(written).unwrap();
         assert_eq!(seen.len(), 1500);
-        let again = look(&folder, &mut seen, usize::MAX).unwrap();
+        let again = scan(&folder, &mut seen, usize::MAX).unwrap();
         assert_eq!((again.tree, again.read), (first.tree, 0));
     }
     for damaged in [vec![], vec![vec![]], vec![vec![9]], vec![vec![3], parts[1][..50].to_vec()]] {
@@ -543,7 +543,7 @@ mod incremental {
         Execute(usize),
         Link(usize),
         Ignore(usize, usize),
-        Look,
+        Take,
     }
 
     const NAMES: [&str; 8] = ["a", "b.log", "d/a", "d/b.log", "d/e/a", "d/e/f/c", "g/a", "g/h/b.log"];
@@ -571,7 +571,7 @@ mod incremental {
             1 => name.clone().prop_map(Deed::Execute),
             1 => name.prop_map(Deed::Link),
             1 => (0..FOLDERS.len(), 0..RULES.len()).prop_map(|(folder, rules)| Deed::Ignore(folder, rules)),
-            3 => Just(Deed::Look),
+            3 => Just(Deed::Take),
         ]
     }
 
@@ -605,7 +605,7 @@ mod incremental {
                     Deed::Ignore(at, rules) => {
                         let _ = fs::write(folder.path(&format!("{}.gitignore", FOLDERS[at])), RULES[rules]);
                     }
-                    Deed::Look => prop_assert_eq!(folder.take(), folder.fresh()),
+                    Deed::Take => prop_assert_eq!(folder.take(), folder.fresh()),
                 }
             }
             prop_assert_eq!(folder.take(), folder.fresh());

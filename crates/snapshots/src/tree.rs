@@ -38,7 +38,7 @@ pub(super) struct TreeDifference {
 }
 
 enum TreeNode {
-    Leaf(Item),
+    Entry(Item),
     Folder(BTreeMap<Vec<u8>, TreeNode>),
 }
 
@@ -62,14 +62,14 @@ pub(super) fn build(items: &Items) -> (Hash, Vec<(Hash, Vec<u8>)>) {
         let mut parts = path.split(|b| *b == b'/').peekable();
         while let Some(part) = parts.next() {
             if parts.peek().is_none() {
-                place.insert(part.to_vec(), TreeNode::Leaf(*item));
+                place.insert(part.to_vec(), TreeNode::Entry(*item));
                 break;
             }
             let node = place.entry(part.to_vec()).or_insert_with(|| TreeNode::Folder(BTreeMap::new()));
             match node {
                 TreeNode::Folder(below) => place = below,
                 // A path that changed from a file to a folder while the walk went by.
-                TreeNode::Leaf(_) => break,
+                TreeNode::Entry(_) => break,
             }
         }
     }
@@ -82,7 +82,7 @@ fn write(folder: &BTreeMap<Vec<u8>, TreeNode>, pieces: &mut Vec<(Hash, Vec<u8>)>
     let mut bytes = Vec::new();
     for (name, node) in folder {
         let (letter, hash) = match node {
-            TreeNode::Leaf(item) => (letter(item.kind), item.hash),
+            TreeNode::Entry(item) => (letter(item.kind), item.hash),
             TreeNode::Folder(below) => (FOLDER, write(below, pieces)),
         };
         row(&mut bytes, letter, &hash, name);

@@ -68,18 +68,18 @@ pub(super) struct WalkContext<'a> {
 }
 
 /// Checks all files, and keeps those that were not kept before.
-pub(super) fn look(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<WalkResult, SnapshotError> {
+pub(super) fn scan(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<WalkResult, SnapshotError> {
     if !seen.is_complete {
         // A folder that is too large is not read at all.
         run(place, seen, false)?;
     }
     let mut read = 0;
     loop {
-        let (look, is_early) = run(place, seen, true)?;
-        read += look.read;
+        let (scanned, is_early) = run(place, seen, true)?;
+        read += scanned.read;
         if !is_early {
             seen.is_complete = true;
-            return Ok(WalkResult { read, ..look });
+            return Ok(WalkResult { read, ..scanned });
         }
         (place.progress)(seen);
     }
@@ -96,7 +96,7 @@ fn run(
     let top = top.map_err(|error| SnapshotError::Failed(format!("{}: {error}", place.root.display())))?;
     let about = fstat(&top).map_err(|error| SnapshotError::Failed(error.to_string()))?;
     seen.scans += 1;
-    let mut eye = Eye {
+    let mut scanner = FolderScanner {
         place,
         number: seen.scans,
         device: about.st_dev,
@@ -119,13 +119,13 @@ fn run(
     if reads && seen.is_complete {
         unchanged::mark(place, &top, about.st_dev, &mut seen.top, seen.scans);
     }
-    let looked = eye.visit(&top, FileStamp::of(&about), &mut seen.top, false);
+    let outcome = scanner.visit(&top, FileStamp::of(&about), &mut seen.top, false);
     // The known state is only valid once the batch is written.
-    if let Err(trouble) = eye.flush() {
+    if let Err(trouble) = scanner.flush() {
         seen.clear();
         return Err(trouble);
     }
-    let is_early = match looked {
+    let is_early = match outcome {
         Ok(_) => false,
         Err(End::Long) => true,
         Err(End::Trouble(trouble)) => {
@@ -136,12 +136,12 @@ fn run(
         }
     };
     // Files that are gone, or have other names now, made room for some that were left out.
-    let was_refused = eye.room.as_ref().is_some_and(|room| room.refused > 0);
-    let has_room_now = !is_early && was_refused && (eye.files < seen.files || eye.total < seen.total);
+    let was_refused = scanner.room.as_ref().is_some_and(|room| room.refused > 0);
+    let has_room_now = !is_early && was_refused && (scanner.files < seen.files || scanner.total < seen.total);
     if !is_early {
-        (seen.files, seen.total) = (eye.files, eye.total);
+        (seen.files, seen.total) = (scanner.files, scanner.total);
     }
-    let (look, read) = (eye.left_out, eye.read);
+    let (left_out, read) = (scanner.left_out, scanner.read);
     let tree = match seen.top.hash {
         Some(hash) => hash,
         None if reads && !is_early => {
@@ -151,7 +151,7 @@ fn run(
         }
         None => [0; 32],
     };
-    Ok((WalkResult { tree, left_out: look, read }, is_early || has_room_now))
+    Ok((WalkResult { tree, left_out, read }, is_early || has_room_now))
 }
 
 enum End {
@@ -174,7 +174,7 @@ struct Room {
     refused: usize,
 }
 
-struct Eye<'a> {
+struct FolderScanner<'a> {
     place: &'a WalkContext<'a>,
     /// Of the look.
     number: u64,
@@ -196,7 +196,7 @@ struct Eye<'a> {
     held: usize,
 }
 
-impl Eye<'_> {
+impl FolderScanner<'_> {
     fn flush(&mut self) -> Result<(), SnapshotError> {
         self.held = 0;
         let batch = std::mem::take(&mut self.batch);
@@ -255,11 +255,11 @@ impl Eye<'_> {
         let length = self.path.len();
         let mut gone = false;
         let mut rows = std::mem::take(&mut folder.rows);
-        let mut looked = Ok(());
+        let mut outcome = Ok(());
         for row in &mut rows {
             if is_same && let What::File { stamp, hash: Some(_) } = &row.what {
                 if let Err(trouble) = self.count(stamp.size) {
-                    looked = Err(trouble.into());
+                    outcome = Err(trouble.into());
                     break;
                 }
                 continue;
@@ -272,13 +272,13 @@ impl Eye<'_> {
                 Ok(State::Changed) => changed = true,
                 Ok(State::Gone) => gone = true,
                 Err(end) => {
-                    looked = Err(end);
+                    outcome = Err(end);
                     break;
                 }
             }
         }
         folder.rows = rows;
-        if let Err(end) = looked {
+        if let Err(end) = outcome {
             // The checked rows may differ from those in the piece.
             folder.hash = None;
             return Err(end);

@@ -112,19 +112,19 @@ fn output_cannot_close_its_own_code_block() {
 fn a_stored_message_is_sent_once_and_never_after_its_events() {
     let run = RunId::from("r");
     let mut encoder = encoder();
-    let said = Message::user("hello");
+    let written = Message::user("hello");
     let call = ToolCall::new("c1", "Bash", json!({"command": "ls"}));
     let answer = Message::assistant_with(vec![ContentBlock::text("Looking.")], vec![call]);
     let result = Message::tool("c1", "a.rs");
     let kinds = |encoder: &mut UpdateEncoder| -> Vec<Value> {
-        let all = [&said, &answer, &result].into_iter().flat_map(|message| encoder.stored(&run, message));
+        let all = [&written, &answer, &result].into_iter().flat_map(|message| encoder.stored(&run, message));
         all.map(|update| serde_json::to_value(update).expect("JSON")["sessionUpdate"].clone()).collect()
     };
     let once = ["user_message_chunk", "agent_message_chunk", "tool_call", "tool_call_update"];
     assert_eq!(kinds(&mut encoder), once);
     assert!(kinds(&mut encoder).is_empty(), "each message once");
     let mut live = self::encoder();
-    live.knows(&said);
+    live.knows(&written);
     updates(&mut live, &AgentEvent::StepStart { message_id: answer.id.to_string() });
     updates(&mut live, &ready("Bash", json!({"command": "ls"})));
     assert_eq!(kinds(&mut live), ["tool_call_update"], "another process ran the call");

@@ -45,13 +45,13 @@ pub(super) fn matched(nearest: Option<&Arc<IgnoreLevel>>, path: &Path, is_dir: b
         Match::Whitelist(_) => Some(Ignored::Never),
         Match::None => None,
     };
-    if let Some(said) = levels().find_map(|level| verdict(&level.dot)) {
-        return said;
+    if let Some(ignored) = levels().find_map(|level| verdict(&level.dot)) {
+        return ignored;
     }
     let mut exclude = None;
     for level in levels() {
-        if let Some(said) = verdict(&level.git) {
-            return said;
+        if let Some(ignored) = verdict(&level.git) {
+            return ignored;
         }
         exclude = exclude.or_else(|| verdict(&level.exclude));
         if level.is_repository {

@@ -32,7 +32,7 @@ const MAX_REFUSALS: usize = 8;
 /// Maximum bytes of the first line of a connection.
 const MAX_LINE: u64 = 64;
 /// Time limit for a relay to report its listening ports.
-const LOOK_TIME: Duration = Duration::from_millis(300);
+const LISTENING_TIME: Duration = Duration::from_millis(300);
 /// Time limit for a relay to open a connection to a server.
 const OPEN_TIME: Duration = Duration::from_secs(5);
 /// Time limit for a client's first line.
@@ -239,15 +239,15 @@ impl NetSession {
     /// Calls `each` with the sentence of each refusal from now on, for ever.
     pub async fn each_refusal(&self, mut each: impl FnMut(&str)) {
         let mut refusals = self.state.refusals.subscribe();
-        let mut told = 0;
+        let mut reported = 0;
         loop {
             let sentences: Vec<_> = refusals
                 .borrow_and_update()
                 .iter()
-                .skip(told)
+                .skip(reported)
                 .map(|(_, sentence)| sentence.clone())
                 .collect();
-            told += sentences.len();
+            reported += sentences.len();
             for sentence in sentences {
                 each(&sentence);
             }
@@ -291,7 +291,7 @@ impl SessionState {
         let mut listening = self.listening.subscribe();
         if lock(&self.relay).is_some() {
             self.send_line("look\n".to_owned());
-            let _ = timeout(LOOK_TIME, listening.changed()).await;
+            let _ = timeout(LISTENING_TIME, listening.changed()).await;
         }
         listening.borrow().clone()
     }
@@ -549,10 +549,10 @@ mod tests {
         let refusals = session.refusals();
         assert_eq!(refusals.len(), 1);
         assert_eq!(refusals[0].0, SandboxRefusal::Domain("evil.example.net".into()));
-        let mut told = Vec::new();
-        let each = session.each_refusal(|sentence| told.push(sentence.to_owned()));
+        let mut reported = Vec::new();
+        let each = session.each_refusal(|sentence| reported.push(sentence.to_owned()));
         assert!(futures::FutureExt::now_or_never(each).is_none());
-        assert_eq!(told, ["evil.example.net is not listed in sandbox.domains"]);
+        assert_eq!(reported, ["evil.example.net is not listed in sandbox.domains"]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(crate) fn run<T>(
             control = Control::connect().await;
             if let Some(control) = &mut control {
                 if let Ok(Ok(Some(line))) = tokio::time::timeout(PATIENCE, control.lines.next_line()).await {
-                    control.obey(&line, &mut mirrors).await;
+                    control.execute(&line, &mut mirrors).await;
                 }
                 if relay.proxies {
                     variables = mirrors.proxy().await;
@@ -70,7 +70,7 @@ pub(crate) fn run<T>(
         loop {
             tokio::select! {
                 line = next_line(&mut control) => match (line, &mut control) {
-                    (Some(line), Some(control)) => control.obey(&line, &mut mirrors).await,
+                    (Some(line), Some(control)) => control.execute(&line, &mut mirrors).await,
                     // aye is gone, and its supervisor ends the command.
                     _ => control = None,
                 },
@@ -102,7 +102,7 @@ impl Control {
         Some(Control { lines: BufReader::new(read).lines(), write })
     }
 
-    async fn obey(&mut self, line: &str, mirrors: &mut Mirrors) {
+    async fn execute(&mut self, line: &str, mirrors: &mut Mirrors) {
         let mut words = line.split(' ');
         match words.next() {
             Some("ports") => mirrors.set(words.filter_map(|word| word.parse().ok()).collect()),
