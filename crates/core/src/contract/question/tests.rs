@@ -124,7 +124,10 @@ fn members_that_are_added_go_to_the_end_and_replace_at_their_place() {
     asked.add(QuestionParameters { why: Some("a hook".into()), hooks: Some(vec!["h".into()]), ..none() });
     asked.add(QuestionParameters { world: Some(json!({})), ..none() });
     let text = |asked: &Suspension| asked.parameters.to_string();
-    assert_eq!(text(&asked), r#"{"why":"a hook","own":1,"proposals":[],"cwd":"/p","hooks":["h"],"world":{}}"#);
+    assert_eq!(
+        text(&asked),
+        r#"{"why":"a hook","own":1,"proposals":[],"cwd":"/p","hooks":["h"],"world":{}}"#
+    );
     asked.set_notify(Some(json!(["bell"])));
     asked.set_args(json!({"a": 1}));
     // A member that is removed leaves its place to the last one, as in released versions.
