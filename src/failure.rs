@@ -8,8 +8,6 @@ use crate::runtime::RuntimeError;
 use crate::snapshots::SnapshotError;
 use crate::tools::NotConfined;
 
-use crate::program::git::GitError;
-
 /// Why a start or a command ended, and with which exit status.
 #[derive(Debug)]
 pub struct Failure {
@@ -46,7 +44,7 @@ pub(crate) enum AppError {
     Server(#[from] McpServerError),
     /// Git did not answer.
     #[error(transparent)]
-    Git(#[from] GitError),
+    Git(Box<dyn std::error::Error + Send + Sync>),
     /// The kernel cannot enforce a program's profile.
     #[error(transparent)]
     NotConfined(#[from] NotConfined),

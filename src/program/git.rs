@@ -20,6 +20,7 @@ use tokio::process::Command;
 
 use crate::contract::snapshot::{ChangedFile, Changes, FileChange, FileChangeKind};
 use crate::contract::tool::FilePreview;
+use crate::failure::AppError;
 use crate::plugins::permission::{AskGit, GitChange, NamesInHistory};
 use crate::program::foundation::Foundation;
 use crate::tools::exec::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, harmless};
@@ -85,6 +86,12 @@ pub(crate) enum GitError {
     /// Comparing panicked.
     #[error(transparent)]
     Panicked(#[from] tokio::task::JoinError),
+}
+
+impl From<GitError> for AppError {
+    fn from(error: GitError) -> Self {
+        Self::Git(error.into())
+    }
 }
 
 /// The output of git, and whether it succeeded.
