@@ -123,7 +123,7 @@ impl BackgroundRuns {
             app.mcp.ready_quietly().await;
             let end = Box::pin(Attender::resume(ONCE).attend(&app.runtime, &id, &mut Unseen)).await;
             if let Some(result) = end.result {
-                tell(&app, &events, &id, &result).await;
+                report_end(&app, &events, &id, &result).await;
             }
         });
         let mut running = self.running.lock().expect("no panic while it is held");
@@ -149,19 +149,19 @@ impl BackgroundRuns {
 }
 
 /// Reports the end of a run that is not on the screen. Its questions are counted anyway.
-pub(crate) async fn tell(
+pub(crate) async fn report_end(
     app: &AppContext,
     events: &Events,
     thread: &ThreadId,
     result: &Result<AgentRunResult, RuntimeError>,
 ) {
-    let Some(text) = told(result) else { return };
+    let Some(text) = end_text(result) else { return };
     let title = app.store.thread(thread).await.ok().flatten().map_or_else(String::new, |thread| thread.title);
     // When the program ends, nobody is left to receive the event.
     let _ = events.send(HostEvent::Note(format!("“{title}” {text}")));
 }
 
-fn told(result: &Result<AgentRunResult, RuntimeError>) -> Option<String> {
+fn end_text(result: &Result<AgentRunResult, RuntimeError>) -> Option<String> {
     match result {
         Ok(result) => match &result.termination {
             TerminationReason::Suspended => None,

@@ -97,6 +97,7 @@ impl TerminalHost {
 
     /// Stops the background work in order.
     pub(crate) async fn leave(&self) {
+        self.viewer.leave();
         self.app.mcp.manager.close().await;
         match self.next.get() {
             Some(next) => Box::pin(next.leave()).await,

@@ -1,6 +1,7 @@
 //! What the program does for the terminal: it serves the requests of the front end, keeps the conversation on the
 //! screen in step with the store, and finds what is completed and shown.
 
+pub(crate) mod attend;
 pub(crate) mod background;
 pub(crate) mod compare;
 pub(crate) mod drafts;

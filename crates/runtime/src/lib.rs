@@ -101,7 +101,7 @@ pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_a
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use restore::{adopt, mark_unknown};
 pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
-pub use session::{OwnerWatch, ResumeOutcome, RunFollower};
+pub use session::OwnerWatch;
 pub use user_edit::{change_words, shown_payload};
 pub use window::{Artifact, Artifacts, SettledSummaries};
 

@@ -57,6 +57,16 @@ pub trait FrontEnd: Send + Sync {
         async { Ok(()) }
     }
 
+    /// Called before a run is resumed. Returns whether it still may; if not, the next fact says what is done instead.
+    fn before_resume(&mut self) -> impl Future<Output = bool> + Send {
+        async { true }
+    }
+
+    /// Called after the run that waited was ended, or could not be.
+    fn ended_waiting(&mut self, _result: Result<(), RuntimeError>) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// Called before the queue is read. Returns whether it may start.
     fn before_queue(&mut self) -> impl Future<Output = Result<bool, RuntimeError>> + Send {
         async { Ok(true) }
@@ -115,6 +125,7 @@ pub struct Rest<'a> {
     changes: &'a mut (dyn ChangeFeed + 'static),
     children: &'a mut watch::Receiver<u64>,
     until: Option<Instant>,
+    is_pending: bool,
 }
 
 impl Rest<'_> {
@@ -125,8 +136,16 @@ impl Rest<'_> {
 
     /// Waits until something about the conversation may have changed, or the time has come.
     pub async fn changed(&mut self) {
+        let (changes, thread, is_pending) = (&mut *self.changes, self.thread, self.is_pending);
+        let changed = async {
+            if is_pending {
+                return changes.next_about(thread).await;
+            }
+            // A lost notice would delay nothing that is pending, so nothing wakes this process for it.
+            while !changes.next().await.concerns(thread) {}
+        };
         tokio::select! {
-            () = self.changes.next_about(self.thread) => {}
+            () = changed => {}
             Ok(()) = self.children.changed() => {}
             () = moment(self.until) => {}
         }
@@ -142,7 +161,6 @@ async fn moment(end: Option<Instant>) {
 
 /// The attender of one conversation. Others reach it while it attends.
 pub struct Attender {
-    manner: Manner,
     /// The run that it was started for.
     run: Option<RunId>,
     state: Mutex<State>,
@@ -162,7 +180,7 @@ impl Attender {
         let (machine, directive) = Attendance::new(manner, first);
         let requests = request.into_iter().collect();
         let state = State { machine, next: Some(directive), stops: false, requests };
-        Self { manner, run, state: Mutex::new(state), woken: Notify::new() }
+        Self { run, state: Mutex::new(state), woken: Notify::new() }
     }
 
     /// Creates an attender that starts a run.
@@ -185,8 +203,17 @@ impl Attender {
         Self::new(manner, First::Look, None, None)
     }
 
+    fn manner(&self) -> Manner {
+        self.state().machine.manner()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether it drives, or is about to.
+    pub fn is_driving(&self) -> bool {
+        self.state().machine.is_driving()
     }
 
     /// Reports a fact. Returns `false` if the attender has left: nothing comes of the fact.
@@ -247,6 +274,7 @@ impl Attender {
             children: runtime.watch_children(),
             owner: None,
             lease: None,
+            is_pending: false,
         };
         loop {
             let directive = self.next().await;
@@ -350,6 +378,8 @@ struct Driver<'a, F> {
     owner: Option<OwnerWatch>,
     /// The lease of the process that drives.
     lease: Option<LeaseRecord>,
+    /// Somebody may answer or start something: a notice about it must not be lost.
+    is_pending: bool,
 }
 
 impl<F: FrontEnd> Driver<'_, F> {
@@ -380,11 +410,13 @@ impl<F: FrontEnd> Driver<'_, F> {
         let request = match directive {
             SessionDirective::EndWaiting => {
                 let ended = self.runtime.cancel_waiting(self.thread, self.front.sink()).await;
-                if let Err(error) = ended {
+                if let Err(error) = &ended {
                     tracing::warn!(thread = %self.thread, %error, "the run still waits");
                 }
+                self.front.ended_waiting(ended.map(drop)).await;
                 return Ok(Ended::Badly);
             }
+            SessionDirective::Resume if !self.front.before_resume().await => return Ok(Ended::Dropped),
             SessionDirective::StartQueued if !self.front.before_queue().await? => return Ok(Ended::Nothing),
             SessionDirective::Start => match self.attender.state().requests.pop_front() {
                 Some(request) => Some(request),
@@ -432,12 +464,12 @@ impl<F: FrontEnd> Driver<'_, F> {
         match (directive, request) {
             (_, Some(request)) => runtime.run(request, front.sink()).await.map(Some),
             (SessionDirective::StartQueued, None) => {
-                let with_reports = self.attender.manner.queue == Queue::All;
+                let queue = self.attender.manner().queue;
                 let start = |message: QueuedMessage| {
                     let sink = front.sink_of(&message);
                     runtime.run_queued(message, sink)
                 };
-                runtime.start_next(thread, with_reports, start).await
+                runtime.start_next_of(thread, |message| queue.starts(message), start).await
             }
             _ => runtime.resume(thread, front.sink(), front.unknown()).await.map(Some),
         }
@@ -474,6 +506,7 @@ impl<F: FrontEnd> Driver<'_, F> {
             changes,
             children: &mut self.children,
             until,
+            is_pending: self.is_pending,
         };
         tokio::select! {
             biased;
@@ -500,7 +533,7 @@ impl<F: FrontEnd> Driver<'_, F> {
 
     /// Whether it ever waits for what others commit.
     fn listens(&self) -> bool {
-        let manner = self.attender.manner;
+        let manner = self.attender.manner();
         manner.waits || manner.stays || manner.elsewhere != Elsewhere::Leave
     }
 
@@ -539,13 +572,14 @@ impl<F: FrontEnd> Driver<'_, F> {
             Some(run) if run.status == RunStatus::Waiting => self.waiting(&mut mark).await?,
             _ => self.over(run.as_ref(), &mut mark).await?,
         };
+        self.is_pending = !matches!(standing, Standing::Over { queued: false, until: None, .. });
         Ok(Found { standing, mark: Mark(mark.finish()) })
     }
 
     /// The state of a run that waits.
     async fn waiting(&self, mark: &mut DefaultHasher) -> Result<Standing, StoreError> {
         let (store, thread) = (self.runtime.store(), self.thread);
-        let manner = self.attender.manner;
+        let manner = self.attender.manner();
         let is_answered = store.has_answers(thread).await?;
         if !is_answered && !manner.waits {
             return Ok(Standing::Waiting { until: None });
@@ -567,26 +601,38 @@ impl<F: FrontEnd> Driver<'_, F> {
         is_due.hash(mark);
         let known = self.waiting.as_ref().map(|result| ids_of(&result.waiting)).unwrap_or_default();
         let is_moved = self.own.is_some() && ids != known;
-        Ok(if is_due || is_moved { Standing::Answered } else { Standing::Waiting { until } })
+        // A process that died may have driven a subagent that the run waits for.
+        let is_left =
+            self.lease.as_ref().is_some_and(|lease| lease.owner.token != self.runtime.owner().token);
+        Ok(if is_due || is_moved || is_left { Standing::Answered } else { Standing::Waiting { until } })
     }
 
     /// The state of a conversation without an unfinished run.
     async fn over(&self, run: Option<&RunRecord>, mark: &mut DefaultHasher) -> Result<Standing, StoreError> {
-        let manner = self.attender.manner;
+        let manner = self.attender.manner();
         let ended_well =
             run.and_then(|run| run.termination.as_ref()).is_none_or(TerminationReason::went_well);
         let queue = match manner.queue {
             Queue::Nothing => Vec::new(),
-            Queue::Messages | Queue::All => self.runtime.queued(self.thread).await?,
+            Queue::Written | Queue::Messages | Queue::All => self.runtime.queued(self.thread).await?,
         };
-        let starts = |message: &&QueuedMessage| {
-            message.failed.is_none() && (manner.queue == Queue::All || !message.reports_command())
-        };
+        let starts = |message: &&QueuedMessage| message.failed.is_none() && manner.queue.starts(message);
         let is_due = |message: &&QueuedMessage| self.runtime.time_until(message.available_at).is_zero();
         let (due, later): (Vec<_>, Vec<_>) = queue.iter().filter(starts).partition(is_due);
         due.first().map(|message| message.id).hash(mark);
         let until = later.iter().map(|message| message.available_at).min();
         Ok(Standing::Over { ended_well, queued: !due.is_empty(), until })
+    }
+}
+
+impl Queue {
+    fn starts(self, message: &QueuedMessage) -> bool {
+        match self {
+            Queue::Nothing => false,
+            Queue::Written => !message.reports_task(),
+            Queue::Messages => !message.reports_command(),
+            Queue::All => true,
+        }
     }
 }
 

@@ -76,6 +76,11 @@ impl Ended {
         }
     }
 
+    /// Returns whether a run came to its end, or waits.
+    pub fn is_run(self) -> bool {
+        matches!(self, Self::Well | Self::Badly | Self::Waits)
+    }
+
     /// Returns whether another process has the conversation, or something is before the attempt: nothing was started,
     /// and it is no failure.
     pub fn is_busy(self) -> bool {

@@ -37,7 +37,9 @@ pub enum Elsewhere {
 pub enum Queue {
     /// None.
     Nothing,
-    /// Those of users.
+    /// Those of users: no report of a background command or subagent.
+    Written,
+    /// All but the reports of background commands.
     Messages,
     /// Also reports of background commands.
     All,
@@ -69,8 +71,12 @@ pub enum SessionFact {
     Found(Found),
     /// An attempt to drive ended.
     Ended(Ended),
-    /// The user cancels what is active or waits.
+    /// The user cancels what is active or waits, and leaves.
     Cancelled,
+    /// The user ends what waits, and stays; a run that is driven is the front end's to stop, and ends if it comes to wait.
+    Interrupted,
+    /// The front end wants something else of the conversation from now on.
+    Behaves(Manner),
     /// The front end leaves; what is driven comes to its rest first, and what waits keeps waiting.
     Closed,
 }
@@ -191,6 +197,10 @@ pub struct Attendance {
     continues: bool,
     /// The state in which the last attempt was made; while nothing has changed, it is not repeated.
     tried: Option<Mark>,
+    /// The last attempt would fail in the same way, and no fact has come since.
+    unfit: bool,
+    /// The run that waits is to be ended.
+    interrupts: bool,
     end: Option<Leaving>,
 }
 
@@ -206,6 +216,8 @@ impl Attendance {
             unfinished: first != First::Request,
             continues: false,
             tried: None,
+            unfit: false,
+            interrupts: false,
             end: None,
         };
         let directive = match first {
@@ -213,6 +225,16 @@ impl Attendance {
             First::Resume | First::Own => attendance.drive(SessionDirective::Resume),
         };
         (attendance, directive)
+    }
+
+    /// Returns what the front end wants of the conversation.
+    pub fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    /// Returns whether it drives, or is about to.
+    pub fn is_driving(&self) -> bool {
+        matches!(self.state, State::Driving(_))
     }
 
     /// Returns whether it has left.
@@ -235,12 +257,18 @@ impl Attendance {
         match (self.state, fact) {
             (State::Left, _) => return None,
             (_, SessionFact::Requested) => self.requests += 1,
-            (_, SessionFact::Changed) => self.wanted = true,
+            (_, SessionFact::Changed) => self.changed(),
             (_, SessionFact::Continued) => {
-                self.wanted = true;
+                self.changed();
                 self.continues = true;
                 self.tried = None;
             }
+            (_, SessionFact::Behaves(manner)) => {
+                self.changed();
+                self.tried = None;
+                self.manner = manner;
+            }
+            (_, SessionFact::Interrupted) => self.interrupts = true,
             (_, SessionFact::Cancelled) => {
                 let is_first = self.end != Some(Leaving::Cancelled);
                 self.end = Some(Leaving::Cancelled);
@@ -256,6 +284,11 @@ impl Attendance {
         (self.state == State::Resting).then(|| self.next())
     }
 
+    fn changed(&mut self) {
+        self.wanted = true;
+        self.unfit = false;
+    }
+
     /// Returns the next directive when nothing is in flight.
     fn next(&mut self) -> SessionDirective {
         match self.end {
@@ -265,6 +298,9 @@ impl Attendance {
             }
             Some(end) => return self.left(end),
             None => {}
+        }
+        if std::mem::take(&mut self.interrupts) && std::mem::take(&mut self.unfinished) {
+            return self.drive(SessionDirective::EndWaiting);
         }
         if self.requests > 0 {
             self.requests -= 1;
@@ -278,6 +314,7 @@ impl Attendance {
 
     fn drive(&mut self, step: SessionDirective) -> SessionDirective {
         self.continues = false;
+        self.unfit = false;
         self.state = State::Driving(step);
         step
     }
@@ -289,7 +326,12 @@ impl Attendance {
 
     /// Whether something is to be done before it waits or leaves.
     fn has_more(&self) -> bool {
-        self.wanted || self.requests > 0 || self.end.is_some()
+        self.wanted || self.is_called()
+    }
+
+    /// Whether the front end wants something that does not depend on what was found.
+    fn is_called(&self) -> bool {
+        self.requests > 0 || self.interrupts || self.end.is_some()
     }
 
     fn rest(&mut self, how: SessionDirective) -> SessionDirective {
@@ -319,7 +361,7 @@ impl Attendance {
             Standing::Interrupted | Standing::Answered | Standing::Waiting { .. } => true,
             Standing::Over { .. } | Standing::Gone => false,
         };
-        if self.end.is_some() || self.requests > 0 {
+        if self.is_called() {
             return self.next();
         }
         match standing {
@@ -349,7 +391,7 @@ impl Attendance {
 
     /// Drives, unless nothing has changed since the last attempt.
     fn attempt(&mut self, step: SessionDirective, mark: Mark, otherwise: Leaving) -> SessionDirective {
-        if self.tried == Some(mark) {
+        if self.unfit || self.tried == Some(mark) {
             let waits = otherwise == Leaving::Waits && self.manner.waits;
             return if waits {
                 self.rest(SessionDirective::Wait { until: None })
@@ -396,7 +438,10 @@ impl Attendance {
                 self.then_queue()
             }
             Ended::Nothing => self.look_or_leave(Leaving::Done),
-            Ended::Unfit | Ended::Failed => self.look_or_leave(Leaving::Failed),
+            Ended::Unfit | Ended::Failed => {
+                self.unfit = ended == Ended::Unfit && !self.wanted;
+                self.look_or_leave(Leaving::Failed)
+            }
             Ended::Dropped => {
                 // It may just have come to wait.
                 self.unfinished = true;
@@ -407,7 +452,7 @@ impl Attendance {
 
     /// Starts the queue after a run that is done.
     fn then_queue(&mut self) -> SessionDirective {
-        if self.end.is_some() || self.requests > 0 {
+        if self.is_called() {
             return self.next();
         }
         if self.manner.queue == Queue::Nothing {

@@ -155,7 +155,7 @@ impl ProgramHost for TerminalHost {
             }
             let page = crate::terminal::pages::page(&self.app, thread, name, words).await;
             // What a page changed in the conversation is reported like changes by others.
-            self.viewer.request_read();
+            self.viewer.changed();
             Ok(page?)
         })
     }

@@ -14,10 +14,10 @@ use crate::contract::record::{DecideOutcome, GrantScope, InboxRow, SuspensionRec
 use crate::contract::suspension::Answer;
 use crate::failure::AppError;
 use crate::program::app_context::AppContext;
-use crate::runtime::{DecideError, UnknownPolicy};
+use crate::runtime::DecideError;
 use crate::session::{self, AnswerError, AnswerPlace, Reply};
 use crate::store::InboxFilter;
-use crate::terminal::background::{folder_of, tell};
+use crate::terminal::background::folder_of;
 use crate::tui::host::{GrantRow, HostEvent, HostFuture, OpenedQuestion, QuestionHost, Review, RuleRow};
 
 impl TerminalHost {
@@ -33,14 +33,7 @@ impl TerminalHost {
     async fn resume_elsewhere(&self, question: &SuspensionRecord, thread: &ThreadId) {
         let events = self.events.clone();
         match self.elsewhere.app_of(&self.app, question).await {
-            Ok(app) if Arc::ptr_eq(&app, &self.app) => {
-                let (own, sink) = (thread.clone(), self.viewer.sink(thread));
-                self.viewer.drive(thread, async move {
-                    let result = app.runtime.resume(&own, sink, UnknownPolicy::Ask).await;
-                    tell(&app, &events, &own, &result).await;
-                    result.map(Some)
-                });
-            }
+            Ok(app) if Arc::ptr_eq(&app, &self.app) => self.viewer.wake(thread),
             Ok(app) => self.elsewhere.resume_thread(app, thread.clone()),
             Err(why) => {
                 let _ = events.send(HostEvent::Note(format!("stored, but it cannot resume here: {why}")));

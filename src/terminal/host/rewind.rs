@@ -69,7 +69,7 @@ impl RewindHost for TerminalHost {
                 RewindCmd::Search(number, words) => self.search(number, &words).await,
                 RewindCmd::Rename(thread, title) => {
                     let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
-                    self.viewer.request_read();
+                    self.viewer.changed();
                     RewindMsg::Marked(
                         renamed.map(|_| format!("renamed to “{title}”")).map_err(|e| e.to_string()),
                     )

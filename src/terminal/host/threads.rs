@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::TerminalHost;
@@ -13,7 +14,7 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{QueueId, RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::failure::AppError;
-use crate::runtime::{RunDocument, RunRequest};
+use crate::runtime::{RunDocument, RunRequest, RuntimeError};
 use crate::session::Ended;
 use crate::store::{MessageSelection, ThreadView};
 use crate::terminal::follow::{row_of, rows_of, running_of};
@@ -104,7 +105,7 @@ impl ThreadHost for TerminalHost {
                     created_at: now,
                     updated_at: now,
                 };
-                self.viewer.show(&thread.id, 0);
+                self.viewer.show(&thread.id, 0, false);
                 return Ok(OpenedThread {
                     thread,
                     messages: Vec::new(),
@@ -131,7 +132,9 @@ impl ThreadHost for TerminalHost {
                 drop(self.events.send(HostEvent::Warned(notice)));
             }
             let driver = self.viewer.driver_of(&thread_view);
-            self.viewer.show(&id, thread_view.messages.last().map_or(0, |stored| stored.seq));
+            let is_left = driver == ThreadOwner::Nobody
+                && thread_view.run.as_ref().is_some_and(|run| run.status != RunStatus::Done);
+            self.viewer.show(&id, thread_view.messages.last().map_or(0, |stored| stored.seq), is_left);
             let before = thread_view.total.saturating_sub(thread_view.messages.len() as u64);
             let earlier = match before {
                 0 => None,
@@ -160,12 +163,8 @@ impl ThreadHost for TerminalHost {
             }
             // While a driver is active its calls run; otherwise their outcome is unknown.
             let interrupted = if driver == ThreadOwner::Nobody { running } else { Vec::new() };
-            if driver == ThreadOwner::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done)
-            {
-                self.viewer.wake(&id);
-            }
             let queued = rows_of(&queued);
-            self.viewer.mind(&id);
+            self.viewer.resume_tasks(&id);
             Ok(OpenedThread {
                 thread,
                 messages,
@@ -200,23 +199,24 @@ impl ThreadHost for TerminalHost {
             let first = self.keep_as_sent(thread, &input, &messages).await;
             let drafts = self.drafts.clone();
             let events = self.events.clone();
-            let (app, viewer, own, sink) =
-                (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
-            self.viewer.drive(thread, async move {
-                let result = app.runtime.run(request, sink).await;
-                if Ended::of(&result) == Ended::Elsewhere {
-                    // Another process became active at the same moment. The message must not be lost.
-                    viewer.defer(&own, messages, input).await?;
-                }
-                if result.is_ok() {
-                    if let Some(first) = first {
-                        let own = own.clone();
-                        let _ = tokio::task::spawn_blocking(move || drafts.stored(&own, &first)).await;
+            let (app, viewer, own) = (Arc::clone(&self.app), self.viewer.clone(), thread.clone());
+            let after = move |ended: Ended| -> BoxFuture<'static, Result<(), RuntimeError>> {
+                Box::pin(async move {
+                    if ended == Ended::Elsewhere {
+                        // Another process became active at the same moment. The message must not be lost.
+                        viewer.defer(&own, messages, input).await?;
                     }
-                    crate::terminal::titles::begin(&app, &own, move |event| drop(events.send(event)));
-                }
-                result.map(Some)
-            });
+                    if ended.is_run() {
+                        if let Some(first) = first {
+                            let own = own.clone();
+                            let _ = tokio::task::spawn_blocking(move || drafts.stored(&own, &first)).await;
+                        }
+                        crate::terminal::titles::begin(&app, &own, move |event| drop(events.send(event)));
+                    }
+                    Ok(())
+                })
+            };
+            self.viewer.start(thread, request, Box::new(after));
             Ok(())
         })
     }
@@ -234,7 +234,7 @@ impl ThreadHost for TerminalHost {
             // time.
             let run = self.app.store.latest_run(thread).await?;
             if run.is_none_or(|run| run.status == RunStatus::Done) {
-                self.viewer.begin_queued(thread);
+                self.viewer.start_queued(thread);
             }
             Ok(row_of(&queued))
         })
@@ -245,11 +245,7 @@ impl ThreadHost for TerminalHost {
     }
 
     fn cancel(&self, thread: &ThreadId) {
-        if self.app.runtime.cancel(thread) {
-            return;
-        }
-        let (app, own, sink) = (Arc::clone(&self.app), thread.clone(), self.viewer.sink(thread));
-        self.viewer.drive(thread, async move { app.runtime.cancel_waiting(&own, sink).await.map(|_| None) });
+        self.viewer.interrupt(thread);
     }
 
     fn to_background(&self, thread: &ThreadId) -> bool {

@@ -12,7 +12,10 @@ use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, Ll
 use aye_core::contract::inference::StreamResult;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::presence::Liveness;
+use aye_core::contract::record::Owner;
 use aye_core::contract::spec::{AgentSpec, ModelSpec};
+use aye_core::contract::storage::{LeaseStore as _, Term};
 use aye_core::contract::suspension::{Actor, ToolCallResume};
 use aye_core::contract::tool::ToolDescriptor;
 use aye_core::memory::InMemoryStore;
@@ -223,6 +226,86 @@ async fn one_that_closes_leaves_its_question_and_a_later_one_sees_it_through() {
     house.answer(&house.runtime).await;
     let end = Attender::of_run(PROMPT, run.id).attend(&house.runtime, &thread, &mut front).await;
     assert_eq!(end.result.unwrap().unwrap().response, "It is noon.");
+}
+
+const SCREEN: Manner = Manner {
+    waits: true,
+    elsewhere: Elsewhere::Follow,
+    queue: Queue::Written,
+    after_failure: false,
+    stays: true,
+};
+
+/// One that stays until its conversation is no longer shown.
+#[tokio::test]
+async fn one_that_stays_starts_what_comes_and_leaves_when_it_is_let_go() {
+    let house = house(&["One.", "Two."]);
+    let (mut front, attender) = (Front::default(), Attender::look(SCREEN));
+    let waits = Arc::clone(&front.waits);
+    let thread = "t".into();
+    let user = async {
+        waits.notified().await;
+        attender.start(says("go")).unwrap();
+        waits.notified().await;
+        house.runtime.enqueue(&thread, vec![Message::user("and then")]).await.unwrap();
+        attender.report(SessionFact::Changed);
+        waits.notified().await;
+        attender.report(SessionFact::Behaves(Manner { stays: false, ..SCREEN }));
+    };
+    let (end, ()) = tokio::join!(attender.attend(&house.runtime, &thread, &mut front), user);
+    assert_eq!((end.why, front.ended), (Leaving::Done, vec!["One.".to_owned(), "Two.".to_owned()]));
+}
+
+#[tokio::test]
+async fn an_interruption_ends_the_run_that_waits_and_the_next_one_starts() {
+    let house = house(&["?", "One."]);
+    let (mut front, attender) = (Front::default(), Attender::request(SCREEN, says("go")));
+    let waits = Arc::clone(&front.waits);
+    let thread = "t".into();
+    let user = async {
+        waits.notified().await;
+        attender.report(SessionFact::Interrupted);
+        attender.start(says("something else")).unwrap();
+        waits.notified().await;
+        attender.report(SessionFact::Closed);
+    };
+    let (end, ()) = tokio::join!(attender.attend(&house.runtime, &thread, &mut front), user);
+    assert_eq!(end.why, Leaving::Closed);
+    let runs = house.runtime.store().list_runs(&thread).await.unwrap();
+    let ends: Vec<_> = runs.into_iter().filter_map(|run| run.termination).collect();
+    assert!(
+        ends.contains(&TerminationReason::Cancelled) && ends.contains(&TerminationReason::NaturalEnd),
+        "{ends:?}"
+    );
+}
+
+/// A process that dies while it drives a subagent leaves a run that waits, and its lease.
+#[tokio::test]
+async fn a_run_that_waits_is_resumed_when_its_process_died() {
+    let house = house(&["?"]);
+    let thread: ThreadId = "t".into();
+    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, says("go")));
+    let waits = Arc::clone(&front.waits);
+    let closes = async {
+        waits.notified().await;
+        attender.report(SessionFact::Closed);
+    };
+    tokio::join!(attender.attend(&house.runtime, &thread, &mut front), closes);
+    let dead = Owner { token: "dead".into(), ..house.runtime.owner().clone() };
+    house
+        .store
+        .acquire(&thread, &dead, Term { now: 0, until: None }, Box::new(|_| Liveness::No))
+        .await
+        .unwrap();
+    let (mut front, attender) = (Front::default(), Attender::look(SCREEN));
+    let waits = Arc::clone(&front.waits);
+    let closes = async {
+        waits.notified().await;
+        attender.report(SessionFact::Closed);
+    };
+    tokio::join!(attender.attend(&house.runtime, &thread, &mut front), closes);
+    assert_eq!(front.ended.len(), 1, "it was resumed, and waits again");
+    assert_eq!(house.runtime.store().lease(&thread).await.unwrap(), None);
 }
 
 #[tokio::test]

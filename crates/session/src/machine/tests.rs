@@ -160,8 +160,13 @@ impl House {
             side.notices = self.sides[at].notices;
             side.accepted += accepted;
             side.started = started;
-            if fact == SessionFact::Continued {
-                let _ = side.machine.apply(fact);
+            match fact {
+                SessionFact::Continued | SessionFact::Interrupted => _ = side.machine.apply(fact),
+                SessionFact::Behaves(manner) => {
+                    side.manner = manner;
+                    let _ = side.machine.apply(fact);
+                }
+                _ => {}
             }
             self.sides[at] = side;
             self.begin(at, Some(directive));
@@ -257,6 +262,9 @@ impl House {
             }
             (6, _, _) => self.notice(usize::from(event) % 2, SessionFact::Requested),
             (7, _, _) => self.notice(1, SessionFact::Continued),
+            (8, _, _) => self.notice(0, SessionFact::Interrupted),
+            (9, _, _) => self.notice(1, SessionFact::Behaves(SERVES)),
+            (10, _, _) => self.notice(1, SessionFact::Behaves(STAYS)),
             _ => {}
         }
     }
@@ -330,7 +338,7 @@ fn any_manner() -> impl Strategy<Value = Manner> {
 
 /// What happens: to whom, what, and by which chance.
 fn any_steps() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
-    proptest::collection::vec((0..4_u8, 0..8_u8, any::<u8>()), 0..60)
+    proptest::collection::vec((0..4_u8, 0..11_u8, any::<u8>()), 0..60)
 }
 
 fn live(house: &mut House, steps: Vec<(u8, u8, u8)>) {
@@ -409,7 +417,16 @@ proptest! {
         let why = if cancels { Leaving::Cancelled } else { Leaving::Closed };
         prop_assert!(had_left || house.sides[0].doing == Some(SessionDirective::Leave(why)), "{:?}", house.sides[0]);
         prop_assert_ne!(house.world.driver, Some(Driver::Attender(0)));
-        for fact in [SessionFact::Changed, SessionFact::Continued, SessionFact::Requested, SessionFact::Cancelled, SessionFact::Closed] {
+        let facts = [
+            SessionFact::Changed,
+            SessionFact::Continued,
+            SessionFact::Requested,
+            SessionFact::Interrupted,
+            SessionFact::Behaves(STAYS),
+            SessionFact::Cancelled,
+            SessionFact::Closed,
+        ];
+        for fact in facts {
             prop_assert_eq!(house.sides[0].machine.apply(fact), None);
         }
     }
@@ -503,5 +520,83 @@ fn only_a_run_of_its_own_is_followed_where_nothing_else_is_asked() {
     assert_eq!(
         all[5..],
         [SessionDirective::Read, SessionDirective::Report, SessionDirective::StartQueued, left]
+    );
+}
+
+#[test]
+fn an_interruption_ends_what_waits_and_loses_no_request() {
+    let waits = found(Standing::Waiting { until: None });
+    let over = found(Standing::Over { ended_well: false, queued: true, until: None });
+    let wait = SessionDirective::Wait { until: None };
+    let ended = |ended| SessionFact::Ended(ended);
+    let facts = [
+        waits,
+        SessionFact::Interrupted,
+        SessionFact::Requested,
+        ended(Ended::Badly),
+        ended(Ended::Badly),
+        over,
+    ];
+    assert_eq!(
+        directives(STAYS, First::Look, &facts),
+        [
+            SessionDirective::Read,
+            wait,
+            SessionDirective::EndWaiting,
+            SessionDirective::Start,
+            SessionDirective::Read,
+            wait
+        ]
+    );
+    // A run that comes to wait after it was interrupted ends, too.
+    let facts = [SessionFact::Interrupted, ended(Ended::Waits)];
+    assert_eq!(
+        directives(STAYS, First::Request, &facts),
+        [SessionDirective::Start, SessionDirective::EndWaiting]
+    );
+    // Nothing waits.
+    let facts = [over, SessionFact::Interrupted, over];
+    assert_eq!(
+        directives(STAYS, First::Look, &facts),
+        [SessionDirective::Read, wait, SessionDirective::Read, wait]
+    );
+}
+
+#[test]
+fn a_manner_that_changes_holds_from_then_on() {
+    let waits = found(Standing::Waiting { until: None });
+    let leaves =
+        SessionFact::Behaves(Manner { stays: false, waits: false, elsewhere: Elsewhere::Leave, ..STAYS });
+    let facts = [waits, leaves, waits];
+    let left = SessionDirective::Leave(Leaving::Waits);
+    let wait = SessionDirective::Wait { until: None };
+    assert_eq!(
+        directives(STAYS, First::Look, &facts),
+        [SessionDirective::Read, wait, SessionDirective::Read, left]
+    );
+    // What is driven comes to its rest, also with the queue.
+    let facts = [leaves, SessionFact::Ended(Ended::Well), SessionFact::Ended(Ended::Nothing)];
+    assert_eq!(
+        directives(STAYS, First::Request, &facts),
+        [SessionDirective::Start, SessionDirective::StartQueued, SessionDirective::Read]
+    );
+}
+
+#[test]
+fn an_attempt_that_cannot_succeed_is_made_once() {
+    let wait = SessionDirective::Wait { until: None };
+    let interrupted = |mark| SessionFact::Found(Found { standing: Standing::Interrupted, mark: Mark(mark) });
+    let unfit = SessionFact::Ended(Ended::Unfit);
+    // The attempt itself may have changed the mark.
+    let facts = [unfit, interrupted(1), SessionFact::Changed, interrupted(2)];
+    assert_eq!(
+        directives(STAYS, First::Resume, &facts),
+        [
+            SessionDirective::Resume,
+            SessionDirective::Read,
+            wait,
+            SessionDirective::Read,
+            SessionDirective::Resume
+        ]
     );
 }
