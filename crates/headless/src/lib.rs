@@ -372,7 +372,9 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     let code = if is_usage { exit::USAGE } else { exit::FAILED };
     let message = error.to_string();
     note(&format!("aye: {}", visible(&message)));
-    printer.put_result(json!({"type": "result", "status": "error", "error": message, "exit": code}));
+    let name = Ended::code_of(error);
+    let result = json!({"type": "result", "status": "error", "error": message, "exit": code, "code": name});
+    printer.put_result(result);
     code
 }
 

@@ -124,23 +124,20 @@ impl From<StoreError> for ApiError {
 
 impl From<RuntimeError> for ApiError {
     fn from(error: RuntimeError) -> Self {
-        let (status, code) = match &error {
-            error if Ended::of_error(error).is_busy() => (StatusCode::CONFLICT, "busy"),
-            RuntimeError::NothingToResume { .. } => (StatusCode::CONFLICT, "nothing_to_resume"),
-            RuntimeError::AgentNotFound { .. } | RuntimeError::ResolveFailed { .. } => {
-                (StatusCode::BAD_REQUEST, "unknown_agent")
-            }
-            RuntimeError::NoMessage { .. } => (StatusCode::BAD_REQUEST, "no_message"),
-            RuntimeError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-            RuntimeError::NotQueued { .. } => (StatusCode::CONFLICT, "not_queued"),
-            RuntimeError::Damaged { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
-            RuntimeError::Fenced { .. } => (StatusCode::CONFLICT, "taken_over"),
-            RuntimeError::Full => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
-            _ => {
-                return Self::internal(error);
-            }
+        let status = match &error {
+            error if Ended::of_error(error).is_busy() => StatusCode::CONFLICT,
+            RuntimeError::NothingToResume { .. }
+            | RuntimeError::NotQueued { .. }
+            | RuntimeError::Fenced { .. } => StatusCode::CONFLICT,
+            RuntimeError::AgentNotFound { .. }
+            | RuntimeError::ResolveFailed { .. }
+            | RuntimeError::NoMessage { .. } => StatusCode::BAD_REQUEST,
+            RuntimeError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            RuntimeError::Damaged { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            RuntimeError::Full => StatusCode::INSUFFICIENT_STORAGE,
+            _ => return Self::internal(error),
         };
-        Self::new(status, code, error.to_string())
+        Self::new(status, Ended::code_of(&error), error.to_string())
     }
 }
 

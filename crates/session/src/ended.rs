@@ -68,6 +68,22 @@ impl Ended {
         }
     }
 
+    /// Returns the name of an error for programs.
+    pub fn code_of(error: &RuntimeError) -> &'static str {
+        match error {
+            RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. } => "busy",
+            RuntimeError::NothingToResume { .. } => "nothing_to_resume",
+            RuntimeError::NotQueued { .. } => "not_queued",
+            RuntimeError::Fenced { .. } => "taken_over",
+            RuntimeError::AgentNotFound { .. } | RuntimeError::ResolveFailed { .. } => "unknown_agent",
+            RuntimeError::NoMessage { .. } => "no_message",
+            RuntimeError::TooLarge { .. } => "too_large",
+            RuntimeError::Damaged { .. } => "damaged",
+            RuntimeError::Full => "disk_full",
+            RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_) => "internal",
+        }
+    }
+
     /// Returns the process that drives the conversation, in words, if an attempt ended because of it.
     pub fn driver_of(error: &RuntimeError) -> Option<&str> {
         match error {
@@ -85,5 +101,28 @@ impl Ended {
     /// and it is no failure.
     pub fn is_busy(self) -> bool {
         matches!(self, Self::Elsewhere | Self::NotFree)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_busy_is_named_so_and_nothing_else_is() {
+        let thread_id = || "t".into();
+        let errors = [
+            RuntimeError::ThreadAlreadyRunning { thread_id: thread_id(), pid: 1, process: "p".into() },
+            RuntimeError::NotFree { thread_id: thread_id() },
+            RuntimeError::NothingToResume { thread_id: thread_id() },
+            RuntimeError::NoMessage { thread_id: thread_id() },
+            RuntimeError::Full,
+            RuntimeError::Store("broken".into()),
+        ];
+        let codes = errors.each_ref().map(Ended::code_of);
+        assert_eq!(codes, ["busy", "busy", "nothing_to_resume", "no_message", "disk_full", "internal"]);
+        for error in &errors {
+            assert_eq!(Ended::of_error(error).is_busy(), Ended::code_of(error) == "busy", "{error}");
+        }
     }
 }
