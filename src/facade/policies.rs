@@ -6,9 +6,9 @@ use std::sync::Arc;
 pub use crate::contract::spec::{ContextCompactionMode, ContextWindowPolicy};
 pub use crate::llm::{CircuitBreakerConfig, LlmRetryPolicy, RetryConfigKey};
 pub use crate::plugins::stop::{
-    ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopConditionSpec,
-    StopConfigError, StopDecision, StopOnToolPolicy, StopPolicy, StopPolicyStats, TimeoutPolicy,
-    TokenBudgetPolicy, policies_from_specs,
+    ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, RepeatedCallsPolicy,
+    StopConditionSpec, StopConfigError, StopDecision, StopOnToolPolicy, StopPolicy, StopPolicyStats,
+    TimeoutPolicy, TokenBudgetPolicy, policies_from_specs,
 };
 
 use crate::contract::foreign::ForeignError;

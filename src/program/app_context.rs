@@ -28,7 +28,7 @@ use crate::plugins::skills::{
     Discovery, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets,
     SkillSubsystem, SkillTargets, bundled, discover, granted_patterns, project_roots, user_roots,
 };
-use crate::plugins::stop::{StopConditionSpec, StopPlugin};
+use crate::plugins::stop::{EndCheck, StopConditionSpec, StopPlugin};
 use crate::program::agents::Agents;
 use crate::program::budget::PriceList;
 use crate::program::context::policy_of;
@@ -154,6 +154,7 @@ impl AppContext {
             snapshots: snapshots.as_ref(),
             // Without a user at the terminal, surfaces and forms are not offered.
             draws: cli.command.is_none() && !cli.is_print(),
+            is_unattended: cli.is_print() || matches!(cli.command, Some(CliCommand::Work(_))),
             // A worker has its queue, and what exists in memory only ends with its process.
             waits: match &cli.command {
                 Some(CliCommand::Work(_)) => false,
@@ -355,6 +356,8 @@ struct Parts<'a> {
     snapshots: Option<&'a FolderSnapshots>,
     /// Whether surfaces can be shown to a user.
     draws: bool,
+    /// Whether nobody is there to tell the model to continue.
+    is_unattended: bool,
     /// Whether a run waits for a limit of a provider that resets later than a request waits.
     waits: bool,
 }
@@ -373,6 +376,7 @@ fn runtime(
         targets,
         snapshots,
         draws,
+        is_unattended,
         waits,
     }: Parts<'_>,
     (skills, instructions): (&Discovery, &Instructions),
@@ -457,8 +461,16 @@ fn runtime(
         builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
     }
     let mut stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
-    if draws && foundation.loaded.provenance.origin("stop.on_limit").is_none() {
-        stop = stop.asking_about_errors();
+    let chosen = foundation.loaded.provenance.origin("stop.on_limit");
+    if draws && matches!(chosen, None | Some(Origin::Default)) {
+        stop = stop.asking_about_circles();
+    }
+    if settings.stop.check_before_end {
+        // The demo model is scripted: a reminder tells it nothing.
+        stop = stop.checking_ends(EndCheck {
+            is_unattended,
+            applies_to: Arc::new(|model| model != crate::config::DEMO),
+        });
     }
     if draws {
         builder = builder.with_plugin(A2UI_PLUGIN, Arc::new(A2uiPlugin::new()));
@@ -508,6 +520,9 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     }
     if let Some(max) = stop.consecutive_errors {
         conditions.push(StopConditionSpec::ConsecutiveErrors { max: count(max) });
+    }
+    if let Some(max) = stop.repeated_calls {
+        conditions.push(StopConditionSpec::RepeatedCalls { max: count(max) });
     }
     if stop.loop_detection > 1 {
         conditions.push(StopConditionSpec::LoopDetection { window: count(stop.loop_detection) });

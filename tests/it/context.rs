@@ -239,7 +239,7 @@ fn the_run_continues_while_its_summary_is_written() {
         }
         n += 1;
         match n {
-            1..=12 => Answer::say(&sheep(n, 700)).call(&format!("c{n}"), "List", json!({"path": "."})),
+            1..=12 => Answer::say(&sheep(n, 700)).call(&format!("c{n}"), "List", json!({"depth": n})),
             _ => Answer::say("All are counted."),
         }
     });

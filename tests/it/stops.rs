@@ -139,6 +139,81 @@ fn the_models_stop_reason_sets_the_status_and_is_shown() {
 }
 
 #[test]
+fn calls_that_come_back_the_same_remind_the_model_and_then_end_the_run() {
+    let llm = circles();
+    let home = Home::new();
+    settings(&home, &llm, NO_RETRY);
+    let what = "the same calls came back with the same results 6 times in a row (List)";
+    home.aye(&["-p", "go"]).run().exits(5).says(what);
+    let reminds = |chat: &Chat| chat.told().contains("You made the same calls 3 times in a row (List)");
+    let reminded: Vec<bool> = llm.asked().iter().map(reminds).collect();
+    assert_eq!(reminded, [false, false, false, true, true, true], "half-way, and it stays");
+
+    let llm = circles();
+    let home = Home::new();
+    settings(&home, &llm, NO_RETRY);
+    let mut tty = Pty::start(&home, &[], 160, 30);
+    tty.ready();
+    tty.say("look around");
+    tty.card("6 times in a row (List)");
+    tty.card_takes_keys();
+    tty.send("2\r");
+    tty.shows("stopped: the same calls came back");
+    assert_eq!(llm.asked().len(), 6);
+    tty.quit();
+}
+
+/// Each request begins with the whole of the one before.
+fn only_grows(asked: &[Chat]) {
+    for pair in asked.windows(2) {
+        assert!(pair[1].messages().starts_with(pair[0].messages()), "{:#?}", pair[1].messages());
+    }
+}
+
+#[test]
+fn an_answer_that_leaves_work_unchecked_is_followed_by_one_reminder() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.nth {
+        0 => Answer::new().call("c1", "Write", json!({"file_path": "a.rs", "content": "fn main() {}\n"})),
+        1 => Answer::say("It is written."),
+        2 => Answer::new().bash("c2", "true"),
+        3 => Answer::say("It is written, and it runs."),
+        _ => Answer::say("Bye."),
+    });
+    let home = Home::new();
+    settings(&home, &llm, &format!("[stop]\ncheck_before_end = true\n{NO_RETRY}"));
+    let args = ["-p", "go", "--allowed-tools", "Write,Bash", "--output-format", "json"];
+    let out = home.aye(&args).run().exits(0).json();
+    assert_eq!(out["response"], "It is written, and it runs.", "{out:#}");
+    let asked = llm.asked();
+    assert!(!asked[1].told().contains("nothing ran since") && asked[2].told().contains("nothing ran since"));
+    assert_eq!(asked.len(), 4);
+    only_grows(&asked);
+    // The next run has done nothing that it could check.
+    home.ok(&["-c", "-p", "bye"]);
+    assert_eq!(llm.asked().len(), 5);
+}
+
+#[test]
+fn an_answer_that_only_announces_a_step_is_no_end_of_a_run_that_nobody_watches() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.nth % 3 {
+        0 => Answer::say("I'll look at the folder first."),
+        1 => Answer::new().call("c1", "List", json!({"path": "."})),
+        _ => Answer::say("It is empty. Now let me look again."),
+    });
+    let home = Home::new();
+    settings(&home, &llm, &format!("[stop]\ncheck_before_end = true\n{NO_RETRY}"));
+    home.aye(&["-p", "go"]).run().exits(0).prints("Now let me look again.");
+    let asked = llm.asked();
+    assert_eq!(asked.len(), 3, "at most one reminder in a run");
+    assert!(asked[1].told().contains("announces a step"));
+    only_grows(&asked);
+    // The queue, too.
+    home.ok(&["queue", "add", "go"]);
+    home.aye(&["work", "--until-empty"]).run().exits(0);
+    assert_eq!(llm.asked().len(), 6);
+}
+
+#[test]
 fn a_budget_needs_a_price() {
     let llm = circles();
     let home = Home::new();
@@ -305,7 +380,7 @@ fn a_limit_that_resets_at_once_is_retried_and_shown() {
     assert_eq!(llm.asked().len(), 2);
 }
 
-const ASKS: &str = "[stop]\non_limit = \"ask\"\n";
+const ASKS: &str = "[stop]\non_limit = \"ask\"\nrepeated_calls = 0\n";
 /// A model that costs next to nothing.
 const SMALL: &str = "[models.m2]\nprovider = \"mock\"\nprice = { input = 1, output = 1 }\n";
 const MORE: &str = r#"{"answer": "Continue with $40.00 more"}"#;

@@ -188,6 +188,12 @@ table! {
         /// Maximum answers in a row whose every call failed to run or was refused; 0 means no limit.
         #[project(Lower)]
         pub consecutive_errors: Option<u64> as Limit<u64> = 8,
+        /// Maximum times in a row that the same calls come back with the same results; 0 and 1 mean no limit.
+        #[project(Lower)]
+        pub repeated_calls: Option<u64> as Limit<u64> = 6,
+        /// Remind the model once per run when its answer would end the run with unchecked or open work.
+        #[project(Set)]
+        pub check_before_end: bool = true,
         /// Maximum cost per run in USD at the prices of its models; 0 means no limit.
         #[project(Lower)]
         pub max_budget_usd: Option<f64> as Limit<f64> = 0,

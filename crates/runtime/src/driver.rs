@@ -280,6 +280,7 @@ impl Driver {
             Fact::Decided { call, decision, .. } => Some((call.clone(), decision.clone())),
             Fact::Started
             | Fact::PhaseDone { .. }
+            | Fact::AnotherStep
             | Fact::PhaseAsked { .. }
             | Fact::Postponed { .. }
             | Fact::Answered { .. }
@@ -598,11 +599,18 @@ impl Driver {
                     self.inference.shape = report.inference;
                 }
                 if phase == Phase::StepEnd && stop.is_none() && report.question.is_none() {
-                    stop = self.rounds_used_up();
+                    stop = self.rounds_used_up().filter(|_| !self.step.calls.is_empty());
                 }
                 match report.question {
                     Some(question) if stop.is_none() && phase != Phase::RunEnd => {
                         self.ask_from(phase, question)
+                    }
+                    None if phase == Phase::StepEnd
+                        && stop.is_none()
+                        && report.another_step
+                        && self.rounds_used_up().is_none() =>
+                    {
+                        Fact::AnotherStep
                     }
                     _ => Fact::PhaseDone { phase, stop: stop.filter(|_| phase != Phase::RunEnd) },
                 }
@@ -671,7 +679,7 @@ impl Driver {
         let limit = self.agent.spec.max_rounds;
         let from = self.phases.store().snapshot().get::<RoundsCountedFrom>().copied().unwrap_or_default();
         let used = usize::try_from(self.machine.steps().saturating_sub(from)).unwrap_or(usize::MAX);
-        (limit > 0 && used >= limit && !self.step.calls.is_empty()).then(|| {
+        (limit > 0 && used >= limit).then(|| {
             TerminationReason::stopped("max_rounds", format!("the limit of {limit} rounds is reached"))
         })
     }

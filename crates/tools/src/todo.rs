@@ -1,58 +1,17 @@
 //! TodoWrite: the model's plan, kept with the thread.
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::args::{CallArgs, invalid};
+pub use aye_core::contract::todo::{TodoItem, TodoStatus, Todos};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
-use aye_core::state::{KeyRegistration, KeyScope, MergeStrategy, StateCommand, StateKey, StateKeyOptions};
+use aye_core::state::{KeyRegistration, KeyScope, StateCommand, StateKeyOptions};
 
 const NAME: &str = "TodoWrite";
 const MAX_TODOS: usize = 100;
-
-/// The status of an item.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TodoStatus {
-    /// Not started.
-    #[default]
-    Pending,
-    /// Being worked on.
-    InProgress,
-    /// Done.
-    Completed,
-}
-
-/// One item of the plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TodoItem {
-    /// The task.
-    pub content: String,
-    /// The status of the task.
-    pub status: TodoStatus,
-    /// The same while it is being done: "running the tests".
-    #[serde(default, rename = "activeForm", skip_serializing_if = "Option::is_none")]
-    pub active_form: Option<String>,
-}
-
-/// The thread's plan; an update replaces all of it.
-pub struct Todos;
-
-impl StateKey for Todos {
-    const KEY: &'static str = "todos";
-    const MERGE: MergeStrategy = MergeStrategy::Exclusive;
-    const SCOPE: KeyScope = KeyScope::Thread;
-    const SHARED: bool = true;
-    type Value = Vec<TodoItem>;
-    type Update = Vec<TodoItem>;
-
-    fn apply(value: &mut Self::Value, update: Self::Update) {
-        *value = update;
-    }
-}
 
 /// The registration of [`Todos`].
 pub(super) fn registration() -> KeyRegistration {

@@ -54,6 +54,12 @@ impl Home {
     pub fn config(&self, text: &str) {
         // Title requests would disturb scripted answers.
         let titles = if text.contains("[threads]") { "" } else { "\n[threads]\ntitles = false\n" };
+        // Nor does a scripted model expect to be reminded before its end.
+        let text = &match text.split_once("[stop]\n") {
+            _ if text.contains("check_before_end") => text.to_owned(),
+            Some((before, after)) => format!("{before}[stop]\ncheck_before_end = false\n{after}"),
+            None => format!("{text}\n[stop]\ncheck_before_end = false\n"),
+        };
         // A test must not depend on the machine's kernel.
         let missing = if text.contains("[sandbox]") { "" } else { "\n[sandbox]\nmissing = \"allow\"\n" };
         std::fs::write(self.dir.path().join("aye/config/config.toml"), format!("{text}{titles}{missing}"))

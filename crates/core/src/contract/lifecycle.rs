@@ -98,6 +98,12 @@ pub enum StopConditionSpec {
         /// Answers.
         max: usize,
     },
+    /// The same call, or the same two or three calls in turn, came back with the same results this often in a row; half-way
+    /// the model is reminded. 1 switches it off too.
+    RepeatedCalls {
+        /// Times.
+        max: usize,
+    },
     /// A call of this tool succeeded.
     StopOnTool {
         /// The tool's exact name.

@@ -53,6 +53,7 @@ pub mod surface;
 pub mod suspension;
 pub mod terms;
 pub mod thread;
+pub mod todo;
 pub mod tool;
 pub mod tool_intercept;
 pub mod workspace;

@@ -1,8 +1,9 @@
 use super::guard::guarded;
 use super::phase_run::PhaseRun;
 use super::{
-    AskBeforeNext, EffectDispatchReport, ExecutionEnv, PendingScheduledActions, PendingUpdate, PhaseAnswer,
-    PhaseContext, PhaseQuestion, PhaseReport, PluginRegistrar, SubmitCommandReport, core_actions,
+    AnotherStep, AskBeforeNext, EffectDispatchReport, ExecutionEnv, PendingScheduledActions, PendingUpdate,
+    PhaseAnswer, PhaseContext, PhaseQuestion, PhaseReport, PluginRegistrar, SubmitCommandReport,
+    core_actions,
 };
 use crate::contract::activity::{Activity, ReportActivity};
 use crate::contract::hook::{HookRan, ReportHook};
@@ -147,7 +148,7 @@ impl PhaseRuntime {
         }
         let snapshot = self.store.commit_snapshot(batch)?;
         let (mut activities, mut commands) = (Vec::new(), Vec::new());
-        let told = CoreEffects { activities: &mut activities, commands: &mut commands, question: None };
+        let told = CoreEffects { activities: &mut activities, commands: &mut commands, next: None };
         let effects = dispatch(env, &effects, &snapshot, told).await;
         Ok(SubmitCommandReport { revision: snapshot.revision, queued_actions, effects, activities })
     }
@@ -159,7 +160,8 @@ pub(super) fn check_handlers(env: &ExecutionEnv, command: &StateCommand) -> Resu
         return Err(StateError::UnknownScheduledActionHandler { key: action.key.clone() });
     }
     let is_known = |effect: &&TypedEffect| {
-        [ReportActivity::KEY, ReportHook::KEY, AskBeforeNext::KEY].contains(&effect.key.as_str())
+        [ReportActivity::KEY, ReportHook::KEY, AskBeforeNext::KEY, AnotherStep::KEY]
+            .contains(&effect.key.as_str())
             || env.effect_handlers.contains_key(&effect.key)
     };
     if let Some(effect) = command.effects.iter().find(|effect| !is_known(effect)) {
@@ -174,8 +176,16 @@ pub(super) struct CoreEffects<'a> {
     pub(super) activities: &'a mut Vec<Activity>,
     /// Commands that were run.
     pub(super) commands: &'a mut Vec<HookRan>,
-    /// The question to ask before the run continues; `None` where no question is possible.
-    pub(super) question: Option<&'a mut Option<PhaseQuestion>>,
+    /// What comes before the run continues or ends; `None` outside of a phase.
+    pub(super) next: Option<NextEffects<'a>>,
+}
+
+/// What hooks want to happen after a phase.
+pub(super) struct NextEffects<'a> {
+    /// The question to ask before the run continues.
+    pub(super) question: &'a mut Option<PhaseQuestion>,
+    /// Whether the model answers again.
+    pub(super) another_step: &'a mut bool,
 }
 
 /// Calls the handlers, in order. The commit stays valid whatever they return.
@@ -196,11 +206,18 @@ pub(super) async fn dispatch(
             None if effect.key == ReportHook::KEY => {
                 effect.decode::<ReportHook>().map(|ran| core.commands.push(ran)).map_err(|e| e.to_string())
             }
-            None if effect.key == AskBeforeNext::KEY => match &mut core.question {
-                Some(slot) => effect.decode::<AskBeforeNext>().map_err(|e| e.to_string()).map(|question| {
-                    slot.get_or_insert(question);
+            None if effect.key == AskBeforeNext::KEY => match &mut core.next {
+                Some(next) => effect.decode::<AskBeforeNext>().map_err(|e| e.to_string()).map(|question| {
+                    next.question.get_or_insert(question);
                 }),
                 None => Err("only a hook of a phase asks".to_owned()),
+            },
+            None if effect.key == AnotherStep::KEY => match &mut core.next {
+                Some(next) => {
+                    *next.another_step = true;
+                    Ok(())
+                }
+                None => Err("only a hook of a phase has the model answer again".to_owned()),
             },
             Some(handler) => guarded(|| "its handler".to_owned(), handler.handle(effect, snapshot))
                 .await

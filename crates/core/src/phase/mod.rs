@@ -38,5 +38,5 @@ pub use engine::{DEFAULT_MAX_PHASE_ROUNDS, PhaseRuntime};
 pub use env::{ExecutionEnv, TaggedPhaseHook, TaggedRequestTransform, TaggedTool};
 pub use hook::{InferenceRequestTransform, PhaseHook};
 pub use plugin::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar, TimeLimit};
-pub use question::{AskBeforeNext, PhaseAnswer, PhaseChoice, PhaseQuestion};
+pub use question::{AnotherStep, AskBeforeNext, PhaseAnswer, PhaseChoice, PhaseQuestion};
 pub use report::{PhaseReport, SubmitCommandReport};

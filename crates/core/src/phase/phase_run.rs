@@ -4,7 +4,7 @@ use std::mem;
 use futures::future::join_all;
 
 use super::action::decode;
-use super::engine::{CoreEffects, check_handlers, dispatch};
+use super::engine::{CoreEffects, NextEffects, check_handlers, dispatch};
 use super::guard::guarded;
 use super::{
     ExecutionEnv, FailedScheduledAction, FailedScheduledActions, PendingScheduledActions, PendingUpdate,
@@ -161,7 +161,10 @@ impl<'a> PhaseRun<'a> {
             let told = CoreEffects {
                 activities: &mut self.report.activities,
                 commands: &mut self.report.commands,
-                question: Some(&mut self.report.question),
+                next: Some(NextEffects {
+                    question: &mut self.report.question,
+                    another_step: &mut self.report.another_step,
+                }),
             };
             self.report.effects.add(dispatch(self.env, &effects, &snapshot, told).await);
         }

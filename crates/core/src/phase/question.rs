@@ -21,6 +21,16 @@ impl EffectSpec for AskBeforeNext {
     type Payload = PhaseQuestion;
 }
 
+/// The core effect with which a hook of `StepEnd` has the model answer again, although it asked for no calls and the run
+/// would end. What the model should read is added with [`AddContextMessage`](super::AddContextMessage). A stop and a
+/// question beat it, and so does the agent's limit of inferences.
+pub struct AnotherStep;
+
+impl EffectSpec for AnotherStep {
+    const KEY: &'static str = "runtime.another_step";
+    type Payload = ();
+}
+
 /// The question that a hook asks about the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseQuestion {

@@ -35,6 +35,8 @@ pub struct PhaseReport {
     pub judgement: Option<Judgement>,
     /// The question that a hook asks the user before the run continues.
     pub question: Option<PhaseQuestion>,
+    /// Whether the model answers again before the run ends; only set by `StepEnd`.
+    pub another_step: bool,
     /// The reason to stop, set from the phase on in which a stop was first requested.
     pub stop: Option<TerminationReason>,
 }
@@ -55,6 +57,7 @@ impl PhaseReport {
             intercept: None,
             judgement: None,
             question: None,
+            another_step: false,
             stop: None,
         }
     }

@@ -164,6 +164,7 @@ impl Run {
                 | Stage::Done(_) => Err(self.refuse()),
             },
             Fact::PhaseDone { phase, stop } => self.phase_done(phase, stop),
+            Fact::AnotherStep => self.another_step(),
             Fact::PhaseAsked { phase, question } => self.phase_asked(phase, *question),
             Fact::Postponed { question } => self.postponed(*question),
             Fact::Answered { stop } => self.answered(stop),
@@ -299,6 +300,20 @@ impl Run {
             // The phases of a call run inside `Gate` and `Execute`, RunEnd only at the end.
             Phase::BeforeToolExecute | Phase::AfterToolExecute | Phase::RunEnd => return Err(self.refuse()),
         }
+        Ok(out)
+    }
+
+    /// Goes on after an answer that would have ended the run.
+    fn another_step(&mut self) -> Next {
+        if self.is_over() {
+            return Ok(Vec::new());
+        }
+        if self.stage != Stage::Phase(Phase::StepEnd) || self.given {
+            return Err(self.refuse());
+        }
+        let mut out = vec![Directive::Checkpoint { intent: None }];
+        self.close_step(&mut out);
+        self.begin_step(&mut out);
         Ok(out)
     }
 

@@ -119,6 +119,8 @@ pub enum Fact {
         /// Why the run is to end.
         stop: Option<TerminationReason>,
     },
+    /// The hooks of `StepEnd` are done, and one of them has the model answer again although it asked for no calls.
+    AnotherStep,
     /// The hooks of a phase are done, and one of them asks the user before the run continues.
     PhaseAsked {
         /// The phase.

@@ -455,6 +455,20 @@ fn a_wait_can_be_cut_short_or_ended() {
     );
 }
 
+#[test]
+fn an_answer_without_calls_may_lead_to_another_step() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 0);
+    let again = run.apply(Fact::AnotherStep).unwrap();
+    assert_eq!(again[0], Directive::Checkpoint { intent: None }, "what was asked of the model is kept");
+    assert_eq!(notices(&again), [Notice::StepEnd, Notice::StepStart]);
+    assert_eq!(again.last(), Some(&Directive::RunPhase(Phase::StepStart)));
+    assert!(run.apply(Fact::AnotherStep).is_err(), "only at the end of a step");
+    let mut given = Run::given(ToolExecutionMode::Sequential, Vec::new());
+    given.apply(Fact::Started).unwrap();
+    given.apply(done(Phase::RunStart)).unwrap();
+    assert!(given.apply(Fact::AnotherStep).is_err(), "no model is asked");
+}
+
 /// A run that asks after its first step, or between an answer and its call.
 fn asking(phase: Phase) -> (Run, Vec<Directive>) {
     // Without calls, an answer ends its step.
@@ -536,6 +550,7 @@ enum Choice {
     Fail,
     Recover(u8),
     Copied(usize),
+    Again,
     Ask,
     AnswerRun(u8, bool),
     ExpireRun,
@@ -550,6 +565,7 @@ fn choices() -> impl Strategy<Value = Vec<Choice>> {
         8 => (0..4usize, 0..6u8, any::<bool>()).prop_map(|(c, d, y)| Choice::Decide(c, d, y)),
         1 => (0..4usize).prop_map(Choice::Expire),
         1 => (0..4usize).prop_map(Choice::Copied),
+        1 => Just(Choice::Again),
         2 => Just(Choice::Ask),
         4 => (0..6u8, any::<bool>()).prop_map(|(d, y)| Choice::AnswerRun(d, y)),
         1 => Just(Choice::ExpireRun),
@@ -604,6 +620,7 @@ fn fact_of(choice: &Choice, run: &Run, calls: usize) -> Fact {
             let n = n + 10 * run.steps() as usize;
             Fact::Expired { call: id(n), suspension: asked(n) }
         }
+        Choice::Again => Fact::AnotherStep,
         Choice::Ask => {
             let phase = if let Stage::Phase(phase) = run.stage() { *phase } else { Phase::StepEnd };
             Fact::PhaseAsked { phase, question: Box::new(question()) }

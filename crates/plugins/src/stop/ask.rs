@@ -43,7 +43,8 @@ impl LimitAnswer {
 /// Whether the limit that ended the run can restart its count. A condition that was configured as the
 /// intended end is not a limit, and time is not counted by a policy alone.
 pub(super) fn can_be_extended(reason: &TerminationReason) -> bool {
-    const CODES: [&str; 5] = ["budget", "max_rounds", "token_budget", "consecutive_errors", "loop_detection"];
+    const CODES: [&str; 6] =
+        ["budget", "max_rounds", "token_budget", "consecutive_errors", "repeated_calls", "loop_detection"];
     matches!(reason, TerminationReason::Stopped(StoppedReason { code, .. }) if CODES.contains(&code.as_str()))
 }
 

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policy::{
-    ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopOnToolPolicy,
-    StopPolicy, TimeoutPolicy, TokenBudgetPolicy,
+    ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, RepeatedCallsPolicy,
+    StopOnToolPolicy, StopPolicy, TimeoutPolicy, TokenBudgetPolicy,
 };
 pub use aye_core::contract::lifecycle::StopConditionSpec;
 use aye_core::contract::spec::PluginConfigKey;
@@ -67,6 +67,9 @@ pub fn policies_from_specs(specs: &[StopConditionSpec]) -> Result<Vec<Arc<dyn St
             StopConditionSpec::ConsecutiveErrors { max } if *max > 0 => {
                 policies.push(Arc::new(ConsecutiveErrorsPolicy::new(*max)));
             }
+            StopConditionSpec::RepeatedCalls { max } if *max > 1 => {
+                policies.push(Arc::new(RepeatedCallsPolicy::new(*max)));
+            }
             StopConditionSpec::StopOnTool { tool_name } => {
                 policies.push(Arc::new(StopOnToolPolicy::new(tool_name)?));
             }
@@ -80,6 +83,7 @@ pub fn policies_from_specs(specs: &[StopConditionSpec]) -> Result<Vec<Arc<dyn St
             | StopConditionSpec::Timeout { .. }
             | StopConditionSpec::TokenBudget { .. }
             | StopConditionSpec::ConsecutiveErrors { .. }
+            | StopConditionSpec::RepeatedCalls { .. }
             | StopConditionSpec::LoopDetection { .. } => {}
         }
     }

@@ -4,17 +4,23 @@ use async_trait::async_trait;
 
 use super::ask::{self, OtherModels};
 use super::budget::{Budget, RunCost};
+use super::end::{self, EndCheck, EndReminder};
 use super::policy::{
-    ConsecutiveErrorsPolicy, MaxRoundsPolicy, StopDecision, StopPoint, StopPolicy, StopPolicyStats,
+    ConsecutiveErrorsPolicy, MaxRoundsPolicy, RepeatedCallsPolicy, StopDecision, StopPoint, StopPolicy,
+    StopPolicyStats,
 };
-use super::state::{CountedFrom, SettledCall, StopStateKey, StopStateUpdate, fingerprint};
-use super::{StopConfigKey, config};
+use super::state::{CountedFrom, SettledCall, StopStateKey, StopStateUpdate, fingerprint, returned};
+use super::{STOP_PLUGIN, StopConfigKey, config};
+use aye_core::contract::activity::{Activity, ReportActivity};
 use aye_core::contract::context_message::ContextMessage;
 use aye_core::contract::display::shortened;
 use aye_core::contract::lifecycle::{StoppedReason, TerminationReason};
 use aye_core::contract::message::Role;
 use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
-use aye_core::phase::{AddContextMessage, AskBeforeNext, PhaseContext, PhaseHook, StopRequest, TimeLimit};
+use aye_core::contract::tool::ToolResult;
+use aye_core::phase::{
+    AddContextMessage, AnotherStep, AskBeforeNext, PhaseContext, PhaseHook, StopRequest, TimeLimit,
+};
 use aye_core::state::{JsonValue, StateCommand, StateError};
 
 /// Maximum characters of a reason shown to the user.
@@ -34,8 +40,10 @@ pub(super) struct Conditions {
     section: Mutex<Option<(JsonValue, Policies)>>,
     /// Limits ask instead of stopping; the models to switch to.
     asks: Option<OtherModels>,
-    /// Consecutive errors ask in any case.
-    asks_about_errors: bool,
+    /// Consecutive errors and repeated calls ask in any case.
+    asks_about_circles: bool,
+    /// The check before the end.
+    end: Option<EndCheck>,
 }
 
 /// What the policies say.
@@ -63,7 +71,7 @@ enum ExceededBudget {
 impl Conditions {
     pub(super) fn new(own: Vec<Arc<dyn StopPolicy>>) -> Self {
         let section = Mutex::new(None);
-        Self { own: own.into(), budget: None, section, asks: None, asks_about_errors: false }
+        Self { own: own.into(), budget: None, section, asks: None, asks_about_circles: false, end: None }
     }
 
     /// The same conditions, whose section is read again.
@@ -73,7 +81,8 @@ impl Conditions {
             budget: self.budget.clone(),
             section: Mutex::new(None),
             asks: self.asks.clone(),
-            asks_about_errors: self.asks_about_errors,
+            asks_about_circles: self.asks_about_circles,
+            end: self.end.clone(),
         }
     }
 
@@ -85,8 +94,12 @@ impl Conditions {
         Self { asks: Some(models), ..self.copy() }
     }
 
-    pub(super) fn asking_about_errors(&self) -> Self {
-        Self { asks_about_errors: true, ..self.copy() }
+    pub(super) fn asking_about_circles(&self) -> Self {
+        Self { asks_about_circles: true, ..self.copy() }
+    }
+
+    pub(super) fn checking_ends(&self, check: EndCheck) -> Self {
+        Self { end: Some(check), ..self.copy() }
     }
 
     /// Returns the models to switch to, if the limit asks; `None` if it ends the run.
@@ -94,7 +107,9 @@ impl Conditions {
         let TerminationReason::Stopped(StoppedReason { code, .. }) = reason else { return None };
         let by_default = || {
             let none: OtherModels = Arc::new(|_| Vec::new());
-            (self.asks_about_errors && code == ConsecutiveErrorsPolicy::CODE).then_some(none)
+            let is_circle =
+                [ConsecutiveErrorsPolicy::CODE, RepeatedCallsPolicy::CODE].contains(&code.as_str());
+            (self.asks_about_circles && is_circle).then_some(none)
         };
         self.asks.clone().or_else(by_default).filter(|_| ask::can_be_extended(reason))
     }
@@ -146,6 +161,20 @@ impl Conditions {
             _ => (None, Vec::new()),
         };
         command.emit::<AskBeforeNext>(ask::question(reason, more, models))
+    }
+
+    /// Has the model answer again, if its answer would end the run too early.
+    fn check_end(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        let reminder =
+            self.end.as_ref().and_then(|end| end.reminder(ctx, &latest_model(ctx), &latest_answer(ctx).0));
+        if let Some(EndReminder { text, notice }) = reminder {
+            command.update::<StopStateKey>(StopStateUpdate::Reminded);
+            command.schedule_action::<AddContextMessage>(ContextMessage::conversation(REMINDER, text))?;
+            command.emit::<ReportActivity>(Activity::notice(STOP_PLUGIN, notice))?;
+            command.emit::<AnotherStep>(())?;
+        }
+        Ok(command)
     }
 
     fn of_section(&self, spec: &AgentSpec) -> Result<Policies, StateError> {
@@ -257,6 +286,8 @@ fn stats_of(ctx: &PhaseContext, point: StopPoint) -> StopPolicyStats {
             StopPoint::AfterInference => state.consecutive_errors,
             StopPoint::StepEnd => errors_in_a_row(ctx, last_tool_names.len()),
         },
+        repeats: state.repeats.times(),
+        repeats_before: state.repeats.noticed,
         last_tool_names,
         last_response_text,
         succeeded_tools: state.succeeded,
@@ -279,9 +310,13 @@ impl PhaseHook for JudgeHook {
             let cut = ctx.response.as_ref().is_some_and(|response| response.has_incomplete_tool_calls);
             let calls = latest_answer(ctx).1.len();
             if !cut && calls == 0 {
-                return Ok(command);
+                return self.conditions.check_end(ctx);
             }
             let state = ctx.state::<StopStateKey>();
+            if let Some(repeats) = state.map(|state| &state.repeats).filter(|all| all.noticed != all.times())
+            {
+                command.update::<StopStateKey>(StopStateUpdate::RepeatsNoticed(repeats.times()));
+            }
             if state.is_some_and(|state| !state.succeeded.is_empty()) {
                 command.update::<StopStateKey>(StopStateUpdate::StepEnded);
             }
@@ -314,6 +349,11 @@ impl PhaseHook for JudgeHook {
     }
 }
 
+/// Whether a call looked at something that still runs: it waits, and does not go in circles.
+fn waits(result: &ToolResult) -> bool {
+    result.details.as_ref().is_some_and(|details| details["state"] == "running")
+}
+
 /// Records settled calls, if a policy needs them.
 pub(super) struct RecordHook {
     pub(super) conditions: Arc<Conditions>,
@@ -324,17 +364,25 @@ impl PhaseHook for RecordHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
         let (Some(tool), Some(result)) = (&ctx.tool, &ctx.tool_result) else { return Ok(command) };
+        let is_settled = ctx.was_executed && !result.is_pending();
+        if is_settled && self.conditions.end.is_some() {
+            end::record(tool, result, &mut command);
+        }
         let Some(keep) = self.conditions.history(&ctx.agent_spec)? else { return Ok(command) };
         if ctx.came_to_nothing {
             command.update::<StopStateKey>(StopStateUpdate::CameToNothing);
         }
-        if ctx.was_executed && !result.is_pending() {
+        if is_settled {
             let call = SettledCall {
                 call_id: tool.call.id.clone(),
                 tool: tool.call.name.clone(),
                 fingerprint: fingerprint(&tool.call.name, &tool.call.arguments),
                 is_error: result.is_error(),
             };
+            if !waits(result) {
+                let hash = returned(&call.fingerprint, &result.model_text());
+                command.update::<StopStateKey>(StopStateUpdate::Returned(hash));
+            }
             command.update::<StopStateKey>(StopStateUpdate::Settled(call, keep));
         }
         Ok(command)

@@ -5,10 +5,14 @@
 //! `TerminationReason::Stopped` and its code. Budgets, time and content are checked after each inference; the
 //! others at the end of a step, when all its calls are settled, and only if another step would follow. A time
 //! limit also interrupts an inference or a tool ([`Plugin::time_limit`]).
+//!
+//! Some conditions remind the model before they are met, and [`EndCheck`] reminds it before an answer ends the run. A
+//! reminder is a message of the conversation, which stays; whether it was given is part of the checkpoint.
 
 mod ask;
 mod budget;
 mod config;
+mod end;
 mod hook;
 mod policy;
 mod state;
@@ -20,11 +24,14 @@ use std::sync::Arc;
 pub use ask::OtherModels;
 pub use budget::Prices;
 pub use config::{StopConditionSpec, StopConfig, StopConfigError, StopConfigKey, policies_from_specs};
+pub use end::EndCheck;
 pub use policy::{
-    ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopDecision,
-    StopOnToolPolicy, StopPoint, StopPolicy, StopPolicyStats, TimeoutPolicy, TokenBudgetPolicy,
+    ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, RepeatedCallsPolicy,
+    StopDecision, StopOnToolPolicy, StopPoint, StopPolicy, StopPolicyStats, TimeoutPolicy, TokenBudgetPolicy,
 };
-pub use state::{CountedFrom, SettledCall, StopState, StopStateKey, StopStateUpdate, fingerprint};
+pub use state::{
+    CallRepeats, CountedFrom, SettledCall, StopState, StopStateKey, StopStateUpdate, fingerprint,
+};
 
 use self::ask::{ReadLimitAnswer, SwitchHook};
 use self::budget::Budget;
@@ -71,10 +78,17 @@ impl StopPlugin {
         Self { conditions: Arc::new(self.conditions.asking(models)) }
     }
 
-    /// Makes consecutive errors ask whether to continue, also where other limits end the run.
+    /// Makes consecutive errors and repeated calls ask whether to continue, also where other limits end the run.
     #[must_use]
-    pub fn asking_about_errors(self) -> Self {
-        Self { conditions: Arc::new(self.conditions.asking_about_errors()) }
+    pub fn asking_about_circles(self) -> Self {
+        Self { conditions: Arc::new(self.conditions.asking_about_circles()) }
+    }
+
+    /// Has the model answer once more, at most once in a run, when its answer would end the run although it left its work
+    /// unchecked or open.
+    #[must_use]
+    pub fn checking_ends(self, check: EndCheck) -> Self {
+        Self { conditions: Arc::new(self.conditions.checking_ends(check)) }
     }
 }
 

@@ -51,6 +51,11 @@ pub struct StopPolicyStats {
     /// Answers in a row, up to now, of which every call failed to run or was refused. A failure that a tool itself
     /// reports, such as a command's exit status, is a result.
     pub consecutive_errors: u32,
+    /// How often in a row the newest calls, one or up to three in turn, came back with the same results; 1 if they did
+    /// not before.
+    pub repeats: u32,
+    /// The same before this step.
+    pub repeats_before: u32,
     /// The tools that the latest answer asked for.
     pub last_tool_names: Vec<String>,
     /// The text of the latest answer.
@@ -235,6 +240,62 @@ impl StopPolicy for ConsecutiveErrorsPolicy {
                  run stops. Read the errors, compare the calls with the names and parameters of the tools you \
                  have, and do it another way. If you cannot go on, tell the user what is missing.",
                 stats.consecutive_errors, self.max
+            )
+        })
+    }
+}
+
+/// Ends a run whose calls keep coming back with the same results; half-way the model is reminded.
+#[derive(Clone, Copy, Debug)]
+pub struct RepeatedCallsPolicy {
+    max: usize,
+}
+
+impl RepeatedCallsPolicy {
+    /// The code of its stop.
+    pub const CODE: &str = "repeated_calls";
+
+    /// Creates a policy with this limit of the same calls with the same results in a row; 0 means no limit.
+    pub fn new(max: usize) -> Self {
+        Self { max }
+    }
+
+    fn tools(stats: &StopPolicyStats) -> String {
+        let mut tools = stats.last_tool_names.clone();
+        tools.dedup();
+        tools.join(", ")
+    }
+}
+
+impl StopPolicy for RepeatedCallsPolicy {
+    fn id(&self) -> &'static str {
+        Self::CODE
+    }
+
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        let holds = self.max > 1 && stats.repeats as usize >= self.max;
+        StopDecision::stop_if(holds, self.id(), || {
+            format!(
+                "the same calls came back with the same results {} times in a row ({}); the limit is {}",
+                stats.repeats,
+                Self::tools(stats),
+                self.max
+            )
+        })
+    }
+
+    fn reminder(&self, stats: &StopPolicyStats) -> Option<String> {
+        let half = self.max.div_ceil(2).max(2);
+        let is_half_way =
+            self.max > half && stats.repeats as usize >= half && (stats.repeats_before as usize) < half;
+        is_half_way.then(|| {
+            format!(
+                "You made the same calls {} times in a row ({}), and each time they came back with the same results; \
+                 after {} times the run stops. Another try will not change that: use what you have, or do it another \
+                 way. If you cannot go on, tell the user what is missing.",
+                stats.repeats,
+                Self::tools(stats),
+                self.max
             )
         })
     }

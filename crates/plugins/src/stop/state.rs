@@ -34,6 +34,18 @@ pub struct StopState {
     pub failed: u64,
     /// The tools of this step whose calls succeeded.
     pub succeeded: Vec<String>,
+    /// How the newest calls repeat.
+    #[serde(skip_serializing_if = "CallRepeats::is_empty")]
+    pub repeats: CallRepeats,
+    /// Files changed, and nothing ran since that could show whether they work.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_unchecked_changes: bool,
+    /// The run wrote a plan.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_planned: bool,
+    /// The model was reminded once of what an answer left open that would have ended the run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub was_reminded: bool,
     /// The amount spent, in billionths of the currency of the prices; counted only under a budget.
     #[serde(skip_serializing_if = "is_zero")]
     pub spent: u64,
@@ -46,6 +58,43 @@ pub struct StopState {
     /// The model that the user switched the run to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+}
+
+/// How often the newest calls came back with the same results: one call, or two or three in turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallRepeats {
+    /// A hash of each of the latest calls with its result, newest last.
+    pub latest: Vec<String>,
+    /// For one, two and three calls in turn: how many of the newest calls in a row are equal to the call that many before.
+    pub equal: [u32; Self::LONGEST],
+    /// [`times`](Self::times) at the end of the last step.
+    pub noticed: u32,
+}
+
+impl CallRepeats {
+    /// The longest circle that is detected, in calls.
+    pub const LONGEST: usize = 3;
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, hash: String) {
+        for (length, equal) in (1..).zip(&mut self.equal) {
+            let before = self.latest.len().checked_sub(length).map(|at| &self.latest[at]);
+            *equal = if before == Some(&hash) { equal.saturating_add(1) } else { 0 };
+        }
+        self.latest.push(hash);
+        let surplus = self.latest.len().saturating_sub(Self::LONGEST);
+        self.latest.drain(..surplus);
+    }
+
+    /// How often in a row the newest calls came back with the same results; 1 if they did not before.
+    pub fn times(&self) -> u32 {
+        let times = (1..).zip(self.equal).map(|(length, equal)| equal / length + 1);
+        if self.latest.is_empty() { 0 } else { times.max().unwrap_or(1) }
+    }
 }
 
 /// The figures of a run when the user let it continue: limits count from there.
@@ -94,6 +143,18 @@ pub struct StopStateKey;
 pub enum StopStateUpdate {
     /// A call is settled; the number is how many calls to keep.
     Settled(SettledCall, usize),
+    /// A hash of a settled call with its result.
+    Returned(String),
+    /// The step ends with this number of repeats.
+    RepeatsNoticed(u32),
+    /// A file changed.
+    FileChanged,
+    /// Something ran that can show whether changed files work.
+    Ran,
+    /// The model wrote a plan.
+    PlanWritten,
+    /// The model is reminded before the run ends.
+    Reminded,
     /// A call failed to run or was refused.
     CameToNothing,
     /// The step is over.
@@ -121,6 +182,12 @@ impl StateKey for StopStateKey {
                 let surplus = value.settled.len().saturating_sub(keep);
                 value.settled.drain(..surplus);
             }
+            StopStateUpdate::Returned(hash) => value.repeats.add(hash),
+            StopStateUpdate::RepeatsNoticed(times) => value.repeats.noticed = times,
+            StopStateUpdate::FileChanged => value.has_unchecked_changes = true,
+            StopStateUpdate::Ran => value.has_unchecked_changes = false,
+            StopStateUpdate::PlanWritten => value.has_planned = true,
+            StopStateUpdate::Reminded => value.was_reminded = true,
             StopStateUpdate::CameToNothing => value.failed = value.failed.saturating_add(1),
             StopStateUpdate::StepEnded => value.succeeded.clear(),
             StopStateUpdate::ErrorsInARow(errors) => (value.consecutive_errors, value.failed) = (errors, 0),
@@ -129,6 +196,7 @@ impl StateKey for StopStateKey {
                 value.model = model.or(value.model.take());
                 value.settled.clear();
                 value.consecutive_errors = 0;
+                value.repeats = CallRepeats::default();
             }
             StopStateUpdate::Spent(more) => {
                 value.spent = value.spent.saturating_add(more);
@@ -136,6 +204,12 @@ impl StateKey for StopStateKey {
             }
         }
     }
+}
+
+/// A hash of a call with its result.
+pub(super) fn returned(fingerprint: &str, result: &str) -> String {
+    let hash = Sha256::new().chain_update(fingerprint).chain_update(result).finalize();
+    hex(&hash[..8])
 }
 
 /// A hash of the tool and its arguments, the order of keys aside.

@@ -9,12 +9,15 @@ use aye_core::contract::content::ContentBlock;
 use aye_core::contract::inference::{ModelUsage, StreamResult, TokenUsage};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, ToolCall};
-use aye_core::contract::spec::AgentSpec;
-use aye_core::contract::tool::ToolResult;
+use aye_core::contract::spec::{AgentSpec, RemoteEndpoint};
+use aye_core::contract::todo::{TodoItem, TodoStatus, Todos};
+use aye_core::contract::tool::{ToolClass, ToolDescriptor, ToolResult};
 use aye_core::phase::{
     ExecutionEnv, PhaseContext, PhaseRuntime, RunProgress, ToolCallInfo, validate_sections,
 };
-use aye_core::state::{StateKey, StateStore, UnknownKeyPolicy};
+use aye_core::state::{
+    KeyRegistration, MutationBatch, StateKey, StateKeyOptions, StateStore, UnknownKeyPolicy,
+};
 
 /// A run with the stop plugin, driven by hand.
 struct Bench {
@@ -219,6 +222,164 @@ async fn an_answer_counts_once_and_only_if_no_call_ran() {
     }
 }
 
+impl Bench {
+    /// The next step starts; returns what the model reads in it.
+    async fn reminders(&self) -> Vec<String> {
+        let ctx =
+            PhaseContext::test_default().with_agent_spec(self.spec.clone()).with_progress(self.progress);
+        let start = ctx.clone().with_phase(Phase::StepStart);
+        self.runtime.run_phase(&self.env, start).await.unwrap();
+        let report = self.runtime.run_phase(&self.env, ctx.with_phase(Phase::BeforeInference)).await.unwrap();
+        report.inference.context_messages.into_iter().map(|message| message.content).collect()
+    }
+
+    /// Whether the model answers again after an answer without calls.
+    async fn goes_on_after(&mut self, answer: &str) -> bool {
+        self.answer(answer, &[], 1).await;
+        let ctx = PhaseContext::test_default().with_phase(Phase::StepEnd).with_tools(tools());
+        let ctx = ctx.with_agent_spec(self.spec.clone()).with_response(self.response.clone());
+        self.runtime.run_phase(&self.env, ctx).await.unwrap().another_step
+    }
+
+    /// A call of one of [`tools`], which comes back.
+    async fn call(&mut self, tool: usize, args: Value) {
+        let descriptor = tools()[tool].clone();
+        self.answer("", &[(&descriptor.id, args)], 1).await;
+        let result = ToolResult::text(&descriptor.id, "fine");
+        let call = self.response.tool_calls[0].clone();
+        let ctx = PhaseContext::test_default().with_phase(Phase::AfterToolExecute);
+        let ctx = ctx.with_tool(ToolCallInfo::new(call, Some(descriptor))).with_tool_result(result);
+        assert_eq!(self.run(ctx).await, None);
+        assert_eq!(self.end_step().await, None);
+    }
+}
+
+fn tools() -> Vec<ToolDescriptor> {
+    let tool = |name: &str, class, category| {
+        let tool = ToolDescriptor::new(name, name, "").with_class(class).with_category(category);
+        tool.with_primary_argument("file_path")
+    };
+    vec![
+        tool("Edit", ToolClass::Verifiable, "file"),
+        tool("Bash", ToolClass::Opaque, "exec"),
+        tool("TodoWrite", ToolClass::Pure, "plan"),
+        tool("Read", ToolClass::Pure, "file"),
+        tool("WebFetch", ToolClass::Opaque, "web"),
+    ]
+}
+
+fn checking(is_unattended: bool) -> Bench {
+    let check = EndCheck { is_unattended, applies_to: Arc::new(|model| model != "demo") };
+    let mut bench = Bench::of(StopPlugin::default().checking_ends(check));
+    bench.runtime.store().ensure(&[KeyRegistration::of::<Todos>(StateKeyOptions::default())]).unwrap();
+    bench.spec = bench.spec.with_max_rounds(0);
+    bench
+}
+
+#[tokio::test]
+async fn the_same_calls_with_the_same_results_remind_at_three_and_stop_at_six() {
+    // One call, or two and three in turn.
+    for circle in 1..=3 {
+        let mut bench = Bench::new(vec![StopConditionSpec::RepeatedCalls { max: 6 }]);
+        let mut reminded = Vec::new();
+        for n in 0..circle * 6 {
+            let last = n + 1 == circle * 6;
+            let stop = bench.step("Read", json!({"file_path": format!("{}", n % circle)}), true).await;
+            assert_eq!(stop, last.then(|| "repeated_calls".to_owned()), "{circle}: {n}");
+            if !bench.reminders().await.is_empty() {
+                reminded.push(n + 1);
+            }
+        }
+        assert_eq!(reminded, [circle * 3], "once, half-way");
+    }
+}
+
+#[tokio::test]
+async fn a_call_with_another_result_is_no_repetition() {
+    let mut bench = Bench::new(vec![StopConditionSpec::RepeatedCalls { max: 2 }]);
+    for n in 0..5 {
+        assert_eq!(bench.answer("", &[("Bash", json!({"command": "make"}))], 1).await, None);
+        bench.settle(0, ToolResult::text("Bash", format!("{n} failed"))).await;
+        assert_eq!(bench.end_step().await, None);
+    }
+    // Nor is one that waits for what still runs.
+    for _ in 0..5 {
+        assert_eq!(bench.answer("", &[("BashOutput", json!({"bash_id": "bash_1"}))], 1).await, None);
+        let result =
+            ToolResult::text("BashOutput", "(no new output)").with_details(json!({"state": "running"}));
+        bench.settle(0, result).await;
+        assert_eq!(bench.end_step().await, None);
+    }
+}
+
+#[tokio::test]
+async fn several_calls_of_one_answer_remind_once() {
+    let mut bench = Bench::new(vec![StopConditionSpec::RepeatedCalls { max: 6 }]);
+    let read = ("Read", json!({"file_path": "a"}));
+    for (calls, reminders, stop) in [(2, 0, None), (2, 1, None), (1, 0, None), (1, 0, code("repeated_calls"))]
+    {
+        bench.answer("", &vec![read.clone(); calls], 1).await;
+        for place in 0..calls {
+            bench.settle(place, ToolResult::text("Read", "text")).await;
+        }
+        assert_eq!(bench.end_step().await, stop);
+        // By another process.
+        let saved = bench.runtime.store().export(None).unwrap();
+        bench = Bench::new(vec![StopConditionSpec::RepeatedCalls { max: 6 }]);
+        bench.runtime.store().restore(saved, UnknownKeyPolicy::Error).unwrap();
+        assert_eq!(bench.reminders().await.len(), reminders);
+    }
+}
+
+#[tokio::test]
+async fn changed_files_are_checked_once_before_the_end() {
+    let mut bench = checking(false);
+    bench.call(0, json!({"file_path": "src/a.rs"})).await;
+    assert!(!bench.goes_on_after("Shall I test it?").await, "a question is for the user");
+    assert!(bench.goes_on_after("Done.").await);
+    let said = bench.reminders().await;
+    assert!(said[0].contains("nothing ran since") && said[0].contains("whole answer again"), "{said:?}");
+    assert!(!bench.goes_on_after("Done.").await, "once in a run");
+
+    let mut bench = checking(false);
+    bench.call(0, json!({"file_path": "src/a.rs"})).await;
+    bench.call(4, json!({"url": "https://example.org"})).await;
+    bench.call(1, json!({"command": "cargo test"})).await;
+    bench.call(3, json!({"file_path": "src/a.rs"})).await;
+    assert!(!bench.goes_on_after("Done.").await, "something ran since");
+    bench.call(0, json!({"file_path": "docs/README.md"})).await;
+    assert!(!bench.goes_on_after("Done.").await, "a text is read, not run");
+    bench.call(0, json!({"file_path": "Makefile"})).await;
+    assert!(bench.goes_on_after("Done.").await);
+}
+
+#[tokio::test]
+async fn open_items_are_named_only_in_the_run_that_wrote_them() {
+    let mut bench = checking(false);
+    let todo = |content: &str, status| TodoItem { content: content.into(), status, active_form: None };
+    let mut batch = MutationBatch::new();
+    batch.update::<Todos>(vec![todo("look", TodoStatus::Completed), todo("build", TodoStatus::Pending)]);
+    bench.runtime.store().commit_batch(batch).unwrap();
+    assert!(!bench.goes_on_after("It is blue.").await, "the plan of an earlier run");
+    bench.call(2, json!({})).await;
+    assert!(bench.goes_on_after("Done.").await);
+    let said = bench.reminders().await;
+    assert!(said[0].contains("open items: build.") && !said[0].contains("look"), "{said:?}");
+}
+
+#[tokio::test]
+async fn an_announcement_is_an_end_only_where_somebody_reads_it() {
+    assert!(!checking(false).goes_on_after("Now I'll run the tests.").await);
+    let mut bench = checking(true);
+    assert!(bench.goes_on_after("Now I'll run the tests.").await);
+    assert!(bench.reminders().await[0].contains("announces a step"));
+    bench.call(0, json!({"file_path": "src/a.rs"})).await;
+    assert!(!bench.goes_on_after("Now I'll run the tests.").await, "at most one reminder in a run");
+    bench = checking(true);
+    bench.spec.endpoint = Some(RemoteEndpoint::a2a("https://example.org"));
+    assert!(!bench.goes_on_after("Now I'll run the tests.").await, "an agent elsewhere has its own end");
+}
+
 #[tokio::test]
 async fn half_way_the_model_is_reminded() {
     let mut bench = Bench::new(vec![StopConditionSpec::ConsecutiveErrors { max: 4 }]);
@@ -227,15 +388,7 @@ async fn half_way_the_model_is_reminded() {
         bench.answer("", &[("Raed", json!({ "n": n }))], 1).await;
         bench.settle_as(0, ToolResult::error("Raed", "unknown tool"), true, false).await;
         assert_eq!(bench.end_step().await, None);
-        // The next step starts.
-        let ctx =
-            PhaseContext::test_default().with_agent_spec(bench.spec.clone()).with_progress(bench.progress);
-        let start = ctx.clone().with_phase(Phase::StepStart);
-        bench.runtime.run_phase(&bench.env, start).await.unwrap();
-        let report =
-            bench.runtime.run_phase(&bench.env, ctx.with_phase(Phase::BeforeInference)).await.unwrap();
-        let messages = report.inference.context_messages.into_iter();
-        reminded.push(messages.map(|message| message.content).collect::<Vec<_>>());
+        reminded.push(bench.reminders().await);
     }
     assert_eq!((reminded[0].len(), reminded[2].len()), (0, 0), "once, half-way");
     assert!(reminded[1][0].starts_with("Every tool call of your last 2 answers failed"), "{reminded:?}");
@@ -320,6 +473,8 @@ async fn zero_disables_a_limit_and_nothing_is_stored() {
         StopConditionSpec::Timeout { seconds: 0 },
         StopConditionSpec::TokenBudget { max_total: 0 },
         StopConditionSpec::ConsecutiveErrors { max: 0 },
+        StopConditionSpec::RepeatedCalls { max: 0 },
+        StopConditionSpec::RepeatedCalls { max: 1 },
         StopConditionSpec::LoopDetection { window: 0 },
         StopConditionSpec::LoopDetection { window: 1 },
     ]);
@@ -361,6 +516,7 @@ fn impossible_limits_are_a_config_error() {
         {"type": "timeout", "seconds": 3},
         {"type": "token_budget", "max_total": 3},
         {"type": "consecutive_errors", "max": 3},
+        {"type": "repeated_calls", "max": 3},
         {"type": "stop_on_tool", "tool_name": "Submit"},
         {"type": "content_match", "pattern": "a|b"},
         {"type": "loop_detection", "window": 3},
@@ -382,7 +538,7 @@ fn impossible_limits_are_a_config_error() {
     conditions[0]: stop_on_tool: `tool_name` is empty; name the tool that ends the run
     conditions[0]: content_match: `pattern` is empty; it would match every answer
     conditions[0]: content_match: `a(` is not a regular expression: unclosed group
-    conditions[0]: unknown variant `max_round`, expected one of `max_rounds`, `timeout`, `token_budget`, `consecutive_errors`, `stop_on_tool`, `content_match`, `loop_detection`
+    conditions[0]: unknown variant `max_round`, expected one of `max_rounds`, `timeout`, `token_budget`, `consecutive_errors`, `repeated_calls`, `stop_on_tool`, `content_match`, `loop_detection`
     conditions[0]: invalid value: integer `-3`, expected usize
     conditions[0]: unknown field `extra`, expected `rounds`
     unknown field `condition`, expected `conditions`
