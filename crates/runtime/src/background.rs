@@ -257,7 +257,7 @@ impl RuntimeCore {
     }
 
     /// A command whose process is dead has ended with it.
-    fn as_it_stands(&self, mut record: CommandRecord) -> CommandRecord {
+    pub(super) fn as_it_stands(&self, mut record: CommandRecord) -> CommandRecord {
         let is_kept = record.owner.token != self.owner.token || self.commands.get(record.number).is_some();
         if record.end.is_none() && !(is_kept && self.command_liveness(&record.owner) != Liveness::No) {
             record.end = Some(CommandEnd::Unknown);

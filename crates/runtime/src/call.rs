@@ -7,6 +7,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::background::CallBackground;
+use super::carry::{self, ChangedFiles};
 use super::driver::{CallBounds, Driver};
 use super::in_flight::Done;
 use super::journal::another_id;
@@ -30,7 +31,7 @@ use aye_core::contract::tool::{
 use aye_core::contract::tool_intercept::ToolInterceptPayload;
 use aye_core::phase::{PhaseReport, ToolCallInfo};
 use aye_core::run::{Fact, Gate, Settled};
-use aye_core::state::{Phase, StateError};
+use aye_core::state::{MutationBatch, Phase, StateError};
 
 impl Driver {
     /// Judges a call: its arguments, its tool, the plugins. Nothing is executed here.
@@ -512,7 +513,8 @@ impl Driver {
             return Ok(Fact::Settled { call: id, outcome: Settled::Suspended(ticket) });
         }
         let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));
-        let mut ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());
+        let mut ctx =
+            self.context(Phase::AfterToolExecute).with_tool(info.clone()).with_tool_result(result.clone());
         ctx.came_to_nothing = came_to_nothing;
         match self.phases.run_phase(&self.agent.env, ctx).await {
             Ok(report) => {
@@ -525,6 +527,11 @@ impl Driver {
             }
         }
         if result.is_success() {
+            if let Some(file) = info.descriptor.as_ref().and_then(|tool| carry::changed_file(tool, &call)) {
+                let mut batch = MutationBatch::new();
+                batch.update::<ChangedFiles>(file);
+                self.phases.store().commit_batch(batch)?;
+            }
             self.launch(&id, &call).await?;
         }
         // The hooks saw only the tool's result; the model also reads what the user did.

@@ -22,6 +22,10 @@ use aye_core::state::StateError;
 const CHUNK: usize = 1 << 20;
 /// Extra messages to read after the room is filled, so that the results of calls are included.
 const BEHIND: usize = 64;
+/// Maximum tokens of the user's messages that stay word for word,
+const SAID: usize = 8000;
+/// and the share of the window that they may take.
+const SAID_SHARE: usize = 16;
 /// Minimum tokens of a conversation that a summariser must be able to read at once to be useful.
 const LEAST_ROOM: usize = 2000;
 
@@ -72,7 +76,7 @@ impl Compaction {
     /// Has the summary written and keeps it.
     pub(super) async fn run(&self, hint: Option<&str>) -> Result<SummaryRecord, CompactError> {
         let memory = self.shared.windows.get(&self.thread_id, &self.agent.model_id);
-        let before = self.existing.as_ref().map_or(0, |summary| summary_tokens(&summary.text));
+        let before = self.existing.as_ref().map_or(0, |summary| summary_tokens(&summary.for_model()));
         let window = memory.calibration.before(self.policy.max_context_tokens - answer_of(&self.policy));
         // The prompts, the summary before, and the words between the messages.
         let mut room = (window.saturating_sub(before + 2000) / 10 * 9).max(LEAST_ROOM);
@@ -98,7 +102,7 @@ impl Compaction {
     ) -> Result<SummaryRecord, CompactError> {
         let config = self.agent.spec.config::<CompactionConfigKey>()?;
         let (from, before) =
-            self.existing.as_ref().map_or((0, 0), |summary| (place(summary), summary_tokens(&summary.text)));
+            self.existing.as_ref().map_or((0, 0), |all| (place(all), summary_tokens(&all.for_model())));
         let history = load(&*self.shared.store, &self.thread_id, from, room).await?;
         if history.is_empty() {
             return Err(CompactError::Empty);
@@ -107,6 +111,10 @@ impl Compaction {
         let plan = context::plan(&sizes, (from, before, previewed), &self.policy, &config, room)?;
         let read = &history.tail()[plan.from - history.base()..plan.upto - history.base()];
         let upto = read.last().ok_or(NoGain::Nothing)?.id.clone();
+        let earlier = self.existing.as_ref().map_or(&[][..], |summary| &summary.said);
+        let said = context::said(earlier, read, (self.policy.max_context_tokens / SAID_SHARE).min(SAID));
+        // What stays word for word is no gain; known before the model is paid.
+        context::accept(&plan, said.iter().map(|text| text.len() / 4).sum(), &config)?;
         let existing = self.existing.as_ref().map(|summary| summary.text.as_str());
         let asked = context::prompt(read, existing, hint, &config, room);
         let agent = match &config.summary_model {
@@ -134,22 +142,24 @@ impl Compaction {
         if text.is_empty() || result.stop_reason.is_some_and(StopReason::is_withheld) {
             return Err(CompactError::NoText);
         }
-        let after = summary_tokens(&text);
-        context::accept(&plan, after, &config)?;
-        let summary = SummaryRecord {
+        let mut summary = SummaryRecord {
             thread_id: self.thread_id.clone(),
             upto,
             upto_seq: plan.upto as u64,
             at_seq: history.len() as u64,
             messages: (plan.upto - plan.from) as u64,
             before_tokens: plan.tokens as u64,
-            after_tokens: after as u64,
+            after_tokens: 0,
             hint: hint.filter(|hint| !hint.trim().is_empty()).map(str::to_owned),
             model: agent.model_id,
             usage: result.usage,
             created_at: self.shared.clock.now_ms(),
             text,
+            said,
         };
+        let after = summary_tokens(&summary.for_model());
+        context::accept(&plan, after, &config)?;
+        summary.after_tokens = after as u64;
         // Before a run can find it in the store.
         let windows = &self.shared.windows;
         windows.change(&self.thread_id, |memory| memory.unreported = Some(summary.clone()));

@@ -12,6 +12,7 @@ use super::RuntimeCore;
 use super::active_drivers::Slot;
 use super::announce::EventOutput;
 use super::answers::Answers;
+use super::carry::ChangedFiles;
 use super::children::Children;
 use super::document::{CurrentStep, RunDocument};
 use super::frontend::ClientTools;
@@ -197,6 +198,7 @@ impl Driver {
         state.ensure(&[
             KeyRegistration::of::<ClientTools>(StateKeyOptions::default()),
             KeyRegistration::of::<PromptChangesKey>(thread),
+            KeyRegistration::of::<ChangedFiles>(thread),
         ])?;
         let persisted = PersistedState {
             revision: 0,

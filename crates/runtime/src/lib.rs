@@ -13,6 +13,7 @@ mod background;
 pub mod breaker;
 mod builder;
 mod call;
+mod carry;
 mod catalog;
 mod change_listener;
 mod children;

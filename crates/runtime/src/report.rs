@@ -67,8 +67,9 @@ impl AgentRuntime {
         let offered = agent.descriptors.iter().filter(|tool| !hidden(&tool.id));
         let tools: Vec<(String, usize)> =
             offered.map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
-        let told =
-            summary.as_ref().map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)));
+        let told = summary
+            .as_ref()
+            .map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.for_model())));
         let fixed = beside + system + told + tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
         let limits = FitLimits {
             room: room(policy, &memory, fixed),

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
+use super::carry;
 use super::compact::Compaction;
 use super::driver::Driver;
 use super::images;
@@ -499,7 +500,7 @@ impl Driver {
     /// The tokens of the summary.
     fn summary_tokens(&self) -> usize {
         let summary = self.packing.summary.as_ref();
-        summary.map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)))
+        summary.map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.for_model())))
     }
 
     fn room_beside(&self, fixed: usize) -> usize {
@@ -530,11 +531,35 @@ impl Driver {
         Some(context::fit(&self.packing.sizes, from, fit.marks, limits).marks)
     }
 
+    /// Adds a message about what a summary may have lost.
+    async fn carry_over(&mut self) {
+        if self.remote.is_some() {
+            return;
+        }
+        let (shared, thread) = (Arc::clone(&self.shared), self.record.thread_id.clone());
+        let commands = shared.store.commands(&thread).await.unwrap_or_else(|error| {
+            tracing::warn!(%thread, %error, "background commands cannot be read");
+            Vec::new()
+        });
+        let tasks = shared.store.tasks(&thread).await.unwrap_or_else(|error| {
+            tracing::warn!(%thread, %error, "background tasks cannot be read");
+            Vec::new()
+        });
+        let commands: Vec<_> = commands.into_iter().map(|record| shared.as_it_stands(record)).collect();
+        if let Some(text) = carry::known(self.phases.store(), &commands, &tasks) {
+            self.append_message(Message::context(text));
+        }
+    }
+
     /// Freezes the start of the requests anew, with all that is known now.
     async fn start_anew(&mut self, prompt: Prompt) -> Result<Packed, RuntimeError> {
         let Prompt { parts: system, tools, events: _ } = prompt;
         let thread = self.record.thread_id.clone();
         let known = self.packing.prefix.take();
+        let upto = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
+        if known.as_ref().is_some_and(|prefix| prefix.summary_upto != upto) {
+            self.carry_over().await;
+        }
         let before = known.as_ref().map_or_else(
             || self.shared.windows.get(&thread, &self.agent.model_id).marks,
             |prefix| marks_of(prefix),
@@ -550,7 +575,7 @@ impl Driver {
         let mut prefix = Arc::new(PrefixRecord {
             at_seq,
             thoughts_from: at_seq,
-            summary_upto: self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq),
+            summary_upto: upto,
             cut: fit.marks.cut as u64,
             previewed: fit.marks.previewed as u64,
             pinned: fit.pinned.iter().map(|at| *at as u64).collect(),
@@ -588,14 +613,11 @@ impl Driver {
     async fn put_together(&mut self, fit: &Fit) -> Arc<Vec<Arc<Message>>> {
         self.shorten(fit).await;
         let Packing { sizes, summary, previews, frozen, .. } = &self.packing;
-        let mut messages = context::assemble(
-            &self.history,
-            sizes,
-            fit,
-            summary.as_ref().map(|summary| summary.text.as_str()),
-            &frozen.pinned,
-            |at| previews.get(&at).cloned(),
-        );
+        let summary = summary.as_ref().map(|summary| summary.for_model());
+        let mut messages =
+            context::assemble(&self.history, sizes, fit, summary.as_deref(), &frozen.pinned, |at| {
+                previews.get(&at).cloned()
+            });
         // Reading all messages again would cost more with each turn.
         if sizes.has_user_only() {
             Arc::make_mut(&mut messages).retain(|message| message.visibility != Visibility::Person);

@@ -47,6 +47,7 @@ pub fn summary(said: &[Message], upto: usize) -> SummaryRecord {
         usage: None,
         created_at: 7,
         text: format!("of {upto}"),
+        said: vec!["message 1".into()],
     }
 }
 

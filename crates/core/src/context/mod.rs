@@ -22,7 +22,7 @@ mod sizes;
 pub use assemble::{assemble, is_summary, summary_message};
 pub use compaction::{
     CompactionConfig, CompactionConfigError, CompactionConfigKey, CompactionPlan, MIN_COMPACTION_GAIN_TOKENS,
-    NoGain, accept, clean, plan, prompt, read_tokens,
+    NoGain, accept, clean, plan, prompt, read_tokens, said,
 };
 pub use estimate::Calibration;
 pub use fit::{Fit, FitLimits, Marks, fit};

@@ -1,5 +1,5 @@
-//! The preview of a tool result that is too large to stay whole: its start, its size, and how to read the
-//! rest.
+//! The preview of a tool result that is too large to stay whole: its start, its size and how to read the rest, and its
+//! end, where a log says what failed.
 
 use std::fmt::Write as _;
 
@@ -41,26 +41,46 @@ fn head(text: &str, chars: usize, lines: usize) -> &str {
     text
 }
 
+/// Returns the end of a text, within a number of characters and lines.
+fn tail(text: &str, chars: usize, lines: usize) -> &str {
+    let mut seen = 0;
+    for (nth, (at, c)) in text.char_indices().rev().enumerate() {
+        seen += usize::from(c == '\n');
+        if nth == chars || seen == lines {
+            return &text[at + c.len_utf8()..];
+        }
+    }
+    text
+}
+
 /// About how many tokens the preview of a message will have.
 pub(super) fn preview_tokens(message: &Message) -> usize {
     let text = message.content.iter().find_map(ContentBlock::as_text).unwrap_or_default();
-    head(text, PREVIEW_MAX_CHARS, PREVIEW_MAX_LINES).len() / 4
+    let (head, tail) = ends(text.trim_end(), PREVIEW_MAX_CHARS);
+    (head.len() + tail.len()) / 4
+}
+
+/// Returns the start and the end of a text, together of at most this many characters.
+fn ends(text: &str, chars: usize) -> (&str, &str) {
+    const LINES: usize = PREVIEW_MAX_LINES - 1;
+    (head(text, chars / 2, LINES.div_ceil(2)), tail(text, chars / 2, LINES / 2))
 }
 
 /// The message with a preview in the place of its text; `how` says where the rest can be read.
 pub fn preview(message: &Message, how: &str) -> Message {
     let text = message.text();
     let mut note = format!(
-        "[preview: the start of a result of {} characters in {} lines, about {} tokens. ",
+        "[preview: the start and the end of a result of {} characters in {} lines, about {} tokens. ",
         text.chars().count(),
         text.lines().count(),
         text.len() / 4
     );
     note.extend(how.chars().take(MAX_HOW).map(|c| if c == '\n' { ' ' } else { c }));
     note.push(']');
-    let room = PREVIEW_MAX_CHARS.saturating_sub(note.chars().count() + 1);
-    let mut shown = head(&text, room, PREVIEW_MAX_LINES - 1).trim_end().to_owned();
-    let _ = write!(shown, "\n{note}");
+    let room = PREVIEW_MAX_CHARS.saturating_sub(note.chars().count() + 2);
+    let (head, tail) = ends(text.trim_end(), room);
+    let mut shown = head.trim_end().to_owned();
+    let _ = write!(shown, "\n{note}\n{tail}");
     let mut short = message.clone();
     short.content.retain(|block| block.as_text().is_none());
     short.content.insert(0, ContentBlock::text(shown));
@@ -88,11 +108,12 @@ mod tests {
             let short = preview(&Message::tool("c", text.as_str()), how).text();
             assert!(short.chars().count() <= PREVIEW_MAX_CHARS, "{}", short.chars().count());
             assert!(short.lines().count() <= PREVIEW_MAX_LINES, "{short}");
-            assert!(short.starts_with(&text[..20]), "{short}");
+            assert!(short.starts_with(&text[..20]) && short.ends_with(&text[text.len() - 18..]), "{short}");
         }
         let short = preview(&Message::tool("c", lines.as_str()), "Read /a/b.").text();
-        assert!(short.contains("line 22 of it\n[preview") && !short.contains("line 23"), "{short}");
-        assert!(short.ends_with("in 900 lines, about 3347 tokens. Read /a/b.]"), "{short}");
+        assert!(short.contains("line 11 of it\n[preview") && !short.contains("line 12 "), "{short}");
+        assert!(short.contains("in 900 lines, about 3347 tokens. Read /a/b.]\nline 889 of it\n"), "{short}");
+        assert!(short.ends_with("line 899 of it"), "{short}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::compaction::LEFT_OUT;
 use super::*;
 use crate::contract::content::ContentBlock;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
@@ -467,7 +468,7 @@ fn large_results_are_whole_while_new_and_previews_later() {
     let sent = assemble(&History::from(messages.clone()), &sizes, &old, None, &[], |at| {
         Some(Arc::new(preview(&messages[at], "Read /x.")))
     });
-    assert!(sent[2].text().ends_with("Read /x.]"));
+    assert!(sent[2].text().contains("Read /x.]\n"));
     // Without room even a new result becomes a preview.
     let tight = fit(&sizes_of(&messages[..3]), 0, Marks::default(), FitLimits { room: 2000, recent: 4 });
     assert!(!tight.is_over && tight.marks.previewed == 3, "{tight:?}");
@@ -574,6 +575,34 @@ fn the_summary_prompt_contains_the_conversation_but_no_reminders() {
     ));
     assert!(!text.contains("a reminder") && text.len() < 3000, "{text}");
     assert!(text.ends_with("End.\n\nPay special attention to this: the tests"), "{text}");
+}
+
+#[test]
+fn what_the_user_said_stays_within_its_share() {
+    let of =
+        |known: &[String], messages: Vec<Message>, limit| said(known, History::from(messages).tail(), limit);
+    let mut internal = Message::user("a reminder");
+    internal.visibility = Visibility::Internal;
+    let first = of(
+        &[],
+        vec![Message::user("the task </conversation-summary>"), internal, asks(&["a".into()], "I will.")],
+        100,
+    );
+    assert_eq!(first, ["the task"]);
+    let second = of(&first, vec![Message::user("and tests"), Message::user(" ")], 100);
+    assert_eq!(second, ["the task", "and tests"]);
+    let many = |n: usize| (0..n).map(|n| Message::user(format!("message {n}"))).collect::<Vec<_>>();
+    let cut = of(&second, many(40), 100);
+    assert_eq!(
+        (cut[0].as_str(), cut[1].as_str(), cut.last().unwrap().as_str()),
+        ("the task", LEFT_OUT, "message 39")
+    );
+    assert!(cut.len() > 5);
+    let again = of(&cut, many(41), 100);
+    assert_eq!((again[0].as_str(), again.iter().filter(|text| *text == LEFT_OUT).count()), ("the task", 1));
+    let pasted = of(&first, vec![Message::user("w".repeat(9000))], 100);
+    assert!(pasted[1].len() < 250 && pasted[1].contains("characters are left out"), "{pasted:?}");
+    assert_eq!(of(&first, many(3), 0), [] as [String; 0]);
 }
 
 #[test]

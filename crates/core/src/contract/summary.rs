@@ -38,9 +38,26 @@ pub struct SummaryRecord {
     pub created_at: u64,
     /// The summary.
     pub text: String,
+    /// The user's messages that it replaces, word for word, oldest first; those that are too much are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
 }
 
 impl SummaryRecord {
+    /// Returns what the model reads: the summary, and what the user said.
+    pub fn for_model(&self) -> String {
+        let mut text = self.text.clone();
+        if !self.said.is_empty() {
+            text.push_str("\n\nThe user's messages so far, word for word:");
+        }
+        for said in &self.said {
+            text.push_str("\n<user-message>\n");
+            text.push_str(said);
+            text.push_str("\n</user-message>");
+        }
+        text
+    }
+
     /// Describes the compaction in a few words.
     pub fn words(&self) -> String {
         let plural = if self.messages == 1 { "" } else { "s" };
