@@ -222,6 +222,7 @@ impl Driver {
             }
         }
         if let Some(tool) = self.agent.tools.get(&call.name) {
+            tool.settle_args(&mut call.arguments);
             schema::coerce(&tool.descriptor().parameters, &mut call.arguments);
         }
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use aye_core::contract::near;
 use aye_core::contract::tool::ToolError;
 
 /// The arguments of one call, known to be an object without unknown fields.
@@ -31,6 +32,21 @@ pub(super) fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::InvalidArguments(message.into())
 }
 
+/// The names that models give to the path of a file.
+pub(super) const FILE_PATH: [(&str, &str); 2] = [("path", "file_path"), ("file", "file_path")];
+
+/// Gives members the tool's own names, where the call has none of that name.
+pub(super) fn rename(args: &mut Value, names: &[(&str, &str)]) {
+    let Value::Object(map) = args else { return };
+    for (other, own) in names {
+        if !map.contains_key(*own)
+            && let Some(value) = map.shift_remove(*other)
+        {
+            map.insert((*own).to_owned(), value);
+        }
+    }
+}
+
 impl<'a> CallArgs<'a> {
     /// Takes the arguments of a tool that knows the fields of `known`.
     pub(super) fn new(tool: &str, value: &'a Value, known: &[&str]) -> Result<Self, ToolError> {
@@ -38,7 +54,9 @@ impl<'a> CallArgs<'a> {
             return Err(invalid(format!("the arguments must be an object, not {}", describe(value))));
         };
         if let Some(name) = map.keys().find(|name| !known.contains(&name.as_str())) {
-            return Err(invalid(format!("unknown field {name:?}; {tool} takes {}", known.join(", "))));
+            let meant = near::nearest(name, known.iter().copied());
+            let meant = meant.map(|own| format!(" did you mean `{own}`?")).unwrap_or_default();
+            return Err(invalid(format!("unknown field {name:?};{meant} {tool} takes {}", known.join(", "))));
         }
         Ok(Self { map })
     }
@@ -126,6 +144,11 @@ mod tests {
         assert_eq!(
             message(CallArgs::new("Read", &unknown, &["file_path", "limit"])),
             "invalid arguments: unknown field \"path\"; Read takes file_path, limit"
+        );
+        let misspelt = json!({"ofset": 3});
+        assert_eq!(
+            message(CallArgs::new("Read", &misspelt, &["file_path", "offset"])),
+            "invalid arguments: unknown field \"ofset\"; did you mean `offset`? Read takes file_path, offset"
         );
         let value = json!({"file_path": 3, "limit": "x", "all": "yes", "gone": null, "list": {}});
         let args = CallArgs::new("T", &value, &["file_path", "limit", "all", "gone", "list"]).expect("known");

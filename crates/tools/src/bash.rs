@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ToolEnv;
-use super::args::{CallArgs, invalid};
+use super::args::{self, CallArgs, invalid};
 use super::artifact::output_of;
 use super::background::{self, Program};
 use super::exec::{self, EnvVars, ExecError, ExecRequest, ExecResult, is_in_path, signal_name};
+use super::paths::absolute;
 use super::sandbox::{Confined, Confinement};
 use super::words;
 use aye_core::contract::address::domain_name;
-use aye_core::contract::display::visible_line;
+use aye_core::contract::display::{shell_word, visible_line};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
 use aye_sandbox::{NetSession, SandboxRefusal, Serving};
@@ -38,6 +39,9 @@ struct BashArgs<'a> {
 
 impl Bash {
     fn parse<'a>(&self, args: &'a Value) -> Result<BashArgs<'a>, ToolError> {
+        if args.get("workdir").is_some() {
+            return Err(invalid("Bash has no `workdir`; put `cd FOLDER &&` before the command"));
+        }
         let known = ["command", "timeout", "description", "run_in_background", "tty", "outside", "reason"];
         let args = CallArgs::new(NAME, args, &known)?;
         let command = args.filled("command")?;
@@ -61,6 +65,21 @@ impl Bash {
         let in_terminal = args.flag("tty", false)?;
         let in_background = args.flag("run_in_background", false)? || in_terminal;
         Ok(BashArgs { command, timeout, in_background, in_terminal })
+    }
+
+    /// A command in another folder, where that is one line that `cd` can start.
+    fn in_folder(&self, folder: &str, command: &str) -> Option<String> {
+        let workspace = &self.env.workspace;
+        let path = absolute(workspace, "workdir", folder).ok()?;
+        if path == workspace.cwd {
+            return Some(command.to_owned());
+        }
+        // What comes after one of these would run in the wrong folder if the right one is missing.
+        if command.replace("&&", "").contains(['\n', ';', '&']) || command.contains("||") {
+            return None;
+        }
+        let path = path.strip_prefix(&workspace.cwd).unwrap_or(&path).to_str()?;
+        Some(format!("cd {} && {command}", shell_word(path)))
     }
 
     fn request(&self, call: &BashArgs<'_>, profile: Option<Profile>, ctx: &ToolCallContext) -> ExecRequest {
@@ -131,6 +150,20 @@ impl Bash {
     }
 }
 
+fn text_of<'a>(map: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    map.get(name)?.as_str()
+}
+
+/// The command line of a command that is a list of words.
+fn line_of(command: &Value) -> Option<String> {
+    let words: Vec<&str> = command.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?;
+    match words.as_slice() {
+        [] => None,
+        ["bash" | "sh" | "/bin/bash" | "/bin/sh", "-c" | "-lc", line] => Some((*line).to_owned()),
+        words => Some(words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")),
+    }
+}
+
 /// Returns `bash` if it is installed, otherwise `sh`.
 fn shell(env: &EnvVars) -> &'static str {
     if env.get(OsStr::new("PATH")).is_some_and(|path| is_in_path(path, "bash")) {
@@ -163,6 +196,20 @@ impl Tool for Bash {
             }))
             .with_category("exec")
             .with_primary_argument("command")
+    }
+
+    fn settle_args(&self, args: &mut Value) {
+        args::rename(args, &[("cmd", "command")]);
+        let Value::Object(map) = args else { return };
+        if let Some(line) = map.get("command").and_then(line_of) {
+            map.insert("command".to_owned(), Value::String(line));
+        }
+        if let (Some(folder), Some(command)) = (text_of(map, "workdir"), text_of(map, "command"))
+            && let Some(line) = self.in_folder(folder, command)
+        {
+            map.insert("command".to_owned(), Value::String(line));
+            map.shift_remove("workdir");
+        }
     }
 
     fn validate_args(&self, args: &Value) -> Result<(), ToolError> {

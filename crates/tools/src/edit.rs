@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
-use super::args::{CallArgs, advised, invalid};
+use super::args::{self, CallArgs, advised, invalid};
 use super::change::{self, ChangeNote, PlannedChange, PlannedFile, is_decided};
 use super::hint;
 use super::matching;
+use super::misnamed;
 use super::seen_files::KnownContent;
 use super::text::TextFile;
-use aye_core::contract::display::shortened;
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
 };
@@ -22,8 +22,8 @@ const NAME: &str = "Edit";
 const MAX_PLACES: usize = 10;
 /// Lines that show what an edit made of a text that was not quoted exactly.
 const NOTED_LINES: usize = 3;
-/// Characters of such a line.
-const MAX_NOTED: usize = 200;
+/// Maximum places whose surroundings are shown.
+const MAX_SURROUNDINGS: usize = 3;
 
 /// Replaces a text in a file.
 pub(super) struct Edit {
@@ -63,7 +63,11 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     let subject = PlannedFile::look(env, call.file_path)?;
     let name = &subject.name;
     let Some(bytes) = &subject.before else {
-        return Err(advised(format!("{name} does not exist"), "use Write to create it"));
+        let meant = misnamed::did_you_mean(env, ctx, &subject.real);
+        return Err(advised(
+            format!("{name} does not exist"),
+            meant.as_deref().unwrap_or("use Write to create it"),
+        ));
     };
     let seen = subject.seen(env, ctx);
     let file = TextFile::decode(bytes)
@@ -73,7 +77,15 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     // one, the text itself is the proof, if it is there exactly and once.
     let is_stale = seen == KnownContent::Stale && !is_decided(ctx);
     if is_stale && (places.len() != 1 || call.all) {
-        return Err(advised(format!("{name} changed since it was read"), "Read it again"));
+        let what = format!("{name} changed since it was read");
+        let near = if places.is_empty() { hint::nearest(&file.text, call.old) } else { String::new() };
+        if near.is_empty() {
+            return Err(advised(what, "Read it again"));
+        }
+        return Err(ToolError::Advised {
+            text: format!("{what}: `old_string` is not in it now{near}"),
+            shown: what,
+        });
     }
     let mut ignoring = None;
     if places.is_empty()
@@ -84,7 +96,12 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     }
     match places.len() {
         0 => {
-            let text = format!("`old_string` is not in {name}{}", hint::nearest(&file.text, call.old));
+            let text = match hint::already(&file.text, call.new) {
+                Some(line) => format!(
+                    "`old_string` is not in {name}, but `new_string` is, at line {line}: the change may be there already"
+                ),
+                None => format!("`old_string` is not in {name}{}", hint::nearest(&file.text, call.old)),
+            };
             return Err(ToolError::Advised { text, shown: format!("the text to replace is not in {name}") });
         }
         1 => {}
@@ -93,7 +110,8 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
                 format!("occurs {count} times in {name}, at lines {}", lines_of(&file.text, &places));
             return Err(ToolError::Advised {
                 text: format!(
-                    "`old_string` {occurs}; add surrounding lines to make it unique, or set replace_all"
+                    "`old_string` {occurs}; add surrounding lines to make it unique, or set replace_all{}",
+                    surroundings(&file.text, &places)
                 ),
                 shown: format!("the text to replace {occurs}"),
             });
@@ -130,9 +148,17 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
 
 /// Some lines of a text from this one on, as Read shows them.
 fn numbered(text: &str, from: usize) -> String {
-    let lines = text.lines().enumerate().skip(from).take(NOTED_LINES);
-    let lines = lines.map(|(at, line)| format!("\n{:>6}\t{}", at + 1, shortened(line, MAX_NOTED)));
-    lines.collect::<Vec<_>>().concat()
+    hint::numbered(text.lines().enumerate().skip(from).take(NOTED_LINES))
+}
+
+/// The line before each place, and its first.
+fn surroundings(text: &str, places: &[matching::Replacement]) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let around = places.iter().take(MAX_SURROUNDINGS).map(|place| {
+        let at = text[..place.range.start].matches('\n').count();
+        hint::numbered(lines.iter().copied().enumerate().skip(at.saturating_sub(1)).take(1 + at.min(1)))
+    });
+    around.collect::<Vec<_>>().join("\n--")
 }
 
 /// Returns the bytes of a file with another text.
@@ -176,6 +202,11 @@ impl Tool for Edit {
             .with_category("file")
             .with_class(ToolClass::Verifiable)
             .with_primary_argument("file_path")
+    }
+
+    fn settle_args(&self, args: &mut Value) {
+        args::rename(args, &args::FILE_PATH);
+        args::rename(args, &[("old_str", "old_string"), ("new_str", "new_string")]);
     }
 
     fn validate_args(&self, args: &Value) -> Result<(), ToolError> {

@@ -144,14 +144,14 @@ mod tests {
     #[tokio::test]
     async fn unsaved_text_is_read() {
         let args = json!({"file_path": "a/b/file"});
-        assert_eq!(workspace(None).ok("Read", args).await, "     1\tunsaved inside");
+        assert_eq!(workspace(None).ok("Read", args).await, "1\tunsaved inside");
     }
 
     #[tokio::test]
     async fn what_an_editor_reads_elsewhere_is_not_shown() {
         for exchanged in [["a", "link"], ["a/b/file", "a/b/link"]] {
             let args = json!({"file_path": "a/b/file"});
-            assert_eq!(workspace(Some(exchanged)).ok("Read", args).await, "     1\tinside", "{exchanged:?}");
+            assert_eq!(workspace(Some(exchanged)).ok("Read", args).await, "1\tinside", "{exchanged:?}");
         }
     }
 
@@ -159,6 +159,6 @@ mod tests {
     async fn behind_a_link_the_saved_text_is_read() {
         let sandbox = workspace(None);
         sandbox.link("a", "inner");
-        assert_eq!(sandbox.ok("Read", json!({"file_path": "inner/b/file"})).await, "     1\tinside");
+        assert_eq!(sandbox.ok("Read", json!({"file_path": "inner/b/file"})).await, "1\tinside");
     }
 }

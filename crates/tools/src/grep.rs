@@ -157,17 +157,30 @@ struct Printer<'a> {
     name: &'a str,
     bounds: &'a Bounds,
     count: u64,
+    /// The file was named above its lines.
+    is_named: bool,
 }
 
 impl Printer<'_> {
     fn line(&mut self, line: &str) {
-        if self.found.lines >= self.call.limit || self.found.text.len() + line.len() > MAX_TEXT {
+        // Lines come below the name of their file, which counts as none of them.
+        let heading = match self.call.mode {
+            Mode::Content if !self.is_named => {
+                let gap = if self.found.text.is_empty() { "" } else { "\n" };
+                format!("{gap}{}\n", self.name)
+            }
+            Mode::Content | Mode::Files | Mode::Count => String::new(),
+        };
+        let size = self.found.text.len() + heading.len() + line.len();
+        if self.found.lines >= self.call.limit || size > MAX_TEXT {
             self.found.full = true;
-        } else {
-            self.found.lines += 1;
-            self.found.text.push_str(line);
-            self.found.text.push('\n');
+            return;
         }
+        self.is_named = true;
+        self.found.lines += 1;
+        self.found.text.push_str(&heading);
+        self.found.text.push_str(line);
+        self.found.text.push('\n');
     }
 
     fn lines(&mut self, bytes: &[u8], number: Option<u64>, mark: char) {
@@ -178,8 +191,8 @@ impl Printer<'_> {
                 Some((cut, _)) => format!("{} [… {} more bytes]", &line[..cut], line.len() - cut),
                 None => line.into_owned(),
             };
-            let number = number.filter(|_| self.call.numbers).map(|n| format!("{}{mark}", n + at));
-            self.line(&format!("{}{mark}{}{line}", self.name, number.unwrap_or_default()));
+            let number = number.filter(|_| self.call.numbers).map(|n| format!("{}{mark} ", n + at));
+            self.line(&format!("{}{line}", number.unwrap_or_default()));
         }
     }
 }
@@ -221,7 +234,7 @@ fn search_file(
     found: &mut GrepMatches,
 ) {
     let name = shown(&env.workspace, path);
-    let mut printer = Printer { call, found, name: &name, bounds, count: 0 };
+    let mut printer = Printer { call, found, name: &name, bounds, count: 0, is_named: false };
     if let Err(error) = searcher.search_reader(&call.matcher, Bounded { file, bounds }, &mut printer) {
         // The file was searched up to the error.
         tracing::debug!(%error, file = name, "a file was not searched to its end");

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
+use aye_core::contract::display::shortened;
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Files with more lines than this get no nearest line: the search takes time.
 const MAX_LINES: usize = 20_000;
 /// Maximum lines shown verbatim.
 const MAX_SHOWN: usize = 12;
+/// Characters of such a line.
+const MAX_LINE: usize = 200;
 
 /// The text without differences in white space.
 fn squeezed(line: &str) -> String {
@@ -19,12 +22,15 @@ pub(super) fn nearest(text: &str, old: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let wanted: Vec<&str> = old.lines().collect();
     if let Some(at) = same_but_blanks(&lines, &wanted) {
-        let mut out =
-            format!("; lines {}-{} differ from it in white space only:\n", at + 1, at + wanted.len());
+        let mut out = format!(
+            "; lines {}-{} differ from it in blanks only (a space at either end is shown as ·, a tab as →):",
+            at + 1,
+            at + wanted.len()
+        );
         for line in lines[at..at + wanted.len()].iter().take(MAX_SHOWN) {
-            let _ = writeln!(out, "{}", line.replace('\t', "→\t"));
+            let _ = write!(out, "\n{}", with_visible_blanks(line));
         }
-        return out.trim_end().to_owned();
+        return out;
     }
     if in_another_form(text, old) {
         return "; it is there in another Unicode form, such as `é` as `e` and an accent; leave such characters out of \
@@ -38,12 +44,40 @@ pub(super) fn nearest(text: &str, old: &str) -> String {
         return String::new();
     };
     if let Some(at) = lines.iter().position(|line| line.trim() == first) {
-        return format!("; its first line is at line {}, but what follows differs", at + 1);
+        let block = numbered(lines.iter().copied().enumerate().skip(at).take(wanted.len().min(MAX_SHOWN)));
+        return format!("; its first line is at line {}, but what follows differs:{block}", at + 1);
     }
     match closest(&lines, first) {
-        Some((at, line)) => format!("; the nearest line is {}: {}", at + 1, cut(line)),
+        Some((at, line)) if wanted.len() < 2 => format!("; the nearest line is {}: {}", at + 1, cut(line)),
+        Some((at, _)) => {
+            let block =
+                numbered(lines.iter().copied().enumerate().skip(at).take(wanted.len().min(MAX_SHOWN)));
+            format!("; the nearest place is at line {}:{block}", at + 1)
+        }
         None => String::new(),
     }
+}
+
+/// Lines as Read shows them, each after a line end.
+pub(super) fn numbered<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> String {
+    lines.map(|(at, line)| format!("\n{}\t{}", at + 1, shortened(line, MAX_LINE))).collect()
+}
+
+/// A line whose outer blanks can be told apart.
+fn with_visible_blanks(line: &str) -> String {
+    let visible = |blanks: &str| blanks.replace(' ', "·").replace('\t', "→");
+    let body = line.trim_start_matches([' ', '\t']);
+    let (start, body) = (&line[..line.len() - body.len()], body.trim_end_matches([' ', '\t']));
+    format!("{}{body}{}", visible(start), visible(&line[start.len() + body.len()..]))
+}
+
+/// The line at which a text is already, if it is there once and says enough to be no accident.
+pub(super) fn already(text: &str, new: &str) -> Option<usize> {
+    const LEAST: usize = 8;
+    let new = new.trim();
+    let mut places = text.match_indices(new).filter(|_| new.len() >= LEAST);
+    let (at, _) = places.next()?;
+    places.next().is_none().then(|| text[..at].matches('\n').count() + 1)
 }
 
 /// Whether the texts differ in nothing but how their characters are composed.
@@ -68,11 +102,11 @@ fn same_but_blanks(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     lines.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// `   12<tab>text`.
+/// `12<tab>text`.
 fn is_numbered(line: &str) -> bool {
-    line.trim_start().split_once('\t').is_some_and(|(number, _)| {
-        !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) && line.starts_with(' ')
-    })
+    line.trim_start()
+        .split_once('\t')
+        .is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The line that shares most pairs of characters, when it shares most of them.
@@ -127,7 +161,8 @@ mod tests {
         let hint = nearest(TEXT, "let value = compute();\nprintln!(\"{value}\");");
         assert_eq!(
             hint,
-            "; lines 2-3 differ from it in white space only:\n    let value = compute();\n→\tprintln!(\"{value}\");"
+            "; lines 2-3 differ from it in blanks only (a space at either end is shown as ·, a tab as →):\n\
+             ····let value = compute();\n→println!(\"{value}\");"
         );
     }
 
@@ -153,8 +188,19 @@ mod tests {
         );
         assert_eq!(
             nearest(TEXT, "fn main() {\nother"),
-            "; its first line is at line 1, but what follows differs"
+            "; its first line is at line 1, but what follows differs:\n1\tfn main() {\n2\t    let value = compute();"
         );
         assert_eq!(nearest(TEXT, "zzzzzz"), "");
+        assert_eq!(
+            nearest(TEXT, "let value = computed();\nother();"),
+            "; the nearest place is at line 2:\n2\t    let value = compute();\n3\t\tprintln!(\"{value}\");"
+        );
+    }
+
+    #[test]
+    fn a_change_that_is_there_already_is_seen() {
+        assert_eq!(already(TEXT, "    let value = compute();\n"), Some(2));
+        assert_eq!(already(TEXT, "value"), None, "short, and there twice");
+        assert_eq!(already(TEXT, "}"), None);
     }
 }

@@ -23,6 +23,7 @@ mod lenient;
 mod list;
 mod masks;
 mod matching;
+mod misnamed;
 mod page;
 mod paths;
 mod read;

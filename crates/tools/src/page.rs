@@ -143,7 +143,7 @@ impl FilePage {
         let rest = rest + (bytes.len() - valid.len()) as u64;
         let line = String::from_utf8_lossy(valid);
         let line = if number == 1 { line.strip_prefix('\u{feff}').unwrap_or(&line) } else { &line };
-        let _ = write!(self.text, "{number:>6}\t");
+        let _ = write!(self.text, "{number}\t");
         match line.char_indices().nth(MAX_LINE) {
             Some((at, _)) => {
                 let more = (line.len() - at) as u64 + rest;
@@ -176,10 +176,10 @@ mod tests {
     fn lines_are_numbered_and_paged() {
         let bytes = b"one\ntwo\r\nthree\nfour";
         let all = page(bytes, 1, 10);
-        assert_eq!(all.text, "     1\tone\n     2\ttwo\n     3\tthree\n     4\tfour\n");
+        assert_eq!(all.text, "1\tone\n2\ttwo\n3\tthree\n4\tfour\n");
         assert!(!all.more && all.total == Some(4));
         let some = page(bytes, 2, 2);
-        assert_eq!(some.text, "     2\ttwo\n     3\tthree\n");
+        assert_eq!(some.text, "2\ttwo\n3\tthree\n");
         assert!(some.more && some.total == Some(4));
         let past = page(bytes, 9, 2);
         assert_eq!((past.shown, past.first_missing, past.ended, past.more), (0, 5, true, false));
@@ -205,6 +205,6 @@ mod tests {
     fn invalid_utf8_is_marked() {
         let page = page(b"a\xffb\n", 1, 10);
         assert!(page.lossy);
-        assert_eq!(page.text, "     1\ta\u{fffd}b\n");
+        assert_eq!(page.text, "1\ta\u{fffd}b\n");
     }
 }

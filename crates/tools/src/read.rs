@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use super::args::{CallArgs, advised};
+use super::args::{self, CallArgs, advised};
 use super::atomic::{MAX_FILE, special_kind};
 use super::change::note;
+use super::misnamed;
 use super::page::{self, FilePage};
 use super::paths::{absolute, shown};
 use super::text::{TextFile, binary_kind, is_unsaved};
@@ -70,7 +71,10 @@ fn open(
             io::ErrorKind::NotFound if path.symlink_metadata().is_ok() => {
                 ToolError::NotFound(format!("{name} is a link to a missing file"))
             }
-            io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
+            io::ErrorKind::NotFound => {
+                let meant = misnamed::did_you_mean(env, ctx, path).map(|meant| format!("; {meant}"));
+                ToolError::NotFound(format!("{name} does not exist{}", meant.unwrap_or_default()))
+            }
             _ => failed(error),
         })
     })?;
@@ -233,6 +237,10 @@ impl Tool for Read {
             .with_category("file")
             .with_class(ToolClass::Pure)
             .with_primary_argument("file_path")
+    }
+
+    fn settle_args(&self, args: &mut Value) {
+        args::rename(args, &args::FILE_PATH);
     }
 
     fn validate_args(&self, args: &Value) -> Result<(), ToolError> {

@@ -29,7 +29,11 @@ pub(super) struct Bounds {
 
 impl Bounds {
     pub(super) fn new(cancel: CancellationToken) -> Self {
-        Self { deadline: Instant::now() + MAX_TIME, cancel }
+        Self::within(MAX_TIME, cancel)
+    }
+
+    pub(super) fn within(time: Duration, cancel: CancellationToken) -> Self {
+        Self { deadline: Instant::now() + time, cancel }
     }
 
     /// Whether to stop with the results so far.

@@ -7,7 +7,7 @@ use encoding_rs::UTF_8;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
-use super::args::{CallArgs, advised};
+use super::args::{self, CallArgs, advised};
 use super::change::{self, PlannedChange, PlannedFile, is_decided};
 use super::edit::encoded;
 use super::seen_files::KnownContent;
@@ -73,6 +73,10 @@ impl Tool for Write {
             .with_category("file")
             .with_class(ToolClass::Verifiable)
             .with_primary_argument("file_path")
+    }
+
+    fn settle_args(&self, args: &mut Value) {
+        args::rename(args, &args::FILE_PATH);
     }
 
     fn validate_args(&self, args: &Value) -> Result<(), ToolError> {

@@ -641,6 +641,11 @@ pub trait Tool: Send + Sync {
     /// Returns the tool's description, the same at each call.
     fn descriptor(&self) -> ToolDescriptor;
 
+    /// Puts arguments into the tool's own terms where models often use others, such as another name of a member. This
+    /// happens once, before the call is stored, shown or judged: what is left here is what runs. A meaning that is not
+    /// certain is left alone.
+    fn settle_args(&self, _args: &mut Value) {}
+
     /// Checks the arguments before any gate and any execution.
     ///
     /// # Errors

@@ -141,7 +141,7 @@ async fn edit_refuses_ambiguous_or_impossible_changes() {
     sandbox.link("/etc", "etc");
     for (args, word) in [
         (edit("a", "let y = 1;", "z"), "`old_string` is not in a; the nearest line is 1: let x = 1;"),
-        (edit("a", "let  x = 1;", "z"), "differ from it in white space only"),
+        (edit("a", "let  x = 1;", "z"), "differ from it in blanks only"),
         (edit("a", "aa", "b"), "2 times in a"),
         (edit("a", "x", "x"), "are the same"),
         (edit("a", "", "x"), "`old_string` is empty"),
@@ -171,6 +171,85 @@ async fn edit_refuses_ambiguous_or_impossible_changes() {
 }
 
 #[tokio::test]
+async fn a_refused_edit_leads_on() {
+    let sandbox = Sandbox::new();
+    sandbox.write("src/job.rs", "fn a() {\n    run();\n}\nfn b() {\n    run();\n}\n");
+    for (args, text) in [
+        (
+            edit("src/job.rs", "    run();\n", "    stop();\n"),
+            "`old_string` occurs 2 times in src/job.rs, at lines 2, 5; add surrounding lines to make it unique, or set \
+             replace_all\n1\tfn a() {\n2\t    run();\n--\n4\tfn b() {\n5\t    run();",
+        ),
+        (
+            edit("src/job.rs", "fn c() {", "fn b() {"),
+            "`old_string` is not in src/job.rs, but `new_string` is, at line 4: the change may be there already",
+        ),
+        (edit("src/jobs.rs", "a", "b"), "src/jobs.rs does not exist; did you mean src/job.rs?"),
+        (edit("job.rs", "a", "b"), "job.rs does not exist; did you mean src/job.rs?"),
+        (edit("other.rs", "a", "b"), "other.rs does not exist; use Write to create it"),
+    ] {
+        assert_eq!(sandbox.refused("Edit", args).await, text);
+    }
+    let text = sandbox.refused("Read", json!({"file_path": "lib/Job.rs"})).await;
+    assert_eq!(text, "not found: lib/Job.rs does not exist; did you mean src/job.rs?");
+    // Ignored and hidden files are not named, and a name that is everywhere means none.
+    for folder in ["a", "b", "c", "d"] {
+        sandbox.write(format!("{folder}/mod.rs"), "");
+    }
+    sandbox.write(".hidden/secret.rs", "");
+    for name in ["mod.rs", "secret.rs"] {
+        let text = sandbox.refused("Read", json!({"file_path": name})).await;
+        assert_eq!(text, format!("not found: {name} does not exist"));
+    }
+}
+
+#[tokio::test]
+async fn arguments_with_other_names_have_one_meaning() {
+    let sandbox = Sandbox::new();
+    let cwd = sandbox.workspace.cwd.to_str().expect("UTF-8").to_owned();
+    for (tool, sent, settled) in [
+        ("Read", json!({"path": "a", "limit": 3}), json!({"limit": 3, "file_path": "a"})),
+        ("Write", json!({"file": "a", "content": ""}), json!({"content": "", "file_path": "a"})),
+        (
+            "Edit",
+            json!({"path": "a", "old_str": "b", "new_str": "c"}),
+            json!({"file_path": "a", "old_string": "b", "new_string": "c"}),
+        ),
+        ("Bash", json!({"cmd": "ls"}), json!({"command": "ls"})),
+        ("Bash", json!({"command": ["bash", "-lc", "ls | wc"]}), json!({"command": "ls | wc"})),
+        ("Bash", json!({"command": ["ls", "a b", "$x"]}), json!({"command": "ls 'a b' '$x'"})),
+        ("Bash", json!({"command": "ls", "workdir": cwd}), json!({"command": "ls"})),
+        ("Bash", json!({"command": "ls", "workdir": "."}), json!({"command": "ls"})),
+        ("Bash", json!({"cmd": ["ls"], "workdir": "a b"}), json!({"command": "cd 'a b' && ls"})),
+        (
+            "Bash",
+            json!({"command": "a && b | c", "workdir": "/x"}),
+            json!({"command": "cd /x && a && b | c"}),
+        ),
+    ] {
+        let mut args = sent.clone();
+        sandbox.tool(tool).settle_args(&mut args);
+        assert_eq!(args, settled, "{sent}");
+        sandbox.tool(tool).validate_args(&args).expect("valid");
+    }
+    // Two values for one argument, another folder for a part of the line, a list with something else in it.
+    for (tool, args, word) in [
+        ("Read", json!({"path": "a", "file_path": "b"}), "unknown field \"path\""),
+        ("Bash", json!({"command": "a; b", "workdir": "/x"}), "put `cd FOLDER &&` before"),
+        ("Bash", json!({"command": "a || b", "workdir": "/x"}), "put `cd FOLDER &&` before"),
+        ("Bash", json!({"command": "a & b", "workdir": "/x"}), "put `cd FOLDER &&` before"),
+        ("Bash", json!({"command": ["ls", 1]}), "`command` must be a string, not a list"),
+        ("Bash", json!({"command": []}), "`command` must be a string, not a list"),
+    ] {
+        let mut settled = args.clone();
+        sandbox.tool(tool).settle_args(&mut settled);
+        assert_eq!(settled, args);
+        let text = sandbox.tool(tool).validate_args(&settled).expect_err("refused").to_string();
+        assert!(text.contains(word), "{args}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn advice_for_the_model_is_not_shown() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "let x = 1;\naaa\n");
@@ -196,12 +275,18 @@ async fn a_file_changed_since_it_was_read_is_edited_where_the_text_is_certain() 
     sandbox.ok("Read", json!({"file_path": "a"})).await;
     sandbox.write("a", "one two three\none\n");
     let refused = "a changed since it was read; Read it again";
-    for args in [edit("a", "one", "1"), edit("a", "four", "4"), edit("a", "two  three\n", "2 3\n")] {
+    for args in [edit("a", "one", "1"), edit("a", "four", "4")] {
         assert_eq!(sandbox.refused("Edit", args).await, refused);
     }
+    // What is there now spares another Read.
+    assert_eq!(
+        sandbox.refused("Edit", edit("a", "one two threes\nand\n", "1\n")).await,
+        "a changed since it was read: `old_string` is not in it now; the nearest place is at line 1:\n1\tone two \
+         three\n2\tone"
+    );
     assert_eq!(
         sandbox.ok("Edit", edit("a", "two", "2")).await,
-        "changed a (+1 -1); the file had changed since it was read:\n     1\tone 2 three\n     2\tone"
+        "changed a (+1 -1); the file had changed since it was read:\n1\tone 2 three\n2\tone"
     );
     // What else changed is still unknown.
     assert!(
@@ -269,7 +354,7 @@ async fn an_edit_that_is_quoted_almost_says_so() {
     let result = sandbox.call("Edit", args).await.expect("edited");
     assert_eq!(
         result.model_text(),
-        "changed a (+1 -0); matched ignoring indentation:\n     2\t    if x {\n     3\t        one();\n     4\t        two();"
+        "changed a (+1 -0); matched ignoring indentation:\n2\t    if x {\n3\t        one();\n4\t        two();"
     );
     assert_eq!(result.headline(), "changed a (+1 -0); matched ignoring indentation");
     assert_eq!(sandbox.read("a"), after.as_bytes());
@@ -298,7 +383,7 @@ async fn a_file_keeps_an_older_encoding() {
     let text = sandbox.ok("Read", json!({"file_path": "a.txt"})).await;
     assert_eq!(
         text,
-        "     1\tGrüße aus München, café\n     2\tsecond line\n\
+        "1\tGrüße aus München, café\n2\tsecond line\n\
          [windows-1252, not UTF-8; Edit and Write keep this encoding]"
     );
     let args = edit("a.txt", "second line", "die zweite Zeile");

@@ -205,7 +205,7 @@ async fn a_denied_file_stays_denied_under_any_name() {
         let text = sandbox.ok(tool, args).await;
         assert!(text.contains(note) && text.contains(found) && !text.contains("linked"), "{tool}: {text}");
     }
-    assert_eq!(sandbox.ok("Read", json!({"file_path": "d/key"})).await, "     1\tinside");
+    assert_eq!(sandbox.ok("Read", json!({"file_path": "d/key"})).await, "1\tinside");
 }
 
 /// A folder that rules know is exchanged with another: the judge saw the other one.
@@ -234,13 +234,13 @@ async fn links_that_were_judged_go_on_working() {
     let (sandbox, outside) = with_link_out();
     sandbox.link("d/f", "inner");
     let read = |path: &'static str| json!({"file_path": path});
-    assert_eq!(sandbox.ok("Read", read("inner")).await, "     1\tinside");
+    assert_eq!(sandbox.ok("Read", read("inner")).await, "1\tinside");
     let text = sandbox.refused("Read", read("l/f")).await;
     assert!(text.contains("leads out of the workspace"), "{text}");
     let judged = vec![sandbox.path("l/f"), outside.join("f")];
     let ctx = ToolCallContext { judged, ..ToolCallContext::test_default() };
     let result = sandbox.call_in("Read", read("l/f"), &ctx).await.expect("read");
-    assert_eq!(result.model_text(), "     1\tOUTSIDE");
+    assert_eq!(result.model_text(), "1\tOUTSIDE");
     std::fs::remove_file(sandbox.path("l")).expect("removed");
     sandbox.link("d", "l");
     let error = sandbox.call_in("Read", read("l/f"), &ctx).await.expect_err("moved");

@@ -9,16 +9,16 @@ use aye_core::contract::content::ContentBlock;
 async fn a_file_is_shown_with_line_numbers_and_paged() {
     let sandbox = Sandbox::new();
     sandbox.write("a.txt", "one\r\ntwo\r\n");
-    assert_eq!(sandbox.ok("Read", json!({"file_path": "a.txt"})).await, "     1\tone\n     2\ttwo");
+    assert_eq!(sandbox.ok("Read", json!({"file_path": "a.txt"})).await, "1\tone\n2\ttwo");
     let many = (1..=3000).fold(String::new(), |all, n| all + &format!("l{n}\n"));
     sandbox.write("many", many);
     let text = sandbox.ok("Read", json!({"file_path": "many"})).await;
     assert!(
-        text.ends_with("  2000\tl2000\n[truncated: lines 1-2000 of 3000; continue with offset 2001]"),
+        text.ends_with("2000\tl2000\n[truncated: lines 1-2000 of 3000; continue with offset 2001]"),
         "{text}"
     );
     let text = sandbox.ok("Read", json!({"file_path": "many", "offset": 2999, "limit": 5})).await;
-    assert_eq!(text, "  2999\tl2999\n  3000\tl3000");
+    assert_eq!(text, "2999\tl2999\n3000\tl3000");
     let text = sandbox.refused("Read", json!({"file_path": "many", "offset": 3001})).await;
     assert_eq!(text, "many has only 3000 lines; line 3001 does not exist");
     sandbox.write("empty", "");
@@ -102,7 +102,7 @@ async fn a_huge_sparse_file_costs_no_memory() {
         .set_len(10 << 30)
         .expect("a sparse file");
     let text = sandbox.ok("Read", json!({"file_path": "big", "limit": 1})).await;
-    assert_eq!(text, "     1\tfirst\n[truncated: lines 1-1; continue with offset 2]");
+    assert_eq!(text, "1\tfirst\n[truncated: lines 1-1; continue with offset 2]");
     assert!(resident_kib().saturating_sub(before) < 64 << 10);
 }
 
@@ -112,8 +112,8 @@ async fn paths_may_be_relative_absolute_or_below_home() {
     sandbox.write("a", "x");
     std::fs::write(sandbox.workspace.home.join("h"), "home").expect("written");
     let absolute = sandbox.path("a").to_string_lossy().into_owned();
-    assert_eq!(sandbox.ok("Read", json!({"file_path": absolute})).await, "     1\tx");
-    assert_eq!(sandbox.ok("Read", json!({"file_path": "~/h"})).await, "     1\thome");
+    assert_eq!(sandbox.ok("Read", json!({"file_path": absolute})).await, "1\tx");
+    assert_eq!(sandbox.ok("Read", json!({"file_path": "~/h"})).await, "1\thome");
     assert!(Path::new("/etc/passwd").exists());
     sandbox.ok("Read", json!({"file_path": "/etc/passwd"})).await;
 }

@@ -89,7 +89,7 @@ async fn a_name_that_is_not_utf8_is_listed_and_can_be_read() {
     sandbox.write(OsStr::from_bytes(b"src/\xff.rs"), "inside\n");
     let name = sandbox.ok("Glob", json!({"pattern": "src/*"})).await;
     assert_eq!(name, "src/\\xff.rs");
-    assert_eq!(sandbox.ok("Read", json!({"file_path": name})).await, "     1\tinside");
+    assert_eq!(sandbox.ok("Read", json!({"file_path": name})).await, "1\tinside");
     assert_eq!(sandbox.ok("Grep", json!({"pattern": "inside"})).await, "src/\\xff.rs");
     assert_eq!(sandbox.ok("List", json!({"path": "src"})).await, "\\xff.rs");
 }
@@ -102,16 +102,16 @@ async fn grep_searches_as_ripgrep_does() {
     assert_eq!(grep(json!({"pattern": "name", "-i": true})).await, "README.md\nsrc/deep/lib.rs\nsrc/main.rs");
     assert_eq!(
         grep(json!({"pattern": "name", "-i": true, "output_mode": "content", "glob": "*.rs"})).await,
-        "src/deep/lib.rs:1:pub fn name() {}\nsrc/deep/lib.rs:5:// end name\nsrc/main.rs:2:    let NAME = 1;"
+        "src/deep/lib.rs\n1: pub fn name() {}\n5: // end name\n\nsrc/main.rs\n2:     let NAME = 1;"
     );
     assert_eq!(
         grep(json!({"pattern": "name", "output_mode": "content", "-n": false, "-C": 1})).await,
-        "src/deep/lib.rs:pub fn name() {}\nsrc/deep/lib.rs-\n--\nsrc/deep/lib.rs-\nsrc/deep/lib.rs:// end name"
+        "src/deep/lib.rs\npub fn name() {}\n\n--\n\n// end name"
     );
     assert_eq!(
         grep(json!({"pattern": "LET", "-i": true, "output_mode": "content", "-A": 1, "path": "src/main.rs"}))
             .await,
-        "src/main.rs:2:    let NAME = 1;\nsrc/main.rs-3-}"
+        "src/main.rs\n2:     let NAME = 1;\n3- }"
     );
     assert_eq!(
         grep(json!({"pattern": "NAM[eE]", "output_mode": "count", "-i": true, "path": "src"})).await,
@@ -119,13 +119,13 @@ async fn grep_searches_as_ripgrep_does() {
     );
     assert_eq!(
         grep(json!({"pattern": "main.*\\}", "multiline": true, "output_mode": "content"})).await,
-        "src/main.rs:1:fn main() {\nsrc/main.rs:2:    let NAME = 1;\nsrc/main.rs:3:}"
+        "src/main.rs\n1: fn main() {\n2:     let NAME = 1;\n3: }"
     );
     assert_eq!(grep(json!({"pattern": "nowhere"})).await, "no match");
     let text = grep(json!({"pattern": "name", "output_mode": "content", "head_limit": 1})).await;
     assert_eq!(
         text,
-        "src/deep/lib.rs:1:pub fn name() {}\n[more matches; narrow the search or raise head_limit]"
+        "src/deep/lib.rs\n1: pub fn name() {}\n[more matches; narrow the search or raise head_limit]"
     );
     for (args, word) in [
         (json!({"pattern": "("}), "not a valid regular expression"),
