@@ -38,8 +38,8 @@ pub(crate) async fn login(
         ask("", Echo::Plain).await?.unwrap_or_default()
     };
     say("checking the key ...");
-    let told = log_in(foundation, &provider.name, &key, in_keyring).await.map_err(Failure::failed)?;
-    put(&format!("{told}\n"))?;
+    let login = log_in(foundation, &provider.name, &key, in_keyring).await.map_err(Failure::failed)?;
+    put(&format!("{}\n", login.words))?;
     Ok(0)
 }
 

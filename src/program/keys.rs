@@ -200,14 +200,22 @@ pub(crate) async fn report(foundation: &Foundation) -> (bool, String) {
     (is_well, words)
 }
 
+/// A stored key.
+pub(crate) struct KeyLogin {
+    /// What was done, as a sentence.
+    pub(crate) words: String,
+    /// Whether the provider accepted the key.
+    pub(crate) is_checked: bool,
+}
+
 /// Checks a key and stores it: in the keyring if `in_keyring`, or if the last login of the provider stored it
-/// there. The returned sentence describes the result.
+/// there. A key that cannot be checked is stored, too.
 pub(crate) async fn log_in(
     foundation: &Foundation,
     name: &str,
     key: &str,
     in_keyring: bool,
-) -> Result<String, String> {
+) -> Result<KeyLogin, String> {
     let provider = provider(foundation, name)?;
     let key = key.trim();
     if key.is_empty() {
@@ -216,13 +224,11 @@ pub(crate) async fn log_in(
     if key.len() > MAX_KEY || key.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("invalid key: it contains spaces or is too long; nothing is stored".to_owned());
     }
-    let tried = match try_key(&provider, key).await {
-        Ok(models) => match models.len() {
-            1 => "1 model".to_owned(),
-            count => format!("{count} models"),
-        },
+    let offered = match try_key(&provider, key).await {
+        Ok(models) => Ok(models.len()),
         Err(OffersError::Refused(why)) => return Err(format!("{why}; nothing is stored")),
-        Err(OffersError::Failed(why)) => format!("the key could not be checked: {why}"),
+        Err(OffersError::Unreachable(why)) => Err(format!("no network ({why})")),
+        Err(OffersError::Failed(why)) => Err(why),
     };
     let file = file(&foundation.paths, &provider.name);
     let was_in_keyring = matches!(StoredKey::read(&file), Ok(Some(before)) if before.keyring);
@@ -241,11 +247,13 @@ pub(crate) async fn log_in(
         foundation.paths.display(&file)
     };
     look(foundation);
-    Ok(format!(
-        "logged in to {} ({tried}); the key is in {place}{}",
-        provider.name,
-        wins(foundation, &provider)
-    ))
+    let done = match &offered {
+        Ok(1) => format!("logged in to {} (1 model)", provider.name),
+        Ok(count) => format!("logged in to {} ({count} models)", provider.name),
+        Err(why) => format!("saved, not checked: {why}"),
+    };
+    let words = format!("{done}; the key is in {place}{}", wins(foundation, &provider));
+    Ok(KeyLogin { words, is_checked: offered.is_ok() })
 }
 
 /// Returns the note that a variable takes precedence over the stored key, if one does.

@@ -353,7 +353,7 @@ pub(crate) async fn server_report(selection: &ModelSelection) -> Option<(bool, S
         Ok(None) => (true, format!("{name} is not loaded; {plan}")),
         // A service that is not the user's own machine.
         Err(OffersError::Refused(_)) => return None,
-        Err(OffersError::Failed(why)) => (false, why),
+        Err(OffersError::Failed(why) | OffersError::Unreachable(why)) => (false, why),
     })
 }
 

@@ -184,6 +184,29 @@ fn a_login_tests_a_key_stores_it_privately_and_a_logout_removes_it() {
     home.aye(&["logout", "box"]).run().exits(1).says("no key is stored for `box`");
 }
 
+/// Without a network a key is stored for later; the model that answers stays the one that works.
+#[test]
+fn a_key_that_cannot_be_checked_is_stored_and_switches_no_model() {
+    let server = Provider::start(&["m"], None);
+    let home = Home::new();
+    home.config(&server.settings().replace(&server.url, "http://127.0.0.1:1/v1"));
+    let out = home.aye(&["login", "box"]).stdin("sk-good\n").run().exits(0);
+    assert!(out.stdout.starts_with("saved, not checked: no network (box: "), "{}", out.stdout);
+    assert!(out.stdout.contains("; the key is in ") && !out.stdout.contains("logged in"), "{}", out.stdout);
+    assert!(home.root().join("aye/state/keys/box").exists());
+    let mut tty = Pty::start_with(&home, &["--model", "demo"], 100, 30, &[]);
+    tty.ready();
+    tty.send("/login box\r");
+    tty.shows("Key:");
+    tty.paste("sk-good");
+    tty.shows("•••••••");
+    tty.send("\r");
+    tty.shows("saved, not checked: no network");
+    tty.say("hi");
+    tty.shows("I am the demo model");
+    tty.quit();
+}
+
 #[test]
 fn a_login_without_a_keyring_service_says_so_and_stores_nothing() {
     let server = Provider::start(&["m"], Some("sk-good-canary"));

@@ -29,7 +29,10 @@ pub enum OffersError {
     /// The provider does not accept the key.
     #[error("{0}")]
     Refused(String),
-    /// The provider was not reached, or did not answer with a list.
+    /// There is no connection to the provider.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The provider did not answer in time, or not with a list.
     #[error("{0}")]
     Failed(String),
 }
@@ -108,7 +111,10 @@ async fn list(config: &ProviderConfig, base: &reqwest::Url) -> Result<Vec<Provid
 async fn get(config: &ProviderConfig, base: &reqwest::Url, url: reqwest::Url) -> Result<Value, OffersError> {
     let client = http::build(Some(base)).map_err(|error| failed(config, &error.to_string()))?;
     let response = client.get(url).headers(headers(config)?).send().await;
-    let mut response = response.map_err(|error| failed(config, &aye_http::cause_with_proxy(&error)))?;
+    let mut response = response.map_err(|error| {
+        let why = format!("{}: {}", config.name, aye_http::cause_with_proxy(&error));
+        if error.is_connect() { OffersError::Unreachable(why) } else { OffersError::Failed(why) }
+    })?;
     let status = response.status();
     let mut body = Vec::new();
     while let Some(piece) =

@@ -7,7 +7,8 @@ use crate::config::{ProbeHit, key_sources, list_models};
 use crate::contract::foreign::ForeignError;
 use crate::contract::inference::ReasoningEffort;
 use crate::program::app_context::AppContext;
-use crate::program::{keys, models};
+use crate::program::keys::{self, KeyLogin};
+use crate::program::models;
 use crate::terminal::themes;
 use crate::tui::host::{HostEvent, HostFuture, ModelHost, ModelRow, Secret};
 
@@ -84,8 +85,8 @@ impl ModelHost for TerminalHost {
     fn log_in<'a>(&'a self, provider: &'a str, key: Secret) -> HostFuture<'a, String> {
         Box::pin(async move {
             let foundation = &self.app.foundation;
-            let words = keys::log_in(foundation, provider, &key.0, false).await?;
-            if !self.app.selection().is_demo() {
+            let KeyLogin { words, is_checked } = keys::log_in(foundation, provider, &key.0, false).await?;
+            if !is_checked || !self.app.selection().is_demo() {
                 return Ok(words);
             }
             // A user who connects a provider wants to use it.
