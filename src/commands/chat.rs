@@ -92,7 +92,9 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             n => Some(format!("{n} pending questions")),
         };
         let about: Vec<String> = status.spent.into_iter().chain(waiting).collect();
-        say(&format!("{}\nResume with: aye -r {thread}", about.join(" · ")));
+        let title = Some(visible_line(&status.title)).filter(|title| !title.is_empty());
+        let title = title.map(|title| format!("{title}\n")).unwrap_or_default();
+        say(&format!("\n{title}{}\naye -r {thread} resumes it", about.join(" · ")));
     }
     Ok(match status.cause {
         Cause::Quit => 0,

@@ -112,7 +112,7 @@ fn a_user_command_follows_the_rules_and_its_output_reaches_the_model() {
     tty.card("made-by-me");
     assert_eq!(home.read("made.txt"), "");
     tty.send("y");
-    tty.wait("the output", |view| view.all().contains("done") && view.all().contains("  made-by-me"));
+    tty.wait("the output", |view| view.all().contains("✓ Ran echo made-by-me") && view.all().contains("  made-by-me"));
     tty.say("!!echo between-us >> made.txt; echo nobody-else");
     tty.card("between-us");
     tty.send("y");

@@ -34,7 +34,7 @@ fn calls_are_grouped_the_plan_stays_and_links_work() {
     let mut tty = Pty::start_with(&home, &[], 90, 24, &[("FORCE_HYPERLINK", "1")]);
     tty.ready();
     tty.say("mend it");
-    tty.shows("✓ Read ×2 done  one.rs, two.rs");
+    tty.shows("✓ Read 2 files · one.rs, two.rs");
     tty.shows("described at");
     tty.wait("the plan above the composer", |view| {
         view.has("\n  ▸ look around") && view.has("\n  ○ mend it")
@@ -46,6 +46,6 @@ fn calls_are_grouped_the_plan_stays_and_links_work() {
     assert!(!tty.look(|view| view.has("\n  ▸ look around")), "nothing is pending");
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
     assert!(raw.contains(";https://example.org/a\x1b\\"), "the URL can be opened");
-    assert_eq!(tty.look(super::support::pty::View::all).matches("Read ×2").count(), 1);
+    assert_eq!(tty.look(super::support::pty::View::all).matches("Read 2 files").count(), 1);
     tty.quit();
 }

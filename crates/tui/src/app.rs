@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::approval::{Card, CardKind, QUIET_MS, SEEN_MS};
 use super::composer::Composer;
 use super::composer::vim::Vim;
-use super::host::{HostInfo, QueuedRow, SkillRow, ThreadOwner, ThreadSync, UntrustedRow};
+use super::host::{HostInfo, LastThread, QueuedRow, SkillRow, ThreadOwner, ThreadSync, UntrustedRow};
 use super::keymap::{Chord, Keymap};
 use super::picker::{Picker, PickerKind};
 use super::theme::Theme;
@@ -157,6 +157,8 @@ pub struct App {
     pub completion: Completion,
     /// The number of pending questions in other conversations.
     pub elsewhere: u64,
+    /// The last conversation of this folder, once it is known.
+    pub(crate) last_here: Option<LastThread>,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
     /// Files that would grant or run something, and are not used: the folder is not trusted.
@@ -221,6 +223,7 @@ impl App {
             vim: None,
             completion: Completion::default(),
             elsewhere: 0,
+            last_here: None,
             skills: Vec::new(),
             untrusted: Vec::new(),
             renews: None,

@@ -16,7 +16,7 @@ use super::input::{Input, TerminalEvent};
 use super::msg::Msg;
 use super::status::{StatusCommand, TitleProgress};
 use super::terminal::{self, LiveTerminal, Output, TerminalGuard, TtyOut};
-use super::transcript::Moment;
+use super::transcript::{EntryKind, Moment};
 use super::view::{self, RenderStyle};
 use super::{Cause, ExitStatus, TuiError, TuiOptions};
 use aye_core::contract::event::AgentEvent;
@@ -141,7 +141,8 @@ pub(super) async fn run(
     }
     performer.settle().await;
     let thread = app.conversation.id().cloned();
-    Ok(ExitStatus { thread, spent: super::status::spent(&app), waiting: app.own_cards(), cause })
+    let title = app.conversation.thread.as_ref().map(|thread| thread.title.clone()).unwrap_or_default();
+    Ok(ExitStatus { thread, title, spent: super::status::spent(&app), waiting: app.own_cards(), cause })
 }
 
 impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
@@ -193,8 +194,12 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
                 () = until(frame_due), if frame_due.is_some() => at_once = true,
                 count = waits.events.recv_many(&mut bulk, BULK), if !waits.events.is_closed() || !waits.events.is_empty() => {
                     let _ = count;
-                    // A question is shown at once: the user has to answer it.
-                    at_once = bulk.iter().any(asks);
+                    // A question is shown at once: the user has to answer it. So are the first words of an answer.
+                    let last = self.app.conversation.transcript.entries().last();
+                    let is_answering = last.is_some_and(|entry| {
+                        !entry.is_done && matches!(entry.kind, EntryKind::Assistant { .. })
+                    });
+                    at_once = bulk.iter().any(|event| asks(event) || !is_answering && speaks(event));
                     msgs.extend(bulk.drain(..).map(of_host));
                 }
                 () = waits.colours.notified() => {}
@@ -247,9 +252,14 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::InboxChanged | HostEvent::Note(_) => false,
         HostEvent::Synced(sync) => !sync.waiting.is_empty(),
         HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
-        HostEvent::Skills(_) | HostEvent::Models(_) => false,
+        HostEvent::Skills(_) | HostEvent::Models(_) | HostEvent::LastHere(_) => false,
         HostEvent::Unsandboxed(_) | HostEvent::Warned(_) => false,
     }
+}
+
+/// Whether the event has words of the model.
+fn speaks(event: &HostEvent) -> bool {
+    matches!(event, HostEvent::Agent(_, AgentEvent::TextDelta { delta }) if !delta.trim().is_empty())
 }
 
 fn of_host(event: HostEvent) -> Msg {
@@ -263,6 +273,7 @@ fn of_host(event: HostEvent) -> Msg {
         HostEvent::Lost(thread) => Msg::Thread(ThreadMsg::Lost(thread)),
         HostEvent::Skills(rows) => Msg::Writing(WritingMsg::Skills(rows)),
         HostEvent::Models(rows) => Msg::Model(ModelMsg::Listed(rows)),
+        HostEvent::LastHere(last) => Msg::Thread(ThreadMsg::LastHere(last)),
         HostEvent::Unsandboxed(lack) => Msg::Program(ProgramMsg::Unsandboxed(lack)),
         HostEvent::Warned(text) => Msg::Failed(text),
     }

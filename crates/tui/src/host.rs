@@ -23,8 +23,8 @@ pub use program::{
 };
 pub use questions::{GrantRow, OpenedQuestion, QuestionCmd, QuestionHost, QuestionMsg, Review, RuleRow};
 pub use threads::{
-    Earlier, ExportFormat, OpenedThread, QueuedRow, Shell, ThreadCmd, ThreadHost, ThreadMsg, ThreadOwner,
-    ThreadSync, UserInput,
+    Earlier, ExportFormat, LastThread, OpenedThread, QueuedRow, Shell, ThreadCmd, ThreadHost, ThreadMsg,
+    ThreadOwner, ThreadSync, UserInput,
 };
 pub use writing::{KeepDraft, MentionRow, SkillRow, WritingCmd, WritingHost, WritingMsg};
 
@@ -66,6 +66,8 @@ pub enum HostEvent {
     Skills(Vec<SkillRow>),
     /// Servers listed their models.
     Models(Vec<ModelRow>),
+    /// The last conversation of this folder.
+    LastHere(LastThread),
     /// This machine does not have a layer of the sandbox: which one, in few words.
     Unsandboxed(String),
     /// Something besides a conversation failed; a sentence for the user.

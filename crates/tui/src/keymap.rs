@@ -156,6 +156,7 @@ actions! {
     GrantEnd = "grant-end", "expiry of the rule: never, in 1 h, today, after 1, 5, 20 calls";
     GrantUntil = "grant-until", "custom expiry: a date or a number of calls";
     Stop = "stop", "deny and stop the run";
+    WholeCard = "whole-card", "show the call on the whole screen";
     NextCard = "next-card", "next question, then the composer";
     PreviousCard = "previous-card", "previous question";
     RunAgain = "run-again", "unknown outcome: run again";
@@ -272,6 +273,7 @@ impl Action {
             | A::Unedit
             | A::Modify
             | A::Explain
+            | A::WholeCard
             | A::Comment
             | A::AllowReads
             | A::DenyRest

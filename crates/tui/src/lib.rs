@@ -110,6 +110,8 @@ pub enum Cause {
 pub struct ExitStatus {
     /// The conversation, for a note about how to resume it.
     pub thread: Option<ThreadId>,
+    /// Its title.
+    pub title: String,
     /// How long it was open, and what it cost, in words.
     pub spent: Vec<String>,
     /// The number of its pending questions.

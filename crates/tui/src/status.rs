@@ -12,12 +12,16 @@ use super::transcript::RunActivity;
 use super::view::Hint;
 use super::wrap::{truncate, width};
 use aye_core::contract::display::visible_line;
+use aye_core::contract::question::tool_words;
 
 /// The pictures of the spinner.
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠟"];
 
 /// So much of a command's line names it.
 const MAX_COMMAND_COLUMNS: u16 = 32;
+
+/// From this many columns on, a countdown and how to interrupt fit next to each other.
+const BESIDE_COUNTDOWN: u16 = 80;
 
 mod chrome;
 mod command;
@@ -187,17 +191,21 @@ fn working(app: &App) -> Vec<StatusItem> {
             let spin = SPINNER[(turned / super::app::TICK_MS) as usize % SPINNER.len()];
             pieces.push(StatusItem::new(format!("{spin} {word} {}", duration(passed)), role, 0));
         }
-        if let Some(retry) = app.conversation.transcript.retry(app.now) {
+        let retry = app.conversation.transcript.retry(app.now);
+        // Next to a countdown, how to interrupt needs a wide terminal.
+        let rank = if retry.is_some() && app.display.size.0 < BESIDE_COUNTDOWN { 3 } else { 1 };
+        if let Some(retry) = retry {
             let text = visible_line(&retry).into_owned();
             let when = text.split_once(": ").map(|(when, _)| when);
             let when = when.map(|when| width(when.split_once(" with ").map_or(when, |(when, _)| when)));
             pieces.push(StatusItem { text, role: Role::Warning, rank: 2, shrinks_to: when });
-        } else if !matches!(app.conversation.run, RunState::Stopping(_)) {
+        }
+        if !matches!(app.conversation.run, RunState::Stopping(_)) {
             match app.conversation.driver {
                 ThreadOwner::Other(_) => {}
                 ThreadOwner::Nobody | ThreadOwner::Own => {
                     // How to interrupt is the last item to give up as the line gets narrower.
-                    pieces.push(StatusItem::new(format!("{stop} interrupts"), Role::Dim, 1));
+                    pieces.push(StatusItem::new(format!("{stop} interrupts"), Role::Dim, rank));
                 }
             }
         }
@@ -224,7 +232,7 @@ pub fn hints(app: &App) -> Vec<Hint> {
 
 /// Describes in a few words what the run is waiting for.
 fn run_activity(app: &App) -> String {
-    let tool = |name: &str| truncate(&visible_line(name), 24);
+    let tool = |name: &str| truncate(&visible_line(&tool_words(name)), 24);
     match app.conversation.transcript.run_activity() {
         RunActivity::Asking if app.display.size.0 < 50 => "waiting".to_owned(),
         RunActivity::Asking => "waiting for the model".to_owned(),
@@ -258,19 +266,20 @@ pub fn short_path(path: &Path, home: Option<&Path>) -> String {
     visible_line(&text).into_owned()
 }
 
-/// A time span in few characters: `0.4s`, `12s`, `3m05s`.
+/// A time span in few characters: `0.4 s`, `12 s`, `3 min 05 s`.
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
-        0..=9 => format!("{}.{}s", seconds, ms % 1000 / 100),
-        10..=59 => format!("{seconds}s"),
-        60..=3599 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+        0..=9 => format!("{}.{} s", seconds, ms % 1000 / 100),
+        10..=59 => format!("{seconds} s"),
+        60..=3599 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
-fn whole_seconds(ms: u64) -> String {
-    if ms < 10_000 { format!("{}s", ms / 1000) } else { duration(ms) }
+/// The same in whole seconds.
+pub(super) fn whole_seconds(ms: u64) -> String {
+    if ms < 10_000 { format!("{} s", ms / 1000) } else { duration(ms) }
 }
 
 /// A number in at most five columns.

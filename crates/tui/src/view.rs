@@ -17,7 +17,7 @@ use aye_core::contract::display::visible_line;
 
 mod card;
 mod changes;
-pub(super) use card::CARD_TEXT;
+pub(super) use card::{CARD_TEXT, question};
 mod composer;
 mod document;
 pub mod entry;
@@ -85,6 +85,12 @@ const PLAN_ROWS: usize = 8;
 
 /// The live region of the model.
 pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rendered {
+    live_of(app, feed, look, 0)
+}
+
+/// The live region of the model in at least `least` rows: missing ones are blank, and stand above the card and the
+/// composer.
+pub fn live_of(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle, least: usize) -> Rendered {
     let (width, height) = app.display.size;
     let rows = usize::from(height.max(1));
     let below = below(app, rows, &look.theme, feed.card_colours.of(app, &look.highlighter));
@@ -95,7 +101,8 @@ pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rende
     if top.len() > left - gap {
         top.drain(..top.len() - (left - gap));
     }
-    top.extend(std::iter::repeat_n(Line::default(), gap));
+    let blank = gap.max(least.min(rows).saturating_sub(top.len() + below.lines.len()));
+    top.extend(std::iter::repeat_n(Line::default(), blank));
     let mut picture: Rendered = top.into();
     picture.stack(below);
     for line in &mut picture.lines {

@@ -1,6 +1,6 @@
 //! The program itself: status, settings, pages, and trust in the folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -11,13 +11,28 @@ use crate::config::{TrustItem, price_of};
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::Profile;
+use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
+use crate::store::Store;
 use crate::terminal::{statusline, themes};
 use crate::tui::host::{
-    Choice, Host, HostEvent, HostFuture, HostInfo, Mode, ModelPrices, ProgramHost, TextPage, UntrustedRow,
+    Choice, Host, HostEvent, HostFuture, HostInfo, LastThread, Mode, ModelPrices, ProgramHost, TextPage,
+    UntrustedRow,
 };
 use crate::tui::theme::ThemeRow;
+
+/// Returns the last conversation of a folder, and what became of its run.
+async fn last_here(store: &Store, cwd: &Path) -> Option<LastThread> {
+    let thread = store.latest_thread(cwd).await.ok()??;
+    let run = store.latest_run(&thread.id).await.ok()?;
+    let state = match run.map(|run| (run.status, run.termination)) {
+        Some((RunStatus::Waiting, _)) => "waits for an answer,",
+        Some((RunStatus::Done, Some(TerminationReason::Stopped(_)))) => "stopped",
+        Some((RunStatus::Running | RunStatus::Done, _)) | None => "",
+    };
+    Some(LastThread { id: thread.id, title: thread.title, state: state.to_owned(), at: thread.updated_at })
+}
 
 impl ProgramHost for TerminalHost {
     fn info(&self) -> HostInfo {
@@ -62,7 +77,13 @@ impl ProgramHost for TerminalHost {
             });
             self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
             let store = self.app.store.clone();
-            tokio::spawn(async move { store.warm().await });
+            let (cwd, of_last) = (self.app.foundation.workspace.cwd.clone(), self.events.clone());
+            tokio::spawn(async move {
+                store.warm().await;
+                if let Some(last) = last_here(&store, &cwd).await {
+                    let _ = of_last.send(HostEvent::LastHere(last));
+                }
+            });
             // Looking what the machine can enforce starts a process, and a first command would wait for that and for a walk
             // through the folder.
             if let Some(sandbox) = self.app.sandbox.clone() {

@@ -582,4 +582,37 @@ fn a_change_on_a_card_is_highlighted() {
         assert_eq!(line.spans.last().and_then(|span| span.style.bg), added);
         assert_eq!(line.width(), 100);
     }
+    // So do its hunks, with the same writer.
+    let mut test = test;
+    let mut feed = ScrollbackWriter::default();
+    view::live(&test.app, &mut feed, &look);
+    test.keys("h");
+    let picture = view::live(&test.app, &mut feed, &look);
+    assert!(picture.lines.iter().any(|line| line.to_string().contains("hunk 1 of 1")), "{}", test.live());
+    let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
+    assert_eq!(keyword.expect("a separate span").style.fg, theme.style(Role::CodeKeyword).fg);
+}
+
+/// The call of a card on the whole screen: its change, or its command; the card is still there afterwards.
+#[test]
+fn a_call_is_shown_on_the_whole_screen() {
+    let files = json!({"preview": [preview("/home/me/proj/a.rs", Some("let a = 1;\n"), "let b = 1;\n")]});
+    let args = json!({"file_path": "a.rs", "content": "let b = 1;\n"});
+    let mut test = asked(60, 20, "Write", args, files);
+    test.keys("f");
+    let screen = test.screen();
+    assert!(screen.contains("Edit a.rs?") && screen.contains("+ let b = 1;"), "{screen}");
+    test.keys("<esc>");
+    assert!(test.app.overlays.viewer.is_none() && test.decisions().is_empty());
+    assert!(test.live().contains("Allow once"), "{}", test.live());
+    let mut test = TestApp::new(60, 20);
+    test.start("go");
+    test.ask_bash("a", &format!("make{}", "\nx".repeat(30)));
+    assert!(test.live().contains("(↓) · f: whole screen"), "{}", test.live());
+    test.keys("f");
+    assert!(
+        test.screen().contains("Run this command?") && test.screen().contains("make"),
+        "{}",
+        test.screen()
+    );
 }

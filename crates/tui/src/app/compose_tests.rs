@@ -8,7 +8,7 @@ use super::tests::{TestApp, queued, suspended, ticket};
 use super::*;
 use crate::composer::paste::Draft;
 use crate::composer::vim::VimMode;
-use crate::host::{ProgramCmd, Shell, ThreadCmd, ThreadMsg, UserInput, WritingCmd, WritingMsg};
+use crate::host::{LastThread, ProgramCmd, Shell, ThreadCmd, ThreadMsg, UserInput, WritingCmd, WritingMsg};
 use crate::msg::{Cmd, Msg};
 use crate::thread_actions::RewindCmd;
 use aye_core::contract::activity::STEERED_ACTIVITY_TYPE;
@@ -468,4 +468,28 @@ proptest! {
             prop_assert!(test.caret.is_some() || test.app.focus == Focus::Card, "the focus is on the screen");
         }
     }
+}
+
+/// A new conversation offers the last one of the folder, until something is said; the one that is open is not offered.
+#[test]
+fn an_empty_composer_offers_the_last_conversation() {
+    let mut test = TestApp::new(100, 30);
+    let last = |id: &str, title: &str| {
+        let last = LastThread { id: id.into(), title: title.into(), state: "stopped".into(), at: 0 };
+        Msg::Thread(ThreadMsg::LastHere(last))
+    };
+    test.app.clock.at_zero = 3 * 3_600_000;
+    test.send(last("t0", "fix the \u{1b}parser"));
+    assert!(
+        test.live().contains("Ask for something, or /resume: “fix the ^[parser”, stopped 3 h ago"),
+        "{}",
+        test.live()
+    );
+    for (id, title) in [("t", "this one"), ("t0", "")] {
+        test.send(last(id, title));
+        assert!(test.live().contains("Ask for something. /"), "{}", test.live());
+    }
+    test.send(last("t0", "fix it"));
+    test.keys("hi<enter>");
+    assert!(!test.live().contains("fix it"), "{}", test.live());
 }

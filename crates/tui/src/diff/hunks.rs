@@ -90,6 +90,11 @@ impl Hunks {
         self.pieces.iter().filter(|hunk| hunk.is_kept).count()
     }
 
+    /// The new text, whichever pieces stay.
+    pub fn whole(&self) -> String {
+        self.new.concat()
+    }
+
     /// The old text with the pieces that stay.
     pub fn text(&self) -> String {
         let mut text = String::new();

@@ -272,8 +272,14 @@ impl View<'_> {
         // Changed lines are shown in full if the whole change has to be shown: nothing is allowed that was
         // not shown.
         let is_whole = self.show.most == usize::MAX && cell.kind != LineKind::Same;
+        let mut indent = 0;
         let (mut left, mut cut) = (if is_whole { usize::MAX } else { MAX_CHARACTERS }, 0);
-        for (marked, text) in cell.text {
+        for (at, (marked, text)) in cell.text.iter().enumerate() {
+            // Blanks at the start are marked only where they are what differs.
+            let blanks = text.len() - text.trim_start().len();
+            if *marked && at == 0 && any_same && 0 < blanks && blanks < text.len() {
+                indent = blanks;
+            }
             let text = match text.strip_suffix('\r') {
                 Some(before) if self.show_cr => format!("{before}␍"),
                 Some(before) => before.to_owned(),
@@ -290,7 +296,7 @@ impl View<'_> {
             let mut rest = text.as_str();
             while !rest.is_empty() {
                 let (role, bytes) = current.unwrap_or((Role::Text, usize::MAX));
-                let take = bytes.min(rest.len());
+                let take = bytes.min(if indent > 0 { indent } else { rest.len() });
                 // Colours that do not fit the text are those of another one.
                 let (piece, after) = rest.split_at_checked(take).unwrap_or((rest, ""));
                 current = match (current, bytes - take) {
@@ -298,13 +304,14 @@ impl View<'_> {
                     (Some(_), 0) => next(),
                     (Some(_), rest) => Some((role, rest)),
                 };
-                let own = match (*marked && any_same, role) {
+                let own = match (*marked && any_same && indent == 0, role) {
                     (true, _) => word,
                     (false, Role::Text) => plain,
                     (false, role) => Style { fg: theme.style(role).fg.or(plain.fg), ..plain },
                 };
                 spans.push(Span::styled(piece.to_owned(), own));
                 rest = after;
+                indent = indent.saturating_sub(take);
             }
         }
         if cut > 0 {

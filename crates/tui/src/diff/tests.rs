@@ -65,6 +65,26 @@ fn changed_words_are_marked() {
     assert_eq!(marked, ["+", "-"]);
 }
 
+/// The indent of a line that changed further on is not what differs.
+#[test]
+fn an_unchanged_indent_is_not_marked() {
+    let theme = Theme::builtin("default").expect("exists");
+    let (old, new) = ("fn a() {\n    one(x, y);\n}\n", "fn a() {\n    two(x);\n    three(x, y);\n}\n");
+    let diff = diff_lines(old, new, Show::whole(60, &theme));
+    let spans = diff.lines.iter().flat_map(|line| &line.spans);
+    let marked: Vec<&str> = spans
+        .filter(|span| span.style.add_modifier.contains(ratatui::style::Modifier::REVERSED))
+        .map(|span| span.content.as_ref())
+        .collect();
+    assert!(!marked.is_empty() && marked.iter().all(|text| !text.starts_with(' ')), "{marked:?}");
+    // Where the indent is all that differs, it is marked.
+    let diff = diff_lines("  a(b)\n", "      a(b)\n", Show::whole(60, &theme));
+    let spans = diff.lines.iter().flat_map(|line| &line.spans);
+    assert!(spans.into_iter().any(|span| {
+        span.style.add_modifier.contains(ratatui::style::Modifier::REVERSED) && span.content.trim().is_empty()
+    }));
+}
+
 #[test]
 fn new_emptied_and_equal_files() {
     assert_eq!(plain("", "a\nb\n"), "1 + a\n2 + b");

@@ -15,6 +15,40 @@ use super::super::view::layout_cache::Sheets;
 use super::super::view::scrollback::ScrollbackWriter;
 use super::super::view::{self, RenderStyle, Rendered, linear};
 
+/// Keeps the composer where it is: the live region ends at the end of the screen as soon as it has more than the composer,
+/// and stays as high as it was when less is shown in it. Printed lines take the place of its blank rows.
+///
+/// Where the cursor was at the start is not known. But no more than what was printed since then has to be above the
+/// region, so a region that fills the rest of the screen ends with it, and what the shell showed is in the scrollback.
+#[derive(Debug, Default)]
+struct Anchor {
+    /// Rows printed here that are above the region on the screen; at most.
+    above: usize,
+    /// Rows for the next frame.
+    appended: usize,
+    /// Rows of the terminal.
+    height: usize,
+    is_down: bool,
+}
+
+impl Anchor {
+    /// Returns how many rows the region must have.
+    fn least(&mut self, app: &App) -> usize {
+        let height = usize::from(app.display.size.1);
+        // A terminal that gets lower moves the rows at its top to the scrollback.
+        self.above = self.above.saturating_sub(self.height.saturating_sub(height));
+        self.height = height;
+        let is_large = !app.cards.open.is_empty() || app.overlays.picker.is_some();
+        self.is_down |= is_large || app.conversation.is_active();
+        if self.is_down { height.saturating_sub(self.above + self.appended) } else { 0 }
+    }
+
+    /// A frame was written with a region of that many rows.
+    fn drawn(&mut self, rows: usize) {
+        self.above = (self.above + std::mem::take(&mut self.appended)).min(self.height.saturating_sub(rows));
+    }
+}
+
 /// The model with its screen.
 pub(super) struct Screen<W: io::Write> {
     pub(super) terminal: LiveTerminal<W>,
@@ -35,6 +69,7 @@ pub(super) struct Screen<W: io::Write> {
     linear: Option<(Linear, Vec<String>)>,
     /// The current title and progress display of the terminal.
     chrome: Option<Chrome>,
+    anchor: Anchor,
 }
 
 /// Returns the abilities of the terminal that the options permit.
@@ -66,6 +101,7 @@ impl<W: io::Write> Screen<W> {
             links: options.links.clone(),
             linear: options.screen_reader.then(Default::default),
             chrome: None,
+            anchor: Anchor::default(),
         }
     }
 
@@ -90,10 +126,14 @@ impl<W: io::Write> Screen<W> {
             self.terminal.out_mut().write_all(&bytes)?;
             return self.show_outside(app);
         }
-        let picture = view::live(app, &mut self.feed, &self.look);
+        let least = self.anchor.least(app);
+        let picture = view::live_of(app, &mut self.feed, &self.look, least);
         let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
         self.terminal.park(app.parks_caret());
         self.terminal.draw(rows, |area, buf| paint(&picture, area, buf))?;
+        if !self.terminal.was_missed() {
+            self.anchor.drawn(usize::from(rows));
+        }
         self.show_outside(app)
     }
 
@@ -189,7 +229,12 @@ impl<W: io::Write> Screen<W> {
     pub(super) fn append(&mut self, lines: Vec<Line<'static>>) {
         match &mut self.linear {
             Some((_, texts)) => texts.extend(lines.iter().map(linear::words)),
-            None => self.terminal.append(lines),
+            None => {
+                let width = self.terminal.size().0;
+                let rows = |line: &Line<'_>| line.width().div_ceil(usize::from(width)).max(1);
+                self.anchor.appended += lines.iter().map(rows).sum::<usize>();
+                self.terminal.append(lines);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 
 use super::perform::Performer;
 use super::*;
-use crate::app::tests::opened;
+use crate::app::tests::{TestApp, opened};
 use crate::host::{
     Attach, Attached, Choice, GrantRow, HostInfo, ImageHost, Mode, ModelHost, ModelRow, OpenedQuestion,
     OpenedThread, ProgramCmd, ProgramHost, ProgramMsg, QuestionCmd, QuestionHost, QueuedRow, Review, RuleRow,
@@ -379,6 +379,81 @@ fn a_long_answer_is_in_the_scrollback_once_and_complete() {
         let count = all.lines().filter(|line| line.trim() == format!("paragraph number n{n}.")).count();
         assert_eq!(count, 1, "paragraph {n} in\n{all}");
         assert_eq!(all.lines().filter(|line| line.trim() == format!("code c{n}")).count(), 1, "code {n}");
+    }
+}
+
+/// The composer goes to the end of the screen with the first message, and stays there: whatever grows, asks, is answered
+/// or ends. What the shell showed before is in the scrollback.
+#[test]
+fn the_composer_does_not_move_during_a_run() {
+    for (width, height) in [(120, 40), (80, 24), (60, 15)] {
+        let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() };
+        let terminal = LiveTerminal::new(Vec::new(), width, height, true);
+        let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
+        let size = |n: u16| std::num::NonZeroU16::new(n).expect("not zero");
+        let mut parser = vt100::Parser::new(size(height), size(width), 2000);
+        parser.process(b"$ ls\r\nREADME.md\r\n$ aye\r\n");
+        let mut test = TestApp::new(width, height);
+        screen.append(view::banner(&test.app.info, width, &Theme::plain()));
+        let end_call = |test: &mut TestApp, id: &str| {
+            let result = aye_core::contract::tool::ToolResult::text("Bash", "one\ntwo");
+            let outcome = ToolCallOutcome::Succeeded;
+            test.event(AgentEvent::ToolCallDone { id: id.into(), message_id: "m".into(), result, outcome });
+        };
+        let mut places = Vec::new();
+        let mut draw = |test: &TestApp, step: &'static str| {
+            screen.draw(&test.app).expect("in-memory writes succeed");
+            parser.process(&std::mem::take(screen.terminal.out_mut()));
+            let rows: Vec<String> = parser.screen().rows(0, width).collect();
+            let at = rows.iter().rposition(|row| row.starts_with('❯'));
+            places.push((step, at.unwrap_or_else(|| panic!("no composer: {}", rows.join("\n")))));
+        };
+        draw(&test, "start");
+        test.start("fix it");
+        draw(&test, "message");
+        test.event(AgentEvent::ReasoningDelta { delta: "one\ntwo\nthree\nfour\nfive\nsix\nseven".into() });
+        draw(&test, "thoughts");
+        test.event(AgentEvent::TextDelta { delta: "I look.\n\n- one\n- two\n".into() });
+        draw(&test, "text");
+        test.call("a", "Bash", serde_json::json!({"command": "make"}));
+        draw(&test, "a call");
+        let delta = (0..9).map(|n| format!("line {n}\n")).collect();
+        test.event(AgentEvent::ToolCallStreamDelta { id: "a".into(), name: "Bash".into(), delta });
+        draw(&test, "its output");
+        end_call(&mut test, "a");
+        draw(&test, "its end");
+        for id in ["b", "c"] {
+            test.ask_bash(id, &"git push origin main\n".repeat(if id == "b" { 1 } else { 12 }));
+            draw(&test, "a card");
+            test.keys("a");
+            draw(&test, "always allow");
+            test.keys("<esc>");
+            draw(&test, "back");
+            test.keys("n<enter>");
+            draw(&test, "denied");
+            test.event(AgentEvent::RunStart {
+                thread_id: "t".into(),
+                run_id: "r".into(),
+                parent_run_id: None,
+            });
+            draw(&test, "the next run");
+            let result = serde_json::Value::Null;
+            test.event(AgentEvent::ToolCallResumed { target_id: id.into(), result });
+            draw(&test, "answered");
+            end_call(&mut test, id);
+            draw(&test, "the end of the call");
+        }
+        test.event(AgentEvent::TextDelta { delta: "All is well.".into() });
+        draw(&test, "the answer");
+        test.finish(aye_core::contract::lifecycle::TerminationReason::NaturalEnd);
+        draw(&test, "the end");
+        let moves = places.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+        assert!(
+            moves <= 1 && places.last().is_some_and(|(_, at)| at + 4 > usize::from(height)),
+            "{places:?}"
+        );
+        parser.screen_mut().set_scrollback(usize::MAX);
+        assert_eq!(parser.screen().rows(0, width).next().as_deref(), Some("$ ls"));
     }
 }
 

@@ -14,6 +14,19 @@ use aye_core::contract::record::{
 };
 use aye_core::contract::summary::SummaryRecord;
 
+/// A conversation that can be continued.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastThread {
+    /// Its id.
+    pub id: ThreadId,
+    /// Its title.
+    pub title: String,
+    /// What became of its last run, in a word; empty when it is done.
+    pub state: String,
+    /// When it last changed, in Unix milliseconds.
+    pub at: u64,
+}
+
 /// The user's input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserInput {
@@ -268,6 +281,8 @@ pub enum ThreadCmd {
 pub enum ThreadMsg {
     /// It was opened, or could not be.
     Opened(Result<Box<OpenedThread>, String>),
+    /// The last conversation of this folder.
+    LastHere(LastThread),
     /// Older messages of it, as they were asked for.
     Earlier(ThreadId, Result<Vec<StoredMessage>, String>),
     /// Where a message of it stands in the store, as it was asked for.

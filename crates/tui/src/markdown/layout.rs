@@ -20,6 +20,10 @@ const MAX_LEVELS: usize = 12;
 const RULE: u16 = 60;
 /// Indent of code.
 const CODE_INDENT: usize = 2;
+/// The columns that the ground of code covers. Wider rows would be broken in a terminal that gets a little narrower.
+const TINTED: usize = 72;
+/// The digits of a footnote's number.
+const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 /// The treatment of code blocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,11 +51,27 @@ pub(super) fn code_head(
     if text.is_empty() {
         return None;
     }
+    let levels = before.len();
     before.push(Span::raw(" ".repeat(CODE_INDENT)));
     let used: usize = before.iter().map(Span::width).sum();
     let text = truncate(text, width.saturating_sub(used as u16));
     before.push(Span::styled(text, theme.style(Role::Dim)));
-    Some(Line::from(before)).filter(|line| line.width() <= usize::from(width))
+    let mut line = Line::from(before);
+    tint(&mut line, levels, width, theme);
+    Some(line).filter(|line| line.width() <= usize::from(width))
+}
+
+/// Gives a line of code its ground, if the theme has one; `levels` spans before it have none.
+fn tint(line: &mut Line<'static>, levels: usize, width: u16, theme: &Theme) {
+    let ground = Style { bg: theme.style(Role::Composer).bg, ..Style::default() };
+    if ground.bg.is_none() {
+        return;
+    }
+    let rest = TINTED.min(usize::from(width)).saturating_sub(line.width());
+    line.spans.push(Span::raw(" ".repeat(rest)));
+    for span in line.spans.iter_mut().skip(levels) {
+        span.style = ground.patch(span.style);
+    }
 }
 
 /// Lays out a piece and appends its lines. `code` keeps the code blocks inside between two layouts; without a
@@ -164,7 +184,7 @@ impl Layout<'_> {
                 self.text(&text, self.style().patch(self.theme.style(Role::Dim)));
             }
             Event::FootnoteReference(label) => {
-                self.text(&format!("[^{label}]"), self.style().patch(self.theme.style(Role::Link)));
+                self.text(&footnote(&label), self.style().patch(self.theme.style(Role::Link)));
             }
             Event::SoftBreak => self.text(" ", self.style()),
             Event::HardBreak => self.text("\n", self.style()),
@@ -179,8 +199,13 @@ impl Layout<'_> {
                 Wrap::kept(self.width).prefix(first, rest).spans_into(&[span], Style::default(), self.out);
             }
             Event::TaskListMarker(done) => {
-                let (mark, role) = if done { ("[x] ", Role::Success) } else { ("[ ] ", Role::Dim) };
-                self.text(mark, self.theme.style(role));
+                let (mark, role) = if done { ("☑ ", Role::Success) } else { ("☐ ", Role::Dim) };
+                let mark = Span::styled(mark, self.theme.style(role));
+                match self.levels.last_mut().and_then(|level| level.first.as_mut()) {
+                    // The box takes the place of the bullet.
+                    Some(bullet) if bullet.content == "• " => *bullet = mark,
+                    Some(_) | None => self.text(&mark.content, mark.style),
+                }
             }
             Event::InlineMath(text) | Event::DisplayMath(text) => {
                 self.text(&text, self.style().patch(self.theme.style(Role::Code)));
@@ -243,8 +268,8 @@ impl Layout<'_> {
             }
             Tag::FootnoteDefinition(label) => {
                 self.begin_block(false);
-                let mark = Span::styled(format!("[^{label}]: "), self.theme.style(Role::Link));
-                self.level(Some(mark), Span::raw("    "));
+                let mark = Span::styled(format!("{} ", footnote(&label)), self.theme.style(Role::Link));
+                self.level(Some(mark), Span::raw("  "));
                 self.containers.push(Container { kind: Holds::Blocks, children: 0 });
             }
             Tag::Table(alignments) => {
@@ -432,6 +457,18 @@ impl Layout<'_> {
 
     fn emit(&mut self, spans: &[Span<'static>]) {
         let (first, rest) = self.prefixes();
+        let noted: Vec<Span<'static>>;
+        let spans = if spans.iter().any(|span| span.content.contains("[^")) {
+            let code = self.style().patch(self.theme.style(Role::Code));
+            let raised = |span: &Span<'static>| match span.style == code && code != self.style() {
+                true => span.clone(),
+                false => Span::styled(raised(&span.content), span.style),
+            };
+            noted = spans.iter().map(raised).collect();
+            &noted
+        } else {
+            spans
+        };
         let wrap = Wrap::words(self.width).prefix(first, rest);
         if self.theme.links().are_on() && spans.iter().any(|span| span.content.contains("://")) {
             wrap.spans_into(&address::linked(spans, self.theme.links()), Style::default(), self.out);
@@ -514,17 +551,55 @@ fn code_line_within(
     mut rest: Vec<Span<'static>>,
 ) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
+    let levels = first.len();
+    let is_tinted = theme.style(Role::Composer).bg.is_some();
     if text.trim().is_empty() {
-        while first.last().is_some_and(|span| span.content.trim().is_empty()) {
+        while !is_tinted && first.last().is_some_and(|span| span.content.trim().is_empty()) {
             first.pop();
         }
-        return Wrap::kept(width).prefix(first, rest).text("", Style::default());
+        lines = Wrap::kept(width).prefix(first, rest).text("", Style::default());
+    } else {
+        first.push(Span::raw(" ".repeat(CODE_INDENT)));
+        // The rest of a long line is indented as its start is.
+        let indent = (text.len() - text.trim_start_matches(' ').len()).min(usize::from(width) / 2);
+        rest.push(Span::raw(" ".repeat(CODE_INDENT + 2 + indent)));
+        let spans = code_spans(text, pieces, theme);
+        Wrap::kept(width).prefix(first, rest).spans_into(&spans, Style::default(), &mut lines);
     }
-    first.push(Span::raw(" ".repeat(CODE_INDENT)));
-    rest.push(Span::raw(" ".repeat(CODE_INDENT + 2)));
-    let spans = code_spans(text, pieces, theme);
-    Wrap::kept(width).prefix(first, rest).spans_into(&spans, Style::default(), &mut lines);
+    for line in &mut lines {
+        tint(line, levels, width, theme);
+    }
     lines
+}
+
+/// A footnote's mark: its number, raised, or its name.
+fn footnote(label: &str) -> String {
+    let digits: Option<String> =
+        label.chars().map(|c| RAISED.get(c.to_digit(10)? as usize).copied()).collect();
+    digits.filter(|digits| !digits.is_empty()).unwrap_or_else(|| format!("[{label}]"))
+}
+
+/// Text whose references to footnotes, `[^1]`, are marks: the notes themselves may come in another block.
+fn raised(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("[^") {
+        out.push_str(before);
+        match after.split_once(']') {
+            Some((label, next))
+                if (1..=3).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_digit()) =>
+            {
+                out.push_str(&footnote(label));
+                rest = next;
+            }
+            Some(_) | None => {
+                out.push_str("[^");
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 /// A line of code in its colours.

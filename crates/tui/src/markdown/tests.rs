@@ -27,8 +27,8 @@ fn blocks_of_every_kind() {
     • one
     • two
       • nested deep
-    • [x] done
-    • [ ] open
+    ☑ done
+    ☐ open
 
     3. three
     4. four
@@ -50,10 +50,32 @@ fn blocks_of_every_kind() {
     (pic.png)
 
     line
-    break[^1]
+    break¹
 
-    [^1]: a note
+    ¹ a note
     ");
+}
+
+/// Code stands on a ground of its own, with its language, and the rest of a long line below its start.
+#[test]
+fn code_has_a_ground_and_keeps_its_indent() {
+    let text = "a `[^1]` and [^1]\n\n```sh\n    echo one two threefold four\n\nls\n```\nafter\n";
+    let theme = Theme::builtin("dark").expect("exists");
+    let ground = theme.style(Role::Composer).bg;
+    assert!(ground.is_some());
+    let lines = render(text, 24, &theme, &Highlighter::off());
+    assert_eq!(
+        shown(&lines),
+        "a [^1] and ¹\n\n  sh\n      echo one two\n        threefold four\n\n  ls\n\nafter"
+    );
+    let is_tinted =
+        |line: &Line<'_>| line.width() == 24 && line.spans.iter().all(|span| span.style.bg == ground);
+    assert_eq!(
+        lines.iter().map(is_tinted).collect::<Vec<_>>(),
+        [false, false, true, true, true, true, true, false, false]
+    );
+    // A wide terminal that gets a little narrower breaks no row of it.
+    assert!(render(text, 110, &theme, &Highlighter::off()).iter().all(|line| line.width() <= 72));
 }
 
 #[test]

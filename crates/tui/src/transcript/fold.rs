@@ -7,9 +7,20 @@ use super::{
 };
 use aye_core::contract::activity::{KnownActivity, NoticeActivity};
 use aye_core::contract::event::AgentEvent;
+use aye_core::contract::executor::CODE_PAUSED;
 use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::progress::ProgressStatus;
+
+/// Returns what helps against an error of the model's provider.
+fn remedy(code: Option<&str>) -> Option<&'static str> {
+    match code? {
+        "unauthorized" => Some("/login stores another key, /model chooses another model"),
+        "context_overflow" => Some("/compact shortens the conversation, /rewind goes back in it"),
+        "rate_limited" | "unavailable" | CODE_PAUSED => Some("/model chooses another model"),
+        _ => None,
+    }
+}
 
 impl Transcript {
     /// Takes in one event.
@@ -77,11 +88,13 @@ impl Transcript {
             AgentEvent::ActivitySnapshot { message_id, activity_type, content, .. } => {
                 self.activity(at, message_id, activity_type, content);
             }
-            AgentEvent::Error { message, .. } => {
+            AgentEvent::Error { message, code } => {
                 self.close_texts(true);
                 self.saw_error = true;
                 self.retry = None;
-                self.note(Level::Error, message);
+                let remedy = remedy(code.as_deref()).filter(|remedy| !message.contains(remedy));
+                let remedy = remedy.map(|remedy| format!("\n{remedy}")).unwrap_or_default();
+                self.note(Level::Error, format!("{message}{remedy}"));
             }
             AgentEvent::RunFinish { termination, .. } => self.finish(termination),
             AgentEvent::ReasoningEncryptedValue { .. }

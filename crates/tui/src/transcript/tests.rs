@@ -43,6 +43,23 @@ fn finish(termination: TerminationReason) -> E {
     E::RunFinish { thread_id: "t".into(), run_id: "r".into(), result: None, termination }
 }
 
+/// An error of the provider comes with what helps against it; others do not.
+#[test]
+fn errors_carry_their_remedy() {
+    let noted = |code: Option<&str>| {
+        let error = E::Error { message: "it says no".into(), code: code.map(Into::into) };
+        match fold(&[error]).entries().last().map(|entry| entry.kind.clone()) {
+            Some(EntryKind::Notice { level: Level::Error, text }) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(noted(Some("unauthorized")).starts_with("it says no\n/login"));
+    let long = noted(Some("context_overflow"));
+    assert!(long.contains("/compact") && long.contains("/rewind"), "{long}");
+    assert!(noted(Some("rate_limited")).contains("/model"));
+    assert_eq!([noted(None), noted(Some("plugin"))], ["it says no"; 2]);
+}
+
 fn stored(messages: Vec<Message>) -> OpenedThread {
     let messages = messages.into_iter().enumerate().map(|(i, message)| StoredMessage {
         seq: i as u64 + 1,

@@ -11,6 +11,7 @@ use super::super::host::{Mode, ProgramCmd, QuestionCmd, Review, ThreadCmd, UserI
 use super::super::keymap::{Action, KeyContext, typed};
 use super::super::msg::Cmd;
 use super::super::transcript::{EntryKind, Level, Moment};
+use super::super::viewer::Document;
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::lifecycle::TerminationReason;
@@ -60,6 +61,18 @@ impl QuestionCards {
 }
 
 impl App {
+    /// Shows the call of the current card in the viewer.
+    fn show_whole_card(&mut self) {
+        if self.display.is_linear {
+            self.show_hint("everything was already read out; the screen reader mode has no viewer");
+        } else if let Some(card) = self.current_card() {
+            let title = super::super::view::question(card, self);
+            let home = self.info.home.as_deref();
+            let book = Document::of_call(title, card.arguments(), card.previews(), home);
+            self.open_book(book);
+        }
+    }
+
     /// A key while the focus is on the card. `false`: it is for the text.
     pub(super) fn card_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let now = self.now;
@@ -108,6 +121,15 @@ impl App {
         if !is_written && self.keymap.action(KeyContext::Card, key) == Some(Action::ToggleSides) {
             self.cards.key_at = Some(now);
             self.toggle_sides();
+            return true;
+        }
+        let is_call = matches!(card.kind, CardKind::Permission | CardKind::Unknown);
+        if is_call
+            && matches!(card.stage, CardStage::Open)
+            && self.keymap.action(KeyContext::Card, key) == Some(Action::WholeCard)
+        {
+            self.cards.key_at = Some(now);
+            self.show_whole_card();
             return true;
         }
         let window = self.body_window(key);

@@ -504,9 +504,7 @@ impl App {
             .filter(|entry| self.display.unfolded.is_none_or(|last| entry.id > last))
             .filter(|entry| match &entry.kind {
                 EntryKind::Tool(tool) => tool.is_over() && super::super::view::entry::is_folded(tool),
-                EntryKind::Thinking { text } => {
-                    entry.is_done && super::super::view::entry::is_long_thought(text)
-                }
+                EntryKind::Thinking { .. } => entry.is_done,
                 EntryKind::User { shown, .. } => shown.is_some(),
                 _ => false,
             })

@@ -48,6 +48,7 @@ impl App {
                 }
             }
             ThreadMsg::Earlier(thread, messages) => self.earlier_loaded(&thread, messages, cmds),
+            ThreadMsg::LastHere(last) => self.last_here = Some(last).filter(|last| !last.title.is_empty()),
             ThreadMsg::Placed(thread, message, place) => self.placed(&thread, message, place),
             ThreadMsg::Started(Ok(())) => {}
             ThreadMsg::Started(Err((error, input))) => {

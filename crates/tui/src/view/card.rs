@@ -31,6 +31,7 @@ use call::call;
 pub(super) use foot::answer_at;
 use foot::{FootSize, foot, short_foot};
 use grant::grant;
+pub(in super::super) use words::question;
 
 /// Left bar and blank.
 const BAR: u16 = 2;
@@ -126,7 +127,8 @@ fn card(
         _ => None,
     };
     if writing.is_none() {
-        scroll(&mut body, first_row(card, app, inner, theme), room, inner, theme);
+        let whole = app.keymap.chord_of(KeyContext::Card, Action::WholeCard);
+        scroll(&mut body, first_row(card, app, inner, theme), room, &whole, inner, theme);
     }
 
     let mut rows: Rendered = title.into_iter().collect::<Vec<_>>().into();
@@ -291,8 +293,8 @@ fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>>
     titles.into_iter().flatten().map(span).collect()
 }
 
-/// Keeps the rows that fit, starting at `from`, and shows how many are hidden.
-fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, inner: u16, theme: &Theme) {
+/// Keeps the rows that fit, starting at `from`, and shows how many are hidden; `whole` is the key that shows all.
+fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, whole: &str, inner: u16, theme: &Theme) {
     let total = rows.len();
     if total <= room {
         return;
@@ -311,6 +313,7 @@ fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, inner: u16, t
         (above, 0) => format!("▲ {above} rows above (↑)"),
         (above, below) => format!("▲ {above} above, ▼ {below} below (↑ ↓)"),
     };
+    let text = if whole.is_empty() { text } else { format!("{text} · {whole}: whole screen") };
     let note = Line::styled(truncate(&text, inner), theme.style(Role::Warning));
     if room == 1 {
         // One row only: say what is hidden at its end, rather than hide that something is.
@@ -331,7 +334,7 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
     }
     match &card.stage {
         CardStage::Edit(text) => return edit::rows(text, inner, theme),
-        CardStage::Hunks(hunks) => return edit::hunks(hunks, app, inner, theme).0,
+        CardStage::Hunks(hunks) => return edit::hunks(hunks, app, inner, theme, code).0,
         CardStage::Open
         | CardStage::Reason(_)
         | CardStage::Modify(_)
@@ -459,7 +462,7 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
 fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     match &card.stage {
         CardStage::Hunks(hunks) if app.cards.batch.is_none() => {
-            edit::hunks(hunks, app, inner, theme).1 + card.scroll
+            edit::hunks(hunks, app, inner, theme, &[]).1 + card.scroll
         }
         // The selected answer must be visible, so the rows follow the arrows.
         _ if card.kind == CardKind::Form && app.cards.batch.is_none() => {

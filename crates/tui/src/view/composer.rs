@@ -13,8 +13,14 @@ use super::super::keymap::{Action, KeyContext};
 use super::super::palette;
 use super::super::status;
 use super::super::theme::{Role, Theme};
-use super::{ClickTarget, Press, Rendered};
+use super::{ClickTarget, Press, Rendered, truncate};
 use aye_core::contract::display::visible_line;
+
+/// A terminal with this many rows has room for both edges, whatever else is shown.
+const ROOMY: u16 = 20;
+
+/// Columns of a title in the placeholder.
+const LAST_TITLE: u16 = 40;
 
 /// The separation of the text from what is above and below it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +46,10 @@ impl Edge {
 /// Draws the composer in at most `most` rows, the caret in it: a hint or a gap, the text on its band or in its frame,
 /// and the completions.
 pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
+    // A card takes of its room, and does not move it.
+    let is_roomy = app.display.size.1 >= ROOMY && most >= 4;
     let edge = match most {
+        _ if is_roomy => Edge::Both,
         0..5 => Edge::None,
         5..8 => Edge::Above,
         8.. => Edge::Both,
@@ -178,6 +187,15 @@ fn pieces(
     cuts.windows(2).map(|cut| (cut[0]..cut[1], kind(cut[0]))).collect()
 }
 
+/// The last conversation of this folder, for a new one.
+fn last_here(app: &App) -> Option<String> {
+    let last = app.last_here.as_ref().filter(|last| app.conversation.id() != Some(&last.id))?;
+    let title = truncate(&visible_line(&last.title), LAST_TITLE);
+    let ago = app.clock.ago(app.now, last.at);
+    let state = if last.state.is_empty() { String::new() } else { format!("{} ", last.state) };
+    app.conversation.transcript.is_empty().then(|| format!("“{title}”, {state}{ago}"))
+}
+
 fn placeholder(app: &App) -> Cow<'static, str> {
     let text = if app.focus == Focus::Card {
         ""
@@ -207,6 +225,8 @@ fn placeholder(app: &App) -> Cow<'static, str> {
             chord(Action::Send),
             chord(Action::FocusCard)
         ));
+    } else if let Some(last) = last_here(app) {
+        return Cow::Owned(format!("Ask for something, or /resume: {last}"));
     } else if app.conversation.transcript.is_empty() {
         "Ask for something. / for commands, @ for files"
     } else {

@@ -7,10 +7,11 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::super::diff::DiffLayout;
+use super::super::highlight::Highlighter;
 use super::super::host::HostInfo;
 use super::super::image_cache::ImageCache;
 use super::super::links::is_address;
-use super::super::status::{duration, short_path};
+use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
 use super::super::wrap::Wrap;
@@ -18,24 +19,21 @@ use super::surface::{self, At};
 use aye_core::contract::child::ChildStatus;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::image::ImageRef;
-use aye_core::contract::judgement::Profile;
 use aye_core::contract::surface::Surface;
-use aye_core::contract::tool::ToolResult;
 
 mod change;
 mod picture;
 mod plan;
 mod progress;
 mod quiet;
-mod thought;
+mod sentence;
 
 use change::change;
-pub(super) use change::{Colours, colours, colours_before, colours_of};
+pub(super) use change::{Colours, colours_before, colours_of};
 
 pub(super) use plan::pinned;
-pub(super) use quiet::{group, is_quiet, may_be_quiet};
-pub(crate) use thought::is_long_thought;
-pub(super) use thought::thought;
+pub(super) use quiet::{group, is_quiet, may_be_quiet, thought};
+use sentence::head;
 
 /// The maximum lines of output shown for a call that is running or succeeded, and for one that failed.
 const LINES: usize = 5;
@@ -68,6 +66,29 @@ pub(super) struct EntryLayout<'a> {
     pub(super) colours: Option<&'a Colours>,
     /// The layout of changes.
     pub(super) layout: DiffLayout,
+    /// Whether the model's plan is shown elsewhere, so that its calls do not show it again.
+    pub(super) pins_plan: bool,
+}
+
+/// Asks for the colours of what a call changed or ran, if that is code.
+pub(super) fn colours(tool: &ToolEntry, highlighter: &Highlighter) -> Option<Colours> {
+    sentence::colours(tool, highlighter).or_else(|| change::colours(tool, highlighter))
+}
+
+/// Returns whether more than a line of a call is shown: then it has a blank row around it.
+pub(super) fn has_body(tool: &ToolEntry) -> bool {
+    if tool.child.is_some() || !tool.images.is_empty() || tool.is_edited || tool.comment().is_some() {
+        return true;
+    }
+    match tool.state {
+        ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => false,
+        ToolState::Running => tool.progress.is_some() || tool.tail.total() > 0,
+        ToolState::Unknown if tool.result.is_none() => tool.progress.is_some() || tool.tail.total() > 0,
+        ToolState::Done if tool.name == "TodoWrite" => false,
+        ToolState::Done if !surfaces(tool).is_empty() => true,
+        ToolState::Done if change::is_shown(tool) => true,
+        _ => limit(tool) > 0 && !tool.output().trim().is_empty(),
+    }
 }
 
 /// Renders the user's message, on a background of its own if the theme has one.
@@ -239,6 +260,10 @@ pub(super) fn whole_tool(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'s
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
     lines.extend(child(tool, page));
+    if tool.name == "TodoWrite" {
+        lines.extend(plan::changed(tool, page));
+        return lines;
+    }
     let mut output =
         if let Some(diff) = change(tool, page, WHOLE_LINES) { diff } else { block(&tool.output(), page) };
     if output.len() > WHOLE_LINES {
@@ -298,68 +323,6 @@ fn role_of(state: ToolState) -> Role {
     }
 }
 
-fn head(tool: &ToolEntry, page: EntryLayout<'_>) -> Line<'static> {
-    let theme = page.theme;
-    let elapsed = match (tool.state, tool.started, tool.elapsed) {
-        (ToolState::Running, Some(started), _) => Some(page.now.since(started)),
-        (ToolState::Done | ToolState::Failed, _, elapsed) => elapsed,
-        _ => None,
-    };
-    let time = elapsed.filter(|ms| *ms >= 100).map(|ms| format!(" {}", duration(ms))).unwrap_or_default();
-    let exit = exit_code(tool).filter(|code| *code != 0).map(|code| format!("exit {code}"));
-    let word = exit.unwrap_or_else(|| tool.state.word().to_owned());
-    let mut found: Vec<Span<'static>> = Vec::new();
-    if let Some(text) = quiet::found(tool) {
-        found.push(Span::styled(format!(" · {text}"), theme.style(Role::Dim)));
-    }
-    found.extend(change::counts(tool, theme));
-    if tool.result.as_ref().and_then(ToolResult::profile) == Some(Profile::Outside) {
-        found.push(Span::styled(" · outside", theme.style(Role::Warning)));
-    }
-    let style = theme.style(Role::Text).patch(subject(tool, theme));
-    let name = vec![Span::styled(visible_line(&tool.name).into_owned(), theme.style(Role::Tool))];
-    head_line(tool.state, name, (&word, &time), Span::styled(summary(tool, page.info), style), found, page)
-}
-
-/// Renders the line of a call: its name, its state, its subject and its result.
-fn head_line(
-    state: ToolState,
-    name: Vec<Span<'static>>,
-    (word, time): (&str, &str),
-    about: Span<'static>,
-    found: Vec<Span<'static>>,
-    page: EntryLayout<'_>,
-) -> Line<'static> {
-    let theme = page.theme;
-    let role = role_of(state);
-    let mut spans = vec![Span::styled(format!("{} ", state.icon()), theme.style(role))];
-    spans.extend(name);
-    let role = if state == ToolState::Done { Role::Dim } else { role };
-    spans.push(Span::styled(format!(" {word}"), theme.style(role)));
-    spans.push(Span::styled(time.to_owned(), theme.style(Role::Dim)));
-    if !about.content.is_empty() {
-        let wide = |spans: &[Span<'_>]| spans.iter().map(Span::width).sum::<usize>();
-        // The result stays visible; the subject is truncated.
-        let room = usize::from(page.width).saturating_sub(wide(&spans) + wide(&found) + 2).max(8);
-        let text = super::truncate(&about.content, u16::try_from(room).unwrap_or(u16::MAX));
-        spans.push(Span::raw("  "));
-        spans.push(Span::styled(text, about.style));
-    }
-    spans.extend(found);
-    Line::from(super::fit(spans, usize::from(page.width)))
-}
-
-/// Leads to the file or page that a call is about.
-fn subject(tool: &ToolEntry, theme: &Theme) -> Style {
-    let text = |key: &str| tool.arguments.get(key).and_then(Value::as_str);
-    match tool.name.as_str() {
-        "Read" | "Write" | "Edit" => text("file_path").map(|path| theme.links().file(Path::new(path))),
-        "WebFetch" => text("url").map(|url| theme.links().to(url)),
-        _ => None,
-    }
-    .unwrap_or_default()
-}
-
 /// Renders that the user edited or commented on the call.
 fn touched(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut text = String::new();
@@ -398,6 +361,9 @@ pub(super) fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> Stri
     };
     match name {
         "Bash" => text("command").map(|command| visible_line(command.trim()).into_owned()),
+        "BashOutput" | "BashInput" | "KillShell" => {
+            text("bash_id").or_else(|| text("shell_id")).map(|id| visible_line(id).into_owned())
+        }
         "Read" | "Write" | "Edit" => text("file_path").map(path),
         "List" => text("path").map(path).or_else(|| Some(".".to_owned())),
         "Glob" | "Grep" => text("pattern").map(|pattern| {
@@ -447,6 +413,7 @@ fn body(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
         ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => Vec::new(),
         ToolState::Running => running(tool, page),
         ToolState::Unknown if tool.result.is_none() => running(tool, page),
+        ToolState::Done if tool.name == "TodoWrite" && page.pins_plan => Vec::new(),
         ToolState::Done if tool.name == "TodoWrite" => plan::changed(tool, page),
         ToolState::Done if !surfaces(tool).is_empty() => {
             let columns = page.width.saturating_sub(OUTPUT_INDENT).min(SURFACE_COLUMNS);
@@ -572,9 +539,6 @@ fn limit(tool: &ToolEntry) -> usize {
 
 /// Returns whether a finished call does not show all of its output.
 pub(crate) fn is_folded(tool: &ToolEntry) -> bool {
-    if tool.state == ToolState::Done && tool.name == "TodoWrite" {
-        return false;
-    }
     if let Some(long) = change::is_long(tool) {
         return long;
     }

@@ -47,13 +47,14 @@ pub struct LayoutContext<'a> {
 /// colours.
 type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 
-/// The version of an entry, the width, whether all of it is shown, whether it is folded, how its pictures are shown, and
-/// how changes are laid out.
-type Key = (u32, u16, bool, bool, usize, DiffLayout);
+/// The version of an entry, the width, whether all of it is shown, whether it is folded, how its pictures are shown, how
+/// changes are laid out, and whether a blank line precedes it.
+type Key = (u32, u16, bool, bool, usize, DiffLayout, bool);
 
-fn key_of(entry: &Entry, folded: bool, layout_context: &LayoutContext<'_>) -> Key {
+fn key_of(entry: &Entry, folded: bool, gap: bool, layout_context: &LayoutContext<'_>) -> Key {
     let pictures = layout_context.image_cache.ready(entry.images());
-    (entry.version, layout_context.width, layout_context.whole, folded, pictures, layout_context.layout)
+    let LayoutContext { width, whole, layout, .. } = *layout_context;
+    (entry.version, width, whole, folded, pictures, layout, gap)
 }
 
 #[derive(Debug)]
@@ -117,7 +118,8 @@ impl Sheets {
             self.epoch = layout_context.epoch;
             self.kept.clear();
         }
-        let key = key_of(entry, folded, layout_context);
+        let gap = scrollback::has_gap(transcript, index, layout_context.whole);
+        let key = key_of(entry, folded, gap, layout_context);
         let is_timed = matches!(&entry.kind, EntryKind::Tool(_)) && !entry.is_done;
         let is_words = matches!(&entry.kind, EntryKind::Assistant { .. });
         let turn = self.turn;
@@ -133,7 +135,7 @@ impl Sheets {
             let grows = |sheet: &Sheet| !sheet.is_done || sheet.key.0 == entry.version;
             let known = self.kept.remove(&entry.id).filter(grows);
             let known = known.map(|sheet| (sheet.words, sheet.colours)).unwrap_or_default();
-            let sheet = self.lay(transcript, index, entry, folded, layout_context, known);
+            let sheet = self.lay(entry, index == 0, key, layout_context, known);
             self.kept.insert(entry.id, sheet);
         }
         let Some(sheet) = self.kept.get_mut(&entry.id) else { return &[] };
@@ -143,13 +145,13 @@ impl Sheets {
 
     fn lay(
         &self,
-        transcript: &Transcript,
-        index: usize,
         entry: &Entry,
-        folded: bool,
+        is_first: bool,
+        key: Key,
         layout_context: &LayoutContext<'_>,
         (words, colours): Known,
     ) -> Sheet {
+        let (.., folded, _, _, gap) = key;
         let theme = &self.look.theme;
         let asked = || match &entry.kind {
             EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
@@ -174,10 +176,9 @@ impl Sheets {
             line.spans.push(Span::styled(more, theme.style(Role::Dim)));
             body = vec![line];
         }
-        if index > 0 && !body.is_empty() && scrollback::has_gap(transcript, index) {
+        if gap && !is_first && !body.is_empty() {
             body.insert(0, Line::default());
         }
-        let key = key_of(entry, folded, layout_context);
         Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
     }
 
@@ -199,6 +200,7 @@ impl Sheets {
             image_cache: layout_context.image_cache,
             colours,
             layout: layout_context.layout,
+            pins_plan: !layout_context.whole,
         };
         let mut kept = None;
         let lines = match &entry.kind {
@@ -226,8 +228,8 @@ impl Sheets {
                 kept = Some((stream, taken));
                 lines
             }
-            EntryKind::Thinking { text } if entry.is_done && !layout_context.whole => {
-                entry::thought(text, entry, page)
+            EntryKind::Thinking { .. } if entry.is_done && !layout_context.whole => {
+                entry::thought(entry, page)
             }
             EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, layout_context.whole, page),
             EntryKind::Tool(tool) if layout_context.whole => entry::everything(tool, page),

@@ -109,16 +109,99 @@ fn read_only_calls_are_grouped_on_one_line() {
     test.start("go");
     read(&mut test, "a", "a.rs", 3);
     assert!(!test.scrollback.join("\n").contains("Read"), "more may follow");
-    assert!(test.live().contains("✓ Read done  a.rs · 3 lines"), "{}", test.live());
+    assert!(test.live().contains("✓ Read a.rs · 3 lines"), "{}", test.live());
     read(&mut test, "b", "b.rs", 3);
     test.call("c", "Read", json!({"file_path": "/home/me/proj/c.rs"}));
     let live = test.live();
-    assert!(live.contains("✓ Read ×2 done  a.rs, b.rs") && live.contains("● Read running  c.rs"), "{live}");
+    assert!(live.contains("✓ Read 2 files · a.rs, b.rs\n● Reading c.rs"), "{live}");
     done(&mut test, "c", ToolResult::text("Read", "x\ny"));
     test.finish(TerminationReason::NaturalEnd);
     let printed = test.scrollback.join("\n");
-    assert!(printed.contains("✓ Read ×3 done  a.rs, b.rs, c.rs"), "{printed}");
+    assert!(printed.contains("✓ Read 3 files · a.rs, b.rs, c.rs"), "{printed}");
     assert_eq!(printed.matches("Read").count(), 1);
+}
+
+/// What a line of a call says, by its tool and state.
+#[test]
+fn lines_of_calls_are_sentences() {
+    let text = |name: &str| ToolResult::text(name, "");
+    let failed = |name: &str| ToolResult::error(name, "no");
+    let cases = [
+        ("Write", json!({"file_path": "/home/me/proj/a.rs"}), "Wrote a.rs", "Could not write a.rs"),
+        ("Glob", json!({"pattern": "*.rs"}), "Looked for *.rs", "Could not look for *.rs"),
+        ("List", json!({"path": "/home/me/proj/src"}), "Listed src", "Could not list src"),
+        ("WebFetch", json!({"url": "https://a.b"}), "Fetched https://a.b", "Could not fetch https://a.b"),
+        ("Bash", json!({"command": "make"}), "Ran make", "Ran make · failed"),
+        (
+            "Bash",
+            json!({"command": "serve", "run_in_background": true}),
+            "Started serve · in the background",
+            "Started serve · failed · in the background",
+        ),
+        (
+            "mcp__files__write_note",
+            json!({"name": "n"}),
+            "Called write_note (files) name: n",
+            "Called write_note (files) name: n · failed",
+        ),
+        (
+            "agent_run_reviewer",
+            json!({"prompt": "look at it"}),
+            "Asked agent reviewer look at it",
+            "Asked agent reviewer look at it · failed",
+        ),
+    ];
+    for (name, arguments, done, fails) in cases {
+        let screen = finished(name, arguments.clone(), text(name), ToolCallOutcome::Succeeded);
+        assert!(screen.contains(&format!("✓ {done}")), "{done}: {screen}");
+        let screen = finished(name, arguments, failed(name), ToolCallOutcome::Failed);
+        assert!(screen.contains(&format!("✗ {fails}\n")), "{fails}: {screen}");
+    }
+    let mut test = TestApp::new(60, 20);
+    test.start("go");
+    test.call("a", "Bash", json!({"command": "make"}));
+    test.wait(4_900);
+    assert!(test.live().contains("● Running make\n"), "{}", test.live());
+    test.wait(600);
+    assert!(test.live().contains("● Running make · 5 s\n"), "{}", test.live());
+    test.ask_bash("b", "make install");
+    test.app.cards.open.clear();
+    test.draw();
+    assert!(test.live().contains("? Wants to run make install"), "{}", test.live());
+}
+
+/// A call that shows more than its line has a blank row around it; lines follow each other without.
+#[test]
+fn only_calls_with_a_body_have_air() {
+    let mut test = TestApp::new(60, 40);
+    test.start("go");
+    for (id, output) in [("a", ""), ("b", ""), ("c", "made"), ("d", "")] {
+        ok(&mut test, id, "Bash", json!({"command": id}), ToolResult::text("Bash", output));
+    }
+    test.event(E::ReasoningDelta { delta: "hm\nso\nit\nis\nthat".into() });
+    test.wait(2_100);
+    ok(&mut test, "e", "Bash", json!({"command": "e"}), ToolResult::text("Bash", ""));
+    test.finish(TerminationReason::NaturalEnd);
+    let rows = "✓ Ran a\n✓ Ran b\n\n✓ Ran c\n    made\n\n✓ Ran d\n∴ thought 2 s (Ctrl-O)\n✓ Ran e\n";
+    assert!(test.screen().contains(rows), "{}", test.screen());
+}
+
+/// A command has the colours of a shell, in the line of its call as on its card.
+#[test]
+fn commands_are_highlighted() {
+    use crate::highlight::Highlighter;
+    use crate::theme::{Role, Theme};
+    use crate::view::{RenderStyle, scrollback::ScrollbackWriter};
+    let mut test = TestApp::new(60, 20);
+    test.start("go");
+    ok(&mut test, "a", "Bash", json!({"command": "echo \"a b\" | wc"}), ToolResult::text("Bash", "1"));
+    test.finish(TerminationReason::NaturalEnd);
+    let theme = Theme::builtin("dark").expect("exists");
+    let look = RenderStyle { theme: theme.clone(), highlighter: Highlighter::waiting() };
+    let lines = ScrollbackWriter::default().finished(&test.app, &look);
+    let line = lines.iter().find(|line| line.to_string() == "✓ Ran echo \"a b\" | wc").expect("the line");
+    let text = theme.style(Role::CodeString).fg;
+    assert!(line.spans.iter().any(|span| span.content.contains("a b") && span.style.fg == text), "{line:?}");
 }
 
 #[test]
@@ -132,21 +215,24 @@ fn a_failed_call_is_shown_separately() {
     test.event(E::ToolCallDone { id: "b".into(), message_id: "m".into(), result, outcome });
     let printed = test.scrollback.join("\n");
     assert!(
-        printed.contains("✓ Read done  a.rs · 3 lines") && printed.contains("✗ Read failed  b.rs"),
+        printed.contains("✓ Read a.rs · 3 lines") && printed.contains("✗ Could not read b.rs"),
         "{printed}"
     );
     assert!(printed.contains("not there"));
 }
 
 #[test]
-fn the_plan_stays_while_items_are_open() {
+fn the_plan_stays_while_its_run_has_open_items() {
     let mut test = TestApp::new(60, 24);
     test.start("go");
     ok(&mut test, "a", "TodoWrite", plan(0, 20), ToolResult::text("TodoWrite", "0 of 20 done"));
     said(&mut test, "On it.\n\n");
-    test.finish(TerminationReason::NaturalEnd);
     let live = test.live();
     assert!(live.contains("▸ Schritt 0") && live.contains("… 0 of 20 done"), "{live}");
+    assert_eq!(test.scrollback.join("\n").matches("Schritt 0").count(), 0, "it is shown once");
+    assert!(test.scrollback.join("\n").contains("✓ Updated the plan · 0 of 20 done"));
+    test.finish(TerminationReason::NaturalEnd);
+    assert!(!test.live().contains("Schritt"), "it is over with its run");
     test.start("more");
     ok(&mut test, "b", "TodoWrite", plan(19, 20), ToolResult::text("TodoWrite", "19 of 20 done"));
     let live = test.live();
@@ -235,7 +321,7 @@ fn a_call_that_ran_outside_is_marked() {
     for (profile, says) in [(Profile::Outside, true), (Profile::Workspace, false), (Profile::Read, false)] {
         let result = ToolResult::text("Bash", "x").with_profile(profile);
         let screen = finished("Bash", json!({"command": "make"}), result, ToolCallOutcome::Succeeded);
-        assert!(screen.contains("Bash done  make"), "{screen}");
+        assert!(screen.contains("✓ Ran make"), "{screen}");
         assert_eq!(screen.contains("make · outside"), says, "{screen}");
     }
 }
@@ -248,11 +334,11 @@ fn text_meant_for_the_model_is_not_shown() {
     let denied =
         error("permission_denied", "denied: x. Do not try the same in another way", "deny by rule `x`");
     let screen = finished("Bash", json!({"command": "rm"}), denied, ToolCallOutcome::Failed);
-    assert!(screen.contains("⊘ Bash blocked  rm") && screen.contains("deny by rule `x`"), "{screen}");
+    assert!(screen.contains("⊘ Did not run rm · blocked") && screen.contains("deny by rule `x`"), "{screen}");
     assert!(!screen.contains("another way"), "{screen}");
     let declined = error("declined", "The user denied this call. It did not run.", "");
     let screen = finished("Bash", json!({"command": "rm"}), declined, ToolCallOutcome::Cancelled);
-    assert!(screen.contains("− Bash denied by you  rm") && !screen.contains("The user"), "{screen}");
+    assert!(screen.contains("− Did not run rm · denied by you") && !screen.contains("The user"), "{screen}");
     // Answers and other data are readable lines, not JSON.
     let data = |name: &str, data: Value| {
         finished(

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use ratatui::text::{Line, Span};
 
-use super::super::app::App;
+use super::super::app::{App, RunState};
 use super::super::keymap::{Action, KeyContext};
 use super::super::markdown::MarkdownStream;
 use super::super::theme::{Role, Theme};
@@ -24,7 +24,7 @@ const MOST_BEHIND: usize = 300;
 /// How many entries ahead colours are requested.
 const ASKED_AHEAD: usize = 16;
 /// Text wider than this is hard to read.
-const TEXT_WIDTH: u16 = 120;
+const TEXT_WIDTH: u16 = 110;
 /// The indent of the model's text.
 pub(super) const INDENT: u16 = 2;
 
@@ -79,7 +79,7 @@ impl ScrollbackWriter {
                 break;
             }
             if quiet > 1 {
-                if has_gap(transcript, at) {
+                if has_gap(transcript, at, false) {
                     lines.push(Line::default());
                 }
                 let entries = &transcript.entries()[at..at + quiet];
@@ -95,7 +95,7 @@ impl ScrollbackWriter {
                 _ if entry.is_done && self.waits_for_colours(entry, app, look) => false,
                 _ if entry.is_done && waits_for_pictures(entry.images(), at, app) => false,
                 _ if entry.is_done => {
-                    if has_gap(transcript, at) {
+                    if has_gap(transcript, at, false) {
                         lines.push(Line::default());
                     }
                     let colours = self.colours.get(&entry.id);
@@ -181,7 +181,7 @@ impl ScrollbackWriter {
                 continue;
             }
             let begun = self.words.get(&entry.id).is_some_and(|words| words.begun);
-            if has_gap(transcript, index) && !begun {
+            if has_gap(transcript, index, false) && !begun {
                 lines.push(Line::default());
             }
             let quiet = quiet_run(transcript, index);
@@ -200,6 +200,7 @@ impl ScrollbackWriter {
             }
             let is_timed =
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
+            self.ask_for_colours(entry, look);
             let colours = self.colours.get(&entry.id);
             let colourful = usize::from(colours.is_some_and(Colours::are_ready));
             let stage = app.display.image_cache.ready(entry.images()) * 2 + colourful;
@@ -243,14 +244,18 @@ impl ScrollbackWriter {
             return false;
         }
         for next in entries.iter().skip(at).take(ASKED_AHEAD) {
-            let EntryKind::Tool(tool) = &next.kind else { continue };
-            if !self.colours.contains_key(&next.id)
-                && let Some(colours) = entry::colours(tool, &look.highlighter)
-            {
-                self.colours.insert(next.id, colours);
-            }
+            self.ask_for_colours(next, look);
         }
         self.colours.get(&entry.id).is_some_and(|colours| !colours.are_ready())
+    }
+
+    fn ask_for_colours(&mut self, entry: &Entry, look: &RenderStyle) {
+        if let EntryKind::Tool(tool) = &entry.kind
+            && !self.colours.contains_key(&entry.id)
+            && let Some(colours) = entry::colours(tool, &look.highlighter)
+        {
+            self.colours.insert(entry.id, colours);
+        }
     }
 
     fn words_of(&mut self, entry: &Entry, look: &RenderStyle) -> &mut Words {
@@ -279,7 +284,7 @@ impl ScrollbackWriter {
         look: &RenderStyle,
         lines: &mut Vec<Line<'static>>,
     ) -> bool {
-        let gap = has_gap(&app.conversation.transcript, self.at(&app.conversation.transcript));
+        let gap = has_gap(&app.conversation.transcript, self.at(&app.conversation.transcript), false);
         let words = self.words_of(entry, look);
         let drained = words.stream.drain_stable(text_width(app.display.size.0), &look.theme);
         if !drained.is_empty() {
@@ -303,7 +308,9 @@ impl ScrollbackWriter {
 /// Renders the model's plan in at most `most` rows, with a blank one between the plan and what is next to it.
 pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> {
     let page = page_of(app, theme);
-    let mut lines = entry::pinned(app.conversation.transcript.plan(), most.saturating_sub(1), page);
+    // It is over with its run.
+    let plan = if app.conversation.run == RunState::Idle { &[] } else { app.conversation.transcript.plan() };
+    let mut lines = entry::pinned(plan, most.saturating_sub(1), page);
     if !lines.is_empty() {
         // A card has an empty line above it.
         let at = if app.cards.open.is_empty() { 0 } else { lines.len() };
@@ -365,24 +372,29 @@ fn page_of<'a>(app: &'a App, theme: &'a Theme) -> EntryLayout<'a> {
         image_cache: &app.display.image_cache,
         colours: None,
         layout: app.display.layout,
+        pins_plan: !app.display.is_linear,
     }
 }
 
-/// Returns whether a blank line precedes an entry: there is none between calls, nor between notices.
-pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
+/// Returns whether a blank line precedes an entry: there is none between notices, nor between calls and thoughts of one
+/// line each. `whole`: calls and thoughts are shown in full.
+pub(super) fn has_gap(transcript: &Transcript, index: usize, whole: bool) -> bool {
     let kind = |index: usize| transcript.entries().get(index).map(|entry| &entry.kind);
-    let before = index.checked_sub(1).and_then(kind);
-    !matches!(
-        (before, kind(index)),
-        (Some(EntryKind::Tool(_)), Some(EntryKind::Tool(_)))
-            | (Some(EntryKind::Notice { .. }), Some(EntryKind::Notice { .. }))
-    ) && !kind(index).is_some_and(super::document::stands_close)
+    let (before, this) = (index.checked_sub(1).and_then(kind), kind(index));
+    let is_row = |kind: Option<&EntryKind>| match kind {
+        Some(EntryKind::Tool(tool)) => !whole && !entry::has_body(tool),
+        Some(EntryKind::Thinking { .. }) => !whole,
+        _ => false,
+    };
+    let are_notices = |kind: Option<&EntryKind>| matches!(kind, Some(EntryKind::Notice { .. }));
+    let is_close = is_row(before) && is_row(this) || are_notices(before) && are_notices(this);
+    !is_close && !this.is_some_and(super::document::stands_close)
 }
 
 fn draw(entry: &Entry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     match &entry.kind {
         EntryKind::User { text, shown, images } => entry::user(shown.as_ref().unwrap_or(text), images, page),
-        EntryKind::Thinking { text } if entry.is_done => entry::thought(text, entry, page),
+        EntryKind::Thinking { .. } if entry.is_done => entry::thought(entry, page),
         EntryKind::Thinking { text } => entry::thinking(text, false, false, page),
         EntryKind::Tool(tool) => entry::tool(tool, page),
         EntryKind::Notice { level, text } => {

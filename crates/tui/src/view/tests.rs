@@ -91,8 +91,9 @@ fn a_question_at_120_columns() {
 
       I will look first.
 
-    ✓ Read done  src/main.rs · 12 lines
-    ✓ Edit done  src/main.rs
+    ✓ Read src/main.rs · 12 lines
+
+    ✓ Edited src/main.rs
             a
           - b
           + c
@@ -168,7 +169,7 @@ fn a_streaming_answer() {
     insta::assert_snapshot!(test.screen(), @r"
     ❯ say
 
-      hm
+    ∴ thought (Ctrl-O)
 
       Plan
 
@@ -179,7 +180,7 @@ fn a_streaming_answer() {
 
     ────────────────────────────────────────────────────────────
     ❯ Enter: send now · Tab: queue
-      ⠸ answering 1.2s · Esc interrupts · demo · ask · ~/proj
+      ⠸ answering 1.2 s · Esc interrupts · demo · ask · ~/proj
     ");
 }
 
@@ -213,29 +214,37 @@ fn all_states_of_a_call() {
     insta::assert_snapshot!(test.screen(), @r"
     ❯ go
 
-    ✓ Bash done 1.2s  do a
+    ✓ Ran do a · 1.2 s
         fine
-    ✗ Bash exit 2  do b
+
+    ✗ Ran do b · exit 2
         no
-    ⊘ Bash blocked  do c
+
+    ⊘ Did not run do c · blocked
         denied
-    − Bash denied by you  do d
+
+    − Did not run do d · denied by you
         declined
-    ∅ Bash cancelled  do e
+
+    ∅ Run do e · cancelled
         superseded
-    ◌ Bash expired  do f
+
+    ◌ Did not run do f · expired
         expired
-    ‽ Bash outcome unknown  do g
+
+    ‽ Started to run do g · outcome unknown
         unknown
-    ● Bash running 3.0s  do h
+
+    ● Running do h
         30%
-    ○ Bash proposed  do i
-    · Write arriving  7 bytes …
+
+    ○ Wants to run do i
+    · Preparing to write 7 bytes …
 
     ────────────────────────────────────────────────────────────────────────
     ❯ Enter: send now · Tab: queue
     ────────────────────────────────────────────────────────────────────────
-      ⠋ running Bash 3.0s · Esc interrupts · demo · ask · ~/proj
+      ⠋ running Bash 3.0 s · Esc interrupts · demo · ask · ~/proj
     ");
 }
 

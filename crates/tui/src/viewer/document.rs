@@ -1,14 +1,18 @@
 //! A document in the viewer other than the conversation: file changes, or what differs between two conversations. It
 //! consists of entries like the conversation, so that everything that works there works here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use super::super::diff::Patch;
+use super::super::status::short_path;
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::source;
-use aye_core::contract::display::visible;
+use aye_core::contract::display::{call_text, visible};
 use aye_core::contract::record::StoredMessage;
 use aye_core::contract::snapshot::{Changes, FileChange, FileChangeKind};
+use aye_core::contract::tool::FilePreview;
 
 /// Longer hunks are laid out in parts of this many lines, each when it is near.
 const PART: usize = 200;
@@ -60,6 +64,26 @@ impl Document {
     pub fn of_page(title: String, text: String) -> Document {
         let mut book = Document::default();
         book.pages.page(title, text);
+        book
+    }
+
+    /// Creates a document of the call that a card asks about: the files that it would change, else the whole call.
+    pub fn of_call(title: String, arguments: &Value, files: &[FilePreview], home: Option<&Path>) -> Document {
+        let mut book = Document::default();
+        // What cannot be shown as a change is shown as it was asked for.
+        if files.is_empty() || files.iter().any(|file| file.new_text.is_none()) {
+            book.pages.page(title, call_text(arguments));
+            return book;
+        }
+        book.pages.page(title, "");
+        for file in files {
+            let text = |text: &Option<String>| visible(text.as_deref().unwrap_or_default()).into_owned();
+            let patch = Patch::between(&text(&file.old_text), &text(&file.new_text));
+            let change =
+                if file.before.is_none() { FileChangeKind::Created } else { FileChangeKind::Changed };
+            let shown = short_path(&file.path, home);
+            book.take(shown, Some(file.path.clone()), change, Some(patch));
+        }
         book
     }
 

@@ -124,7 +124,7 @@ fn calm_mode_has_no_spinner_and_redraws_once_a_second() {
     test.app.display.is_calm = true;
     test.start("go");
     test.wait(2600);
-    assert!(status(&test).contains("waiting for the model 2s"), "{}", status(&test));
+    assert!(status(&test).contains("waiting for the model 2 s"), "{}", status(&test));
     assert!(!status(&test).contains(['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟']), "{}", status(&test));
     let next = test.app.deadline().expect("has a deadline");
     assert!(next.since(test.app.now) > 125, "at most once a second");

@@ -6,13 +6,14 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::super::super::app::App;
-use super::super::super::approval::Card;
+use super::super::super::approval::{Card, CardStage};
 use super::super::super::diff::{Patch, Show, diff_lines, header};
 use super::super::super::highlight::{CodeBlock, Highlighter, Pieces};
 use super::super::super::status::short_path;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, width};
-use super::super::entry::{Colours, colours_before};
+use super::super::entry::{Colours, colours_before, colours_of};
+use super::edit::patch_of;
 use aye_core::contract::display::{count_unsafe, visible, visible_line};
 use aye_core::contract::tool::FilePreview;
 
@@ -129,6 +130,17 @@ impl CardColours {
     /// Returns the colours of the current card, as far as they are known. Those of a command are the new lines of the
     /// first.
     pub(in crate::view) fn of(&mut self, app: &App, highlighter: &Highlighter) -> &[Option<Colours>] {
+        if let Some(CardStage::Hunks(hunks)) = app.current_card().map(|card| &card.stage) {
+            // The whole change of the file has other colours than its hunks.
+            let of = vec![(hunks.file().to_owned(), hunks.whole()), (PathBuf::new(), "hunks".to_owned())];
+            if of != self.of {
+                let file = hunks.file().to_string_lossy();
+                let ask = |hunk| colours_of(&patch_of(hunks, hunk), &file, highlighter);
+                self.found = hunks.all().iter().map(|hunk| Some(ask(hunk))).collect();
+                self.of = of;
+            }
+            return &self.found;
+        }
         let previews = app.current_card().map(Card::previews).unwrap_or_default();
         let command = app.current_card().and_then(Card::command);
         let command = command.filter(|command| command.len() <= MAX_COLOURED);

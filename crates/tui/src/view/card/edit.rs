@@ -6,13 +6,13 @@ use ratatui::text::{Line, Span};
 use super::super::super::app::App;
 use super::super::super::approval::{Batch, Card};
 use super::super::super::composer::{Composer, layout};
-use super::super::super::diff::hunks::Hunks;
+use super::super::super::diff::hunks::{Hunk, Hunks};
 use super::super::super::diff::{Patch, Show};
 use super::super::super::status::short_path;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate};
 use super::super::Rendered;
-use super::super::entry::indented;
+use super::super::entry::{Colours, indented};
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::judgement::Ruling;
 
@@ -57,8 +57,22 @@ fn places(hunks: &Hunks, at: usize) -> String {
     }
 }
 
+/// The lines of a hunk.
+pub(super) fn patch_of(hunks: &Hunks, hunk: &Hunk) -> Patch {
+    let (gone, come) = hunks.lines(hunk);
+    let before = hunks.places().first().copied().unwrap_or_default();
+    let visible = |lines: &[String]| lines.iter().map(|line| visible(line).into_owned()).collect::<Vec<_>>();
+    Patch::of_change((before + hunk.old.start, before + hunk.new.start), &visible(gone), &visible(come))
+}
+
 /// A change in hunks, and the row at which the selected one starts.
-pub(super) fn hunks(hunks: &Hunks, app: &App, inner: u16, theme: &Theme) -> (Vec<Line<'static>>, usize) {
+pub(super) fn hunks(
+    hunks: &Hunks,
+    app: &App,
+    inner: u16,
+    theme: &Theme,
+    code: &[Option<Colours>],
+) -> (Vec<Line<'static>>, usize) {
     let mut lines = Vec::new();
     let mut row = 0;
     let count = hunks.all().len();
@@ -86,20 +100,12 @@ pub(super) fn hunks(hunks: &Hunks, app: &App, inner: u16, theme: &Theme) -> (Vec
         );
         let style = theme.style(if is_here { Role::Accent } else { Role::Text });
         lines.extend(Wrap::words(inner).indent(0, HUNK).text(&text, style));
-        let (gone, come) = hunks.lines(hunk);
-        let first = hunks.places().first().copied();
-        let before = first.unwrap_or_default();
-        let visible =
-            |lines: &[String]| lines.iter().map(|line| visible(line).into_owned()).collect::<Vec<_>>();
-        let patch = Patch::of_change(
-            (before + hunk.old.start, before + hunk.new.start),
-            &visible(gone),
-            &visible(come),
-        );
+        let patch = patch_of(hunks, hunk);
         let plain = Theme::plain();
         let theme = if hunk.is_kept { theme } else { &plain };
         let show = Show {
-            numbers: first.is_some(),
+            numbers: !hunks.places().is_empty(),
+            colours: code.get(at).and_then(Option::as_ref),
             layout: app.display.layout,
             ..Show::whole(inner.saturating_sub(HUNK).max(1), theme)
         };

@@ -4,11 +4,12 @@ use super::super::super::app::App;
 use super::super::super::approval::{Card, CardKind};
 use super::super::super::status::short_path;
 use aye_core::contract::display::visible_line;
+use aye_core::contract::question::tool_words;
 use aye_core::contract::tool::FilePreview;
 
 /// Returns the question, on one line.
-pub(super) fn question(card: &Card, app: &App) -> String {
-    let name = || visible_line(&card.ticket.pending.name).into_owned();
+pub(in super::super::super) fn question(card: &Card, app: &App) -> String {
+    let name = || visible_line(&tool_words(&card.ticket.pending.name)).into_owned();
     match card.kind {
         CardKind::Permission => of_call(card, app),
         CardKind::Plan => "Carry out this plan?".to_owned(),

@@ -59,8 +59,19 @@ pub(super) fn is_long(tool: &ToolEntry) -> Option<bool> {
     patch(tool).map(|(patch, _)| patch.len() > DIFF_LINES)
 }
 
+/// Returns whether a change is shown: as [`change`], without reading all of it.
+pub(super) fn is_shown(tool: &ToolEntry) -> bool {
+    if tool.state != ToolState::Done || !matches!(tool.name.as_str(), "Edit" | "Write") {
+        return false;
+    }
+    let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
+    let told = details.and_then(|details| details.get("diff")).and_then(Value::as_str);
+    let key = if tool.name == "Edit" { "new_string" } else { "content" };
+    told.map_or(tool.arguments.get(key).is_some(), |diff| !diff.is_empty())
+}
+
 /// Asks for the colours of what a call changed, if it is code.
-pub(in crate::view) fn colours(tool: &ToolEntry, highlighter: &Highlighter) -> Option<Colours> {
+pub(super) fn colours(tool: &ToolEntry, highlighter: &Highlighter) -> Option<Colours> {
     let (patch, _) = patch(tool).filter(|(patch, _)| patch.len() <= COLOURED)?;
     let path = tool.arguments.get("file_path").and_then(Value::as_str)?;
     Some(colours_of(&patch, path, highlighter))

@@ -1,13 +1,16 @@
-//! Read-only calls: one line each, and one line for several in a row.
+//! What takes one line: read-only calls, several of them in a row, and thoughts that are complete.
 
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
-use super::super::super::status::duration;
+use super::super::super::status::{duration, whole_seconds};
 use super::super::super::theme::Role;
 use super::super::super::transcript::{Entry, EntryKind, ToolEntry, ToolState};
-use super::{EntryLayout, head_line, summary};
-use aye_core::contract::display::visible_line;
+use super::sentence::{capital, sentence};
+use super::{EntryLayout, summary};
+
+/// A shorter time is not worth a word.
+const MOMENT_MS: u64 = 1000;
 
 /// Returns whether a tool is read-only.
 fn is_read_only_tool(name: &str) -> bool {
@@ -72,7 +75,7 @@ pub(super) fn found(tool: &ToolEntry) -> Option<String> {
     })
 }
 
-/// Renders several quiet calls on one line: the number of each kind, and their subjects.
+/// Renders several quiet calls on one line: `Read 2 files, searched 1 pattern`, and their subjects.
 pub(in crate::view) fn group(entries: &[Entry], page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let tools: Vec<&ToolEntry> = entries
         .iter()
@@ -81,31 +84,38 @@ pub(in crate::view) fn group(entries: &[Entry], page: EntryLayout<'_>) -> Vec<Li
             _ => None,
         })
         .collect();
-    let mut kinds: Vec<(&str, usize)> = Vec::new();
+    // What was read or searched twice counts once.
+    let mut seen: Vec<(&str, String)> = Vec::new();
     for tool in &tools {
-        match kinds.iter_mut().find(|(name, _)| *name == tool.name) {
-            Some((_, count)) => *count += 1,
-            None => kinds.push((&tool.name, 1)),
-        }
-    }
-    let mut seen: Vec<String> = Vec::new();
-    for tool in &tools {
-        let about = summary(tool, page.info);
-        if !about.is_empty() && !seen.contains(&about) {
+        let about = (tool.name.as_str(), summary(tool, page.info));
+        if !seen.contains(&about) {
             seen.push(about);
         }
     }
+    let count = |names: &[&str]| seen.iter().filter(|(name, _)| names.contains(name)).count();
+    let kinds = [
+        ("read", count(&["Read"]), "file", "files"),
+        ("searched", count(&["Grep", "Glob"]), "pattern", "patterns"),
+        ("listed", count(&["List"]), "folder", "folders"),
+    ];
+    let told = kinds.iter().filter(|(_, count, ..)| *count > 0);
+    let told = told
+        .map(|(verb, count, one, more)| format!("{verb} {count} {}", if *count == 1 { one } else { more }));
+    let words = capital(&told.collect::<Vec<_>>().join(", "));
     let theme = page.theme;
-    let mut names = Vec::new();
-    for (at, (name, count)) in kinds.iter().enumerate() {
-        if at > 0 {
-            names.push(Span::styled(" · ", theme.style(Role::Dim)));
-        }
-        names.push(Span::styled(visible_line(name).into_owned(), theme.style(Role::Tool)));
-        names.push(Span::styled(format!(" ×{count}"), theme.style(Role::Dim)));
-    }
     let took: u64 = tools.iter().filter_map(|tool| tool.elapsed).sum();
-    let time = if took >= 100 { format!(" {}", duration(took)) } else { String::new() };
-    let about = Span::styled(seen.join(", "), theme.style(Role::Text));
-    vec![head_line(ToolState::Done, names, (ToolState::Done.word(), &time), about, Vec::new(), page)]
+    let time = (took >= 100).then(|| Span::styled(format!(" · {}", duration(took)), theme.style(Role::Dim)));
+    let about: Vec<String> =
+        seen.into_iter().map(|(_, about)| about).filter(|about| !about.is_empty()).collect();
+    let about = Span::styled(format!("· {}", about.join(", ")), theme.style(Role::Dim));
+    let name = vec![Span::styled(words, theme.style(Role::Tool))];
+    vec![sentence(ToolState::Done, name, vec![about], time.into_iter().collect(), page)]
+}
+
+/// Complete thoughts: one line, with how long they took.
+pub(in crate::view) fn thought(entry: &Entry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
+    let time = entry.took.filter(|took| *took >= MOMENT_MS).map(whole_seconds);
+    let words = time.map_or_else(|| "thought".to_owned(), |time| format!("thought {time}"));
+    let line = super::super::truncate(&format!("∴ {words} (Ctrl-O)"), page.width);
+    vec![Line::styled(line, page.theme.style(Role::Thinking))]
 }
