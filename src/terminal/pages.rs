@@ -29,10 +29,21 @@ pub(crate) async fn page(
         "plugins" => crate::program::plugins::page(app, words),
         "tasks" => crate::commands::tasks::page(app, thread, words).await,
         "context" => crate::program::context::page(app, thread).await,
+        "btw" => beside(app, thread, words).await,
         "compact" => crate::program::context::compact(app, thread, words).await,
         "mcp" => crate::program::mcp::page(app, words).await,
         _ => Err(format!("unknown command /{name}").into()),
     }
+}
+
+/// `/btw QUESTION`.
+async fn beside(app: &AppContext, thread: Option<&ThreadId>, question: &str) -> Result<TextPage, AppError> {
+    if question.trim().is_empty() {
+        return Err("/btw needs a question, such as: /btw what does this error mean?".into());
+    }
+    let thread = thread.ok_or("no conversation is open yet")?;
+    let text = app.runtime.answer_beside(thread, &app.agents.current(), question).await?;
+    Ok(TextPage { title: format!("beside the conversation: {question}"), text })
 }
 
 /// What this session works with.

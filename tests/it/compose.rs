@@ -105,6 +105,26 @@ fn a_message_during_a_command_outlives_a_kill() {
 }
 
 #[test]
+fn a_question_beside_the_conversation_does_not_enter_it() {
+    let llm =
+        MockLlm::by(|chat: &Chat| match chat.user().contains("The question beside it: which colour?") {
+            true => Answer::say("It is blue."),
+            false => Answer::say("Hello."),
+        });
+    let (_home, mut tty) = open(&llm, &[]);
+    tty.say("hi");
+    tty.shows("Hello.");
+    tty.say("/btw which colour?");
+    tty.shows("beside the conversation: which colour?");
+    tty.shows("It is blue.");
+    tty.say("go on");
+    until("the next message", || llm.asked().iter().any(|chat| chat.user() == "go on"));
+    let said = all(&llm.last());
+    assert!(said.contains("Hello.") && !said.contains("blue") && !said.contains("colour"), "{said}");
+    tty.quit();
+}
+
+#[test]
 fn a_user_command_follows_the_rules_and_its_output_reaches_the_model() {
     let llm = MockLlm::answers([Answer::say("I see.")]);
     let (home, mut tty) = open(&llm, &[]);
@@ -112,7 +132,9 @@ fn a_user_command_follows_the_rules_and_its_output_reaches_the_model() {
     tty.card("made-by-me");
     assert_eq!(home.read("made.txt"), "");
     tty.send("y");
-    tty.wait("the output", |view| view.all().contains("✓ Ran echo made-by-me") && view.all().contains("  made-by-me"));
+    tty.wait("the output", |view| {
+        view.all().contains("✓ Ran echo made-by-me") && view.all().contains("  made-by-me")
+    });
     tty.say("!!echo between-us >> made.txt; echo nobody-else");
     tty.card("between-us");
     tty.send("y");

@@ -130,7 +130,7 @@ actions! {
     Send = "send", "send the message; during a run the model reads it after the current calls";
     SendBehind = "queue", "queue the message for the next run; pending questions stay";
     Newline = "newline", "insert a new line (also \\ and Enter)";
-    Interrupt = "interrupt", "interrupt; twice in an empty composer: rewind";
+    Interrupt = "interrupt", "interrupt; twice: clear the text, else rewind";
     FocusCard = "focus-card", "go to the pending question; during a run: queue the message for the next run";
     DeleteOrQuit = "delete-or-quit", "delete to the right; quit from an empty composer";
     CancelOrQuit = "cancel-or-quit", "clear the text, else interrupt; twice: quit";

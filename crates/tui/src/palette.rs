@@ -48,6 +48,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     page("tasks", "[open|stop ID]", "list subagents and background commands, take over a terminal, stop one"),
     page("context", "", "show what fills the context window"),
     page("compact", "[HINT]", "summarise older messages to make room"),
+    page("btw", "QUESTION", "ask about this conversation, without tools and without entering it"),
     page("mcp", "[NAME | trust|restart|login|logout NAME]", "MCP servers: tools, trust, restart, login"),
     page("serve", "[stop | FLAGS]", "serve this folder to browsers and phones, or stop that"),
     page("doctor", "", "show what the terminal supports"),
@@ -123,6 +124,8 @@ const fn words_of(name: &str) -> &'static [&'static str] {
 pub enum CompletionKind {
     /// Commands and skills.
     Commands,
+    /// Skills only.
+    Skills,
     /// Words after a command.
     Words,
     /// Paths.
@@ -176,7 +179,7 @@ impl Palette {
     /// Returns the text to insert for a row.
     pub fn text_of(&self, row: &CompletionItem) -> String {
         match self.offer {
-            CompletionKind::Commands => format!("/{} ", row.label),
+            CompletionKind::Commands | CompletionKind::Skills => format!("/{} ", row.label),
             // A folder continues; a space would end the path.
             CompletionKind::Words => format!("{} ", row.label),
             CompletionKind::Files if row.label.ends_with(['/', ':']) => format!("@{}", row.label),
@@ -194,6 +197,9 @@ pub fn wanted(text: &str, caret: usize) -> Option<(CompletionKind, Range<usize>,
         && !query.contains(char::is_whitespace)
     {
         return Some((CompletionKind::Commands, 0..caret, query));
+    }
+    if let Some(query) = before.strip_prefix('$').filter(|query| is_command_word(query)) {
+        return Some((CompletionKind::Skills, 0..caret, query));
     }
     if let Some((name, _)) = before.strip_prefix('/').and_then(|command| command.split_once(' '))
         && is_command_word(name)
@@ -255,6 +261,20 @@ pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Ve
     Some((format!("/{} …  {}", skill.name, skill.description), Vec::new()))
 }
 
+/// Returns the skills for a query: those that start with it, then those that contain it.
+pub fn skills(query: &str, skills: &[SkillRow]) -> Vec<CompletionItem> {
+    let query = query.to_lowercase();
+    let row = |skill: &SkillRow| CompletionItem {
+        label: skill.name.clone(),
+        detail: skill.description.clone(),
+        takes_words: true,
+    };
+    let (mut first, rest): (Vec<CompletionItem>, Vec<CompletionItem>) =
+        skills.iter().map(row).partition(|row| row.label.to_lowercase().starts_with(&query));
+    first.extend(rest.into_iter().filter(|row| row.label.to_lowercase().contains(&query)));
+    first
+}
+
 /// Returns the commands and skills for a query: those that start with it, then those that contain it.
 pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<CompletionItem> {
     let query = query.to_lowercase();
@@ -296,6 +316,8 @@ mod tests {
 
     #[test]
     fn commands_complete_at_the_start_and_paths_after_an_at() {
+        assert_eq!(wanted("$re", 3), Some((CompletionKind::Skills, 0..3, "re")));
+        assert_eq!((wanted("$a b", 4), wanted("a $re", 5)), (None, None));
         assert_eq!(wanted("/mo", 3), Some((CompletionKind::Commands, 0..3, "mo")));
         assert_eq!(wanted("/model x", 8), Some((CompletionKind::Words, 7..8, "x")));
         assert_eq!(wanted("/review @sr", 11), Some((CompletionKind::Files, 8..11, "sr")));

@@ -168,8 +168,13 @@ impl ProgramHost for TerminalHost {
         words: &'a str,
     ) -> HostFuture<'a, TextPage> {
         Box::pin(async move {
-            if name == "compact" {
-                let _ = self.events.send(HostEvent::Note("summarising older messages …".to_owned()));
+            let note = match name {
+                "compact" => Some("summarising older messages …"),
+                "btw" if !words.trim().is_empty() => Some("asking beside the conversation …"),
+                _ => None,
+            };
+            if let Some(note) = note {
+                let _ = self.events.send(HostEvent::Note(note.to_owned()));
             }
             if name == "serve" {
                 return Ok(self.elsewhere.serve(words.trim()).await?);

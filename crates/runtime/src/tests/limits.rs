@@ -227,6 +227,27 @@ fn used(tokens: i32) -> TokenUsage {
     TokenUsage { prompt_tokens: Some(tokens), ..TokenUsage::default() }
 }
 
+/// A question beside a conversation is answered from it, without tools, and leaves nothing in it.
+#[tokio::test]
+async fn a_question_beside_a_conversation_does_not_enter_it() {
+    let house = House::new();
+    let script = answers([Ok(text("Hello.")), Ok(text(" It is blue. ")), Ok(text(""))]);
+    let runtime = house.runtime(&script);
+    say(&runtime, "paint it").await;
+    let stored = async || house.store.messages(&"t".into()).await.unwrap().len();
+    let before = stored().await;
+    assert_eq!(runtime.answer_beside(&"t".into(), "a", "which colour?").await.unwrap(), "It is blue.");
+    let none = runtime.answer_beside(&"t".into(), "a", "and now?").await;
+    assert!(none.is_err_and(|error| error.to_string().contains("no answer")));
+    assert_eq!(stored().await, before);
+    let requests = script.requests.lock().unwrap();
+    let asked = requests[1].messages.iter().map(|message| message.text()).collect::<String>();
+    assert!(requests[1].tools.is_empty());
+    for part in ["User: paint it", "Agent: Hello.", "which colour?"] {
+        assert!(asked.contains(part), "{asked}");
+    }
+}
+
 #[tokio::test]
 async fn a_run_is_charged_for_titles_and_background_agents() {
     let house = House::new();

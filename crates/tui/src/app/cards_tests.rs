@@ -616,3 +616,12 @@ fn a_call_is_shown_on_the_whole_screen() {
         test.screen()
     );
 }
+
+/// A reason names a rule that the second answer adds, not how to write it into a file.
+#[test]
+fn a_missing_rule_is_added_by_the_second_answer() {
+    let parameters = json!({"why": "no rule covers `npm test`; add `Bash(npm test *)`"});
+    let mut test = asked(100, 30, "Bash", json!({"command": "npm test"}), parameters);
+    test.keys("?");
+    assert!(test.live().contains("No rule covers `npm test`. [2] adds one."), "{}", test.live());
+}

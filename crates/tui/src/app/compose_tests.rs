@@ -8,7 +8,9 @@ use super::tests::{TestApp, queued, suspended, ticket};
 use super::*;
 use crate::composer::paste::Draft;
 use crate::composer::vim::VimMode;
-use crate::host::{LastThread, ProgramCmd, Shell, ThreadCmd, ThreadMsg, UserInput, WritingCmd, WritingMsg};
+use crate::host::{
+    LastThread, ProgramCmd, Shell, SkillRow, ThreadCmd, ThreadMsg, UserInput, WritingCmd, WritingMsg,
+};
 use crate::msg::{Cmd, Msg};
 use crate::thread_actions::RewindCmd;
 use aye_core::contract::activity::STEERED_ACTIVITY_TYPE;
@@ -492,4 +494,52 @@ fn an_empty_composer_offers_the_last_conversation() {
     test.send(last("t0", "fix it"));
     test.keys("hi<enter>");
     assert!(!test.live().contains("fix it"), "{}", test.live());
+}
+
+/// Esc twice clears what is written; Up brings it back, with its long pastes. One Esc does nothing, and neither rewinds.
+#[test]
+fn escape_twice_clears_the_text() {
+    let mut test = TestApp::new(100, 30);
+    test.send(Msg::Paste("line\n".repeat(20)));
+    test.keys("and more");
+    let written = test.app.composer.whole();
+    test.keys("<esc>");
+    assert!(test.live().contains("Esc again: clear the text"), "{}", test.live());
+    test.wait(2_000);
+    test.keys("<esc>");
+    assert_eq!(test.app.composer.whole(), written, "too late to be the second");
+    test.keys("<esc>");
+    assert!(test.app.composer.is_empty() && test.app.overlays.picker.is_none());
+    assert!(test.live().contains("cleared; ↑ brings it back"), "{}", test.live());
+    test.keys("<up>");
+    assert_eq!(test.app.composer.whole(), written);
+    test.keys("<esc>x<esc>");
+    assert!(!test.app.composer.is_empty(), "another key in between");
+}
+
+/// `$` offers skills, and starts one; money and variables stay words.
+#[test]
+fn a_dollar_starts_a_skill() {
+    let mut test = TestApp::new(100, 30);
+    test.app.skills = vec![skill_row("review"), skill_row("release")];
+    test.keys("$re");
+    assert!(test.live().contains("$review") && test.live().contains("$release"), "{}", test.live());
+    test.keys("<enter>the diff<enter>");
+    let input = last_input(&test);
+    assert_eq!((input.skill.as_deref(), input.text.as_str()), (Some("review"), "the diff"));
+    for (written, skill, text) in [
+        ("$release 1.0", Some("release"), "1.0"),
+        ("$HOME is what?", None, "$HOME is what?"),
+        ("$5 for it", None, "$5 for it"),
+    ] {
+        let mut test = TestApp::new(100, 30);
+        test.app.skills = vec![skill_row("release")];
+        test.keys(&format!("{written}<enter>"));
+        let input = last_input(&test);
+        assert_eq!((input.skill.as_deref(), input.text.as_str()), (skill, text));
+    }
+}
+
+fn skill_row(name: &str) -> SkillRow {
+    SkillRow { name: name.into(), description: String::new(), origin: String::new() }
 }

@@ -71,7 +71,11 @@ impl App {
         if self.attach_mentioned(behind, cmds) {
             return;
         }
-        if let Some(command) = written.strip_prefix('/') {
+        let skill = written.strip_prefix('$').filter(|written| {
+            let name = written.split_whitespace().next();
+            self.skills.iter().any(|skill| Some(skill.name.as_str()) == name)
+        });
+        if let Some(command) = written.strip_prefix('/').or(skill) {
             let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
             if is_command_word(name) && !name.is_empty() {
                 let (name, words) = (name.to_owned(), words.trim().to_owned());

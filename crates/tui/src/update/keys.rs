@@ -308,6 +308,7 @@ impl App {
                 rows
             }
             CompletionKind::Commands => palette::commands(&query, &self.skills),
+            CompletionKind::Skills => palette::skills(&query, &self.skills),
             CompletionKind::Files => {
                 self.completion.files_asked += 1;
                 cmds.push(Cmd::Writing(WritingCmd::Files(

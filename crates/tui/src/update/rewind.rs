@@ -23,23 +23,30 @@ const SEARCHED: usize = 3;
 const UNDO: &str = "undo";
 
 impl App {
-    /// Esc with nothing written and nothing running: the second one asks where to go back to.
+    /// Esc with nothing running: the second one asks where to go back to, or clears what is written.
     pub(super) fn arm_rewind(&mut self, cmds: &mut Vec<Cmd>) {
-        if !self.composer.is_empty() || self.conversation.transcript.is_empty() {
+        let is_written = !self.composer.is_empty();
+        if !is_written && self.conversation.transcript.is_empty() {
             return;
         }
         let armed = self.overlays.back.armed.take().is_some_and(|armed| self.now.since(armed) < TWICE_MS);
+        let chord = |action| self.keymap.chord_of(KeyContext::Composer, action);
+        if armed && is_written {
+            let up = chord(Action::Up);
+            self.composer.remember(self.composer.draft());
+            self.composer.clear();
+            self.show_hint(format!("cleared; {up} brings it back"));
+            return;
+        }
         if armed {
             self.display.hint = None;
             self.ask_where(PickPurpose::Back, cmds);
             return;
         }
+        let does = if is_written { "clear the text" } else { "rewind to an earlier message" };
+        let hint = format!("{} again: {does}", chord(Action::Interrupt));
         self.overlays.back.armed = Some(self.now);
-        let chord = self.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
-        self.display.hint = Some((
-            format!("{chord} again: rewind to an earlier message"),
-            self.now.plus(HINT_MS.min(TWICE_MS)),
-        ));
+        self.display.hint = Some((hint, self.now.plus(HINT_MS.min(TWICE_MS))));
     }
 
     pub(super) fn back_command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) {

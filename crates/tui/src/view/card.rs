@@ -11,7 +11,7 @@ use super::super::keymap::{Action, KeyContext};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
-use super::entry::Colours;
+use super::entry::{Colours, capital};
 use super::surface::{At, HERE, surface};
 use super::{ClickTarget, Rendered, spread};
 use aye_core::contract::display::{visible, visible_line};
@@ -501,14 +501,21 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     }
     // The arguments of other calls say less than the reason to ask.
     let is_clear = card.command().is_some() || !card.previews().is_empty();
-    if let Some(why) = card.question.why.as_ref().filter(|_| card.edit.is_none() && !is_clear) {
-        say(why);
+    let why = card.question.why.as_ref().map(|why| match why.split_once("; add `") {
+        // On a card, the second answer adds the rule.
+        Some((what, _)) if !card.question.proposals().is_empty() => {
+            format!("{}. [2] adds one.", capital(what))
+        }
+        Some(_) | None => why.clone(),
+    });
+    if card.edit.is_none() && !is_clear {
+        why.iter().for_each(|why| say(why));
     }
     if card.is_explained && card.edit.is_none() {
         if let Some(rule) = proposed.and_then(|proposed| proposed.rule.as_deref()) {
             say(&format!("rule: {rule}"));
         }
-        if let Some(why) = card.question.why.as_ref().filter(|_| is_clear) {
+        if let Some(why) = why.as_ref().filter(|_| is_clear) {
             say(why);
         }
         let does = proposed.and_then(|proposed| proposed.does.as_deref());

@@ -33,6 +33,7 @@ pub(super) use change::{Colours, colours_before, colours_of};
 
 pub(super) use plan::pinned;
 pub(super) use quiet::{group, is_quiet, may_be_quiet, thought};
+pub(super) use sentence::capital;
 use sentence::head;
 
 /// The maximum lines of output shown for a call that is running or succeeded, and for one that failed.

@@ -37,7 +37,11 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
     let most = if is_cut { room.saturating_sub(1) } else { room };
     let first = window(palette.selected, palette.rows.len(), most);
     let shown = &palette.rows[first..(first + most).min(palette.rows.len())];
-    let mark = if palette.offer == CompletionKind::Commands { "/" } else { "" };
+    let mark = match palette.offer {
+        CompletionKind::Commands => "/",
+        CompletionKind::Skills => "$",
+        CompletionKind::Words | CompletionKind::Files => "",
+    };
     let widest = shown.iter().map(|row| width(&row.label)).max().unwrap_or(0).min(usize::from(columns) / 2);
     let row = |(i, row): (usize, &super::super::palette::CompletionItem)| {
         let is_chosen =

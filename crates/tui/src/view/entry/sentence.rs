@@ -90,7 +90,7 @@ fn words(tool: &ToolEntry, verb: Verb) -> (String, Option<String>) {
 }
 
 /// The text with a capital.
-pub(super) fn capital(text: &str) -> String {
+pub(in crate::view) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
