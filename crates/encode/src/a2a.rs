@@ -284,20 +284,20 @@ impl TaskNames {
     }
 
     fn ended(&self, termination: &TerminationReason, tickets: &[&SuspendTicket]) -> A2aTaskStatus {
-        let said = |text: &str| vec![A2aPart::text(text)];
+        let parts = |text: &str| vec![A2aPart::text(text)];
         match termination {
             // A limit ended it before the model did.
             TerminationReason::Stopped(reason) if !reason.is_goal() => {
                 let text = reason.detail.as_deref().unwrap_or(&reason.code);
-                self.status(A2aTaskState::Failed, said(text))
+                self.status(A2aTaskState::Failed, parts(text))
             }
             TerminationReason::NaturalEnd
             | TerminationReason::BehaviorRequested
             | TerminationReason::Stopped(_) => self.status(A2aTaskState::Completed, Vec::new()),
             TerminationReason::Cancelled => self.status(A2aTaskState::Canceled, Vec::new()),
-            TerminationReason::Blocked(why) => self.status(A2aTaskState::Rejected, said(why)),
+            TerminationReason::Blocked(why) => self.status(A2aTaskState::Rejected, parts(why)),
             TerminationReason::Suspended => self.status(A2aTaskState::InputRequired, asked(tickets)),
-            TerminationReason::Error(why) => self.status(A2aTaskState::Failed, said(why)),
+            TerminationReason::Error(why) => self.status(A2aTaskState::Failed, parts(why)),
         }
     }
 }
@@ -381,7 +381,7 @@ impl A2aEncoder {
                 self.close(&mut out);
                 self.answer = Some((message_id.clone(), false)).filter(|(id, _)| !id.is_empty());
             }
-            AgentEvent::TextDelta { delta } if !delta.is_empty() => self.say(delta, &mut out),
+            AgentEvent::TextDelta { delta } if !delta.is_empty() => self.push_text(delta, &mut out),
             AgentEvent::InferenceComplete { .. } | AgentEvent::StepEnd => self.close(&mut out),
             AgentEvent::ToolCallDone { id, result, outcome, .. } => {
                 self.tickets.retain(|ticket| ticket.pending.id.as_str() != id);
@@ -436,7 +436,7 @@ impl A2aEncoder {
         self.tickets.push(ticket.clone());
     }
 
-    fn say(&mut self, delta: &str, out: &mut Vec<A2aResponse>) {
+    fn push_text(&mut self, delta: &str, out: &mut Vec<A2aResponse>) {
         let (id, append) = self.answer.take().unwrap_or_else(|| {
             self.answers += 1;
             (format!("{}:answer-{}", self.names.task, self.answers), false)

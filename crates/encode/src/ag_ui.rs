@@ -372,7 +372,7 @@ impl AgUiEncoder {
                 out.push(AgUiEvent::StepStarted { step_name });
             }
             AgentEvent::StepEnd => self.end_step(&mut out),
-            AgentEvent::TextDelta { delta } => self.say(delta, &mut out),
+            AgentEvent::TextDelta { delta } => self.push_text(delta, &mut out),
             AgentEvent::ReasoningDelta { delta } => self.think(delta, &mut out),
             AgentEvent::ToolCallStart { id, name } => {
                 self.close_message(&mut out);
@@ -491,7 +491,8 @@ impl AgUiEncoder {
         let interrupts = std::mem::take(&mut self.interrupts);
         let outcome = match termination {
             TerminationReason::Error(message) => {
-                let code = self.error.take().filter(|(told, _)| told == message).and_then(|(_, code)| code);
+                let code =
+                    self.error.take().filter(|(reported, _)| reported == message).and_then(|(_, code)| code);
                 return out.push(AgUiEvent::RunError { message: message.clone(), code, usage });
             }
             TerminationReason::Blocked(message) => {
@@ -538,7 +539,7 @@ impl AgUiEncoder {
         format!("{}:{kind}-{}", self.message_id.as_deref().unwrap_or(&self.run_id), self.ids)
     }
 
-    fn say(&mut self, delta: &str, out: &mut Vec<AgUiEvent>) {
+    fn push_text(&mut self, delta: &str, out: &mut Vec<AgUiEvent>) {
         if delta.is_empty() {
             return;
         }

@@ -76,7 +76,7 @@ fn step(answer: Option<&Message>, results: &[StoredMessage], is_last: bool) -> V
         for part in answer.parts() {
             let call = match part {
                 MessagePart::Block(block) => {
-                    events.extend(said(block));
+                    events.extend(event_of(block));
                     continue;
                 }
                 MessagePart::Call(call) => call,
@@ -122,7 +122,7 @@ fn done(id: &str, message: &Message, tool: &str, message_id: &str) -> AgentEvent
 }
 
 /// The event of a block that a reader sees.
-fn said(block: &ContentBlock) -> Option<AgentEvent> {
+fn event_of(block: &ContentBlock) -> Option<AgentEvent> {
     match block {
         ContentBlock::Text { text } if !text.is_empty() => {
             Some(AgentEvent::TextDelta { delta: text.clone() })
@@ -320,24 +320,24 @@ mod tests {
     fn a_result_without_a_note_is_its_text() {
         let mut failed = Message::tool("a", "no such file");
         let groups = replay(&[stored(1, asks("m1", &["a"])), stored(2, failed.clone())]);
-        let told = AgentEvent::ToolCallDone {
+        let done = AgentEvent::ToolCallDone {
             id: "a".into(),
             message_id: "m1".into(),
             result: ToolResult::text("Read", "no such file"),
             outcome: ToolCallOutcome::Succeeded,
         };
-        assert!(groups[0].events.contains(&told), "{groups:?}");
+        assert!(groups[0].events.contains(&done), "{groups:?}");
 
         failed.metadata =
             Some(json!({"tool_result": ToolResult::error("Read", "no"), "outcome": Value::Null}));
         let groups = replay(&[stored(1, asks("m1", &["a"])), stored(2, failed)]);
-        let told = AgentEvent::ToolCallDone {
+        let done = AgentEvent::ToolCallDone {
             id: "a".into(),
             message_id: "m1".into(),
             result: ToolResult::error("Read", "no"),
             outcome: ToolCallOutcome::Failed,
         };
-        assert!(groups[0].events.contains(&told), "{groups:?}");
+        assert!(groups[0].events.contains(&done), "{groups:?}");
     }
 
     #[test]
@@ -353,9 +353,10 @@ mod tests {
     fn a_user_command_is_replayed_and_model_context_is_not() {
         let mut context = Message::assistant("notes");
         context.visibility = Visibility::Internal;
-        let [said, asked] =
+        let [written, asked] =
             Message::command("ls", ToolCall::new("c", "Bash", json!({"command": "ls"})), Visibility::Person);
-        let groups = replay(&[stored(1, context), stored(2, said), stored(3, asked), stored(4, result("c"))]);
+        let groups =
+            replay(&[stored(1, context), stored(2, written), stored(3, asked), stored(4, result("c"))]);
         assert_eq!(groups.iter().map(|group| group.after).collect::<Vec<_>>(), [1, 2, 4]);
         assert_eq!(groups.iter().map(|group| group.events.len()).collect::<Vec<_>>(), [0, 0, 5]);
     }

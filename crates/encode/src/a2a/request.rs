@@ -65,7 +65,7 @@ impl A2aSendRequest {
         };
         let open: Vec<_> = questions.iter().filter(is_pending).collect();
         if self.message.task_id.is_empty() || open.is_empty() {
-            return Ok(A2aIntent::Say(said(&self.message.parts)?));
+            return Ok(A2aIntent::Say(content_of(&self.message.parts)?));
         }
         let data: Vec<_> = self.message.parts.iter().filter_map(|part| part.data.as_ref()).collect();
         if !data.is_empty() {
@@ -138,7 +138,7 @@ fn from_text(text: &str, open: &[&SuspensionRecord]) -> Result<ClientAnswer, Cli
     }
 }
 
-fn said(parts: &[A2aPart]) -> Result<Vec<ContentBlock>, ClientRequestError> {
+fn content_of(parts: &[A2aPart]) -> Result<Vec<ContentBlock>, ClientRequestError> {
     let mut content = Vec::new();
     for part in parts {
         let block = match part {

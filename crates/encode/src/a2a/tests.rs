@@ -78,12 +78,15 @@ fn a_waiting_run_is_input_required() {
 fn the_end_of_a_run_has_a_state() {
     let end =
         |termination| encoded(&[run_start(), step_start("m1"), text("Hi"), run_finish(termination)]).pop();
-    let said = |text: &str| json!([{"text": text}]);
+    let parts = |text: &str| json!([{"text": text}]);
     for (termination, expected) in [
         (TerminationReason::Cancelled, status("TASK_STATE_CANCELED", Value::Null)),
-        (TerminationReason::Blocked("refused".into()), status("TASK_STATE_REJECTED", said("refused"))),
-        (TerminationReason::Error("down".into()), status("TASK_STATE_FAILED", said("down"))),
-        (TerminationReason::stopped("max_rounds", "3 rounds"), status("TASK_STATE_FAILED", said("3 rounds"))),
+        (TerminationReason::Blocked("refused".into()), status("TASK_STATE_REJECTED", parts("refused"))),
+        (TerminationReason::Error("down".into()), status("TASK_STATE_FAILED", parts("down"))),
+        (
+            TerminationReason::stopped("max_rounds", "3 rounds"),
+            status("TASK_STATE_FAILED", parts("3 rounds")),
+        ),
         (TerminationReason::BehaviorRequested, status("TASK_STATE_COMPLETED", Value::Null)),
     ] {
         assert_eq!(end(termination), Some(expected));

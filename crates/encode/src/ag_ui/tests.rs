@@ -387,7 +387,7 @@ fn input(more: Value) -> RunAgentInput {
 
 #[test]
 fn the_new_message_is_the_last_one() {
-    let said = input(json!({"messages": [
+    let sent = input(json!({"messages": [
         {"id": "u1", "role": "user", "content": "old"},
         {"id": "m1", "role": "assistant", "content": "Hi", "toolCalls": []},
         {"id": "a1", "role": "activity", "activityType": "plan", "content": {"n": 1}},
@@ -403,7 +403,7 @@ fn the_new_message_is_the_last_one() {
         ContentBlock::image("image/gif", "AA=="),
     ];
     assert_eq!(
-        said.intent(&[], &[]),
+        sent.intent(&[], &[]),
         Ok(AgUiIntent::Say(UserTurn { id: "u2".into(), content, replaces: None }))
     );
 
@@ -492,9 +492,9 @@ fn an_interrupt_that_is_no_longer_pending_is_known() {
         // What the user wrote meanwhile counts.
         let mut more = late.clone();
         more.messages.push(page_message("u2", AgUiRole::User, "and now?"));
-        let said =
+        let sent =
             UserTurn { id: "u2".into(), content: vec![ContentBlock::text("and now?")], replaces: None };
-        assert_eq!(more.intent(&questions, &history), Ok(AgUiIntent::Say(said)));
+        assert_eq!(more.intent(&questions, &history), Ok(AgUiIntent::Say(sent)));
     }
 }
 
@@ -562,8 +562,8 @@ fn a_page_that_lacks_messages_gets_them_in_order() {
 
 #[test]
 fn a_message_of_the_user_keeps_the_id_of_its_page() {
-    let said = stored(1, "ours", Message::user("go").known_as("u-page"));
-    let known = ag_ui_messages(&[said]);
+    let sent = stored(1, "ours", Message::user("go").known_as("u-page"));
+    let known = ag_ui_messages(&[sent]);
     assert_eq!(known[0].id, "u-page");
     // A request that is repeated, such as after a lost connection, says nothing new.
     let repeated = input(json!({"messages": [{"id": "u-page", "role": "user", "content": "go"}]}));

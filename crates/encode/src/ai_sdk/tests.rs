@@ -468,12 +468,12 @@ fn the_new_message_is_the_last_one() {
 
     let plain = request(json!({"threadId": "t", "messages": [{"role": "user", "content": "Hello"}]}));
     assert_eq!(plain.thread(), Some("t"));
-    let said = AiSdkIntent::Say(UserTurn {
+    let intent = AiSdkIntent::Say(UserTurn {
         id: String::new(),
         content: vec![ContentBlock::text("Hello")],
         replaces: None,
     });
-    assert_eq!(plain.intent(&[]), Ok(said));
+    assert_eq!(plain.intent(&[]), Ok(intent));
     let again =
         request(json!({"id": "t", "trigger": "regenerate-message", "messageId": "r", "messages": []}));
     assert_eq!(again.intent(&[]), Ok(AiSdkIntent::Regenerate { message_id: Some("r".into()) }));
