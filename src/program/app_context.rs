@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::a2a::{A2aBackend, EndpointError};
 use crate::cli::{Cli, CliCommand};
-use crate::config::{Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
+use crate::config::{self, Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
 use crate::contract::path_policy::PathPolicies as _;
@@ -32,7 +32,7 @@ use crate::plugins::stop::{EndCheck, StopConditionSpec, StopPlugin};
 use crate::program::agents::Agents;
 use crate::program::budget::PriceList;
 use crate::program::context::policy_of;
-use crate::program::environment::{ENVIRONMENT_PLUGIN, EnvironmentPlugin};
+use crate::program::environment::{Audience, ENVIRONMENT_PLUGIN, EnvironmentPlugin, RunConditions};
 use crate::program::folder_instructions::{FOLDER_INSTRUCTIONS_PLUGIN, FolderInstructionsPlugin};
 use crate::program::foundation::Foundation;
 use crate::program::grants::GrantWatch;
@@ -154,6 +154,7 @@ impl AppContext {
             snapshots: snapshots.as_ref(),
             // Without a user at the terminal, surfaces and forms are not offered.
             draws: cli.command.is_none() && !cli.is_print(),
+            audience: audience(cli, &foundation),
             is_unattended: cli.is_print() || matches!(cli.command, Some(CliCommand::Work(_))),
             // A worker has its queue, and what exists in memory only ends with its process.
             waits: match &cli.command {
@@ -358,6 +359,8 @@ struct Parts<'a> {
     draws: bool,
     /// Whether nobody is there to tell the model to continue.
     is_unattended: bool,
+    /// Who answers questions.
+    audience: Audience,
     /// Whether a run waits for a limit of a provider that resets later than a request waits.
     waits: bool,
 }
@@ -377,6 +380,7 @@ fn runtime(
         snapshots,
         draws,
         is_unattended,
+        audience,
         waits,
     }: Parts<'_>,
     (skills, instructions): (&Discovery, &Instructions),
@@ -475,6 +479,12 @@ fn runtime(
     if draws {
         builder = builder.with_plugin(A2UI_PLUGIN, Arc::new(A2uiPlugin::new()));
     }
+    let here = RunConditions {
+        permission: permission.clone(),
+        audience,
+        sandbox: sandbox_words(foundation),
+        root: foundation.workspace.root.clone(),
+    };
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
     let readable = context::readable(&output_dir);
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(move |snapshot| {
@@ -483,7 +493,7 @@ fn runtime(
     builder
         .with_plugin(
             ENVIRONMENT_PLUGIN,
-            Arc::new(EnvironmentPlugin::new(&instructions.prompt(), crate::program::zone)),
+            Arc::new(EnvironmentPlugin::new(&instructions.prompt(), crate::program::zone, here)),
         )
         .with_plugin("permission", Arc::new(gatekeeper))
         .with_plugin("hooks", Arc::new(crate::program::hooks::plugin(foundation, programs.clone(), clock)?))
@@ -506,6 +516,36 @@ fn runtime(
         .build_unchecked()
         .map(|runtime| (runtime, programs))
         .map_err(Failure::usage)
+}
+
+/// Says how the sandbox of commands differs from one without network.
+fn sandbox_words(foundation: &Foundation) -> String {
+    let sandbox = &foundation.loaded.settings.sandbox;
+    if !sandbox.enabled {
+        return "Commands run without a sandbox.".to_owned();
+    }
+    match sandbox.domains.as_slice() {
+        [] => String::new(),
+        domains => {
+            let names: Vec<String> = domains.iter().map(ToString::to_string).collect();
+            format!("Commands in the sandbox reach only {}.", names.join(", "))
+        }
+    }
+}
+
+/// Returns who answers the questions of the runs that a command line starts.
+fn audience(cli: &Cli, foundation: &Foundation) -> Audience {
+    let is_denied = match foundation.loaded.settings.on_ask {
+        config::OnAsk::Deny => true,
+        config::OnAsk::Auto => foundation.is_ephemeral,
+        config::OnAsk::Suspend | config::OnAsk::Wait(_) => false,
+    };
+    match &cli.command {
+        None if !cli.is_print() => Audience::Present,
+        Some(CliCommand::Acp | CliCommand::Serve(_)) => Audience::Present,
+        None if is_denied => Audience::Nobody,
+        None | Some(_) => Audience::Later,
+    }
 }
 
 fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {

@@ -1,31 +1,102 @@
-//! What the model is told about the project and the day: texts of their own, so that a change of one is said in a message
-//! and leaves the rest of the prompt as it is.
+//! What the model is told about the project, the day, and what it may do here: texts of their own, so that a change of one
+//! is said in a message and leaves the rest of the prompt as it is.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use jiff::tz::TimeZone;
 
 use crate::contract::context_message::ContextMessage;
-use crate::phase::{AddContextMessage, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
+use crate::contract::display::{shortened, visible_line};
+use crate::contract::mode::Mode;
+use crate::phase::{
+    AddContextMessage, ExcludeTools, ExcludedTools, PhaseContext, PhaseHook, Plugin, PluginDescriptor,
+    PluginRegistrar,
+};
+use crate::plugins::permission::Permissions;
 use crate::state::{Phase, StateCommand, StateError};
 
 /// The plugin's name.
 pub(crate) const ENVIRONMENT_PLUGIN: &str = "environment";
 
-/// Offers the instructions of the user and the project, and the date.
+/// Characters of a branch's name.
+const MAX_BRANCH: usize = 60;
+/// The tool that asks the user.
+const ASKS: &str = "AskUser";
+
+/// Who answers a question of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// A user who is there.
+    Present,
+    /// Somebody, some time: the run waits.
+    Later,
+    /// Nobody: what would need an answer does not run.
+    Nobody,
+}
+
+/// Where a run takes place, and what it may do there.
+#[derive(Clone)]
+pub(crate) struct RunConditions {
+    pub(crate) permission: Permissions,
+    pub(crate) audience: Audience,
+    /// What differs from a sandbox without network; empty if nothing does.
+    pub(crate) sandbox: String,
+    /// The root of the project.
+    pub(crate) root: PathBuf,
+}
+
+impl RunConditions {
+    fn text(&self) -> String {
+        let mode = self.permission.mode();
+        let asks = match mode {
+            Mode::Ask => "calls that no rule allows need the user's approval",
+            Mode::AcceptEdits => {
+                "files of the project may be changed; other calls that no rule allows need the user's approval"
+            }
+            Mode::Auto => {
+                "files of the project may be changed and commands run in the sandbox; what a rule asks about needs the \
+                 user's approval"
+            }
+            Mode::Plan => "only look, change nothing, and answer with a plan",
+            Mode::Yolo => "calls need no approval unless a rule asks",
+        };
+        let mut text = format!("Permission mode {}: {asks}.", mode.as_str());
+        text.push_str(match self.audience {
+            Audience::Present => "",
+            Audience::Later => " Nobody watches: the run waits, maybe long, where it needs an answer.",
+            Audience::Nobody => " Nobody is there: what needs approval does not run.",
+        });
+        if !self.sandbox.is_empty() {
+            text.push(' ');
+            text.push_str(&self.sandbox);
+        }
+        if let Some(branch) = branch(&self.root) {
+            // A name may come from anywhere.
+            let _ = write!(text, " Git branch: {}.", shortened(&visible_line(&branch), MAX_BRANCH));
+        }
+        text
+    }
+}
+
+/// Offers the instructions of the user and the project, the date, and what may be done here.
 #[derive(Clone)]
 pub(crate) struct EnvironmentPlugin {
     instructions: String,
     zone: fn() -> TimeZone,
+    here: RunConditions,
 }
 
 impl EnvironmentPlugin {
     /// The date is that of the zone at the time of each request.
-    pub(crate) fn new(instructions: &str, zone: fn() -> TimeZone) -> Self {
+    pub(crate) fn new(instructions: &str, zone: fn() -> TimeZone, here: RunConditions) -> Self {
         let instructions = match instructions.trim() {
             "" => String::new(),
             text => format!("# Instructions of the user and the project\n\n{text}"),
         };
-        Self { instructions, zone }
+        Self { instructions, zone, here }
     }
 }
 
@@ -33,7 +104,7 @@ impl Plugin for EnvironmentPlugin {
     fn descriptor(&self) -> PluginDescriptor {
         PluginDescriptor::new(
             ENVIRONMENT_PLUGIN,
-            "adds the project's instructions and the date to the context",
+            "adds the project's instructions, the date and what may be done here to the context",
         )
     }
 
@@ -63,6 +134,13 @@ impl PhaseHook for EnvironmentPlugin {
         }
         let date = jiff::Timestamp::now().to_zoned((self.zone)()).date();
         add("date", &format!("Date: {date}."))?;
+        add("here", &self.here.text())?;
+        if self.here.audience == Audience::Nobody {
+            command.schedule_action::<ExcludeTools>(ExcludedTools {
+                tools: BTreeSet::from([ASKS.to_owned()]),
+                why: Some("asks the user, and nobody is available".to_owned()),
+            })?;
+        }
         Ok(command)
     }
 }
@@ -72,5 +150,47 @@ pub(crate) fn tokens_of(instructions: &str) -> usize {
     match instructions.trim().len() {
         0 => 0,
         bytes => bytes / 4 + 12,
+    }
+}
+
+/// Returns the branch checked out in a repository, or the start of the commit. Reads two small files.
+pub(crate) fn branch(root: &Path) -> Option<String> {
+    // A foreign repository may have a FIFO there.
+    let read = |file: &Path| String::from_utf8(crate::walk::read_regular(file, 4096)?).ok();
+    let git = root.join(".git");
+    let folder = if git.is_dir() {
+        git
+    } else {
+        let text = read(&git)?;
+        root.join(text.strip_prefix("gitdir:")?.trim())
+    };
+    let head = read(&folder.join("HEAD"))?;
+    let head = head.trim();
+    match head.strip_prefix("ref: refs/heads/") {
+        Some(branch) => Some(branch.chars().take(200).collect()),
+        None if head.len() >= 40 && head.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            head.get(..8).map(str::to_owned)
+        }
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_a_commit_and_a_worktree() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(branch(dir.path()), None);
+        std::fs::create_dir(dir.path().join(".git")).unwrap();
+        let head = dir.path().join(".git/HEAD");
+        std::fs::write(&head, "ref: refs/heads/fix/a b\n").unwrap();
+        assert_eq!(branch(dir.path()).as_deref(), Some("fix/a b"));
+        std::fs::write(&head, "0123456789012345678901234567890123456789\n").unwrap();
+        assert_eq!(branch(dir.path()).as_deref(), Some("01234567"));
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::write(tree.path().join(".git"), format!("gitdir: {}/.git\n", dir.path().display())).unwrap();
+        assert_eq!(branch(tree.path()).as_deref(), Some("01234567"));
     }
 }

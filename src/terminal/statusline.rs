@@ -1,6 +1,5 @@
 //! The content of the status line: the configured command, the configured segments, and the git branch.
 
-use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -63,28 +62,6 @@ pub(crate) async fn run(foundation: &Foundation, json: String) -> Result<String,
     Ok(line.trim_end().chars().take(MAX_LINE).collect())
 }
 
-/// Returns the branch checked out in a repository, or the start of the commit. Reads two small files.
-pub(crate) fn branch(root: &Path) -> Option<String> {
-    // A foreign repository may have a FIFO there.
-    let read = |file: &Path| String::from_utf8(crate::walk::read_regular(file, 4096)?).ok();
-    let git = root.join(".git");
-    let folder = if git.is_dir() {
-        git
-    } else {
-        let text = read(&git)?;
-        root.join(text.strip_prefix("gitdir:")?.trim())
-    };
-    let head = read(&folder.join("HEAD"))?;
-    let head = head.trim();
-    match head.strip_prefix("ref: refs/heads/") {
-        Some(branch) => Some(branch.chars().take(200).collect()),
-        None if head.len() >= 40 && head.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            head.get(..8).map(str::to_owned)
-        }
-        None => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,20 +70,5 @@ mod tests {
     #[test]
     fn the_settings_and_the_terminal_know_the_same_segments() {
         assert_eq!(Segment::ALL.map(Segment::name).to_vec(), STATUS_SEGMENTS);
-    }
-
-    #[test]
-    fn a_branch_a_commit_and_a_worktree() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(branch(dir.path()), None);
-        std::fs::create_dir(dir.path().join(".git")).unwrap();
-        let head = dir.path().join(".git/HEAD");
-        std::fs::write(&head, "ref: refs/heads/fix/a b\n").unwrap();
-        assert_eq!(branch(dir.path()).as_deref(), Some("fix/a b"));
-        std::fs::write(&head, "0123456789012345678901234567890123456789\n").unwrap();
-        assert_eq!(branch(dir.path()).as_deref(), Some("01234567"));
-        let tree = tempfile::tempdir().unwrap();
-        std::fs::write(tree.path().join(".git"), format!("gitdir: {}/.git\n", dir.path().display())).unwrap();
-        assert_eq!(branch(tree.path()).as_deref(), Some("01234567"));
     }
 }

@@ -64,6 +64,38 @@ fn the_first_request_with_all_built_in_tools_is_small() {
 }
 
 #[test]
+fn the_model_knows_what_it_may_do_and_who_is_there() {
+    let llm = MockLlm::by(|_| Answer::say("Hello."));
+    let home = Home::with(&llm);
+    home.git(&["init", "-q", "-b", "topic"]);
+    home.ok(&["-p", "hi"]);
+    let first = llm.last();
+    let told = first.told();
+    assert!(
+        told.contains("Permission mode ask: calls that no rule allows need the user's approval."),
+        "{told}"
+    );
+    assert!(told.contains("Nobody watches") && told.contains("Git branch: topic."), "{told}");
+    assert!(first.tools().contains(&"AskUser".to_owned()), "{:?}", first.tools());
+    // What changes is said at the end.
+    home.git(&["checkout", "-q", "-b", "other"]);
+    home.ok(&["-c", "-p", "again", "--permission-mode", "plan"]);
+    let later = llm.last();
+    assert!(later.messages().starts_with(first.messages()), "{:#?}", later.messages());
+    assert_eq!(later.body["tools"], first.body["tools"]);
+    let told = later.told();
+    assert!(
+        told.contains("Permission mode plan: only look") && told.contains("Git branch: other."),
+        "{told}"
+    );
+    // Who cannot be asked is not offered to be asked.
+    home.ok(&["-p", "hi", "--on-ask", "deny"]);
+    let alone = llm.last();
+    assert!(alone.told().contains("Nobody is there: what needs approval does not run."), "{}", alone.told());
+    assert!(!alone.tools().contains(&"AskUser".to_owned()), "{:?}", alone.tools());
+}
+
+#[test]
 fn old_messages_leave_and_pinned_ones_stay() {
     let llm = counts(700);
     let home = home(&llm, 16_000, 0);
@@ -390,7 +422,7 @@ fn a_summary_in_portions_is_one_line_and_the_old_size_of_the_context_is_gone() {
     tty.say("/compact");
     tty.shows("It saves ");
     // One of them says which tools there are in a terminal.
-    tty.shows("compacted 27 messages, 26k → ");
+    tty.shows("compacted 28 messages, 26k → ");
     tty.wait("the end", |view| !view.screen().contains("% context"));
     let writers = llm.asked()[asked..].iter().filter(|chat| is_summariser(chat)).count();
     assert!(writers > 1, "{writers} portions");

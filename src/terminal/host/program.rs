@@ -14,6 +14,7 @@ use crate::contract::judgement::Profile;
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
+use crate::program::environment::branch;
 use crate::store::Store;
 use crate::terminal::{statusline, themes};
 use crate::tui::host::{
@@ -54,7 +55,7 @@ impl ProgramHost for TerminalHost {
             cwd: self.app.foundation.workspace.cwd.clone(),
             project: self.app.foundation.workspace.root.clone(),
             home: self.app.foundation.env.home().map(PathBuf::from),
-            branch: statusline::branch(&self.app.foundation.workspace.root),
+            branch: branch(&self.app.foundation.workspace.root),
             instructions: self.app.instructions.status(),
             unsandboxed: match &self.app.sandbox {
                 Some(sandbox) => sandbox.known_lack(&self.app.foundation.workspace.root),
