@@ -106,11 +106,10 @@ fn a_message_during_a_command_outlives_a_kill() {
 
 #[test]
 fn a_question_beside_the_conversation_does_not_enter_it() {
-    let llm =
-        MockLlm::by(|chat: &Chat| match chat.user().contains("The question beside it: which colour?") {
-            true => Answer::say("It is blue."),
-            false => Answer::say("Hello."),
-        });
+    let llm = MockLlm::by(|chat: &Chat| {
+        let is_beside = chat.user().contains("The question beside it: which colour?");
+        Answer::say(if is_beside { "It is blue." } else { "Hello." })
+    });
     let (_home, mut tty) = open(&llm, &[]);
     tty.say("hi");
     tty.shows("Hello.");

@@ -158,15 +158,14 @@ fn verify(conn: &Connection) -> Result<AuditReport, SqlFailure> {
             checker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         checked.and(tables.map(Some))
     })?;
-    let tables = match tables {
-        Some(tables) => tables,
+    let tables = if let Some(tables) = tables {
+        tables
+    } else {
         // Where no thread can be had.
-        None => {
-            read_rows(conn, |batch| {
-                batch.iter().try_for_each(|link| verification.take(link)).map(|()| Some(batch))
-            })?;
-            TableSums::read(&keys, conn)?
-        }
+        read_rows(conn, |batch| {
+            batch.iter().try_for_each(|link| verification.take(link)).map(|()| Some(batch))
+        })?;
+        TableSums::read(&keys, conn)?
     };
     verification.end(tables, conn)
 }
