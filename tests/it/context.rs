@@ -430,7 +430,7 @@ fn a_summary_in_portions_is_one_line_and_the_old_size_of_the_context_is_gone() {
     assert_eq!(told(&tty), 1);
     tty.quit();
     let mut tty = Pty::start(&home, &["-c"], 100, 30);
-    tty.shows("compacted 27 messages, ");
+    tty.shows("compacted 28 messages, ");
     assert_eq!(told(&tty), 1);
     tty.quit();
 }
