@@ -6,7 +6,7 @@ use aye_core::contract::child::{ChildRecord, ChildStatus, TaskRecord};
 use aye_core::contract::command::CommandRecord;
 use aye_core::contract::display::shortened;
 use aye_core::contract::message::ToolCall;
-use aye_core::contract::todo::{TodoStatus, Todos};
+use aye_core::contract::todo::{TodoItem, TodoStatus, Todos};
 use aye_core::contract::tool::{ToolClass, ToolDescriptor};
 use aye_core::state::{KeyScope, MergeStrategy, StateKey, StateStore};
 
@@ -43,7 +43,7 @@ pub(super) fn changed_file(descriptor: &ToolDescriptor, call: &ToolCall) -> Opti
 pub(super) fn known(state: &StateStore, commands: &[CommandRecord], tasks: &[TaskRecord]) -> Option<String> {
     let mut text = String::new();
     let todos = state.read::<Todos>().unwrap_or_default();
-    if todos.iter().any(|todo| todo.is_open()) {
+    if todos.iter().any(TodoItem::is_open) {
         text.push_str("\nThe todo list:");
         for todo in todos {
             let mark = match todo.status {

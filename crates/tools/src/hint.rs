@@ -60,7 +60,10 @@ pub(super) fn nearest(text: &str, old: &str) -> String {
 
 /// Lines as Read shows them, each after a line end.
 pub(super) fn numbered<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> String {
-    lines.map(|(at, line)| format!("\n{}\t{}", at + 1, shortened(line, MAX_LINE))).collect()
+    lines.fold(String::new(), |mut text, (at, line)| {
+        let _ = write!(text, "\n{}\t{}", at + 1, shortened(line, MAX_LINE));
+        text
+    })
 }
 
 /// A line whose outer blanks can be told apart.

@@ -325,7 +325,7 @@ impl HookState {
         let parameters = QuestionParameters {
             tool: Some(call.name.clone()),
             args: Some(call.arguments.clone()),
-            origin: Some(Some(asks[0].0.origin.to_string())),
+            origin: Some(Some(asks[0].0.origin.clone())),
             why: Some(words.clone()),
             cwd: Some(cwd.to_string_lossy().into_owned()),
             proposals: Some(Vec::new()),

@@ -227,14 +227,13 @@ impl<W: io::Write> Screen<W> {
     }
 
     pub(super) fn append(&mut self, lines: Vec<Line<'static>>) {
-        match &mut self.linear {
-            Some((_, texts)) => texts.extend(lines.iter().map(linear::words)),
-            None => {
-                let width = self.terminal.size().0;
-                let rows = |line: &Line<'_>| line.width().div_ceil(usize::from(width)).max(1);
-                self.anchor.appended += lines.iter().map(rows).sum::<usize>();
-                self.terminal.append(lines);
-            }
+        if let Some((_, texts)) = &mut self.linear {
+            texts.extend(lines.iter().map(linear::words));
+        } else {
+            let width = self.terminal.size().0;
+            let rows = |line: &Line<'_>| line.width().div_ceil(usize::from(width)).max(1);
+            self.anchor.appended += lines.iter().map(rows).sum::<usize>();
+            self.terminal.append(lines);
         }
     }
 

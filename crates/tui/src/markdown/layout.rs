@@ -460,9 +460,9 @@ impl Layout<'_> {
         let noted: Vec<Span<'static>>;
         let spans = if spans.iter().any(|span| span.content.contains("[^")) {
             let code = self.style().patch(self.theme.style(Role::Code));
-            let raised = |span: &Span<'static>| match span.style == code && code != self.style() {
-                true => span.clone(),
-                false => Span::styled(raised(&span.content), span.style),
+            let is_code = |span: &Span<'static>| span.style == code && code != self.style();
+            let raised = |span: &Span<'static>| {
+                if is_code(span) { span.clone() } else { Span::styled(raised(&span.content), span.style) }
             };
             noted = spans.iter().map(raised).collect();
             &noted

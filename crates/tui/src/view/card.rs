@@ -508,8 +508,11 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
         }
         Some(_) | None => why.clone(),
     });
-    if card.edit.is_none() && !is_clear {
-        why.iter().for_each(|why| say(why));
+    if card.edit.is_none()
+        && !is_clear
+        && let Some(why) = &why
+    {
+        say(why);
     }
     if card.is_explained && card.edit.is_none() {
         if let Some(rule) = proposed.and_then(|proposed| proposed.rule.as_deref()) {
