@@ -348,7 +348,8 @@ fn three_processes_decide_the_same_calls_once() {
     let home = Home::with(&llm);
     let config = home.root().join("aye/config/config.toml");
     let text = std::fs::read_to_string(&config).expect("settings");
-    home.config(&format!("lease = \"{LEASE_MS}ms\"\nmax_turns = 0\n{text}[stop]\nconsecutive_errors = 0\n"));
+    let text = text.replace("[stop]\n", "[stop]\nconsecutive_errors = 0\n");
+    home.config(&format!("lease = \"{LEASE_MS}ms\"\nmax_turns = 0\n{text}"));
     home.aye(&["-p", "do it"]).run().exits(3);
     let thread = home.thread();
     let (done, tally, diary) = (AtomicBool::new(false), Mutex::default(), Mutex::default());

@@ -178,7 +178,12 @@ fn play(seed: u64) -> (Vec<String>, usize) {
         });
     }
     tty.quit();
-    (tty.look(|view| view.reflowing().lines()), plan.count)
+    let mut lines = tty.look(|view| view.reflowing().lines());
+    // The goodbye begins with the title, which is the first message once more.
+    if let Some(end) = lines.iter().rposition(|line| line.contains("aye -r ")) {
+        lines.truncate(end.saturating_sub(2));
+    }
+    (lines, plan.count)
 }
 
 fn resize(tty: &Pty, random: &mut Rng, has_room: bool) {

@@ -749,7 +749,8 @@ fn an_agent_calls_methods_and_queues_behind_a_task_of_its_context() {
     let home = Home::with(&llm);
     let settings = home.root().join("aye/config/config.toml");
     let text = std::fs::read_to_string(&settings).expect("settings");
-    std::fs::write(settings, format!("{text}[stop]\ncontent_match = \"Three\"\n")).expect("written");
+    std::fs::write(settings, text.replace("[stop]\n", "[stop]\ncontent_match = \"Three\"\n"))
+        .expect("written");
     let server = Server::start(&home, &[]);
     let far: &Far = &server;
     let call = |version: &str, body: &str| {
@@ -917,7 +918,8 @@ fn an_agent_is_a_tool_of_an_mcp_server() {
     let home = Home::with(&llm);
     let settings = home.root().join("aye/config/config.toml");
     let text = std::fs::read_to_string(&settings).expect("settings");
-    std::fs::write(settings, format!("{text}[stop]\ncontent_match = \"Goal\"\n")).expect("written");
+    std::fs::write(settings, text.replace("[stop]\n", "[stop]\ncontent_match = \"Goal\"\n"))
+        .expect("written");
     let server = Server::start(&home, &[]);
     let send = |session: &str, body: &Value| {
         let head = format!(
