@@ -359,7 +359,7 @@ struct Parts<'a> {
     draws: bool,
     /// Whether nobody is there to tell the model to continue.
     is_unattended: bool,
-    /// Who answers questions.
+    /// Whether somebody answers questions.
     audience: Audience,
     /// Whether a run waits for a limit of a provider that resets later than a request waits.
     waits: bool,

@@ -1,11 +1,14 @@
-//! What the model is told about the project, the day, and what it may do here: texts of their own, so that a change of one
-//! is said in a message and leaves the rest of the prompt as it is.
+//! What the model is told about the project, the day, and what it may do here. Each is a text of its own: when one changes, a
+//! message says so, and the rest of the prompt stays as it is.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use aye_files::opener::{FilePlace, resolve};
+use aye_sandbox::common_git_folder;
 use jiff::tz::TimeZone;
 
 use crate::contract::context_message::ContextMessage;
@@ -26,7 +29,7 @@ const MAX_BRANCH: usize = 60;
 /// The tool that asks the user.
 const ASKS: &str = "AskUser";
 
-/// Who answers a question of a run.
+/// Whether somebody answers the questions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// A user who is there.
@@ -73,8 +76,8 @@ impl RunConditions {
             text.push(' ');
             text.push_str(&self.sandbox);
         }
-        if let Some(branch) = branch(&self.root) {
-            // A name may come from anywhere.
+        if let Some(branch) = own_branch(&self.root) {
+            // A name may contain anything.
             let _ = write!(text, " Git branch: {}.", shortened(&visible_line(&branch), MAX_BRANCH));
         }
         text
@@ -153,6 +156,13 @@ pub(crate) fn tokens_of(instructions: &str) -> usize {
     }
 }
 
+/// Returns the branch for the model. Unlike the user, it only learns that of the project's own repository, or of one that
+/// names this folder as its worktree: a project's `.git` file may lead to any other.
+fn own_branch(root: &Path) -> Option<String> {
+    let is_own = root.join(".git").symlink_metadata().is_ok_and(|git| git.is_dir());
+    (is_own || common_git_folder(root).is_some()).then(|| branch(root)).flatten()
+}
+
 /// Returns the branch checked out in a repository, or the start of the commit. Reads two small files.
 pub(crate) fn branch(root: &Path) -> Option<String> {
     // A foreign repository may have a FIFO there.
@@ -164,8 +174,11 @@ pub(crate) fn branch(root: &Path) -> Option<String> {
         let text = read(&git)?;
         root.join(text.strip_prefix("gitdir:")?.trim())
     };
-    let head = read(&folder.join("HEAD"))?;
-    let head = head.trim();
+    // git writes no link there, and the text of another file is no branch.
+    let head = FilePlace::of(&resolve(&folder).ok()?.join("HEAD")).ok()?.open_regular().ok()?;
+    let mut text = String::new();
+    head.take(4096).read_to_string(&mut text).ok()?;
+    let head = text.trim();
     match head.strip_prefix("ref: refs/heads/") {
         Some(branch) => Some(branch.chars().take(200).collect()),
         None if head.len() >= 40 && head.bytes().all(|b| b.is_ascii_hexdigit()) => {
@@ -192,5 +205,11 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         std::fs::write(tree.path().join(".git"), format!("gitdir: {}/.git\n", dir.path().display())).unwrap();
         assert_eq!(branch(tree.path()).as_deref(), Some("01234567"));
+        assert_eq!(own_branch(dir.path()).as_deref(), Some("01234567"));
+        assert_eq!(own_branch(tree.path()), None, "the repository does not name this folder");
+        let key = dir.path().join("key");
+        std::fs::rename(&head, &key).unwrap();
+        std::os::unix::fs::symlink(&key, &head).unwrap();
+        assert_eq!(branch(dir.path()), None, "a link to another file");
     }
 }
