@@ -79,7 +79,9 @@ impl Bash {
             return None;
         }
         let path = path.strip_prefix(&workspace.cwd).unwrap_or(&path).to_str()?;
-        Some(format!("cd {} && {command}", shell_word(path)))
+        // `cd` takes `-` for the folder before.
+        let here = if path.starts_with('-') { "./" } else { "" };
+        Some(format!("cd {} && {command}", shell_word(&format!("{here}{path}"))))
     }
 
     fn request(&self, call: &BashArgs<'_>, profile: Option<Profile>, ctx: &ToolCallContext) -> ExecRequest {
