@@ -57,16 +57,8 @@ impl AgentRuntime {
             }
         }
         let _ = write!(asked, "The question beside it: {question}");
-        let request = InferenceRequest {
-            model: agent.model_id.clone(),
-            upstream_model: agent.model.model_name.clone(),
-            system: vec![ContentBlock::text(BESIDE)],
-            messages: Arc::new(vec![Message::user(asked).into()]),
-            tools: Vec::new(),
-            overrides: InferenceOverride { max_tokens: Some(ANSWER), ..InferenceOverride::default() },
-            enable_prompt_cache: false,
-        };
-        let answer = self.inner.shared.ask_aside(thread_id, &agent, request).await;
+        let limits = InferenceOverride { max_tokens: Some(ANSWER), ..InferenceOverride::default() };
+        let answer = self.inner.shared.ask_aside(thread_id, &agent, BESIDE, asked, limits).await;
         let answer = answer.map_err(|error| RuntimeError::Internal(error.to_string()))?;
         let text = answer.text();
         if text.trim().is_empty() || answer.stop_reason.is_some_and(StopReason::is_withheld) {
@@ -77,14 +69,26 @@ impl AgentRuntime {
 }
 
 impl RuntimeCore {
-    /// Asks the agent's model for a conversation, and puts the request on the conversation's bill: a run is charged
-    /// for it.
+    /// Asks the agent's model something for a conversation, without tools, and puts the request on the conversation's bill: a
+    /// run is charged for it.
     pub(super) async fn ask_aside(
         &self,
         thread: &ThreadId,
         agent: &ResolvedAgent,
-        request: InferenceRequest,
+        system: &str,
+        asked: String,
+        limits: InferenceOverride,
     ) -> Result<StreamResult, InferenceExecutionError> {
+        let request = InferenceRequest {
+            model: agent.model_id.clone(),
+            upstream_model: agent.model.model_name.clone(),
+            system: vec![ContentBlock::text(system)],
+            messages: Arc::new(vec![Message::user(asked).into()]),
+            tools: Vec::new(),
+            overrides: limits,
+            // It is sent only once.
+            enable_prompt_cache: false,
+        };
         let mut stream = agent.executor.execute_stream(request).await?;
         while let Some(event) = stream.next().await {
             if let LlmStreamEvent::Finish { result, model } = event? {

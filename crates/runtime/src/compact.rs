@@ -8,8 +8,7 @@ use super::{AgentRuntime, RuntimeCore, RuntimeError};
 use aye_core::context::{
     self, CompactionConfigKey, History, NoGain, Sizes, estimate, read_tokens, short_tokens,
 };
-use aye_core::contract::content::ContentBlock;
-use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest};
+use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::inference::{InferenceOverride, ReasoningEffort, StopReason};
 use aye_core::contract::message::Message;
@@ -121,23 +120,15 @@ impl Compaction {
             None => self.agent.clone(),
             Some(model) => self.shared.resolve_at(self.agent.revision, &self.agent_id, Some(model))?,
         };
-        let request = InferenceRequest {
-            model: agent.model_id.clone(),
-            upstream_model: agent.model.model_name.clone(),
-            system: vec![ContentBlock::text(config.summarizer_system_prompt.clone())],
-            messages: Arc::new(vec![Message::user(asked).into()]),
-            tools: Vec::new(),
-            overrides: InferenceOverride {
-                max_tokens: config.summary_max_tokens,
-                // The summary is read from the messages; thoughts about them are paid and lost.
-                reasoning_effort: Some(ReasoningEffort::None),
-                ..InferenceOverride::default()
-            },
-            // The prompt is sent only once.
-            enable_prompt_cache: false,
+        let limits = InferenceOverride {
+            max_tokens: config.summary_max_tokens,
+            // The summary is read from the messages; thoughts about them are paid and lost.
+            reasoning_effort: Some(ReasoningEffort::None),
+            ..InferenceOverride::default()
         };
         // The usage is counted whatever the result, and before the summary is shown to anyone.
-        let result = self.shared.ask_aside(&self.thread_id, &agent, request).await?;
+        let prompt = &config.summarizer_system_prompt;
+        let result = self.shared.ask_aside(&self.thread_id, &agent, prompt, asked, limits).await?;
         let text = context::clean(&result.text());
         if text.is_empty() || result.stop_reason.is_some_and(StopReason::is_withheld) {
             return Err(CompactError::NoText);

@@ -1,14 +1,11 @@
 //! Titles for conversations, made by a model.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use super::{AgentRuntime, RuntimeError};
-use aye_core::contract::content::ContentBlock;
-use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::inference::{InferenceOverride, ReasoningEffort, StopReason};
-use aye_core::contract::message::{Message, Role};
+use aye_core::contract::message::Role;
 
 /// Characters of each message that the model reads.
 const READ: usize = 1500;
@@ -51,20 +48,12 @@ impl AgentRuntime {
         if asked.is_empty() {
             return Ok(None);
         }
-        let request = InferenceRequest {
-            model: agent.model_id.clone(),
-            upstream_model: agent.model.model_name.clone(),
-            system: vec![ContentBlock::text(PROMPT)],
-            messages: Arc::new(vec![Message::user(asked).into()]),
-            tools: Vec::new(),
-            overrides: InferenceOverride {
-                max_tokens: Some(ANSWER),
-                reasoning_effort: Some(ReasoningEffort::None),
-                ..InferenceOverride::default()
-            },
-            enable_prompt_cache: false,
+        let limits = InferenceOverride {
+            max_tokens: Some(ANSWER),
+            reasoning_effort: Some(ReasoningEffort::None),
+            ..InferenceOverride::default()
         };
-        let answer = self.inner.shared.ask_aside(thread_id, &agent, request).await;
+        let answer = self.inner.shared.ask_aside(thread_id, &agent, PROMPT, asked, limits).await;
         let answer = answer.map_err(|error| RuntimeError::Internal(error.to_string()))?;
         let is_withheld = answer.stop_reason.is_some_and(StopReason::is_withheld);
         Ok(clean(&answer.text()).filter(|_| !is_withheld))
