@@ -26,10 +26,10 @@ pub struct UpgradeArgs {
     pub check: bool,
 }
 
-/// Who put the program where it is.
+/// How the program was installed.
 #[derive(Debug, PartialEq, Eq)]
 enum Installer {
-    /// An archive: nobody else keeps it up to date.
+    /// From an archive: no package manager knows it.
     Archive,
     /// This command upgrades it.
     Manager(&'static str),

@@ -73,7 +73,8 @@ pub enum SessionFact {
     Ended(Ended),
     /// The user cancels what is active or waits, and leaves.
     Cancelled,
-    /// The user ends what waits, and stays; a run that is driven is the front end's to stop, and ends if it comes to wait.
+    /// The user interrupts: a run that waits ends. The front end itself stops a run that is active; if that one comes to wait
+    /// instead, it ends, too.
     Interrupted,
     /// The front end wants something else of the conversation from now on.
     Behaves(Manner),

@@ -113,7 +113,7 @@ impl Verification {
         chain.step(link)
     }
 
-    /// Compares with the tables beside the audit, of which `tables` says the same in short.
+    /// Compares the audit with the tables beside it. `tables` has their sums, `None` if a row cannot be read.
     fn end(self, tables: Option<TableSums>, conn: &Connection) -> Result<AuditReport, SqlFailure> {
         let Self { mut report, lists, chain, expected, sums, mut faults } = self;
         for (hash, _) in lists.iter().filter(|(_, list)| list.is_there && !list.is_named) {
@@ -130,9 +130,8 @@ impl Verification {
     }
 }
 
-/// Reads the rows and the tables on this thread and checks the rows on another, which halves the time of a long audit. Rows
-/// that were checked come back to be filled again: text that one thread allocates and another frees would cost more than
-/// is won.
+/// Reads the rows and the tables on this thread and checks the rows on another. Rows that were checked come back to be filled
+/// again: text that one thread allocates and the other frees costs more than the second thread saves.
 fn verify(conn: &Connection) -> Result<AuditReport, SqlFailure> {
     let mut verification = Verification::new(conn)?;
     let keys = verification.sums.keys();

@@ -83,7 +83,7 @@ fn words(tool: &ToolEntry, verb: Verb) -> (String, Option<String>) {
         ToolState::Denied | ToolState::Declined | ToolState::Expired => {
             (format!("Did not {}", verb.base), word())
         }
-        // Whether it had started is not known any more.
+        // By now nobody can tell whether it had started.
         ToolState::Cancelled => (capital(verb.base), word()),
         ToolState::Unknown => (format!("Started to {}", verb.base), word()),
     }
