@@ -191,7 +191,7 @@ impl Sandbox {
         layers.lack().or_else(here).map(str::to_owned)
     }
 
-    /// Looks through the project's folder, so that a first command does not have to.
+    /// Looks through the folders that commands see, so that a first command does not have to.
     pub fn prepare(&self, workspace: &Path, rules: &dyn PathPolicy, known: &KnownFiles) {
         self.find_known(workspace, rules, known);
         self.protected.prepare(&self.roots(workspace));
@@ -200,11 +200,27 @@ impl Sandbox {
 
     /// Looks for the files that rules are about, so that they are known under the names that they get.
     fn find_known(&self, workspace: &Path, rules: &dyn PathPolicy, known: &KnownFiles) {
+        let policy = self.policy(Profile::Workspace, workspace);
+        let (seen, toolchains) = self.seen(&policy);
+        self.masks.below(&seen, &toolchains, rules, known);
         let roots = self.roots(workspace);
-        self.masks.below(&roots, &[], rules, known);
         if roots.iter().any(|root| rules.unchangeable_below(root).is_some()) {
             self.unchangeable.below(&roots, &[], &Unchangeable(rules), known);
         }
+    }
+
+    /// The folders that commands see with everything below them, and those of which only the entries count: a folder of
+    /// PATH may be one in which the user keeps other things.
+    fn seen<'a>(&self, policy: &'a Policy) -> (Vec<&'a Path>, Vec<&'a Path>) {
+        // Published files, too many to look at each of them.
+        let is_package = |path: &Path| {
+            let below = self.home.as_deref().and_then(|home| path.strip_prefix(home).ok());
+            below.is_some_and(|name| PACKAGES.iter().any(|package| name == Path::new(package)))
+        };
+        let beside = policy.readable.iter().chain(&policy.writable).map(PathBuf::as_path);
+        let whole =
+            std::iter::once(policy.workspace.as_path()).chain(beside.filter(|path| !is_package(path)));
+        (whole.collect(), policy.toolchains.iter().map(PathBuf::as_path).collect())
     }
 
     /// The project's folder and those that the user opens to commands.
@@ -392,11 +408,8 @@ impl Sandbox {
         known: &KnownFiles,
         most: usize,
     ) -> (Folded, BTreeMap<PathBuf, InodeId>) {
-        let packages: Vec<PathBuf> =
-            self.home.iter().flat_map(|home| PACKAGES.map(|name| home.join(name))).collect();
-        let folders = policy.readable.iter().filter(|path| !packages.contains(path));
-        let beside = folders.chain(&policy.writable).chain(&what.opened.writable).map(PathBuf::as_path);
-        let roots: Vec<&Path> = std::iter::once(policy.workspace.as_path()).chain(beside).collect();
+        let (mut roots, toolchains) = self.seen(policy);
+        roots.extend(what.opened.writable.iter().map(PathBuf::as_path));
         // Packages bring test keys and lists of public certificates, which need no secrecy; masked, they could neither be
         // used nor removed.
         let is_readable = |path: &Path| {
@@ -404,8 +417,6 @@ impl Sandbox {
                 && (is_installed(&roots, path)
                     || self.folders.readable.iter().any(|readable| path.starts_with(readable)))
         };
-        // A folder of PATH may be one in which the user keeps other things.
-        let toolchains: Vec<&Path> = policy.toolchains.iter().map(PathBuf::as_path).collect();
         let look = || -> Vec<Masked> {
             let masked = self.masks.below(&roots, &toolchains, rules, known).into_iter();
             masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect()
@@ -581,7 +592,57 @@ fn part_of(path: PathBuf, masked: &HashSet<PathBuf>) -> PartialFolder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use aye_core::contract::judgement::SandboxOpening;
+    use aye_core::contract::path_policy::{PathCheck, PathRestriction};
+
     use super::*;
+
+    /// Counts the checks that are made for folders.
+    #[derive(Default)]
+    struct NoRules(AtomicUsize);
+
+    impl PathPolicy for NoRules {
+        fn restriction(&self, _path: &Path, _access: PathAccess) -> Option<PathRestriction> {
+            None
+        }
+
+        fn below(&self, _folder: &Path) -> PathCheck {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Arc::new(|_, _| None)
+        }
+
+        fn fingerprint(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_first_command_makes_no_checks_for_folders_that_were_looked_through() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [workspace, bin, open] = ["workspace", "bin", "open"].map(|name| dir.path().join(name));
+        for folder in [&workspace, &bin, &open] {
+            std::fs::create_dir_all(folder).expect("made");
+        }
+        let folders = SandboxFolders { readable: vec![open], ..SandboxFolders::default() };
+        let sandbox = Sandbox::new(PathBuf::new(), None, bin.into_os_string(), folders);
+        let (rules, known) = (NoRules::default(), KnownFiles::default());
+        sandbox.prepare(&workspace, &rules, &known);
+        let made = rules.0.swap(0, Ordering::Relaxed);
+        let policy = sandbox.policy(Profile::Workspace, &workspace);
+        assert_eq!(made, 3, "the project, what the user opened, and a folder of PATH");
+        let what = Confined {
+            profile: Profile::Workspace,
+            thread: ThreadId::from("t"),
+            opened: SandboxOpening::default(),
+            readable: Vec::new(),
+            serving: Serving::Never,
+            terminal: false,
+        };
+        sandbox.masked(&what, &policy, &rules, &known, 9);
+        assert_eq!(rules.0.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn downloads_have_a_place_where_something_downloads() {

@@ -14,7 +14,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The argument of Read, Edit and Write that their rules are about.
 const KEY: &str = "file_path";
@@ -76,6 +76,7 @@ pub struct FileRules {
     workspace: PathBuf,
     home: Option<PathBuf>,
     known: Arc<KnownFiles>,
+    sieves: Arc<Sieves>,
 }
 
 impl FileRules {
@@ -91,6 +92,7 @@ impl FileRules {
             workspace: places.workspace.to_owned(),
             home: places.home.map(Path::to_owned),
             known: Arc::default(),
+            sieves: Arc::default(),
         }
     }
 
@@ -111,7 +113,7 @@ impl FileRules {
 
     /// Returns whether these are the same rules.
     pub(super) fn is_of(&self, rules: &[Arc<Rule>]) -> bool {
-        self.rules.len() == rules.len() && self.rules.iter().zip(rules).all(|(a, b)| Arc::ptr_eq(a, b))
+        are_same(&self.rules, rules)
     }
 
     /// The strictest rule against an access.
@@ -146,8 +148,8 @@ impl FileRules {
             rule.pattern.matches_tool("Read")
                 && (rule.behavior == Behavior::Deny || !binds(rule, PathAccess::Read, &forms, true))
         });
-        let access = PathAccess::Read;
-        Inside { sieve: Sieve::of(&rules.rules), rules, access, folder: folder.to_owned(), roots, workspace }
+        let sieve = self.sieves.of(&rules.rules);
+        Inside { sieve, rules, access: PathAccess::Read, folder: folder.to_owned(), roots, workspace }
     }
 
     /// The check of the entries below a folder that rules about Edit or Write deny to change.
@@ -162,7 +164,7 @@ impl FileRules {
             return None;
         }
         let mut inside = self.inside(folder);
-        inside.sieve = Sieve::of(&denied);
+        inside.sieve = self.sieves.of(&denied);
         inside.rules.rules = denied;
         inside.access = PathAccess::Write;
         Some(inside)
@@ -203,7 +205,7 @@ impl PathPolicy for FileRules {
 pub(super) struct Inside {
     rules: FileRules,
     access: PathAccess,
-    sieve: Sieve,
+    sieve: Arc<Sieve>,
     folder: PathBuf,
     roots: Vec<PathBuf>,
     workspace: PathBuf,
@@ -223,31 +225,59 @@ impl Inside {
     }
 }
 
+fn are_same(some: &[Arc<Rule>], others: &[Arc<Rule>]) -> bool {
+    some.len() == others.len() && some.iter().zip(others).all(|(a, b)| Arc::ptr_eq(a, b))
+}
+
+/// The sieves made so far. A command sees a dozen folders to which mostly the same rules apply, and
+/// making a sieve takes a millisecond.
+#[derive(Debug, Default)]
+struct Sieves(Mutex<Vec<Arc<Sieve>>>);
+
+impl Sieves {
+    fn of(&self, rules: &[Arc<Rule>]) -> Arc<Sieve> {
+        let mut sieves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sieve) = sieves.iter().find(|sieve| are_same(&sieve.rules, rules)) {
+            return Arc::clone(sieve);
+        }
+        let sieve = Arc::new(Sieve::of(rules));
+        sieves.push(Arc::clone(&sieve));
+        sieve
+    }
+}
+
 /// One expression that matches whatever any of the rules matches: it clears nearly all files at once.
-struct Sieve(Option<Regex>);
+#[derive(Debug)]
+struct Sieve {
+    rules: Vec<Arc<Rule>>,
+    /// None: only the rules themselves know what they match.
+    regex: Option<Regex>,
+}
 
 impl Sieve {
     fn of(rules: &[Arc<Rule>]) -> Sieve {
+        Sieve { rules: rules.to_owned(), regex: Sieve::regex(rules) }
+    }
+
+    fn regex(rules: &[Arc<Rule>]) -> Option<Regex> {
         let mut sources: Vec<String> = Vec::new();
         for rule in rules {
             match rule.pattern.args() {
                 Args::Primary(matcher) => sources.push(matcher.covering_source()),
                 Args::All(conditions) => {
                     let plain = conditions.iter().find(|c| !c.negated && c.path.single_key() == Some(KEY));
-                    // Nothing but the rule itself knows what it matches.
-                    let Some(condition) = plain else { return Sieve(None) };
-                    sources.push(condition.matcher.covering_source());
+                    sources.push(plain?.matcher.covering_source());
                 }
-                Args::Any => return Sieve(None),
+                Args::Any => return None,
             }
         }
         let any = sources.iter().map(|source| format!("(?:{source})")).collect::<Vec<_>>().join("|");
         // No rule at all: an expression that matches nothing.
-        Sieve(Regex::new(if any.is_empty() { r"[^\s\S]" } else { &any }).ok())
+        Regex::new(if any.is_empty() { r"[^\s\S]" } else { &any }).ok()
     }
 
     fn catches(&self, forms: &[Forms], is_folder: bool) -> bool {
-        let Some(regex) = &self.0 else { return true };
+        let Some(regex) = &self.regex else { return true };
         let texts = |forms: &Forms| {
             let dotted = forms.relative.iter().map(|text| format!("./{text}"));
             let mut texts: Vec<String> =
@@ -292,6 +322,20 @@ mod tests {
         assert_eq!(at("x", PathAccess::Write), None);
         std::os::unix::fs::symlink(".env", root.join("plain")).unwrap();
         assert_eq!(at("plain", PathAccess::Read), Some(true));
+    }
+
+    #[test]
+    fn folders_with_the_same_rules_share_a_sieve() {
+        let root = Path::new("/w");
+        let policy = policy(&["Read(**/.env)", "Write(gen/**)"], &["Read(**/*.pem)", "Read(keys/**)"], root);
+        let sieve = |folder: &str| policy.inside(&root.join(folder)).sieve;
+        assert!(Arc::ptr_eq(&sieve("src"), &sieve("docs")));
+        let copy = policy.clone();
+        assert!(Arc::ptr_eq(&sieve("src"), &copy.inside(&root.join("tests")).sieve));
+        assert!(!Arc::ptr_eq(&sieve("src"), &sieve("keys")), "the question about the folder was answered");
+        let changes = || policy.unchangeable_inside(root).expect("a rule about writing").sieve;
+        assert!(Arc::ptr_eq(&changes(), &changes()));
+        assert!(!Arc::ptr_eq(&sieve("src"), &changes()));
     }
 
     #[test]
