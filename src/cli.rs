@@ -21,6 +21,7 @@ pub use crate::commands::config::ConfigCommand;
 pub use crate::commands::docs::{DocsArgs, PAGES as DOCS_PAGES};
 pub use crate::commands::grants::GrantsCommand;
 pub use crate::commands::hooks::HooksCommand;
+pub use crate::commands::import::ImportArgs;
 pub use crate::commands::mcp::{McpAddArgs, McpCommand, McpLoginArgs, McpScope};
 pub use crate::commands::memory::{MemoryCommand, MemoryForm};
 pub use crate::commands::permissions::PermissionsCommand;
@@ -34,6 +35,7 @@ pub use crate::commands::tasks::TasksCommand;
 pub use crate::commands::threads::{ExportFormatArg, ThreadsCommand};
 pub use crate::commands::upgrade::UpgradeArgs;
 pub use crate::commands::work::WorkArgs;
+pub use crate::import::ForeignAgent;
 pub use global::Global;
 
 use crate::config::Flags;
@@ -328,6 +330,11 @@ pub enum CliCommand {
     Config(ConfigCommand),
     /// Check the installation and this folder
     Doctor(JsonFlag),
+    /// Take over rules, MCP servers, hooks and commands of another agent
+    ///
+    /// Shows what would be written, and writes it when you answer `y`. What cannot be translated without a change of
+    /// meaning is listed with the reason. A second run changes nothing.
+    Import(ImportArgs),
     /// Install the newest version, or say how
     ///
     /// A program from an archive is replaced after its sum was checked, from the address that `upgrade.url` sets. For one

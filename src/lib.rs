@@ -75,6 +75,8 @@ mod compose;
 #[cfg(feature = "cli")]
 mod failure;
 #[cfg(feature = "cli")]
+mod import;
+#[cfg(feature = "cli")]
 pub mod logging;
 #[cfg(feature = "cli")]
 pub mod picture;

@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod grants;
 pub(crate) mod hooks;
+pub(crate) mod import;
 pub(crate) mod login;
 pub(crate) mod man;
 pub(crate) mod mcp;
@@ -76,6 +77,7 @@ pub(crate) async fn run(command: CliCommand, cli: &Cli, env: Env) -> Result<u8, 
         CliCommand::Login { provider, keyring } => login::login(provider, keyring, &foundation).await,
         CliCommand::Logout { provider } => login::logout(provider.as_deref(), &foundation).await,
         CliCommand::Config(ConfigCommand::Show(JsonFlag { json })) => config::show(json, &foundation),
+        CliCommand::Import(args) => import::run(&args, &foundation),
         CliCommand::Upgrade(args) => upgrade::run(&args, &foundation).await,
         CliCommand::Doctor(JsonFlag { json }) => Box::pin(doctor::run(json, foundation, cli)).await,
         // Answered before anything is read.

@@ -251,3 +251,41 @@ fn problems_of_skills_are_no_news_at_each_headless_start() {
     let doctor = home.aye(&["doctor"]).run();
     assert!(doctor.stdout.contains("SKILL.md; rename it"), "{}", doctor.stdout);
 }
+
+#[test]
+fn settings_of_another_agent_are_taken_over() {
+    let home = Home::new();
+    home.git(&["init", "-q"]);
+    home.write(
+        ".claude/settings.json",
+        r#"{"permissions": {"allow": ["Bash(make lint:*)"], "deny": ["Bash(git push:*)", "Read(./secret/**)", "Frobnicate"]},
+            "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "exit 0"}]}]}}"#,
+    );
+    home.write(
+        ".cursor/mcp.json",
+        r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "files"]}}}"#,
+    );
+    // Nothing is written without an answer.
+    let shown = home.aye(&["import"]).run().exits(1);
+    assert!(shown.stderr.contains("nothing was written"), "{}", shown.stderr);
+    for part in [
+        "Claude Code, this project\n  found: 3 rules, 1 hook\n",
+        "  not taken: Frobnicate (deny): aye has no such tool (.claude/settings.json)\n",
+        "permissions.yaml\n+rules:\n+  - {tool: \"Bash(git push *)\", behavior: deny}\n",
+        "+command = [\"sh\", \"-c\", \"exit 0\"]\n",
+        "+    \"files\": {\n",
+    ] {
+        assert!(shown.stdout.contains(part), "{part}\n{}", shown.stdout);
+    }
+    assert!(!home.work().join(".aye").exists());
+    home.aye(&["import", "--yes"]).run().exits(0).prints("written");
+    home.aye(&["import", "--yes"]).run().exits(0).prints("nothing new to write");
+    let calls = [("make lint src", "allow"), ("git push origin", "deny"), ("git fetch", "ask")];
+    for (command, verdict) in calls {
+        let call = json!({"tool": "Bash", "args": {"command": command}}).to_string();
+        let out = home.aye(&["permissions", "check", "--trust"]).stdin(call).run();
+        assert!(out.stdout.contains(&format!("\"verdict\":\"{verdict}\"")), "{command}: {}", out.stdout);
+    }
+    home.aye(&["hooks", "list", "--trust"]).run().exits(0).prints("imported-1");
+    home.aye(&["import", "codex"]).run().exits(0).prints("nothing of another agent is here");
+}

@@ -14,6 +14,7 @@ mod paths;
 mod providers;
 mod redact;
 mod schema;
+mod server_tables;
 mod servers;
 mod settings;
 mod table;
@@ -45,6 +46,7 @@ pub use paths::{
 };
 pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::{SettingDoc, documented_settings};
+pub use server_tables::{ServerTableError, with_server, without_server};
 pub use servers::{
     SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, load_session_servers, server_files,
 };

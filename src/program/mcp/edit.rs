@@ -1,12 +1,11 @@
 //! Adds and removes servers in the user's settings or in the project's `.mcp.json`.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use crate::cli::{McpAddArgs, McpScope};
-use crate::config::{SERVERS_FILE, write_private};
+use crate::config::{SERVERS_FILE, ServerTableError, with_server, without_server, write_private};
 use crate::contract::display::visible_line;
 use crate::contract::server::ServerScope;
 use crate::failure::Failure;
@@ -60,7 +59,7 @@ pub(crate) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failu
         McpScope::User => {
             let file = foundation.paths.config_file();
             let text = read(&file)?;
-            write_private(&file, with_table(&text, name, &server, &file)?.as_bytes())
+            write_private(&file, with_server(&text, name, &server, &file).map_err(failure)?.as_bytes())
                 .map_err(Failure::failed)?;
             file
         }
@@ -91,7 +90,8 @@ pub(crate) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Re
         McpScope::User => {
             let file = foundation.paths.config_file();
             let text = read(&file)?;
-            let without = without_table(&text, name, &file)?.ok_or_else(|| not_there(&file))?;
+            let without =
+                without_server(&text, name, &file).map_err(failure)?.ok_or_else(|| not_there(&file))?;
             write_private(&file, without.as_bytes()).map_err(Failure::failed)?;
             super::login::forget_of(&ServerScope::User, name, foundation)?;
             file
@@ -107,6 +107,13 @@ pub(crate) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Re
     };
     put(&format!("removed from {}\n", foundation.paths.display(&file)))?;
     Ok(0)
+}
+
+fn failure(error: ServerTableError) -> Failure {
+    match error {
+        ServerTableError::Exists { .. } => Failure::usage(error),
+        _ => Failure::failed(error),
+    }
 }
 
 fn there_already(name: &str, file: &Path) -> Failure {
@@ -150,123 +157,4 @@ fn write_project(file: &Path, root: &Map<String, Value>) -> Result<(), Failure> 
     new.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(fail)?;
     new.persist(file).map_err(|error| fail(error.error))?;
     Ok(())
-}
-
-fn parsed(text: &str, file: &Path) -> Result<toml::Table, Failure> {
-    text.parse().map_err(|error: toml::de::Error| {
-        Failure::failed(format!("{}: {}; nothing changed", file.display(), error.message()))
-    })
-}
-
-fn names_server(table: &toml::Table, name: &str) -> bool {
-    table
-        .get("mcp_servers")
-        .and_then(|servers| servers.as_table())
-        .is_some_and(|servers| servers.contains_key(name))
-}
-
-/// Returns the settings with a table added at the end.
-fn with_table(text: &str, name: &str, server: &Map<String, Value>, file: &Path) -> Result<String, Failure> {
-    if names_server(&parsed(text, file)?, name) {
-        return Err(there_already(name, file));
-    }
-    let wanted = toml::Value::try_from(server).map_err(Failure::failed)?;
-    let mut new = text.to_owned();
-    if !new.is_empty() {
-        new.push_str(if new.ends_with('\n') { "\n" } else { "\n\n" });
-    }
-    let is_bare = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    let key = if is_bare { name.to_owned() } else { toml::Value::from(name).to_string() };
-    let _ = writeln!(new, "[mcp_servers.{key}]");
-    for (field, value) in server.keys().filter_map(|field| Some((field, wanted.get(field)?))) {
-        let _ = writeln!(new, "{field} = {value}");
-    }
-    let table = parsed(&new, file)?;
-    let written = table.get("mcp_servers").and_then(|servers| servers.get(name));
-    if written == Some(&wanted) {
-        Ok(new)
-    } else {
-        Err(Failure::failed(format!(
-            "{} has a layout that aye cannot add to; edit it by hand",
-            file.display()
-        )))
-    }
-}
-
-/// Returns the settings without a server's tables; `None` if it is not configured.
-fn without_table(text: &str, name: &str, file: &Path) -> Result<Option<String>, Failure> {
-    let mut wanted = parsed(text, file)?;
-    if !names_server(&wanted, name) {
-        return Ok(None);
-    }
-    if let Some(servers) = wanted.get_mut("mcp_servers").and_then(|servers| servers.as_table_mut()) {
-        servers.remove(name);
-        if servers.is_empty() {
-            wanted.remove("mcp_servers");
-        }
-    }
-    let is_of_server = |line: &str| -> Option<bool> {
-        let header = line.trim_start();
-        if !header.starts_with('[') || header.starts_with("[[") {
-            return header.starts_with("[[").then_some(false);
-        }
-        // A table header alone is a valid file.
-        let table: toml::Table = header.parse().ok()?;
-        Some(names_server(&table, name))
-    };
-    let (mut kept, mut is_inside) = (String::new(), false);
-    for line in text.split_inclusive('\n') {
-        if let Some(is_its) = is_of_server(line) {
-            is_inside = is_its;
-        }
-        if !is_inside {
-            kept.push_str(line);
-        }
-    }
-    if parsed(&kept, file)? == wanted {
-        let kept = kept.trim_end();
-        return Ok(Some(if kept.is_empty() { String::new() } else { format!("{kept}\n") }));
-    }
-    Err(Failure::failed(format!(
-        "{} has a layout that aye cannot remove from safely; edit it by hand",
-        file.display()
-    )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file() -> &'static Path {
-        Path::new("/u/config.toml")
-    }
-
-    #[test]
-    fn a_server_is_added_and_removed_and_the_rest_is_unchanged() {
-        let before = "# mine\nmodel = \"m\"\n\n[tui] # colours\nmouse = true\n";
-        let server = json!({"command": "npx", "args": ["-y", "a b"], "env": {"T": "${T}"}});
-        let server = server.as_object().expect("an object");
-        let after = with_table(before, "my server", server, file()).expect("added");
-        assert!(after.starts_with(before), "{after}");
-        assert!(after.contains("[mcp_servers.\"my server\"]\ncommand = \"npx\"\n"), "{after}");
-        assert!(with_table(&after, "my server", server, file()).is_err(), "it is there already");
-        let back = without_table(&after, "my server", file()).expect("read").expect("there");
-        assert_eq!(back, before);
-        assert_eq!(without_table(before, "my server", file()).expect("read"), None);
-    }
-
-    #[test]
-    fn a_server_between_others_is_removed_with_its_tables() {
-        let text = "[mcp_servers.a]\ncommand = \"a\"\n[mcp_servers.b]\ncommand = \"b\"\n[mcp_servers.b.env]\nX = \"[not a table]\"\n[[x]]\n[mcp_servers.c]\ncommand = \"c\"\n";
-        let back = without_table(text, "b", file()).expect("read").expect("there");
-        assert_eq!(back, "[mcp_servers.a]\ncommand = \"a\"\n[[x]]\n[mcp_servers.c]\ncommand = \"c\"\n");
-    }
-
-    #[test]
-    fn a_server_that_cannot_be_removed_safely_is_left_alone() {
-        let text = "mcp_servers = {a = {command = \"a\"}}\n";
-        assert!(without_table(text, "a", file()).is_err());
-        let text = "mcp_servers.a.command = \"a\"\n";
-        assert!(without_table(text, "a", file()).is_err());
-    }
 }

@@ -70,8 +70,12 @@ pub fn project_roots(cwd: &Path, repository: &Path) -> Vec<SkillRoot> {
 
 /// The user's roots, first wins.
 pub fn user_roots(config_dir: &Path, home: Option<&Path>) -> Vec<SkillRoot> {
-    let dirs = [Some(config_dir.join("skills")), home.map(|home| home.join(".agents/skills"))];
-    dirs.into_iter().flatten().map(|dir| SkillRoot { dir, scope: SkillScope::User, boundary: None }).collect()
+    let homes =
+        home.into_iter().flat_map(|home| [".agents/skills", ".claude/skills"].map(|name| home.join(name)));
+    std::iter::once(config_dir.join("skills"))
+        .chain(homes)
+        .map(|dir| SkillRoot { dir, scope: SkillScope::User, boundary: None })
+        .collect()
 }
 
 /// A skill with the place it was found at.

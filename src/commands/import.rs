@@ -1,0 +1,163 @@
+//! `aye import`: takes over rules, servers, hooks and commands of other agents.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::Path;
+
+use clap::{Args, ValueEnum as _};
+
+use crate::config::write_private;
+use crate::contract::diff::unified;
+use crate::contract::display::{visible, visible_line};
+use crate::failure::Failure;
+use crate::import::{ForeignAgent, Import, ImportScope, ImportedFile, Left, SourceFolder, changes};
+use crate::program::foundation::Foundation;
+use crate::program::{put, say};
+
+/// `aye import`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  aye import\n  aye import claude --project")]
+pub struct ImportArgs {
+    /// The agent; without it, all that have something here
+    #[arg(value_enum, value_name = "AGENT")]
+    pub origin: Option<ForeignAgent>,
+    /// Only your own settings, from your home folder
+    #[arg(long, conflicts_with = "project")]
+    pub user: bool,
+    /// Only those of this project
+    #[arg(long)]
+    pub project: bool,
+    /// Write without asking
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+pub(crate) fn run(args: &ImportArgs, foundation: &Foundation) -> Result<u8, Failure> {
+    let origins = args.origin.map_or_else(|| ForeignAgent::value_variants().to_vec(), |origin| vec![origin]);
+    let (home, root) = (foundation.env.home(), foundation.workspace.root.as_path());
+    let mut places = Vec::new();
+    if !args.project {
+        places.extend(home.map(|home| (ImportScope::User, home, foundation.paths.config_dir.as_path())));
+    }
+    // In the home folder there are no settings but the user's.
+    if !args.user && home != Some(root) {
+        places.push((ImportScope::Project, root, root));
+    }
+    let (mut out, mut all) = (String::new(), Vec::new());
+    for (scope, folder, own) in places {
+        let mut together = Import::default();
+        for origin in &origins {
+            let import = origin.read(&SourceFolder { scope, folder });
+            if !import.is_empty() {
+                describe(&mut out, *origin, scope, &import);
+                together.add(import);
+            }
+        }
+        let (changes, left) = changes(&together, scope, own).map_err(Failure::failed)?;
+        list_left(&mut out, &left);
+        all.extend(changes.into_iter().map(|change| (scope, change)));
+    }
+    for (_, change) in &all {
+        show(&mut out, change, foundation);
+    }
+    if all.is_empty() {
+        out.push_str(if out.is_empty() {
+            "nothing of another agent is here\n"
+        } else {
+            "\nnothing new to write\n"
+        });
+        put(&out)?;
+        return Ok(0);
+    }
+    put(&out)?;
+    if !args.yes && !is_agreed(all.len())? {
+        return Ok(1);
+    }
+    for (scope, change) in &all {
+        write(*scope, change, root)?;
+    }
+    put("written\n")?;
+    if all.iter().any(|(scope, _)| *scope == ImportScope::Project) {
+        put("The next start asks whether you trust what changed in this project.\n")?;
+    }
+    Ok(0)
+}
+
+fn describe(out: &mut String, origin: ForeignAgent, scope: ImportScope, import: &Import) {
+    let whose = if scope == ImportScope::User { "your settings" } else { "this project" };
+    let gap = if out.is_empty() { "" } else { "\n" };
+    let _ = writeln!(out, "{gap}{}, {whose}", origin.name());
+    let counts = [
+        (import.rules.len(), "rule"),
+        (import.servers.len(), "MCP server"),
+        (import.hooks.len(), "hook"),
+        (import.files.len(), "file"),
+    ];
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    let some: Vec<String> =
+        some.map(|(count, what)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" })).collect();
+    if !some.is_empty() {
+        let _ = writeln!(out, "  found: {}", some.join(", "));
+    }
+    if !import.in_place.is_empty() {
+        let _ = writeln!(out, "  read where it is: {}", import.in_place.join(", "));
+    }
+    list_left(out, &import.left);
+}
+
+fn list_left(out: &mut String, left: &[Left]) {
+    for Left { what, why, from } in left {
+        let [what, why, from] = [what, why, from].map(|text| visible_line(text).into_owned());
+        let _ = writeln!(out, "  not taken: {what}: {why} ({from})");
+    }
+}
+
+fn show(out: &mut String, change: &ImportedFile, foundation: &Foundation) {
+    let _ = writeln!(out, "\n{}", visible_line(&foundation.paths.display(&change.path)));
+    let diff = unified(&change.before, &change.after, None, 1);
+    let lines = diff.lines().filter(|line| !line.starts_with("@@"));
+    lines.for_each(|line| {
+        let _ = writeln!(out, "{}", visible(line));
+    });
+}
+
+fn is_agreed(files: usize) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        say("nothing was written: stdin is not a terminal; --yes writes without asking");
+        return Ok(false);
+    }
+    let files = if files == 1 { "this file".to_owned() } else { format!("these {files} files") };
+    put(&format!("\nWrite {files}? [y/N] "))?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
+    let is_agreed = matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
+    if !is_agreed {
+        say("nothing was written");
+    }
+    Ok(is_agreed)
+}
+
+/// Writes a file whole. One of the project must lie in the project, and everybody who can read that can read it.
+fn write(scope: ImportScope, change: &ImportedFile, root: &Path) -> Result<(), Failure> {
+    if scope == ImportScope::User {
+        return write_private(&change.path, change.after.as_bytes()).map_err(Failure::failed);
+    }
+    let fail = |error: std::io::Error| {
+        Failure::failed(format!("{} cannot be written: {error}", change.path.display()))
+    };
+    let folder = change.path.parent().unwrap_or(root);
+    std::fs::create_dir_all(folder).map_err(fail)?;
+    let is_inside = folder.canonicalize().map_err(fail)?.starts_with(root.canonicalize().map_err(fail)?);
+    if !is_inside || change.path.is_symlink() {
+        return Err(Failure::failed(format!(
+            "{} is a link; nothing was written there",
+            change.path.display()
+        )));
+    }
+    let mut new = tempfile::NamedTempFile::new_in(folder).map_err(fail)?;
+    new.write_all(change.after.as_bytes()).map_err(fail)?;
+    use std::os::unix::fs::PermissionsExt as _;
+    new.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(fail)?;
+    new.persist(&change.path).map_err(|error| fail(error.error))?;
+    Ok(())
+}
