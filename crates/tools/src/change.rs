@@ -13,7 +13,7 @@ use super::args::advised;
 use super::atomic::{FileError, WriteTarget};
 use super::paths::{absolute, resolve, shown};
 use super::seen_files::{KnownContent, hash};
-use super::text::{decoded, is_unsaved};
+use super::text::{TextFile, decoded, is_unsaved};
 use aye_core::contract::diff::{changed_lines, unified};
 use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
@@ -70,6 +70,12 @@ impl PlannedFile {
             None => KnownContent::Current,
         }
     }
+
+    /// Returns the text of the file as the thread saw it, if that is still known.
+    pub(super) fn seen_text(&self, env: &ToolEnv, ctx: &ToolCallContext) -> Option<String> {
+        let bytes = env.ledger.content(thread(ctx), &self.real)?;
+        Some(TextFile::decode(&bytes).ok()?.text)
+    }
 }
 
 fn thread(ctx: &ToolCallContext) -> &str {
@@ -78,7 +84,7 @@ fn thread(ctx: &ToolCallContext) -> &str {
 
 /// Notes that the thread knows this content.
 pub(super) fn note(env: &ToolEnv, ctx: &ToolCallContext, real: &Path, bytes: &[u8]) {
-    env.ledger.note(thread(ctx), real, hash(bytes));
+    env.ledger.note(thread(ctx), real, bytes);
 }
 
 /// Whether a user decided about exactly this call, or it is repeated after a crash: the ledger of that time

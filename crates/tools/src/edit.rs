@@ -1,5 +1,6 @@
 //! Edit: replaces a text in a file.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -23,7 +24,9 @@ const MAX_PLACES: usize = 10;
 /// Lines that show what an edit made of a text that was not quoted exactly.
 const NOTED_LINES: usize = 3;
 /// Maximum places whose surroundings are shown.
-const MAX_SURROUNDINGS: usize = 3;
+const MAX_SURROUNDINGS: usize = 5;
+/// Maximum lines shown before a place.
+const MAX_BEFORE: usize = 4;
 
 /// Replaces a text in a file.
 pub(super) struct Edit {
@@ -46,7 +49,9 @@ fn parse(args: &Value) -> Result<EditArgs<'_>, ToolError> {
         all: args.flag("replace_all", false)?,
     };
     if call.old.is_empty() {
-        return Err(invalid("`old_string` is empty; use Write to create a file"));
+        return Err(invalid(
+            "`old_string` is empty; quote the text to replace, or use Write to create a file",
+        ));
     }
     if call.old == call.new {
         return Err(invalid("`old_string` and `new_string` are the same; nothing would change"));
@@ -77,15 +82,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     // one, the text itself is the proof, if it is there exactly and once.
     let is_stale = seen == KnownContent::Stale && !is_decided(ctx);
     if is_stale && (places.len() != 1 || call.all) {
-        let what = format!("{name} changed since it was read");
-        let near = if places.is_empty() { hint::nearest(&file.text, call.old) } else { String::new() };
-        if near.is_empty() {
-            return Err(advised(what, "Read it again"));
-        }
-        return Err(ToolError::Advised {
-            text: format!("{what}: `old_string` is not in it now{near}"),
-            shown: what,
-        });
+        return Err(stale(name, &call, (&file.text, &places), subject.seen_text(env, ctx).as_deref()));
     }
     let mut ignoring = None;
     if places.is_empty()
@@ -106,11 +103,10 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
         }
         1 => {}
         count if !call.all => {
-            let occurs =
-                format!("occurs {count} times in {name}, at lines {}", lines_of(&file.text, &places));
+            let occurs = occurs(count, name, &file.text, &places);
             return Err(ToolError::Advised {
                 text: format!(
-                    "`old_string` {occurs}; add surrounding lines to make it unique, or set replace_all{}",
+                    "`old_string` {occurs}; {UNIQUE}, or set replace_all{}",
                     surroundings(&file.text, &places)
                 ),
                 shown: format!("the text to replace {occurs}"),
@@ -151,12 +147,63 @@ fn numbered(text: &str, from: usize) -> String {
     hint::numbered(text.lines().enumerate().skip(from).take(NOTED_LINES))
 }
 
-/// The line before each place, and its first.
+/// What a model can do about a text that occurs more than once.
+const UNIQUE: &str = "add surrounding lines to make it unique";
+
+fn occurs(count: usize, name: &str, text: &str, places: &[matching::Replacement]) -> String {
+    format!("occurs {count} times in {name}, at lines {}", lines_of(text, places))
+}
+
+/// Refuses an edit of a file that is not what the model saw, with what it needs to try again: where the text may be now, and
+/// the lines that changed.
+fn stale(
+    name: &str,
+    call: &EditArgs<'_>,
+    (text, places): (&str, &[matching::Replacement]),
+    seen: Option<&str>,
+) -> ToolError {
+    let shown = format!("{name} changed since it was read");
+    if call.all {
+        return advised(shown, "Read it again before using replace_all");
+    }
+    let changed = seen.and_then(|seen| hint::changed(seen, text));
+    let found = if places.is_empty() {
+        // What was quoted rightly is among the lines that changed.
+        let was_there = seen.is_some_and(|seen| !matching::find(seen, call.old, call.new).is_empty());
+        let near = match (was_there && changed.is_some(), hint::already(text, call.new)) {
+            (_, Some(line)) => {
+                format!(", but `new_string` is, at line {line}: the change may be there already")
+            }
+            (true, None) => String::new(),
+            (false, None) => hint::nearest(text, call.old),
+        };
+        if near.is_empty() && changed.is_none() {
+            return advised(shown, "Read it again");
+        }
+        format!("is not in it now{near}")
+    } else {
+        let occurs = occurs(places.len(), "it now", text, places);
+        format!("{occurs}; {UNIQUE}{}", surroundings(text, places))
+    };
+    let changed = changed.map(|lines| format!("\nwhat changed:{lines}")).unwrap_or_default();
+    ToolError::Advised { text: format!("{shown}: `old_string` {found}{changed}"), shown }
+}
+
+/// The lines before each place, as many as tell the places apart, and its first.
 fn surroundings(text: &str, places: &[matching::Replacement]) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    let around = places.iter().take(MAX_SURROUNDINGS).map(|place| {
-        let at = text[..place.range.start].matches('\n').count();
-        hint::numbered(lines.iter().copied().enumerate().skip(at.saturating_sub(1)).take(1 + at.min(1)))
+    let at = |place: &matching::Replacement| text[..place.range.start].matches('\n').count();
+    let at: Vec<usize> = places.iter().take(MAX_SURROUNDINGS).map(at).collect();
+    let before = |at: usize, count: usize| &lines[at.saturating_sub(count)..at.min(lines.len())];
+    let is_enough = |count: &usize| {
+        let mut known = HashSet::new();
+        at.iter()
+            .all(|at| known.insert(before(*at, *count).iter().map(|line| line.trim()).collect::<Vec<_>>()))
+    };
+    let count = (1..=MAX_BEFORE).find(is_enough).unwrap_or(1);
+    let around = at.iter().map(|at| {
+        let before = at.saturating_sub(count);
+        hint::numbered(lines.iter().copied().enumerate().skip(before).take(at - before + 1))
     });
     around.collect::<Vec<_>>().join("\n--")
 }

@@ -284,7 +284,7 @@ fn indentation_unit(lines: &[&str]) -> Option<String> {
 }
 
 /// The plain text for a typographic character or a special blank.
-fn plain(c: char) -> Option<&'static str> {
+pub(super) fn plain(c: char) -> Option<&'static str> {
     Some(match c {
         '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => " ",
         '\u{2018}' | '\u{2019}' | '\u{201a}' | '\u{201b}' => "'",
@@ -373,7 +373,8 @@ fn without_numbers(old: &str, new: &str) -> Option<Variant> {
     Some(Variant { old: stripped.join("\n"), new, ignoring: Some("line numbers") })
 }
 
-fn numbered(line: &str) -> Option<(u64, &str)> {
+/// A line's number, as Read or Grep shows it, and its text.
+pub(super) fn numbered(line: &str) -> Option<(u64, &str)> {
     let line = line.trim_start_matches(' ');
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let number = line[..digits].parse().ok()?;

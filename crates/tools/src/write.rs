@@ -10,6 +10,7 @@ use super::ToolEnv;
 use super::args::{self, CallArgs, advised};
 use super::change::{self, PlannedChange, PlannedFile, is_decided};
 use super::edit::encoded;
+use super::hint;
 use super::seen_files::KnownContent;
 use super::text::{LineEnding, TextFile, to_crlf};
 use aye_core::contract::tool::{
@@ -40,7 +41,14 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
                 // changes once more.
                 KnownContent::Stale if !is_decided(ctx) => {
                     let what = format!("{name} changed since it was read");
-                    return Err(advised(what, "Read it again before replacing it"));
+                    let text = TextFile::decode(bytes).map(|file| file.text).ok();
+                    let changed = subject.seen_text(env, ctx).zip(text);
+                    let changed = changed.and_then(|(seen, text)| hint::changed(&seen, &text));
+                    let changed = changed.map(|lines| format!("; what changed:{lines}")).unwrap_or_default();
+                    return Err(advised(
+                        what,
+                        &format!("Read it again before replacing it, or use Edit{changed}"),
+                    ));
                 }
                 KnownContent::Unknown if !is_decided(ctx) && *bytes != content.as_bytes() => {
                     let text = format!("{name} exists; Read it before replacing it, or use Edit");

@@ -62,7 +62,10 @@ async fn write_replaces_only_files_that_were_read() {
     assert_eq!(sandbox.ok("Write", write("a", "newer\n")).await, "changed a (+1 -1)");
     sandbox.write("a", "by hand\n");
     let text = sandbox.refused("Write", write("a", "mine\n")).await;
-    assert_eq!(text, "a changed since it was read; Read it again before replacing it");
+    assert_eq!(
+        text,
+        "a changed since it was read; Read it again before replacing it, or use Edit; what changed:\n1\tby hand"
+    );
     assert_eq!(sandbox.read("a"), b"by hand\n");
     let other = ToolCallContext {
         run_identity: aye_core::contract::identity::RunIdentity {
@@ -140,7 +143,10 @@ async fn edit_refuses_ambiguous_or_impossible_changes() {
     sandbox.link("../../out", "dangling");
     sandbox.link("/etc", "etc");
     for (args, word) in [
-        (edit("a", "let y = 1;", "z"), "`old_string` is not in a; the nearest line is 1: let x = 1;"),
+        (
+            edit("a", "let y = 1;", "z"),
+            "`old_string` is not in a; the nearest place is at line 1:\n1\tlet x = 1;",
+        ),
         (edit("a", "let  x = 1;", "z"), "differ from it in blanks only"),
         (edit("a", "aa", "b"), "2 times in a"),
         (edit("a", "x", "x"), "are the same"),
@@ -274,26 +280,39 @@ async fn a_file_changed_since_it_was_read_is_edited_where_the_text_is_certain() 
     sandbox.write("a", "one two\n");
     sandbox.ok("Read", json!({"file_path": "a"})).await;
     sandbox.write("a", "one two three\none\n");
-    let refused = "a changed since it was read; Read it again";
-    for args in [edit("a", "one", "1"), edit("a", "four", "4")] {
-        assert_eq!(sandbox.refused("Edit", args).await, refused);
+    let changed = "what changed:\n1\tone two three\n2\tone";
+    for (old, found) in [
+        // What is there now spares another Read.
+        (
+            "one",
+            "occurs 2 times in it now, at lines 1, 2; add surrounding lines to make it unique\n1\tone two three\n--\n\
+             1\tone two three\n2\tone",
+        ),
+        ("one two\n", "is not in it now"),
+        ("four", "is not in it now"),
+        (
+            "one two threes\nand\n",
+            "is not in it now; the nearest place is at line 1:\n1\tone two three\n2\tone",
+        ),
+    ] {
+        assert_eq!(
+            sandbox.refused("Edit", edit("a", old, "1\n")).await,
+            format!("a changed since it was read: `old_string` {found}\n{changed}")
+        );
     }
-    // What is there now spares another Read.
-    assert_eq!(
-        sandbox.refused("Edit", edit("a", "one two threes\nand\n", "1\n")).await,
-        "a changed since it was read: `old_string` is not in it now; the nearest place is at line 1:\n1\tone two \
-         three\n2\tone"
-    );
+    let mut all = edit("a", "one", "1");
+    all["replace_all"] = json!(true);
+    let text = sandbox.refused("Edit", all).await;
+    assert_eq!(text, "a changed since it was read; Read it again before using replace_all");
     assert_eq!(
         sandbox.ok("Edit", edit("a", "two", "2")).await,
         "changed a (+1 -1); the file had changed since it was read:\n1\tone 2 three\n2\tone"
     );
     // What else changed is still unknown.
-    assert!(
-        sandbox
-            .refused("Write", write("a", "all\n"))
-            .await
-            .contains(refused.split(';').next().expect("text"))
+    assert_eq!(
+        sandbox.refused("Write", write("a", "all\n")).await,
+        "a changed since it was read; Read it again before replacing it, or use Edit; what changed:\n1\tone 2 three\n\
+         2\tone"
     );
     sandbox.ok("Read", json!({"file_path": "./x/../a"})).await;
     assert_eq!(sandbox.ok("Edit", edit("a", "2 three", "2")).await, "changed a (+1 -1)");

@@ -5,6 +5,7 @@ mod hostile;
 #[cfg(target_os = "linux")]
 mod race;
 mod read;
+mod refusals;
 mod search;
 mod web;
 
