@@ -2,13 +2,15 @@
 //! message says so, and the rest of the prompt stays as it is.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use aye_files::opener::{FilePlace, resolve};
 use aye_sandbox::common_git_folder;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
 use jiff::tz::TimeZone;
 
 use crate::contract::context_message::ContextMessage;
@@ -19,6 +21,7 @@ use crate::phase::{
     PluginRegistrar,
 };
 use crate::plugins::permission::Permissions;
+use crate::program::git_index::has_unstaged_changes;
 use crate::state::{Phase, StateCommand, StateError};
 
 /// The plugin's name.
@@ -76,13 +79,13 @@ impl RunConditions {
             text.push(' ');
             text.push_str(&self.sandbox);
         }
-        if let Some(branch) = own_branch(&self.root) {
-            // A name may contain anything.
-            let _ = write!(text, " Git branch: {}.", shortened(&visible_line(&branch), MAX_BRANCH));
-        }
         text
     }
 }
+
+/// Whether tracked files were changed when a run started, by run and branch: the changes that the model makes itself are no
+/// news. It is read while the run is being stored, and awaited before the first request.
+type KnownChanges = Arc<Mutex<Option<(String, Shared<BoxFuture<'static, Option<bool>>>)>>>;
 
 /// Offers the instructions of the user and the project, the date, and what may be done here.
 #[derive(Clone)]
@@ -90,6 +93,7 @@ pub(crate) struct EnvironmentPlugin {
     instructions: String,
     zone: fn() -> TimeZone,
     here: RunConditions,
+    changes: KnownChanges,
 }
 
 impl EnvironmentPlugin {
@@ -99,7 +103,28 @@ impl EnvironmentPlugin {
             "" => String::new(),
             text => format!("# Instructions of the user and the project\n\n{text}"),
         };
-        Self { instructions, zone, here }
+        Self { instructions, zone, here, changes: Arc::default() }
+    }
+
+    /// What git has checked out, and whether tracked files differed from its index at the start of the run; `None` outside a
+    /// repository.
+    fn repository(&self, run: &str) -> Option<(String, Shared<BoxFuture<'static, Option<bool>>>)> {
+        let root = &self.here.root;
+        let git = own_git_folder(root)?;
+        // A name may contain anything.
+        let branch = shortened(&visible_line(&branch_in(&git)?), MAX_BRANCH).into_owned();
+        let key = format!("{run} {branch}");
+        let mut known = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, changes)) = &*known
+            && *of == key
+        {
+            return Some((branch, changes.clone()));
+        }
+        let root = root.clone();
+        let task = tokio::task::spawn_blocking(move || has_unstaged_changes(&root, &git));
+        let changes = task.map(|changed| changed.ok().flatten()).boxed().shared();
+        *known = Some((key, changes.clone()));
+        Some((branch, changes))
     }
 }
 
@@ -117,14 +142,25 @@ impl Plugin for EnvironmentPlugin {
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_hook(Phase::RunStart, StartReading(self.clone()));
         registrar.register_hook(Phase::BeforeInference, self.clone());
         Ok(())
     }
 }
 
+struct StartReading(EnvironmentPlugin);
+
+#[async_trait]
+impl PhaseHook for StartReading {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let _ = self.0.repository(ctx.run_identity.run_id.as_str());
+        Ok(StateCommand::new())
+    }
+}
+
 #[async_trait]
 impl PhaseHook for EnvironmentPlugin {
-    async fn run(&self, _ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
         let mut add = |key: &str, text: &str| {
             command.schedule_action::<AddContextMessage>(ContextMessage::system(
@@ -138,6 +174,14 @@ impl PhaseHook for EnvironmentPlugin {
         let date = jiff::Timestamp::now().to_zoned((self.zone)()).date();
         add("date", &format!("Date: {date}."))?;
         add("here", &self.here.text())?;
+        if let Some((branch, changes)) = self.repository(ctx.run_identity.run_id.as_str()) {
+            let changes = match changes.await {
+                Some(true) => "; there are unstaged changes",
+                Some(false) => "; no unstaged changes",
+                None => "",
+            };
+            add("git", &format!("Git branch: {branch}{changes}."))?;
+        }
         if self.here.audience == Audience::Nobody {
             command.schedule_action::<ExcludeTools>(ExcludedTools {
                 tools: BTreeSet::from([ASKS.to_owned()]),
@@ -156,26 +200,31 @@ pub(crate) fn tokens_of(instructions: &str) -> usize {
     }
 }
 
-/// Returns the branch for the model. Unlike the user, it only learns that of the project's own repository, or of one that
-/// names this folder as its worktree: a project's `.git` file may lead to any other.
-fn own_branch(root: &Path) -> Option<String> {
+/// Returns the folder of the repository that the model learns about. Unlike the user, it only learns of the project's own
+/// repository, or of one that names this folder as its worktree: a project's `.git` file may lead to any other.
+fn own_git_folder(root: &Path) -> Option<PathBuf> {
     let is_own = root.join(".git").symlink_metadata().is_ok_and(|git| git.is_dir());
-    (is_own || common_git_folder(root).is_some()).then(|| branch(root)).flatten()
+    (is_own || common_git_folder(root).is_some()).then(|| git_folder(root)).flatten()
+}
+
+// A foreign repository may have a FIFO in the place of any file.
+fn git_folder(root: &Path) -> Option<PathBuf> {
+    let git = root.join(".git");
+    if git.is_dir() {
+        return Some(git);
+    }
+    let text = String::from_utf8(crate::walk::read_regular(&git, 4096)?).ok()?;
+    Some(root.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
 /// Returns the branch checked out in a repository, or the start of the commit. Reads two small files.
 pub(crate) fn branch(root: &Path) -> Option<String> {
-    // A foreign repository may have a FIFO there.
-    let read = |file: &Path| String::from_utf8(crate::walk::read_regular(file, 4096)?).ok();
-    let git = root.join(".git");
-    let folder = if git.is_dir() {
-        git
-    } else {
-        let text = read(&git)?;
-        root.join(text.strip_prefix("gitdir:")?.trim())
-    };
+    branch_in(&git_folder(root)?)
+}
+
+fn branch_in(git: &Path) -> Option<String> {
     // git writes no link there, and the text of another file is no branch.
-    let head = FilePlace::of(&resolve(&folder).ok()?.join("HEAD")).ok()?.open_regular().ok()?;
+    let head = FilePlace::of(&resolve(git).ok()?.join("HEAD")).ok()?.open_regular().ok()?;
     let mut text = String::new();
     head.take(4096).read_to_string(&mut text).ok()?;
     let head = text.trim();
@@ -205,8 +254,8 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         std::fs::write(tree.path().join(".git"), format!("gitdir: {}/.git\n", dir.path().display())).unwrap();
         assert_eq!(branch(tree.path()).as_deref(), Some("01234567"));
-        assert_eq!(own_branch(dir.path()).as_deref(), Some("01234567"));
-        assert_eq!(own_branch(tree.path()), None, "the repository does not name this folder");
+        assert_eq!(own_git_folder(dir.path()), Some(dir.path().join(".git")));
+        assert_eq!(own_git_folder(tree.path()), None, "the repository does not name this folder");
         let key = dir.path().join("key");
         std::fs::rename(&head, &key).unwrap();
         std::os::unix::fs::symlink(&key, &head).unwrap();

@@ -10,6 +10,7 @@ pub(crate) mod environment;
 pub(crate) mod folder_instructions;
 pub(crate) mod foundation;
 pub(crate) mod git;
+pub(crate) mod git_index;
 pub(crate) mod grants;
 pub(crate) mod hooks;
 pub(crate) mod keyring;

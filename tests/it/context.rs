@@ -1,6 +1,7 @@
 //! Long conversations in small windows: trimmed and kept messages, summaries, and what the user sees.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
@@ -88,6 +89,18 @@ fn the_model_knows_what_it_may_do_and_who_is_there() {
         told.contains("Permission mode plan: only look") && told.contains("Git branch: other."),
         "{told}"
     );
+    // So are changes that the user has not staged. The index must be newer than the file.
+    home.write("a.txt", "one\n");
+    let before = SystemTime::now() - Duration::from_mins(1);
+    let file = std::fs::File::options().write(true).open(home.work().join("a.txt")).expect("opened");
+    file.set_modified(before).expect("set");
+    home.git(&["add", "a.txt"]);
+    home.ok(&["-c", "-p", "staged"]);
+    assert!(llm.last().told().contains("Git branch: other; no unstaged changes."), "{}", llm.last().told());
+    home.write("a.txt", "one\ntwo\n");
+    home.ok(&["-c", "-p", "changed"]);
+    let told = llm.last().told();
+    assert!(told.contains("Git branch: other; there are unstaged changes."), "{told}");
     // Who cannot be asked is not offered to be asked.
     home.ok(&["-p", "hi", "--on-ask", "deny"]);
     let alone = llm.last();
