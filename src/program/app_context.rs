@@ -36,7 +36,7 @@ use crate::program::environment::{Audience, ENVIRONMENT_PLUGIN, EnvironmentPlugi
 use crate::program::folder_instructions::{FOLDER_INSTRUCTIONS_PLUGIN, FolderInstructionsPlugin};
 use crate::program::foundation::Foundation;
 use crate::program::grants::GrantWatch;
-use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN};
+use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
 use crate::program::notify::Notifier;
 use crate::program::programs::ProjectPrograms;
 use crate::program::telemetry::Telemetry;
@@ -139,6 +139,7 @@ impl AppContext {
         let telemetry = Telemetry::start(&mut foundation);
         let price_list = PriceList::new(&foundation);
         let (questions, guidance) = (Questions::default(), Guidance::default());
+        let server_start = ServerStart::default();
         let snapshots = crate::terminal::rewind::snapshots_of(&foundation, &clock);
         let targets = SharedTargets::default();
         let parts = Parts {
@@ -150,6 +151,7 @@ impl AppContext {
             price_list: &price_list,
             questions: &questions,
             guidance: &guidance,
+            server_start: &server_start,
             targets: &targets,
             snapshots: snapshots.as_ref(),
             // Without a user at the terminal, surfaces and forms are not offered.
@@ -190,7 +192,7 @@ impl AppContext {
             cli,
             &runtime,
             &permission,
-            (&questions, &guidance),
+            (&questions, &guidance, &server_start),
             &programs,
             &mut warnings,
         );
@@ -352,6 +354,7 @@ struct Parts<'a> {
     /// The questions that MCP servers ask the user.
     questions: &'a Questions,
     guidance: &'a Guidance,
+    server_start: &'a ServerStart,
     /// The targets that skills can name.
     targets: &'a SharedTargets,
     snapshots: Option<&'a FolderSnapshots>,
@@ -376,6 +379,7 @@ fn runtime(
         price_list,
         questions,
         guidance,
+        server_start,
         targets,
         snapshots,
         draws,
@@ -508,7 +512,10 @@ fn runtime(
         .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
-        .with_plugin(MCP_PLUGIN, Arc::new(ElicitationPlugin(questions.clone(), guidance.clone())))
+        .with_plugin(
+            MCP_PLUGIN,
+            Arc::new(ElicitationPlugin(questions.clone(), guidance.clone(), server_start.clone())),
+        )
         .with_plugin(
             "stop",
             Arc::new(price_list.over(stop, foundation.loaded.settings.stop.on_limit == OnLimit::Ask)),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use attach::{commands, complete, prompt, resources};
 pub(crate) use describe::{agreed, find, login_name, login_words};
 pub(crate) use doctor::{ServerRow, lines, rows};
-pub(crate) use plugin::{ElicitationPlugin, MCP_PLUGIN};
+pub(crate) use plugin::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
 pub(crate) use show::page;
 
 use crate::cli::Cli;
@@ -48,6 +48,7 @@ pub(crate) struct Mcp {
     begun: inside::Begun,
     changed: Changed,
     wait: Duration,
+    first_start: ServerStart,
 }
 
 /// The callback for changes to the prompts of servers.
@@ -87,7 +88,7 @@ impl Mcp {
         cli: &Cli,
         runtime: &AgentRuntime,
         permission: &Permissions,
-        (questions, guidance): (&Questions, &Guidance),
+        (questions, guidance, first_start): (&Questions, &Guidance, &ServerStart),
         programs: &ProjectPrograms,
         warnings: &mut Vec<String>,
     ) -> Self {
@@ -138,12 +139,15 @@ impl Mcp {
         let (manager, problems) = Manager::new(usable, around);
         warnings.extend(problems);
         let manager = Arc::new(manager);
+        let wait = foundation.loaded.settings.mcp.wait;
+        first_start.set(&manager, wait);
         Self {
             manager,
             told,
             begun: inside::Begun::default(),
             changed,
-            wait: foundation.loaded.settings.mcp.wait,
+            wait,
+            first_start: first_start.clone(),
         }
     }
 
@@ -165,6 +169,7 @@ impl Mcp {
     pub(crate) async fn ready(&self) {
         self.start(|text| crate::program::say(&format!("aye: {text}")));
         let late = self.manager.ready(self.wait).await;
+        self.first_start.is_over();
         if !late.is_empty() {
             crate::program::say(&format!(
                 "aye: MCP servers not ready after {} s, the run starts without them: {} (mcp.wait)",
@@ -183,6 +188,7 @@ impl Mcp {
     pub(crate) async fn ready_quietly(&self) {
         self.manager.start();
         let _ = self.manager.ready(self.wait).await;
+        self.first_start.is_over();
     }
 }
 

@@ -313,3 +313,28 @@ fn a_worker_has_server_tools_and_names_late_servers() {
     let out = home.ok(&["--config", "mcp.wait=300ms", "work", "--until-empty"]);
     assert!(out.stderr.contains("MCP servers not ready after 0.3 s, the run starts without them: shed"));
 }
+
+#[test]
+fn the_first_request_in_the_terminal_has_the_tools_of_a_server_that_starts_slowly() {
+    let llm = calls("mcp__shed__echo");
+    let home = Home::with(&llm);
+    home.config(&format!(
+        "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\napi_key_env = \"MOCK_KEY\"\n\
+         [retry]\nmax_retries = 0\n[mcp]\nwait = 60\n",
+        llm.url
+    ));
+    let file = tools(&home, &[tool("echo")]);
+    let gate = home.root().join("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).expect("a pipe");
+    // The server reads nothing before somebody writes to the pipe.
+    let script = format!("read go < '{}'; exec sh '{SCRIPT}' '{file}' plain", gate.display());
+    home.ok(&["mcp", "add", "shed", "--", "sh", "-c", &script]);
+    home.rules("rules:\n  - {tool: mcp__shed__echo, behavior: allow}\n");
+    let mut tty = Pty::start(&home, &["use it"], 100, 40);
+    // Opening waits for the server.
+    std::fs::write(&gate, "go\n").expect("the server reads");
+    tty.shows("It is done.");
+    let first = llm.asked().remove(0);
+    assert!(first.tools().contains(&"mcp__shed__echo".to_owned()), "{:?}", first.tools());
+    tty.quit();
+}

@@ -316,7 +316,7 @@ table! {
         /// Maximum start time of an MCP server.
         #[project(Set)]
         pub start_timeout: Duration = "30s",
-        /// How long a headless run waits for MCP servers before it starts.
+        /// How long the first run waits for MCP servers before it starts.
         #[project(Set)]
         pub wait: Duration = "5s",
     }

@@ -1,18 +1,52 @@
 //! At the end of a step or a run, closes the questions of MCP servers with their calls. Before each inference, gives
-//! the model the servers' instructions.
+//! the model the servers' instructions. The first run waits for servers that are being started.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::contract::context_message::ContextMessage;
-use crate::mcp::{Guidance, Questions};
+use crate::mcp::{Guidance, Manager, Questions};
 use crate::phase::{AddContextMessage, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::{Phase, StateCommand, StateError};
 
 /// The plugin's name.
 pub(crate) const MCP_PLUGIN: &str = "mcp";
 
+/// The start of the servers, which the first run waits for: a tool that comes after the first request of a conversation is
+/// only described in a message, and many models call nothing but the tools of the list.
+#[derive(Clone, Default)]
+pub(crate) struct ServerStart {
+    servers: Arc<OnceLock<(Weak<Manager>, Duration)>>,
+    awaited: Arc<tokio::sync::OnceCell<()>>,
+}
+
+impl ServerStart {
+    /// Sets the servers, and how long to wait for them.
+    pub(super) fn set(&self, manager: &Arc<Manager>, limit: Duration) {
+        let _ = self.servers.set((Arc::downgrade(manager), limit));
+    }
+
+    /// Notes that a front end has waited.
+    pub(super) fn is_over(&self) {
+        let _ = self.awaited.set(());
+    }
+
+    /// Waits once until each server can be used or cannot.
+    async fn over(&self) {
+        let ready = async {
+            let Some((manager, limit)) = self.servers.get() else { return };
+            let Some(manager) = manager.upgrade().filter(|manager| !manager.is_empty()) else { return };
+            manager.start();
+            let _ = manager.ready(*limit).await;
+        };
+        self.awaited.get_or_init(|| ready).await;
+    }
+}
+
 /// Closes the questions of servers without an answer when the user denies the call or stops the run.
-pub(crate) struct ElicitationPlugin(pub(crate) Questions, pub(crate) Guidance);
+pub(crate) struct ElicitationPlugin(pub(crate) Questions, pub(crate) Guidance, pub(crate) ServerStart);
 
 impl Plugin for ElicitationPlugin {
     // This applies to every agent that calls the tool: the server must learn that no answer will come.
@@ -28,10 +62,24 @@ impl Plugin for ElicitationPlugin {
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_hook(Phase::RunStart, AwaitServers(self.2.clone()));
         registrar.register_hook(Phase::BeforeInference, Guide(self.1.clone()));
         registrar.register_hook(Phase::StepEnd, Forget(self.0.clone()));
         registrar.register_hook(Phase::RunEnd, Forget(self.0.clone()));
         Ok(())
+    }
+}
+
+struct AwaitServers(ServerStart);
+
+#[async_trait]
+impl PhaseHook for AwaitServers {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        tokio::select! {
+            () = self.0.over() => {}
+            () = ctx.cancellation.cancelled() => {}
+        }
+        Ok(StateCommand::new())
     }
 }
 
