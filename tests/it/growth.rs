@@ -222,3 +222,52 @@ fn refused_thoughts_are_left_out_silently_and_counted() {
     home.ok(&["stats"]).prints("1 requests were sent again without thoughts");
     assert_eq!(home.ok(&["stats", "--json"]).json()["total"]["refused_thoughts"], 1);
 }
+
+/// The start of the requests is stored with what followed the first one: a process that is killed leaves it to the next.
+#[cfg(feature = "failpoints")]
+#[test]
+fn the_start_outlives_a_process_that_is_killed() {
+    let mut kept = 0;
+    for place in
+        ["store.checkpoint.before", "store.checkpoint.after", "store.begin.before", "store.begin.after"]
+    {
+        for count in 1.. {
+            let llm = StrictLlm::new();
+            let home = home(&llm);
+            home.write("a.txt", "one\n");
+            let edit = json!({"file_path": "a.txt", "old_string": "one", "new_string": "two"});
+            llm.will([call("Read", json!({"file_path": "a.txt"})), call("Edit", edit), say("edited")]);
+            let mode = ["--permission-mode", "accept-edits"];
+            let out = home.aye(&[&["-p", "one"], &mode[..]].concat());
+            let out = out.env("AYE_FAILPOINT", &format!("{place}:{count}")).run();
+            if !out.was_killed() {
+                out.exits(0);
+                assert!(count > 1, "{place} is never reached");
+                break;
+            }
+            // What a new start would contain.
+            home.write("AGENTS.md", "Be nimble.\n");
+            home.ok(&["memory", "add", "Uses tabs."]);
+            let before = llm.asked();
+            let again = home.aye(&[&["-c", "-p"], &mode[..]].concat()).run();
+            if again.status.code() == Some(2) {
+                // The message was not stored yet, or everything was done.
+                home.ok(&[&["-c", "-p", "one"], &mode[..]].concat());
+            } else {
+                again.exits(0);
+            }
+            let asked = llm.asked();
+            let place = format!("{place}:{count}");
+            // Before the answer to the first request was stored, nothing was sent that must be kept.
+            let is_stored = |next: &Value| next["messages"].to_string().contains("\"assistant\"");
+            if asked.get(before.len()).is_some_and(is_stored) {
+                kept += 1;
+                let asked = llm.grew();
+                assert!(proofs(&asked[before.len()]) > 0, "{place}: the thoughts are sent");
+                assert!(says(asked.last().expect("requests"), "Be nimble."), "{place}");
+                assert!(!asked[before.len()]["system"].to_string().contains("Be nimble."), "{place}");
+            }
+        }
+    }
+    assert!(kept >= 3, "{kept}");
+}

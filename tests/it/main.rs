@@ -20,6 +20,7 @@ mod deferred;
 mod disk;
 mod docs;
 mod exec;
+mod families;
 mod flags;
 mod follow;
 mod granting;
