@@ -157,7 +157,7 @@ impl Made<'_> {
                 let known = table.get("mcp_servers").and_then(|servers| servers.get(name));
                 match known {
                     None => {
-                        *text = with_server(text, name, server, &path).map_err(|error| error.to_string())?
+                        *text = with_server(text, name, server, &path).map_err(|error| error.to_string())?;
                     }
                     Some(known) if Some(known) == toml::Value::try_from(server).ok().as_ref() => {}
                     Some(_) => self.leave(format!("MCP server {name}"), there, &path),

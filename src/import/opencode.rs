@@ -115,7 +115,7 @@ fn permission(key: &str, value: &Value, from: &str, import: &mut Import) {
             continue;
         }
         let translated = match (key, pattern.as_str()) {
-            ("task" | "skill", "*") | (_, "*") => Ok(tools.iter().map(|tool| (*tool).to_owned()).collect()),
+            (_, "*") => Ok(tools.iter().map(|tool| (*tool).to_owned()).collect()),
             ("bash", command) => Ok(vec![format!("Bash({command})")]),
             ("edit", path) if behavior == Behavior::Allow => {
                 Ok(vec![format!("Edit({path})"), format!("Write({path})")])
