@@ -9,6 +9,7 @@ use std::io::{self, PipeWriter, Write as _};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyEvent, MouseEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,6 +30,8 @@ pub use decode::InputDecoder;
 const ESCAPE_WAIT_MS: i64 = 160;
 /// The most that is read before it is decoded, so that a paste is seen as a whole.
 const BURST: usize = 1 << 20;
+/// How soon the next piece of a long paste comes that the terminal does not mark.
+const PASTE_GAP: Duration = Duration::from_millis(30);
 
 /// Something that happened at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,11 +172,13 @@ impl<S: AsFd> InputReader<'_, S> {
     fn run(&mut self) {
         let mut bytes = Vec::with_capacity(4096);
         let mut found = Vec::new();
+        // What was typed before anybody read it comes at once, too, and is no paste.
+        let mut is_ahead = true;
+        let mut pasted: Option<Instant> = None;
         loop {
-            let timeout = self
-                .decoder
-                .is_waiting()
-                .then_some(Timespec { tv_sec: 0, tv_nsec: ESCAPE_WAIT_MS * 1_000_000 });
+            let wait = if is_ahead { 0 } else { ESCAPE_WAIT_MS };
+            let timeout = (is_ahead || self.decoder.is_waiting())
+                .then_some(Timespec { tv_sec: 0, tv_nsec: wait * 1_000_000 });
             let mut fds = [PollFd::new(&self.source, PollFlags::IN), PollFd::new(&self.waked, PollFlags::IN)];
             let ready = match poll(&mut fds, timeout.as_ref()) {
                 Ok(ready) => ready,
@@ -187,16 +192,23 @@ impl<S: AsFd> InputReader<'_, S> {
                 if !self.obey() {
                     return;
                 }
+                is_ahead = true;
                 continue;
             }
+            let was_ahead = std::mem::take(&mut is_ahead);
             let gone = if source.contains(PollFlags::IN) {
                 bytes.clear();
                 let open = self.read_burst(&mut bytes);
-                self.decoder.feed(&bytes, &mut found);
+                let follows_paste = pasted.is_some_and(|at| at.elapsed() < PASTE_GAP);
+                if was_ahead {
+                    self.decoder.feed(&bytes, &mut found);
+                } else if self.decoder.feed_burst(&bytes, follows_paste, &mut found) {
+                    pasted = Some(Instant::now());
+                }
                 bytes.shrink_to(64 * 1024);
                 !open
             } else {
-                if ready == 0 {
+                if ready == 0 && !was_ahead {
                     self.decoder.flush(&mut found);
                 }
                 source.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)

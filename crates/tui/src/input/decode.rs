@@ -28,6 +28,8 @@ pub struct InputDecoder {
     searched: usize,
     /// The escape that the bytes start with arrived without them.
     is_split: bool,
+    /// The terminal marks what is pasted.
+    marks_pastes: bool,
 }
 
 /// The result of decoding the first bytes.
@@ -39,6 +41,20 @@ enum DecodeStep {
 }
 
 impl InputDecoder {
+    /// Takes bytes that were read at once. Several lines of text among them were pasted, in a terminal that does not mark
+    /// that: no user types a line end and the next line so soon. `follows_paste`: such lines came just before.
+    /// Returns whether it was a paste.
+    pub fn feed_burst(&mut self, bytes: &[u8], follows_paste: bool, out: &mut Vec<TerminalEvent>) -> bool {
+        let text = self.bytes.is_empty().then(|| lines_of(bytes, follows_paste)).flatten();
+        let Some(text) = text.filter(|_| !self.marks_pastes) else {
+            self.feed(bytes, out);
+            return false;
+        };
+        out.push(TerminalEvent::Paste(clean(text)));
+        self.feed(&bytes[text.len()..], out);
+        true
+    }
+
     /// Takes bytes and appends what they mean to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<TerminalEvent>) {
         if self.bytes.starts_with(PASTE_BEGIN) && GIVE_UP.contains(&bytes) {
@@ -55,7 +71,9 @@ impl InputDecoder {
         let mut at = 0;
         while at < self.bytes.len() {
             let rest = &self.bytes[at..];
-            let step = if rest.starts_with(PASTE_BEGIN) { paste(rest, self.searched) } else { step(rest) };
+            let is_paste = rest.starts_with(PASTE_BEGIN);
+            self.marks_pastes |= is_paste;
+            let step = if is_paste { paste(rest, self.searched) } else { step(rest) };
             match step {
                 DecodeStep::Took(taken, event) => {
                     at += taken;
@@ -107,6 +125,24 @@ impl InputDecoder {
         };
         let rest = rest.to_vec();
         self.feed(&rest, out);
+    }
+}
+
+/// The text of bytes that are several lines of it, and nothing else; `None` for keys. After a paste its last line counts,
+/// too. A character that is cut off at the end is left to the bytes that follow.
+fn lines_of(bytes: &[u8], follows_paste: bool) -> Option<&[u8]> {
+    let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let has_text = |bytes: &[u8]| bytes.iter().any(|byte| !byte.is_ascii_whitespace());
+    let first = bytes.iter().position(is_end);
+    let is_several = first.is_some_and(|at| has_text(&bytes[..at]) && has_text(&bytes[at..]));
+    let is_text = !bytes.iter().any(|byte| byte.is_ascii_control() && !is_end(byte) && *byte != b'\t');
+    if !is_text || !(is_several || follows_paste && has_text(bytes)) {
+        return None;
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(_) => Some(bytes),
+        Err(error) if error.error_len().is_none() => Some(&bytes[..error.valid_up_to()]),
+        Err(_) => None,
     }
 }
 

@@ -96,6 +96,47 @@ fn a_paste_is_one_event_with_clean_line_endings() {
     assert_eq!(two, [paste("a"), paste("b")]);
 }
 
+/// The events of bursts in their order.
+fn bursts(bursts: &[&str]) -> Vec<TerminalEvent> {
+    let (mut decoder, mut events, mut was_paste) = (InputDecoder::default(), Vec::new(), false);
+    for burst in bursts {
+        was_paste = decoder.feed_burst(burst.as_bytes(), was_paste, &mut events);
+    }
+    events
+}
+
+#[test]
+fn several_lines_at_once_are_a_paste_in_a_terminal_that_does_not_mark_them() {
+    let paste = |text: &str| TerminalEvent::Paste(text.to_owned());
+    assert_eq!(bursts(&["one\rtwo\rthree"]), [paste("one\ntwo\nthree")]);
+    assert_eq!(bursts(&["one\r\ntwo\tb\r\n"]), [paste("one\ntwo\tb\n")]);
+    assert_eq!(bursts(&["a\r漢"]), [paste("a\n漢")]);
+    // A long paste comes in pieces; a character may be cut in two.
+    assert_eq!(bursts(&["one\rtw", "o\r"]), [paste("one\ntw"), paste("o\n")]);
+    let (mut decoder, mut events) = (InputDecoder::default(), Vec::new());
+    assert!(decoder.feed_burst(b"one\r\xe6\xbc", false, &mut events));
+    decoder.feed_burst(b"\xa2", true, &mut events);
+    assert_eq!(events, [vec![paste("one\n")], decode("漢".as_bytes())].concat());
+}
+
+#[test]
+fn what_a_person_types_is_no_paste() {
+    // Line ends alone, one line with its Enter, and keys that no text has.
+    for keys in
+        ["\r", "one\r", "\rone", "\r7\r", "one\r\r", "one\r \r", "a\x01\rb", "do it\x1b\rnow", "\x1b[A\rx\ry"]
+    {
+        assert_eq!(bursts(&[keys]), decode(keys.as_bytes()), "{keys:?}");
+    }
+    // Key by key, however fast.
+    let keys: Vec<&str> = "one\rtwo\r".split("").filter(|key| !key.is_empty()).collect();
+    assert_eq!(bursts(&keys), decode(b"one\rtwo\r"));
+    // Enter after a paste sends it.
+    assert_eq!(bursts(&["one\rtwo", "\r"]).last(), decode(b"\r").last());
+    // A terminal that marks its pastes has not pasted anything else.
+    let marked = "\x1b[200~a\x1b[201~";
+    assert_eq!(bursts(&[marked, "one\rtwo"])[1..], decode(b"one\rtwo"));
+}
+
 #[test]
 fn an_end_mark_inside_a_paste_does_not_end_it() {
     let events = decode(b"\x1b[200~a\x1b[201~y\r\x1b[201~");
@@ -232,6 +273,22 @@ fn the_thread_reads_pauses_and_notices_the_end() {
     assert_eq!(events.blocking_recv(), Some(TerminalEvent::Hangup));
     assert_eq!(events.blocking_recv(), None);
     input.pause();
+    drop(input);
+}
+
+#[test]
+fn the_thread_takes_lines_for_a_paste_unless_they_were_typed_ahead() {
+    let (reader, mut writer) = io::pipe().expect("a pipe");
+    let (sender, mut events) = unbounded_channel();
+    let mut next = || events.blocking_recv();
+    writer.write_all(b"a\rb").expect("open");
+    let input = Input::over(reader, sender).expect("a thread");
+    let typed: Vec<_> = std::iter::repeat_with(&mut next).take(3).flatten().collect();
+    assert_eq!(typed, decode(b"a\rb"), "nobody read it when it was typed");
+    writer.write_all(b"one\rtwo").expect("open");
+    assert_eq!(next(), Some(TerminalEvent::Paste("one\ntwo".to_owned())));
+    drop(writer);
+    assert_eq!(next(), Some(TerminalEvent::Hangup));
     drop(input);
 }
 
