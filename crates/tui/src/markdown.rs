@@ -16,6 +16,7 @@ use super::theme::{Role, Theme};
 use super::wrap::Wrap;
 
 mod address;
+mod formula;
 mod layout;
 mod split;
 pub(crate) mod table;

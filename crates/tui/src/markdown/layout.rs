@@ -6,6 +6,7 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, CowStr, Event, HeadingLevel, Par
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use super::formula::{formula, in_dollars, is_tex};
 use super::split::{BlockKind, MarkdownBlock, OPTIONS, lookup};
 use super::table::Table;
 use super::{Definitions, address};
@@ -115,13 +116,14 @@ pub(super) fn block(
         table: None,
         code_text: None,
     };
+    let source = in_dollars(&piece.source);
     if definitions.is_empty() {
-        Parser::new_ext(&piece.source, OPTIONS).for_each(|event| layout.event(event));
+        Parser::new_ext(&source, OPTIONS).for_each(|event| layout.event(event));
     } else {
         let resolve = |link: BrokenLink<'_>| {
             lookup(definitions, &link.reference).map(|url| (CowStr::from(url), CowStr::from("")))
         };
-        Parser::new_with_broken_link_callback(&piece.source, OPTIONS, Some(resolve))
+        Parser::new_with_broken_link_callback(&source, OPTIONS, Some(resolve))
             .for_each(|event| layout.event(event));
     }
     layout.end_text();
@@ -207,9 +209,11 @@ impl Layout<'_> {
                     Some(_) | None => self.text(&mark.content, mark.style),
                 }
             }
-            Event::InlineMath(text) | Event::DisplayMath(text) => {
-                self.text(&text, self.style().patch(self.theme.style(Role::Code)));
+            Event::InlineMath(text) | Event::DisplayMath(text) if is_tex(&text) => {
+                self.text(&formula(&text), self.style().patch(self.theme.style(Role::Code)));
             }
+            Event::InlineMath(text) => self.text(&format!("${text}$"), self.style()),
+            Event::DisplayMath(text) => self.text(&format!("$${text}$$"), self.style()),
         }
     }
 

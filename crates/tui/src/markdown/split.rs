@@ -11,6 +11,7 @@ use super::Definitions;
 /// The supported markdown extensions.
 pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_FOOTNOTES)
+    .union(Options::ENABLE_MATH)
     .union(Options::ENABLE_STRIKETHROUGH)
     .union(Options::ENABLE_TASKLISTS);
 

@@ -13,6 +13,15 @@ fn plain(text: &str, width: u16) -> String {
 }
 
 #[test]
+fn formulas_are_shown_in_signs_and_dollars_stay_dollars() {
+    assert_eq!(plain(r"So $\int_0^1 x^2\,dx$ and \(a\;b\).", 60), "So ∫₀¹ x² dx and a b.");
+    assert_eq!(plain(r"\[ \sum_{i=1}^n i \]", 60), "∑ᵢ₌₁ⁿ i");
+    for text in ["It costs $5 and $6, or US$5/US$10.", "echo $HOME/$USER and $$ here$$", "a_b^c $x$ [^1"] {
+        assert_eq!(plain(text, 60), text);
+    }
+}
+
+#[test]
 fn blocks_of_every_kind() {
     let text = "# Title\n\nA paragraph with **bold**, *slant*, `code` and ~~old~~ text.\nSame line.\n\n\
         - one\n- two\n  - nested\n    deep\n- [x] done\n- [ ] open\n\n3. three\n4. four\n\n\
