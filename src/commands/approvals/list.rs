@@ -1,7 +1,6 @@
 //! The list of pending questions, for users and for programs.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 
 use serde_json::json;
 
@@ -42,8 +41,8 @@ pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation
     loop {
         let piece = if pager.is_paged() { PIECE } else { usize::MAX };
         let rows = list.next(piece).await?;
-        if rows.is_empty() && is_first && std::io::stdout().is_terminal() {
-            say("no pending questions");
+        if rows.is_empty() && is_first {
+            say("No pending questions");
         }
         is_first = false;
         let goes_on = pager.write(&text(&rows, &list.short(&rows).await?, now, columns()))?;
