@@ -123,6 +123,10 @@ pub struct Global {
     #[arg(long, global = true)]
     pub debug: bool,
 
+    /// Leave out hooks, skills, configured MCP servers, notes, agents, reminders and AGENTS.md; rules hold as ever
+    #[arg(long, global = true)]
+    pub bare: bool,
+
     /// Trust this folder's own rules, settings and skills for this session, without asking
     #[arg(long, global = true)]
     pub trust: bool,

@@ -94,6 +94,10 @@ struct Chosen {
 /// Returns the agents configured for a folder.
 pub(crate) fn written(foundation: &Foundation) -> ParsedAgents {
     let mut agents = ParsedAgents::default();
+    // Unless one is asked for.
+    if foundation.is_bare && foundation.loaded.settings.agent.is_none() {
+        return agents;
+    }
     for (name, value) in &foundation.loaded.settings.agents {
         let provenance = foundation.loaded.provenance.clone();
         let own = name.clone();

@@ -317,6 +317,9 @@ fn user_of(uid: u32, passwd: &str) -> String {
 }
 
 fn find_skills(foundation: &Foundation) -> Discovery {
+    if foundation.is_bare {
+        return discover(&[], Vec::new());
+    }
     let mut roots = Vec::new();
     if foundation.is_trusted {
         roots.extend(project_roots(&foundation.workspace.cwd, &foundation.workspace.root));
@@ -505,7 +508,10 @@ fn runtime(
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin(
             FOLDER_INSTRUCTIONS_PLUGIN,
-            Arc::new(FolderInstructionsPlugin::new(&foundation.workspace, instructions, permission.clone())),
+            Arc::new(
+                FolderInstructionsPlugin::new(&foundation.workspace, instructions, permission.clone())
+                    .silent_if(foundation.is_bare),
+            ),
         )
         .with_plugin("memory", crate::program::memory::plugin(foundation, clock))
         .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))

@@ -44,12 +44,24 @@ pub(crate) struct FolderInstructionsPlugin {
     /// Bytes that the instructions of the start leave.
     room: usize,
     rules: Permissions,
+    /// Whether nothing is read or shown.
+    is_silent: bool,
 }
 
 impl FolderInstructionsPlugin {
     pub(crate) fn new(workspace: &Workspace, instructions: &Instructions, rules: Permissions) -> Self {
         let used: usize = instructions.files.iter().map(|file| file.text.len()).sum();
-        Self { workspace: workspace.clone(), room: MAX_INSTRUCTIONS.saturating_sub(used), rules }
+        Self {
+            workspace: workspace.clone(),
+            room: MAX_INSTRUCTIONS.saturating_sub(used),
+            rules,
+            is_silent: false,
+        }
+    }
+
+    /// Reads and shows nothing, if so.
+    pub(crate) fn silent_if(self, is_silent: bool) -> Self {
+        Self { is_silent, ..self }
     }
 }
 
@@ -66,6 +78,9 @@ impl Plugin for FolderInstructionsPlugin {
             scope: KeyScope::Thread,
             ..StateKeyOptions::default()
         })?;
+        if self.is_silent {
+            return Ok(());
+        }
         let hook = Touch { workspace: self.workspace.clone(), room: self.room, rules: self.rules.clone() };
         registrar.register_hook(Phase::AfterToolExecute, hook);
         registrar.register_hook(Phase::BeforeInference, Offer);

@@ -54,6 +54,8 @@ pub(crate) struct Foundation {
     pub(crate) warnings: Vec<String>,
     /// Whether nothing is stored.
     pub(crate) is_ephemeral: bool,
+    /// Whether only the model, the built-in tools and the rules are used.
+    pub(crate) is_bare: bool,
     pub(crate) effort: Effort,
     pub(crate) keyring: Keyring,
     /// MCP servers that the client of a session brings along.
@@ -143,6 +145,7 @@ impl Foundation {
             assessment,
             warnings,
             is_ephemeral: cli.global.ephemeral,
+            is_bare: cli.global.bare,
             effort: Effort::default(),
             keyring: Keyring::system(),
             client_servers: Vec::new(),
@@ -263,6 +266,9 @@ impl Foundation {
 
     /// Reads the instructions, without those to which links lead that the rules restrict.
     pub(crate) fn instructions(&mut self, rules: &dyn PathPolicy) -> Instructions {
+        if self.is_bare {
+            return Instructions::default();
+        }
         let Workspace { root, cwd, .. } = &self.workspace;
         let may_follow = |real: &Path| rules.restriction(real, PathAccess::Read).is_none();
         let instructions = load_instructions_following(&self.paths.config_dir, root, cwd, &may_follow);

@@ -36,6 +36,9 @@ pub(crate) fn plugin(
 /// Returns the hooks in force: the user's, then the project's if it is trusted. An unreadable file is an error, because
 /// its hooks would be skipped silently.
 pub(crate) fn in_force(foundation: &Foundation) -> Result<Vec<HookSpec>, Failure> {
+    if foundation.is_bare {
+        return Ok(Vec::new());
+    }
     let mut hooks = users(foundation)?;
     if foundation.is_trusted {
         hooks.extend(projects(foundation)?);

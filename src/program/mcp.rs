@@ -195,6 +195,9 @@ impl Mcp {
 /// Returns all configured servers; those of the project only if the folder is trusted or the servers are only
 /// listed.
 pub(crate) fn servers(foundation: &Foundation, with_project: bool) -> Servers {
+    if foundation.is_bare {
+        return Servers::default();
+    }
     let workspace = &foundation.workspace;
     let files = if with_project { server_files(&workspace.cwd, &workspace.root) } else { Vec::new() };
     load_servers(

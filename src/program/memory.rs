@@ -8,7 +8,8 @@ use crate::program::foundation::Foundation;
 
 /// The plugin, for the agent of this folder.
 pub(crate) fn plugin(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Arc<MemoryPlugin> {
-    Arc::new(MemoryPlugin::new(places(foundation), Arc::clone(clock)))
+    let plugin = MemoryPlugin::new(places(foundation), Arc::clone(clock));
+    Arc::new(if foundation.is_bare { plugin.silent() } else { plugin })
 }
 
 pub(crate) fn places(foundation: &Foundation) -> NoteScopes {

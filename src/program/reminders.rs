@@ -7,6 +7,9 @@ use crate::program::foundation::Foundation;
 
 /// Returns the reminder files in force: the user's, then those of the trusted project from its root down.
 pub(crate) fn files(foundation: &Foundation) -> Vec<PathBuf> {
+    if foundation.is_bare {
+        return Vec::new();
+    }
     let mut files = vec![foundation.paths.reminders_file()];
     if foundation.is_trusted {
         let workspace = &foundation.workspace;

@@ -72,6 +72,31 @@ fn a_session_has_the_id_that_the_caller_gives_and_forks_leave_it_alone() {
 }
 
 #[test]
+fn a_bare_run_has_the_model_the_built_in_tools_and_the_rules() {
+    let denied = || Answer::say("I will.").bash("c1", "touch denied");
+    let llm = MockLlm::answers([denied(), Answer::say("one"), denied(), Answer::say("two")]);
+    let home = Home::with(&llm);
+    home.write("AGENTS.md", "Answer in rhymes.\n");
+    home.write(
+        "../aye/config/hooks.toml",
+        "[[hooks]]\nphase = \"run_start\"\ncommand = [\"touch\", \"hooked\"]\n",
+    );
+    home.write("../aye/config/permissions.yaml", "rules:\n  - {tool: 'Bash(touch *)', behavior: deny}\n");
+    home.ok(&["mcp", "add", "shed", "--", "sh", "-c", "touch served"]);
+    home.ok(&["--bare", "-p", "go"]);
+    let (system, tools) = (llm.last().told(), llm.last().tools());
+    assert!(!system.contains("rhymes") && !system.contains("skill"), "{system}");
+    assert!(tools.iter().any(|tool| tool == "Bash"), "{tools:?}");
+    assert!(!tools.iter().any(|tool| tool.contains("skill") || tool == "Memory"), "{tools:?}");
+    let exists = |name: &str| home.work().join(name).exists();
+    assert!(!exists("hooked") && !exists("served"), "nothing else was started");
+    assert!(!exists("denied") && llm.last().result("c1").contains("denied"), "a rule holds as ever");
+    home.ok(&["-p", "go"]);
+    assert!(llm.last().told().contains("rhymes") && exists("hooked") && exists("served"));
+    assert!(!exists("denied"));
+}
+
+#[test]
 fn a_server_of_the_command_line_is_used_in_this_session() {
     let llm = MockLlm::answers([Answer::say("one"), Answer::say("two")]);
     let home = Home::with(&llm);

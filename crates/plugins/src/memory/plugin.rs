@@ -25,12 +25,19 @@ const LEAD: &str = "Notes from earlier conversations. They may be out of date; c
 pub struct MemoryPlugin {
     places: NoteScopes,
     clock: Arc<dyn Clock>,
+    is_silent: bool,
 }
 
 impl MemoryPlugin {
     /// Over the notes of these places.
     pub fn new(places: NoteScopes, clock: Arc<dyn Clock>) -> Self {
-        Self { places, clock }
+        Self { places, clock, is_silent: false }
+    }
+
+    /// Shows and takes no notes; what conversations store about them stays readable.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        Self { is_silent: true, ..self }
     }
 }
 
@@ -42,6 +49,9 @@ impl Plugin for MemoryPlugin {
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         registrar.register_profile_key::<MemoryKey>()?;
         registrar.register_key::<MarksKey>(StateKeyOptions::default())?;
+        if self.is_silent {
+            return Ok(());
+        }
         let tool = MemoryTool::new(self.places.clone(), Arc::clone(&self.clock));
         registrar.register_tool(MEMORY_TOOL, Arc::new(tool))?;
         registrar.register_hook(Phase::BeforeInference, NotesHook { places: self.places.clone() });
