@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::{ModelSelection, Settings};
+use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
+use crate::contract::message::Role;
 use crate::contract::spec::ContextWindowPolicy;
 use crate::contract::summary::short_number;
 use crate::failure::AppError;
@@ -14,13 +16,15 @@ use crate::plugins::deferred_tools::{DeferralStateValue, Savings};
 use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
 use crate::program::app_context::AppContext;
 use crate::program::environment::tokens_of;
-use crate::runtime::{Artifact, Artifacts, CompactError, ContextReport};
+use crate::runtime::{Artifact, Artifacts, CompactError, ContextReport, RequestParts};
 use crate::state::StateKey as _;
 use crate::tools::{RESULT_FILES, keep_result};
 use crate::tui::host::TextPage;
 
 /// The width in cells of the bar for the whole window.
 const BAR: usize = 60;
+/// The word for the next request itself.
+const EXACT: &str = "exact";
 
 /// Returns the limits of a conversation's context, from what is known of the model.
 pub(crate) fn policy_of(selection: &ModelSelection, settings: &Settings) -> ContextWindowPolicy {
@@ -123,8 +127,79 @@ struct ContextRow {
     mark: char,
 }
 
-/// `/context`.
-pub(crate) async fn page(app: &AppContext, thread: Option<&ThreadId>) -> Result<TextPage, AppError> {
+/// `/context exact`: the next request, part by part.
+async fn exact(app: &AppContext, thread: Option<&ThreadId>) -> Result<TextPage, AppError> {
+    let request = match thread {
+        Some(thread) => app.runtime.next_request(thread).await?,
+        None => None,
+    };
+    let request = request.ok_or(
+        "the next request is put together when it is sent; /context exact shows it from the first answer on, and \
+         after a compaction from the next one on",
+    )?;
+    Ok(written_out(&request))
+}
+
+/// A part of a request: what it is, and its bytes.
+fn part(out: &mut String, sum: &mut usize, what: &str, text: &str) {
+    *sum += text.len();
+    let _ = writeln!(out, "\n── {what} · {} bytes\n{text}", text.len());
+}
+
+fn written_out(request: &RequestParts) -> TextPage {
+    let (mut text, mut sum) = (String::new(), 0);
+    for system in &request.system {
+        part(&mut text, &mut sum, &format!("system · {}", visible_line(&system.key)), &system.text);
+    }
+    for tool in &request.tools {
+        let schema = serde_json::json!({
+            "name": tool.id, "description": tool.description, "input_schema": tool.parameters,
+        });
+        part(&mut text, &mut sum, &format!("tool · {}", visible_line(&tool.id)), &schema.to_string());
+    }
+    for (at, message) in request.messages.iter().enumerate() {
+        let mut pieces: Vec<String> = Vec::new();
+        for block in &message.content {
+            // Text as it is; what else a message holds, as it is stored.
+            pieces.push(match block.as_text() {
+                Some(text) => text.to_owned(),
+                None => serde_json::to_string(block).unwrap_or_default(),
+            });
+        }
+        for call in &message.tool_calls {
+            pieces.push(format!("call {} {}", call.name, call.arguments));
+        }
+        let role = match message.role {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "model",
+            Role::Tool => "result",
+        };
+        part(&mut text, &mut sum, &format!("message {} · {role}", at + 1), &pieces.join("\n"));
+    }
+    let count = request.system.len() + request.tools.len() + request.messages.len();
+    let head = format!(
+        "{count} parts, {sum} bytes, as the model reads them; a provider's own format is around them, and your next \
+         message follows.\n"
+    );
+    TextPage { title: "next request".to_owned(), text: head + text.trim_end() }
+}
+
+/// `/context [exact]`.
+pub(crate) async fn page(
+    app: &AppContext,
+    thread: Option<&ThreadId>,
+    words: &str,
+) -> Result<TextPage, AppError> {
+    match words.trim() {
+        "" => {}
+        EXACT => return exact(app, thread).await,
+        other => {
+            return Err(
+                format!("unknown word {}; expected /context or /context exact", visible_line(other)).into()
+            );
+        }
+    }
     let mut beside = 0;
     let mut skills = 0;
     let mut folders = 0;
@@ -282,6 +357,31 @@ fn notes(text: &mut String, report: &ContextReport) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_request_is_written_out_part_by_part() {
+        use crate::contract::message::Message;
+        use crate::contract::prefix::PromptPart;
+        use crate::contract::tool::ToolDescriptor;
+
+        let system =
+            PromptPart { key: "agent:default".into(), text: "Be brief.".into(), ..PromptPart::default() };
+        let mut tool = ToolDescriptor::new("Read", "Read", "Reads a file.");
+        tool.parameters = serde_json::json!({"type": "object"});
+        let messages = vec![Arc::new(Message::user("ä file")), Arc::new(Message::context("<x>"))];
+        let page = written_out(&RequestParts { system: vec![system], tools: vec![tool], messages });
+        let json = r#"{"name":"Read","description":"Reads a file.","input_schema":{"type":"object"}}"#;
+        let wanted = [
+            format!("4 parts, {} bytes, as the model reads them", 9 + json.len() + 7 + 3),
+            "── system · agent:default · 9 bytes\nBe brief.".to_owned(),
+            format!("── tool · Read · {} bytes\n{json}", json.len()),
+            "── message 1 · user · 7 bytes\nä file".to_owned(),
+            "── message 2 · system · 3 bytes\n<x>".to_owned(),
+        ];
+        for part in wanted {
+            assert!(page.text.contains(&part), "{part}\n{}", page.text);
+        }
+    }
 
     fn report() -> ContextReport {
         ContextReport {

@@ -28,7 +28,7 @@ pub(crate) async fn page(
         "agent" => crate::commands::agents::page(app, words),
         "plugins" => crate::program::plugins::page(app, words),
         "tasks" => crate::commands::tasks::page(app, thread, words).await,
-        "context" => crate::program::context::page(app, thread).await,
+        "context" => crate::program::context::page(app, thread, words).await,
         "btw" => beside(app, thread, words).await,
         "compact" => crate::program::context::compact(app, thread, words).await,
         "mcp" => crate::program::mcp::page(app, words).await,

@@ -97,7 +97,7 @@ pub use frontend::FrontendTool;
 pub use git::head_of;
 pub use recover::{LeftoverProcess, UnknownPolicy};
 pub use remote::{CODE_ANSWERED_REMOTELY, DiscoveryError, REMOTE_MODEL, RemoteConversation};
-pub use report::ContextReport;
+pub use report::{ContextReport, RequestParts};
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use restore::{adopt, mark_unknown};

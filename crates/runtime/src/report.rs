@@ -1,12 +1,17 @@
 //! Reports what fills the context window of a conversation.
 
+use std::sync::Arc;
+
 use super::stored_thread::StoredThread;
-use super::window::{answer_of, load, marks_of, place, room};
+use super::window::{answer_of, load, marks_of, place, place_of, rest_hint, room};
 use super::{AgentRuntime, RuntimeError};
-use aye_core::context::{self, FitLimits, History, Sizes, estimate};
+use aye_core::context::{self, Fit, FitLimits, History, Sizes, estimate};
+use aye_core::contract::content::ContentBlock;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::message::Role;
+use aye_core::contract::message::{Message, Role, Visibility};
+use aye_core::contract::prefix::PromptPart;
 use aye_core::contract::summary::SummaryRecord;
+use aye_core::contract::tool::ToolDescriptor;
 
 /// The content of a conversation's next request, in tokens: estimates, corrected by the provider's counts.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +44,73 @@ pub struct ContextReport {
     pub factor: f64,
 }
 
+/// The next request of a conversation, as far as it is known: what is written next is added at its end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestParts {
+    /// The system prompt.
+    pub system: Vec<PromptPart>,
+    /// The tools.
+    pub tools: Vec<ToolDescriptor>,
+    /// The messages, without the bytes of images.
+    pub messages: Vec<Arc<Message>>,
+}
+
 impl AgentRuntime {
+    /// Returns the parts of the next request of a conversation: each request begins with the whole of the one before.
+    /// `None` before the first request, and after a compaction until the next one.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when the store fails.
+    pub async fn next_request(&self, thread: &ThreadId) -> Result<Option<RequestParts>, RuntimeError> {
+        let shared = &self.inner.shared;
+        let held = StoredThread::read(&*shared.store, thread, shared.windows.cut(thread), None).await?;
+        let upto = held.summary.as_ref().map_or(0, |summary| summary.upto_seq);
+        let Some(prefix) = held.prefix.filter(|prefix| prefix.summary_upto == upto) else { return Ok(None) };
+        let mut history = held.history;
+        let mut sizes = Sizes::of(&history);
+        let all = FitLimits { room: usize::MAX, recent: 0 };
+        load(&*shared.store, thread, (&mut history, &mut sizes), place_of(prefix.cut), all).await?;
+        let mut pinned = Vec::new();
+        for at in prefix.pinned.iter().map(|at| place_of(*at)) {
+            let message = match history.get(at) {
+                Some(message) => Some(Arc::clone(message)),
+                None => shared.store.messages_from(thread, at, 1).await?.into_iter().next().map(Arc::new),
+            };
+            pinned.extend(message.map(|message| (at, message)));
+        }
+        let fit = Fit {
+            marks: marks_of(&prefix),
+            pinned: pinned.iter().map(|(at, _)| *at).collect(),
+            left_out: place_of(prefix.left_out),
+            tokens: 0,
+            is_over: false,
+        };
+        let summary = held.summary.as_ref().map(SummaryRecord::for_model);
+        let preview = |at: usize| {
+            let message = history.get(at)?;
+            let rest = rest_hint(shared.artifacts.as_ref(), thread, message);
+            Some(Arc::new(context::preview(message, &rest)))
+        };
+        let messages = context::assemble(&history, &sizes, &fit, summary.as_deref(), &pinned, preview);
+        // Thoughts of another start are not sent.
+        let from = place_of(prefix.thoughts_from);
+        let old = (history.base()..from).filter_map(|at| history.get(at));
+        let old: Vec<_> =
+            old.chain(pinned.iter().filter(|(at, _)| *at < from).map(|(_, message)| message)).collect();
+        let sent =
+            messages.iter().filter(|message| message.visibility != Visibility::Person).map(|message| {
+                let is_old = old.iter().any(|old| old.id == message.id);
+                if !is_old || !message.content.iter().any(ContentBlock::is_bound) {
+                    return Arc::clone(message);
+                }
+                let mut message = Message::clone(message);
+                message.content.retain(|block| !block.is_bound());
+                Arc::new(message)
+            });
+        let messages = sent.collect();
+        Ok(Some(RequestParts { system: prefix.system, tools: prefix.tools, messages }))
+    }
+
     /// Reports what the next request of a conversation would contain. `beside`: the estimated tokens that
     /// plugins add to it; `hidden`: the tools that they remove from it.
     ///

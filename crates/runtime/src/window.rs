@@ -942,7 +942,7 @@ pub(super) fn marks_of(prefix: &PrefixRecord) -> Marks {
 }
 
 /// A place in a conversation.
-fn place_of(seq: u64) -> usize {
+pub(super) fn place_of(seq: u64) -> usize {
     usize::try_from(seq).unwrap_or(usize::MAX)
 }
 

@@ -46,7 +46,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     page("queue", "", "show the queue of all conversations"),
     page("plugins", "[AGENT]", "plugins and what they registered"),
     page("tasks", "[open|stop ID]", "list subagents and background commands, take over a terminal, stop one"),
-    page("context", "", "show what fills the context window"),
+    page("context", "[exact]", "show what fills the context window, or the next request itself"),
     page("compact", "[HINT]", "summarise older messages to make room"),
     page("btw", "QUESTION", "ask about this conversation, without tools and without entering it"),
     page("mcp", "[NAME | trust|restart|login|logout NAME]", "MCP servers: tools, trust, restart, login"),
@@ -114,6 +114,7 @@ const fn words_of(name: &str) -> &'static [&'static str] {
         b"stats" => &["model", "tool", "day"],
         b"tasks" => &["open", "stop"],
         b"serve" => &["stop"],
+        b"context" => &["exact"],
         b"mcp" => &["trust", "restart", "login", "logout", "cancel"],
         _ => &[],
     }

@@ -143,6 +143,32 @@ async fn old_messages_are_trimmed_and_requests_share_a_prefix_between_trims() {
     assert!(report.left_out > 30 && report.count == 60 && report.window == Some(4000), "{report:?}");
 }
 
+/// What `next_request` returns begins with the whole of the request before, and ends with its answer.
+#[tokio::test]
+async fn the_next_request_is_known_before_it_is_sent() {
+    let room = Room::new(small(4000), (0..12).map(|n| long(n, 300)));
+    let runtime = room.runtime();
+    let thread: ThreadId = "t".into();
+    assert_eq!(runtime.next_request(&thread).await.unwrap(), None, "there was none yet");
+    for n in 0..12 {
+        say(&runtime, &format!("request {n}")).await;
+        let (sent, next) = (room.last(), runtime.next_request(&thread).await.unwrap().unwrap());
+        let system: Vec<ContentBlock> =
+            next.system.iter().map(|part| ContentBlock::text(part.text.clone())).collect();
+        assert_eq!((system, &next.tools), (sent.system, &sent.tools));
+        let texts = |messages: &[Arc<Message>]| messages.iter().map(|m| m.text()).collect::<Vec<_>>();
+        let (before, known) = (texts(&sent.messages), texts(&next.messages));
+        assert_eq!(known[..before.len()], before, "turn {n}");
+        assert_eq!(known.len(), before.len() + 1, "turn {n}");
+        assert!(known.last().unwrap().starts_with(&format!("answer {n}")));
+    }
+    assert!(room.last().messages.len() < 24, "some were left out");
+    // Another process reads the same.
+    let other = room.runtime().next_request(&thread).await.unwrap().unwrap();
+    let own = runtime.next_request(&thread).await.unwrap().unwrap();
+    assert_eq!((words(&other.messages), other.system), (words(&own.messages), own.system));
+}
+
 #[tokio::test]
 async fn a_summary_is_made_in_parallel_and_replaces_old_messages() {
     let policy = ContextWindowPolicy { autocompact_threshold: Some(3000), ..small(20_000) };
