@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Cli, JsonFlag};
 use crate::commands::print;
-use crate::failure::Failure;
+use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::say;
@@ -225,15 +225,40 @@ impl RunningServer {
             if self.is_here_only {
                 text.push_str("\n          on this machine; for other devices, set [serve] public_url");
             }
-            if has_picture
-                && !self.is_read_aloud
-                && let Ok(picture) = qrcode::QrCode::new(&link)
-            {
-                text.push('\n');
-                text.push_str(&picture.render::<qrcode::render::unicode::Dense1x2>().build());
-            }
+            text.push_str(&self.picture_of(&link, has_picture));
         }
         text
+    }
+
+    /// Returns the link that opens one question, with a new code each time.
+    fn told_of(&self, question: &str, has_picture: bool) -> Result<String, AppError> {
+        let Some(url) = &self.url else {
+            return Err("a server on a socket has no URL to open; set [serve] public_url".into());
+        };
+        // In the fragment of a URL, `&` ends the id.
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        let id: String = question
+            .bytes()
+            .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+            .collect();
+        let link = format!("{url}/#/card/{id}&code={}", self.served.access().new_code());
+        let where_to = if self.is_here_only {
+            "\nIt works on this machine only; for a phone, set [serve] public_url to an address that it reaches."
+        } else {
+            ""
+        };
+        let picture = self.picture_of(&link, has_picture);
+        Ok(format!("{link}\nOpens this question and signs in, once, within five minutes.{where_to}{picture}"))
+    }
+
+    /// The QR code of a link on lines of its own, where it can be seen.
+    fn picture_of(&self, link: &str, has_picture: bool) -> String {
+        match qrcode::QrCode::new(link) {
+            Ok(picture) if has_picture && !self.is_read_aloud => {
+                format!("\n{}", picture.render::<qrcode::render::unicode::Dense1x2>().build())
+            }
+            Ok(_) | Err(_) => String::new(),
+        }
     }
 
     /// Waits for the end of its requests and runs, after something cancelled `closing`.

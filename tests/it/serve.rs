@@ -742,7 +742,12 @@ fn a_terminal_serves_until_stopped() {
     let token = std::fs::read_to_string(home.root().join("aye/data/serve-token")).expect("a token");
     let server = Far { address: place.trim().to_owned(), token: token.trim().to_owned() };
     tty.say("do it");
-    tty.shows("Allow once");
+    tty.card("Allow once");
+    tty.send("S");
+    tty.shows("Opens this question and signs in, once");
+    assert!(tty.look(View::all).contains("/#/card/perm_"), "a link to the question");
+    tty.send("\x1b");
+    tty.wait("the card again", |view| view.has("Allow once") && !view.has("Opens this question"));
     assert_eq!(server.approve(&server.card()).json()["outcome"], "accepted");
     tty.shows("It is done.");
     assert_eq!(home.read("log.txt"), "ran\n");

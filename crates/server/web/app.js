@@ -2441,7 +2441,8 @@ function newConversation() {
 function takeFragment() {
   const found = /[#&](code|token)=([^&]+)/.exec(location.hash);
   if (!found) return false;
-  history.replaceState(null, "", location.pathname);
+  const card = /^#\/card\/[^&]+/.exec(location.hash)?.[0] ?? "";
+  history.replaceState(null, "", location.pathname + card);
   signIn(found[1], safeDecode(found[2]));
   return true;
 }

@@ -157,6 +157,7 @@ actions! {
     GrantUntil = "grant-until", "custom expiry: a date or a number of calls";
     Stop = "stop", "deny and stop the run";
     WholeCard = "whole-card", "show the call on the whole screen";
+    Phone = "phone", "show a QR code that opens the question on a phone";
     NextCard = "next-card", "next question, then the composer";
     PreviousCard = "previous-card", "previous question";
     RunAgain = "run-again", "unknown outcome: run again";
@@ -274,6 +275,7 @@ impl Action {
             | A::Modify
             | A::Explain
             | A::WholeCard
+            | A::Phone
             | A::Comment
             | A::AllowReads
             | A::DenyRest

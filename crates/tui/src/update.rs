@@ -31,7 +31,7 @@ mod theme;
 mod trust;
 mod viewer;
 
-pub use cards::QuestionCards;
+pub use cards::{QuestionCards, SERVED_CARD};
 pub use compose::Completion;
 pub use queue::MessageQueue;
 pub use sync::ThreadLoading;

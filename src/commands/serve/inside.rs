@@ -15,6 +15,7 @@ use crate::failure::AppError;
 use crate::program::foundation::Foundation;
 use crate::terminal::host::Events;
 use crate::tui::host::{HostEvent, TextPage};
+use crate::tui::update::SERVED_CARD;
 
 /// How long requests and runs may take to end before the terminal reports that they are still active, or is
 /// left.
@@ -29,7 +30,7 @@ const STOP: &str = "stop";
 pub(crate) struct ServerInside(Mutex<Option<RunningServer>>);
 
 impl ServerInside {
-    /// `/serve [stop | FLAGS]`. `cli` and `env` are those of apps beside the terminal's own one.
+    /// `/serve [stop | FLAGS]`; `card ID` is asked for by the key of a card. `cli` and `env` are those of apps beside the terminal's own one.
     pub(crate) async fn page(
         &self,
         cli: &Cli,
@@ -50,6 +51,19 @@ impl ServerInside {
                 return Err("not serving; /serve starts the server".into());
             };
             return Ok(page(stop(server, events).await));
+        }
+        if let Some(question) = words.strip_prefix(SERVED_CARD).map(str::trim).filter(|id| !id.is_empty()) {
+            let server = match &mut *running {
+                Some(server) => server,
+                none => none.insert(start(arguments("")?, cli, env, events).await?),
+            };
+            return Ok(TextPage {
+                title: "This question on a phone".to_owned(),
+                text: format!(
+                    "{}\n\n/serve stop or quitting aye stops the server",
+                    server.told_of(question, has_room())?
+                ),
+            });
         }
         let args = arguments(words)?;
         let told = match (&*running, words.is_empty()) {

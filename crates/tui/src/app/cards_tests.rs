@@ -6,8 +6,8 @@ use super::Focus;
 use super::tests::{TestApp, suspended, ticket};
 use crate::approval::QUIET_MS;
 use crate::composer::Composer;
-use crate::host::{ProgramCmd, ThreadCmd};
-use crate::msg::Msg;
+use crate::host::{ProgramCmd, ProgramMsg, TextPage, ThreadCmd};
+use crate::msg::{Cmd, Msg};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::suspension::{
     ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Answer, ResumeDecisionAction,
@@ -591,6 +591,31 @@ fn a_change_on_a_card_is_highlighted() {
     assert!(picture.lines.iter().any(|line| line.to_string().contains("hunk 1 of 1")), "{}", test.live());
     let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
     assert_eq!(keyword.expect("a separate span").style.fg, theme.style(Role::CodeKeyword).fg);
+}
+
+/// A page with the link and its QR code; the question is still there afterwards.
+#[test]
+fn a_card_shows_the_code_that_opens_it_on_a_phone() {
+    let mut test = TestApp::new(100, 40);
+    test.start("go");
+    test.ask_bash("a", "make");
+    test.keys("?");
+    assert!(test.live().contains("S on a phone"), "{}", test.live());
+    test.keys("S");
+    let asked = test.cmds.iter().find_map(|cmd| match cmd {
+        Cmd::Program(ProgramCmd::Page(_, name, words)) => Some((name.as_str(), words.as_str())),
+        _ => None,
+    });
+    assert_eq!(asked, Some(("serve", "card perm_a")));
+    let page = TextPage { title: "This question on a phone".into(), text: "http://h/#/card/perm_a".into() };
+    test.send(Msg::Program(ProgramMsg::Page(Ok(page))));
+    assert!(test.screen().contains("http://h/#/card/perm_a"), "{}", test.screen());
+    test.keys("<esc>");
+    assert_eq!(test.app.focus, Focus::Card, "{}", test.screen());
+    assert!(test.decisions().is_empty() && test.live().contains("$ make"), "{}", test.live());
+    // Where text is written, it is a letter.
+    test.keys("nS");
+    assert!(test.live().contains("reason: S"), "{}", test.live());
 }
 
 /// The call of a card on the whole screen: its change, or its command; the card is still there afterwards.

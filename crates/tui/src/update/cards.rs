@@ -18,6 +18,9 @@ use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{ACTION_WAIT, Answer};
 
+/// The first word after `/serve` that asks for the link to a question; its id follows.
+pub const SERVED_CARD: &str = "card";
+
 /// A character typed this soon after a key that a card took is meant for that card, not for the text.
 const DOUBLE_MS: u64 = 1500;
 
@@ -124,12 +127,18 @@ impl App {
             return true;
         }
         let is_call = matches!(card.kind, CardKind::Permission | CardKind::Unknown);
-        if is_call
-            && matches!(card.stage, CardStage::Open)
-            && self.keymap.action(KeyContext::Card, key) == Some(Action::WholeCard)
-        {
+        let action = self.keymap.action(KeyContext::Card, key);
+        let shows = matches!(action, Some(Action::WholeCard | Action::Phone));
+        if is_call && shows && matches!(card.stage, CardStage::Open) {
             self.cards.key_at = Some(now);
-            self.show_whole_card();
+            if action == Some(Action::Phone) {
+                let page = ("serve".to_owned(), format!("{SERVED_CARD} {}", card.id));
+                let thread = Some(card.thread_id.clone());
+                self.show_hint("serving this folder …");
+                cmds.push(Cmd::Program(ProgramCmd::Page(thread, page.0, page.1)));
+            } else {
+                self.show_whole_card();
+            }
             return true;
         }
         let window = self.body_window(key);

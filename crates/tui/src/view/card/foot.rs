@@ -357,6 +357,10 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
                 keys.push(key(Action::Comment, "comment"));
                 keys.push(stop("stop"));
                 keys.push(key(Action::Explain, "why"));
+                if card.is_explained {
+                    keys.push(key(Action::WholeCard, "whole screen"));
+                    keys.push(key(Action::Phone, "on a phone"));
+                }
                 keys
             }
             CardKind::Unknown => {
