@@ -106,7 +106,7 @@ fn questions_of_the_run_come_before_the_trust_question() {
     test.start("go");
     test.ask_bash("a", "git push");
     assert!(test.live().contains("git push"), "{}", test.live());
-    assert!(test.live().contains("2 Trust the files of this folder?"), "{}", test.live());
+    assert!(test.live().contains("? 2  Trust the files of this folder?"), "{}", test.live());
     test.keys("y");
     assert_eq!((test.decisions().len(), asks(&test)), (1, 0));
     // Once it is answered, the run has the screen and the keys, whatever arrives first.

@@ -13,7 +13,7 @@ use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
 use super::entry::{Colours, capital};
 use super::surface::{At, HERE, surface};
-use super::{ClickTarget, Rendered, spread};
+use super::{ClickTarget, Rendered, marked, spread};
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::surface::SurfaceNode;
@@ -38,7 +38,7 @@ const BAR: u16 = 2;
 /// The columns of a card that are not available for edited text: the bar, the prompt, and the caret after the
 /// last column.
 pub(crate) const CARD_TEXT: u16 = BAR + edit::LEAD + 1;
-/// Renders all pending questions in at most `most` rows: the current one in full, the others in one line
+/// Renders all pending questions in at most `most` rows, in their order: the current one in full, the others in one line
 /// each.
 pub(super) fn cards(
     app: &App,
@@ -53,34 +53,65 @@ pub(super) fn cards(
     }
     if !app.is_card_whole() {
         let tab = app.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
-        let text = format!("│ {} · {tab}: answer", one_line(current, app));
+        let text = format!("│ {} · {tab}: answer", subject(current, app));
         return vec![Line::styled(truncate(&text, columns), theme.style(Role::Dim))].into();
     }
-    let others: Vec<(usize, &Card)> =
-        app.cards.open.iter().enumerate().filter(|(at, _)| *at != app.cards.at).collect();
     let gap = usize::from(most >= 12);
     let mut picture = card(current, app, columns, most - gap, theme, code);
-    // The current question comes first; the title counts the others.
-    // A batch shows its calls itself.
-    let others = if app.cards.batch.is_some() { Vec::new() } else { others };
-    let for_others = others.len().min(most - gap - picture.lines.len().min(most - gap)).min(4);
-    for (at, other) in others.iter().take(for_others) {
-        let text = format!("  {} {}", at + 1, one_line(other, app));
-        picture.lines.push(Line::styled(truncate(&text, columns), theme.style(Role::Dim)));
-    }
+    // All of them are one list, and the current one is open in it. A batch shows its calls itself.
+    let others = if app.cards.batch.is_some() { 0 } else { app.cards.open.len() - 1 };
+    let room = most - gap - picture.lines.len().min(most - gap);
+    let shown = others.min(room).min(OTHERS);
+    let at = app.cards.at;
+    // As many before it as after it, where there are as many.
+    let above = at.min((shown / 2).max(shown.saturating_sub(others.saturating_sub(at))));
+    let row = |at: usize| list_row(at, app, columns, theme);
+    let mut list: Rendered = (at - above..at).map(row).collect::<Vec<_>>().into();
+    list.stack(picture);
+    picture = list;
+    picture.lines.extend((at + 1..=at + shown - above).map(row));
     if gap > 0 {
         picture.lines.push(Line::default());
     }
     picture
 }
 
-/// The question on one line, for lists.
-fn one_line(card: &Card, app: &App) -> String {
-    let state = match (card.is_deciding(), card.edit.is_some()) {
-        (true, _) => " (deciding…)",
-        (false, true) => " (edited)",
-        (false, false) => "",
+/// Maximum rows of questions beside the one that is shown whole.
+const OTHERS: usize = 4;
+
+/// A question in the list that is not shown whole: its number, what it is about, and its state.
+fn list_row(at: usize, app: &App, columns: u16, theme: &Theme) -> Line<'static> {
+    let Some(card) = app.cards.open.get(at) else { return Line::default() };
+    let dim = theme.style(Role::Dim);
+    let (mark, role) = match (card.is_deciding(), card.kind) {
+        (true, _) => ("…", Role::Dim),
+        (false, CardKind::Unknown) => ("!", Role::Error),
+        (false, _) => ("?", Role::Warning),
     };
+    let left = vec![
+        Span::styled("│ ", dim),
+        Span::styled(mark, theme.style(role)),
+        Span::styled(format!(" {}  {}", at + 1, subject(card, app)), dim),
+    ];
+    let right: Vec<Span<'static>> =
+        state(card).map(|state| Span::styled(format!("{state} "), dim)).into_iter().collect();
+    spread(left, right, columns)
+}
+
+/// What became of a question so far, if anything.
+fn state(card: &Card) -> Option<String> {
+    match &card.stage {
+        CardStage::Deciding(word) => Some(format!("{word}…")),
+        CardStage::Stopping => Some("stopping…".to_owned()),
+        CardStage::Away => Some("in your editor…".to_owned()),
+        _ if card.edit.is_some() => Some("edited".to_owned()),
+        _ if card.comment.is_some() => Some("commented".to_owned()),
+        _ => None,
+    }
+}
+
+/// The question on one line, for lists.
+fn subject(card: &Card, app: &App) -> String {
     let of = card
         .elsewhere
         .as_ref()
@@ -94,7 +125,7 @@ fn one_line(card: &Card, app: &App) -> String {
         }
         _ => words::question(card, app),
     };
-    format!("{of}{text}{state}")
+    format!("{of}{text}")
 }
 
 fn card(
@@ -127,7 +158,9 @@ fn card(
         _ => None,
     };
     if writing.is_none() {
-        let whole = app.keymap.chord_of(KeyContext::Card, Action::WholeCard);
+        let is_call = matches!(card.kind, CardKind::Permission | CardKind::Unknown);
+        let whole =
+            if is_call { app.keymap.chord_of(KeyContext::Card, Action::WholeCard) } else { String::new() };
         scroll(&mut body, first_row(card, app, inner, theme), room, &whole, inner, theme);
     }
 
@@ -484,8 +517,10 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     if matches!(card.kind, CardKind::Ask | CardKind::Form) || card.is_own() || card.form().is_some() {
         return lines;
     }
-    let dim = theme.style(Role::Dim);
-    let mut say = |text: &str| lines.extend(Wrap::words(inner).indent(2, 2).text(&visible_line(text), dim));
+    let mut say = |text: &str| {
+        let line = Line::from(marked(&visible_line(text), Role::Dim, theme));
+        lines.extend(Wrap::words(inner).indent(2, 2).line(&line));
+    };
     if let Some(text) = card.ticket.suspension.reach() {
         say(text);
     }

@@ -289,7 +289,27 @@ fn several_cards_are_answered_separately_in_any_order() {
     assert!(test.live().contains("1 of 3"), "{}", test.live());
     test.keys("<tab>");
     test.wait(400);
+    // They are one list in their order, and the one that is asked about is open in it.
+    let order = |test: &TestApp| {
+        let live = test.live();
+        let rows = live.lines().filter(|line| line.starts_with(['│', '▌']) && line.contains("git push"));
+        rows.map(|row| row.trim_matches(['│', '▌', ' ']).to_owned()).collect::<Vec<_>>()
+    };
+    let rows = order(&test);
+    assert_eq!(
+        (rows.first().map(String::as_str), rows.last().map(String::as_str)),
+        (Some("? 1  $ git push a"), Some("? 3  $ git push c")),
+        "{rows:#?}"
+    );
+    assert_eq!(
+        rows.iter().filter(|row| row.contains("push a") || row.contains("push c")).count(),
+        2,
+        "{rows:#?}"
+    );
     test.keys("y");
+    let live = test.live();
+    let allowing = live.lines().find(|line| line.contains("$ git push b")).expect("a row");
+    assert!(allowing.starts_with("│ … 2") && allowing.trim_end().ends_with("allowing…"), "{live}");
     assert!(matches!(&test.cmds[..], [Cmd::Question(QuestionCmd::Decide(id, _))] if id.as_str() == "perm_b"));
     test.event(E::ToolCallResumed { target_id: "b".into(), result: Value::Null });
     assert_eq!(
