@@ -124,8 +124,12 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Ren
 
     let bottom = if let Some(picker) = &app.overlays.picker {
         let hint = status::hint(app, width, theme).filter(|_| left > 3);
-        let mut picture =
-            lists::picker(picker, &app.picker_details(), width, left.min((rows * 2 / 3).max(3)), theme);
+        let mut most = left.min((rows * 2 / 3).max(3));
+        if picker.kind == PickerKind::Themes {
+            // The sample is seen at every size.
+            most = most.min(left.saturating_sub(sample::SMALLEST + 1).max(4));
+        }
+        let mut picture = lists::picker(picker, &app.picker_details(), width, most, theme);
         if let Some(hint) = hint {
             picture.lines.truncate(left - 1);
             picture.lines.push(hint);
@@ -142,12 +146,8 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Ren
         left -= middle.lines.len().min(left);
     }
     if app.overlays.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Themes) {
-        let rows = sample::sample(theme, width);
-        // Half a sample would mislead.
-        if rows.len() + 2 < left {
-            middle = rows.into();
-            left -= middle.lines.len();
-        }
+        middle = sample::sample(theme, width, left).into();
+        left -= middle.lines.len();
     }
     let queue = queued(app, width, left.min(4), theme);
     left -= queue.lines.len().min(left);
