@@ -46,6 +46,8 @@ pub(crate) struct TerminalHost {
     events: Events,
     elsewhere: Arc<BackgroundRuns>,
     searching: rewind::Searching,
+    /// The model that the start found by itself, if the user has chosen none and has no key.
+    found: Option<String>,
     /// The flags of this start.
     cli: Cli,
     watching: Vec<JoinHandle<()>>,
@@ -78,7 +80,15 @@ impl TerminalHost {
             let events = events.clone();
             snapshots.on_trouble(move |text| drop(events.send(HostEvent::Warned(text))));
         }
+        let found = {
+            let settings = &foundation.loaded.settings;
+            let is_found = settings.model.is_none()
+                && !app.agents.has_own_model()
+                && crate::config::needs_probe(settings, &foundation.env);
+            is_found.then(|| app.selection().full_name())
+        };
         Self {
+            found,
             app,
             viewer,
             files: Arc::default(),

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::approval::{Card, CardKind, QUIET_MS, SEEN_MS};
+pub(super) use super::approval::QUIET_MS;
+use super::approval::{Card, CardKind, SEEN_MS};
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::host::{HostInfo, LastThread, QueuedRow, SkillRow, ThreadOwner, ThreadSync, UntrustedRow};
@@ -170,6 +171,8 @@ pub struct App {
     pub(super) quit_armed: Option<Moment>,
     /// The last key that went into the text.
     pub(super) typed_at: Option<Moment>,
+    /// When a digit was written into an empty text, unless another key came since.
+    pub(super) digit_at: Option<Moment>,
     /// When the host was last notified that a question has expired.
     pub(super) expiry_told: Option<Moment>,
     /// The stored state of the draft.
@@ -230,6 +233,7 @@ impl App {
             begun: Vec::new(),
             quit_armed: None,
             typed_at: None,
+            digit_at: None,
             expiry_told: None,
             kept: KeptDraft::default(),
             attaching: Attaching::default(),
@@ -339,6 +343,7 @@ impl App {
             self.display.feed.deadline(),
             self.renewal_deadline(),
             self.arming_deadline(),
+            self.start_deadline(),
         ]
         .into_iter()
         .flatten()

@@ -19,7 +19,8 @@ mod writing;
 pub use images::{Attach, Attached, ImageCmd, ImageHost, ImageMsg};
 pub use models::{ModelCmd, ModelHost, ModelMsg, ModelRow, Price, Secret};
 pub use program::{
-    Choice, HostInfo, ModelPrices, ProgramCmd, ProgramHost, ProgramMsg, Renewal, TextPage, UntrustedRow,
+    Choice, HostInfo, ModelPrices, ProgramCmd, ProgramHost, ProgramMsg, Renewal, StartChoice,
+    TextPage, UntrustedRow,
 };
 pub use questions::{GrantRow, OpenedQuestion, QuestionCmd, QuestionHost, QuestionMsg, Review, RuleRow};
 pub use threads::{

@@ -82,6 +82,7 @@ impl App {
         self.trim_transcript(&mut cmds);
         self.resume_expired(&mut cmds);
         self.renew_trust(&mut cmds);
+        self.settle_start(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);
         self.want_pictures(&mut cmds);

@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 
 use super::app::App;
 use super::highlight::Highlighter;
-use super::host::{HostInfo, UserInput};
+use super::host::{HostInfo, StartChoice, UserInput};
 use super::picker::PickerKind;
 use super::status;
 use super::theme::{Role, Theme};
@@ -242,6 +242,29 @@ pub(super) fn spoken_model(info: &HostInfo) -> String {
 /// The mark of the program, a row each.
 const MARK: [&str; 2] = ["▗▛▜▖", "▝▙▟▘"];
 
+/// The columns before the words beside the mark.
+const MARK_COLUMNS: usize = 8;
+
+/// The ways to begin with their digits, in fewer words where there is little room.
+fn start_hints(start: &[StartChoice], room: usize) -> String {
+    let line = |is_short: bool| {
+        let words = start.iter().enumerate().map(|(at, choice)| {
+            let what = match choice {
+                StartChoice::LogIn => "log in".to_owned(),
+                StartChoice::Use { model, .. } if is_short => format!("use {}", visible_line(model)),
+                StartChoice::Use { provider, model, .. } => {
+                    format!("use {} (found: {})", entry::capital(provider), visible_line(model))
+                }
+                StartChoice::Demo if is_short => "demo".to_owned(),
+                StartChoice::Demo => "try the demo".to_owned(),
+            };
+            format!("{} {what}", at + 1)
+        });
+        words.collect::<Vec<_>>().join("   ")
+    };
+    Some(line(false)).filter(|text| width(text) <= room).unwrap_or_else(|| line(true))
+}
+
 /// The first lines of the program: what answers, where it works, and three hints. Nothing in them waits for a key.
 pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let dim = theme.style(Role::Dim);
@@ -253,12 +276,14 @@ pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> 
     let place = status::short_path(&info.cwd, info.home.as_deref());
     let place = std::iter::once(place).chain(info.branch.clone()).chain(info.instructions.clone());
     let place: Vec<String> = place.map(|text| visible_line(&text).into_owned()).collect();
-    let hints = if info.is_demo {
-        "/login connects a model · or just try it: \"run ls\" · ? keys"
-    } else {
-        "? keys · / commands · @ files"
-    };
     let room = usize::from(width);
+    let hints = if !info.start.is_empty() {
+        start_hints(&info.start, room.saturating_sub(MARK_COLUMNS))
+    } else if info.is_demo {
+        "/login connects a model · or just try it: \"run ls\" · ? keys".to_owned()
+    } else {
+        "? keys · / commands · @ files".to_owned()
+    };
     let row = |mark: &'static str, spans: Vec<Span<'static>>| {
         let mut all = vec![Span::styled(format!("  {mark}  "), theme.style(Role::Accent))];
         all.extend(spans);

@@ -55,6 +55,13 @@ impl ModelHost for TerminalHost {
         })
     }
 
+    fn try_model<'a>(&'a self, name: &'a str) -> HostFuture<'a, String> {
+        Box::pin(async move {
+            self.app.set_model(name).await?;
+            Ok(format!("now using {}, in this session", self.app.selection().full_name()))
+        })
+    }
+
     fn set_effort(&self, effort: Option<ReasoningEffort>) -> HostFuture<'_, String> {
         Box::pin(async move {
             self.app.foundation.effort.set(effort);

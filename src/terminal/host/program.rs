@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use super::TerminalHost;
 use super::writing::skill_rows;
-use crate::config::{TrustItem, price_of};
+use crate::config::{ModelSelection, TrustItem, price_of};
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::Profile;
@@ -18,8 +18,8 @@ use crate::program::environment::branch;
 use crate::store::Store;
 use crate::terminal::{statusline, themes};
 use crate::tui::host::{
-    Choice, Host, HostEvent, HostFuture, HostInfo, LastThread, Mode, ModelPrices, ProgramHost, TextPage,
-    UntrustedRow,
+    Choice, Host, HostEvent, HostFuture, HostInfo, LastThread, Mode, ModelPrices, ProgramHost,
+    StartChoice, TextPage, UntrustedRow,
 };
 use crate::tui::theme::ThemeRow;
 
@@ -35,6 +35,16 @@ async fn last_here(store: &Store, cwd: &Path) -> Option<LastThread> {
     Some(LastThread { id: thread.id, title: thread.title, state: state.to_owned(), at: thread.updated_at })
 }
 
+/// The ways to begin for a user who has no key, when this model was found.
+fn start_choices(found: &ModelSelection) -> Vec<StartChoice> {
+    let local = (!found.is_demo()).then(|| StartChoice::Use {
+        provider: found.provider.clone(),
+        model: found.model.clone(),
+        name: found.full_name(),
+    });
+    [StartChoice::LogIn].into_iter().chain(local).chain([StartChoice::Demo]).collect()
+}
+
 impl ProgramHost for TerminalHost {
     fn info(&self) -> HostInfo {
         let selection = self.app.selection();
@@ -48,6 +58,11 @@ impl ProgramHost for TerminalHost {
                 ModelPrices::new(move |id| price_of(&models, id))
             },
             model_why: selection.why.clone(),
+            start: if self.found.as_ref() == Some(&selection.full_name()) {
+                start_choices(&selection)
+            } else {
+                Vec::new()
+            },
             effort: self.app.foundation.effort.get(),
             effort_in_force: selection.effort(self.app.foundation.effort.get()),
             agent: self.app.agents.named(),

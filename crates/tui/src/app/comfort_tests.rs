@@ -3,10 +3,13 @@
 use serde_json::json;
 
 use super::tests::TestApp;
-use crate::host::{Choice, ModelCmd, ModelMsg, ModelRow, ProgramCmd, ProgramMsg, Secret, ThreadCmd};
+use crate::host::{
+    Choice, ModelCmd, ModelMsg, ModelRow, ProgramCmd, ProgramMsg, Secret, StartChoice, ThreadCmd,
+};
 use crate::keymap::Keymap;
 use crate::msg::{Cmd, Msg};
 use crate::theme::{Background, Depth, Theme, ThemeChoice, ThemeRow};
+use aye_core::contract::lifecycle::TerminationReason;
 
 fn themes() -> Vec<ThemeRow> {
     let row = |name: &str| ThemeRow {
@@ -253,6 +256,64 @@ fn the_first_start_names_the_model_and_keys_go_to_the_composer() {
             "{shown}"
         );
     }
+}
+
+/// A start without a key: with a model that a server on this machine offers, or with none.
+fn unkeyed(with_server: bool) -> TestApp {
+    let mut test = TestApp::new(80, 24);
+    let found =
+        StartChoice::Use { provider: "ollama".into(), model: "qwen3".into(), name: "ollama/qwen3".into() };
+    let found = with_server.then_some(found);
+    test.app.info.is_demo = !with_server;
+    test.app.info.start = [StartChoice::LogIn].into_iter().chain(found).chain([StartChoice::Demo]).collect();
+    test
+}
+
+#[test]
+fn a_digit_on_its_own_says_how_to_begin() {
+    let wait = crate::approval::QUIET_MS;
+    let chosen = |with_server: bool, keys: &str| {
+        let mut test = unkeyed(with_server);
+        test.keys(keys);
+        test.wait(wait);
+        let models: Vec<Cmd> = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Model(_))).cloned().collect();
+        assert!(test.app.composer.is_empty(), "{keys}");
+        (models, test)
+    };
+    assert_eq!(chosen(true, "1").0, [Cmd::Model(ModelCmd::Logins)]);
+    assert_eq!(chosen(true, "2").0, [Cmd::Model(ModelCmd::Set("ollama/qwen3".into()))]);
+    assert_eq!(chosen(true, "3<enter>").0, [Cmd::Model(ModelCmd::Try("demo".into()))]);
+    let (cmds, test) = chosen(false, "2");
+    assert!(cmds.is_empty() && test.live().contains("the demo model answers"), "{}", test.live());
+}
+
+#[test]
+fn the_ways_to_begin_stand_in_the_way_of_no_message() {
+    let wait = crate::approval::QUIET_MS;
+    let asks = |test: &TestApp| test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Model(_)));
+    for text in ["2 files are broken", "fix 2", "22", "4", "0"] {
+        let mut test = unkeyed(true);
+        test.keys(text);
+        test.wait(wait);
+        test.wait(wait);
+        assert_eq!((test.app.composer.text(), asks(&test)), (text, false));
+    }
+    // A digit that is left over is not one that was written on its own.
+    let mut test = unkeyed(true);
+    test.keys("12<backspace>");
+    test.wait(wait);
+    assert_eq!((test.app.composer.text(), asks(&test)), ("1", false));
+    // Nor is one of a later message, or where a model was chosen.
+    let mut test = unkeyed(true);
+    test.start("hello");
+    test.finish(TerminationReason::NaturalEnd);
+    test.keys("2");
+    test.wait(wait);
+    assert_eq!((test.app.composer.text(), asks(&test)), ("2", false));
+    let mut test = TestApp::new(80, 24);
+    test.keys("2");
+    test.wait(wait);
+    assert_eq!((test.app.composer.text(), asks(&test)), ("2", false));
 }
 
 #[test]

@@ -157,6 +157,9 @@ impl ModelHost for FakeHost {
     fn set_model<'a>(&'a self, name: &'a str) -> HostFuture<'a, String> {
         Box::pin(async move { Ok(format!("{name} answers")) })
     }
+    fn try_model<'a>(&'a self, name: &'a str) -> HostFuture<'a, String> {
+        self.set_model(name)
+    }
     fn set_effort(
         &self,
         effort: Option<aye_core::contract::inference::ReasoningEffort>,

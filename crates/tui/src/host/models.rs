@@ -40,6 +40,9 @@ pub trait ModelHost: Send + Sync {
     /// Chooses the model for messages from now on, and in the settings. A sentence for the user.
     fn set_model<'a>(&'a self, name: &'a str) -> HostFuture<'a, String>;
 
+    /// Chooses the model for messages from now on, in this session only. A sentence for the user.
+    fn try_model<'a>(&'a self, name: &'a str) -> HostFuture<'a, String>;
+
     /// Sets how hard models think from now on, and in the settings; `None` leaves it to them. A sentence for the user.
     fn set_effort(&self, effort: Option<ReasoningEffort>) -> HostFuture<'_, String>;
 
@@ -60,6 +63,8 @@ pub enum ModelCmd {
     List,
     /// Choose a model.
     Set(String),
+    /// Choose a model for this session.
+    Try(String),
     /// Set how hard models think.
     SetEffort(Option<ReasoningEffort>),
     /// Ask for the providers that a key can be stored for.
@@ -86,6 +91,10 @@ impl ModelCmd {
             Self::List => send.answer(ModelMsg::Listed(host.models())),
             Self::Set(name) => performer.spawn(async move {
                 send.said(host.set_model(&name).await);
+                send.info(host.as_ref());
+            }),
+            Self::Try(name) => performer.spawn(async move {
+                send.said(host.try_model(&name).await);
                 send.info(host.as_ref());
             }),
             Self::SetEffort(effort) => performer.spawn(async move {

@@ -80,6 +80,8 @@ pub struct HostInfo {
     pub prices: ModelPrices,
     /// The origin of the model choice, such as the variable that is set.
     pub model_why: String,
+    /// The ways to begin, by their digits, as long as the user has chosen no model and has no key.
+    pub start: Vec<StartChoice>,
     /// The reasoning effort, if the user set it.
     pub effort: Option<ReasoningEffort>,
     /// The reasoning effort that requests ask for; `None` leaves it to the model.
@@ -104,6 +106,24 @@ pub struct HostInfo {
     pub warnings: Vec<String>,
     /// The version of the program.
     pub version: String,
+}
+
+/// A way to begin for a user who has no key and has chosen no model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartChoice {
+    /// Log in to a provider.
+    LogIn,
+    /// Use a model of a server on this machine, and keep it in the settings.
+    Use {
+        /// The provider.
+        provider: String,
+        /// The model, as that server calls it.
+        model: String,
+        /// The argument for [`ModelHost::set_model`](super::ModelHost::set_model).
+        name: String,
+    },
+    /// Try the built-in script.
+    Demo,
 }
 
 /// A user setting that is stored.

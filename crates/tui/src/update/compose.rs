@@ -73,6 +73,7 @@ impl App {
             return;
         }
         match action {
+            Some(Action::Send) if self.take_start(cmds) => self.refresh_palette(cmds),
             Some(Action::Send) => {
                 if !self.composer.newline_after_backslash() {
                     let behind = self.queue.keeps_waiting && !self.conversation.is_active();

@@ -35,6 +35,7 @@ impl App {
                 self.focus = Focus::Composer;
             }
             self.typed_at = Some(self.now);
+            self.note_digit(key);
             if !self.palette_key(key, cmds) {
                 self.composer_key(key, cmds);
             }

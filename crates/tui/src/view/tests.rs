@@ -423,6 +423,15 @@ fn the_first_lines_say_what_answers_and_where() {
     assert_eq!(shown(&info, 80), wanted.join("\n"));
     let demo = crate::host::HostInfo { is_demo: true, ..info.clone() };
     assert!(shown(&demo, 80).contains("/login connects a model"), "{}", shown(&demo, 80));
+    let found = crate::host::StartChoice::Use {
+        provider: "ollama".into(),
+        model: "qwen3".into(),
+        name: "ollama/qwen3".into(),
+    };
+    let start = vec![crate::host::StartChoice::LogIn, found, crate::host::StartChoice::Demo];
+    let unkeyed = crate::host::HostInfo { start, ..info.clone() };
+    assert!(shown(&unkeyed, 80).contains("1 log in   2 use Ollama (found: qwen3)   3 try the demo"));
+    assert!(shown(&unkeyed, 60).ends_with("1 log in   2 use qwen3   3 demo"), "{}", shown(&unkeyed, 60));
     assert!(shown(&info, 24).lines().all(|line| line.chars().count() <= 24), "{}", shown(&info, 24));
     let spoken: Vec<String> =
         super::banner(&info, 80, &Theme::plain()).iter().map(super::linear::words).collect();
