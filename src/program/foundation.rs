@@ -77,6 +77,7 @@ fn repository_item(root: &Path) -> Option<TrustItem> {
              commit"
         ),
         starts: false,
+        servers: Vec::new(),
         hash: sha256_hex(common.as_os_str().as_encoded_bytes()),
     })
 }

@@ -27,6 +27,7 @@ use crate::cli::Cli;
 use crate::config::{ReadTextError, Servers, load_servers, read_private, server_files, write_private};
 use crate::contract::clock::SystemClock;
 use crate::contract::display::visible_line;
+use crate::contract::server::ServerScope;
 use crate::contract::tool::SpawnContext;
 use crate::mcp::{
     Guidance, KeepError, Manager, PinStore, Pinned, Questions, ServerLaunch, ServerProgram, Surroundings,
@@ -209,6 +210,23 @@ pub(crate) fn servers(foundation: &Foundation, with_project: bool) -> Servers {
         &workspace.cwd,
         &foundation.env,
     )
+}
+
+/// Stores that the user agreed to use the servers that the trust question showed, with the tools that each offers first.
+///
+/// # Errors
+/// Why it is not stored: nothing may be trusted then.
+pub(crate) fn agree_to_shown(foundation: &Foundation) -> Result<(), KeepError> {
+    let pins = agreed(foundation);
+    for item in &foundation.untrusted {
+        let scope = ServerScope::Project(item.path.clone()).key();
+        for server in &item.servers {
+            let before = pins.load(&scope, &server.name)?;
+            let next = Pinned::with_first_offer(before, &server.digest);
+            pins.save(&scope, &server.name, &next)?;
+        }
+    }
+    Ok(())
 }
 
 /// Starts servers as commands are started: below a supervisor, without the keys of models, those of a project in the

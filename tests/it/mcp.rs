@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm, until};
-use crate::support::pty::Pty;
+use crate::support::pty::{Pty, View};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/mcp_server.sh");
 
@@ -247,26 +247,45 @@ fn servers_are_added_tested_and_removed() {
 }
 
 #[test]
-fn project_tools_are_shown_and_trusted_in_the_terminal() {
+fn a_projects_server_is_used_after_one_card() {
     let llm = calls("mcp__shed__echo");
     let home = Home::with(&llm);
     project(&home, "plain", &[tool("echo")]);
     let mut tty = Pty::start(&home, &[], 100, 40);
-    tty.card("shed: starts sh");
+    tty.card("Use the MCP server shed?");
+    assert!(log(&home).is_empty(), "nothing runs before the answer");
+    for part in ["$ sh mcp_server.sh tools.json plain", "  tools: those that it offers", "  in the sandbox"] {
+        assert!(tty.look(|view| view.has(part)), "{part}: {}", tty.look(View::all));
+    }
     tty.send("1");
-    tty.shows("its files apply from now on");
-    tty.shows("not used until trusted");
-    tty.say("/mcp trust shed");
-    tty.shows("review the tools of shed first");
-    tty.say("/mcp shed");
-    tty.shows("does echo");
-    tty.say("/mcp trust shed");
-    tty.shows("can be used now");
+    tty.shows("1 tool can be used now: echo");
     tty.say("go");
     tty.card("Call echo of the MCP server shed?");
     tty.send("y");
     tty.shows("It is done.");
     assert_eq!(llm.last().result("c1"), "it was called");
+    tty.quit();
+}
+
+#[test]
+fn changed_tools_of_a_project_are_shown_and_trusted_in_the_terminal() {
+    let llm = calls("mcp__shed__echo");
+    let home = Home::with(&llm);
+    project(&home, "plain", &[tool("echo")]);
+    let mut tty = Pty::start(&home, &[], 100, 40);
+    tty.card("Use the MCP server shed?");
+    tty.send("1");
+    tty.shows("1 tool can be used now: echo");
+    tty.quit();
+    let mut other = tool("echo");
+    other["description"] = "does something else".into();
+    home.write("tools.json", &json!([other]).to_string());
+    let mut tty = Pty::start(&home, &[], 100, 40);
+    tty.shows("mcp__shed__echo changed since you trusted it");
+    tty.say("/mcp trust shed");
+    tty.shows("does something else");
+    tty.say("/mcp trust shed");
+    tty.shows("1 tool of shed can be used now");
     tty.quit();
 }
 

@@ -48,7 +48,8 @@ pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::{SettingDoc, documented_settings};
 pub use server_tables::{ServerTableError, with_server, without_server};
 pub use servers::{
-    SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, load_session_servers, server_files,
+    OfferedServer, SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, load_session_servers,
+    server_files,
 };
 pub use settings::{
     Adapter, BackgroundSettings, BashSettings, ContextSettings, Editing, Images, MailboxSettings,

@@ -419,18 +419,7 @@ impl Written {
         };
         text.push_str(&names("env", &entry.env));
         text.push_str(&names("headers", &entry.headers));
-        let mut read: Vec<String> = entry
-            .env
-            .values()
-            .chain(entry.headers.values())
-            .chain(&entry.oauth_client_id)
-            .chain(&entry.oauth_client_secret)
-            .flat_map(|text| variables(text))
-            .map(|(name, _)| name)
-            .filter(|name| !name.contains(':'))
-            .collect();
-        read.sort();
-        read.dedup();
+        let read = self.variables_read();
         if !read.is_empty() {
             let _ = write!(text, " (reads ${})", read.join(", $"));
         }
@@ -445,6 +434,25 @@ impl Written {
             let _ = write!(text, " (network: {})", domains.join(", "));
         }
         visible_line(&text).into_owned()
+    }
+
+    /// The variables of the user's environment whose values are sent or passed on without being written out in the
+    /// command.
+    fn variables_read(&self) -> Vec<String> {
+        let entry = &self.entry;
+        let mut read: Vec<String> = entry
+            .env
+            .values()
+            .chain(entry.headers.values())
+            .chain(&entry.oauth_client_id)
+            .chain(&entry.oauth_client_secret)
+            .flat_map(|text| variables(text))
+            .map(|(name, _)| name)
+            .filter(|name| !name.contains(':'))
+            .collect();
+        read.sort();
+        read.dedup();
+        read
     }
 
     fn digest(&self) -> String {
@@ -664,22 +672,76 @@ impl Servers {
     }
 }
 
-/// Returns what a project's `.mcp.json` would start, one line per server, for the user who is asked to trust
-/// the file, and whether the file may start a program.
-pub(super) fn summary(path: &Path, text: &str) -> (String, bool) {
-    let (servers, problems) = parse(path, text);
-    let mut lines: Vec<String> = servers
-        .iter()
-        .map(|server| {
-            let verb = if server.entry.command.is_some() { "starts" } else { "connects to" };
-            format!("{}: {verb} {}", visible_line(&server.name), server.shown(false))
-        })
-        .collect();
-    if !problems.is_empty() {
-        lines.push(format!("{} that cannot be read", problems.len()));
+/// A server that a project's file would start or reach, for the user who is asked to use it. Its texts are those of the
+/// file and are not safe to print.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedServer {
+    /// Its name.
+    pub name: String,
+    /// The whole command line, each argument quoted where a shell would need it, or the URL.
+    pub runs: String,
+    /// Whether it is a program that is started here.
+    pub is_program: bool,
+    /// What else the answer covers, a sentence each: the folder, variables, headers, domains and tools.
+    pub facts: Vec<String>,
+    /// The SHA-256 of its configuration.
+    pub digest: String,
+}
+
+impl Written {
+    fn offered(&self) -> OfferedServer {
+        let entry = &self.entry;
+        let runs = match (&entry.command, &entry.url) {
+            (Some(command), _) => {
+                let words = std::iter::once(command).chain(&entry.args);
+                words.map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+            }
+            (None, url) => url.clone().unwrap_or_default(),
+        };
+        let mut facts = Vec::new();
+        if let Some(cwd) = &entry.cwd {
+            facts.push(format!("in the folder {}", shell_word(cwd)));
+        }
+        let pairs = |table: &BTreeMap<String, String>| {
+            let pairs = table.iter().map(|(name, value)| format!("{name}={value}"));
+            pairs.map(|pair| shell_word(&pair).into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        if !entry.env.is_empty() {
+            facts.push(format!("with the variables {}", pairs(&entry.env)));
+        }
+        if !entry.headers.is_empty() {
+            facts.push(format!("with the headers {}", pairs(&entry.headers)));
+        }
+        let read = self.variables_read();
+        if !read.is_empty() {
+            facts.push(format!("reads ${} from your environment", read.join(", $")));
+        }
+        if !self.domains.is_empty() {
+            let domains: Vec<String> = self.domains.iter().map(ToString::to_string).collect();
+            facts.push(format!("may connect to {}", domains.join(", ")));
+        }
+        facts.push(match (&entry.enabled_tools, entry.disabled_tools.as_slice()) {
+            (Some(tools), _) => format!("tools: only {}", tools.join(", ")),
+            (None, []) => "tools: those that it offers when it first starts".to_owned(),
+            (None, tools) => {
+                format!("tools: those that it offers when it first starts, without {}", tools.join(", "))
+            }
+        });
+        OfferedServer {
+            name: self.name.clone(),
+            runs,
+            is_program: entry.command.is_some(),
+            facts,
+            digest: self.digest(),
+        }
     }
-    let starts = !problems.is_empty() || servers.iter().any(|server| server.entry.command.is_some());
-    (lines.join("\n"), starts)
+}
+
+/// Returns the servers that a project's `.mcp.json` would start or reach, and how many of its entries cannot be read.
+pub(super) fn offered(path: &Path, text: &str) -> (Vec<OfferedServer>, usize) {
+    let (servers, problems) = parse(path, text);
+    let enabled = servers.iter().filter(|server| server.entry.enabled);
+    (enabled.map(Written::offered).collect(), problems.len())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::layer::LayerEntry;
 use super::layers::{defaults, project_config_files, project_refusal, read_layer};
 use super::paths::{PrivateFileError, read_private, write_private};
 use super::schema::ProjectMay;
+use super::servers::{OfferedServer, offered};
 use aye_core::contract::digest::hex;
 use aye_core::contract::display::{shortened, visible_line};
 
@@ -41,6 +42,8 @@ pub struct TrustItem {
     pub summary: String,
     /// Whether aye starts programs that the item names: hooks and MCP servers.
     pub starts: bool,
+    /// The MCP servers that the file would start or reach.
+    pub servers: Vec<OfferedServer>,
     /// The SHA-256 of the content, in hex: trust applies to the content that the user saw. Empty if the
     /// content could not be hashed; then each start asks.
     pub hash: String,
@@ -147,7 +150,7 @@ fn text_of(path: &Path) -> String {
 fn rules_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = format!("permission rules: {}", excerpt(&text_of(path)));
-    Some(TrustItem { path: path.to_path_buf(), summary, starts: false, hash })
+    Some(TrustItem { path: path.to_path_buf(), summary, starts: false, servers: Vec::new(), hash })
 }
 
 /// Returns the item of a hooks file, whose commands run without being called: all of them are shown, and
@@ -198,21 +201,30 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
         Err(_) => Some(hex(&hash.finalize())),
     };
     // Without a hash each start asks.
-    Some(TrustItem { path, summary, starts: true, hash: hash.unwrap_or_default() })
+    Some(TrustItem { path, summary, starts: true, servers: Vec::new(), hash: hash.unwrap_or_default() })
 }
 
 fn reminders_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = format!("adds reminders for the model after tool calls: {}", excerpt(&text_of(path)));
-    Some(TrustItem { path: path.to_path_buf(), summary, starts: false, hash })
+    Some(TrustItem { path: path.to_path_buf(), summary, starts: false, servers: Vec::new(), hash })
 }
 
 fn mcp_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
-    let (summary, starts) = super::servers::summary(path, &text_of(path));
-    let summary =
-        format!("starts programs or connects to servers (MCP):\n  {}", summary.replace('\n', "\n  "));
-    Some(TrustItem { path: path.to_path_buf(), summary, starts, hash })
+    let (servers, unreadable) = offered(path, &text_of(path));
+    // What was shown must be what was hashed; without a hash each start asks.
+    let hash = if hash_file(path).as_ref() == Some(&hash) { hash } else { String::new() };
+    let mut lines = vec!["starts programs or connects to servers (MCP):".to_owned()];
+    for server in &servers {
+        let verb = if server.is_program { "starts" } else { "connects to" };
+        lines.push(visible_line(&format!("{}: {verb} {}", server.name, server.runs)).into_owned());
+    }
+    if unreadable > 0 {
+        lines.push(format!("{unreadable} that cannot be read"));
+    }
+    let starts = unreadable > 0 || servers.iter().any(|server| server.is_program);
+    Some(TrustItem { path: path.to_path_buf(), summary: lines.join("\n  "), starts, servers, hash })
 }
 
 /// Settings that an untrusted project may not make; those that it may never make are left out, trust does not help them.
@@ -247,6 +259,7 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         path: path.to_path_buf(),
         summary: format!("settings: {}", shown.join(", ")),
         starts,
+        servers: Vec::new(),
         hash,
     })
 }
@@ -274,7 +287,13 @@ fn skill_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
             }
             if seen.len() > MAX_SKILL_FOLDERS {
                 let summary = "too many skill folders to list".to_owned();
-                items.push(TrustItem { path: root, summary, starts: false, hash: String::new() });
+                items.push(TrustItem {
+                    path: root,
+                    summary,
+                    starts: false,
+                    servers: Vec::new(),
+                    hash: String::new(),
+                });
                 return;
             }
             if dir.join("SKILL.md").symlink_metadata().is_ok() {
@@ -309,7 +328,13 @@ fn agent_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
             files += 1;
             if files > MAX_AGENT_FILES {
                 let summary = "too many agents to list".to_owned();
-                items.push(TrustItem { path: root, summary, starts: false, hash: String::new() });
+                items.push(TrustItem {
+                    path: root,
+                    summary,
+                    starts: false,
+                    servers: Vec::new(),
+                    hash: String::new(),
+                });
                 return;
             }
             if path.is_dir() {
@@ -336,6 +361,7 @@ fn agent_item(path: &Path) -> Option<TrustItem> {
         path: path.to_path_buf(),
         summary: format!("agent {name}: {says}"),
         starts: false,
+        servers: Vec::new(),
         hash: hash_file(path).unwrap_or_default(),
     })
 }
@@ -364,7 +390,7 @@ fn skill_item(dir: &Path) -> Option<TrustItem> {
         let _ = write!(summary, ", requests permission for: {}", visible_line(&tools));
     }
     let hash = hash_folder(dir).unwrap_or_default();
-    Some(TrustItem { path: dir.to_path_buf(), summary, starts: false, hash })
+    Some(TrustItem { path: dir.to_path_buf(), summary, starts: false, servers: Vec::new(), hash })
 }
 
 /// The hash of all files below a folder; nothing when there are more than anybody could vouch for.

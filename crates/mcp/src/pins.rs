@@ -17,6 +17,10 @@ pub struct Pinned {
     /// asked about them yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
+    /// Whether the user agreed to the tools and instructions with which the server starts first, under this
+    /// configuration: they were not known when the user was asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_offer: bool,
     /// The hash of the configuration with which the server answered `initialize` and not `server/discover`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize: Option<String>,
@@ -49,6 +53,19 @@ pub enum PinStatus {
 }
 
 impl Pinned {
+    /// Returns what is stored after the user agreed to use a server with this configuration and what it offers first.
+    /// What was agreed to before is kept as long as the configuration is the same.
+    #[must_use]
+    pub fn with_first_offer(before: Option<Self>, config: &str) -> Self {
+        match before {
+            Some(pinned) if pinned.config == config && !pinned.tools.is_empty() => pinned,
+            Some(Self { initialize, .. }) => {
+                Self { config: config.to_owned(), initialize, first_offer: true, ..Self::default() }
+            }
+            None => Self { config: config.to_owned(), first_offer: true, ..Self::default() },
+        }
+    }
+
     /// Returns the status of a tool, under this configuration of its server.
     pub fn standing(&self, config: &str, tool: &str, hash: &str) -> PinStatus {
         match self.tools.get(tool) {

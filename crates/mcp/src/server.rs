@@ -111,6 +111,9 @@ pub struct ServerView {
     pub took: Option<Duration>,
 }
 
+/// Maximum names of tools in a message.
+const FIRST_SHOWN: usize = 8;
+
 struct Now {
     phase: ServerState,
     client: Option<Arc<Client>>,
@@ -364,7 +367,7 @@ impl Server {
         let is_of_client = self.config.scope == ServerScope::Client;
         let pinned = if is_of_client { Ok(None) } else { around.pins.load(&scope, &self.config.name) };
         let agrees = around.agrees_to_all || is_of_client;
-        let mut problem = None;
+        let (mut problem, mut begins) = (None, false);
         let pinned = match pinned {
             // The user's own server was trusted by a version that did not pass instructions on.
             Ok(Some(mut pinned))
@@ -374,15 +377,27 @@ impl Server {
                 problem = around.pins.save(&scope, &self.config.name, &pinned).err();
                 pinned
             }
+            // The user was asked about exactly this configuration, before the server ever ran.
+            Ok(Some(Pinned { config, first_offer: true, initialize, .. }))
+                if config == self.config.digest && !tools.is_empty() =>
+            {
+                let pinned = self.first_pins(&tools, &hash, initialize);
+                match around.pins.save(&scope, &self.config.name, &pinned) {
+                    Ok(()) => {
+                        begins = true;
+                        pinned
+                    }
+                    // The next start would take other tools for the first ones.
+                    Err(why) => {
+                        problem = Some(why);
+                        Pinned::default()
+                    }
+                }
+            }
             Ok(Some(pinned)) => pinned,
             // The user configured the server: its initial tools are what they wanted.
             Ok(None) if self.config.scope == ServerScope::User => {
-                let pinned = Pinned {
-                    config: self.config.digest.clone(),
-                    tools: tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect(),
-                    instructions: Some(hash.clone()),
-                    initialize: None,
-                };
+                let pinned = self.first_pins(&tools, &hash, None);
                 problem = around.pins.save(&scope, &self.config.name, &pinned).err();
                 pinned
             }
@@ -417,8 +432,45 @@ impl Server {
             instructions.clone_into(&mut now.instructions);
         }
         self.offer(around);
+        if begins {
+            self.report_first_tools(around);
+        }
         self.report_pending_questions(around);
         self.moved.send_modify(|count| *count += 1);
+    }
+
+    /// Returns what is stored of the tools and instructions that the server offers first.
+    fn first_pins(&self, tools: &[ServerTool], instructions: &str, initialize: Option<String>) -> Pinned {
+        Pinned {
+            config: self.config.digest.clone(),
+            tools: tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect(),
+            instructions: Some(instructions.to_owned()),
+            first_offer: false,
+            initialize,
+        }
+    }
+
+    /// Says which tools the user's answer brought: their names were not known when the question was asked.
+    fn report_first_tools(&self, around: &Surroundings) {
+        let names: Vec<String> = {
+            let now = self.now();
+            now.tools.iter().map(|(found, ..)| visible_line(&found.name).into_owned()).collect()
+        };
+        let (shown, rest) = names.split_at(names.len().min(FIRST_SHOWN));
+        let rest = match rest.len() {
+            0 => String::new(),
+            rest => format!(" and {rest} more"),
+        };
+        let count = match names.len() {
+            1 => "1 tool".to_owned(),
+            count => format!("{count} tools"),
+        };
+        (around.tell)(format!(
+            "MCP server {}: {count} can be used now: {}{rest}; each call asks · /mcp {} shows what they say",
+            self.name(),
+            shown.join(", "),
+            self.typed()
+        ));
     }
 
     /// Describes the tools that the configuration leaves out, and names there that the server does not have.
@@ -613,6 +665,7 @@ impl Server {
             let initialize = pinned.initialize;
             pinned = Pinned { config: self.config.digest.clone(), initialize, ..Pinned::default() };
         }
+        pinned.first_offer = false;
         pinned.instructions = instructions.or(pinned.instructions);
         let count = agreed.len();
         pinned.tools.extend(agreed);

@@ -19,7 +19,7 @@ mod writing;
 pub use images::{Attach, Attached, ImageCmd, ImageHost, ImageMsg};
 pub use models::{ModelCmd, ModelHost, ModelMsg, ModelRow, Price, Secret};
 pub use program::{
-    Choice, HostInfo, ModelPrices, ProgramCmd, ProgramHost, ProgramMsg, Renewal, StartChoice,
+    Choice, HostInfo, ModelPrices, ProgramCmd, ProgramHost, ProgramMsg, ProjectServer, Renewal, StartChoice,
     TextPage, UntrustedRow,
 };
 pub use questions::{GrantRow, OpenedQuestion, QuestionCmd, QuestionHost, QuestionMsg, Review, RuleRow};

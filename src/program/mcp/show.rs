@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::inside;
 use crate::contract::display::visible_line;
 use crate::failure::AppError;
-use crate::mcp::{PinStatus, ServerState, ServerView, ToolView, login_command};
+use crate::mcp::{McpServerError, PinStatus, ServerState, ServerView, ToolView, login_command};
 use crate::program::app_context::AppContext;
 use crate::tui::host::TextPage;
 
@@ -18,11 +18,24 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
     match (verb, name) {
         ("", _) => Ok(TextPage { title: "MCP servers".to_owned(), text: overview(&manager.views()) }),
         ("trust", name) if !name.is_empty() => {
-            let said = manager.agree(name)?;
-            Ok(TextPage {
-                title: "MCP servers".to_owned(),
-                text: format!("{said}.\n\n{}", overview(&manager.views())),
-            })
+            match manager.agree(name) {
+                Ok(said) => Ok(TextPage {
+                    title: "MCP servers".to_owned(),
+                    text: format!("{said}.\n\n{}", overview(&manager.views())),
+                }),
+                // What is trusted must be on the screen first.
+                Err(McpServerError::NotReviewed { typed, .. }) => {
+                    let view = manager.look(name)?;
+                    Ok(TextPage {
+                        title: format!("MCP server {}", visible_line(&view.name)),
+                        text: format!(
+                            "/mcp trust {typed} once more trusts what follows.\n\n{}",
+                            details(&view)
+                        ),
+                    })
+                }
+                Err(error) => Err(error.into()),
+            }
         }
         ("restart", name) if !name.is_empty() => {
             manager.restart(name)?;

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use super::TerminalHost;
 use super::writing::skill_rows;
-use crate::config::{ModelSelection, TrustItem, price_of};
+use crate::config::{ModelSelection, OfferedServer, TrustItem, price_of};
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::Profile;
@@ -15,10 +15,11 @@ use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
 use crate::program::environment::branch;
+use crate::program::mcp::agree_to_shown;
 use crate::store::Store;
 use crate::terminal::{statusline, themes};
 use crate::tui::host::{
-    Choice, Host, HostEvent, HostFuture, HostInfo, LastThread, Mode, ModelPrices, ProgramHost,
+    Choice, Host, HostEvent, HostFuture, HostInfo, LastThread, Mode, ModelPrices, ProgramHost, ProjectServer,
     StartChoice, TextPage, UntrustedRow,
 };
 use crate::tui::theme::ThemeRow;
@@ -126,14 +127,32 @@ impl ProgramHost for TerminalHost {
     fn untrusted(&self) -> Vec<UntrustedRow> {
         let reach = crate::program::programs::reach(&self.app.foundation);
         let row = |item: &TrustItem| {
-            let reach = if item.starts { format!("\n{reach}") } else { String::new() };
-            UntrustedRow { path: item.path.clone(), does: format!("{}{reach}", item.summary) }
+            let ending = if item.starts { format!("\n{reach}") } else { String::new() };
+            let server = |server: &OfferedServer| ProjectServer {
+                name: server.name.clone(),
+                runs: server.runs.clone(),
+                is_program: server.is_program,
+                facts: server
+                    .facts
+                    .iter()
+                    .cloned()
+                    .chain(server.is_program.then(|| reach.to_owned()))
+                    .collect(),
+            };
+            UntrustedRow {
+                path: item.path.clone(),
+                does: format!("{}{ending}", item.summary),
+                servers: item.servers.iter().map(server).collect(),
+            }
         };
         self.app.foundation.untrusted.iter().map(row).collect()
     }
 
     fn trust(&self) -> HostFuture<'_, ()> {
-        Box::pin(async move { Ok(self.app.foundation.trust()?) })
+        Box::pin(async move {
+            agree_to_shown(&self.app.foundation)?;
+            Ok(self.app.foundation.trust()?)
+        })
     }
 
     fn renew(&self) -> HostFuture<'_, Option<Arc<dyn Host>>> {

@@ -37,7 +37,7 @@ async fn a_server_that_no_longer_needs_initialize_is_forgotten() {
     let manager = world.user("discovers").await;
     assert_eq!(manager.look("s").expect("exists").about, "new 1, protocol 2026-07-28");
     manager.close().await;
-    let kept = world.pins.0.lock().expect("not poisoned").values().next().cloned().expect("stored");
+    let kept = world.pins.pinned.lock().expect("not poisoned").values().next().cloned().expect("stored");
     assert_eq!(kept.initialize, None);
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::tests::{TestApp, opened, record, ticket};
 use super::{Focus, RunState};
 use crate::host::{
-    HostInfo, ProgramCmd, ProgramMsg, QuestionMsg, Renewal, ThreadCmd, ThreadMsg, UntrustedRow,
+    HostInfo, ProgramCmd, ProgramMsg, ProjectServer, QuestionMsg, Renewal, ThreadCmd, ThreadMsg, UntrustedRow,
 };
 use crate::msg::{Cmd, Msg};
 use aye_core::contract::event::AgentEvent as E;
@@ -14,7 +14,7 @@ use aye_core::contract::record::DecideOutcome;
 use aye_core::contract::suspension::ACTION_PERMISSION;
 
 fn row(path: &str, does: &str) -> UntrustedRow {
-    UntrustedRow { path: path.into(), does: does.to_owned() }
+    UntrustedRow { path: path.into(), does: does.to_owned(), servers: Vec::new() }
 }
 
 /// A conversation in an untrusted folder, with the card on screen for a while.
@@ -71,6 +71,63 @@ fn the_trust_card_names_the_files_and_is_answered_by_digits() {
         assert!(test.live().contains("not used in this session"), "{keys}: {}", test.live());
         test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
         assert!(test.app.cards.open.is_empty(), "{keys}: asked once");
+    }
+}
+
+/// A server as the project's file names it.
+fn server(name: &str, runs: &str, facts: &[&str]) -> ProjectServer {
+    let facts = facts.iter().map(|fact| (*fact).to_owned()).collect();
+    ProjectServer {
+        name: name.to_owned(),
+        runs: runs.to_owned(),
+        is_program: !runs.starts_with("http"),
+        facts,
+    }
+}
+
+fn of_servers(servers: Vec<ProjectServer>) -> UntrustedRow {
+    let path = "/home/me/proj/.mcp.json".into();
+    UntrustedRow { path, does: "starts programs or connects to servers (MCP):".to_owned(), servers }
+}
+
+#[test]
+fn a_projects_server_is_one_card_with_its_whole_command() {
+    let tools = "tools: those that it offers when it first starts";
+    let long = format!("npx -y files {} 'rm -rf ~'\u{202e} end", "word ".repeat(40));
+    let rows = vec![of_servers(vec![server("files", &long, &["with the variables A=1", tools])])];
+    let mut test = untrusted(40, rows.clone());
+    for part in [
+        "Use the MCP server files?",
+        "1  Use it",
+        "2  Not now",
+        "files · .mcp.json",
+        "$ npx -y files",
+        "A=1",
+        tools,
+    ] {
+        assert!(test.live().contains(part), "{part}\n{}", test.live());
+    }
+    let words = test.live().split_whitespace().filter(|word| *word == "word").count();
+    assert_eq!(words, 40, "no part of the command is left out: {}", test.live());
+    let shown = test.live().replace('▌', "").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("'rm -rf ~'<U+202E> end"), "{}", test.live());
+    assert_eq!(asks(&test), 0, "nothing runs before the answer");
+    test.keys("1");
+    assert_eq!(asks(&test), 1);
+    // It is not answered before its end was on the screen.
+    let mut test = untrusted(12, rows);
+    test.keys("1");
+    assert_eq!(asks(&test), 0, "{}", test.live());
+    assert!(!test.live().contains("whole screen"), "a key that does nothing here: {}", test.live());
+    // Several servers are one question, and other files beside them make it one about the folder.
+    let two = of_servers(vec![server("a", "x", &[]), server("b", "https://h/mcp", &[])]);
+    let test = untrusted(40, vec![two.clone()]);
+    for part in ["Use 2 MCP servers?", "1  Use them", "$ x", "connects to https://h/mcp"] {
+        assert!(test.live().contains(part), "{part}\n{}", test.live());
+    }
+    let test = untrusted(40, vec![two, row("/home/me/proj/.aye/hooks.toml", "runs commands")]);
+    for part in ["Trust the files of this folder?", "$ x", "runs commands"] {
+        assert!(test.live().contains(part), "{part}\n{}", test.live());
     }
 }
 

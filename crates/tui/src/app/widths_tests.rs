@@ -182,8 +182,11 @@ fn cards(width: u16) -> String {
     test.keys("2");
     shown(&mut all, "some of several", &test);
     let mut test = TestApp::new(width, 40);
-    test.app.untrusted =
-        vec![UntrustedRow { path: "/home/me/proj/漢字.toml".into(), does: ODD.to_owned() }];
+    test.app.untrusted = vec![UntrustedRow {
+        path: "/home/me/proj/漢字.toml".into(),
+        does: ODD.to_owned(),
+        servers: Vec::new(),
+    }];
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     test.wait(1000);
     test.wait(1000);

@@ -231,7 +231,8 @@ impl ProgramHost for FakeHost {
         Box::pin(async move {})
     }
     fn untrusted(&self) -> Vec<UntrustedRow> {
-        let row = UntrustedRow { path: "/p/.aye/hooks.toml".into(), does: "runs make".into() };
+        let row =
+            UntrustedRow { path: "/p/.aye/hooks.toml".into(), does: "runs make".into(), servers: Vec::new() };
         if self.asks_for_trust { vec![row] } else { Vec::new() }
     }
     fn trust(&self) -> HostFuture<'_, ()> {

@@ -149,6 +149,21 @@ pub struct UntrustedRow {
     pub path: PathBuf,
     /// What it would do; may have several lines.
     pub does: String,
+    /// The MCP servers that it names.
+    pub servers: Vec<ProjectServer>,
+}
+
+/// An MCP server of a project, before it ever runs. Its texts come from the project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectServer {
+    /// Its name.
+    pub name: String,
+    /// The whole command line, or the URL.
+    pub runs: String,
+    /// Whether it is a program that is started here.
+    pub is_program: bool,
+    /// What else the answer covers, a sentence each.
+    pub facts: Vec<String>,
 }
 
 /// The result of rebuilding the program.

@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use super::super::app::{App, Focus};
 use super::super::approval::ask::AskRow;
 use super::super::approval::{Card, CardKind, CardStage};
+use super::super::host::ProjectServer;
 use super::super::keymap::{Action, KeyContext};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
@@ -412,19 +413,47 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
 /// Renders the files of the folder that would grant or run something.
 fn trust(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let place = short_path(&app.info.cwd, app.info.home.as_deref());
-    let text = format!(
-        "These files of {place} would grant or run something. Until you trust them, they are not used."
-    );
+    let text = if words::offered(app).is_empty() {
+        format!(
+            "These files of {place} would grant or run something. Until you trust them, they are not used."
+        )
+    } else {
+        format!("The project {place} names it. Nothing of it runs before you answer.")
+    };
     let mut lines = Wrap::words(inner).text(&visible(&text), theme.style(Role::Text));
     for row in &app.untrusted {
         let path = row.path.strip_prefix(&app.info.project).unwrap_or(&row.path);
         let path = short_path(path, app.info.home.as_deref());
-        lines.extend(Wrap::words(inner).text(&visible_line(&path), theme.style(Role::Accent)));
-        let indent = vec![Span::raw("  ")];
-        let wrap = Wrap::words(inner).prefix(indent.clone(), indent);
-        for text in visible(&row.does).lines() {
-            lines.extend(wrap.line(&Line::styled(text.to_owned(), theme.style(Role::Text))));
+        if row.servers.is_empty() {
+            lines.extend(Wrap::words(inner).text(&visible_line(&path), theme.style(Role::Accent)));
+            let indent = vec![Span::raw("  ")];
+            let wrap = Wrap::words(inner).prefix(indent.clone(), indent);
+            for text in visible(&row.does).lines() {
+                lines.extend(wrap.line(&Line::styled(text.to_owned(), theme.style(Role::Text))));
+            }
         }
+        for server in &row.servers {
+            lines.push(Line::default());
+            lines.extend(server_lines(server, &path, inner, theme));
+        }
+    }
+    lines
+}
+
+/// A server that a project names: all of its command, and what else the answer covers.
+fn server_lines(server: &ProjectServer, path: &str, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let name = Line::from(vec![
+        Span::styled(visible_line(&server.name).into_owned(), theme.style(Role::Accent)),
+        Span::styled(format!(" · {}", visible_line(path)), theme.style(Role::Dim)),
+    ]);
+    let mut lines = Wrap::words(inner).line(&name);
+    lines.extend(if server.is_program {
+        call::server_command(&server.runs, inner, theme)
+    } else {
+        call::server_url(&server.runs, inner, theme)
+    });
+    for fact in &server.facts {
+        lines.extend(Wrap::words(inner).indent(2, 4).text(&visible_line(fact), theme.style(Role::Dim)));
     }
     lines
 }

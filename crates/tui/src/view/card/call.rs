@@ -170,6 +170,18 @@ impl CardColours {
 /// Longer commands get no colours.
 const MAX_COLOURED: usize = 20_000;
 
+/// The exact command of a server that a project names.
+pub(super) fn server_command(command: &str, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    command_lines(command, &[], None, inner, theme)
+}
+
+/// The exact URL of a server that a project names.
+pub(super) fn server_url(url: &str, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let lead = Span::styled("  connects to ", theme.style(Role::Dim));
+    let text = Line::from(marked_in(url, true, theme.style(Role::Strong), theme.style(Role::Dim)));
+    Wrap::kept(inner).prefix(vec![lead], vec![Span::raw("    ")]).line(&text)
+}
+
 /// The exact command: every blank and line end that could hide something is drawn.
 fn command_lines(
     command: &str,

@@ -255,7 +255,11 @@ fn answers(card: &Card, app: &App) -> Vec<KeyHint> {
             Action::Allow if card.kind == CardKind::Plan => "Go ahead",
             Action::Grant if card.kind == CardKind::Plan => "Go ahead and accept edits",
             Action::Deny if card.kind == CardKind::Plan => "Keep planning",
-            Action::Allow if card.kind == CardKind::Trust => "Trust this folder",
+            Action::Allow if card.kind == CardKind::Trust => match super::words::offered(app).len() {
+                0 => "Trust this folder",
+                1 => "Use it",
+                _ => "Use them",
+            },
             Action::Deny if card.kind == CardKind::Trust => "Not now",
             Action::Allow if card.edit.is_some() => "Allow as edited",
             Action::Allow => "Allow once",

@@ -2,6 +2,7 @@
 
 use super::super::super::app::App;
 use super::super::super::approval::{Card, CardKind};
+use super::super::super::host::ProjectServer;
 use super::super::super::status::short_path;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::question::tool_words;
@@ -13,7 +14,11 @@ pub(in super::super::super) fn question(card: &Card, app: &App) -> String {
     match card.kind {
         CardKind::Permission => of_call(card, app),
         CardKind::Plan => "Carry out this plan?".to_owned(),
-        CardKind::Trust => "Trust the files of this folder?".to_owned(),
+        CardKind::Trust => match offered(app).as_slice() {
+            [] => "Trust the files of this folder?".to_owned(),
+            [server] => format!("Use the MCP server {}?", visible_line(&server.name)),
+            servers => format!("Use {} MCP servers?", servers.len()),
+        },
         CardKind::Ask => match card.question.choice().and_then(|choice| choice.header.as_deref()) {
             Some(header) => format!("The agent asks · {}", visible_line(header)),
             None => "The agent asks".to_owned(),
@@ -21,6 +26,14 @@ pub(in super::super::super) fn question(card: &Card, app: &App) -> String {
         CardKind::Form => "The agent asks you to fill in a form".to_owned(),
         CardKind::Unknown => format!("{} was interrupted: its outcome is unknown", name()),
     }
+}
+
+/// The servers that the question of trust is about, if it is about nothing else.
+pub(super) fn offered(app: &App) -> Vec<&ProjectServer> {
+    if app.untrusted.iter().any(|row| row.servers.is_empty()) {
+        return Vec::new();
+    }
+    app.untrusted.iter().flat_map(|row| &row.servers).collect()
 }
 
 fn of_call(card: &Card, app: &App) -> String {
