@@ -148,18 +148,18 @@ pub(super) fn in_dollars(source: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find(['`', '\\']) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let taken = if rest.starts_with('`') { code(rest) } else { delimited(rest, &mut out) };
-        if let Some(taken) = taken {
-            // What `delimited` takes, it has written.
-            if rest.starts_with('`') {
-                out.push_str(&rest[..taken]);
-            }
+        if rest.starts_with('`') {
+            let (span, after) = rest.split_at(code(rest));
+            out.push_str(span);
+            rest = after;
+        } else if let Some(taken) = delimited(rest, &mut out) {
             rest = &rest[taken..];
         } else {
             // A backslash and what it escapes.
-            let next = rest.chars().nth(1).filter(|_| rest.starts_with('\\')).map_or(0, char::len_utf8);
-            out.push_str(&rest[..1 + next]);
-            rest = &rest[1 + next..];
+            let escaped = 1 + rest.chars().nth(1).map_or(0, char::len_utf8);
+            let (escape, after) = rest.split_at(escaped);
+            out.push_str(escape);
+            rest = after;
         }
     }
     out.push_str(rest);
@@ -167,17 +167,17 @@ pub(super) fn in_dollars(source: &str) -> Cow<'_, str> {
 }
 
 /// The length of a code span at the start.
-fn code(rest: &str) -> Option<usize> {
+fn code(rest: &str) -> usize {
     let ticks = rest.len() - rest.trim_start_matches('`').len();
     let mut from = ticks;
     while let Some(at) = rest[from..].find('`').map(|at| from + at) {
         let run = rest[at..].len() - rest[at..].trim_start_matches('`').len();
         if run == ticks {
-            return Some(at + run);
+            return at + run;
         }
         from = at + run;
     }
-    Some(ticks)
+    ticks
 }
 
 /// Writes the formula at the start, and returns its length with its ends.
