@@ -7,7 +7,7 @@ pub use crate::contract::event_sink::{EventSink, NullEventSink, VecEventSink};
 pub use crate::contract::message::Message;
 pub use crate::contract::spec::{AgentSpec, ModelEntry, ModelSpec, PluginConfigKey};
 pub use crate::contract::tool::{
-    Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult, ToolStatus,
+    ParsedCall, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult, ToolStatus,
 };
 pub use crate::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
 pub use crate::phase::{

@@ -13,6 +13,7 @@ use super::in_flight::Done;
 use super::journal::another_id;
 use super::output::CallSink;
 use super::preconditions::agreed_files;
+use super::ready::ReadyCall;
 use super::request::RuntimeError;
 use super::user_edit::CallProgress;
 use aye_core::contract::digest::sha256_hex;
@@ -41,6 +42,9 @@ impl Driver {
         resume: Option<ToolCallResume>,
     ) -> Result<Fact, RuntimeError> {
         let gate = self.judge(&id, resume).await?;
+        if !matches!(gate, Gate::Proceed) {
+            self.open.ready.remove(&id);
+        }
         if matches!(gate, Gate::SetResult { .. }) {
             self.run_unexecuted_hooks(&id).await;
         }
@@ -78,28 +82,25 @@ impl Driver {
             let text = self.not_offered(&call.name);
             return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
         };
-        let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(&call.arguments)));
-        match checked {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Ok(self.refuse(id, error.into_result(&call.name))),
-            Err(_) => {
-                return Ok(self.refuse(id, ToolResult::error(&call.name, "the tool failed on its arguments")));
-            }
-        }
+        let name = call.name.clone();
+        let ready = match self.prepare(id, call, tool) {
+            Ok(ready) => ready,
+            Err(error) => return Ok(self.refuse(id, error.into_result(&name))),
+        };
         let ticket = self.machine.call(id).and_then(|c| c.ticket().cloned());
-        let mut info = ToolCallInfo::new(call.clone(), Some(tool.descriptor()));
+        let mut info = ToolCallInfo::new(ready.call.clone(), Some(ready.descriptor()));
         if let Some(resume) = &resume {
             info = info.with_decision(resume.clone(), ticket.clone());
         }
         // The user's own command line has the user's rights.
         let own = self.machine.is_given().then_some(Profile::Outside);
         info.chosen = self.machine.call(id).and_then(|call| call.chosen).or(own);
-        let report = match self.ask_plugins(id, &call, info).await? {
+        let report = match self.ask_plugins(id, &ready.call, info).await? {
             Ok(report) => report,
             // A gate that cannot judge does not open.
             Err(error) => {
                 let text = format!("not run: a plugin failed while it checked the call: {error}");
-                return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
+                return Ok(self.refuse(id, ToolResult::error(&name, text)));
             }
         };
         match report.intercept {
@@ -107,10 +108,10 @@ impl Driver {
             Some(ToolInterceptPayload::SetResult(result) | ToolInterceptPayload::Deny(result)) => {
                 Ok(self.refuse(id, result))
             }
-            Some(ToolInterceptPayload::Suspend(ticket)) => self.ask(id, &call, &tool, ticket, None).await,
+            Some(ToolInterceptPayload::Suspend(ticket)) => self.ask(id, &ready, ticket, None).await,
             None => match ticket.filter(|_| resume.is_some()) {
                 None => Ok(Gate::Proceed),
-                Some(ticket) => self.check_preconditions(id, &call, &tool, ticket).await,
+                Some(ticket) => self.check_preconditions(id, &ready, ticket).await,
             },
         }
     }
@@ -227,6 +228,30 @@ impl Driver {
         }
     }
 
+    /// Has a tool parse the arguments of a call, and keeps that until the call ends.
+    fn prepare(
+        &mut self,
+        id: &CallId,
+        call: ToolCall,
+        tool: Arc<dyn Tool>,
+    ) -> Result<Arc<ReadyCall>, ToolError> {
+        let ready = Arc::new(ReadyCall::new(call, tool)?);
+        self.open.ready.insert(id.clone(), Arc::clone(&ready));
+        Ok(ready)
+    }
+
+    /// Returns a call as it was judged. Only if it now has other arguments or another tool, it is parsed again.
+    pub(super) fn ready_call(&mut self, id: &CallId) -> Result<Arc<ReadyCall>, ToolError> {
+        let call = self.effective_call(id).map_err(|error| ToolError::Internal(error.to_string()))?;
+        let Some(tool) = self.agent.tools.get(&call.name).cloned() else {
+            return Err(ToolError::Internal("the tool disappeared".into()));
+        };
+        match self.open.ready.get(id).filter(|ready| ready.is_of(&call, &tool)) {
+            Some(ready) => Ok(Arc::clone(ready)),
+            None => self.prepare(id, call, tool),
+        }
+    }
+
     fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let shape = &self.inference.shape;
         // One that was loaded once stays known to the model, also when it is deferred again.
@@ -251,24 +276,23 @@ impl Driver {
     pub(super) async fn ask(
         &mut self,
         id: &CallId,
-        call: &ToolCall,
-        tool: &Arc<dyn Tool>,
+        ready: &ReadyCall,
         mut ticket: SuspendTicket,
         files: Option<Vec<FilePreview>>,
     ) -> Result<Gate, RuntimeError> {
         let files = match files {
             Some(files) => files,
-            None => match self.preview(id, call, tool.as_ref()).await {
+            None => match self.preview(id, ready).await {
                 Ok(files) => files,
                 // A change that cannot be made is not worth a question.
-                Err(error) => return Ok(self.refuse(id, error.into_result(&call.name))),
+                Err(error) => return Ok(self.refuse(id, error.into_result(&ready.call.name))),
             },
         };
         if let Some(answered) = self.machine.call(id).and_then(|c| c.ticket()) {
             let id = answered.suspension.id.clone();
             self.close_question(id);
         }
-        self.complete(id, call, tool, &mut ticket, &files).await?;
+        self.complete(id, ready, &mut ticket, &files).await?;
         self.open(id, &mut ticket);
         Ok(Gate::Suspend(ticket))
     }
@@ -277,12 +301,12 @@ impl Driver {
     pub(super) async fn complete(
         &mut self,
         id: &CallId,
-        call: &ToolCall,
-        tool: &Arc<dyn Tool>,
+        ready: &ReadyCall,
         ticket: &mut SuspendTicket,
         files: &[FilePreview],
     ) -> Result<(), RuntimeError> {
-        self.attach_preconditions(id, call, tool, ticket, files).await;
+        let call = &ready.call;
+        self.attach_preconditions(id, call, Some(&ready.parsed), ticket, files).await;
         let original = &self.tool_call(id)?.arguments;
         if call.arguments != *original {
             // Asked again about an edited call: the card shows what would run now, and that it was edited.
@@ -314,17 +338,17 @@ impl Driver {
     pub(super) async fn preview(
         &mut self,
         id: &CallId,
-        call: &ToolCall,
-        tool: &dyn Tool,
+        ready: &ReadyCall,
     ) -> Result<Vec<FilePreview>, ToolError> {
-        if tool.descriptor().class != ToolClass::Verifiable {
+        if ready.descriptor().class != ToolClass::Verifiable {
             return Ok(Vec::new());
         }
-        let ctx = self.call_context(id, &call.name, None);
-        AssertUnwindSafe(tool.preview(&call.arguments, &ctx))
+        let name = &ready.call.name;
+        let ctx = self.call_context(id, name, None);
+        AssertUnwindSafe(ready.parsed.preview(&ctx))
             .catch_unwind()
             .await
-            .unwrap_or_else(|_| Err(ToolError::Internal(format!("the tool {} failed", call.name))))
+            .unwrap_or_else(|_| Err(ToolError::Internal(format!("the tool {name} failed"))))
     }
 
     pub(super) fn call_context(
@@ -368,12 +392,14 @@ impl Driver {
     /// Writes the intent. Only when this returned may the tool start.
     pub(super) async fn begin(&mut self, id: &CallId) -> Result<(), RuntimeError> {
         let call = self.effective_call(id)?;
-        let Some(tool) = self.agent.tools.get(&call.name).cloned() else {
+        let Some(class) = self.agent.tools.get(&call.name).map(|tool| tool.descriptor().class) else {
             return Err(RuntimeError::Internal(format!("the tool {} disappeared", call.name)));
         };
-        let class = tool.descriptor().class;
         // A preview that fails leaves nothing to verify with: the call is then as opaque as any.
-        let files = self.preview(id, &call, tool.as_ref()).await.unwrap_or_default();
+        let files = match self.ready_call(id) {
+            Ok(ready) => self.preview(id, &ready).await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
         let (attempt, spends) = match self.machine.call(id) {
             Some(state) => (
                 state.attempt,
@@ -448,15 +474,15 @@ impl Driver {
         );
         let sink = Arc::new(sink);
         self.in_flight.add_output(id.clone(), Arc::clone(&sink));
-        let prepared = self.effective_call(id).ok().and_then(|call| {
-            let tool = self.agent.tools.get(&call.name).cloned()?;
-            Some((tool, self.call_context(id, &call.name, Some(sink)), call.arguments))
+        let ready = self.ready_call(id).map(|ready| {
+            let ctx = self.call_context(id, &ready.call.name, Some(sink));
+            (ready, ctx)
         });
         let (id, lease) = (id.clone(), Arc::clone(&self.lease));
         self.in_flight.start(async move {
-            let output = match prepared {
-                None => Err(ToolError::Internal("the tool disappeared".into())),
-                Some((tool, mut ctx, arguments)) => {
+            let output = match ready {
+                Err(error) => Err(error),
+                Ok((ready, mut ctx)) => {
                     // The process may have been stopped for any time since the intent was written, and other intents
                     // were written meanwhile: right before the start it makes sure that the thread is still its own.
                     match lease.confirm().await {
@@ -466,7 +492,7 @@ impl Driver {
                         }
                         Err(error) => return Done::Kept(error),
                     }
-                    AssertUnwindSafe(tool.execute(arguments, &ctx)).catch_unwind().await.unwrap_or_else(
+                    AssertUnwindSafe(ready.parsed.execute(&ctx)).catch_unwind().await.unwrap_or_else(
                         |panic| Err(ToolError::Internal(format!("the tool panicked: {}", words_of(&*panic)))),
                     )
                 }
@@ -484,10 +510,11 @@ impl Driver {
         let call = self.effective_call(&id)?;
         self.in_flight.end_output(&id);
         if let Err(ToolError::Moved(why)) = &output
-            && let Some(fact) = self.ask_about_changed_file(&id, &call, why).await?
+            && let Some(fact) = self.ask_about_changed_file(&id, why).await?
         {
             return Ok(fact);
         }
+        self.open.ready.remove(&id);
         let came_to_nothing = output.is_err();
         let (mut result, command) = match output {
             Ok(output) => (output.result, Some(output.command)),

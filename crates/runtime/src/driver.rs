@@ -21,6 +21,7 @@ use super::in_flight::{Done, InFlight};
 use super::infer::InferenceState;
 use super::journal::Unsaved;
 use super::lease::Lease;
+use super::ready::ReadyCall;
 use super::remote::RemoteConversation;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
@@ -112,6 +113,8 @@ pub(super) struct OpenCalls {
     pub(super) tickets: HashMap<CallId, SuspendTicket>,
     /// The limits that calls run under.
     pub(super) bounds: HashMap<CallId, CallBounds>,
+    /// Calls between their judgement and their end.
+    pub(super) ready: HashMap<CallId, Arc<ReadyCall>>,
 }
 
 /// The limits that a call runs under.

@@ -14,7 +14,9 @@ use futures::future::join_all;
 use aye_core::contract::executor::{DecisionReplayPolicy, ToolExecutionMode};
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::ToolCall;
-use aye_core::contract::tool::{Tool, ToolCallContext, ToolError, ToolOutput, ToolResult, ToolStatus};
+use aye_core::contract::tool::{
+    Tool, ToolCallContext, ToolError, ToolOutput, ToolResult, ToolStatus, prepare_call,
+};
 use aye_core::state::{StateCommand, StateError};
 
 /// The result of one call.
@@ -170,8 +172,7 @@ async fn execute_call(
         if let Some(why) = &call.invalid {
             return Err(ToolError::InvalidArguments(why.clone()));
         }
-        tool.validate_args(&call.arguments)?;
-        tool.execute(call.arguments.clone(), &ctx).await
+        prepare_call(tool, &call.arguments)?.execute(&ctx).await
     };
     let output = AssertUnwindSafe(output).catch_unwind();
     let output = base_ctx.cancellation.run_until_cancelled(output).await;

@@ -37,6 +37,7 @@ mod output;
 mod postpone;
 mod preconditions;
 mod questions;
+mod ready;
 mod recover;
 mod remote;
 mod report;

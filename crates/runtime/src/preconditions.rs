@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::call::sorted;
 use super::driver::Driver;
 use super::git::{GitHead, short};
+use super::ready::ReadyCall;
 use super::request::RuntimeError;
 use super::user_edit::reviewed_files;
 use aye_core::contract::diff::unified;
@@ -25,7 +26,9 @@ use aye_core::contract::ids::CallId;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::question::{FileDelta, Question, QuestionParameters, StaleQuestion};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResumeMode};
-use aye_core::contract::tool::{AgreedFile, FilePreview, MAX_TOUCHED, Tool, ToolCallContext, ToolResult};
+use aye_core::contract::tool::{
+    AgreedFile, FilePreview, MAX_TOUCHED, ParsedCall, ToolCallContext, ToolResult,
+};
 use aye_core::run::{Call, Fact, Gate, Settled};
 use aye_files::opener::{self, FilePlace};
 
@@ -253,7 +256,7 @@ impl Driver {
     async fn read_state(
         &mut self,
         call: &ToolCall,
-        tool: &Arc<dyn Tool>,
+        parsed: Option<&Arc<dyn ParsedCall>>,
         ctx: ToolCallContext,
         previews: &[FilePreview],
         also: &[SeenFile],
@@ -261,12 +264,13 @@ impl Driver {
         let cwd = self.shared.cwd.clone();
         let asked_at = self.shared.clock.now_ms();
         let arguments = Some(arguments_hash(call));
-        let (tool, args) = (Arc::clone(tool), call.arguments.clone());
+        let parsed = parsed.cloned();
         let mut files: Vec<SeenFile> = previews.iter().map(SeenFile::of_preview).collect();
         let known: Vec<String> = also.iter().map(|file| file.path.clone()).collect();
         let looked = tokio::task::spawn_blocking(move || {
-            let touched = std::panic::catch_unwind(AssertUnwindSafe(|| tool.touches(&args, &ctx)));
-            let mut paths: Vec<PathBuf> = touched.unwrap_or_default();
+            let touched =
+                std::panic::catch_unwind(AssertUnwindSafe(|| parsed.map(|call| call.touches(&ctx))));
+            let mut paths: Vec<PathBuf> = touched.ok().flatten().unwrap_or_default();
             paths.truncate(MAX_TOUCHED);
             paths.extend(known.iter().map(PathBuf::from));
             let mut room = MAX_KEPT;
@@ -291,12 +295,12 @@ impl Driver {
         &mut self,
         id: &CallId,
         call: &ToolCall,
-        tool: &Arc<dyn Tool>,
+        parsed: Option<&Arc<dyn ParsedCall>>,
         ticket: &mut SuspendTicket,
         previews: &[FilePreview],
     ) {
         let ctx = self.call_context(id, &call.name, None);
-        let world = self.read_state(call, tool, ctx, previews, &[]).await;
+        let world = self.read_state(call, parsed, ctx, previews, &[]).await;
         let question = &mut ticket.suspension;
         if !question.parameters.is_object() {
             question.parameters = Value::Null;
@@ -310,28 +314,27 @@ impl Driver {
     pub(super) async fn check_preconditions(
         &mut self,
         id: &CallId,
-        call: &ToolCall,
-        tool: &Arc<dyn Tool>,
+        ready: &ReadyCall,
         ticket: SuspendTicket,
     ) -> Result<Gate, RuntimeError> {
         if preconditions_of(&ticket).is_none() {
             return Ok(Gate::Proceed);
         }
-        let previews = match self.preview(id, call, tool.as_ref()).await {
+        let previews = match self.preview(id, ready).await {
             Ok(previews) => previews,
             // A question that showed no file was not about one: the tool itself reports what is wrong.
             Err(_) if !ticket.suspension.has_preview() => return Ok(Gate::Proceed),
             Err(error) => {
                 let text = format!("not run: the file changed since the question: {error}");
-                return Ok(self.refuse(id, ToolResult::error_with_code(&call.name, "stale", text)));
+                return Ok(self.refuse(id, ToolResult::error_with_code(&ready.call.name, "stale", text)));
             }
         };
-        let moved = self.moved(id, call, tool, &ticket, &previews).await;
+        let moved = self.moved(id, ready, &ticket, &previews).await;
         if moved.words.is_empty() {
             return Ok(Gate::Proceed);
         }
-        let ticket = self.again(call, ticket, moved);
-        self.ask(id, call, tool, ticket, Some(previews)).await
+        let ticket = self.again(&ready.call, ticket, moved);
+        self.ask(id, ready, ticket, Some(previews)).await
     }
 
     /// Asks again about a call whose tool found a file changed since the approval, right before changing the
@@ -340,20 +343,17 @@ impl Driver {
     pub(super) async fn ask_about_changed_file(
         &mut self,
         id: &CallId,
-        call: &ToolCall,
         why: &str,
     ) -> Result<Option<Fact>, RuntimeError> {
         let ticket = self.machine.call(id).and_then(|c| c.ticket().cloned());
-        let (Some(ticket), Some(tool)) = (ticket, self.agent.tools.get(&call.name).cloned()) else {
-            return Ok(None);
-        };
-        let Ok(previews) = self.preview(id, call, tool.as_ref()).await else { return Ok(None) };
-        let mut moved = self.moved(id, call, &tool, &ticket, &previews).await;
+        let (Some(ticket), Ok(ready)) = (ticket, self.ready_call(id)) else { return Ok(None) };
+        let Ok(previews) = self.preview(id, &ready).await else { return Ok(None) };
+        let mut moved = self.moved(id, &ready, &ticket, &previews).await;
         if moved.words.is_empty() {
             moved.words.push(why.to_owned());
         }
-        let mut ticket = self.again(call, ticket, moved);
-        self.complete(id, call, &tool, &mut ticket, &previews).await?;
+        let mut ticket = self.again(&ready.call, ticket, moved);
+        self.complete(id, &ready, &mut ticket, &previews).await?;
         self.record_suspended(id);
         self.open(id, &mut ticket);
         Ok(Some(Fact::Settled { call: id.clone(), outcome: Settled::Suspended(ticket) }))
@@ -362,8 +362,7 @@ impl Driver {
     async fn moved(
         &mut self,
         id: &CallId,
-        call: &ToolCall,
-        tool: &Arc<dyn Tool>,
+        ready: &ReadyCall,
         ticket: &SuspendTicket,
         previews: &[FilePreview],
     ) -> Moved {
@@ -382,8 +381,8 @@ impl Driver {
                 then.files.push(SeenFile { path, hash: file.before, text: None });
             }
         }
-        let ctx = self.call_context(id, &call.name, None);
-        let now = self.read_state(call, tool, ctx, previews, &then.files).await;
+        let ctx = self.call_context(id, &ready.call.name, None);
+        let now = self.read_state(&ready.call, Some(&ready.parsed), ctx, previews, &then.files).await;
         let own = self.written_by_others(id, previews);
         let shown = ticket.suspension.files();
         then.moved(&now, &Compare { is_edited, shown: &shown, now: previews, own: &own })

@@ -159,8 +159,10 @@ impl Driver {
                 let mut ticket = self.unknown_ticket(id, attempt, &output, started)?;
                 self.apply_question_terms(&mut ticket);
                 let call = self.effective_call(id)?;
-                if let Some(tool) = self.agent.tools.get(&call.name).cloned() {
-                    self.attach_preconditions(id, &call, &tool, &mut ticket, &[]).await;
+                if self.agent.tools.contains_key(&call.name) {
+                    let ready = self.ready_call(id).ok();
+                    let parsed = ready.as_ref().map(|ready| &ready.parsed);
+                    self.attach_preconditions(id, &call, parsed, &mut ticket, &[]).await;
                 }
                 self.open(id, &mut ticket);
                 Ok(Lost::Ask(ticket))

@@ -5,6 +5,7 @@ mod handoff;
 mod limits;
 mod mailbox;
 mod on_store;
+mod prepared;
 mod profile;
 mod published;
 mod queue;

@@ -646,12 +646,21 @@ pub trait Tool: Send + Sync {
     /// certain is left alone.
     fn settle_args(&self, _args: &mut Value) {}
 
+    /// Parses the arguments of a call, once for each judgement: what is returned previews and executes it. A tool for which
+    /// parsing costs little need not: without a prepared call, its other methods are called with the arguments.
+    ///
+    /// # Errors
+    /// [`ToolError::InvalidArguments`]; the model reads it.
+    fn prepare(&self, _args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
+        Ok(None)
+    }
+
     /// Checks the arguments before any gate and any execution.
     ///
     /// # Errors
     /// [`ToolError::InvalidArguments`]; the model reads it.
-    fn validate_args(&self, _args: &Value) -> Result<(), ToolError> {
-        Ok(())
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        self.prepare(args).map(drop)
     }
 
     /// Returns what the call would do to files, without doing it. Only tools of class `Verifiable` return
@@ -659,15 +668,18 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     /// Those that `execute` would return before it changed anything.
-    async fn preview(&self, _args: &Value, _ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
-        Ok(Vec::new())
+    async fn preview(&self, args: &Value, ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
+        match self.prepare(args)? {
+            Some(call) => call.preview(ctx).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Returns the files that the call depends on besides those of its preview, such as a script that it
     /// would start: an answer is valid only as long as these files do not change. A script that does not
     /// exist yet is one of them. Checks only names and types; at most [`MAX_TOUCHED`] files are used.
-    fn touches(&self, _args: &Value, _ctx: &ToolCallContext) -> Vec<PathBuf> {
-        Vec::new()
+    fn touches(&self, args: &Value, ctx: &ToolCallContext) -> Vec<PathBuf> {
+        self.prepare(args).ok().flatten().map(|call| call.touches(ctx)).unwrap_or_default()
     }
 
     /// Does it. Dropping the future cancels it and leaves nothing running.
@@ -675,4 +687,60 @@ pub trait Tool: Send + Sync {
     /// # Errors
     /// A [`ToolError`]; the model reads it as an error result.
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError>;
+}
+
+/// A call whose arguments its tool has parsed and found valid: see [`Tool::prepare`].
+#[async_trait]
+pub trait ParsedCall: Send + Sync {
+    /// Returns what the call would do to files: see [`Tool::preview`].
+    ///
+    /// # Errors
+    /// Those that `execute` would return before it changed anything.
+    async fn preview(&self, _ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the files that the call depends on besides those of its preview: see [`Tool::touches`].
+    fn touches(&self, _ctx: &ToolCallContext) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Does it: see [`Tool::execute`].
+    ///
+    /// # Errors
+    /// A [`ToolError`]; the model reads it as an error result.
+    async fn execute(&self, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError>;
+}
+
+/// Prepares a call with any tool. With one that does not parse arguments in advance, the arguments are checked.
+///
+/// # Errors
+/// [`ToolError::InvalidArguments`]; the model reads it.
+pub fn prepare_call(tool: &Arc<dyn Tool>, args: &Value) -> Result<Arc<dyn ParsedCall>, ToolError> {
+    if let Some(call) = tool.prepare(args)? {
+        return Ok(call);
+    }
+    tool.validate_args(args)?;
+    Ok(Arc::new(UnparsedCall { tool: Arc::clone(tool), args: args.clone() }))
+}
+
+/// A call of a tool that does not parse arguments in advance.
+struct UnparsedCall {
+    tool: Arc<dyn Tool>,
+    args: Value,
+}
+
+#[async_trait]
+impl ParsedCall for UnparsedCall {
+    async fn preview(&self, ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
+        self.tool.preview(&self.args, ctx).await
+    }
+
+    fn touches(&self, ctx: &ToolCallContext) -> Vec<PathBuf> {
+        self.tool.touches(&self.args, ctx)
+    }
+
+    async fn execute(&self, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        self.tool.execute(self.args.clone(), ctx).await
+    }
 }
