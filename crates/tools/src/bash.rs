@@ -20,7 +20,9 @@ use super::words;
 use aye_core::contract::address::domain_name;
 use aye_core::contract::display::{shell_word, visible_line};
 use aye_core::contract::judgement::Profile;
-use aye_core::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
+use aye_core::contract::tool::{
+    ParsedCall, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
 use aye_sandbox::{NetSession, SandboxRefusal, Serving};
 
 const NAME: &str = "Bash";
@@ -30,15 +32,15 @@ pub(super) struct Bash {
     pub(super) env: Arc<ToolEnv>,
 }
 
-struct BashArgs<'a> {
-    command: &'a str,
+struct BashArgs {
+    command: String,
     timeout: Duration,
     in_background: bool,
     in_terminal: bool,
 }
 
 impl Bash {
-    fn parse<'a>(&self, args: &'a Value) -> Result<BashArgs<'a>, ToolError> {
+    fn parse(&self, args: &Value) -> Result<BashArgs, ToolError> {
         if args.get("workdir").is_some() {
             return Err(invalid("Bash has no `workdir`; put `cd FOLDER &&` before the command"));
         }
@@ -64,7 +66,7 @@ impl Bash {
         };
         let in_terminal = args.flag("tty", false)?;
         let in_background = args.flag("run_in_background", false)? || in_terminal;
-        Ok(BashArgs { command, timeout, in_background, in_terminal })
+        Ok(BashArgs { command: command.to_owned(), timeout, in_background, in_terminal })
     }
 
     /// A command in another folder, where that is one line that `cd` can start.
@@ -84,7 +86,7 @@ impl Bash {
         Some(format!("cd {} && {command}", shell_word(&format!("{here}{path}"))))
     }
 
-    fn request(&self, call: &BashArgs<'_>, profile: Option<Profile>, ctx: &ToolCallContext) -> ExecRequest {
+    fn request(&self, call: &BashArgs, profile: Option<Profile>, ctx: &ToolCallContext) -> ExecRequest {
         let mut env = self.env.env_of_call(profile, ctx, EnvVars::new());
         if call.in_terminal {
             env.insert("TERM".into(), "xterm-256color".into());
@@ -92,7 +94,7 @@ impl Bash {
         }
         ExecRequest {
             program: shell(&env).into(),
-            args: vec!["-c".into(), call.command.into()],
+            args: vec!["-c".into(), call.command.as_str().into()],
             cwd: self.env.workspace.cwd.clone(),
             env,
             timeout: call.timeout,
@@ -214,18 +216,36 @@ impl Tool for Bash {
         }
     }
 
-    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
-        self.parse(args).map(|_| ())
-    }
-
-    fn touches(&self, args: &Value, _ctx: &ToolCallContext) -> Vec<PathBuf> {
-        self.parse(args).map(|call| words::files(&self.env.workspace, call.command)).unwrap_or_default()
+    fn prepare(&self, args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
+        let bash = Bash { env: Arc::clone(&self.env) };
+        Ok(Some(Arc::new(BashCall { args: self.parse(args)?, bash })))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let call = self.parse(&args)?;
+        self.run(&self.parse(&args)?, ctx).await
+    }
+}
+
+struct BashCall {
+    bash: Bash,
+    args: BashArgs,
+}
+
+#[async_trait]
+impl ParsedCall for BashCall {
+    fn touches(&self, _ctx: &ToolCallContext) -> Vec<PathBuf> {
+        words::files(&self.bash.env.workspace, &self.args.command)
+    }
+
+    async fn execute(&self, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        self.bash.run(&self.args, ctx).await
+    }
+}
+
+impl Bash {
+    async fn run(&self, call: &BashArgs, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let profile = ctx.sandbox.or(call.in_terminal.then_some(Profile::Outside));
-        let mut request = self.request(&call, profile, ctx);
+        let mut request = self.request(call, profile, ctx);
         if ctx.guards_git {
             let guarded = exec::guard_git(&mut request.env, &request.cwd).await;
             guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
@@ -256,18 +276,18 @@ impl Tool for Bash {
             Program::new(config, request, kept)
         };
         if call.in_background {
-            let id = program.move_to(background::host(ctx)?, call.command).await?;
+            let id = program.move_to(background::host(ctx)?, &call.command).await?;
             return Ok(background::started(NAME, &id, "Runs in the background as").into());
         }
         let Some(result) = stay(&mut program, ctx).await else {
             if let Some(network) = &network {
                 network.serve();
             }
-            let id = program.move_to(background::host(ctx)?, call.command).await?;
+            let id = program.move_to(background::host(ctx)?, &call.command).await?;
             return Ok(background::started(NAME, &id, "The user moved it to the background as").into());
         };
         let mut result = result.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
-        result.notes.extend(withheld.missed(call.command, &result.output, !result.is_success()));
+        result.notes.extend(withheld.missed(&call.command, &result.output, !result.is_success()));
         let refused = match ctx.sandbox.filter(|profile| *profile != Profile::Outside) {
             Some(profile) => self.refused(profile, &result, network.as_deref()),
             None => Vec::new(),

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use encoding_rs::{Encoding, UTF_8};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ToolEnv;
 use super::args::advised;
@@ -16,7 +17,7 @@ use super::seen_files::{KnownContent, hash};
 use super::text::{TextFile, decoded, is_unsaved};
 use aye_core::contract::diff::{changed_lines, unified};
 use aye_core::contract::path_policy::PathAccess;
-use aye_core::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
+use aye_core::contract::tool::{FilePreview, ParsedCall, ToolCallContext, ToolError, ToolOutput, ToolResult};
 
 /// Texts above this are not shown on a card, and diffs are cut here.
 const MAX_SHOWN: usize = 256 << 10;
@@ -108,73 +109,72 @@ fn still_agreed(change: &PlannedChange, ctx: &ToolCallContext) -> Result<(), Too
     }
 }
 
-/// Returns the text of the file that a call changes, as the editor has it open.
-async fn open_text(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Option<String> {
-    env.editor_text(ctx, args.get("file_path")?.as_str()?).await
+/// The arguments of a call that changes one file.
+pub(super) trait ChangeArgs: Send + Sync + 'static {
+    /// The tool.
+    const TOOL: &'static str;
+
+    /// Returns the file, as the call names it.
+    fn file_path(&self) -> &str;
+
+    /// Returns what the call would change.
+    fn plan(&self, env: &ToolEnv, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError>;
+}
+
+/// A call that changes one file.
+pub(super) struct ChangeCall<A> {
+    pub(super) env: Arc<ToolEnv>,
+    pub(super) args: Arc<A>,
 }
 
 /// Plans a change. A file that has unsaved changes in the editor is refused: one of the two would be lost, and what
 /// users agree to is compared with the file on disk.
 fn planned(
-    plan: Plan,
     env: &ToolEnv,
-    args: &Value,
+    args: &impl ChangeArgs,
     ctx: &ToolCallContext,
     open_text: Option<&str>,
 ) -> Result<PlannedChange, ToolError> {
-    if let (Some(text), Some(file_path)) = (open_text, args.get("file_path").and_then(Value::as_str)) {
-        let PlannedFile { name, before, .. } = PlannedFile::look(env, file_path)?;
+    if let Some(text) = open_text {
+        let PlannedFile { name, before, .. } = PlannedFile::look(env, args.file_path())?;
         if before.map_or(!text.is_empty(), |bytes| is_unsaved(text, &bytes)) {
             let what = format!("{name} has unsaved changes in the editor");
             return Err(advised(what, "ask the user to save it, then try again"));
         }
     }
-    plan(env, args, ctx)
+    args.plan(env, ctx)
 }
 
-/// Says of a call what it would change.
-type Plan = fn(&ToolEnv, &Value, &ToolCallContext) -> Result<PlannedChange, ToolError>;
+#[async_trait]
+impl<A: ChangeArgs> ParsedCall for ChangeCall<A> {
+    async fn preview(&self, ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
+        let open_text = self.env.editor_text(ctx, self.args.file_path()).await;
+        let (env, args, call) = (Arc::clone(&self.env), Arc::clone(&self.args), ctx.clone());
+        super::blocking(ctx, move |_| Ok(vec![planned(&env, &*args, &call, open_text.as_deref())?.preview()]))
+            .await
+    }
 
-/// Returns a preview of what a call would change.
-pub(super) async fn preview(
-    env: &Arc<ToolEnv>,
-    plan: Plan,
-    args: &Value,
-    ctx: &ToolCallContext,
-) -> Result<Vec<FilePreview>, ToolError> {
-    let open_text = open_text(env, args, ctx).await;
-    let (env, args, call) = (Arc::clone(env), args.clone(), ctx.clone());
-    super::blocking(ctx, move |_| {
-        Ok(vec![planned(plan, &env, &args, &call, open_text.as_deref())?.preview()])
-    })
-    .await
-}
-
-/// Makes the change of a call, when it is still the one that was agreed to.
-pub(super) async fn make(
-    env: &Arc<ToolEnv>,
-    (name, plan): (&'static str, Plan),
-    args: Value,
-    ctx: &ToolCallContext,
-) -> Result<ToolOutput, ToolError> {
-    let open_text = open_text(env, &args, ctx).await;
-    let (env, call) = (Arc::clone(env), ctx.clone());
-    let changing = env.ledger.changing().await;
-    super::blocking(ctx, move |cancel| {
-        let _changing = changing;
-        let change = planned(plan, &env, &args, &call, open_text.as_deref())?;
-        let PlannedFile { path, real, target, .. } = &change.subject;
-        env.must_not_be_denied(&call, real, PathAccess::Write)?;
-        if !call.judged.is_empty() {
-            env.must_be_judged(&call, path, real)?;
-        }
-        if let Some(target) = target {
-            must_not_be_known(&env, &call, real, target)?;
-        }
-        still_agreed(&change, &call)?;
-        Ok(change.apply(name, &env, &call, || cancel.is_cancelled())?.into())
-    })
-    .await
+    /// Makes the change, when it is still the one that was agreed to.
+    async fn execute(&self, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let open_text = self.env.editor_text(ctx, self.args.file_path()).await;
+        let (env, args, call) = (Arc::clone(&self.env), Arc::clone(&self.args), ctx.clone());
+        let changing = env.ledger.changing().await;
+        super::blocking(ctx, move |cancel| {
+            let _changing = changing;
+            let change = planned(&env, &*args, &call, open_text.as_deref())?;
+            let PlannedFile { path, real, target, .. } = &change.subject;
+            env.must_not_be_denied(&call, real, PathAccess::Write)?;
+            if !call.judged.is_empty() {
+                env.must_be_judged(&call, path, real)?;
+            }
+            if let Some(target) = target {
+                must_not_be_known(&env, &call, real, target)?;
+            }
+            still_agreed(&change, &call)?;
+            Ok(change.apply(A::TOOL, &env, &call, || cancel.is_cancelled())?.into())
+        })
+        .await
+    }
 }
 
 /// Refuses a file that rules know, itself or a folder above it, under another name.

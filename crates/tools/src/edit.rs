@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{self, CallArgs, advised, invalid};
-use super::change::{self, ChangeNote, PlannedChange, PlannedFile, is_decided};
+use super::change::{ChangeArgs, ChangeCall, ChangeNote, PlannedChange, PlannedFile, is_decided};
 use super::hint;
 use super::matching;
 use super::misnamed;
 use super::seen_files::KnownContent;
 use super::text::TextFile;
 use aye_core::contract::tool::{
-    FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
+    ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
 };
 
 const NAME: &str = "Edit";
@@ -33,19 +33,19 @@ pub(super) struct Edit {
     pub(super) env: Arc<ToolEnv>,
 }
 
-struct EditArgs<'a> {
-    file_path: &'a str,
-    old: &'a str,
-    new: &'a str,
+struct EditArgs {
+    file_path: String,
+    old: String,
+    new: String,
     all: bool,
 }
 
-fn parse(args: &Value) -> Result<EditArgs<'_>, ToolError> {
+fn parse(args: &Value) -> Result<EditArgs, ToolError> {
     let args = CallArgs::new(NAME, args, &["file_path", "old_string", "new_string", "replace_all"])?;
     let call = EditArgs {
-        file_path: args.filled("file_path")?,
-        old: args.text("old_string")?,
-        new: args.text("new_string")?,
+        file_path: args.filled("file_path")?.to_owned(),
+        old: args.text("old_string")?.to_owned(),
+        new: args.text("new_string")?.to_owned(),
         all: args.flag("replace_all", false)?,
     };
     if call.old.is_empty() {
@@ -63,9 +63,8 @@ fn failed(message: String) -> ToolError {
     ToolError::ExecutionFailed(message)
 }
 
-fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
-    let call = parse(args)?;
-    let subject = PlannedFile::look(env, call.file_path)?;
+fn plan(env: &ToolEnv, call: &EditArgs, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
+    let subject = PlannedFile::look(env, &call.file_path)?;
     let name = &subject.name;
     let Some(bytes) = &subject.before else {
         let meant = misnamed::did_you_mean(env, ctx, &subject.real);
@@ -77,27 +76,27 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     let seen = subject.seen(env, ctx);
     let file = TextFile::decode(bytes)
         .map_err(|why| failed(format!("{name} is not UTF-8 text and cannot be edited: {why}")))?;
-    let mut places = matching::find(&file.text, call.old, call.new);
+    let mut places = matching::find(&file.text, &call.old, &call.new);
     // A user who decided saw the diff against the current file, and is asked again if the file changes once more. Without
     // one, the text itself is the proof, if it is there exactly and once.
     let is_stale = seen == KnownContent::Stale && !is_decided(ctx);
     if is_stale && (places.len() != 1 || call.all) {
-        return Err(stale(name, &call, (&file.text, &places), subject.seen_text(env, ctx).as_deref()));
+        return Err(stale(name, call, (&file.text, &places), subject.seen_text(env, ctx).as_deref()));
     }
     let mut ignoring = None;
     if places.is_empty()
-        && let Some((place, ignored)) = matching::find_lenient(&file.text, call.old, call.new)
+        && let Some((place, ignored)) = matching::find_lenient(&file.text, &call.old, &call.new)
     {
         places.push(place);
         ignoring = Some(ignored);
     }
     match places.len() {
         0 => {
-            let text = match hint::already(&file.text, call.new) {
+            let text = match hint::already(&file.text, &call.new) {
                 Some(line) => format!(
                     "`old_string` is not in {name}, but `new_string` is, at line {line}: the change may be there already"
                 ),
-                None => format!("`old_string` is not in {name}{}", hint::nearest(&file.text, call.old)),
+                None => format!("`old_string` is not in {name}{}", hint::nearest(&file.text, &call.old)),
             };
             return Err(ToolError::Advised { text, shown: format!("the text to replace is not in {name}") });
         }
@@ -158,7 +157,7 @@ fn occurs(count: usize, name: &str, text: &str, places: &[matching::Replacement]
 /// the lines that changed.
 fn stale(
     name: &str,
-    call: &EditArgs<'_>,
+    call: &EditArgs,
     (text, places): (&str, &[matching::Replacement]),
     seen: Option<&str>,
 ) -> ToolError {
@@ -169,13 +168,13 @@ fn stale(
     let changed = seen.and_then(|seen| hint::changed(seen, text));
     let found = if places.is_empty() {
         // What was quoted rightly is among the lines that changed.
-        let was_there = seen.is_some_and(|seen| !matching::find(seen, call.old, call.new).is_empty());
-        let near = match (was_there && changed.is_some(), hint::already(text, call.new)) {
+        let was_there = seen.is_some_and(|seen| !matching::find(seen, &call.old, &call.new).is_empty());
+        let near = match (was_there && changed.is_some(), hint::already(text, &call.new)) {
             (_, Some(line)) => {
                 format!(", but `new_string` is, at line {line}: the change may be there already")
             }
             (true, None) => String::new(),
-            (false, None) => hint::nearest(text, call.old),
+            (false, None) => hint::nearest(text, &call.old),
         };
         if near.is_empty() && changed.is_none() {
             return advised(shown, "Read it again");
@@ -256,15 +255,29 @@ impl Tool for Edit {
         args::rename(args, &[("old_str", "old_string"), ("new_str", "new_string")]);
     }
 
-    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
-        parse(args).map(|_| ())
-    }
-
-    async fn preview(&self, args: &Value, ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
-        change::preview(&self.env, plan, args, ctx).await
+    fn prepare(&self, args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
+        Ok(Some(Arc::new(self.call(args)?)))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        change::make(&self.env, (NAME, plan), args, ctx).await
+        self.call(&args)?.execute(ctx).await
+    }
+}
+
+impl Edit {
+    fn call(&self, args: &Value) -> Result<ChangeCall<EditArgs>, ToolError> {
+        Ok(ChangeCall { env: Arc::clone(&self.env), args: Arc::new(parse(args)?) })
+    }
+}
+
+impl ChangeArgs for EditArgs {
+    const TOOL: &'static str = NAME;
+
+    fn file_path(&self) -> &str {
+        &self.file_path
+    }
+
+    fn plan(&self, env: &ToolEnv, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
+        plan(env, self, ctx)
     }
 }

@@ -10,13 +10,13 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::ToolEnv;
 use super::args::{CallArgs, invalid};
 use super::list::{SearchedFolder, folder};
 use super::paths::shown;
 use super::walk::{self, Bounds, WalkGuard};
+use super::{SearchCall, ToolEnv};
 use aye_core::contract::tool::{
-    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+    ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
 const NAME: &str = "Glob";
@@ -29,7 +29,7 @@ pub(super) struct Glob {
     pub(super) env: Arc<ToolEnv>,
 }
 
-struct GlobArgs<'a> {
+struct GlobArgs {
     /// The folder that the pattern names literally.
     below: String,
     matcher: GlobSet,
@@ -38,10 +38,10 @@ struct GlobArgs<'a> {
     hidden: bool,
     /// The pattern is a folder: what is in it matches, folders too.
     is_folder: bool,
-    path: Option<&'a str>,
+    path: String,
 }
 
-fn parse(args: &Value) -> Result<GlobArgs<'_>, ToolError> {
+fn parse(args: &Value) -> Result<GlobArgs, ToolError> {
     let args = CallArgs::new(NAME, args, &["pattern", "path"])?;
     let pattern = args.filled("pattern")?;
     if pattern.contains('\0') {
@@ -66,7 +66,7 @@ fn parse(args: &Value) -> Result<GlobArgs<'_>, ToolError> {
         is_folder,
         below,
         matcher,
-        path: args.opt_text("path")?,
+        path: args.opt_text("path")?.unwrap_or(".").to_owned(),
     })
 }
 
@@ -99,11 +99,10 @@ fn split(pattern: &str) -> (String, String) {
 fn glob(
     env: &ToolEnv,
     ctx: &ToolCallContext,
-    args: &Value,
+    call: &GlobArgs,
     cancel: CancellationToken,
 ) -> Result<ToolResult, ToolError> {
-    let call = parse(args)?;
-    let mut searched = folder(env, ctx, call.path.unwrap_or("."))?;
+    let mut searched = folder(env, ctx, &call.path)?;
     if !call.below.is_empty() {
         let below = if call.below.starts_with(['/', '~']) {
             call.below.clone()
@@ -125,7 +124,7 @@ fn glob(
     for entry in walk::entries(walk, &bounds, &mut over) {
         let is_dir = entry.is_dir();
         let is_listed = if is_dir { call.is_folder && entry.depth() == 1 } else { guard.admits(&entry) };
-        if !is_listed || !is_match(&call, &base, entry.path()) {
+        if !is_listed || !is_match(call, &base, entry.path()) {
             continue;
         }
         let time =
@@ -153,7 +152,7 @@ fn glob(
     Ok(ToolResult::text(NAME, text).with_details(details))
 }
 
-fn is_match(call: &GlobArgs<'_>, base: &Path, path: &Path) -> bool {
+fn is_match(call: &GlobArgs, base: &Path, path: &Path) -> bool {
     if call.names_only {
         return path.file_name().is_some_and(|name| call.matcher.is_match(Path::new(name)));
     }
@@ -174,12 +173,17 @@ impl Tool for Glob {
             .with_primary_argument("pattern")
     }
 
-    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
-        parse(args).map(|_| ())
+    fn prepare(&self, args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
+        Ok(Some(Arc::new(self.call(args)?)))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let (env, call_ctx) = (self.env.clone(), ctx.clone());
-        super::looking(ctx, move |cancel| Ok(glob(&env, &call_ctx, &args, cancel)?.into())).await
+        self.call(&args)?.execute(ctx).await
+    }
+}
+
+impl Glob {
+    fn call(&self, args: &Value) -> Result<SearchCall<GlobArgs>, ToolError> {
+        Ok(SearchCall { env: Arc::clone(&self.env), args: Arc::new(parse(args)?), search: glob })
     }
 }

@@ -16,14 +16,14 @@ use rustix::fs::FileType;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::ToolEnv;
 use super::args::{CallArgs, invalid};
 use super::judged::JudgedError;
 use super::paths::{absolute, shown};
 use super::walk::{self, Bounds, WalkGuard};
+use super::{SearchCall, ToolEnv};
 use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{
-    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+    ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
 /// Maximum characters shown of an error about a pattern.
@@ -56,10 +56,10 @@ enum Mode {
     Count,
 }
 
-struct GrepArgs<'a> {
+struct GrepArgs {
     matcher: RegexMatcher,
-    path: &'a str,
-    glob: Option<&'a str>,
+    path: String,
+    glob: Option<String>,
     mode: Mode,
     numbers: bool,
     before: usize,
@@ -68,7 +68,7 @@ struct GrepArgs<'a> {
     multiline: bool,
 }
 
-fn parse(args: &Value) -> Result<GrepArgs<'_>, ToolError> {
+fn parse(args: &Value) -> Result<GrepArgs, ToolError> {
     let args = CallArgs::new(NAME, args, FIELDS)?;
     let pattern = args.text("pattern")?;
     if pattern.is_empty() {
@@ -113,8 +113,8 @@ fn parse(args: &Value) -> Result<GrepArgs<'_>, ToolError> {
     let around = count("-C")?.unwrap_or(0);
     Ok(GrepArgs {
         matcher,
-        path: args.opt_text("path")?.unwrap_or("."),
-        glob,
+        path: args.opt_text("path")?.unwrap_or(".").to_owned(),
+        glob: glob.map(str::to_owned),
         mode,
         numbers: args.flag("-n", true)?,
         before: count("-B")?.unwrap_or(around).min(50),
@@ -152,7 +152,7 @@ struct GrepMatches {
 
 /// Writes what is found in one file.
 struct Printer<'a> {
-    call: &'a GrepArgs<'a>,
+    call: &'a GrepArgs,
     found: &'a mut GrepMatches,
     name: &'a str,
     bounds: &'a Bounds,
@@ -227,7 +227,7 @@ impl Sink for Printer<'_> {
 
 fn search_file(
     env: &ToolEnv,
-    call: &GrepArgs<'_>,
+    call: &GrepArgs,
     searcher: &mut Searcher,
     (path, file): (&Path, File),
     bounds: &Bounds,
@@ -278,11 +278,10 @@ fn overrides(root: &Path, glob: &str) -> Result<Override, ToolError> {
 fn grep(
     env: &ToolEnv,
     ctx: &ToolCallContext,
-    args: &Value,
+    call: &GrepArgs,
     cancel: CancellationToken,
 ) -> Result<ToolResult, ToolError> {
-    let call = parse(args)?;
-    let root = absolute(&env.workspace, "path", call.path)?;
+    let root = absolute(&env.workspace, "path", &call.path)?;
     let name = shown(&env.workspace, &root);
     let refused = |error: JudgedError| {
         error.or(&name, |error| match error.kind() {
@@ -306,8 +305,8 @@ fn grep(
     let guard = WalkGuard::new(env, ctx, &root);
     match env.open_folder(ctx, &real) {
         Ok(folder) => {
-            let overrides = call.glob.map(|glob| overrides(&root, glob)).transpose()?;
-            let hidden = call.glob.is_some_and(|glob| glob.starts_with('.'));
+            let overrides = call.glob.as_deref().map(|glob| overrides(&root, glob)).transpose()?;
+            let hidden = call.glob.as_deref().is_some_and(|glob| glob.starts_with('.'));
             let walk = walk::walk(folder, &root, (hidden, overrides), &bounds, &guard);
             for entry in walk::entries(walk, &bounds, &mut over) {
                 if !entry.is_file() || !guard.admits(&entry) {
@@ -315,7 +314,7 @@ fn grep(
                 }
                 let Ok(file) = entry.open() else { continue };
                 if guard.admits_open(&entry, &file) {
-                    search_file(env, &call, &mut searcher, (entry.path(), file), &bounds, &mut found);
+                    search_file(env, call, &mut searcher, (entry.path(), file), &bounds, &mut found);
                 }
                 if found.full {
                     break;
@@ -325,7 +324,7 @@ fn grep(
         Err(JudgedError::Io(error)) if error.kind() == io::ErrorKind::NotADirectory => {
             // The call names it, so the rules about it were asked before.
             let file = file(env, ctx, &real, &name).map_err(refused)?;
-            search_file(env, &call, &mut searcher, (&root, file), &bounds, &mut found);
+            search_file(env, call, &mut searcher, (&root, file), &bounds, &mut found);
         }
         Err(error) => return Err(refused(error)),
     }
@@ -378,12 +377,17 @@ impl Tool for Grep {
             .with_primary_argument("pattern")
     }
 
-    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
-        parse(args).map(|_| ())
+    fn prepare(&self, args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
+        Ok(Some(Arc::new(self.call(args)?)))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let (env, call_ctx) = (self.env.clone(), ctx.clone());
-        super::looking(ctx, move |cancel| Ok(grep(&env, &call_ctx, &args, cancel)?.into())).await
+        self.call(&args)?.execute(ctx).await
+    }
+}
+
+impl Grep {
+    fn call(&self, args: &Value) -> Result<SearchCall<GrepArgs>, ToolError> {
+        Ok(SearchCall { env: Arc::clone(&self.env), args: Arc::new(parse(args)?), search: grep })
     }
 }

@@ -48,13 +48,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 pub use artifact::{RESULT_FILES, keep_result, output_of};
 use aye_core::contract::editor::EditorSlot;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::path_policy::PathPolicies;
-use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
+use aye_core::contract::tool::{
+    ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
 use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
 use aye_files::known::KnownFiles;
@@ -225,6 +228,22 @@ async fn looking<T: Send + 'static>(
     tokio::select! {
         result = blocking(ctx, work) => result,
         () = given_up => Err(ToolError::ExecutionFailed("cancelled".into())),
+    }
+}
+
+/// A call of a tool that only reads files.
+struct SearchCall<A> {
+    env: Arc<ToolEnv>,
+    args: Arc<A>,
+    search: fn(&ToolEnv, &ToolCallContext, &A, CancellationToken) -> Result<ToolResult, ToolError>,
+}
+
+#[async_trait]
+impl<A: Send + Sync + 'static> ParsedCall for SearchCall<A> {
+    async fn execute(&self, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let (env, args, call_ctx) = (Arc::clone(&self.env), Arc::clone(&self.args), ctx.clone());
+        let search = self.search;
+        looking(ctx, move |cancel| Ok(search(&env, &call_ctx, &args, cancel)?.into())).await
     }
 }
 

@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::ToolEnv;
 use super::args::CallArgs;
 use super::paths::{absolute, escape, shown};
 use super::walk::{self, Bounds, WalkGuard};
+use super::{SearchCall, ToolEnv};
 use aye_core::contract::tool::{
-    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+    ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 use aye_files::opener;
 use aye_files::walk::WalkEntry;
@@ -30,10 +30,15 @@ pub(super) struct List {
     pub(super) env: Arc<ToolEnv>,
 }
 
-fn parse(args: &Value) -> Result<(&str, usize), ToolError> {
+struct ListArgs {
+    path: String,
+    depth: usize,
+}
+
+fn parse(args: &Value) -> Result<ListArgs, ToolError> {
     let args = CallArgs::new(NAME, args, &["path", "depth"])?;
     let depth = args.opt_count("depth", 1)?.unwrap_or(1).min(MAX_DEPTH);
-    Ok((args.opt_text("path")?.unwrap_or("."), depth as usize))
+    Ok(ListArgs { path: args.opt_text("path")?.unwrap_or(".").to_owned(), depth: depth as usize })
 }
 
 /// A folder in which a search starts.
@@ -77,18 +82,17 @@ fn line(entry: &WalkEntry, indent: usize) -> String {
 fn list(
     env: &ToolEnv,
     ctx: &ToolCallContext,
-    args: &Value,
+    call: &ListArgs,
     cancel: CancellationToken,
 ) -> Result<ToolResult, ToolError> {
-    let (path, depth) = parse(args)?;
-    let SearchedFolder { path, name, folder } = folder(env, ctx, path)?;
+    let SearchedFolder { path, name, folder } = folder(env, ctx, &call.path)?;
     let bounds = Bounds::new(cancel);
     let mut over = false;
     let (mut text, mut count, mut top) = (String::new(), 0_usize, 0_usize);
     let guard = WalkGuard::new(env, ctx, &path);
     let all = opener::count(&folder, MAX_COUNTED)
         .map_err(|error| ToolError::ExecutionFailed(format!("cannot list {name}: {error}")))?;
-    let walk = walk::walk(folder, &path, (false, None), &bounds, &guard).max_depth(depth);
+    let walk = walk::walk(folder, &path, (false, None), &bounds, &guard).max_depth(call.depth);
     for entry in walk::entries(walk, &bounds, &mut over) {
         if !entry.is_dir() && !guard.admits(&entry) {
             continue;
@@ -137,12 +141,17 @@ impl Tool for List {
             .with_primary_argument("path")
     }
 
-    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
-        parse(args).map(|_| ())
+    fn prepare(&self, args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
+        Ok(Some(Arc::new(self.call(args)?)))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let (env, call_ctx) = (self.env.clone(), ctx.clone());
-        super::looking(ctx, move |cancel| Ok(list(&env, &call_ctx, &args, cancel)?.into())).await
+        self.call(&args)?.execute(ctx).await
+    }
+}
+
+impl List {
+    fn call(&self, args: &Value) -> Result<SearchCall<ListArgs>, ToolError> {
+        Ok(SearchCall { env: Arc::clone(&self.env), args: Arc::new(parse(args)?), search: list })
     }
 }

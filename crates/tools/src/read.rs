@@ -24,7 +24,7 @@ use aye_core::contract::content::ContentBlock;
 use aye_core::contract::image::{ImageError, ImageFormat, ImageRef, MAX_IMAGE_BYTES};
 use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{
-    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+    ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
 const NAME: &str = "Read";
@@ -35,19 +35,19 @@ pub(super) struct Read {
     pub(super) env: Arc<ToolEnv>,
 }
 
-struct ReadArgs<'a> {
-    file_path: &'a str,
+struct ReadArgs {
+    file_path: String,
     offset: usize,
     limit: usize,
 }
 
-fn parse(args: &Value) -> Result<ReadArgs<'_>, ToolError> {
+fn parse(args: &Value) -> Result<ReadArgs, ToolError> {
     let args = CallArgs::new(NAME, args, &["file_path", "offset", "limit"])?;
     let count = |name, min| -> Result<Option<usize>, ToolError> {
         Ok(args.opt_count(name, min)?.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
     };
     Ok(ReadArgs {
-        file_path: args.filled("file_path")?,
+        file_path: args.filled("file_path")?.to_owned(),
         // Line 0 is what some models call the first one.
         offset: count("offset", 0)?.unwrap_or(1).max(1),
         limit: count("limit", 1)?.unwrap_or(LINES),
@@ -113,12 +113,12 @@ fn regular(kind: FileType, real: &Path, name: &str) -> Result<(), ToolError> {
 /// Reads a file, or the text that the editor has of it.
 fn read(
     env: &ToolEnv,
-    call: &ReadArgs<'_>,
+    call: &ReadArgs,
     ctx: &ToolCallContext,
     open_text: Option<String>,
     cancel: &CancellationToken,
 ) -> Result<ToolResult, ToolError> {
-    let path = absolute(&env.workspace, "file_path", call.file_path)?;
+    let path = absolute(&env.workspace, "file_path", &call.file_path)?;
     let name = shown(&env.workspace, &path);
     env.must_not_be_denied(ctx, &path, PathAccess::Read)?;
     let (mut file, meta, real) = open(env, ctx, &path, &name)?;
@@ -164,7 +164,7 @@ fn read(
 
 fn answer(
     name: &str,
-    call: &ReadArgs<'_>,
+    call: &ReadArgs,
     page: &FilePage,
     encoding: Option<&str>,
 ) -> Result<ToolResult, ToolError> {
@@ -243,14 +243,32 @@ impl Tool for Read {
         args::rename(args, &args::FILE_PATH);
     }
 
-    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
-        parse(args).map(|_| ())
+    fn prepare(&self, args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
+        Ok(Some(Arc::new(self.call(args)?)))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let (env, call_ctx) = (self.env.clone(), ctx.clone());
-        let open_text = env.editor_text_to_show(ctx, parse(&args)?.file_path).await;
-        let work = move |cancel| Ok(read(&env, &parse(&args)?, &call_ctx, open_text, &cancel)?.into());
+        self.call(&args)?.execute(ctx).await
+    }
+}
+
+impl Read {
+    fn call(&self, args: &Value) -> Result<ReadCall, ToolError> {
+        Ok(ReadCall { env: Arc::clone(&self.env), args: Arc::new(parse(args)?) })
+    }
+}
+
+struct ReadCall {
+    env: Arc<ToolEnv>,
+    args: Arc<ReadArgs>,
+}
+
+#[async_trait]
+impl ParsedCall for ReadCall {
+    async fn execute(&self, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let (env, args, call_ctx) = (Arc::clone(&self.env), Arc::clone(&self.args), ctx.clone());
+        let open_text = env.editor_text_to_show(ctx, &args.file_path).await;
+        let work = move |cancel| Ok(read(&env, &args, &call_ctx, open_text, &cancel)?.into());
         super::looking(ctx, work).await
     }
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{self, CallArgs, advised};
-use super::change::{self, PlannedChange, PlannedFile, is_decided};
+use super::change::{ChangeArgs, ChangeCall, PlannedChange, PlannedFile, is_decided};
 use super::edit::encoded;
 use super::hint;
 use super::seen_files::KnownContent;
 use super::text::{LineEnding, TextFile, to_crlf};
 use aye_core::contract::tool::{
-    FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
+    ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
 };
 
 const NAME: &str = "Write";
@@ -24,14 +24,22 @@ pub(super) struct Write {
     pub(super) env: Arc<ToolEnv>,
 }
 
-fn parse(args: &Value) -> Result<(&str, &str), ToolError> {
-    let args = CallArgs::new(NAME, args, &["file_path", "content"])?;
-    Ok((args.filled("file_path")?, args.text("content")?))
+struct WriteArgs {
+    file_path: String,
+    content: String,
 }
 
-fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
-    let (file_path, content) = parse(args)?;
-    let subject = PlannedFile::look(env, file_path)?;
+fn parse(args: &Value) -> Result<WriteArgs, ToolError> {
+    let args = CallArgs::new(NAME, args, &["file_path", "content"])?;
+    Ok(WriteArgs {
+        file_path: args.filled("file_path")?.to_owned(),
+        content: args.text("content")?.to_owned(),
+    })
+}
+
+fn plan(env: &ToolEnv, call: &WriteArgs, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
+    let content = call.content.as_str();
+    let subject = PlannedFile::look(env, &call.file_path)?;
     let name = &subject.name;
     let (after, encoding) = match &subject.before {
         None => (content.as_bytes().to_vec(), UTF_8),
@@ -87,15 +95,29 @@ impl Tool for Write {
         args::rename(args, &args::FILE_PATH);
     }
 
-    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
-        parse(args).map(|_| ())
-    }
-
-    async fn preview(&self, args: &Value, ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
-        change::preview(&self.env, plan, args, ctx).await
+    fn prepare(&self, args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
+        Ok(Some(Arc::new(self.call(args)?)))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        change::make(&self.env, (NAME, plan), args, ctx).await
+        self.call(&args)?.execute(ctx).await
+    }
+}
+
+impl Write {
+    fn call(&self, args: &Value) -> Result<ChangeCall<WriteArgs>, ToolError> {
+        Ok(ChangeCall { env: Arc::clone(&self.env), args: Arc::new(parse(args)?) })
+    }
+}
+
+impl ChangeArgs for WriteArgs {
+    const TOOL: &'static str = NAME;
+
+    fn file_path(&self) -> &str {
+        &self.file_path
+    }
+
+    fn plan(&self, env: &ToolEnv, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
+        plan(env, self, ctx)
     }
 }
