@@ -1,7 +1,9 @@
 //! Why the program did not do what a front end or a command asked for, in words and as an exit status.
 
 use crate::config::{SelectError, TrustError};
+use crate::contract::error_code::ErrorCode;
 use crate::contract::storage::StoreError;
+use crate::headless::exit;
 use crate::mcp::McpServerError;
 use crate::plugins::skills::NotUserInvocable;
 use crate::runtime::RuntimeError;
@@ -15,16 +17,59 @@ pub struct Failure {
     pub message: String,
     /// 1 failed, 2 usage, 3 waiting, 4 blocked, 75 provider unavailable, ...
     pub exit: u8,
+    /// The name for programs.
+    code: ErrorCode,
 }
 
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
 impl Failure {
-    pub(crate) fn failed(message: impl ToString) -> Self {
-        Self { message: message.to_string(), exit: 1 }
+    /// It was tried, and went wrong.
+    pub(crate) fn failed(error: impl Into<AnyError>) -> Self {
+        let error = error.into();
+        let code = code_of(&*error).unwrap_or(ErrorCode::Failed);
+        Self { message: error.to_string(), exit: exit::FAILED, code }
     }
 
-    pub(crate) fn usage(message: impl ToString) -> Self {
-        Self { message: message.to_string(), exit: 2 }
+    /// It was asked for in the wrong way.
+    pub(crate) fn usage(error: impl Into<AnyError>) -> Self {
+        let error = error.into();
+        let code = code_of(&*error).unwrap_or(ErrorCode::Usage);
+        Self { message: error.to_string(), exit: exit::USAGE, code }
     }
+
+    /// It went wrong, and why is on the screen already.
+    pub(crate) fn reported() -> Self {
+        Self { message: String::new(), exit: exit::FAILED, code: ErrorCode::Failed }
+    }
+
+    /// A signal ended it.
+    pub(crate) fn terminated() -> Self {
+        Self { message: String::new(), exit: exit::TERMINATED, code: ErrorCode::Terminated }
+    }
+
+    /// Gives the same failure another sentence.
+    pub(crate) fn with_message(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+
+    /// Returns its name for programs.
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+}
+
+/// Returns the name of the first part that has one, from the outside in.
+fn code_of(error: &(dyn std::error::Error + 'static)) -> Option<ErrorCode> {
+    let mut parts = std::iter::successors(Some(error), |error| error.source());
+    parts.find_map(|error| {
+        if let Some(error) = error.downcast_ref::<AppError>() {
+            return error.code();
+        }
+        let runtime = error.downcast_ref::<RuntimeError>().map(RuntimeError::code);
+        let store = || error.downcast_ref::<StoreError>().map(StoreError::code);
+        runtime.or_else(store).or_else(|| error.is::<SelectError>().then_some(ErrorCode::NoModel))
+    })
 }
 
 /// Why something was not done. Only the last variant has its own text; the others pass on the error of a part.
@@ -68,6 +113,26 @@ pub(crate) enum AppError {
     Refused(String),
 }
 
+impl AppError {
+    /// A transparent error is no source of itself.
+    fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Store(error) => Some(error.code()),
+            Self::Runtime(error) => Some(error.code()),
+            Self::Model(_) => Some(ErrorCode::NoModel),
+            Self::Snapshot(_)
+            | Self::Server(_)
+            | Self::Git(_)
+            | Self::NotConfined(_)
+            | Self::Trust(_)
+            | Self::Skill(_)
+            | Self::File(_)
+            | Self::Panicked(_)
+            | Self::Refused(_) => None,
+        }
+    }
+}
+
 impl From<String> for AppError {
     fn from(sentence: String) -> Self {
         Self::Refused(sentence)
@@ -83,5 +148,23 @@ impl From<&str> for AppError {
 impl From<Failure> for AppError {
     fn from(failure: Failure) -> Self {
         Self::Refused(failure.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_has_the_code_of_the_part_that_failed() {
+        let unknown = || StoreError::NoThread("t".into());
+        assert_eq!(Failure::failed(unknown()).code(), ErrorCode::NotFound);
+        assert_eq!(Failure::usage(AppError::from(unknown())).code(), ErrorCode::NotFound);
+        assert_eq!(Failure::failed(AppError::Runtime(RuntimeError::Full)).code(), ErrorCode::DiskFull);
+        assert_eq!(Failure::failed("no reason").code(), ErrorCode::Failed);
+        let usage = Failure::usage(String::from("wrong"));
+        assert_eq!((usage.code(), usage.exit, usage.message.as_str()), (ErrorCode::Usage, 2, "wrong"));
+        let again = usage.with_message("wrong again".to_owned());
+        assert_eq!((again.code(), again.exit), (ErrorCode::Usage, 2));
     }
 }

@@ -450,7 +450,7 @@ async fn answer_each(
         say(&failure.message);
     }
     put(&format!("{} {done} of {count} pending calls {which}\n", answer.kind.done()))?;
-    if done == count { Ok(code) } else { Err(Failure { message: String::new(), exit: 1 }) }
+    if done == count { Ok(code) } else { Err(Failure::reported()) }
 }
 
 fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(), Failure> {

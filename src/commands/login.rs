@@ -91,7 +91,7 @@ async fn ask(prompt: &str, echo: Echo) -> Result<Option<String>, Failure> {
         }
         _ = ends.recv() => {
             drop(restored);
-            Err(Failure { message: String::new(), exit: 143 })
+            Err(Failure::terminated())
         }
     }
 }

@@ -119,7 +119,7 @@ async fn execute(command: MemoryCommand, store: &Store, foundation: &Foundation)
                         draft.map(|draft| format!("; your text is saved in {}", draft.keep().display()));
                     let failure = failed(error);
                     let message = format!("{}{}", failure.message, kept.unwrap_or_default());
-                    return Err(Failure { message, ..failure });
+                    return Err(failure.with_message(message));
                 }
             };
             let words = if new.text == old.text { "unchanged" } else { "changed" };

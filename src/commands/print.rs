@@ -31,6 +31,19 @@ const MAX_PRUNE: Duration = Duration::from_secs(1);
 const MAX_TAIL: usize = 20;
 
 pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
+    let mut is_due = true;
+    let ended = attempt(cli, env, &mut is_due).await;
+    if let Err(failure) = &ended
+        && is_due
+    {
+        let Failure { message, exit, .. } = failure;
+        headless::put_unstarted(format_of(cli.output_format), message, *exit, failure.code());
+    }
+    ended
+}
+
+/// Does it. `is_due`: whether the message that is worked on has no result yet.
+async fn attempt(cli: &Cli, env: Env, is_due: &mut bool) -> Result<u8, Failure> {
     let foundation = Foundation::load(cli, env)?;
     notice_untrusted(&foundation);
     let lines = (cli.input_format == InputFormatArg::StreamJson).then(MessageLines::of_stdin);
@@ -96,9 +109,10 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     options.schema = schema;
     options.typed = typed_answers(&app, on_ask)?;
     let thread = job.thread().clone();
+    *is_due = false;
     let mut code = headless::run(&app.runtime, job, &options, &app.clock).await;
     if let Some(lines) = &mut lines {
-        code = answer_lines(&app, lines, &thread, &options, code).await?;
+        code = answer_lines(&app, lines, &thread, &options, code, is_due).await?;
     }
     if let Some(file) = cli.output_last_message.as_deref().filter(|_| is_answered(code)) {
         write_answer(&app, &thread, file).await?;
@@ -122,15 +136,18 @@ async fn answer_lines(
     thread: &ThreadId,
     options: &Options,
     mut code: u8,
+    is_due: &mut bool,
 ) -> Result<u8, Failure> {
-    while is_answered(code)
-        && let Some(text) = lines.next().await.map_err(Failure::usage)?
-    {
+    while is_answered(code) {
+        *is_due = true;
+        let Some(text) = lines.next().await.map_err(Failure::usage)? else { break };
         let written = WrittenMessage { text: &text, typed: &text, ..WrittenMessage::default() };
         let message = compose::message(app, written).await.map_err(Failure::usage)?;
         let job = Job::Run(RunRequest::new(thread.clone(), vec![message]));
+        *is_due = false;
         code = headless::run(&app.runtime, job, options, &app.clock).await;
     }
+    *is_due = false;
     Ok(code)
 }
 
@@ -207,6 +224,14 @@ pub(crate) fn notice_untrusted(foundation: &Foundation) {
     }
 }
 
+fn format_of(format: OutputFormatArg) -> OutputFormat {
+    match format {
+        OutputFormatArg::Text => OutputFormat::Text,
+        OutputFormatArg::Json => OutputFormat::Json,
+        OutputFormatArg::StreamJson => OutputFormat::StreamJson,
+    }
+}
+
 /// Returns the options of a headless run: its output format, and how calls with an unknown outcome are
 /// handled.
 pub(crate) fn options(
@@ -216,11 +241,7 @@ pub(crate) fn options(
     on_ask: AskPolicy,
 ) -> Options {
     Options {
-        format: match format {
-            OutputFormatArg::Text => OutputFormat::Text,
-            OutputFormatArg::Json => OutputFormat::Json,
-            OutputFormatArg::StreamJson => OutputFormat::StreamJson,
-        },
+        format: format_of(format),
         unknown: match unknown {
             OnUnknown::Report => UnknownPolicy::Report,
             OnUnknown::Ask => UnknownPolicy::Ask,

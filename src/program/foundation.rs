@@ -396,7 +396,10 @@ struct Closed {
 
 impl From<&OpenError> for Closed {
     fn from(error: &OpenError) -> Self {
-        Closed { failure: Failure::failed(error), is_read_only: error.kind() == OpenErrorKind::ReadOnly }
+        Closed {
+            failure: Failure::failed(error.to_string()),
+            is_read_only: error.kind() == OpenErrorKind::ReadOnly,
+        }
     }
 }
 

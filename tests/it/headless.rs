@@ -361,6 +361,33 @@ fn piped_input_is_context() {
 }
 
 #[test]
+fn a_run_that_cannot_start_is_an_object_with_a_code() {
+    let llm = MockLlm::by(|_| Answer::say("Read."));
+    let (home, without_model) = (Home::with(&llm), Home::new());
+    for (home, args, code) in [
+        (&home, vec!["-p"], "usage"),
+        (&without_model, vec!["-p", "hi", "--model", "anthropic/claude-x"], "no_model"),
+    ] {
+        for format in ["json", "stream-json"] {
+            let args: Vec<&str> = args.iter().copied().chain(["--output-format", format]).collect();
+            let out = home.aye(&args).stdin("").run().exits(2);
+            let object = out.json();
+            assert_eq!(object["type"], "result", "{object:#}");
+            assert_eq!(object["code"], code, "{object:#}");
+            assert_eq!(object["exit"], 2, "{object:#}");
+            out.says(object["error"].as_str().expect("a sentence"));
+        }
+    }
+    // Each message of the input has one result, and no failure after it is another.
+    let line = json!({"type": "user", "message": {"role": "user", "content": "hi"}}).to_string();
+    let args = ["-p", "--input-format", "stream-json", "--output-format", "stream-json"];
+    let out = home.aye(&args).stdin(format!("{line}\nno JSON\n")).run().exits(2);
+    let lines = out.lines();
+    let results: Vec<_> = lines.iter().filter(|line| line["event_type"] == "result").collect();
+    assert_eq!(results.iter().map(|result| &result["exit"]).collect::<Vec<_>>(), [0, 2]);
+}
+
+#[test]
 fn a_question_ends_the_run_with_3_and_says_how_to_answer() {
     let llm = asks_to_run(TOUCH);
     let home = Home::with(&llm);

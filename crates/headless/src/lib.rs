@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity, NoticeActivity};
-use aye_core::contract::clock::Clock;
+use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::display::{call_subject, escape_json, visible, visible_line};
+use aye_core::contract::error_code::ErrorCode;
 use aye_core::contract::event::{AgentEvent, StreamEvent};
 use aye_core::contract::event_sink::EventSink;
-use aye_core::contract::executor::CODE_PAUSED;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::suspension::Actor;
@@ -130,6 +130,17 @@ struct Printer {
 }
 
 impl Printer {
+    fn new(format: OutputFormat, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            format,
+            clock,
+            seq: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            problem: Mutex::new(None),
+            denied: Mutex::default(),
+        }
+    }
+
     /// Returns the number of events so far.
     fn events(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
@@ -249,14 +260,7 @@ fn progress(event: &AgentEvent) {
 
 /// Does the job and gives the exit status.
 pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Arc<dyn Clock>) -> u8 {
-    let printer = Arc::new(Printer {
-        format: options.format,
-        clock: Arc::clone(clock),
-        seq: AtomicU64::new(0),
-        broken: AtomicBool::new(false),
-        problem: Mutex::new(None),
-        denied: Mutex::default(),
-    });
+    let printer = Arc::new(Printer::new(options.format, Arc::clone(clock)));
     let thread = job.thread().clone();
     let is_answered = matches!(job, Job::Answered(_));
     let job = match job {
@@ -372,10 +376,18 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     let code = if is_usage { exit::USAGE } else { exit::FAILED };
     let message = error.to_string();
     note(&format!("aye: {}", visible(&message)));
-    let name = Ended::code_of(error);
-    let result = json!({"type": "result", "status": "error", "error": message, "exit": code, "code": name});
-    printer.put_result(result);
+    printer.put_result(unstarted(&message, code, error.code()));
     code
+}
+
+/// The object of a run that could not start.
+fn unstarted(error: &str, exit: u8, code: ErrorCode) -> serde_json::Value {
+    json!({"type": "result", "status": "error", "error": error, "exit": exit, "code": code.as_str()})
+}
+
+/// Writes the object of a run that could not start, where programs read one.
+pub fn put_unstarted(format: OutputFormat, error: &str, exit: u8, code: ErrorCode) {
+    Printer::new(format, Arc::new(SystemClock)).put_result(unstarted(error, exit, code));
 }
 
 /// The one object of [`OutputFormat::Json`].
@@ -424,7 +436,7 @@ fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal
             object["structured_output"] = output.clone();
         }
         Some(Err(errors)) => {
-            object["error_code"] = "json_schema".into();
+            object["error_code"] = ErrorCode::JsonSchema.as_str().into();
             object["errors"] = json!(errors);
             note("aye: the answer does not match the schema of --json-schema:");
             for error in errors {
@@ -514,11 +526,9 @@ pub fn exit_code(result: &AgentRunResult) -> (u8, &'static str) {
         TerminationReason::Blocked(_) => (exit::BLOCKED, "blocked"),
         TerminationReason::Stopped(_) => (exit::LIMIT, "limit"),
         TerminationReason::Cancelled => (exit::INTERRUPTED, "cancelled"),
-        TerminationReason::Error(_) => match result.error_code.as_deref() {
-            Some("rate_limited" | "unavailable" | CODE_PAUSED | "network" | "timeout" | "provider") => {
-                (exit::UNAVAILABLE, "unavailable")
-            }
-            _ => (exit::FAILED, "error"),
+        TerminationReason::Error(_) => match result.error_code.as_deref().and_then(ErrorCode::parse) {
+            Some(code) if code.is_unavailable() => (exit::UNAVAILABLE, "unavailable"),
+            Some(_) | None => (exit::FAILED, "error"),
         },
     }
 }

@@ -31,6 +31,7 @@ use super::window::Packing;
 use aye_core::context::History;
 use aye_core::contract::activity::Activity;
 use aye_core::contract::child::{ChildRecord, ChildRunState};
+use aye_core::contract::error_code::ErrorCode;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::executor::ToolExecutionMode;
@@ -582,7 +583,7 @@ impl Driver {
             self.refresh_tools();
             if let Err(error) = self.follow_handoff().await {
                 let message = format!("the conversation cannot be handed off: {error}");
-                self.events.emit_error(&message, Some("handoff")).await;
+                self.events.emit_error(&message, Some(ErrorCode::Handoff.as_str())).await;
                 return Ok(Fact::Failed { message });
             }
             self.offer_client_tools();
@@ -628,7 +629,7 @@ impl Driver {
             Err(StateError::Cancelled) => Fact::CancelRequested { superseded: false },
             Err(error) => {
                 let message = format!("a plugin failed: {error}");
-                self.events.emit_error(&message, Some("plugin")).await;
+                self.events.emit_error(&message, Some(ErrorCode::Plugin.as_str())).await;
                 Fact::Failed { message }
             }
         })

@@ -17,6 +17,7 @@ use aye_core::context::AGENT_KEY;
 use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::context_message::ContextTarget;
+use aye_core::contract::error_code::ErrorCode;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
@@ -240,7 +241,7 @@ impl Driver {
                 if self.inference.ended_early.is_none() && is_empty(&result) {
                     if self.machine.steps() <= 1 {
                         let message = format!("{model} gave an empty answer; retry, or choose another model");
-                        self.events.emit_error(&message, Some("empty_answer")).await;
+                        self.events.emit_error(&message, Some(ErrorCode::EmptyAnswer.as_str())).await;
                         self.inference.last_response = Some(result);
                         return Ok(Some(Fact::Failed { message }));
                     }

@@ -7,6 +7,7 @@ use super::request::RuntimeError;
 use super::result_text;
 use super::user_edit::CallProgress;
 use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::error_code::ErrorCode;
 use aye_core::contract::ids::{CallId, RunId};
 use aye_core::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
 use aye_core::contract::presence::Liveness;
@@ -96,7 +97,7 @@ impl Driver {
         let mut directives = self.apply(Fact::Recovered { lost })?;
         if policy == UnknownPolicy::Stop && is_unknown {
             let text = "a tool call was interrupted and may have run; the run was stopped";
-            self.events.emit_error(text, Some("unknown_outcome")).await;
+            self.events.emit_error(text, Some(ErrorCode::UnknownOutcome.as_str())).await;
             directives.retain(is_closing);
             self.answers.add(Fact::Failed { message: text.into() });
         }

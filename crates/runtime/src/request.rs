@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use serde_json::Value;
 
+use aye_core::contract::error_code::ErrorCode;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
 use aye_core::contract::inference::{InferenceOverride, StopReason, TokenUsage};
 use aye_core::contract::lifecycle::TerminationReason;
@@ -205,6 +206,24 @@ pub enum RuntimeError {
     /// A fault of ours: the machine refused a fact.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+impl RuntimeError {
+    /// Returns the name of the error for programs.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::ThreadAlreadyRunning { .. } | Self::NotFree { .. } => ErrorCode::Busy,
+            Self::NothingToResume { .. } => ErrorCode::NothingToResume,
+            Self::NotQueued { .. } => ErrorCode::NotQueued,
+            Self::Fenced { .. } => ErrorCode::TakenOver,
+            Self::AgentNotFound { .. } | Self::ResolveFailed { .. } => ErrorCode::UnknownAgent,
+            Self::NoMessage { .. } => ErrorCode::NoMessage,
+            Self::TooLarge { .. } => ErrorCode::TooLarge,
+            Self::Damaged { .. } => ErrorCode::Damaged,
+            Self::Full => ErrorCode::DiskFull,
+            Self::State(_) | Self::Store(_) | Self::Internal(_) => ErrorCode::Internal,
+        }
+    }
 }
 
 impl From<StoreError> for RuntimeError {

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use aye_core::contract::error_code::ErrorCode;
 use aye_core::contract::storage::StoreError;
 use aye_runtime::{DecideError, RuntimeError};
 use aye_session::Ended;
@@ -36,7 +37,7 @@ impl ApiError {
     /// Something that does not exist: 404.
     pub fn not_found(what: &str, id: &str) -> Self {
         let shown: String = id.chars().take(80).collect();
-        Self::new(StatusCode::NOT_FOUND, "not_found", format!("unknown {what} `{shown}`"))
+        Self::new(StatusCode::NOT_FOUND, ErrorCode::NotFound.as_str(), format!("unknown {what} `{shown}`"))
     }
 
     /// Something that stands in the way of a request: 409.
@@ -47,7 +48,8 @@ impl ApiError {
     /// A failure of aye: 500. The reason goes to the log, because it may name files.
     pub fn internal(reason: impl std::fmt::Display) -> Self {
         tracing::error!(%reason, "a request failed");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "internal error; see aye's log")
+        let code = ErrorCode::Internal.as_str();
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, "internal error; see aye's log")
     }
 
     /// The same error with another member in its body.
@@ -104,19 +106,18 @@ impl IntoResponse for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
+        let code = error.code().as_str();
         match error {
             StoreError::NoThread(id) => Self::not_found("conversation", id.as_str()),
             StoreError::Duplicate { .. } | StoreError::Exists { .. } => {
-                Self::new(StatusCode::CONFLICT, "exists", error.to_string())
+                Self::new(StatusCode::CONFLICT, code, error.to_string())
             }
-            StoreError::Owned { .. } => Self::new(StatusCode::CONFLICT, "busy", error.to_string()),
+            StoreError::Owned { .. } => Self::new(StatusCode::CONFLICT, code, error.to_string()),
             StoreError::Damaged { .. } => {
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", error.to_string())
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, error.to_string())
             }
-            StoreError::ReadOnly => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "read_only", error.to_string())
-            }
-            StoreError::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", error.to_string()),
+            StoreError::ReadOnly => Self::new(StatusCode::SERVICE_UNAVAILABLE, code, error.to_string()),
+            StoreError::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, code, error.to_string()),
             other => Self::internal(other),
         }
     }
@@ -137,7 +138,7 @@ impl From<RuntimeError> for ApiError {
             RuntimeError::Full => StatusCode::INSUFFICIENT_STORAGE,
             _ => return Self::internal(error),
         };
-        Self::new(status, Ended::code_of(&error), error.to_string())
+        Self::new(status, error.code().as_str(), error.to_string())
     }
 }
 

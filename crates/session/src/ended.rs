@@ -70,18 +70,7 @@ impl Ended {
 
     /// Returns the name of an error for programs.
     pub fn code_of(error: &RuntimeError) -> &'static str {
-        match error {
-            RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. } => "busy",
-            RuntimeError::NothingToResume { .. } => "nothing_to_resume",
-            RuntimeError::NotQueued { .. } => "not_queued",
-            RuntimeError::Fenced { .. } => "taken_over",
-            RuntimeError::AgentNotFound { .. } | RuntimeError::ResolveFailed { .. } => "unknown_agent",
-            RuntimeError::NoMessage { .. } => "no_message",
-            RuntimeError::TooLarge { .. } => "too_large",
-            RuntimeError::Damaged { .. } => "damaged",
-            RuntimeError::Full => "disk_full",
-            RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_) => "internal",
-        }
+        error.code().as_str()
     }
 
     /// Returns the process that drives the conversation, in words, if an attempt ended because of it.

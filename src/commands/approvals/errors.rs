@@ -22,9 +22,10 @@ const QUOTED: usize = 200;
 
 /// Joins several failures, one line each. Usage errors determine the exit status.
 pub(super) fn all(refused: Vec<Failure>) -> Result<(), Failure> {
-    let Some(exit) = refused.iter().map(|failure| failure.exit).max() else { return Ok(()) };
-    let lines: Vec<String> = refused.into_iter().map(|failure| failure.message).collect();
-    Err(Failure { message: lines.join("\n"), exit })
+    let lines: Vec<&str> = refused.iter().map(|failure| failure.message.as_str()).collect();
+    let message = lines.join("\n");
+    let worst = refused.into_iter().max_by_key(|failure| failure.exit);
+    worst.map_or(Ok(()), |failure| Err(failure.with_message(message)))
 }
 
 pub(super) fn ambiguous(id: &str, found: &[SuspensionRecord]) -> Failure {

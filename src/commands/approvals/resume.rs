@@ -151,9 +151,9 @@ impl ResumePoint {
         cli: &Cli,
         foundation: &Foundation,
     ) -> Result<u8, Failure> {
-        let not_here = |why: Failure| Failure {
-            message: format!("the decision is stored, but the run cannot resume: {}", why.message),
-            exit: why.exit,
+        let not_here = |why: Failure| {
+            let message = format!("the decision is stored, but the run cannot resume: {}", why.message);
+            why.with_message(message)
         };
         let mut cli = cli.clone();
         if cli.global.cd.is_none() {

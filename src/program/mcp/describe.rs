@@ -38,7 +38,7 @@ pub(crate) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, 
     let named = |problem: &&String| problem.contains(&format!("`{}`", visible_line(name)));
     let Some(server) = all.usable.into_iter().find(|server| server.name == name) else {
         return Err(match all.problems.iter().find(named) {
-            Some(problem) => Failure::usage(problem),
+            Some(problem) => Failure::usage(problem.as_str()),
             None => {
                 Failure::usage(format!("unknown server `{}`; `aye mcp list` shows all", visible_line(name)))
             }

@@ -9,6 +9,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
 use super::content::ContentBlock;
+use super::error_code::ErrorCode;
 use super::inference::{InferenceOverride, StreamResult};
 use super::message::{Message, MessagePart, parts_of};
 use super::tool::ToolDescriptor;
@@ -122,7 +123,7 @@ pub enum LlmStreamEvent {
 }
 
 /// The code of [`InferenceExecutionError::Paused`].
-pub const CODE_PAUSED: &str = "paused";
+pub const CODE_PAUSED: &str = ErrorCode::Paused.as_str();
 
 /// Why an inference failed. Two causes share a variant when the caller does the same about both.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -224,17 +225,21 @@ impl InferenceExecutionError {
 
     /// A short name for events and logs.
     pub fn code(&self) -> &'static str {
+        self.error_code().as_str()
+    }
+
+    fn error_code(&self) -> ErrorCode {
         match self {
-            Self::Provider(_) => "provider",
-            Self::RateLimited { .. } => "rate_limited",
-            Self::Unavailable { .. } => "unavailable",
-            Self::Paused { .. } => CODE_PAUSED,
-            Self::Network(_) => "network",
-            Self::Timeout(_) | Self::TooSlow(_) => "timeout",
-            Self::Unauthorized(_) => "unauthorized",
-            Self::InvalidRequest(_) | Self::Rejected(_) | Self::BoundThoughts(_) => "invalid_request",
-            Self::ContextOverflow(_) => "context_overflow",
-            Self::Cancelled => "cancelled",
+            Self::Provider(_) => ErrorCode::Provider,
+            Self::RateLimited { .. } => ErrorCode::RateLimited,
+            Self::Unavailable { .. } => ErrorCode::Unavailable,
+            Self::Paused { .. } => ErrorCode::Paused,
+            Self::Network(_) => ErrorCode::Network,
+            Self::Timeout(_) | Self::TooSlow(_) => ErrorCode::Timeout,
+            Self::Unauthorized(_) => ErrorCode::Unauthorized,
+            Self::InvalidRequest(_) | Self::Rejected(_) | Self::BoundThoughts(_) => ErrorCode::InvalidRequest,
+            Self::ContextOverflow(_) => ErrorCode::ContextOverflow,
+            Self::Cancelled => ErrorCode::Cancelled,
         }
     }
 }

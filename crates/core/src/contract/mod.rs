@@ -14,6 +14,7 @@ pub mod diff;
 pub mod digest;
 pub mod display;
 pub mod editor;
+pub mod error_code;
 pub mod event;
 pub mod event_sink;
 pub mod executor;

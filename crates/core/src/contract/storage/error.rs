@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::contract::error_code::ErrorCode;
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::{InvalidId, JobId, RunId, SuspensionId, ThreadId};
 use crate::contract::record::{AttemptId, Owner, SuspensionStatus};
@@ -201,6 +202,40 @@ pub enum StoreError {
     /// Anything else the database or the disk said.
     #[error("the store failed")]
     Database(#[source] ForeignError),
+}
+
+impl StoreError {
+    /// Returns the name of the error for programs.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::NoThread(_) | Self::NoSuspension(_) | Self::NoJob(_) => ErrorCode::NotFound,
+            Self::Duplicate { .. } | Self::Exists { .. } => ErrorCode::Exists,
+            Self::Owned { .. } => ErrorCode::Busy,
+            Self::Fenced { .. } => ErrorCode::TakenOver,
+            Self::NotQueued { .. } => ErrorCode::NotQueued,
+            Self::NoMessage => ErrorCode::NoMessage,
+            Self::Damaged { .. } | Self::Corrupt(_) => ErrorCode::Damaged,
+            Self::ReadOnly => ErrorCode::ReadOnly,
+            Self::Full => ErrorCode::DiskFull,
+            Self::NotDecided { .. }
+            | Self::AlreadyStarted { .. }
+            | Self::NotStarted { .. }
+            | Self::AlreadyEnded { .. }
+            | Self::IllegalMove { .. }
+            | Self::RunOver { .. }
+            | Self::Misplaced { .. }
+            | Self::NotClaimed(_)
+            | Self::Unwritable { .. }
+            | Self::Busy { .. }
+            | Self::Gone { .. }
+            | Self::InvalidId(_)
+            | Self::Backup { .. }
+            | Self::Closed
+            | Self::Bell(_)
+            | Self::Unopened(_)
+            | Self::Database(_) => ErrorCode::Internal,
+        }
+    }
 }
 
 /// Describes the process that has a lock.
