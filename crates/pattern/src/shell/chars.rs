@@ -53,6 +53,15 @@ pub fn suspicious(c: char) -> Option<&'static str> {
     })
 }
 
+/// Returns the start of a text on one line, with `…` after this number of characters.
+pub fn excerpt(text: &str, most: usize) -> String {
+    let text = visible(text.trim());
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
 /// A text with everything that does not show what it is written as `\u{…}`; a newline as `\n`.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

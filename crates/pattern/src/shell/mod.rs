@@ -26,7 +26,7 @@ mod effect_tests;
 #[cfg(test)]
 mod tests;
 
-pub use chars::{suspicious, visible};
+pub use chars::{excerpt, suspicious, visible};
 pub use effect::{danger, deletes_files, effect};
 pub(crate) use named_options::options_of_regex;
 pub use named_options::{LazyOptions, OptionFit};

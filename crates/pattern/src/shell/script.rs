@@ -1,25 +1,19 @@
 //! Scripts of `sed` and code of `awk`: what they may run and write.
 
 use super::Word;
-use super::chars::visible;
+use super::chars::excerpt;
 use super::risk::RiskyWord;
+
+/// Characters of a script that a reason shows.
+const MAX_EXCERPT: usize = 40;
 
 pub(super) fn sed(words: &[Word], risks: &mut Vec<RiskyWord>) {
     for (i, script) in scripts(words, risks) {
         if !is_harmless(&script) {
-            let why = format!("the script `{}` may run a program or write a file", shortened(&script));
+            let why =
+                format!("the script `{}` may run a program or write a file", excerpt(&script, MAX_EXCERPT));
             risks.push(RiskyWord::runs(i, i, why));
         }
-    }
-}
-
-/// Returns the start of a text, on one line.
-fn shortened(text: &str) -> String {
-    const MAX_CHARS: usize = 40;
-    let text = visible(text.trim());
-    match text.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
     }
 }
 
@@ -228,7 +222,7 @@ pub(super) fn awk(words: &[Word], risks: &mut Vec<RiskyWord>) {
         .iter()
         .any(|part| text.contains(part))
     {
-        let why = format!("the code `{}` may run a program or write a file", shortened(text));
+        let why = format!("the code `{}` may run a program or write a file", excerpt(text, MAX_EXCERPT));
         risks.push(RiskyWord::runs(i, i, why));
     }
     // `x=value` operands and names are data.

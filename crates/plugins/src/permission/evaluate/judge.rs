@@ -77,7 +77,10 @@ impl<'a> Judge<'a> {
             VerdictKind::Ask(kind) if kind != AskKind::Default => VerdictKind::Ask(kind),
             _ => VerdictKind::Ask(AskKind::Outside),
         };
-        let why = format!("it wants to run outside the sandbox: {}", excerpt_of(reason, MAX_REASON));
+        let why = format!(
+            "it wants to run outside the sandbox: {}",
+            aye_pattern::shell::excerpt(reason, MAX_REASON)
+        );
         Verdict { decision, why, profile: Some(Profile::Outside), grants: Vec::new(), ..verdict }
     }
 
@@ -520,13 +523,5 @@ const MAX_REASON: usize = 300;
 /// Returns the start of a text on one line, for a reason.
 pub(in crate::permission) fn excerpt(text: &str) -> String {
     const MAX_CHARS: usize = 60;
-    excerpt_of(text, MAX_CHARS)
-}
-
-fn excerpt_of(text: &str, most: usize) -> String {
-    let text = visible(text.trim());
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    aye_pattern::shell::excerpt(text, MAX_CHARS)
 }
