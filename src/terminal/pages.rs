@@ -6,33 +6,36 @@ use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
 use crate::failure::AppError;
 use crate::program::app_context::AppContext;
+use crate::terminal::background::BackgroundRuns;
 use crate::tui::host::TextPage;
+use crate::tui::palette::HostPage;
 
 /// Returns the page of a command with its arguments. Text from other sources is included unchanged: the
 /// terminal makes it visible.
 pub(crate) async fn page(
     app: &AppContext,
+    elsewhere: &BackgroundRuns,
     thread: Option<&ThreadId>,
-    name: &str,
+    page: HostPage,
     words: &str,
 ) -> Result<TextPage, AppError> {
-    match name {
-        "doctor" => Ok(crate::commands::doctor::page(app)),
-        "status" => Ok(status(app, thread)),
-        "feedback" => Ok(feedback(app, thread)),
-        "config" => Ok(crate::commands::config::page(app)),
-        "hooks" => crate::commands::hooks::page(app),
-        "memory" => crate::commands::memory::page(app, words).await,
-        "stats" => crate::commands::stats::page(app, words).await,
-        "queue" => crate::commands::queue::page(&app.store).await,
-        "agent" => crate::commands::agents::page(app, words),
-        "plugins" => crate::program::plugins::page(app, words),
-        "tasks" => crate::commands::tasks::page(app, thread, words).await,
-        "context" => crate::program::context::page(app, thread, words).await,
-        "btw" => beside(app, thread, words).await,
-        "compact" => crate::program::context::compact(app, thread, words).await,
-        "mcp" => crate::program::mcp::page(app, words).await,
-        _ => Err(format!("unknown command /{name}").into()),
+    match page {
+        HostPage::Doctor => Ok(crate::commands::doctor::page(app)),
+        HostPage::Status => Ok(status(app, thread)),
+        HostPage::Feedback => Ok(feedback(app, thread)),
+        HostPage::Config => Ok(crate::commands::config::page(app)),
+        HostPage::Hooks => crate::commands::hooks::page(app),
+        HostPage::Memory => crate::commands::memory::page(app, words).await,
+        HostPage::Stats => crate::commands::stats::page(app, words).await,
+        HostPage::Queue => crate::commands::queue::page(&app.store).await,
+        HostPage::Agent => crate::commands::agents::page(app, words),
+        HostPage::Plugins => crate::program::plugins::page(app, words),
+        HostPage::Tasks => crate::commands::tasks::page(app, thread, words).await,
+        HostPage::Context => crate::program::context::page(app, thread, words).await,
+        HostPage::Btw => beside(app, thread, words).await,
+        HostPage::Compact => crate::program::context::compact(app, thread, words).await,
+        HostPage::Mcp => crate::program::mcp::page(app, words).await,
+        HostPage::Serve => elsewhere.serve(words.trim()).await,
     }
 }
 

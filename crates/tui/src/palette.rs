@@ -19,105 +19,240 @@ pub struct SlashCommand {
     pub help: &'static str,
     /// Words that may follow it first.
     pub words: &'static [&'static str],
-    /// Whether the host answers it with a page: such a command needs nothing else here.
-    pub is_page: bool,
+    /// Names that people know from other agents. A skill or a command file of the same name takes precedence.
+    pub aliases: &'static [Alias],
+    /// What it does.
+    pub action: SlashAction,
+}
+
+/// Another name of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// The name, without the slash.
+    pub name: &'static str,
+    /// The words that it stands for besides the command; where there are any, typed ones are dropped.
+    pub words: &'static str,
+}
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the commands of these names say it")]
+pub enum SlashAction {
+    Help,
+    New,
+    Resume,
+    Threads,
+    Inbox,
+    Model,
+    Effort,
+    Login,
+    Logout,
+    Mode,
+    Theme,
+    Skills,
+    Permissions,
+    Grants,
+    Continue,
+    Init,
+    Vim,
+    Copy,
+    Export,
+    Screen,
+    Quit,
+    Thread(ThreadAction),
+    Page(HostPage),
+}
+
+/// What a command does with a conversation as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the commands of these names say it")]
+pub enum ThreadAction {
+    Rewind,
+    Fork,
+    Diff,
+    Rename,
+    Compare,
+}
+
+/// A page with which the host answers the command of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the commands of these names say it")]
+pub enum HostPage {
+    Agent,
+    Memory,
+    Stats,
+    Queue,
+    Plugins,
+    Tasks,
+    Context,
+    Compact,
+    Btw,
+    Mcp,
+    Serve,
+    Doctor,
+    Status,
+    Config,
+    Hooks,
+    Feedback,
 }
 
 /// The commands, in the order in which they are offered.
 pub const COMMANDS: &[SlashCommand] = &[
-    command("help", "", "keys and commands"),
-    command("new", "", "start a new conversation"),
-    command("resume", "[ID]", "resume a conversation"),
-    command("threads", "", "list all conversations"),
-    command("inbox", "", "pending questions everywhere"),
-    command("model", "[NAME]", "choose the model"),
-    command("effort", "[none|low|medium|high|max|default]", "set the reasoning effort"),
-    command("login", "[PROVIDER]", "store a provider's key and use its models"),
-    command("logout", "[PROVIDER]", "remove a stored key"),
-    page("agent", "[NAME]", "show or choose the agent"),
-    command("mode", "[NAME]", "set the permission mode: ask, accept-edits, auto, plan or yolo"),
-    command("theme", "[NAME]", "choose the theme"),
-    command("skills", "", "list skills"),
-    command("permissions", "", "list the rules in force"),
-    command("grants", "", "list and revoke grants"),
-    page("memory", "[add|edit|forget]", "show memory: notes about you and this project"),
-    page("stats", "[model|tool|day] [TIME]", "show usage: answers, calls, tokens, cost, waiting"),
-    command("continue", "", "continue after a limit"),
-    page("queue", "", "show the queue of all conversations"),
-    page("plugins", "[AGENT]", "plugins and what they registered"),
-    page("tasks", "[open|stop ID]", "list subagents and background commands, take over a terminal, stop one"),
-    page("context", "[exact]", "show what fills the context window, or the next request itself"),
-    page("compact", "[HINT]", "summarise older messages to make room"),
-    page("btw", "QUESTION", "ask about this conversation, without tools and without entering it"),
-    page("mcp", "[NAME | trust|restart|login|logout NAME]", "MCP servers: tools, trust, restart, login"),
-    page("serve", "[stop | FLAGS]", "serve this folder to browsers and phones, or stop that"),
-    page("doctor", "", "show what the terminal supports"),
-    page("status", "", "show model, mode, folder and conversation of this session"),
-    page("config", "", "show each setting and where it comes from"),
-    page("hooks", "", "list the hooks in force"),
-    page("feedback", "", "show what to attach to a report"),
-    command("init", "", "let the model write AGENTS.md from this project"),
-    command("vim", "", "switch vi keys on or off"),
-    command("copy", "", "copy the last answer"),
-    command("rewind", "", "rewind conversation, files or both"),
-    command("fork", "", "fork at a message or step"),
+    command("help", "", "keys and commands", SlashAction::Help)
+        .aliases(&[alias("hotkeys", ""), alias("keybindings", "")]),
+    command("new", "", "start a new conversation", SlashAction::New),
+    command("resume", "[ID]", "resume a conversation", SlashAction::Resume).aliases(&[alias("sessions", "")]),
+    command("threads", "", "list all conversations", SlashAction::Threads),
+    command("inbox", "", "pending questions everywhere", SlashAction::Inbox),
+    command("model", "[NAME]", "choose the model", SlashAction::Model),
+    command("effort", "[none|low|medium|high|max|default]", "set the reasoning effort", SlashAction::Effort)
+        .words(&["none", "low", "medium", "high", "max", "default"]),
+    command("login", "[PROVIDER]", "store a provider's key and use its models", SlashAction::Login),
+    command("logout", "[PROVIDER]", "remove a stored key", SlashAction::Logout),
+    page("agent", "[NAME]", "show or choose the agent", HostPage::Agent).aliases(&[alias("agents", "")]),
+    command(
+        "mode",
+        "[NAME]",
+        "set the permission mode: ask, accept-edits, auto, plan or yolo",
+        SlashAction::Mode,
+    )
+    .words(&["ask", "accept-edits", "auto", "plan", "yolo"])
+    .aliases(&[alias("plan", "plan")]),
+    command("theme", "[NAME]", "choose the theme", SlashAction::Theme),
+    command("skills", "", "list skills", SlashAction::Skills),
+    command("permissions", "", "list the rules in force", SlashAction::Permissions),
+    command("grants", "", "list and revoke grants", SlashAction::Grants),
+    page("memory", "[add|edit|forget]", "show memory: notes about you and this project", HostPage::Memory)
+        .words(&["add", "edit", "forget"]),
+    page(
+        "stats",
+        "[model|tool|day] [TIME]",
+        "show usage: answers, calls, tokens, cost, waiting",
+        HostPage::Stats,
+    )
+    .words(&["model", "tool", "day"])
+    .aliases(&[alias("cost", ""), alias("usage", "")]),
+    command("continue", "", "continue after a limit", SlashAction::Continue),
+    page("queue", "", "show the queue of all conversations", HostPage::Queue),
+    page("plugins", "[AGENT]", "plugins and what they registered", HostPage::Plugins),
+    page(
+        "tasks",
+        "[open|stop ID]",
+        "list subagents and background commands, take over a terminal, stop one",
+        HostPage::Tasks,
+    )
+    .words(&["open", "stop"]),
+    page(
+        "context",
+        "[exact]",
+        "show what fills the context window, or the next request itself",
+        HostPage::Context,
+    )
+    .words(&["exact"]),
+    page("compact", "[HINT]", "summarise older messages to make room", HostPage::Compact),
+    page(
+        "btw",
+        "QUESTION",
+        "ask about this conversation, without tools and without entering it",
+        HostPage::Btw,
+    ),
+    page(
+        "mcp",
+        "[NAME | trust|restart|login|logout NAME]",
+        "MCP servers: tools, trust, restart, login",
+        HostPage::Mcp,
+    )
+    .words(&["trust", "restart", "login", "logout", "cancel"]),
+    page(
+        "serve",
+        "[stop | FLAGS]",
+        "serve this folder to browsers and phones, or stop that",
+        HostPage::Serve,
+    )
+    .words(&["stop"]),
+    page("doctor", "", "show what the terminal supports", HostPage::Doctor),
+    page("status", "", "show model, mode, folder and conversation of this session", HostPage::Status),
+    page("config", "", "show each setting and where it comes from", HostPage::Config)
+        .aliases(&[alias("settings", "")]),
+    page("hooks", "", "list the hooks in force", HostPage::Hooks),
+    page("feedback", "", "show what to attach to a report", HostPage::Feedback),
+    command("init", "", "let the model write AGENTS.md from this project", SlashAction::Init),
+    command("vim", "", "switch vi keys on or off", SlashAction::Vim),
+    command("copy", "", "copy the last answer", SlashAction::Copy),
+    command("rewind", "", "rewind conversation, files or both", SlashAction::Thread(ThreadAction::Rewind))
+        .aliases(&[alias("undo", "")]),
+    command("fork", "", "fork at a message or step", SlashAction::Thread(ThreadAction::Fork))
+        .aliases(&[alias("branch", "")]),
     command(
         "diff",
         "[git] [PATH]",
         "show file changes since the start of this conversation or the last commit",
+        SlashAction::Thread(ThreadAction::Diff),
+    )
+    .words(&["git"]),
+    command("rename", "[TITLE]", "name this conversation", SlashAction::Thread(ThreadAction::Rename)),
+    command(
+        "compare",
+        "[ID]",
+        "compare with another conversation",
+        SlashAction::Thread(ThreadAction::Compare),
     ),
-    command("rename", "[TITLE]", "name this conversation"),
-    command("compare", "[ID]", "compare with another conversation"),
-    command("export", "[md|json|html]", "export this conversation to a file"),
-    command("screen", "", "switch between inline and full screen"),
-    command("clear", "", "start a new conversation, as /new"),
-    command("quit", "", "quit; questions stay in the inbox"),
+    command("export", "[md|json|html]", "export this conversation to a file", SlashAction::Export)
+        .words(&["md", "json", "html"]),
+    command("screen", "", "switch between inline and full screen", SlashAction::Screen),
+    command("clear", "", "start a new conversation, as /new", SlashAction::New),
+    command("quit", "", "quit; questions stay in the inbox", SlashAction::Quit).aliases(&[alias("exit", "")]),
 ];
 
-/// Names that people know from other agents, and the commands that they stand for. A skill or a command file of the same
-/// name takes precedence.
-const ALIASES: &[(&str, &str)] = &[
-    ("exit", "quit"),
-    ("branch", "fork"),
-    ("undo", "rewind"),
-    ("sessions", "resume"),
-    ("settings", "config"),
-    ("hotkeys", "help"),
-    ("keybindings", "help"),
-    ("cost", "stats"),
-    ("usage", "stats"),
-    ("agents", "agent"),
-    ("plan", "mode plan"),
-];
-
-/// Returns the command that another name stands for, with the words that belong to it.
-pub fn meaning_of(name: &str) -> Option<&'static str> {
-    ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, command)| *command)
-}
-
-const fn command(name: &'static str, argument: &'static str, help: &'static str) -> SlashCommand {
-    SlashCommand { name, argument, help, words: words_of(name), is_page: false }
-}
-
-const fn page(name: &'static str, argument: &'static str, help: &'static str) -> SlashCommand {
-    SlashCommand { name, argument, help, words: words_of(name), is_page: true }
-}
-
-/// The words that a command knows.
-const fn words_of(name: &str) -> &'static [&'static str] {
-    match name.as_bytes() {
-        b"mode" => &["ask", "accept-edits", "auto", "plan", "yolo"],
-        b"effort" => &["none", "low", "medium", "high", "max", "default"],
-        b"diff" => &["git"],
-        b"export" => &["md", "json", "html"],
-        b"memory" => &["add", "edit", "forget"],
-        b"stats" => &["model", "tool", "day"],
-        b"tasks" => &["open", "stop"],
-        b"serve" => &["stop"],
-        b"context" => &["exact"],
-        b"mcp" => &["trust", "restart", "login", "logout", "cancel"],
-        _ => &[],
+impl SlashCommand {
+    const fn words(self, words: &'static [&'static str]) -> Self {
+        Self { words, ..self }
     }
+
+    const fn aliases(self, aliases: &'static [Alias]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    /// Returns its own name and argument, as they are typed.
+    pub fn syntax(&self) -> String {
+        format!("/{} {}", self.name, self.argument).trim_end().to_owned()
+    }
+}
+
+const fn command(
+    name: &'static str,
+    argument: &'static str,
+    help: &'static str,
+    action: SlashAction,
+) -> SlashCommand {
+    SlashCommand { name, argument, help, words: &[], aliases: &[], action }
+}
+
+const fn page(
+    name: &'static str,
+    argument: &'static str,
+    help: &'static str,
+    page: HostPage,
+) -> SlashCommand {
+    command(name, argument, help, SlashAction::Page(page))
+}
+
+const fn alias(name: &'static str, words: &'static str) -> Alias {
+    Alias { name, words }
+}
+
+/// Returns the command of this name.
+pub fn command_named(name: &str) -> Option<&'static SlashCommand> {
+    COMMANDS.iter().find(|command| command.name == name)
+}
+
+/// Returns the command that another name stands for.
+pub fn command_of_alias(name: &str) -> Option<(&'static SlashCommand, &'static Alias)> {
+    all_aliases().find(|(_, alias)| alias.name == name)
+}
+
+fn all_aliases() -> impl Iterator<Item = (&'static SlashCommand, &'static Alias)> {
+    COMMANDS.iter().flat_map(|command| command.aliases.iter().map(move |alias| (command, alias)))
 }
 
 /// The kind of completions.
@@ -232,7 +367,7 @@ pub fn unknown_command<'a>(text: &'a str, skills: &[SkillRow]) -> Option<&'a str
     let mut names =
         COMMANDS.iter().map(|command| command.name).chain(skills.iter().map(|skill| skill.name.as_str()));
     let is_known = if end < text.len() {
-        names.any(|known| known == name) || meaning_of(name).is_some()
+        names.any(|known| known == name) || command_of_alias(name).is_some()
     } else {
         !commands(name, skills).is_empty()
     };
@@ -247,8 +382,7 @@ pub fn not_a_command(name: &str) -> String {
 /// Returns the syntax of the command that a text starts with, and the completions for the words after it.
 pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Vec<CompletionItem>)> {
     let (name, rest) = text.strip_prefix('/')?.split_once(' ')?;
-    if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
-        let help = format!("/{} {}", command.name, command.argument);
+    if let Some(command) = command_named(name) {
         let is_first = rest.trim_start() == query || rest.trim().is_empty();
         let fits = command.words.iter().filter(|word| is_first && word.starts_with(query) && **word != query);
         let row = |word: &&str| CompletionItem {
@@ -256,7 +390,7 @@ pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Ve
             detail: String::new(),
             takes_words: true,
         };
-        return Some((format!("{}  {}", help.trim_end(), command.help), fits.map(row).collect()));
+        return Some((format!("{}  {}", command.syntax(), command.help), fits.map(row).collect()));
     }
     let skill = skills.iter().find(|skill| skill.name == name)?;
     Some((format!("/{} …  {}", skill.name, skill.description), Vec::new()))
@@ -297,12 +431,11 @@ pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<CompletionItem> {
     first.extend(rest.into_iter().filter(|row| row.label.to_lowercase().contains(&query)));
     // Other names are only for those who type them.
     let is_new = |alias: &str| first.iter().all(|row| row.label != alias);
-    let others: Vec<CompletionItem> = ALIASES
-        .iter()
-        .filter(|(alias, _)| !query.is_empty() && alias.starts_with(&query) && is_new(alias))
-        .map(|(alias, command)| CompletionItem {
-            label: (*alias).to_owned(),
-            detail: format!("the same as /{command}"),
+    let others: Vec<CompletionItem> = all_aliases()
+        .filter(|(_, alias)| !query.is_empty() && alias.name.starts_with(&query) && is_new(alias.name))
+        .map(|(command, alias)| CompletionItem {
+            label: alias.name.to_owned(),
+            detail: format!("the same as /{} {}", command.name, alias.words).trim_end().to_owned(),
             takes_words: false,
         })
         .collect();
@@ -374,14 +507,17 @@ mod tests {
 
     #[test]
     fn other_names_are_known_to_those_who_type_them() {
-        for (alias, command) in ALIASES {
-            let name = command.split(' ').next().unwrap_or_default();
-            assert!(COMMANDS.iter().any(|known| known.name == name), "/{alias} stands for nothing");
-            assert!(COMMANDS.iter().all(|known| known.name != *alias), "/{alias} is a command");
-            assert_eq!(unknown_command(&format!("/{alias} x"), &[]), None);
-            assert_eq!(commands(alias, &[]).iter().filter(|row| row.label == *alias).count(), 1);
+        for (_, Alias { name, .. }) in all_aliases() {
+            assert_eq!(command_named(name), None, "/{name} is a command");
+            assert_eq!(unknown_command(&format!("/{name} x"), &[]), None);
+            assert_eq!(commands(name, &[]).iter().filter(|row| row.label == *name).count(), 1);
         }
-        assert!(commands("", &[]).iter().all(|row| meaning_of(&row.label).is_none()));
+        assert!(commands("", &[]).iter().all(|row| command_of_alias(&row.label).is_none()));
+        assert_eq!(commands("usage", &[])[0].detail, "the same as /stats");
+        assert_eq!(
+            commands("plan", &[]).last().map(|row| row.detail.as_str()),
+            Some("the same as /mode plan")
+        );
         let skill = SkillRow { name: "plan".into(), description: "own".into(), origin: "user".into() };
         let rows = commands("plan", &[skill]);
         assert_eq!(rows.iter().map(|row| row.detail.as_str()).collect::<Vec<_>>(), ["own"]);

@@ -22,6 +22,7 @@ use crate::tui::host::{
     Choice, Host, HostEvent, HostFuture, HostInfo, LastThread, Mode, ModelPrices, ProgramHost, ProjectServer,
     StartChoice, TextPage, UntrustedRow,
 };
+use crate::tui::palette::HostPage;
 use crate::tui::theme::ThemeRow;
 
 /// Returns the last conversation of a folder, and what became of its run.
@@ -199,22 +200,19 @@ impl ProgramHost for TerminalHost {
     fn page<'a>(
         &'a self,
         thread: Option<&'a ThreadId>,
-        name: &'a str,
+        page: HostPage,
         words: &'a str,
     ) -> HostFuture<'a, TextPage> {
         Box::pin(async move {
-            let note = match name {
-                "compact" => Some("summarising older messages …"),
-                "btw" if !words.trim().is_empty() => Some("asking beside the conversation …"),
+            let note = match page {
+                HostPage::Compact => Some("summarising older messages …"),
+                HostPage::Btw if !words.trim().is_empty() => Some("asking beside the conversation …"),
                 _ => None,
             };
             if let Some(note) = note {
                 let _ = self.events.send(HostEvent::Note(note.to_owned()));
             }
-            if name == "serve" {
-                return Ok(self.elsewhere.serve(words.trim()).await?);
-            }
-            let page = crate::terminal::pages::page(&self.app, thread, name, words).await;
+            let page = crate::terminal::pages::page(&self.app, &self.elsewhere, thread, page, words).await;
             // What a page changed in the conversation is reported like changes by others.
             self.viewer.changed();
             Ok(page?)

@@ -603,10 +603,10 @@ fn a_card_shows_the_code_that_opens_it_on_a_phone() {
     assert!(test.live().contains("S on a phone"), "{}", test.live());
     test.keys("S");
     let asked = test.cmds.iter().find_map(|cmd| match cmd {
-        Cmd::Program(ProgramCmd::Page(_, name, words)) => Some((name.as_str(), words.as_str())),
+        Cmd::Program(ProgramCmd::Page(_, page, words)) => Some((*page, words.as_str())),
         _ => None,
     });
-    assert_eq!(asked, Some(("serve", "card perm_a")));
+    assert_eq!(asked, Some((crate::palette::HostPage::Serve, "card perm_a")));
     let page = TextPage { title: "This question on a phone".into(), text: "http://h/#/card/perm_a".into() };
     test.send(Msg::Program(ProgramMsg::Page(Ok(page))));
     assert!(test.screen().contains("http://h/#/card/perm_a"), "{}", test.screen());

@@ -17,6 +17,7 @@ use crate::host::{
 };
 use crate::keymap::Keymap;
 use crate::msg::Cmd;
+use crate::palette::HostPage;
 use crate::theme::{Depth, Theme, ThemeChoice, ThemeRow};
 use crate::thread_actions::{RewindCmd, RewindHost, RewindMsg};
 use aye_core::contract::foreign::ForeignError;
@@ -269,12 +270,12 @@ impl ProgramHost for FakeHost {
     fn page<'a>(
         &'a self,
         _: Option<&'a ThreadId>,
-        name: &'a str,
+        page: HostPage,
         words: &'a str,
     ) -> HostFuture<'a, TextPage> {
         Box::pin(async move {
-            self.note(format!("page {name} {words}"));
-            Ok(TextPage { title: name.to_owned(), text: words.to_owned() })
+            self.note(format!("page {page:?} {words}"));
+            Ok(TextPage { title: format!("{page:?}"), text: words.to_owned() })
         })
     }
 }

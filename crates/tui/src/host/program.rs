@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use super::super::event_loop::Performer;
 use super::super::msg::Msg;
 use super::{Host, HostFuture, Price, words};
+use crate::palette::HostPage;
 use crate::theme::ThemeRow;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::ids::ThreadId;
@@ -218,11 +219,11 @@ pub trait ProgramHost: Send + Sync {
     /// Runs the command of the status line with that JSON on its standard input, and gives the line that it wrote.
     fn status_line(&self, json: String) -> HostFuture<'_, String>;
 
-    /// Runs a command of [`COMMANDS`](crate::palette::COMMANDS) that returns a page, with the words after it.
+    /// Runs a command that returns a page, with the words after it.
     fn page<'a>(
         &'a self,
         thread: Option<&'a ThreadId>,
-        name: &'a str,
+        page: HostPage,
         words: &'a str,
     ) -> HostFuture<'a, TextPage>;
 }
@@ -243,7 +244,7 @@ pub enum ProgramCmd {
     /// Send this JSON to the command of the status line, and request its output.
     StatusLine(String),
     /// Request the page of a command, with the words after it.
-    Page(Option<ThreadId>, String, String),
+    Page(Option<ThreadId>, HostPage, String),
 }
 
 /// The program says something about itself. Errors are sentences for the person.
@@ -289,8 +290,8 @@ impl ProgramCmd {
             Self::StatusLine(json) => performer.spawn(async move {
                 send.answer(ProgramMsg::StatusLine(words(host.status_line(json).await)));
             }),
-            Self::Page(thread, name, typed) => performer.spawn(async move {
-                send.answer(ProgramMsg::Page(words(host.page(thread.as_ref(), &name, &typed).await)));
+            Self::Page(thread, page, typed) => performer.spawn(async move {
+                send.answer(ProgramMsg::Page(words(host.page(thread.as_ref(), page, &typed).await)));
                 send.info(host.as_ref());
             }),
         }

@@ -10,6 +10,7 @@ use super::super::approval::{Batch, BodyWindow, Card, CardAction, CardKind, Card
 use super::super::host::{Mode, ProgramCmd, QuestionCmd, Review, ThreadCmd, UserInput};
 use super::super::keymap::{Action, KeyContext, typed};
 use super::super::msg::Cmd;
+use super::super::palette::HostPage;
 use super::super::transcript::{EntryKind, Level, Moment};
 use super::super::viewer::Document;
 use aye_core::contract::grant::GrantPreview;
@@ -132,10 +133,10 @@ impl App {
         if is_call && shows && matches!(card.stage, CardStage::Open) {
             self.cards.key_at = Some(now);
             if action == Some(Action::Phone) {
-                let page = ("serve".to_owned(), format!("{SERVED_CARD} {}", card.id));
+                let words = format!("{SERVED_CARD} {}", card.id);
                 let thread = Some(card.thread_id.clone());
                 self.show_hint("serving this folder …");
-                cmds.push(Cmd::Program(ProgramCmd::Page(thread, page.0, page.1)));
+                cmds.push(Cmd::Program(ProgramCmd::Page(thread, HostPage::Serve, words)));
             } else {
                 self.show_whole_card();
             }

@@ -11,7 +11,9 @@ use super::super::host::{
 };
 use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
-use super::super::palette::{COMMANDS, is_command_word, meaning_of, not_a_command};
+use super::super::palette::{
+    COMMANDS, HostPage, SlashAction, command_named, command_of_alias, is_command_word, not_a_command,
+};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::{EntryKind, Level};
 use crate::thread_actions::RewindCmd;
@@ -79,9 +81,7 @@ impl App {
             let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
             if is_command_word(name) && !name.is_empty() {
                 let (name, words) = (name.to_owned(), words.trim().to_owned());
-                if self.skills.iter().any(|skill| skill.name == name)
-                    && COMMANDS.iter().all(|command| command.name != name)
-                {
+                if self.skills.iter().any(|skill| skill.name == name) && command_named(&name).is_none() {
                     let (images, draft) = (self.composer.attached(), self.composer.pasted());
                     let text = self.take_text(cmds);
                     let words =
@@ -213,31 +213,49 @@ impl App {
 
     /// Runs a command. Returns `false` if the command does not exist.
     fn command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) -> bool {
-        if let Some(meant) = meaning_of(name) {
-            let (name, own) = meant.split_once(' ').unwrap_or((meant, words));
-            return self.command(name, own, cmds);
-        }
-        match name {
-            "init" => self.submit(UserInput::text(INIT), false, cmds),
-            "help" => self.open_help(),
-            "new" | "clear" => self.open(None, cmds),
-            "resume" if !words.is_empty() => self.open(Some(ThreadId::from(words)), cmds),
-            "resume" | "threads" => self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds),
-            "inbox" => self.fetch(PickerKind::Inbox, Cmd::Question(QuestionCmd::Inbox), cmds),
-            "model" if !words.is_empty() => cmds.push(Cmd::Model(ModelCmd::Set(words.to_owned()))),
-            "model" => self.fetch(PickerKind::Models, Cmd::Model(ModelCmd::List), cmds),
-            "effort" => self.effort_command(words, cmds),
-            "login" => self.login_command(words, cmds),
-            "logout" => cmds
-                .push(Cmd::Model(ModelCmd::LogOut(Some(words.to_owned()).filter(|words| !words.is_empty())))),
-            "theme" if !words.is_empty() => {
-                cmds.push(Cmd::Program(ProgramCmd::Themes(Some(words.to_owned()))));
+        let (command, words) = match (command_named(name), command_of_alias(name)) {
+            (Some(command), _) => (command, words),
+            (None, Some((command, alias))) if alias.words.is_empty() => (command, words),
+            (None, Some((command, alias))) => (command, alias.words),
+            (None, None) => return false,
+        };
+        self.run_command(command.action, words, cmds);
+        true
+    }
+
+    fn run_command(&mut self, action: SlashAction, words: &str, cmds: &mut Vec<Cmd>) {
+        let given = Some(words).filter(|words| !words.is_empty()).map(str::to_owned);
+        match (action, given) {
+            (SlashAction::Init, _) => self.submit(UserInput::text(INIT), false, cmds),
+            (SlashAction::Help, _) => self.open_help(),
+            (SlashAction::New, _) => self.open(None, cmds),
+            (SlashAction::Resume, Some(id)) => self.open(Some(ThreadId::from(id)), cmds),
+            (SlashAction::Resume | SlashAction::Threads, _) => {
+                self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds);
             }
-            "theme" => self.fetch_themes(cmds),
-            "skills" => self.fetch(PickerKind::Skills, Cmd::Writing(WritingCmd::Skills), cmds),
-            "grants" => self.fetch(PickerKind::Grants, Cmd::Question(QuestionCmd::Grants), cmds),
-            "permissions" => self.fetch(PickerKind::Rules, Cmd::Question(QuestionCmd::Rules), cmds),
-            "mode" if !words.is_empty() => match Mode::parse(words) {
+            (SlashAction::Inbox, _) => {
+                self.fetch(PickerKind::Inbox, Cmd::Question(QuestionCmd::Inbox), cmds);
+            }
+            (SlashAction::Model, Some(model)) => cmds.push(Cmd::Model(ModelCmd::Set(model))),
+            (SlashAction::Model, None) => {
+                self.fetch(PickerKind::Models, Cmd::Model(ModelCmd::List), cmds);
+            }
+            (SlashAction::Effort, _) => self.effort_command(words, cmds),
+            (SlashAction::Login, _) => self.login_command(words, cmds),
+            (SlashAction::Logout, provider) => cmds.push(Cmd::Model(ModelCmd::LogOut(provider))),
+            (SlashAction::Theme, theme @ Some(_)) => cmds.push(Cmd::Program(ProgramCmd::Themes(theme))),
+            (SlashAction::Theme, None) => self.fetch_themes(cmds),
+            (SlashAction::Skills, _) => {
+                self.fetch(PickerKind::Skills, Cmd::Writing(WritingCmd::Skills), cmds);
+            }
+            (SlashAction::Grants, _) => {
+                self.fetch(PickerKind::Grants, Cmd::Question(QuestionCmd::Grants), cmds);
+            }
+            (SlashAction::Permissions, _) => {
+                self.fetch(PickerKind::Rules, Cmd::Question(QuestionCmd::Rules), cmds);
+            }
+            (SlashAction::Mode, None) => self.open_modes(),
+            (SlashAction::Mode, Some(_)) => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
                 None => {
                     self.show_hint(format!(
@@ -245,43 +263,39 @@ impl App {
                     ));
                 }
             },
-            "mode" => self.open_modes(),
-            "copy" if self.conversation.transcript.last_address().is_some() => {
-                cmds.extend(
-                    self.conversation.transcript.last_address().map(|address| Cmd::Copy(address.to_owned())),
-                );
-                self.show_hint("URL sent to the clipboard, if the terminal allows it");
-            }
-            "copy" => match self.conversation.transcript.last_answer() {
-                Some(answer) => {
-                    cmds.push(Cmd::Copy(answer.to_owned()));
-                    self.show_hint("last answer sent to the clipboard, if the terminal allows it");
-                }
-                None => self.show_hint("there is no answer yet"),
-            },
-            "vim" => self.toggle_vim(),
-            "continue" if self.can_continue() => self.continue_run(cmds),
-            "continue" => self.show_hint("no limit stopped this conversation"),
-            "export" => self.export(words, cmds),
-            "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
-            "screen" => self.toggle_screen(),
-            "quit" => {
+            (SlashAction::Copy, _) => self.copy_last(cmds),
+            (SlashAction::Vim, _) => self.toggle_vim(),
+            (SlashAction::Continue, _) if self.can_continue() => self.continue_run(cmds),
+            (SlashAction::Continue, _) => self.show_hint("no limit stopped this conversation"),
+            (SlashAction::Export, _) => self.export(words, cmds),
+            (SlashAction::Thread(action), _) => self.thread_command(action, words, cmds),
+            (SlashAction::Screen, _) => self.toggle_screen(),
+            (SlashAction::Quit, _) => {
                 // The command must not be stored as a draft.
                 self.composer.clear();
                 self.quit(cmds);
             }
-            _ => {
-                if !COMMANDS.iter().any(|command| command.is_page && command.name == name) {
-                    return false;
-                }
-                let opened = words.trim().strip_prefix("open ").filter(|_| name == "tasks");
+            (SlashAction::Page(page), _) => {
+                let opened = words.strip_prefix("open ").filter(|_| page == HostPage::Tasks);
                 cmds.push(match (opened, self.conversation.id().cloned()) {
                     (Some(id), Some(thread)) => Cmd::TakeOver(thread, id.trim().to_owned()),
-                    (_, thread) => Cmd::Program(ProgramCmd::Page(thread, name.to_owned(), words.to_owned())),
+                    (_, thread) => Cmd::Program(ProgramCmd::Page(thread, page, words.to_owned())),
                 });
             }
         }
-        true
+    }
+
+    fn copy_last(&mut self, cmds: &mut Vec<Cmd>) {
+        let transcript = &self.conversation.transcript;
+        if let Some(address) = transcript.last_address() {
+            cmds.push(Cmd::Copy(address.to_owned()));
+            self.show_hint("URL sent to the clipboard, if the terminal allows it");
+        } else if let Some(answer) = transcript.last_answer() {
+            cmds.push(Cmd::Copy(answer.to_owned()));
+            self.show_hint("last answer sent to the clipboard, if the terminal allows it");
+        } else {
+            self.show_hint("there is no answer yet");
+        }
     }
 
     fn export(&mut self, words: &str, cmds: &mut Vec<Cmd>) {
@@ -366,7 +380,7 @@ impl App {
         }
         rows.push(heading("Commands"));
         rows.extend(COMMANDS.iter().map(|command| PickRow {
-            label: format!("/{} {}", command.name, command.argument).trim_end().to_owned(),
+            label: command.syntax(),
             detail: command.help.to_owned(),
             ..PickRow::default()
         }));

@@ -4,6 +4,7 @@ use super::super::app::{App, HINT_MS, RunState};
 use super::super::host::{ExportFormat, ThreadCmd};
 use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
+use super::super::palette::ThreadAction;
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::thread_actions::{PickPurpose, RewindCmd, RewindMsg, RewindPoints, RewindPreview, Rewound};
 use super::super::transcript::Level;
@@ -49,10 +50,10 @@ impl App {
         self.display.hint = Some((hint, self.now.plus(HINT_MS.min(TWICE_MS))));
     }
 
-    pub(super) fn back_command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) {
+    pub(super) fn thread_command(&mut self, action: ThreadAction, words: &str, cmds: &mut Vec<Cmd>) {
         // The git diff belongs to no conversation.
-        if let ("diff", ("git", rest)) = (name, words.split_once(char::is_whitespace).unwrap_or((words, "")))
-        {
+        let (first, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+        if action == ThreadAction::Diff && first == "git" {
             cmds.push(Cmd::Back(RewindCmd::GitChanges(rest.trim().to_owned())));
             return;
         }
@@ -60,17 +61,19 @@ impl App {
             self.show_hint("no conversation is open yet");
             return;
         };
-        match name {
-            "rewind" => self.ask_where(PickPurpose::Back, cmds),
-            "fork" => self.ask_where(PickPurpose::Fork, cmds),
-            "diff" => cmds.push(Cmd::Back(RewindCmd::Changes(thread, words.to_owned()))),
-            "rename" if words.is_empty() => self.ask_name(&thread),
-            "rename" => cmds.push(Cmd::Back(RewindCmd::Rename(thread, words.to_owned()))),
-            "compare" if words.is_empty() => {
+        match action {
+            ThreadAction::Rewind => self.ask_where(PickPurpose::Back, cmds),
+            ThreadAction::Fork => self.ask_where(PickPurpose::Fork, cmds),
+            ThreadAction::Diff => cmds.push(Cmd::Back(RewindCmd::Changes(thread, words.to_owned()))),
+            ThreadAction::Rename if words.is_empty() => self.ask_name(&thread),
+            ThreadAction::Rename => cmds.push(Cmd::Back(RewindCmd::Rename(thread, words.to_owned()))),
+            ThreadAction::Compare if words.is_empty() => {
                 self.overlays.back.menu = Some(thread);
                 self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds);
             }
-            _ => cmds.push(Cmd::Back(RewindCmd::Compare(thread, ThreadId::from(words)))),
+            ThreadAction::Compare => {
+                cmds.push(Cmd::Back(RewindCmd::Compare(thread, ThreadId::from(words))));
+            }
         }
     }
 
