@@ -8,7 +8,7 @@ use super::delegate::AgentBackend;
 use super::remote::DiscoveryError;
 use super::resolve::resolve;
 use super::tasks::Tasks;
-use super::window::Windows;
+use super::windows::Windows;
 use super::{AgentRuntime, GrantLoader, LeftoverHandler, RuntimeCore, lease};
 use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::executor::LlmExecutor;

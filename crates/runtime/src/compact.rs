@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::resolve::ResolvedAgent;
-use super::window::{Compacting, SettledSummaries, answer_of, place};
+use super::window::{Compacting, place};
+use super::windows::{SettledSummaries, answer_of};
 use super::{AgentRuntime, RuntimeCore, RuntimeError};
 use aye_core::context::{
     self, CompactionConfigKey, History, NoGain, Sizes, estimate, read_tokens, short_tokens,

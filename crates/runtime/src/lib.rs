@@ -57,6 +57,7 @@ mod tests;
 mod titles;
 mod user_edit;
 mod window;
+mod windows;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -105,7 +106,8 @@ pub use restore::{adopt, mark_unknown};
 pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 pub use session::OwnerWatch;
 pub use user_edit::{change_words, shown_payload};
-pub use window::{Artifact, Artifacts, SettledSummaries};
+pub use window::{Artifact, Artifacts};
+pub use windows::SettledSummaries;
 
 use active_drivers::{ActiveDrivers, Slot};
 use driver::{Driver, LoadedRun};
@@ -147,7 +149,7 @@ pub(crate) struct RuntimeCore {
     /// Keeps large results where the model can read them.
     artifacts: Option<Artifacts>,
     /// What was learned from the requests of each conversation.
-    windows: window::Windows,
+    windows: windows::Windows,
     /// The engine that runs work on, for callers that inspect its state; without it each run has its own.
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
@@ -282,7 +284,7 @@ impl AgentRuntime {
             question_terms: shared.question_terms.clone(),
             waits_for_limits: shared.waits_for_limits,
             artifacts: shared.artifacts.clone(),
-            windows: window::Windows::default(),
+            windows: windows::Windows::default(),
             phases: None,
             profiles,
             are_profiles_stored: shared.are_profiles_stored,

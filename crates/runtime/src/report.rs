@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::stored_thread::StoredThread;
-use super::window::{answer_of, load, marks_of, place, place_of, rest_hint, room};
+use super::window::{marks_of, place, place_of, rest_hint};
+use super::windows::{WindowMemory, answer_of, load, room};
 use super::{AgentRuntime, RuntimeError};
 use aye_core::context::{self, Fit, FitLimits, History, Sizes, estimate};
 use aye_core::contract::content::ContentBlock;
@@ -127,7 +128,7 @@ impl AgentRuntime {
         let agent = self.resolve(agent_id, None)?;
         let policy = agent.spec.context_policy.as_ref();
         let (mut history, mut summary, mut prefix) = (History::default(), None, None);
-        let mut memory = super::window::WindowMemory::default();
+        let mut memory = WindowMemory::default();
         if let Some(thread) = thread {
             let held = StoredThread::read(&*shared.store, thread, shared.windows.cut(thread), None).await?;
             (history, summary, prefix) = (held.history, held.summary, held.prefix);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::window::LoadedMessages;
+use super::windows::LoadedMessages;
 use aye_core::context::{History, Sizes};
 use aye_core::contract::child::ChildRecord;
 use aye_core::contract::ids::ThreadId;
