@@ -1,15 +1,11 @@
 //! Emits the events of a run and its result for a driver.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::document::CurrentStep;
 use super::driver::Driver;
-use super::request::{AgentRunResult, RuntimeError};
+use super::request::{AgentRunResult, RuntimeError, stop_reason_of};
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::event_sink::EventSink;
-use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::ids::{CallId, MessageId};
 use aye_core::contract::inference::StopReason;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome, ToolCallStatus};
@@ -17,41 +13,6 @@ use aye_core::contract::message::{Message, Role, ToolCall};
 use aye_core::contract::suspension::ToolCallResume;
 use aye_core::contract::tool::ToolResult;
 use aye_core::run::{Notice, Stage};
-use aye_core::state::PersistedState;
-
-/// Where the events of a run go, and what was emitted of it.
-pub(super) struct EventOutput {
-    pub(super) sink: Arc<dyn EventSink>,
-    /// The code of the last error.
-    error_code: Option<String>,
-    /// When what failed with it may be repeated.
-    retry_at: Option<u64>,
-    /// The shared state as the sink knows it, when it wants it.
-    pub(super) shared_state: Option<PersistedState>,
-}
-
-impl EventOutput {
-    pub(super) fn new(sink: Arc<dyn EventSink>) -> Self {
-        Self { sink, error_code: None, retry_at: None, shared_state: None }
-    }
-
-    pub(super) async fn emit(&self, event: AgentEvent) {
-        self.sink.emit(event).await;
-    }
-
-    pub(super) async fn emit_error(&mut self, message: &str, code: Option<&str>) {
-        self.error_code = code.map(Into::into);
-        self.retry_at = None;
-        self.emit(AgentEvent::Error { message: message.into(), code: code.map(Into::into) }).await;
-    }
-
-    /// Emits an error that ended an inference, at this time.
-    pub(super) async fn emit_failure(&mut self, message: &str, error: &InferenceExecutionError, now: u64) {
-        self.emit_error(message, Some(error.code())).await;
-        let wait = error.retry_after().map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-        self.retry_at = wait.map(|wait| now.saturating_add(wait));
-    }
-}
 
 impl Driver {
     pub(super) async fn announce(&mut self, notice: Notice) {
@@ -193,9 +154,4 @@ impl Driver {
             messages: self.history.len() as u64,
         })
     }
-}
-
-/// Why the model stopped after a message, as it was noted beside it.
-pub fn stop_reason_of(message: &Message) -> Option<StopReason> {
-    serde_json::from_value(message.metadata.as_ref()?.get("stop_reason")?.clone()).ok()?
 }

@@ -1,7 +1,6 @@
 //! Delivers decisions and expired deadlines to a driver, from the rows of the store, whichever process wrote
 //! them.
 
-use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use super::driver::Driver;
@@ -10,52 +9,6 @@ use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::record::SuspensionStatus;
 use aye_core::contract::storage::SuspensionFilter;
 use aye_core::run::Fact;
-
-/// What came to the questions of a run, and what is still to be done with it.
-#[derive(Default)]
-pub(super) struct Answers {
-    /// Facts from outside, for when all that the last one led to is done: a checkpoint writes the machine as it is, and
-    /// the machine must not be ahead of the rows that belong to it.
-    facts: VecDeque<Fact>,
-    /// Questions that expired while the driver was active.
-    overdue: HashSet<SuspensionId>,
-    /// The questions that were closed as expired.
-    expired: Vec<SuspensionId>,
-    /// Questions that were answered or closed and whose renderers have not been notified yet.
-    settled: Vec<SuspensionId>,
-}
-
-impl Answers {
-    /// Keeps a fact from outside until the driver takes the next one.
-    pub(super) fn add(&mut self, fact: Fact) {
-        self.facts.push_back(fact);
-    }
-
-    pub(super) fn next_fact(&mut self) -> Option<Fact> {
-        self.facts.pop_front()
-    }
-
-    pub(super) fn has_no_fact(&self) -> bool {
-        self.facts.is_empty()
-    }
-
-    pub(super) fn note_expired(&mut self, question: SuspensionId) {
-        self.expired.push(question);
-    }
-
-    pub(super) fn expired(&self) -> &[SuspensionId] {
-        &self.expired
-    }
-
-    pub(super) fn note_settled(&mut self, question: SuspensionId) {
-        self.settled.push(question);
-    }
-
-    /// Takes the questions whose renderers are to be notified now.
-    pub(super) fn take_settled(&mut self) -> Vec<SuspensionId> {
-        std::mem::take(&mut self.settled)
-    }
-}
 
 impl Driver {
     /// The questions that wait, by call.

@@ -16,12 +16,11 @@ use futures::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::announce::stop_reason_of;
 use super::document::RunDocument;
 use super::driver::Driver;
 use super::nested::ChildSink;
 use super::remote::RemoteConversation;
-use super::request::{AgentRunResult, RunRequest, RuntimeError};
+use super::request::{AgentRunResult, RunRequest, RuntimeError, stop_reason_of};
 use super::{AgentRuntime, Lease, RuntimeCore, Slot, UnknownPolicy, delegate, title_of};
 use aye_core::contract::child::{ChildRecord, ChildRunState, ChildStatus};
 use aye_core::contract::command::CommandReport;

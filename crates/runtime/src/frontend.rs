@@ -7,26 +7,14 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::driver::Driver;
+use super::parts::ClientTools;
 use super::request::RuntimeError;
 use aye_core::contract::question::QuestionParameters;
 use aye_core::contract::suspension::{
     ACTION_FRONTEND_TOOL, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
-use aye_core::state::{MutationBatch, StateKey};
-
-/// The tools that the client of a run declared.
-pub(super) struct ClientTools;
-
-impl StateKey for ClientTools {
-    const KEY: &'static str = "runtime.client_tools";
-    type Value = Vec<ToolDescriptor>;
-    type Update = Vec<ToolDescriptor>;
-
-    fn apply(value: &mut Self::Value, update: Self::Update) {
-        *value = update;
-    }
-}
+use aye_core::state::MutationBatch;
 
 impl Driver {
     /// Takes in the tools of the client that asks for the run.

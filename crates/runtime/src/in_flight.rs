@@ -8,8 +8,8 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
-use super::infer::Inferred;
 use super::output::CallSink;
+use super::parts::Inferred;
 use super::request::RuntimeError;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::tool::{ToolError, ToolOutput};

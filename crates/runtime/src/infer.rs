@@ -1,14 +1,15 @@
 //! One inference: the request, and the stream of its answer.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use futures::StreamExt;
 use serde_json::json;
 
 use super::driver::Driver;
 use super::in_flight::Done;
+use super::parts::{Answered, Inferred, Partial};
 use super::request::RuntimeError;
 use super::resolve::executor_of;
 use super::retry::cut;
@@ -22,65 +23,13 @@ use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
 use aye_core::contract::ids::{CallId, MessageId};
-use aye_core::contract::inference::{InferenceOverride, ModelUsage, StopReason, StreamResult};
+use aye_core::contract::inference::{ModelUsage, StopReason, StreamResult};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, REFUSED_THOUGHTS};
 use aye_core::contract::prefix::PromptPart;
 use aye_core::contract::spec::ModelEntry;
-use aye_core::phase::InferenceShape;
 use aye_core::run::Fact;
 use aye_core::state::Phase;
-
-/// The result of an inference.
-pub(super) struct Inferred {
-    pub(super) outcome: Result<Answered, InferenceExecutionError>,
-    pub(super) duration: Duration,
-}
-
-/// A whole answer.
-pub(super) struct Answered {
-    result: StreamResult,
-    /// The model that gave it.
-    model: String,
-    /// The provider's own word on why it stopped.
-    stop_detail: Option<String>,
-}
-
-/// The text that was shown of an answer that is not complete.
-#[derive(Default)]
-pub(super) struct Partial {
-    text: Mutex<String>,
-}
-
-impl Partial {
-    fn push(&self, delta: &str) {
-        self.text.lock().expect("no panic while text is held").push_str(delta);
-    }
-
-    pub(super) fn clear(&self) {
-        self.text.lock().expect("no panic while text is held").clear();
-    }
-
-    pub(super) fn take(&self) -> String {
-        std::mem::take(&mut self.text.lock().expect("no panic while text is held"))
-    }
-}
-
-/// The parameters of the next request to the model, and the last answer.
-#[derive(Default)]
-pub(super) struct InferenceState {
-    /// The overrides that the run was started with.
-    pub(super) overrides: InferenceOverride,
-    /// The changes that plugins make to the next request.
-    pub(super) shape: InferenceShape,
-    /// The executor of the model that a plugin chose for the current step.
-    pub(super) executor: Option<Arc<dyn LlmExecutor>>,
-    /// The text of the answer so far.
-    pub(super) partial: Arc<Partial>,
-    pub(super) last_response: Option<StreamResult>,
-    /// The reason why the last answer ends the run on its own.
-    pub(super) ended_early: Option<TerminationReason>,
-}
 
 impl Driver {
     /// Asks the model; the answer comes back as [`Done::Inferred`].

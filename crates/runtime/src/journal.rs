@@ -4,20 +4,17 @@ use serde::Deserialize as _;
 
 use super::document::{CallResult, FORMAT, RunDocument};
 use super::driver::Driver;
+use super::parts::Unsaved;
 use super::request::RuntimeError;
 use super::result_text;
 use super::user_edit::CallProgress;
-use aye_core::contract::hook::HookRan;
 use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::inference::{ModelUsage, TokenUsage};
-use aye_core::contract::judgement::JudgedCall;
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
-use aye_core::contract::prefix::PrefixRecord;
 use aye_core::contract::question::{Question, QuestionDetails, QuestionParameters};
 use aye_core::contract::record::{
-    AttemptId, Checkpoint, JobClaim, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord,
-    SuspensionStatus,
+    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus,
 };
 use aye_core::contract::storage::StoreError;
 use aye_core::contract::suspension::{
@@ -27,39 +24,6 @@ use aye_core::contract::tool::ToolResult;
 use aye_core::phase::StepShape;
 use aye_core::run::{Call, Closing, Stage};
 use aye_core::state::KeyScope;
-
-/// Rows that the next checkpoint writes.
-#[derive(Default)]
-pub(super) struct Unsaved {
-    pub(super) messages: Vec<Message>,
-    /// The start of the conversation's requests, if it was frozen anew.
-    pub(super) prefix: Option<PrefixRecord>,
-    pub(super) opened: Vec<SuspensionRecord>,
-    pub(super) closed: Vec<(SuspensionId, SuspensionStatus)>,
-    pub(super) outcomes: Vec<OutcomeRecord>,
-    /// Calls judged by the rules; stored with the next write.
-    pub(super) judged: Vec<JudgedCall>,
-    /// Commands that hooks ran; stored with the next write.
-    pub(super) commands: Vec<HookRan>,
-    /// The queued message that the run starts with.
-    pub(super) takes: Option<JobClaim>,
-    /// Whether something changed that only the run's row contains.
-    pub(super) run: bool,
-}
-
-impl Unsaved {
-    pub(super) fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-            && self.prefix.is_none()
-            && self.opened.is_empty()
-            && self.closed.is_empty()
-            && self.outcomes.is_empty()
-            && self.judged.is_empty()
-            && self.commands.is_empty()
-            && self.takes.is_none()
-            && !self.run
-    }
-}
 
 impl Driver {
     pub(super) fn append_message(&mut self, message: Message) {

@@ -34,6 +34,7 @@ pub mod loop_runner;
 mod mailbox;
 mod nested;
 mod output;
+mod parts;
 mod postpone;
 mod preconditions;
 mod questions;
@@ -84,7 +85,6 @@ use aye_core::phase::PhaseRuntime;
 use aye_core::run::Fact;
 use aye_core::state::KeyRegistration;
 
-pub use announce::stop_reason_of;
 pub use background::NoTerminal;
 pub use breaker::{CircuitBreaker, CircuitBreakerConfig, CircuitOpen};
 pub use builder::{AgentRuntimeBuilder, BuildError};
@@ -100,7 +100,9 @@ pub use git::head_of;
 pub use recover::{LeftoverProcess, UnknownPolicy};
 pub use remote::{CODE_ANSWERED_REMOTELY, DiscoveryError, REMOTE_MODEL, RemoteConversation};
 pub use report::{ContextReport, RequestParts};
-pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
+pub use request::{
+    AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload, stop_reason_of,
+};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use restore::{adopt, mark_unknown};
 pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};

@@ -311,6 +311,11 @@ pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> 
         .map_or(Ok(()), |message| Err(DecideError::Schema { id: suspension.id.clone(), message }))
 }
 
+/// Why the model stopped after a message, as it was noted beside it.
+pub fn stop_reason_of(message: &Message) -> Option<StopReason> {
+    serde_json::from_value(message.metadata.as_ref()?.get("stop_reason")?.clone()).ok()?
+}
+
 /// Checks edited arguments: they must be an object that the tool accepts.
 ///
 /// # Errors

@@ -1,23 +1,15 @@
 //! Snapshots of files before a step changes them: taken before the calls of a step that may change files, and stored
 //! with their intents.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::driver::Driver;
 use super::git::head_of;
+use super::parts::StepSnapshot;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::snapshot::SnapshotRecord;
 use aye_core::contract::tool::{FilePreview, ToolClass};
-
-/// The files kept before a step.
-#[derive(Default)]
-pub(super) struct StepSnapshot {
-    step: Option<u32>,
-    is_all: bool,
-    files: HashSet<PathBuf>,
-}
 
 impl Driver {
     /// Prepares a snapshot while a user reads a question: there is time to read the files that the call may
