@@ -1,15 +1,17 @@
 //! The command line. The arguments of each subcommand are beside its code, in `commands/`.
 
-mod global;
+pub(crate) mod global;
 mod help;
+pub(crate) mod shared;
+pub(crate) mod start;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use crate::commands::agents::AgentsCommand;
 use crate::commands::approvals::{ANSWER_EXAMPLE, APPROVE_EXAMPLES};
@@ -37,8 +39,9 @@ pub use crate::commands::upgrade::UpgradeArgs;
 pub use crate::commands::work::WorkArgs;
 pub use crate::import::ForeignAgent;
 pub use global::Global;
+pub use shared::{JsonFlag, ListArgs, PageArgs};
+pub use start::{InputFormatArg, OnUnknown, OutputFormatArg, StartFlags, StartKind, ThreadChoice};
 
-use crate::config::Flags;
 use crate::contract::near::nearest;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -92,139 +95,17 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<CliCommand>,
 
-    /// First message; with -p the whole task
-    ///
-    /// Put it after `--` when it starts with a `-`.
-    #[arg(value_name = "PROMPT")]
-    pub prompt: Option<String>,
-
-    /// Resume this folder's latest conversation
-    #[arg(short = 'c', long = "continue", conflicts_with = "resume")]
-    pub continue_last: bool,
-
-    /// Resume a conversation; without ID, choose from a list
-    #[arg(short = 'r', long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
-    pub resume: Option<String>,
-
-    /// Short for --model
-    #[arg(short = 'm', value_name = "NAME", conflicts_with = "model")]
-    pub model_name: Option<String>,
-
-    /// Continue in a copy of the conversation of -c or -r, which stays as it is
-    #[arg(long)]
-    pub fork_session: bool,
-
-    /// Give the new conversation this id, a UUID
-    #[arg(long, value_name = "UUID", conflicts_with_all = ["continue_last", "resume"])]
-    pub session_id: Option<uuid::Uuid>,
-
-    /// Answer on stdout and exit; piped input is context
-    ///
-    /// A call that needs a decision does not run: the exit status is 3 and `aye inbox` lists the
-    /// questions. --on-ask changes this.
-    #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
-    pub print: Option<String>,
-
-    /// Attach an image: PNG, JPEG, GIF or WebP, at most 3.75 MiB; `@FILE` in the prompt does the same
-    #[arg(long, value_name = "FILE", requires = "print", action = clap::ArgAction::Append)]
-    pub image: Vec<PathBuf>,
-
-    /// Tools that the caller runs: a JSON list of {name, description, parameters}
-    ///
-    /// A call of one is a question (exit status 3); `aye answer ID RESULT --resume` gives its result. The rules apply
-    /// to it as to any call; `--allowed-tools NAME` allows it.
-    #[arg(long, value_name = "FILE", requires = "print")]
-    pub client_tools: Option<PathBuf>,
-    /// Keep pending questions open; a new message starts after they are answered
-    ///
-    /// With -p this needs -c or -r. While a question is pending, the message is queued after it and the exit status is
-    /// 3; `aye -r ID -p` or any later run of the conversation starts it.
-    #[arg(long)]
-    pub keep_waiting: bool,
-    /// Draw below the prompt with the terminal's scrollback (inline), or on a separate screen (full)
-    #[arg(long, value_name = "inline|full")]
-    pub screen: Option<String>,
-
-    /// Output format of -p
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormatArg::Text)]
-    pub output_format: OutputFormatArg,
-
-    /// Form of the messages on stdin: text, or one JSON object a line, each a message of one conversation
-    ///
-    /// A line is `{"type": "user", "message": {"role": "user", "content": "TEXT"}}`; `content` may be a list of text
-    /// blocks. aye answers one after the other, and each answer ends with a result.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = InputFormatArg::Text)]
-    pub input_format: InputFormatArg,
-
-    /// Write the answer of -p to a file, too
-    #[arg(short = 'o', long, value_name = "FILE", requires = "print")]
-    pub output_last_message: Option<PathBuf>,
-
-    /// Accepted for scripts of other agents: stream-json always has the parts of messages
-    #[arg(long, requires = "print", hide = true)]
-    pub include_partial_messages: bool,
-
-    /// Accepted for scripts of other agents: stream-json is always complete
-    #[arg(long, requires = "print", hide = true)]
-    pub verbose: bool,
-
-    /// JSON Schema that the answer of -p must match; after two failed repairs the exit status is 1
-    ///
-    /// Stdout gets only the JSON value; with --output-format json it is `structured_output`.
-    #[arg(long, value_name = "FILE", requires = "print")]
-    pub json_schema: Option<PathBuf>,
-
-    /// How -p handles an interrupted call that may have run
-    #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report)]
-    pub on_unknown: OnUnknown,
-
-    /// How -p handles questions: suspend, deny, wait or wait=SECONDS
-    ///
-    /// `suspend` leaves them pending and exits with status 3. `deny` denies each at once and continues. `wait` waits
-    /// until you answer from another terminal; after SECONDS the question expires, and the status is 6. Default:
-    /// suspend. With --ephemeral, which keeps nothing to resume, the default is deny, and wait asks in this terminal.
-    #[arg(long, value_name = "ACTION")]
-    pub on_ask: Option<String>,
-
-    /// Settings of this start.
+    /// The flags that are about no command.
     #[command(flatten)]
-    pub global: Global,
+    pub start: StartFlags,
 }
 
-/// Form of the output of `-p`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormatArg {
-    /// The answer as text
-    #[default]
-    Text,
-    /// One object at the end
-    Json,
-    /// One event per line during the run, then the object of `json` as the last line
-    StreamJson,
-}
+impl Deref for Cli {
+    type Target = StartFlags;
 
-/// Form of the input of `-p`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum InputFormatArg {
-    /// All of it is context of the prompt
-    #[default]
-    Text,
-    /// One message a line
-    StreamJson,
-}
-
-/// The handling of calls with an unknown outcome in a headless run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnUnknown {
-    /// Report to the model that the call may have run
-    #[default]
-    Report,
-    /// Leave it as a question: run again, mark as done or skip
-    Ask,
-    /// End the run
-    Stop,
-    /// Run the call again
-    Retry,
+    fn deref(&self) -> &StartFlags {
+        &self.start
+    }
 }
 
 /// Everything but chatting.
@@ -358,49 +239,6 @@ pub enum CliCommand {
     Man,
 }
 
-/// The flag for programs that read the output.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct JsonFlag {
-    /// Write JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The page of a list.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub struct PageArgs {
-    /// Maximum number of rows
-    #[arg(long, value_name = "N")]
-    pub limit: Option<usize>,
-    /// Number of rows to skip
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    pub offset: usize,
-}
-
-/// Options of a list.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub struct ListArgs {
-    /// Write JSON
-    #[arg(long)]
-    pub json: bool,
-    /// The page of the list.
-    #[command(flatten)]
-    pub page: PageArgs,
-}
-
-/// The conversation that a start is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ThreadChoice {
-    /// A new one.
-    New,
-    /// The last one of this folder.
-    Last,
-    /// One that the user selects from a list.
-    Pick,
-    /// This one, by its id or the start of its id.
-    Id(String),
-}
-
 impl Cli {
     /// Reads the arguments, the program's name first.
     ///
@@ -423,15 +261,15 @@ impl Cli {
         let refuse =
             |message: &str| Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, message));
         // Commands such as `approve` have another -m, so this one cannot be a flag of all of them.
-        if let Some(name) = cli.model_name.take() {
-            cli.global.model = Some(name);
+        if let Some(name) = cli.start.model_name.take() {
+            cli.start.global.model = Some(name);
         }
         // An empty string means "no value": a flag with an optional value reports it that way.
         if cli.print.as_deref().is_some_and(|text| !text.is_empty()) {
             if cli.prompt.is_some() {
                 return refuse("the prompt is given twice, once after -p and once on its own");
             }
-            cli.prompt = cli.print.replace(String::new());
+            cli.start.prompt = cli.start.print.replace(String::new());
         }
         if cli.command.is_some()
             && (cli.print.is_some() || cli.prompt.is_some() || cli.continue_last || cli.resume.is_some())
@@ -486,34 +324,18 @@ impl Cli {
                 "--keep-waiting with -p needs the conversation of the pending questions; add -c or -r ID",
             );
         }
+        cli.start.kind = cli.kind();
         Ok(cli)
     }
 
-    /// Returns whether the run is headless.
-    pub fn is_print(&self) -> bool {
-        self.print.is_some()
-    }
-
-    /// Returns the conversation that was requested.
-    pub fn thread(&self) -> ThreadChoice {
-        match self.resume.as_deref() {
-            Some("") => ThreadChoice::Pick,
-            Some(id) => ThreadChoice::Id(id.to_owned()),
-            None if self.continue_last => ThreadChoice::Last,
-            None => ThreadChoice::New,
+    fn kind(&self) -> StartKind {
+        match &self.command {
+            None if self.is_print() => StartKind::Print,
+            None => StartKind::Chat,
+            Some(CliCommand::Work(_)) => StartKind::Work,
+            Some(CliCommand::Acp | CliCommand::Serve(_)) => StartKind::Attended,
+            Some(_) => StartKind::Command,
         }
-    }
-
-    /// Returns the settings given on the command line, as their last layer.
-    pub fn flags(&self, config_dir: &Path, cwd: &Path) -> Flags {
-        let mut flags = self.global.flags(config_dir, cwd);
-        if let Some(on_ask) = &self.on_ask {
-            flags.set("--on-ask", "on_ask", on_ask);
-        }
-        if let Some(screen) = &self.screen {
-            flags.set("--screen", "screen", screen);
-        }
-        flags
     }
 }
 

@@ -73,6 +73,8 @@ mod commands;
 #[cfg(feature = "cli")]
 mod compose;
 #[cfg(feature = "cli")]
+mod entry;
+#[cfg(feature = "cli")]
 mod failure;
 #[cfg(feature = "cli")]
 mod import;
@@ -88,8 +90,9 @@ mod terminal;
 /// The whole program, and its context.
 #[cfg(feature = "cli")]
 pub mod app {
+    pub use crate::entry::main;
     pub use crate::failure::Failure;
-    pub use crate::program::{AppContext, main};
+    pub use crate::program::app_context::AppContext;
 }
 
 // The book's names, so that a reader of it finds things where it says they are.

@@ -1,5 +1,6 @@
 //! Accepted and refused command lines.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::global::split_patterns;

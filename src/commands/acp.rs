@@ -11,7 +11,7 @@ use reqwest::Url;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands::work::Signals;
 use crate::compose::command_files::{self, CommandFile};
 use crate::compose::{self, WrittenMessage, images};
@@ -39,7 +39,7 @@ const MAX_LINE: u64 = 64 << 20;
 /// The maximum number of unread messages from the client.
 const WAITING: usize = 16;
 
-pub(crate) async fn run(foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(foundation: Foundation, cli: &StartFlags) -> Result<u8, Failure> {
     if std::io::stdin().is_terminal() {
         return Err(Failure::usage(
             "`aye acp` is started by an editor and speaks JSON-RPC on stdin and stdout; `aye docs editors` says how to \
@@ -115,11 +115,11 @@ fn skip_line(input: &mut impl std::io::BufRead) -> std::io::Result<()> {
 struct Host {
     env: Env,
     /// The flags of this start.
-    cli: Cli,
+    cli: StartFlags,
 }
 
 impl Host {
-    fn foundation(&self, cwd: Option<&Path>) -> Result<(Foundation, Cli), Refusal> {
+    fn foundation(&self, cwd: Option<&Path>) -> Result<(Foundation, StartFlags), Refusal> {
         let mut cli = self.cli.clone();
         if let Some(cwd) = cwd {
             cli.global.cd = Some(cwd.to_path_buf());

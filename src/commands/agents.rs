@@ -6,14 +6,16 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::agents::ParsedAgent;
-use crate::cli::{Cli, JsonFlag};
+use crate::cli::shared::JsonFlag;
+use crate::cli::start::StartFlags;
 use crate::commands::columns::columns;
 use crate::commands::put_json;
 use crate::contract::display::visible_line;
 use crate::failure::{AppError, Failure};
 use crate::program::agents::AYE_IS_FOR;
-use crate::program::app_context::{AGENT, AppContext};
+use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
+use crate::program::parts::AGENT;
 use crate::program::{put, say};
 use crate::tui::host::TextPage;
 
@@ -36,7 +38,11 @@ pub enum AgentsCommand {
 }
 
 /// Carries out the command.
-pub(crate) async fn run(command: AgentsCommand, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(
+    command: AgentsCommand,
+    foundation: Foundation,
+    cli: &StartFlags,
+) -> Result<u8, Failure> {
     let app = AppContext::build(foundation, cli).await?;
     let result = match command {
         AgentsCommand::List(JsonFlag { json: true }) => put_json(&json!({

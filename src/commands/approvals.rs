@@ -16,8 +16,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use crate::cli::shared::PageArgs;
+use crate::cli::start::{OnUnknown, OutputFormatArg, StartFlags};
 use crate::cli::time::span;
-use crate::cli::{Cli, OnUnknown, OutputFormatArg, PageArgs};
 use crate::commands::put_json;
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
@@ -253,7 +254,7 @@ impl CommandAnswer {
 
 pub(crate) async fn run(
     command: ApprovalsCommand,
-    cli: &Cli,
+    cli: &StartFlags,
     foundation: &Foundation,
 ) -> Result<u8, Failure> {
     match command {
@@ -288,7 +289,11 @@ pub(crate) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u
     code
 }
 
-pub(crate) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+pub(crate) async fn approve(
+    args: ApproveArgs,
+    cli: &StartFlags,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
     let ApproveArgs { ids, edit, args, comment, outside, all_reads, thread, granting, then } = args;
     let profile = outside.then_some(Profile::Outside);
     let yes = Answer { profile, reason: comment, ..Answer::yes(Value::Null) };
@@ -320,7 +325,7 @@ pub(crate) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
     answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
 }
 
-pub(crate) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+pub(crate) async fn deny(args: DenyArgs, cli: &StartFlags, foundation: &Foundation) -> Result<u8, Failure> {
     let DenyArgs { ids, reason, rest, thread, then } = args;
     let no = CommandAnswer::new(Answer::no(reason), AnswerKind::Deny);
     let store = foundation.open_store_to_answer()?;
@@ -331,7 +336,11 @@ pub(crate) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> 
     answer_all(&store, &ids, &no, then, cli, foundation).await
 }
 
-pub(crate) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+pub(crate) async fn answer(
+    args: AnswerArgs,
+    cli: &StartFlags,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
     let result = match args.answer.as_deref().map(str::trim) {
         None | Some("") => {
             let store = foundation.open_store_to_read()?;
@@ -400,7 +409,7 @@ async fn answer_all(
     ids: &[String],
     answer: &CommandAnswer,
     then: ThenArgs,
-    cli: &Cli,
+    cli: &StartFlags,
     foundation: &Foundation,
 ) -> Result<u8, Failure> {
     let now = SystemClock.now_ms();
@@ -432,7 +441,7 @@ async fn answer_each(
     answer: &CommandAnswer,
     which: &str,
     then: ThenArgs,
-    cli: &Cli,
+    cli: &StartFlags,
     foundation: &Foundation,
 ) -> Result<u8, Failure> {
     several_conversations(&found, then)?;
@@ -469,7 +478,7 @@ async fn settle(
     found: Vec<SuspensionRecord>,
     answer: &CommandAnswer,
     then: ThenArgs,
-    cli: &Cli,
+    cli: &StartFlags,
     foundation: &Foundation,
 ) -> Result<(u8, Vec<Failure>), Failure> {
     let now = SystemClock.now_ms();

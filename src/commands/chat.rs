@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
-use crate::cli::{Cli, ThreadChoice};
+use crate::cli::start::{StartFlags, ThreadChoice};
 use crate::commands;
 use crate::config::{Editing, Env, Images, ScreenMode};
 use crate::contract::display::visible_line;
@@ -19,7 +19,7 @@ use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Clipboard, Desktop, reflows};
 use crate::tui::{self, Cause, TuiOptions};
 
-pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
+pub(crate) async fn run(cli: &StartFlags, env: Env) -> Result<u8, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Failure::usage(
             "the chat needs a terminal on stdin and stdout; for a pipe or a script use aye -p \"...\"",
@@ -104,7 +104,7 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
 }
 
 /// Returns whether this is the first start of a user who has not set anything up.
-fn first_start(foundation: &Foundation, cli: &Cli) -> bool {
+fn first_start(foundation: &Foundation, cli: &StartFlags) -> bool {
     let paths = &foundation.paths;
     let marker = paths.started_file();
     let is_plain = cli.prompt.is_none() && cli.thread() == ThreadChoice::New && !foundation.is_ephemeral;

@@ -3,13 +3,14 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::cli::JsonFlag;
+use crate::cli::shared::JsonFlag;
 use crate::commands::put_json;
 use crate::config::ProvenanceRow;
 use crate::contract::display::visible_line;
 use crate::failure::Failure;
-use crate::program::app_context::{AppContext, mode_of};
+use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
+use crate::program::parts::mode_of;
 use crate::program::{put, say};
 use crate::tui::host::TextPage;
 

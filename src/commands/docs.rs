@@ -6,7 +6,6 @@ use std::io::IsTerminal as _;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::cli::DOCS_PAGES;
 use crate::commands::pager::Pager;
 use crate::config::Env;
 use crate::failure::Failure;
@@ -78,7 +77,7 @@ const MAX_COLUMNS: u16 = 100;
 /// settings, so that the manual also helps when they are broken.
 pub(crate) fn run(args: &DocsArgs, env: &Env) -> Result<(), Failure> {
     let Some(name) = &args.page else { return put(&list()) };
-    let text = DOCS_PAGES.iter().find(|(page, _)| page == name).map_or("", |(_, text)| *text);
+    let text = PAGES.iter().find(|(page, _)| page == name).map_or("", |(_, text)| *text);
     if !std::io::stdout().is_terminal() {
         return put(text);
     }
@@ -92,7 +91,7 @@ pub(crate) fn run(args: &DocsArgs, env: &Env) -> Result<(), Failure> {
 /// The names of all pages, each with its first sentence.
 fn list() -> String {
     let mut out = String::new();
-    for (name, text) in DOCS_PAGES {
+    for (name, text) in PAGES {
         let about = text.lines().skip(1).find(|line| !line.is_empty()).unwrap_or_default();
         let _ = writeln!(out, "{name:<18} {about}");
     }
@@ -104,7 +103,7 @@ fn page(text: &str, columns: u16, depth: Depth) -> String {
     // Marks for the tables that a test writes.
     let shown: Vec<&str> = text.lines().filter(|line| !line.starts_with("<!-- ")).collect();
     let mut shown = shown.join("\n");
-    for (name, _) in DOCS_PAGES {
+    for (name, _) in PAGES {
         let command = format!("](<aye docs {name}>)");
         shown = shown.replace(&format!("]({name}.md)"), &command);
         // The part of a page that a link names cannot be opened alone.
@@ -128,7 +127,7 @@ mod tests {
 
     #[test]
     fn each_page_has_a_title_and_a_first_sentence() {
-        for (name, text) in DOCS_PAGES {
+        for (name, text) in PAGES {
             assert!(text.starts_with("# "), "{name}");
             let about = text.lines().nth(2).unwrap_or_default();
             assert!(about.ends_with('.') && about.len() <= 120, "{name}: {about}");
@@ -140,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_page_fits_the_terminal_and_moves_no_cursor() {
-        for (name, text) in DOCS_PAGES {
+        for (name, text) in PAGES {
             let shown = page(text, 60, Depth::Sixteen);
             assert!(!shown.contains("<!--"), "{name}");
             for line in shown.lines() {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::config::{Images, SandboxMissing, SandboxSettings};
 use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;
@@ -12,9 +12,10 @@ use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
 use crate::failure::Failure;
 use crate::plugins::permission::shipped_rules;
-use crate::program::app_context::{AGENT, AppContext, permissions_of};
+use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::mcp::ServerRow;
+use crate::program::parts::{AGENT, permissions_of};
 use crate::program::plugins::PluginRow;
 use crate::program::{keys, mcp, models, plugins, put};
 use crate::tools::Sandbox;
@@ -50,7 +51,7 @@ impl Check {
     }
 }
 
-pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &StartFlags) -> Result<u8, Failure> {
     let mut checks = Vec::new();
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
     add("version", CheckStatus::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")));

@@ -8,7 +8,8 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{Cli, JsonFlag};
+use crate::cli::shared::JsonFlag;
+use crate::cli::start::StartFlags;
 use crate::commands::put_json;
 use crate::contract::display::{shell_word, visible_line};
 use crate::contract::message::ToolCall;
@@ -48,7 +49,7 @@ const MAX_EVENT: u64 = 10 << 20;
 pub(crate) async fn run(
     command: HooksCommand,
     foundation: &mut Foundation,
-    cli: &Cli,
+    cli: &StartFlags,
 ) -> Result<u8, Failure> {
     match command {
         HooksCommand::List(JsonFlag { json }) => list(json, foundation),
@@ -164,7 +165,7 @@ async fn test(
             text("name"),
             call.get("arguments").cloned().unwrap_or_else(|| json!({})),
         );
-        let tool = tools::builtin(crate::program::app_context::tool_env(foundation))
+        let tool = tools::builtin(crate::program::parts::tool_env(foundation))
             .into_iter()
             .find(|t| t.descriptor().id == call.name);
         ToolCallInfo::new(call, tool.map(|tool| tool.descriptor()))

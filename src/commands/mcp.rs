@@ -6,10 +6,11 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde_json::json;
 
-use crate::cli::{Cli, JsonFlag};
+use crate::cli::shared::JsonFlag;
+use crate::cli::start::StartFlags;
 use crate::commands::put_json;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope};
@@ -18,6 +19,8 @@ use crate::mcp::{
     KeepError, Manager, PinStore, Pinned, ServerState, ServerView, Surroundings, login_command, login_state,
 };
 use crate::program::foundation::Foundation;
+pub use crate::program::mcp::edit::{McpAddArgs, McpScope};
+pub use crate::program::mcp::login::McpLoginArgs;
 use crate::program::mcp::{
     AgreedTools, agreed, edit, find, login, login_name, login_words, servers, show, spawn,
 };
@@ -72,54 +75,11 @@ pub enum McpCommand {
     },
 }
 
-/// `aye mcp add ...`
-#[derive(Args, Clone, Debug)]
-pub struct McpAddArgs {
-    /// Name of the server; becomes part of its tools' names
-    pub name: String,
-    /// The URL of a running server
-    #[arg(long, value_name = "URL", conflicts_with = "command")]
-    pub url: Option<String>,
-    /// A header of each request; ${NAME} inserts an environment variable
-    #[arg(long = "header", value_name = "NAME=TEXT", requires = "url")]
-    pub headers: Vec<String>,
-    /// An environment variable for the program; ${NAME} inserts one of yours
-    #[arg(long = "env", value_name = "NAME=TEXT", requires = "command")]
-    pub env: Vec<String>,
-    /// The file to write: your settings, or the project's .mcp.json
-    #[arg(long, value_enum, default_value_t = McpScope::User)]
-    pub scope: McpScope,
-    /// The program and its arguments
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
-    pub command: Vec<String>,
-}
-
-/// `aye mcp login ...`
-#[derive(Args, Clone, Debug)]
-pub struct McpLoginArgs {
-    /// Name of the server
-    pub name: String,
-    /// Request this scope instead of the server's proposal; repeatable
-    #[arg(long = "scope", value_name = "SCOPE")]
-    pub scopes: Vec<String>,
-    /// Show the URL without opening a browser
-    #[arg(long)]
-    pub no_browser: bool,
-    /// Give up after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub wait: u64,
-}
-
-/// The file of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum McpScope {
-    /// The user's settings.
-    User,
-    /// The project's `.mcp.json`.
-    Project,
-}
-
-pub(crate) async fn run(command: McpCommand, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(
+    command: McpCommand,
+    foundation: &mut Foundation,
+    cli: &StartFlags,
+) -> Result<u8, Failure> {
     match command {
         // It needs more than the settings, so it is handled earlier.
         McpCommand::Serve => Ok(0),

@@ -35,55 +35,15 @@ pub(crate) mod work;
 
 use serde_json::Value;
 
-use crate::cli::{Cli, CliCommand, ConfigCommand, JsonFlag, McpCommand, ThreadChoice};
-use crate::config::Env;
+use crate::cli::start::{StartFlags, ThreadChoice};
 use crate::contract::display::escape_json;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::ThreadRecord;
 use crate::failure::Failure;
 use crate::program::app_context::AppContext;
-use crate::program::foundation::Foundation;
 use crate::program::moved;
 use crate::program::{put, put_or_stop};
 use crate::store::{Store, ThreadLookup};
-
-pub(crate) async fn run(command: CliCommand, cli: &Cli, env: Env) -> Result<u8, Failure> {
-    let mut foundation = Foundation::load(cli, env)?;
-    match command {
-        CliCommand::Threads(command) => threads::run(command, &foundation).await,
-        CliCommand::Store(command) => store::run(command, &foundation).await,
-        CliCommand::Inbox(args) => approvals::inbox(&args, &foundation).await,
-        CliCommand::Approve(args) => Box::pin(approvals::approve(args, cli, &foundation)).await,
-        CliCommand::Deny(args) => Box::pin(approvals::deny(args, cli, &foundation)).await,
-        CliCommand::Answer(args) => Box::pin(approvals::answer(args, cli, &foundation)).await,
-        CliCommand::Approvals(command) => Box::pin(approvals::run(command, cli, &foundation)).await,
-        CliCommand::Grants(command) => grants::run(command, &foundation).await,
-        CliCommand::Memory(command) => memory::run(command, &foundation).await,
-        CliCommand::Queue(command) => queue::run(command, &foundation, cli).await,
-        CliCommand::Acp => acp::run(foundation, cli).await,
-        CliCommand::Serve(args) => Box::pin(serve::run(args, foundation, cli)).await,
-        CliCommand::Work(args) => Box::pin(work::run(args, foundation, cli)).await,
-        CliCommand::Agents(command) => agents::run(command, foundation, cli).await,
-        CliCommand::Tasks(command) => Box::pin(tasks::run(command, cli, foundation)).await,
-        CliCommand::Skills(command) => skills::run(command, &foundation),
-        CliCommand::Mcp(McpCommand::Serve) => Box::pin(serve::mcp(foundation, cli)).await,
-        CliCommand::Mcp(command) => mcp::run(command, &mut foundation, cli).await,
-        CliCommand::Permissions(command) => permissions::run(command, &mut foundation, cli).await,
-        CliCommand::Hooks(command) => hooks::run(command, &mut foundation, cli).await,
-        CliCommand::Reminders(command) => reminders::run(command, &foundation),
-        CliCommand::Audit(args) => audit::run(args, &foundation).await,
-        CliCommand::Stats(args) => stats::run(args, &foundation).await,
-        CliCommand::Models(JsonFlag { json }) => models::run(json, &foundation).await,
-        CliCommand::Login { provider, keyring } => login::login(provider, keyring, &foundation).await,
-        CliCommand::Logout { provider } => login::logout(provider.as_deref(), &foundation).await,
-        CliCommand::Config(ConfigCommand::Show(JsonFlag { json })) => config::show(json, &foundation),
-        CliCommand::Import(args) => import::run(&args, &foundation),
-        CliCommand::Upgrade(args) => upgrade::run(&args, &foundation).await,
-        CliCommand::Doctor(JsonFlag { json }) => Box::pin(doctor::run(json, foundation, cli)).await,
-        // Answered before anything is read.
-        CliCommand::Completion { .. } | CliCommand::Man | CliCommand::Docs(_) => Ok(0),
-    }
-}
 
 pub(crate) fn put_json(value: &Value) -> Result<(), Failure> {
     put(&format!("{}\n", escape_json(&serde_json::to_string_pretty(value).unwrap_or_default())))
@@ -138,7 +98,7 @@ pub(crate) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
 ///
 /// # Errors
 /// An unknown id, and an id for a new conversation that one has already.
-pub(crate) async fn chosen_thread(app: &AppContext, cli: &Cli) -> Result<Option<ThreadId>, Failure> {
+pub(crate) async fn chosen_thread(app: &AppContext, cli: &StartFlags) -> Result<Option<ThreadId>, Failure> {
     if let Some(id) = &cli.session_id
         && app.store.thread(&ThreadId::from(id.to_string())).await.map_err(Failure::failed)?.is_some()
     {

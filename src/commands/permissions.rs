@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands::doctor::known_tools;
 use crate::contract::display::escape_json;
 use crate::failure::Failure;
 use crate::plugins::permission::{AskGit, CheckContext, Layer, Mode, RuleSet, check_line};
-use crate::program::app_context::{enforcement, tool_env};
+use crate::program::app_context::enforcement;
 use crate::program::foundation::Foundation;
+use crate::program::parts::tool_env;
 use crate::program::put;
 
 /// `aye permissions ...`
@@ -69,7 +70,7 @@ pub enum PermissionsCommand {
 pub(crate) async fn run(
     command: PermissionsCommand,
     foundation: &mut Foundation,
-    cli: &Cli,
+    cli: &StartFlags,
 ) -> Result<u8, Failure> {
     match command {
         PermissionsCommand::Check { rules, each_rule } => {
@@ -85,7 +86,11 @@ pub(crate) async fn run(
     }
 }
 
-fn rules_to_check(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> Result<RuleSet, Failure> {
+fn rules_to_check(
+    rules: Option<&Path>,
+    foundation: &mut Foundation,
+    cli: &StartFlags,
+) -> Result<RuleSet, Failure> {
     if let Some(file) = rules {
         return RuleSet::load(&foundation.workspace.cwd.join(file), Layer::Run).map_err(Failure::usage);
     }
@@ -105,7 +110,7 @@ fn check_rules(rules: &RuleSet, foundation: &Foundation) -> Result<u8, Failure> 
     Ok(u8::from(reports.iter().any(|report| report.can_match == Some(false))))
 }
 
-async fn check(rules: &RuleSet, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
+async fn check(rules: &RuleSet, foundation: &mut Foundation, cli: &StartFlags) -> Result<u8, Failure> {
     let git = crate::program::git::GitQuestions::of(foundation);
     let ctx = CheckContext {
         cwd: &foundation.workspace.cwd,

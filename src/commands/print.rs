@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::agents::HitlMode;
-use crate::cli::{Cli, InputFormatArg, OnUnknown, OutputFormatArg, ThreadChoice};
+use crate::cli::start::{InputFormatArg, OnUnknown, OutputFormatArg, StartFlags, ThreadChoice};
 use crate::commands;
 use crate::compose::{self, WrittenMessage, images};
 use crate::config::{self, Env, TrustAssessment};
@@ -30,7 +30,7 @@ const MAX_PRUNE: Duration = Duration::from_secs(1);
 /// In how many of the last messages the answer is looked for.
 const MAX_TAIL: usize = 20;
 
-pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
+pub(crate) async fn run(cli: &StartFlags, env: Env) -> Result<u8, Failure> {
     let mut is_due = true;
     let ended = attempt(cli, env, &mut is_due).await;
     if let Err(failure) = &ended
@@ -43,7 +43,7 @@ pub(crate) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
 }
 
 /// Does it. `is_due`: whether the message that is worked on has no result yet.
-async fn attempt(cli: &Cli, env: Env, is_due: &mut bool) -> Result<u8, Failure> {
+async fn attempt(cli: &StartFlags, env: Env, is_due: &mut bool) -> Result<u8, Failure> {
     let foundation = Foundation::load(cli, env)?;
     notice_untrusted(&foundation);
     let lines = (cli.input_format == InputFormatArg::StreamJson).then(MessageLines::of_stdin);

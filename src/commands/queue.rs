@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands;
 use crate::commands::approvals::answer_commands;
 use crate::commands::columns::columns;
@@ -132,7 +132,11 @@ pub struct QueueOutboxArgs {
 /// From this size in bytes on, a message may be larger than a model's context window.
 const LARGE: usize = 16 << 10;
 
-pub(crate) async fn run(command: QueueCommand, foundation: &Foundation, cli: &Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(
+    command: QueueCommand,
+    foundation: &Foundation,
+    cli: &StartFlags,
+) -> Result<u8, Failure> {
     refuse_ephemeral(foundation)?;
     let only_reads =
         matches!(command, QueueCommand::List(_) | QueueCommand::Outbox(QueueOutboxArgs { retry: None, .. }));
@@ -158,7 +162,12 @@ pub(crate) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation, cli: &Cli) -> Result<(), Failure> {
+async fn add(
+    args: QueueAddArgs,
+    store: &Store,
+    foundation: &Foundation,
+    cli: &StartFlags,
+) -> Result<(), Failure> {
     let now = SystemClock.now_ms();
     let piped = print::piped()?;
     let prompt = args.text.as_deref().filter(|text| !text.trim().is_empty());
@@ -199,7 +208,7 @@ async fn message(
     typed: &str,
     agent_id: Option<String>,
     foundation: &Foundation,
-    cli: &Cli,
+    cli: &StartFlags,
 ) -> Result<Message, Failure> {
     let written = WrittenMessage { text, typed, ..WrittenMessage::default() };
     let may_mention = written.may_mention();

@@ -16,7 +16,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{Cli, JsonFlag};
+use crate::cli::shared::JsonFlag;
+use crate::cli::start::StartFlags;
 use crate::commands::print;
 use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
@@ -102,7 +103,7 @@ const UNIX: &str = "unix:";
 type FailureReporter = Arc<dyn Fn(String) + Send + Sync>;
 
 /// `aye serve`.
-pub(crate) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(args: ServeArgs, foundation: Foundation, cli: &StartFlags) -> Result<u8, Failure> {
     if let Some(ServeCommand::Token(command)) = args.command {
         return tokens::run(command, &TokenFiles::of(&foundation.paths, args.token_file));
     }
@@ -140,7 +141,7 @@ impl RunningServer {
     async fn start(
         args: ServeArgs,
         foundation: Foundation,
-        cli: &Cli,
+        cli: &StartFlags,
         report_failure: FailureReporter,
     ) -> Result<Self, Failure> {
         if foundation.is_ephemeral {
@@ -271,7 +272,7 @@ impl RunningServer {
 }
 
 /// `aye mcp serve`: the same conversations as tools of an MCP server.
-pub(crate) async fn mcp(foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+pub(crate) async fn mcp(foundation: Foundation, cli: &StartFlags) -> Result<u8, Failure> {
     print::notice_untrusted(&foundation);
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let folders = folders(&foundation)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::cli::JsonFlag;
+use crate::cli::shared::JsonFlag;
 use crate::commands::columns::columns;
 use crate::commands::put_json;
 use crate::contract::display::shortened;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::cli::JsonFlag;
+use crate::cli::shared::JsonFlag;
 use crate::cli::time::span;
 use crate::commands::{put_json, when};
 use crate::contract::clock::{Clock as _, SystemClock, uptime_ms};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands::columns::columns;
 use crate::commands::{put_json, when};
 use crate::contract::child::{ChildStatus, TaskRecord};
@@ -54,7 +54,11 @@ pub enum TasksCommand {
 }
 
 /// `aye tasks`.
-pub(crate) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation) -> Result<u8, Failure> {
+pub(crate) async fn run(
+    command: TasksCommand,
+    cli: &StartFlags,
+    foundation: Foundation,
+) -> Result<u8, Failure> {
     match command {
         TasksCommand::List { all, json } => {
             let store = foundation.open_store_to_read()?;

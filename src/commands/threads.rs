@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
-use crate::cli::{ListArgs, PageArgs};
+use crate::cli::shared::{ListArgs, PageArgs};
 use crate::commands::columns::columns;
 use crate::commands::export::{ExportEncoder, write, write_all};
 use crate::commands::pager::Pager;

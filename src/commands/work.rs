@@ -20,7 +20,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::FutureExt as _;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands::{print, queue};
 use crate::config::Env;
 use crate::contract::event_sink::NullEventSink;
@@ -71,7 +71,7 @@ const SWEEP: usize = 100;
 /// How long to wait before retrying a job that another process was faster to take.
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) async fn run(args: WorkArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(args: WorkArgs, foundation: Foundation, cli: &StartFlags) -> Result<u8, Failure> {
     queue::refuse_ephemeral(&foundation)?;
     print::notice_untrusted(&foundation);
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
@@ -97,7 +97,7 @@ enum Served {
 
 struct Worker {
     here: Arc<AppContext>,
-    cli: Cli,
+    cli: StartFlags,
     env: Env,
     /// The apps of other folders.
     apps: HashMap<PathBuf, Arc<AppContext>>,
@@ -114,7 +114,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(here: Arc<AppContext>, cli: &Cli, env: Env, args: &WorkArgs) -> Result<Worker, Failure> {
+    fn new(here: Arc<AppContext>, cli: &StartFlags, env: Env, args: &WorkArgs) -> Result<Worker, Failure> {
         Ok(Worker {
             cli: for_other_folders(cli),
             env,

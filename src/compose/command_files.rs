@@ -9,7 +9,8 @@ use crate::config::read_resolved;
 use crate::contract::display::visible_line;
 use crate::contract::path_policy::{PathAccess, PathPolicies as _};
 use crate::contract::spec::AgentSpec;
-use crate::program::app_context::{AGENT, AppContext};
+use crate::program::app_context::AppContext;
+use crate::program::parts::AGENT;
 
 /// The maximum size of a command's file.
 const MAX_FILE: u64 = 64 * 1024;

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 
 use crate::a2a::{A2aBackend, EndpointError};
-use crate::cli::{Cli, CliCommand};
+use crate::cli::start::{StartFlags, StartKind};
 use crate::config::{self, Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
@@ -22,7 +22,7 @@ use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
 use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
 use crate::plugins::observe::OBSERVABILITY_PLUGIN;
-use crate::plugins::permission::{Enforcement, Mode, PermissionPlugin, Permissions, RuleSet};
+use crate::plugins::permission::{Enforcement, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
     Discovery, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets,
@@ -38,6 +38,7 @@ use crate::program::foundation::Foundation;
 use crate::program::grants::GrantWatch;
 use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
 use crate::program::notify::Notifier;
+use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env};
 use crate::program::programs::ProjectPrograms;
 use crate::program::telemetry::Telemetry;
 use crate::program::webhook::Webhooks;
@@ -46,9 +47,6 @@ use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
 use crate::snapshots::FolderSnapshots;
 use crate::store::{Store, StoreError};
 use crate::tools::{self, ToolEnv};
-
-/// The name of the agent that users talk to.
-pub(crate) const AGENT: &str = "aye";
 
 /// The assembled program, ready for a front end.
 pub struct AppContext {
@@ -82,7 +80,7 @@ pub struct AppContext {
 
 impl AppContext {
     /// Puts the parts together.
-    pub(crate) async fn build(foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
+    pub(crate) async fn build(foundation: Foundation, cli: &StartFlags) -> Result<Self, Failure> {
         let store = foundation.open_store()?;
         // On the heap: this future is part of those of most commands.
         Box::pin(Self::build_on(store, foundation, cli)).await
@@ -106,7 +104,7 @@ impl AppContext {
 
     /// Builds the program again with what the folder grants now. Choices the user made in the meantime are
     /// preserved.
-    pub(crate) async fn renewed(&self, cli: &Cli) -> Result<Self, Failure> {
+    pub(crate) async fn renewed(&self, cli: &StartFlags) -> Result<Self, Failure> {
         let foundation = self.foundation.renewed(cli)?;
         let mut next = Self::build_on(self.store.clone(), foundation, cli).await?;
         if self.permission.mode() != mode_of(&self.foundation) {
@@ -124,7 +122,7 @@ impl AppContext {
         Ok(next)
     }
 
-    async fn build_on(store: Store, mut foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
+    async fn build_on(store: Store, mut foundation: Foundation, cli: &StartFlags) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
         let reminders = reminders::in_force(&mut foundation);
         let skills = find_skills(&foundation);
@@ -140,7 +138,7 @@ impl AppContext {
         let price_list = PriceList::new(&foundation);
         let (questions, guidance) = (Questions::default(), Guidance::default());
         let server_start = ServerStart::default();
-        let snapshots = crate::terminal::rewind::snapshots_of(&foundation, &clock);
+        let snapshots = crate::program::snapshots::snapshots_of(&foundation, &clock);
         let targets = SharedTargets::default();
         let parts = Parts {
             store: &store,
@@ -155,14 +153,14 @@ impl AppContext {
             targets: &targets,
             snapshots: snapshots.as_ref(),
             // Without a user at the terminal, surfaces and forms are not offered.
-            draws: cli.command.is_none() && !cli.is_print(),
+            draws: cli.kind == StartKind::Chat,
             audience: audience(cli, &foundation),
-            is_unattended: cli.is_print() || matches!(cli.command, Some(CliCommand::Work(_))),
+            is_unattended: matches!(cli.kind, StartKind::Print | StartKind::Work),
             // A worker has its queue, and what exists in memory only ends with its process.
-            waits: match &cli.command {
-                Some(CliCommand::Work(_)) => false,
-                Some(_) => !foundation.is_ephemeral,
-                None => !(cli.is_print() && foundation.is_ephemeral),
+            waits: match cli.kind {
+                StartKind::Work => false,
+                StartKind::Chat => true,
+                StartKind::Print | StartKind::Attended | StartKind::Command => !foundation.is_ephemeral,
             },
         };
         let common = prompt::Common::new(&foundation.workspace);
@@ -331,20 +329,6 @@ fn find_skills(foundation: &Foundation) -> Discovery {
 /// The skills that can be used here, for commands that need nothing else.
 pub(crate) fn skills_of(foundation: &Foundation) -> Discovery {
     find_skills(foundation)
-}
-
-/// Applies rules in the folder and the mode that the settings name.
-pub(crate) fn permissions_of(foundation: &Foundation, rules: RuleSet) -> Permissions {
-    let (workspace, known) = (foundation.workspace.clone(), foundation.known_files());
-    Permissions::knowing(workspace, Arc::new(SystemClock), rules, mode_of(foundation), known)
-}
-
-pub(crate) fn mode_of(foundation: &Foundation) -> Mode {
-    foundation.loaded.settings.permission_mode
-}
-
-pub(crate) fn entry_of(selection: &ModelSelection) -> ModelEntry {
-    ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
 
 struct Parts<'a> {
@@ -547,17 +531,16 @@ fn sandbox_words(foundation: &Foundation) -> String {
 }
 
 /// Returns who answers the questions of the runs that a command line starts.
-fn audience(cli: &Cli, foundation: &Foundation) -> Audience {
+fn audience(cli: &StartFlags, foundation: &Foundation) -> Audience {
     let is_denied = match foundation.loaded.settings.on_ask {
         config::OnAsk::Deny => true,
         config::OnAsk::Auto => foundation.is_ephemeral,
         config::OnAsk::Suspend | config::OnAsk::Wait(_) => false,
     };
-    match &cli.command {
-        None if !cli.is_print() => Audience::Present,
-        Some(CliCommand::Acp | CliCommand::Serve(_)) => Audience::Present,
-        None if is_denied => Audience::Nobody,
-        None | Some(_) => Audience::Later,
+    match cli.kind {
+        StartKind::Chat | StartKind::Attended => Audience::Present,
+        StartKind::Print if is_denied => Audience::Nobody,
+        StartKind::Print | StartKind::Work | StartKind::Command => Audience::Later,
     }
 }
 
@@ -587,96 +570,6 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
         conditions.push(StopConditionSpec::ContentMatch { pattern: pattern.clone() });
     }
     conditions
-}
-
-/// Returns the folder for long output by its real path: rules resolve symbolic links.
-fn output_dir(foundation: &Foundation) -> std::path::PathBuf {
-    let dir = foundation.paths.output_dir();
-    let real = dir.parent().and_then(|parent| parent.canonicalize().ok());
-    real.and_then(|parent| Some(parent.join(dir.file_name()?))).unwrap_or(dir)
-}
-
-pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
-    let settings = &foundation.loaded.settings;
-    let secret_variables =
-        settings.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect();
-    let mut env = ToolEnv::new(foundation.workspace.clone(), foundation.paths.output_dir());
-    // The link of the running program: an upgrade of the file on disk does not take it away.
-    let own =
-        if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { std::env::current_exe().ok() };
-    env.exec.supervisor = own;
-    env.exec.max_timeout = env.exec.max_timeout.max(settings.bash.timeout);
-    env.exec.default_timeout = settings.bash.timeout;
-    env.exec.max_output = usize::try_from(settings.bash.max_output).unwrap_or(usize::MAX);
-    env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
-    env.secret_variables = secret_variables;
-    env.named_variables.clone_from(&settings.sandbox.env);
-    env.editor = Arc::clone(&foundation.editor);
-    // The launcher is found inside of other namespaces, where /proc/self is another process.
-    if settings.sandbox.enabled
-        && let Ok(own) = std::env::current_exe()
-    {
-        let path = foundation.env.var("PATH").unwrap_or_default().into();
-        let home = foundation.env.home().map(std::path::Path::to_path_buf);
-        let sandbox = tools::Sandbox::new(own, home, path, sandbox_folders(foundation));
-        env.sandbox = Some(Arc::new(crate::program::dialler::of(sandbox, &foundation.env)));
-    }
-    env
-}
-
-/// The path without `.` and `..`, which does not ask the file system.
-fn normalized(path: &std::path::Path) -> std::path::PathBuf {
-    let mut normal = std::path::PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => drop(normal.pop()),
-            std::path::Component::CurDir => {}
-            other => normal.push(other),
-        }
-    }
-    normal
-}
-
-/// Returns the folders that sandboxed commands get in addition to the workspace. A folder that does not exist
-/// is left out.
-fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
-    let settings = &foundation.loaded.settings.sandbox;
-    let root = &foundation.workspace.root;
-    let path = |text: &String| match (text.strip_prefix("~/"), foundation.env.home()) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => root.join(text),
-    };
-    let all = |written: &[String]| -> Vec<std::path::PathBuf> {
-        let real = |text: &String| {
-            let path = path(text);
-            let real = path.canonicalize().ok()?;
-            // A link in the project may lead anywhere.
-            let leads_out = normalized(&path).starts_with(root) && !real.starts_with(root);
-            (!leads_out).then_some(real)
-        };
-        written.iter().filter_map(real).collect()
-    };
-    // What the commands of one project downloaded and may have changed is nothing that another one's should build from.
-    let project = foundation.project_id();
-    tools::SandboxFolders {
-        unix_sockets: settings.sockets.iter().map(path).collect(),
-        readable: all(&settings.readable),
-        writable: all(&settings.writable),
-        tmp: foundation.paths.cache_dir.join("tmp"),
-        caches: foundation.paths.cache_dir.join("packages").join(&project),
-        linked: foundation.paths.cache_dir.join("linked").join(&project),
-        domains: settings.domains.clone(),
-        sockets: foundation.paths.cache_dir.join("net"),
-        output: output_dir(foundation),
-        project: Some(root.clone()),
-        limits: tools::SandboxLimits {
-            processes: settings.max_processes,
-            memory_percent: settings.max_memory_percent,
-            tmp_mib: settings.max_tmp_mib,
-        },
-        opens_repository: foundation.opens_repository,
-        own: foundation.paths.own_folders().into(),
-    }
 }
 
 /// Returns how the profiles of verdicts are enforced.

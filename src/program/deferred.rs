@@ -11,7 +11,8 @@ use crate::plugins::deferred_tools::{
     DeferralRule, DeferralState, DeferralStateValue, DeferredToolsPlugin, Savings, TOOL_SEARCH, ToolLoadMode,
     savings,
 };
-use crate::program::app_context::{AGENT, AppContext};
+use crate::program::app_context::AppContext;
+use crate::program::parts::AGENT;
 use crate::state::StateKey as _;
 
 /// Creates the plugin. Tools of servers may be deferred; those of aye itself only if a rule says so.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use aye_files::known::KnownFiles;
 use aye_sandbox::common_git_folder;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::config::{
     Env, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
     load_instructions_following, load_session_servers, project_config_files, read_private, repository_root,
@@ -87,7 +87,7 @@ fn is_repository(item: &TrustItem) -> bool {
 }
 
 impl Foundation {
-    pub(crate) fn load(cli: &Cli, env: Env) -> Result<Self, Failure> {
+    pub(crate) fn load(cli: &StartFlags, env: Env) -> Result<Self, Failure> {
         let env = match &cli.global.cd {
             None => env,
             Some(dir) => env.with_cwd(dir),
@@ -161,7 +161,7 @@ impl Foundation {
     }
 
     /// Reads the servers of `--mcp-config`; what is wrong there refuses the start.
-    fn take_session_servers(&mut self, cli: &Cli) -> Result<(), Failure> {
+    fn take_session_servers(&mut self, cli: &StartFlags) -> Result<(), Failure> {
         let cwd = &self.workspace.cwd;
         for file in &cli.global.mcp_config {
             let file = cwd.join(file);
@@ -183,7 +183,7 @@ impl Foundation {
     }
 
     /// Loads everything again after the user trusted the folder. Items changed since then are not trusted.
-    pub(crate) fn renewed(&self, cli: &Cli) -> Result<Self, Failure> {
+    pub(crate) fn renewed(&self, cli: &StartFlags) -> Result<Self, Failure> {
         let mut next = Self::load(cli, self.env.clone())?;
         // Items without a hash are trusted for this session only.
         if !next.is_trusted && next.untrusted.iter().all(|item| self.untrusted.contains(item)) {
@@ -199,7 +199,7 @@ impl Foundation {
     }
 
     /// The rules in force: shipped, user's, project's, this start's. A file that cannot be read makes everything ask.
-    pub(crate) fn rules(&mut self, cli: &Cli) -> Result<RuleSet, Failure> {
+    pub(crate) fn rules(&mut self, cli: &StartFlags) -> Result<RuleSet, Failure> {
         let mut rules = shipped_rules();
         match RuleSet::from_patterns(Layer::Shipped, ToolPermissionBehavior::Ask, self.own_files()) {
             Ok(set) => rules.join(set),
@@ -404,7 +404,7 @@ impl From<&OpenError> for Closed {
 }
 
 /// Reads what the command line says to the agent.
-fn given_prompt(cli: &Cli, cwd: &Path) -> Result<GivenPrompt, Failure> {
+fn given_prompt(cli: &StartFlags, cwd: &Path) -> Result<GivenPrompt, Failure> {
     let read = |flag: &str, text: &Option<String>, file: &Option<PathBuf>| match (text, file) {
         (Some(text), _) => Ok(Some(text.clone())),
         (None, Some(file)) => std::fs::read_to_string(cwd.join(file))
@@ -429,7 +429,7 @@ fn settings(
     cwd: &Path,
     is_trusted: bool,
     env: &Env,
-    cli: &Cli,
+    cli: &StartFlags,
 ) -> Result<Loaded, Failure> {
     let project = project_config_files(root, cwd);
     if let Some(folder) = cli.global.add_dir.iter().find(|folder| !cwd.join(folder).is_dir()) {

@@ -103,7 +103,7 @@ struct GitOutput {
 
 impl Git {
     fn of(foundation: &Foundation) -> Result<Git, GitError> {
-        let mut env = crate::program::app_context::tool_env(foundation).child_env(None::<(&str, &str)>);
+        let mut env = crate::program::parts::tool_env(foundation).child_env(None::<(&str, &str)>);
         let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         // A project folder in PATH could run a program like a hook.
         let program = std::env::split_paths(&path)

@@ -23,7 +23,7 @@ pub(crate) use doctor::{ServerRow, lines, rows};
 pub(crate) use plugin::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
 pub(crate) use show::page;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::config::{ReadTextError, Servers, load_servers, read_private, server_files, write_private};
 use crate::contract::clock::SystemClock;
 use crate::contract::display::visible_line;
@@ -86,7 +86,7 @@ impl Mcp {
     /// Creates the list of usable servers. Nothing is started.
     pub(crate) fn new(
         foundation: &Foundation,
-        cli: &Cli,
+        cli: &StartFlags,
         runtime: &AgentRuntime,
         permission: &Permissions,
         (questions, guidance, first_start): (&Questions, &Guidance, &ServerStart),

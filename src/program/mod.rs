@@ -1,4 +1,4 @@
-//! The composition root: reads the environment, assembles the parts and hands them to a command or a front end.
+//! The composition root: reads the settings and assembles the parts that a command or a front end works with.
 
 pub(crate) mod agents;
 pub(crate) mod app_context;
@@ -22,6 +22,7 @@ pub(crate) mod moved;
 pub(crate) mod notify;
 pub(crate) mod opener;
 pub(crate) mod panics;
+pub(crate) mod parts;
 pub(crate) mod plugins;
 pub(crate) mod programs;
 pub(crate) mod prompt;
@@ -29,20 +30,13 @@ pub(crate) mod published;
 pub(crate) mod reminders;
 pub(crate) mod secrets;
 pub(crate) mod sections;
+pub(crate) mod snapshots;
 pub(crate) mod telemetry;
 pub(crate) mod webhook;
 
-use std::ffi::OsString;
 use std::io::Write as _;
-use std::process::ExitCode;
 
-use crate::cli::{Cli, CliCommand, completion, version_only, whole_help};
-use crate::commands;
-use crate::commands::man::man_page;
-use crate::config::Env;
 use crate::failure::Failure;
-
-pub use app_context::AppContext;
 
 /// The zone that times are shown in.
 pub(crate) fn zone() -> jiff::tz::TimeZone {
@@ -67,98 +61,5 @@ pub(crate) fn put_or_stop(text: &str) -> Result<bool, Failure> {
             Err(Failure::failed(format!("cannot write to stdout: {error}")))
         }
         written => Ok(written.is_ok()),
-    }
-}
-
-/// The whole program.
-pub fn main(args: Vec<OsString>) -> ExitCode {
-    panics::contained(|| run(args))
-}
-
-fn run(args: Vec<OsString>) -> ExitCode {
-    if let Some(version) = version_only(&args) {
-        return exit_of(put(&format!("{version}\n")));
-    }
-    if let Some(help) = whole_help(&args) {
-        return exit_of(put(&help));
-    }
-    let variables = secrets::variables(&args);
-    let cli = match Cli::parse_args(args) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            let printed = error.print().err().filter(|e| e.kind() != std::io::ErrorKind::BrokenPipe);
-            return ExitCode::from(if code == 0 && printed.is_some() { 1 } else { code });
-        }
-    };
-    if cli.global.debug {
-        crate::logging::set_debug();
-    }
-    match &cli.command {
-        Some(CliCommand::Completion { shell }) => {
-            return exit_of(put(&String::from_utf8_lossy(&completion(*shell))));
-        }
-        Some(CliCommand::Man) => {
-            return match man_page() {
-                Ok(page) => exit_of(put(&String::from_utf8_lossy(&page))),
-                Err(error) => exit_of(Err(Failure::failed(error))),
-            };
-        }
-        Some(_) | None => {}
-    }
-    if let Ok(place) = std::env::var("AYE_FAILPOINT") {
-        arm(&place);
-    }
-    let env = Env::new(variables, home(), std::env::current_dir().unwrap_or_default());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => return exit_of(Err(Failure::failed(format!("cannot start: {error}")))),
-    };
-    let code = runtime.block_on(dispatch(cli, env));
-    // Threads that still read or walk something must not hold the exit.
-    runtime.shutdown_timeout(std::time::Duration::from_millis(50));
-    code
-}
-
-#[cfg(feature = "failpoints")]
-fn arm(place: &str) {
-    crate::store::failpoint::arm(place.to_owned());
-}
-
-#[cfg(not(feature = "failpoints"))]
-fn arm(_place: &str) {}
-
-fn home() -> Option<std::path::PathBuf> {
-    directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_path_buf())
-}
-
-fn exit_of(result: Result<(), Failure>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if !failure.message.is_empty() {
-                say(&format!("aye: {}", failure.message));
-            }
-            ExitCode::from(failure.exit)
-        }
-    }
-}
-
-/// The signal for a file at its size limit, handled so that the write fails with an error, as on a full disk,
-/// instead of the signal killing the program. The number is the same on Linux and macOS.
-const SIGXFSZ: i32 = 25;
-
-async fn dispatch(cli: Cli, env: Env) -> ExitCode {
-    let _ignored = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ));
-    let result = match &cli.command {
-        Some(CliCommand::Docs(args)) => commands::docs::run(args, &env).map(|()| 0),
-        Some(command) => Box::pin(commands::run(command.clone(), &cli, env)).await,
-        None if cli.is_print() => commands::print::run(&cli, env).await,
-        None => commands::chat::run(&cli, env).await,
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => exit_of(Err(failure)),
     }
 }

@@ -54,7 +54,7 @@ struct NotifierState {
 
 impl Notifier {
     pub(crate) fn new(foundation: &Foundation, webhooks: Webhooks) -> Self {
-        let env = crate::program::app_context::tool_env(foundation);
+        let env = crate::program::parts::tool_env(foundation);
         // Commands do not know where this store is; a program that may answer must.
         let variables = env.child_env(foundation.env.var(AYE_HOME).map(|home| (AYE_HOME, home)));
         Self {

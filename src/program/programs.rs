@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::config::SandboxMissing;
 use crate::contract::address::DomainPattern;
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::{Profile, SandboxOpening};
 use crate::contract::spec::AgentSpec;
 use crate::failure::{AppError, Failure};
-use crate::program::app_context::{permissions_of, tool_env};
 use crate::program::foundation::Foundation;
+use crate::program::parts::{permissions_of, tool_env};
 use crate::tools::exec::ExecRequest;
 use crate::tools::{Confined, Confinement, Sandbox, Serving, ToolEnv};
 
@@ -28,7 +28,7 @@ impl ProjectPrograms {
     }
 
     /// Creates it for a command that needs nothing else of the program.
-    pub(crate) fn alone(foundation: &mut Foundation, cli: &Cli) -> Result<Self, Failure> {
+    pub(crate) fn alone(foundation: &mut Foundation, cli: &StartFlags) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
         let permissions = permissions_of(foundation, rules);
         let mut env = tool_env(foundation);

@@ -3,8 +3,8 @@
 use crate::config::Provenance;
 use crate::contract::spec::AgentSpec;
 use crate::failure::Failure;
-use crate::program::app_context::AGENT;
 use crate::program::foundation::Foundation;
+use crate::program::parts::AGENT;
 use crate::runtime::{AgentRuntime, ResolveError};
 
 /// The table of the settings.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands::serve::ServerInside;
 use crate::config::Env;
 use crate::contract::event_sink::{EventSink, NullEventSink};
@@ -32,14 +32,14 @@ pub(crate) fn folder_of(question: &SuspensionRecord, of_thread: &Path) -> PathBu
 }
 
 /// The flags of this start, for apps of other folders.
-pub(crate) fn for_other_folders(cli: &Cli) -> Cli {
+pub(crate) fn for_other_folders(cli: &StartFlags) -> StartFlags {
     let mut cli = cli.clone();
     cli.global.leave_folder();
     cli
 }
 
 /// Assembles the program for that folder.
-pub(crate) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<AppContext, AppError> {
+pub(crate) async fn app_in(cli: &StartFlags, env: Env, folder: PathBuf) -> Result<AppContext, AppError> {
     let mut cli = cli.clone();
     cli.global.cd = Some(folder);
     let foundation = Foundation::load(&cli, env).map_err(|e| e.message)?;
@@ -68,7 +68,7 @@ impl FrontEnd for Unseen {
 type Running = (ThreadId, Arc<AppContext>, JoinHandle<()>);
 
 pub(crate) struct BackgroundRuns {
-    cli: Cli,
+    cli: StartFlags,
     env: Env,
     events: Events,
     /// The apps of other folders, each built when its first question is answered here.
@@ -78,7 +78,7 @@ pub(crate) struct BackgroundRuns {
 }
 
 impl BackgroundRuns {
-    pub(crate) fn new(cli: &Cli, env: Env, events: Events) -> BackgroundRuns {
+    pub(crate) fn new(cli: &StartFlags, env: Env, events: Events) -> BackgroundRuns {
         let cli = for_other_folders(cli);
         BackgroundRuns {
             cli,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::compose::symbols::Symbols;
 use crate::program::app_context::AppContext;
 use crate::program::grants::CallHistory;
@@ -49,7 +49,7 @@ pub(crate) struct TerminalHost {
     /// The model that the start found by itself, if the user has chosen none and has no key.
     found: Option<String>,
     /// The flags of this start.
-    cli: Cli,
+    cli: StartFlags,
     watching: Vec<JoinHandle<()>>,
     /// The folder of the images that were opened in another program; it is removed at the end.
     opened: OnceLock<tempfile::TempDir>,
@@ -64,7 +64,7 @@ impl TerminalHost {
         app: Arc<AppContext>,
         events: Events,
         elsewhere: Arc<BackgroundRuns>,
-        cli: Cli,
+        cli: StartFlags,
     ) -> Self {
         let viewer = ThreadFollower::new(Arc::clone(&app), events.clone());
         let mut watching = vec![tokio::spawn(viewer.clone().watch())];

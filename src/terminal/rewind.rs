@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::contract::clock::Clock;
 use crate::contract::display::shortened;
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
@@ -12,9 +11,7 @@ use crate::contract::record::{StoredMessage, ThreadRecord};
 use crate::contract::snapshot::{Changes, RewindTarget, SnapshotRecord, TreeId, WentBackRecord};
 use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
-use crate::program::foundation::Foundation;
-use crate::snapshots::{FolderSnapshots, RestorePlan, Restored, SnapshotLimits};
-use crate::store::objects::Objects;
+use crate::snapshots::{FolderSnapshots, RestorePlan, Restored};
 use crate::store::{ForkAt, Store};
 use crate::tui::thread_actions::{RewindPoint, RewindPoints, RewindPreview, Rewound};
 
@@ -25,25 +22,6 @@ const SHOWN_FILES: usize = 200;
 
 /// The maximum number of rewind points of a conversation.
 const LISTED: usize = 10_000;
-
-/// Returns the snapshots of the folder, unless none are stored.
-pub(crate) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Option<FolderSnapshots> {
-    let settings = &foundation.loaded.settings.snapshots;
-    if !settings.enabled || foundation.is_ephemeral {
-        return None;
-    }
-    let limits = SnapshotLimits {
-        max_file: settings.max_file_mib.saturating_mul(1 << 20).min(200 << 20),
-        max_total: settings.max_folder_mib.saturating_mul(1 << 20),
-        max_kept: settings.max_kept_mib.saturating_mul(1 << 20),
-        ..SnapshotLimits::default()
-    };
-    let paths = &foundation.paths;
-    let own = [&paths.data_dir, &paths.state_dir, &paths.cache_dir];
-    let without = own.into_iter().map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.clone())).collect();
-    let objects = Arc::new(Objects::at(paths.snapshots()));
-    Some(FolderSnapshots::new(foundation.workspace.root.clone(), without, objects, limits, Arc::clone(clock)))
-}
 
 /// Returns the rewind points of a conversation: before each message of the user, and after each step whose
 /// calls all have results.

@@ -27,7 +27,7 @@ pub(crate) fn segments(foundation: &Foundation) -> Option<Vec<Segment>> {
 pub(crate) async fn run(foundation: &Foundation, json: String) -> Result<String, AppError> {
     let words = &foundation.loaded.settings.tui.status_command;
     let (program, args) = words.split_first().ok_or("it does not name a program")?;
-    let env = crate::program::app_context::tool_env(foundation);
+    let env = crate::program::parts::tool_env(foundation);
     let program = match (program.strip_prefix("~/"), foundation.env.home()) {
         (Some(rest), Some(home)) => home.join(rest).into_os_string(),
         (Some(_), None) => return Err("no home folder for `~/`".into()),

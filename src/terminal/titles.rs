@@ -8,8 +8,9 @@ use crate::contract::ids::ThreadId;
 use crate::contract::message::Role;
 use crate::contract::record::NamedBy;
 use crate::failure::AppError;
-use crate::program::app_context::{AppContext, entry_of};
+use crate::program::app_context::AppContext;
 use crate::program::models;
+use crate::program::parts::entry_of;
 use crate::tui::host::HostEvent;
 
 /// The maximum time to wait for a title.

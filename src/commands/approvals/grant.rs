@@ -1,6 +1,7 @@
 //! `aye approvals approve --grant`: grants a rule with a decision, from any terminal.
 
-use crate::cli::{Cli, GrantFlags};
+use crate::cli::start::StartFlags;
+use crate::commands::approvals::GrantFlags;
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::grant::{GrantEnd, GrantRequest};
@@ -18,7 +19,7 @@ pub(crate) async fn give(
     found: &SuspensionRecord,
     store: &Store,
     foundation: &Foundation,
-    cli: &Cli,
+    cli: &StartFlags,
 ) -> Result<Option<(GrantRecord, String)>, Failure> {
     let GrantFlags { grant: Some(wanted), scope, until } = flags else { return Ok(None) };
     let asked = open_question(store, &found.id).await.map_err(Failure::failed)?;
@@ -43,10 +44,10 @@ pub(crate) async fn give(
         Some(_) | None => GrantScope::Project(there_is.workspace.root.clone()),
     };
     let now = SystemClock.now_ms();
-    let permissions = crate::program::app_context::permissions_of(&there_is, rules);
+    let permissions = crate::program::parts::permissions_of(&there_is, rules);
     permissions.set_grants(store.grants(now).await.map_err(Failure::failed)?);
     let in_force = permissions.rules_for(&asked.thread_id, &asked.run_id, &[]);
-    let tools = crate::tools::builtin(crate::program::app_context::tool_env(&there_is));
+    let tools = crate::tools::builtin(crate::program::parts::tool_env(&there_is));
     let tool = tools.into_iter().find(|tool| tool.descriptor().id == asked.ticket.pending.name);
     let primary = tool.and_then(|tool| tool.descriptor().primary_argument);
     let request = GrantRequest { suspension: asked.id.clone(), pattern, scope, end };

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::about;
 use super::waiting;
-use crate::cli::InboxArgs;
+use crate::commands::approvals::InboxArgs;
 use crate::commands::pager::Pager;
 use crate::commands::{put_json, thread_by_prefix, when};
 use crate::contract::clock::{Clock as _, SystemClock};

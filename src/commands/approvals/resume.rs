@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::cli::{Cli, ThenArgs};
+use crate::cli::start::StartFlags;
+use crate::commands::approvals::ThenArgs;
 use crate::commands::print;
 use crate::contract::clock::uptime_ms;
 use crate::contract::display::shell_word;
@@ -38,7 +39,7 @@ impl Follow {
         store: &Store,
         answered: Vec<SuspensionRecord>,
         then: ThenArgs,
-        cli: &Cli,
+        cli: &StartFlags,
         foundation: &Foundation,
     ) -> Result<u8, Failure> {
         let mut threads: Vec<ThreadId> = Vec::new();
@@ -148,7 +149,7 @@ impl ResumePoint {
         self,
         store: &Store,
         then: ThenArgs,
-        cli: &Cli,
+        cli: &StartFlags,
         foundation: &Foundation,
     ) -> Result<u8, Failure> {
         let not_here = |why: Failure| {

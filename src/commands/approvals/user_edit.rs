@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands::approvals::{AnswerKind, CommandAnswer};
 use crate::commands::thread_by_prefix;
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -75,10 +75,10 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
             None,
             suspension.run_id.clone(),
             None,
-            crate::program::app_context::AGENT.to_owned(),
+            crate::program::parts::AGENT.to_owned(),
             RunOrigin::User,
         ),
-        agent_spec: Arc::new(AgentSpec::new(crate::program::app_context::AGENT)),
+        agent_spec: Arc::new(AgentSpec::new(crate::program::parts::AGENT)),
         snapshot: Snapshot::default(),
         profile: None,
         activity_sink: None,
@@ -138,7 +138,7 @@ pub(crate) async fn edited(
     yes: CommandAnswer,
     store: &Store,
     foundation: &Foundation,
-    cli: &Cli,
+    cli: &StartFlags,
 ) -> Result<CommandAnswer, Failure> {
     if suspension.ticket.suspension.action != ACTION_PERMISSION {
         return Err(Failure::usage("only an approval request can be edited; nothing was decided"));
@@ -199,23 +199,23 @@ async fn review_elsewhere(
     arguments: &Value,
     store: &Store,
     foundation: &Foundation,
-    cli: &Cli,
+    cli: &StartFlags,
 ) -> Result<Review, AppError> {
     let thread = store.thread(&suspension.thread_id).await?;
     let cwd = thread.map_or_else(|| foundation.workspace.cwd.clone(), |thread| thread.cwd);
     let mut there = load_at(&cwd, foundation, cli)?;
     let rules = there.rules(cli)?;
     let grants = store.grants(SystemClock.now_ms()).await?;
-    let permissions = crate::program::app_context::permissions_of(&there, rules);
+    let permissions = crate::program::parts::permissions_of(&there, rules);
     permissions.set_grants(grants);
     let name = &suspension.ticket.pending.name;
-    let tool = crate::tools::builtin(crate::program::app_context::tool_env(&there))
+    let tool = crate::tools::builtin(crate::program::parts::tool_env(&there))
         .into_iter()
         .find(|tool| tool.descriptor().id == *name);
     review(&permissions, tool, suspension, arguments).await
 }
 
-fn load_at(cwd: &Path, foundation: &Foundation, cli: &Cli) -> Result<Foundation, Failure> {
+fn load_at(cwd: &Path, foundation: &Foundation, cli: &StartFlags) -> Result<Foundation, Failure> {
     let mut cli = cli.clone();
     cli.global.cd = Some(cwd.to_path_buf());
     Foundation::load(&cli, foundation.env.clone())

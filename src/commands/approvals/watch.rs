@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::list::filter;
 use super::waiting;
-use crate::cli::InboxArgs;
+use crate::commands::approvals::InboxArgs;
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::escape_json;
 use crate::contract::ids::SuspensionId;

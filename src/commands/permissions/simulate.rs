@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands::since::since;
 use crate::commands::{put_json, when};
 use crate::config::repository_root;
@@ -96,7 +96,7 @@ pub(crate) async fn suggestions(
     when: Option<&str>,
     json: bool,
     foundation: &mut Foundation,
-    cli: &Cli,
+    cli: &StartFlags,
 ) -> Result<u8, Failure> {
     let since = since(when, SystemClock.now_ms())?;
     let rules = foundation.rules(cli)?;

@@ -8,7 +8,8 @@ use clap::{Args as _, FromArgMatches as _};
 use tokio::sync::Mutex;
 
 use super::RunningServer;
-use crate::cli::{Cli, CliCommand, ServeArgs};
+use crate::cli::start::{StartFlags, StartKind};
+use crate::commands::serve::ServeArgs;
 use crate::config::Env;
 use crate::contract::display::visible_line;
 use crate::failure::AppError;
@@ -33,7 +34,7 @@ impl ServerInside {
     /// `/serve [stop | FLAGS]`; `card ID` is asked for by the key of a card. `cli` and `env` are those of apps beside the terminal's own one.
     pub(crate) async fn page(
         &self,
-        cli: &Cli,
+        cli: &StartFlags,
         env: &Env,
         events: &Events,
         words: &str,
@@ -91,12 +92,17 @@ impl ServerInside {
     }
 }
 
-async fn start(args: ServeArgs, cli: &Cli, env: &Env, events: &Events) -> Result<RunningServer, AppError> {
+async fn start(
+    args: ServeArgs,
+    cli: &StartFlags,
+    env: &Env,
+    events: &Events,
+) -> Result<RunningServer, AppError> {
     let mut cli = cli.clone();
     cli.global.cd = Some(env.cwd().to_path_buf());
     // The server gets an app of its own, as with `aye serve`: remote users see nothing drawn for this
     // terminal.
-    cli.command = Some(CliCommand::Serve(args.clone()));
+    cli.kind = StartKind::Attended;
     let (of_trouble, cwd) = (events.clone(), env.clone());
     let foundation = Foundation::load(&cli, cwd)?;
     let report_failure = Arc::new(move |text| drop(of_trouble.send(HostEvent::Warned(text))));

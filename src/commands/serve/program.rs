@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{FailureReporter, config};
-use crate::cli::Cli;
+use crate::cli::start::StartFlags;
 use crate::commands::agents;
 use crate::compose::{self, WrittenMessage};
 use crate::config::Env;
@@ -32,7 +32,7 @@ use crate::tools::public_client;
 /// The program that the server serves.
 pub(super) struct Served {
     pub(super) here: Arc<AppContext>,
-    cli: Cli,
+    cli: StartFlags,
     env: Env,
     /// A separate handle: its change feed reports what the apps commit.
     pub(super) store: Store,
@@ -51,7 +51,7 @@ pub(super) struct Served {
 impl Served {
     pub(super) fn new(
         here: Arc<AppContext>,
-        cli: Cli,
+        cli: StartFlags,
         env: Env,
         store: Store,
         access: Access,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{ScopeArg, TokenCommand};
+use crate::commands::serve::{ScopeArg, TokenCommand};
 use crate::config::{Paths, PrivateFileError, read_private, write_private};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;

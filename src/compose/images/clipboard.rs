@@ -9,7 +9,8 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::config::Env;
 use crate::contract::image::{ImageError, ImageFormat, MAX_IMAGE_BYTES};
-use crate::program::app_context::{AppContext, tool_env};
+use crate::program::app_context::AppContext;
+use crate::program::parts::tool_env;
 
 /// How long each program may take.
 const LIMIT: Duration = Duration::from_secs(4);

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use crate::cli::{McpAddArgs, McpScope};
 use crate::config::{SERVERS_FILE, ServerTableError, with_server, without_server, write_private};
 use crate::contract::display::visible_line;
 use crate::contract::server::ServerScope;
@@ -13,6 +13,37 @@ use crate::program::foundation::Foundation;
 use crate::program::put;
 
 const MAX_FILE: u64 = 1 << 20;
+
+/// `aye mcp add ...`
+#[derive(Args, Clone, Debug)]
+pub struct McpAddArgs {
+    /// Name of the server; becomes part of its tools' names
+    pub name: String,
+    /// The URL of a running server
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    pub url: Option<String>,
+    /// A header of each request; ${NAME} inserts an environment variable
+    #[arg(long = "header", value_name = "NAME=TEXT", requires = "url")]
+    pub headers: Vec<String>,
+    /// An environment variable for the program; ${NAME} inserts one of yours
+    #[arg(long = "env", value_name = "NAME=TEXT", requires = "command")]
+    pub env: Vec<String>,
+    /// The file to write: your settings, or the project's .mcp.json
+    #[arg(long, value_enum, default_value_t = McpScope::User)]
+    pub scope: McpScope,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    pub command: Vec<String>,
+}
+
+/// The file of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum McpScope {
+    /// The user's settings.
+    User,
+    /// The project's `.mcp.json`.
+    Project,
+}
 
 fn pairs(texts: &[String], flag: &str) -> Result<Map<String, Value>, Failure> {
     let pair = |text: &String| match text.split_once('=') {

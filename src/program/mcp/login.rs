@@ -4,12 +4,12 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use tokio::sync::mpsc;
 
 use super::find;
 use super::logins::FileLogins;
 use super::servers;
-use crate::cli::McpLoginArgs;
 use crate::config::Env;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
@@ -20,6 +20,22 @@ use crate::program::{opener, put, say};
 
 /// The maximum length of a typed or pasted line.
 const MAX_LINE: usize = 16 << 10;
+
+/// `aye mcp login ...`
+#[derive(Args, Clone, Debug)]
+pub struct McpLoginArgs {
+    /// Name of the server
+    pub name: String,
+    /// Request this scope instead of the server's proposal; repeatable
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub scopes: Vec<String>,
+    /// Show the URL without opening a browser
+    #[arg(long)]
+    pub no_browser: bool,
+    /// Give up after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub wait: u64,
+}
 
 pub(crate) fn logins(foundation: &Foundation) -> FileLogins {
     FileLogins::at(foundation.paths.logins_dir())
