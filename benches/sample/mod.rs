@@ -83,6 +83,7 @@ pub fn info() -> HostInfo {
         effort: None,
         provider: "provider".into(),
         is_demo: false,
+        start: Vec::new(),
         context_window: Some(200_000),
         prices: ModelPrices::default(),
         mode: Mode::default(),
