@@ -194,7 +194,7 @@ pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &StartFlags
 /// a server alone.
 pub(crate) fn known_tools(foundation: &Foundation) -> impl Fn(&str) -> bool + use<> {
     let servers: Vec<String> = mcp::rows(foundation).into_iter().map(|row| row.name).collect();
-    let agents = crate::program::agents::written(foundation);
+    let agents = crate::program::agents::written(foundation, &|_| true);
     move |name| match (name.strip_prefix("mcp__"), name.strip_prefix("agent_run_")) {
         (Some(tool), _) => {
             servers.iter().any(|server| tool == server || tool.starts_with(&format!("{server}__")))

@@ -1,13 +1,14 @@
 //! The agents a user can talk to: the built-in one, and those of files and settings, ready to run.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use serde_json::{Value, json};
 
 use crate::agents::{
     AgentDialect, AgentIssue, AgentScope, HitlMode, ParsedAgent, ParsedAgents, Severity, SourceLocator,
-    discover, project_roots, read_fields, user_roots,
+    discover_following, project_roots, read_fields, user_roots,
 };
 use crate::config::{ModelSelection, Origin, Settings, needs_probe, select_model};
 use crate::contract::display::visible_line;
@@ -16,7 +17,7 @@ use crate::contract::spec::AgentSpec;
 use crate::failure::{AppError, Failure};
 use crate::pattern::Pattern;
 use crate::plugins::handoff::HandoffPlugin;
-use crate::plugins::skills::Discovery;
+use crate::plugins::skills::{Discovery, MayFollow};
 use crate::program::budget::PriceList;
 use crate::program::context::policy_of;
 use crate::program::foundation::Foundation;
@@ -91,8 +92,8 @@ struct Chosen {
     model: ModelSelection,
 }
 
-/// Returns the agents configured for a folder.
-pub(crate) fn written(foundation: &Foundation) -> ParsedAgents {
+/// Returns the agents configured for a folder. Links of the project are followed to files that `may_follow` says yes to.
+pub(crate) fn written(foundation: &Foundation, may_follow: &dyn Fn(&Path) -> bool) -> ParsedAgents {
     let mut agents = ParsedAgents::default();
     // Unless one is asked for.
     if foundation.is_bare && foundation.loaded.settings.agent.is_none() {
@@ -121,7 +122,7 @@ pub(crate) fn written(foundation: &Foundation) -> ParsedAgents {
         roots.extend(project_roots(&foundation.workspace.cwd, &foundation.workspace.root));
     }
     roots.extend(user_roots(&foundation.paths.config_dir, foundation.env.home()));
-    discover(&roots, &mut agents);
+    discover_following(&roots, &mut agents, may_follow);
     agents
 }
 
@@ -129,11 +130,11 @@ impl Agents {
     /// Registers all agents except the built-in one with the runtime. Agents that cannot run are left out.
     pub(crate) async fn register(
         runtime: &AgentRuntime,
-        foundation: &Foundation,
+        (foundation, may_follow): (&Foundation, &MayFollow),
         (common, known): (&Common, &AgentDescriptions),
         selection: &ModelSelection,
     ) -> Result<Self, Failure> {
-        let mut written = written(foundation);
+        let mut written = written(foundation, may_follow.as_ref());
         let models = models_of(&mut written, foundation).await;
         for choice in models.values() {
             let executor = models::executor(choice, foundation);
@@ -281,7 +282,7 @@ impl Agents {
         let known = or_these(name, names.iter().map(String::as_str));
         let wrong = self.written.issues.iter().find(|issue| {
             issue.severity == Severity::Error
-                && std::path::Path::new(&issue.place).file_stem().is_some_and(|stem| stem == name)
+                && Path::new(&issue.place).file_stem().is_some_and(|stem| stem == name)
         });
         let wrong = wrong.map(|issue| format!("; {issue}")).unwrap_or_default();
         format!("unknown agent `{}`{known}{wrong}", visible_line(name))

@@ -1,5 +1,6 @@
 //! Assembles the parts: store, tools, plugins, model, runtime.
 
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
@@ -9,7 +10,7 @@ use crate::cli::start::{StartFlags, StartKind};
 use crate::config::{self, Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
-use crate::contract::path_policy::PathPolicies as _;
+use crate::contract::path_policy::{PathAccess, PathPolicies as _};
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
@@ -25,8 +26,8 @@ use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Enforcement, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
-    Discovery, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets,
-    SkillSubsystem, SkillTargets, bundled, discover, granted_patterns, project_roots, user_roots,
+    Discovery, MayFollow, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets,
+    SkillSubsystem, SkillTargets, bundled, discover_following, granted_patterns, project_roots, user_roots,
 };
 use crate::plugins::stop::{EndCheck, StopConditionSpec, StopPlugin};
 use crate::program::agents::Agents;
@@ -125,12 +126,16 @@ impl AppContext {
     async fn build_on(store: Store, mut foundation: Foundation, cli: &StartFlags) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
         let reminders = reminders::in_force(&mut foundation);
-        let skills = find_skills(&foundation);
         let selection = models::choose(&foundation).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let permission = permissions_of(&foundation, rules);
         permission.set_terms(foundation.loaded.settings.questions.clone());
-        let instructions = foundation.instructions(permission.policy(&AgentSpec::new(AGENT)).as_ref());
+        let file_rules = permission.policy(&AgentSpec::new(AGENT));
+        let instructions = foundation.instructions(file_rules.as_ref());
+        // A link in the project brings no file that rules keep from being read.
+        let may_follow: MayFollow =
+            Arc::new(move |real: &Path| file_rules.restriction(real, PathAccess::Read).is_none());
+        let skills = find_skills(&foundation, &may_follow);
         let webhooks = Webhooks::new(&foundation, store.clone());
         let webhook_problems = webhooks.problems();
         let notifier = Notifier::new(&foundation, webhooks);
@@ -168,7 +173,8 @@ impl AppContext {
         let (runtime, programs) =
             runtime(&foundation, parts, (&skills, &instructions), reminders, (&common, &known), &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
-        let agents = Agents::register(&runtime, &foundation, (&common, &known), &selection).await?;
+        let agents =
+            Agents::register(&runtime, (&foundation, &may_follow), (&common, &known), &selection).await?;
         let selection = agents.model(&agents.current());
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
@@ -314,21 +320,22 @@ fn user_of(uid: u32, passwd: &str) -> String {
     name.unwrap_or_else(|| format!("uid {uid}"))
 }
 
-fn find_skills(foundation: &Foundation) -> Discovery {
+fn find_skills(foundation: &Foundation, may_follow: &MayFollow) -> Discovery {
     if foundation.is_bare {
-        return discover(&[], Vec::new());
+        return Discovery::default();
     }
     let mut roots = Vec::new();
     if foundation.is_trusted {
         roots.extend(project_roots(&foundation.workspace.cwd, &foundation.workspace.root));
     }
     roots.extend(user_roots(&foundation.paths.config_dir, foundation.env.home()));
-    discover(&roots, bundled())
+    discover_following(&roots, bundled(), may_follow)
 }
 
-/// The skills that can be used here, for commands that need nothing else.
+/// The skills that are here, for commands that only list and check them.
 pub(crate) fn skills_of(foundation: &Foundation) -> Discovery {
-    find_skills(foundation)
+    let may_follow: MayFollow = Arc::new(|_| true);
+    find_skills(foundation, &may_follow)
 }
 
 struct Parts<'a> {

@@ -68,10 +68,21 @@ pub fn user_roots(config_dir: &Path, home: Option<&Path>) -> Vec<AgentRoot> {
 
 /// Adds the agents of all roots, in their order.
 pub fn discover(roots: &[AgentRoot], agents: &mut ParsedAgents) {
+    discover_following(roots, agents, &|_| true);
+}
+
+/// The same, and follows links of the project only to files that `may_follow` says yes to: those that no rule keeps from
+/// being read.
+pub fn discover_following(
+    roots: &[AgentRoot],
+    agents: &mut ParsedAgents,
+    may_follow: &dyn Fn(&Path) -> bool,
+) {
     let mut seen = BTreeSet::new();
     for root in roots {
         let Ok(real) = root.dir.canonicalize() else { continue };
         let boundary = root.boundary.as_ref().map(|boundary| boundary.canonicalize());
+        let below = root.boundary.as_ref().and_then(|boundary| root.dir.strip_prefix(boundary).ok());
         let boundary = match boundary {
             None => None,
             Some(Ok(boundary)) if real.starts_with(&boundary) => Some(boundary),
@@ -81,7 +92,17 @@ pub fn discover(roots: &[AgentRoot], agents: &mut ParsedAgents) {
                 continue;
             }
         };
+        let is_link = |file: &Path| match (&boundary, below) {
+            (None, _) => false,
+            (Some(boundary), Some(below)) if boundary.join(below) == real => !file.starts_with(&real),
+            (Some(_), _) => true,
+        };
         for file in files(&real, boundary.as_deref(), agents) {
+            if is_link(&file) && !may_follow(&file) {
+                let message = "links to a file that rules keep from being read; not followed";
+                warn(agents, &file, message.to_owned());
+                continue;
+            }
             // `.claude/agents` is often a link to `.agents/agents`: one agent, found twice, hides nothing.
             if seen.insert(file.clone()) {
                 let (agent, issues) = read_file(&file, root.form, root.scope);

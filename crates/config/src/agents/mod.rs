@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use aye_files::front_matter::Severity;
-pub use discover::{AgentRoot, discover, project_roots, read_file, user_roots};
+pub use discover::{AgentRoot, discover, discover_following, project_roots, read_file, user_roots};
 pub use fields::{AgentDialect, read_fields};
 
 use aye_core::contract::display::visible_line;

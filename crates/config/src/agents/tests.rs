@@ -279,6 +279,28 @@ fn project_links_stay_inside_and_one_file_is_one_agent() {
     assert!(agents.issues.len() >= 2);
 }
 
+#[test]
+fn links_of_a_project_lead_to_no_file_that_rules_restrict() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let repo = dir.path().canonicalize().expect("a real path");
+    let folder = repo.join(".agents/agents");
+    fs::create_dir_all(&folder).expect("made");
+    fs::create_dir(repo.join("notes")).expect("made");
+    fs::write(folder.join("own.md"), "---\ndescription: Own\n---\nx\n").expect("written");
+    fs::write(repo.join("notes/private.md"), "---\ndescription: Private\n---\nx\n").expect("written");
+    std::os::unix::fs::symlink("../../notes/private.md", folder.join("leak.md")).expect("linked");
+    // A root that leads elsewhere is no better.
+    fs::create_dir(repo.join(".claude")).expect("made");
+    std::os::unix::fs::symlink("../notes", repo.join(".claude/agents")).expect("linked");
+    let names = |may_follow: &dyn Fn(&Path) -> bool| -> Vec<String> {
+        let mut agents = ParsedAgents::default();
+        discover_following(&project_roots(&repo, &repo), &mut agents, may_follow);
+        agents.used().map(|agent| agent.spec.id.clone()).collect()
+    };
+    assert_eq!(names(&|real| !real.starts_with(repo.join("notes"))), ["own"]);
+    assert_eq!(names(&|_| true).len(), 2);
+}
+
 proptest::proptest! {
     /// Any file content parses to an agent or an error, without a panic.
     #[test]

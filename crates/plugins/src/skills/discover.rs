@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::front_matter::{Severity, SkillIssue};
 use super::registry::InMemorySkillRegistry;
-use super::skill::{DOC, FsDiscovery, FsSkill, LinkPolicy, Skill, SkillError};
+use super::skill::{DOC, FsDiscovery, FsSkill, LinkPolicy, MayFollow, Skill, SkillError};
 use aye_core::contract::display::visible_line;
 use aye_files::foreign::is_foreign;
 
@@ -128,13 +128,29 @@ impl Discovery {
 
 /// Finds the skills of all roots, in their order, and then the compiled-in ones.
 pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery {
+    let may_follow: MayFollow = Arc::new(|_| true);
+    discover_following(roots, bundled, &may_follow)
+}
+
+/// The same, and follows links of the project only to files that `may_follow` says yes to: those that no rule keeps from
+/// being read. It is asked again each time that the skill is read.
+pub fn discover_following(
+    roots: &[SkillRoot],
+    bundled: Vec<Arc<dyn Skill>>,
+    may_follow: &MayFollow,
+) -> Discovery {
     let mut discovery = Discovery::default();
     let mut seen = BTreeSet::new();
     for root in roots {
         let Ok(real) = root.dir.canonicalize() else { continue };
         let links = match &root.boundary {
             None => Some(LinkPolicy::All),
-            Some(boundary) => boundary.canonicalize().ok().map(LinkPolicy::Inside),
+            Some(folder) => folder.canonicalize().ok().map(|boundary| {
+                let below = root.dir.strip_prefix(folder).ok();
+                let is_real = below.is_some_and(|below| boundary.join(below) == real);
+                let root = is_real.then(|| real.clone());
+                LinkPolicy::Inside { boundary, root, may_follow: Arc::clone(may_follow) }
+            }),
         };
         let Some(links) = links.filter(|links| links.reach(&real)) else {
             let message = "links out of the project; not followed".to_owned();
@@ -178,7 +194,7 @@ pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery 
 pub(crate) fn walk(root: &Path, links: Option<&LinkPolicy>) -> Result<FsDiscovery, SkillError> {
     let read = |source| SkillError::Read { path: root.to_path_buf(), source };
     let root = root.canonicalize().map_err(read)?;
-    let links = links.cloned().unwrap_or_else(|| LinkPolicy::Inside(root.clone()));
+    let links = links.cloned().unwrap_or_else(|| LinkPolicy::inside(root.clone()));
     fs::read_dir(&root).map_err(read)?;
     let mut found = FsDiscovery::default();
     let mut seen = BTreeSet::from([root.clone()]);

@@ -15,7 +15,9 @@ mod state;
 mod tools;
 
 pub use check::{CheckReport, CheckRow, ListedSkill, check_dir, check_discovery, list_rows};
-pub use discover::{Discovery, FoundSkill, SkillRoot, SkillScope, discover, project_roots, user_roots};
+pub use discover::{
+    Discovery, FoundSkill, SkillRoot, SkillScope, discover, discover_following, project_roots, user_roots,
+};
 pub use front_matter::{
     Parsed, Severity, SkillDoc, SkillIssue, SkillMeta, SkillNameError, SkillNameFault, check_name, parse,
 };
@@ -31,8 +33,8 @@ pub use runner::{
     SCRIPT_MAX_OUTPUT, SCRIPT_TIMEOUT, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner,
 };
 pub use skill::{
-    EmbeddedSkill, EmbeddedSkillData, FsDiscovery, FsSkill, Interpreter, Resource, Script, ScriptSource,
-    Skill, SkillError,
+    EmbeddedSkill, EmbeddedSkillData, FsDiscovery, FsSkill, Interpreter, MayFollow, Resource, Script,
+    ScriptSource, Skill, SkillError,
 };
 pub use state::{
     ActiveSkill, ActiveSkills, Consent, ConsentUpdate, Invocation, InvocationUpdate, SkillConsent,

@@ -1,6 +1,7 @@
 //! A skill, in a folder or compiled in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -237,20 +238,55 @@ pub struct FsSkill {
     links: LinkPolicy,
 }
 
+/// Says of a file to which a link of a project leads whether it may be read.
+pub type MayFollow = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
+
 /// The links that are followed below a root of skills.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum LinkPolicy {
     /// All: the folder is the user's own.
     All,
-    /// Those that stay inside this folder, whose path has its links resolved.
-    Inside(PathBuf),
+    /// Those that stay inside a folder, whose path has its links resolved.
+    Inside {
+        boundary: PathBuf,
+        /// The root itself, unless it is reached through a link. What is elsewhere may be kept from being read.
+        root: Option<PathBuf>,
+        may_follow: MayFollow,
+    },
+}
+
+impl fmt::Debug for LinkPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("All"),
+            Self::Inside { boundary, .. } => f.debug_tuple("Inside").field(boundary).finish(),
+        }
+    }
 }
 
 impl LinkPolicy {
+    /// Links that stay inside a folder, whose path has its links resolved.
+    pub(crate) fn inside(folder: PathBuf) -> Self {
+        Self::Inside { root: Some(folder.clone()), boundary: folder, may_follow: Arc::new(|_| true) }
+    }
+
     pub(crate) fn reach(&self, real: &Path) -> bool {
         match self {
             Self::All => true,
-            Self::Inside(boundary) => real.starts_with(boundary),
+            Self::Inside { boundary, .. } => real.starts_with(boundary),
+        }
+    }
+
+    /// Returns why a file is not read.
+    fn refusal(&self, real: &Path) -> Option<&'static str> {
+        match self {
+            Self::Inside { .. } if !self.reach(real) => Some("links out of the project; not followed"),
+            Self::Inside { root, may_follow, .. }
+                if !root.as_ref().is_some_and(|root| real.starts_with(root)) && !may_follow(real) =>
+            {
+                Some("links to a file that rules keep from being read; not followed")
+            }
+            Self::All | Self::Inside { .. } => None,
         }
     }
 }
@@ -296,7 +332,7 @@ impl FsSkill {
     /// The folders that the skill's files may be in: its own, and the one that the user keeps its `SKILL.md` in.
     fn folders(&self) -> Vec<PathBuf> {
         let mut folders = vec![self.dir.clone()];
-        if self.links == LinkPolicy::All
+        if matches!(self.links, LinkPolicy::All)
             && let Ok(doc) = self.dir.join(DOC).canonicalize()
             && let Some(kept) = doc.parent().filter(|kept| *kept != self.dir)
         {
@@ -318,7 +354,7 @@ impl FsSkill {
         };
         let real = self.dir.join(inner).canonicalize().map_err(|_| not_found())?;
         let is_inside = match inner {
-            DOC => self.links.reach(&real),
+            DOC => self.links.refusal(&real).is_none(),
             _ => self.folders().iter().any(|folder| real.starts_with(folder)),
         };
         if !is_inside {
@@ -392,13 +428,13 @@ fn read_doc(
         Err(vec![SkillIssue { path: path.clone(), line, severity: Severity::Error, message }])
     };
     let real = match path.canonicalize() {
-        Ok(real) if !real.starts_with(dir) && !links.reach(&real) => {
-            return fail(0, "links out of the project; not followed".into());
-        }
         Ok(real) if !real.is_file() => return fail(0, "is not a file".into()),
         Ok(real) => real,
         Err(error) => return fail(0, format!("cannot be read: {error}")),
     };
+    if let Some(why) = links.refusal(&real) {
+        return fail(0, why.into());
+    }
     let mut bytes = Vec::new();
     if let Err(error) = open_checked(&real).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)) {
         return fail(0, format!("cannot be read: {error}"));

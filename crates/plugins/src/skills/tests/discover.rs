@@ -1,4 +1,4 @@
-use crate::skills::skill::LinkPolicy;
+use crate::skills::skill::{LinkPolicy, MayFollow};
 use crate::skills::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ fn names(skills: &[FsSkill]) -> Vec<&str> {
 }
 
 fn load(dir: &Path) -> (Option<FsSkill>, Vec<SkillIssue>) {
-    FsSkill::load(dir, "s", &LinkPolicy::Inside(dir.to_owned()))
+    FsSkill::load(dir, "s", &LinkPolicy::inside(dir.to_owned()))
 }
 
 fn temp() -> (TempDir, std::path::PathBuf) {
@@ -392,4 +392,29 @@ fn nothing_outside_is_read_while_a_folder_becomes_a_link() {
     is_over.store(true, Ordering::Relaxed);
     swapper.join().expect("no panic");
     assert!(read > 0 || skill.resource("references/guide.md", 100).is_ok());
+}
+
+#[test]
+fn links_of_a_project_lead_to_no_file_that_rules_restrict() {
+    let (_dir, repo) = temp();
+    let skills = repo.join(".agents/skills");
+    put_skill(&skills, "open");
+    let secret = put_skill(&repo, "secret");
+    symlink("../../secret", skills.join("secret")).expect("a link");
+    std::fs::create_dir(skills.join("doc")).expect("made");
+    symlink("../../../secret/SKILL.md", skills.join("doc/SKILL.md")).expect("a link");
+    let restricted = secret.clone();
+    let may_follow: MayFollow = Arc::new(move |real: &Path| !real.starts_with(&restricted));
+    let roots = project_roots(&repo, &repo);
+    let found = |may_follow: &MayFollow| {
+        let discovery = discover_following(&roots, Vec::new(), may_follow);
+        let names: Vec<String> = discovery.found.iter().map(|it| it.skill.meta().name.clone()).collect();
+        (names, discovery.issues)
+    };
+    let (names, issues) = found(&may_follow);
+    assert_eq!(names, ["open"]);
+    let refused = issues.iter().filter(|issue| issue.message.contains("rules keep from being read"));
+    assert_eq!(refused.count(), 2, "{issues:?}");
+    let anything: MayFollow = Arc::new(|_| true);
+    assert!(found(&anything).0.contains(&"secret".to_owned()));
 }
