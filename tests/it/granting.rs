@@ -54,7 +54,7 @@ fn a_grant_for_one_call_allows_one_of_two() {
     tty.send("\r");
     // The user's approval was for the first call; the grant's one use is for one of the next two.
     tty.card("touch three");
-    tty.shows("your grant `Bash(touch *)` for this conversation is used up: it was for 1 call");
+    tty.shows("your grant Bash(touch *) for this conversation is used up: it was for 1 call");
     assert!(home.work().join("two").exists() && !home.work().join("three").exists());
     let [grant] = &grants(&home)[..] else { panic!("one grant") };
     assert_eq!(
@@ -138,7 +138,7 @@ fn a_grant_revoked_elsewhere_asks_again() {
     home.ok(&["grants", "revoke", id]).says("was already revoked");
     tty.say("third");
     tty.card("touch made");
-    tty.shows("your grant `Bash(touch *)` for this project was revoked just now");
+    tty.shows("your grant Bash(touch *) for this project was revoked just now");
     tty.send("y");
     tty.shows("Done 3.");
     tty.quit();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::home::Home;
-use crate::support::llm::{Answer, MockLlm, until};
+use crate::support::llm::{Answer, MockLlm};
 use crate::support::pty::Pty;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/mcp_server.sh");
@@ -46,10 +46,7 @@ fn form(home: &Home) -> (String, String) {
 fn asked(home: &Home, columns: u16, rows: u16) -> Pty {
     let tty = Pty::start(home, &[], columns, rows);
     tty.ready();
-    until("the server is connected", || {
-        tty.say("/mcp");
-        tty.look(|view| view.all().contains("shed (user)  connected"))
-    });
+    tty.connects("shed (user)  connected");
     tty.say("go");
     tty.card("Which shelf 1?");
     tty

@@ -252,10 +252,7 @@ fn a_user_logs_in_and_out_in_the_terminal() {
     assert_eq!(status, 302, "{answer}");
     assert_eq!(get(&location(&answer)).0, 200);
     tty.shows("logged in to far");
-    until("the connection", || {
-        tty.say("/mcp");
-        tty.look(|view| view.all().contains("far (user)  connected"))
-    });
+    tty.connects("far (user)  connected");
     tty.say("go");
     tty.shows("It is done.");
     assert_eq!(llm.last().result("c1"), "called with a token");
@@ -429,10 +426,7 @@ fn a_revoked_token_is_reported_in_the_terminal() {
     logged_in(&home);
     let mut tty = Pty::start(&home, &[], 100, 40);
     tty.ready();
-    until("the connection", || {
-        tty.say("/mcp");
-        tty.look(|view| view.all().contains("far (user)  connected"))
-    });
+    tty.connects("far (user)  connected");
     far.revoke(true);
     tty.say("go");
     tty.shows("It is done.");

@@ -227,6 +227,19 @@ impl Pty {
         self.signal(Signal::CONT);
     }
 
+    /// Asks for the servers until the text says that one is connected. Each answer is awaited: lines that are typed faster
+    /// than anybody reads them are a paste.
+    #[track_caller]
+    pub fn connects(&self, text: &str) {
+        super::llm::until(text, || {
+            let lists = |view: &mut View| view.all().matches("MCP servers").count();
+            let before = self.look(lists);
+            self.say("/mcp");
+            self.wait("a list of servers", |view| lists(view) > before);
+            self.look(|view| view.all().contains(text))
+        });
+    }
+
     /// Waits until the view matches.
     #[track_caller]
     pub fn wait(&self, what: &str, is: impl Fn(&mut View) -> bool) {
