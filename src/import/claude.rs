@@ -149,7 +149,11 @@ fn hooks(event: &str, groups: &Value, from: &str, import: &mut Import) {
                 continue;
             }
         };
-        for hook in group.get("hooks").and_then(Value::as_array).into_iter().flatten() {
+        let Some(hooks) = group.get("hooks").and_then(Value::as_array) else {
+            import.leave(&format!("{event} hooks of {matcher}"), "has no list `hooks`", from);
+            continue;
+        };
+        for hook in hooks {
             let command = hook.get("command").and_then(Value::as_str);
             match (hook.get("type").and_then(Value::as_str), command) {
                 (None | Some("command"), Some(command)) => import.hooks.push(ImportedHook {

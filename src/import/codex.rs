@@ -35,7 +35,7 @@ pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     if place.is_user() {
         for (name, file) in place.files(".codex/prompts", ".md") {
             if let Some(text) = place.text(&file, import) {
-                import.files.push(NewFile { path: format!("commands/{name}.md"), text });
+                import.add_file("commands", &name, text, &file);
             }
         }
         if let Some(text) = place.text(".codex/AGENTS.md", import) {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Behavior, Import, NewFile, SourceFolder, command_starting, common_server, texts};
+use super::{Behavior, Import, SourceFolder, command_starting, common_server, texts};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let from = ".cursor/mcp.json";
@@ -20,7 +20,7 @@ pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     }
     for (name, file) in place.files(".cursor/commands", ".md") {
         if let Some(text) = place.text(&file, import) {
-            import.files.push(NewFile { path: format!("commands/{name}.md"), text });
+            import.add_file("commands", &name, text, &file);
         }
     }
     for (name, file) in place.files(".cursor/rules", ".mdc") {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Behavior, Import, NewFile, SourceFolder, command_file, command_starting, common_server, texts};
+use super::{Behavior, Import, NewFile, SourceFolder, command_starting, command_text, common_server, texts};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let from = ".gemini/settings.json";
@@ -22,7 +22,7 @@ pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
                 }
                 Some(prompt) => {
                     let prompt = prompt.replace("{{args}}", "$ARGUMENTS");
-                    import.files.push(command_file(&name, text("description"), &prompt));
+                    import.add_file("commands", &name, command_text(text("description"), &prompt), &file);
                 }
                 None => import.leave(&format!("command {name}"), "has no prompt", &file),
             }

@@ -11,7 +11,7 @@ mod gemini;
 mod opencode;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
@@ -252,6 +252,15 @@ impl Import {
         }
     }
 
+    /// Adds a file below a folder of aye's, named as the agent names it. A name in a file may be anything.
+    fn add_file(&mut self, folder: &str, name: &str, text: String, from: &str) {
+        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ');
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
+            return self.leave(&format!("{folder}/{name}"), "its name is none for a file", from);
+        }
+        self.files.push(NewFile { path: format!("{folder}/{name}.md"), text });
+    }
+
     fn add_server(&mut self, name: &str, server: Result<Map<String, Value>, String>, from: &str) {
         match server {
             Ok(server) => self.servers.push((name.to_owned(), server)),
@@ -389,16 +398,10 @@ fn split_front(text: &str) -> (Vec<&str>, &str) {
     (front.lines().collect(), body)
 }
 
-/// The file of a command with a description.
-fn command_file(name: &str, description: Option<&str>, body: &str) -> NewFile {
+/// The text of a command with a description.
+fn command_text(description: Option<&str>, body: &str) -> String {
     let front = description.map(|text| format!("---\ndescription: {}\n---\n\n", Value::from(text)));
-    let text = format!("{}{}\n", front.unwrap_or_default(), body.trim());
-    NewFile { path: format!("commands/{name}.md"), text }
-}
-
-/// Returns the path of a file below a folder, for people.
-fn below(folder: &str, file: &str) -> String {
-    PathBuf::from(folder).join(file).display().to_string()
+    format!("{}{}\n", front.unwrap_or_default(), body.trim())
 }
 
 #[cfg(test)]

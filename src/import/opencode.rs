@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Behavior, Import, NewFile, SourceFolder, command_file, members, split_front};
+use super::{Behavior, Import, NewFile, SourceFolder, command_text, members, split_front};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let (folder, settings): (_, &[&str]) = if place.is_user() {
@@ -19,14 +19,14 @@ pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
         }
     }
     for name in ["command", "commands"] {
-        for (name, file) in place.files(&super::below(folder, name), ".md") {
+        for (name, file) in place.files(&format!("{folder}/{name}"), ".md") {
             if let Some(text) = place.text(&file, import) {
-                command(&name, &text, import);
+                command(&name, &text, &file, import);
             }
         }
     }
     for name in ["agent", "agents"] {
-        for (name, file) in place.files(&super::below(folder, name), ".md") {
+        for (name, file) in place.files(&format!("{folder}/{name}"), ".md") {
             if let Some(text) = place.text(&file, import) {
                 agent(&name, &text, &file, import);
             }
@@ -51,7 +51,9 @@ fn settings(settings: &Map<String, Value>, from: &str, import: &mut Import) {
     for (name, command) in settings.get("command").and_then(Value::as_object).into_iter().flatten() {
         let text = |key: &str| command.get(key).and_then(Value::as_str);
         match text("template") {
-            Some(template) => import.files.push(command_file(name, text("description"), template)),
+            Some(template) => {
+                import.add_file("commands", name, command_text(text("description"), template), from);
+            }
             None => import.leave(&format!("command {name}"), "has no template", from),
         }
     }
@@ -160,10 +162,10 @@ fn server(server: &Value) -> Result<Map<String, Value>, String> {
     Ok(kept)
 }
 
-fn command(name: &str, text: &str, import: &mut Import) {
+fn command(name: &str, text: &str, from: &str, import: &mut Import) {
     let (front, body) = split_front(text);
     let description = front.iter().find_map(|line| line.strip_prefix("description:"));
-    import.files.push(command_file(name, description.map(unquoted), body));
+    import.add_file("commands", name, command_text(description.map(unquoted), body), from);
 }
 
 fn agent(name: &str, text: &str, from: &str, import: &mut Import) {
@@ -178,7 +180,7 @@ fn agent(name: &str, text: &str, from: &str, import: &mut Import) {
     };
     let description = Value::from(unquoted(description));
     let text = format!("---\nname: {name}\ndescription: {description}\n---\n\n{}\n", body.trim());
-    import.files.push(NewFile { path: format!("agents/{name}.md"), text });
+    import.add_file("agents", name, text, from);
 }
 
 fn unquoted(text: &str) -> &str {

@@ -1,5 +1,6 @@
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 
 use super::*;
 
@@ -260,6 +261,20 @@ fn settings_of_cursor() {
 }
 
 #[test]
+fn a_name_leads_out_of_no_folder_and_no_hook_is_passed_over() {
+    let config = r#"{"command": {"../../.ssh/x": {"template": "a"}, "a/b": {"template": "b"}, "c": {"template": "d"}}}"#;
+    let hooks = r#"{"hooks": {"PreToolUse": [{"matcher": "Bash", "command": "./old.sh"}]}}"#;
+    insta::assert_snapshot!(read(ForeignAgent::Opencode, ImportScope::Project, &[("opencode.json", config)]), @r##"
+    file commands/c.md "d\n"
+    left commands/../../.ssh/x: its name is none for a file (opencode.json)
+    left commands/a/b: its name is none for a file (opencode.json)
+    "##);
+    insta::assert_snapshot!(read(ForeignAgent::Claude, ImportScope::Project, &[(".claude/settings.json", hooks)]), @r##"
+    left PreToolUse hooks of Bash: has no list `hooks` (.claude/settings.json)
+    "##);
+}
+
+#[test]
 fn broken_and_foreign_files_are_named() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), &[("out/x.json", "{}"), ("p/.gemini/settings.json", "[1")]);
@@ -296,7 +311,7 @@ fn a_second_import_changes_nothing() {
         command: "it's \"x\"".into(),
         timeout: 5,
     });
-    import.files.push(command_file("ship", Some("Ship: it"), "Ship.\n"));
+    import.add_file("commands", "ship", command_text(Some("Ship: it"), "Ship.\n"), "x");
     let (first, left) = changes(&import, ImportScope::Project, dir.path()).expect("readable");
     let paths: Vec<_> =
         first.iter().map(|it| it.path.strip_prefix(dir.path()).expect("below").to_owned()).collect();
