@@ -680,7 +680,7 @@ pub struct OfferedServer {
     pub name: String,
     /// The whole command line, each argument quoted where a shell would need it, or the URL.
     pub runs: String,
-    /// Whether it is a program that is started here.
+    /// Whether aye starts it as a program.
     pub is_program: bool,
     /// What else the answer covers, a sentence each: the folder, variables, headers, domains and tools.
     pub facts: Vec<String>,

@@ -147,10 +147,17 @@ fn text_of(path: &Path) -> String {
     read_private(path, MAX_HASHED).ok().flatten().unwrap_or_default()
 }
 
+impl TrustItem {
+    /// An item that starts nothing.
+    fn inert(path: PathBuf, summary: String, hash: Option<String>) -> Self {
+        Self { path, summary, starts: false, servers: Vec::new(), hash: hash.unwrap_or_default() }
+    }
+}
+
 fn rules_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = format!("permission rules: {}", excerpt(&text_of(path)));
-    Some(TrustItem { path: path.to_path_buf(), summary, starts: false, servers: Vec::new(), hash })
+    Some(TrustItem::inert(path.to_path_buf(), summary, Some(hash)))
 }
 
 /// Returns the item of a hooks file, whose commands run without being called: all of them are shown, and
@@ -207,7 +214,7 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
 fn reminders_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = format!("adds reminders for the model after tool calls: {}", excerpt(&text_of(path)));
-    Some(TrustItem { path: path.to_path_buf(), summary, starts: false, servers: Vec::new(), hash })
+    Some(TrustItem::inert(path.to_path_buf(), summary, Some(hash)))
 }
 
 fn mcp_item(path: &Path) -> Option<TrustItem> {
@@ -287,13 +294,7 @@ fn skill_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
             }
             if seen.len() > MAX_SKILL_FOLDERS {
                 let summary = "too many skill folders to list".to_owned();
-                items.push(TrustItem {
-                    path: root,
-                    summary,
-                    starts: false,
-                    servers: Vec::new(),
-                    hash: String::new(),
-                });
+                items.push(TrustItem::inert(root, summary, None));
                 return;
             }
             if dir.join("SKILL.md").symlink_metadata().is_ok() {
@@ -328,13 +329,7 @@ fn agent_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
             files += 1;
             if files > MAX_AGENT_FILES {
                 let summary = "too many agents to list".to_owned();
-                items.push(TrustItem {
-                    path: root,
-                    summary,
-                    starts: false,
-                    servers: Vec::new(),
-                    hash: String::new(),
-                });
+                items.push(TrustItem::inert(root, summary, None));
                 return;
             }
             if path.is_dir() {
@@ -357,13 +352,7 @@ fn agent_item(path: &Path) -> Option<TrustItem> {
     }
     let name = visible_line(&path.file_stem().unwrap_or_default().to_string_lossy()).into_owned();
     let says = excerpt(front.trim_start_matches("---"));
-    Some(TrustItem {
-        path: path.to_path_buf(),
-        summary: format!("agent {name}: {says}"),
-        starts: false,
-        servers: Vec::new(),
-        hash: hash_file(path).unwrap_or_default(),
-    })
+    Some(TrustItem::inert(path.to_path_buf(), format!("agent {name}: {says}"), hash_file(path)))
 }
 
 fn skill_item(dir: &Path) -> Option<TrustItem> {
@@ -389,8 +378,7 @@ fn skill_item(dir: &Path) -> Option<TrustItem> {
         let tools: String = tools.trim().chars().take(120).collect();
         let _ = write!(summary, ", requests permission for: {}", visible_line(&tools));
     }
-    let hash = hash_folder(dir).unwrap_or_default();
-    Some(TrustItem { path: dir.to_path_buf(), summary, starts: false, servers: Vec::new(), hash })
+    Some(TrustItem::inert(dir.to_path_buf(), summary, hash_folder(dir)))
 }
 
 /// The hash of all files below a folder; nothing when there are more than anybody could vouch for.

@@ -209,8 +209,8 @@ impl Sandbox {
         }
     }
 
-    /// The folders that commands see with everything below them, and those of which only the entries count: a folder of
-    /// PATH may be one in which the user keeps other things.
+    /// The folders that commands see: those that are searched whole, and those of PATH, of which only the entries are, because
+    /// the user may keep other things in them.
     fn seen<'a>(&self, policy: &'a Policy) -> (Vec<&'a Path>, Vec<&'a Path>) {
         // Published files, too many to look at each of them.
         let is_package = |path: &Path| {
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_command_makes_no_checks_for_folders_that_were_looked_through() {
+    fn a_first_command_finds_the_checks_of_its_folders_made() {
         let dir = tempfile::tempdir().expect("a folder");
         let [workspace, bin, open] = ["workspace", "bin", "open"].map(|name| dir.path().join(name));
         for folder in [&workspace, &bin, &open] {

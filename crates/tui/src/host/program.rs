@@ -161,7 +161,7 @@ pub struct ProjectServer {
     pub name: String,
     /// The whole command line, or the URL.
     pub runs: String,
-    /// Whether it is a program that is started here.
+    /// Whether aye starts it as a program.
     pub is_program: bool,
     /// What else the answer covers, a sentence each.
     pub facts: Vec<String>,
