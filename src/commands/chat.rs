@@ -1,6 +1,6 @@
 //! `aye`: the terminal.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use crate::cli::start::{StartFlags, ThreadChoice};
@@ -10,7 +10,7 @@ use crate::contract::display::visible_line;
 use crate::failure::Failure;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::program::{moved, say};
+use crate::program::{ask, moved, say};
 use crate::terminal::background::BackgroundRuns;
 use crate::terminal::host::TerminalHost;
 use crate::terminal::{statusline, themes};
@@ -135,14 +135,4 @@ fn ask_for_empty_store(foundation: &Foundation) -> Result<bool, Failure> {
          store restore FILE\n\nStart with an empty store? [y/N] ",
         visible_line(&foundation.paths.display(&foundation.paths.database()))
     ))
-}
-
-/// Asks before the terminal is drawn; anything but yes means no.
-fn ask(text: &str) -> Result<bool, Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::failed)?;
-    drop(out);
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
-    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
 }

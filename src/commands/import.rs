@@ -1,7 +1,7 @@
 //! `aye import`: takes over rules, servers, hooks and commands of other agents.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use clap::{Args, ValueEnum as _};
@@ -12,7 +12,7 @@ use crate::contract::display::{visible, visible_line};
 use crate::failure::Failure;
 use crate::import::{ForeignAgent, Import, ImportScope, ImportedFile, Left, SourceFolder, changes};
 use crate::program::foundation::Foundation;
-use crate::program::{put, say};
+use crate::program::{ask, put, say, write_shared};
 
 /// `aye import`
 #[derive(Args, Clone, Debug)]
@@ -127,10 +127,7 @@ fn is_agreed(files: usize) -> Result<bool, Failure> {
         return Ok(false);
     }
     let files = if files == 1 { "this file".to_owned() } else { format!("these {files} files") };
-    put(&format!("\nWrite {files}? [y/N] "))?;
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
-    let is_agreed = matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
+    let is_agreed = ask(&format!("\nWrite {files}? [y/N] "))?;
     if !is_agreed {
         say("nothing was written");
     }
@@ -142,22 +139,17 @@ fn write(scope: ImportScope, change: &ImportedFile, root: &Path) -> Result<(), F
     if scope == ImportScope::User {
         return write_private(&change.path, change.after.as_bytes()).map_err(Failure::failed);
     }
-    let fail = |error: std::io::Error| {
-        Failure::failed(format!("{} cannot be written: {error}", change.path.display()))
-    };
     let folder = change.path.parent().unwrap_or(root);
-    std::fs::create_dir_all(folder).map_err(fail)?;
-    let is_inside = folder.canonicalize().map_err(fail)?.starts_with(root.canonicalize().map_err(fail)?);
-    if !is_inside || change.path.is_symlink() {
+    // Nothing is created where a link leads either.
+    let there = folder.ancestors().find_map(|folder| folder.canonicalize().ok());
+    let root = root.canonicalize().map_err(Failure::failed)?;
+    if !there.is_some_and(|there| there.starts_with(root)) || change.path.is_symlink() {
         return Err(Failure::failed(format!(
             "{} is a link; nothing was written there",
             change.path.display()
         )));
     }
-    let mut new = tempfile::NamedTempFile::new_in(folder).map_err(fail)?;
-    new.write_all(change.after.as_bytes()).map_err(fail)?;
-    use std::os::unix::fs::PermissionsExt as _;
-    new.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(fail)?;
-    new.persist(&change.path).map_err(|error| fail(error.error))?;
-    Ok(())
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::failed(format!("{} cannot be made: {error}", folder.display())))?;
+    write_shared(&change.path, &change.after)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use crate::program::mcp::{
     AgreedTools, agreed, edit, find, login, login_name, login_words, servers, show, spawn,
 };
 use crate::program::programs::ProjectPrograms;
-use crate::program::{put, say};
+use crate::program::{ask, put, say};
 
 /// `aye mcp ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -281,15 +281,10 @@ async fn trust(
     let server = find(name, foundation)?;
     let (manager, view) = connected(server, foundation, programs, Arc::new(agreed(foundation))).await?;
     put(&show::details(&view))?;
-    if !yes {
-        put("\nTrust these tools? Your rules still apply to each call. [y/N] ")?;
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
-        if !matches!(line.trim().to_lowercase().as_str(), "y" | "yes") {
-            manager.close().await;
-            say("nothing was trusted");
-            return Ok(1);
-        }
+    if !yes && !ask("\nTrust these tools? Your rules still apply to each call. [y/N] ")? {
+        manager.close().await;
+        say("nothing was trusted");
+        return Ok(1);
     }
     let said = manager.agree(name);
     manager.close().await;

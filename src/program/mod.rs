@@ -34,7 +34,9 @@ pub(crate) mod snapshots;
 pub(crate) mod telemetry;
 pub(crate) mod webhook;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use crate::failure::Failure;
 
@@ -62,4 +64,24 @@ pub(crate) fn put_or_stop(text: &str) -> Result<bool, Failure> {
         }
         written => Ok(written.is_ok()),
     }
+}
+
+/// Asks on the command line; anything but yes means no.
+pub(crate) fn ask(question: &str) -> Result<bool, Failure> {
+    put(question)?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
+    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Writes a file of a project, readable by anyone who can read the project. A temporary file is renamed, so that no partial
+/// file is left, and a link is replaced, not followed.
+pub(crate) fn write_shared(file: &Path, text: &str) -> Result<(), Failure> {
+    let fail =
+        |error: std::io::Error| Failure::failed(format!("{} cannot be written: {error}", file.display()));
+    let mut new = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(Path::new("."))).map_err(fail)?;
+    new.write_all(text.as_bytes()).map_err(fail)?;
+    new.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(fail)?;
+    new.persist(file).map_err(|error| fail(error.error))?;
+    Ok(())
 }

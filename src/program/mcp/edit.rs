@@ -10,7 +10,7 @@ use crate::contract::display::visible_line;
 use crate::contract::server::ServerScope;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::put;
+use crate::program::{put, write_shared};
 
 const MAX_FILE: u64 = 1 << 20;
 
@@ -174,18 +174,7 @@ fn servers_of<'a>(
     servers.as_object_mut().ok_or_else(|| Failure::failed(why))
 }
 
-/// Writes a file of the project, readable by anyone who can read the project. A temporary file is renamed, so that no
-/// partial file is left.
 fn write_project(file: &Path, root: &Map<String, Value>) -> Result<(), Failure> {
-    let fail =
-        |error: std::io::Error| Failure::failed(format!("{} cannot be written: {error}", file.display()));
-    let mut text = serde_json::to_string_pretty(root).map_err(Failure::failed)?;
-    text.push('\n');
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let mut new = tempfile::NamedTempFile::new_in(folder).map_err(fail)?;
-    std::io::Write::write_all(&mut new, text.as_bytes()).map_err(fail)?;
-    use std::os::unix::fs::PermissionsExt as _;
-    new.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(fail)?;
-    new.persist(file).map_err(|error| fail(error.error))?;
-    Ok(())
+    let text = serde_json::to_string_pretty(root).map_err(Failure::failed)?;
+    write_shared(file, &(text + "\n"))
 }
