@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::access::{Caller, TokenScope};
+use super::connections::Peer;
 use super::error::{ApiError, ErrorBody};
 use super::hub::Hub;
-use super::listen::Peer;
 
 /// The version of the specification that the document follows.
 const OPENAPI: &str = "3.1.0";

@@ -16,7 +16,7 @@ use super::error::ApiError;
 use super::guard::{Guard, Names};
 use super::hub::Hub;
 use super::mailbox::Mailbox;
-use super::routes;
+use super::routes::router::router;
 
 /// Characters that a token must have.
 const MIN_TOKEN: usize = 16;
@@ -198,7 +198,7 @@ impl Served {
             );
         }
         let guard = Guard { hub: Arc::clone(&hub), names: Arc::new(names) };
-        Ok(Started { router: routes::router(guard), hub, runtime })
+        Ok(Started { router: router(guard), hub, runtime })
     }
 }
 

@@ -51,6 +51,10 @@ impl Connection {
     }
 }
 
+/// The address that a request came from, and its connection where this server accepted it.
+#[derive(Clone, Debug)]
+pub(super) struct Peer(pub(super) SocketAddr, pub(super) Option<Arc<Connection>>);
+
 #[derive(Debug, Default)]
 struct Open {
     /// Oldest first.

@@ -13,9 +13,9 @@ use axum::response::{IntoResponse, Response};
 use aye_core::contract::ids::{InvalidId, check_given};
 
 use super::access::{Caller, TokenScope};
+use super::connections::Peer;
 use super::error::ApiError;
 use super::hub::Hub;
-use super::listen::Peer;
 
 /// Names under which the server is reached, and origins whose pages may use it.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::Message;
-use aye_core::contract::record::ThreadRecord;
+use aye_core::contract::record::{RunRecord, ThreadRecord};
 use aye_core::contract::storage::{ChangeKind, StoreChange, StoreError, ThreadRunStore};
 use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError};
 use aye_session::{Attender, Elsewhere, Ended, FrontEnd, Manner, Queue, SessionFact};
@@ -326,6 +326,18 @@ impl Hub {
     pub(super) async fn thread(&self, id: &ThreadId) -> Result<ThreadRecord, ApiError> {
         let found = self.store().load_thread(id).await?;
         found.ok_or_else(|| ApiError::not_found("conversation", id.as_str()))
+    }
+
+    /// The run.
+    pub(super) async fn run(&self, id: &RunId) -> Result<RunRecord, ApiError> {
+        let found = self.store().load_run(id).await?;
+        found.ok_or_else(|| ApiError::not_found("run", id.as_str()))
+    }
+
+    /// The latest run of a conversation.
+    pub(super) async fn latest_run(&self, thread: &ThreadId) -> Result<RunRecord, ApiError> {
+        let found = self.store().latest_run(thread).await?;
+        found.ok_or_else(|| ApiError::not_found("run of conversation", thread.as_str()))
     }
 
     /// The agents of a folder, when this server serves it.

@@ -16,10 +16,10 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::connections::{Bounded, Connection, Connections, Watched};
+use super::connections::{Bounded, Connections, Peer, Watched};
 use super::guard::{Guard, Names};
 use super::hub::{Hub, LAST_WAIT};
-use super::routes;
+use super::routes::router::router;
 
 /// Connections whose handshake is done and that wait to be served.
 const ACCEPTED: usize = 64;
@@ -156,7 +156,7 @@ impl Listening {
     pub async fn serve(self, hub: Arc<Hub>, names: Names) -> std::io::Result<()> {
         let connections = Connections::new(hub.program.connections());
         let closing = hub.closing.clone();
-        let router: Router = routes::router(Guard { hub: Arc::clone(&hub), names: Arc::new(names) });
+        let router: Router = router(Guard { hub: Arc::clone(&hub), names: Arc::new(names) });
         let stop = closing.clone().cancelled_owned();
         let served = async move {
             match self.listener {
@@ -185,10 +185,6 @@ impl Listening {
         Ok(())
     }
 }
-
-/// The address that a request came from, and its connection where this server accepted it.
-#[derive(Clone, Debug)]
-pub(super) struct Peer(pub(super) SocketAddr, pub(super) Option<Arc<Connection>>);
 
 impl Connected<IncomingStream<'_, Bounded<TcpListener>>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Bounded<TcpListener>>) -> Self {

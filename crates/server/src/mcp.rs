@@ -37,7 +37,8 @@ use super::guard::{MAX_BODY, demand};
 use super::hub::Hub;
 use super::mcp_transport::{BoundedTransport, MAX_REQUESTS};
 use super::reading::RunReader;
-use super::routes::{decide, thread_of};
+use super::routes::approvals::decide;
+use super::routes::threads::thread_of;
 
 /// The description of this server for clients.
 const INSTRUCTIONS: &str = "Each tool is an agent that works in a project folder. An agent's calls that its rules do \

@@ -5,6 +5,7 @@
 
 mod card;
 mod error;
+mod push;
 mod stream;
 mod tasks;
 
@@ -20,8 +21,7 @@ use aye_encode::a2a::{A2A_CARD_PATH, A2A_VERSION, A2A_VERSION_HEADER};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::a2a_push::PushOperation;
-use super::{HubState, a2a_push};
+use super::extract::HubState;
 use crate::access::{Caller, TokenScope};
 use crate::api::Api;
 use crate::api::Operation as Operations;
@@ -31,10 +31,11 @@ use crate::hub::Hub;
 use crate::push::task_of_run;
 use crate::sse;
 use card::{card, extended_card};
+use push::PushOperation;
 use stream::{TaskStream, stream, subscribe};
 use tasks::{Task, TaskQuery, cancel, list, run_of, send, submitted, task_of};
 
-pub(super) use error::A2aError;
+use error::A2aError;
 
 pub(super) fn routes(api: Api) -> Api {
     api.get(A2A_CARD_PATH, "Show the agent card", &[], card)
@@ -255,7 +256,7 @@ async fn reply(
         Operation::Subscribe(id) => return subscribe(hub, caller, id).await.map(Reply::Stream),
         Operation::Push(task, operation) => {
             demand(caller, TokenScope::Chat)?;
-            a2a_push::serve(hub, &run_of(hub, task).await?, operation, body).await?
+            push::serve(hub, &run_of(hub, task).await?, operation, body).await?
         }
         Operation::ExtendedCard => {
             demand(caller, TokenScope::Read)?;

@@ -18,9 +18,9 @@ use aye_encode::answer::ClientRequestError;
 use aye_runtime::RunRequest;
 use serde_json::{Value, json};
 
-use super::ai_sdk::thread_of;
-use super::threads::{CancelReceipt, InterruptReceipt, cancel, interrupt, send_message_in};
-use super::{Allowed, Body, Chat, InThread, Read, approvals};
+use super::approvals;
+use super::extract::{Authorized, ChatScope, InThread, JsonBody, ReadScope};
+use super::threads::{CancelReceipt, InterruptReceipt, cancel, interrupt, send_message_in, thread_of};
 use crate::access::Caller;
 use crate::api::{Api, EventStream};
 use crate::error::ApiError;
@@ -43,37 +43,37 @@ pub(super) fn routes(api: Api) -> Api {
         .get("/v1/ag-ui/threads/{id}/messages", "Show the history as messages", &[], messages)
 }
 
-async fn stop(thread: InThread<Chat>) -> Result<Json<CancelReceipt>, ApiError> {
+async fn stop(thread: InThread<ChatScope>) -> Result<Json<CancelReceipt>, ApiError> {
     cancel(thread).await
 }
 
-async fn drop_all(thread: InThread<Chat>) -> Result<Json<InterruptReceipt>, ApiError> {
+async fn drop_all(thread: InThread<ChatScope>) -> Result<Json<InterruptReceipt>, ApiError> {
     interrupt(thread).await
 }
 
 async fn run(
-    Allowed { hub, caller, .. }: Allowed<Chat>,
+    Authorized { hub, caller, .. }: Authorized<ChatScope>,
     stops: StopsOnLeave,
-    Body(input): Body<RunAgentInput>,
+    JsonBody(input): JsonBody<RunAgentInput>,
 ) -> Result<EventStream, ApiError> {
     turn(&hub, &caller, input, stops).await
 }
 
 async fn run_in(
-    Allowed { hub, caller, .. }: Allowed<Chat>,
+    Authorized { hub, caller, .. }: Authorized<ChatScope>,
     Path(id): Path<String>,
     stops: StopsOnLeave,
-    Body(mut input): Body<RunAgentInput>,
+    JsonBody(mut input): JsonBody<RunAgentInput>,
 ) -> Result<EventStream, ApiError> {
     input.thread_id = id;
     turn(&hub, &caller, input, stops).await
 }
 
 async fn run_with(
-    Allowed { hub, caller, .. }: Allowed<Chat>,
+    Authorized { hub, caller, .. }: Authorized<ChatScope>,
     Path(id): Path<String>,
     stops: StopsOnLeave,
-    Body(mut input): Body<RunAgentInput>,
+    JsonBody(mut input): JsonBody<RunAgentInput>,
 ) -> Result<EventStream, ApiError> {
     input.agent_id = Some(id);
     turn(&hub, &caller, input, stops).await
@@ -266,7 +266,7 @@ async fn encoded(frame: Frame, encoder: &mut AgUiEncoder, hub: &Hub, thread: &Th
     }
 }
 
-async fn messages(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {
+async fn messages(InThread { hub, thread, .. }: InThread<ReadScope>) -> Result<Json<Value>, ApiError> {
     let stored = hub.store().load_messages(&thread.id).await?;
     Ok(Json(json!(ag_ui_messages(&stored))))
 }

@@ -9,16 +9,15 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::Event;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::message::{Message, Role};
-use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::SuspensionFilter;
 use aye_encode::ai_sdk::{AiSdkEncoder, AiSdkIntent, AiSdkRequest, UiChunk, ui_messages};
 use aye_runtime::RunRequest;
 use futures::Stream;
 use serde_json::{Value, json};
 
-use super::runs::run_of;
-use super::threads::{CancelReceipt, InterruptReceipt, NewThread, cancel, checked_thread, interrupt};
-use super::{Allowed, Body, Chat, InThread, Read, approvals, given_thread};
+use super::approvals;
+use super::extract::{Authorized, ChatScope, InThread, JsonBody, ReadScope};
+use super::threads::{CancelReceipt, InterruptReceipt, cancel, interrupt, thread_of};
 use crate::access::Caller;
 use crate::api::{Api, EventStream, StreamOrNothing};
 use crate::error::ApiError;
@@ -54,72 +53,62 @@ pub(super) fn routes(api: Api) -> Api {
 
 /// A chat that has sent nothing yet has nothing in progress.
 async fn resume(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Path(id): Path<ThreadId>,
 ) -> Result<StreamOrNothing, ApiError> {
     in_progress(hub, id, None).await
 }
 
-async fn resume_in(allowed: Allowed<Read>, id: Path<ThreadId>) -> Result<StreamOrNothing, ApiError> {
+async fn resume_in(allowed: Authorized<ReadScope>, id: Path<ThreadId>) -> Result<StreamOrNothing, ApiError> {
     resume(allowed, id).await
 }
 
 async fn resume_run(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Path(id): Path<RunId>,
 ) -> Result<StreamOrNothing, ApiError> {
-    let run = run_of(&hub, &id).await?;
+    let run = hub.run(&id).await?;
     in_progress(hub, run.thread_id, Some(id)).await
 }
 
-async fn resume_in_run(allowed: Allowed<Read>, id: Path<RunId>) -> Result<StreamOrNothing, ApiError> {
+async fn resume_in_run(allowed: Authorized<ReadScope>, id: Path<RunId>) -> Result<StreamOrNothing, ApiError> {
     resume_run(allowed, id).await
 }
 
-async fn stop(thread: InThread<Chat>) -> Result<Json<CancelReceipt>, ApiError> {
+async fn stop(thread: InThread<ChatScope>) -> Result<Json<CancelReceipt>, ApiError> {
     cancel(thread).await
 }
 
-async fn drop_all(thread: InThread<Chat>) -> Result<Json<InterruptReceipt>, ApiError> {
+async fn drop_all(thread: InThread<ChatScope>) -> Result<Json<InterruptReceipt>, ApiError> {
     interrupt(thread).await
 }
 
 async fn chat(
-    Allowed { hub, caller, .. }: Allowed<Chat>,
+    Authorized { hub, caller, .. }: Authorized<ChatScope>,
     stops: StopsOnLeave,
-    Body(request): Body<AiSdkRequest>,
+    JsonBody(request): JsonBody<AiSdkRequest>,
 ) -> Result<EventStream, ApiError> {
     turn(&hub, &caller, request, stops).await
 }
 
 async fn chat_in(
-    Allowed { hub, caller, .. }: Allowed<Chat>,
+    Authorized { hub, caller, .. }: Authorized<ChatScope>,
     Path(id): Path<String>,
     stops: StopsOnLeave,
-    Body(mut request): Body<AiSdkRequest>,
+    JsonBody(mut request): JsonBody<AiSdkRequest>,
 ) -> Result<EventStream, ApiError> {
     request.thread_id = Some(id);
     turn(&hub, &caller, request, stops).await
 }
 
 async fn chat_with(
-    Allowed { hub, caller, .. }: Allowed<Chat>,
+    Authorized { hub, caller, .. }: Authorized<ChatScope>,
     Path(id): Path<String>,
     stops: StopsOnLeave,
-    Body(mut request): Body<AiSdkRequest>,
+    JsonBody(mut request): JsonBody<AiSdkRequest>,
 ) -> Result<EventStream, ApiError> {
     request.agent_id = Some(id);
     turn(&hub, &caller, request, stops).await
-}
-
-/// The conversation of a client. A new one is stored when a run starts in it: a request that is refused leaves none.
-pub(crate) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecord, ApiError> {
-    if let Some(id) = id
-        && let Some(known) = hub.store().load_thread(&given_thread(id)?).await?
-    {
-        return Ok(known);
-    }
-    checked_thread(hub, NewThread { id: id.map(str::to_owned), ..NewThread::default() }).await
 }
 
 /// One turn of a client: something said, or answers.
@@ -210,7 +199,7 @@ async fn in_progress(
     Ok(StreamOrNothing(Some(respond(frames))))
 }
 
-async fn messages(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {
+async fn messages(InThread { hub, thread, .. }: InThread<ReadScope>) -> Result<Json<Value>, ApiError> {
     let stored = hub.store().load_messages(&thread.id).await?;
     let questions = hub.store().waiting_below(&thread.id).await?;
     Ok(Json(json!(ui_messages(&stored, &questions))))

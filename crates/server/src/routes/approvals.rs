@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::{Allowed, Asked, Body, Decide, InThread, ListPage, Paging, Read, Signed, latest_run, one_more};
+use super::extract::{Asked, Authorized, DecideScope, InThread, JsonBody, ReadScope, Signed};
+use super::paging::{ListPage, Paging, one_more};
 use crate::access::{Caller, TokenScope};
 use crate::api::{Api, EventStream};
 use crate::card::QuestionCard;
@@ -79,7 +80,7 @@ struct ListQuery {
 }
 
 async fn list(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<ListQuery>,
 ) -> Result<Json<ListPage<QuestionCard>>, ApiError> {
@@ -111,7 +112,7 @@ async fn question(hub: &Hub, id: &SuspensionId) -> Result<SuspensionRecord, ApiE
 }
 
 async fn show(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Path(id): Path<SuspensionId>,
 ) -> Result<Json<QuestionCard>, ApiError> {
     let record = question(&hub, &id).await?;
@@ -119,7 +120,7 @@ async fn show(
 }
 
 /// Streams the pending questions as they are now, and every one that is asked or closed from then on.
-async fn watch(Allowed { hub, .. }: Allowed<Read>) -> EventStream {
+async fn watch(Authorized { hub, .. }: Authorized<ReadScope>) -> EventStream {
     EventStream(sse::respond(inbox(hub)))
 }
 
@@ -224,9 +225,9 @@ enum Reach {
 }
 
 async fn approve(
-    Allowed { hub, caller, .. }: Allowed<Decide>,
+    Authorized { hub, caller, .. }: Authorized<DecideScope>,
     Path(id): Path<SuspensionId>,
-    Body(yes): Body<Approve>,
+    JsonBody(yes): JsonBody<Approve>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     let record = question(&hub, &id).await?;
     let Some(shown) = yes.shown_hash else {
@@ -359,9 +360,9 @@ struct Deny {
 }
 
 async fn deny(
-    Allowed { hub, caller, .. }: Allowed<Decide>,
+    Authorized { hub, caller, .. }: Authorized<DecideScope>,
     Path(id): Path<SuspensionId>,
-    Body(no): Body<Deny>,
+    JsonBody(no): JsonBody<Deny>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     settle(&hub, &caller, &id, named(no.decision_id, Answer::no(no.reason).into())).await
 }
@@ -374,9 +375,9 @@ struct RequestChanges {
 }
 
 async fn request_changes(
-    Allowed { hub, caller, .. }: Allowed<Decide>,
+    Authorized { hub, caller, .. }: Authorized<DecideScope>,
     Path(id): Path<SuspensionId>,
-    Body(wanted): Body<RequestChanges>,
+    JsonBody(wanted): JsonBody<RequestChanges>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     if wanted.feedback.trim().is_empty() {
         return Err(ApiError::field("feedback", "say what to change"));
@@ -393,9 +394,9 @@ struct GivenAnswer {
 }
 
 async fn answer(
-    Allowed { hub, caller, .. }: Allowed<Decide>,
+    Authorized { hub, caller, .. }: Authorized<DecideScope>,
     Path(id): Path<SuspensionId>,
-    Body(given): Body<GivenAnswer>,
+    JsonBody(given): JsonBody<GivenAnswer>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     let answer = Answer { reason: given.comment, ..Answer::yes(given.result) };
     settle(&hub, &caller, &id, named(given.decision_id, Reply::values(answer))).await
@@ -414,17 +415,17 @@ pub(super) struct CallDecision {
 }
 
 pub(super) async fn decide_in_thread(
-    InThread { hub, caller, thread, .. }: InThread<Decide>,
-    Body(decision): Body<CallDecision>,
+    InThread { hub, caller, thread, .. }: InThread<DecideScope>,
+    JsonBody(decision): JsonBody<CallDecision>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     let filter = SuspensionFilter { thread: Some(thread.id), ..SuspensionFilter::default() };
     decide_by_call(&hub, &caller, filter, decision).await
 }
 
 pub(super) async fn decide_in_run(
-    Allowed { hub, caller, .. }: Allowed<Decide>,
+    Authorized { hub, caller, .. }: Authorized<DecideScope>,
     Path(id): Path<RunId>,
-    Body(decision): Body<CallDecision>,
+    JsonBody(decision): JsonBody<CallDecision>,
 ) -> Result<Json<DecisionReceipt>, ApiError> {
     decide_call_of(&hub, &caller, &id, decision).await
 }
@@ -504,7 +505,7 @@ pub(super) async fn run_of_answers(
     };
     let run = match run {
         Some(run) => run,
-        None => latest_run(hub, thread).await?,
+        None => hub.latest_run(&thread.id).await?,
     };
     let (_, messages) = hub.store().messages_of_run(&thread.id, &run.id).await?;
     let asks = |stored: &&StoredMessage| {

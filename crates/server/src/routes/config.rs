@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use aye_core::contract::config_entry::{EntryConflict, EntryExpectation};
 use serde_json::{Map, Value, json};
 
-use super::{Admin, Allowed, Asked, Body, ListPage, Need, Paging, Read, page};
+use super::extract::{AdminScope, Asked, Authorized, JsonBody, ReadScope, RequiredScope};
+use super::paging::{ListPage, Paging, page};
 use crate::access::Caller;
 use crate::api::{Api, Created, HandlerInput, HandlerOutput, Nothing, OperationBuilder};
 use crate::config::{ConfigChange, ConfigEntry, ConfigHost, ConfigNamespace};
@@ -39,11 +40,11 @@ pub(super) struct InNamespace<N> {
     need: PhantomData<N>,
 }
 
-impl<N: Need> FromRequestParts<Arc<Hub>> for InNamespace<N> {
+impl<N: RequiredScope> FromRequestParts<Arc<Hub>> for InNamespace<N> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, hub: &Arc<Hub>) -> Result<Self, ApiError> {
-        let Allowed { hub, caller, need } = Allowed::<N>::from_request_parts(parts, hub).await?;
+        let Authorized { hub, caller, need } = Authorized::<N>::from_request_parts(parts, hub).await?;
         let names = Path::<HashMap<String, String>>::from_request_parts(parts, &hub).await;
         let Path(mut names) =
             names.map_err(|error| ApiError::new(error.status(), "invalid_path", error.body_text()))?;
@@ -54,7 +55,7 @@ impl<N: Need> FromRequestParts<Arc<Hub>> for InNamespace<N> {
     }
 }
 
-impl<N: Need> HandlerInput for InNamespace<N> {
+impl<N: RequiredScope> HandlerInput for InNamespace<N> {
     fn describe(sketch: &mut OperationBuilder<'_>) {
         sketch.needs(N::SCOPE);
     }
@@ -74,7 +75,7 @@ impl<N> InNamespace<N> {
     }
 }
 
-impl InNamespace<Admin> {
+impl InNamespace<AdminScope> {
     /// Refuses changes of what only local files define.
     fn check_open(&self) -> Result<(), ApiError> {
         if self.namespace.is_open() {
@@ -162,25 +163,25 @@ impl HandlerOutput for Tagged {
 }
 
 pub(super) async fn list(
-    place: InNamespace<Read>,
+    place: InNamespace<ReadScope>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<ConfigEntry>>, ApiError> {
     let entries = place.config()?.entries(place.namespace).await?;
     page(paging, async |slice| Ok::<_, ApiError>(slice.of(entries)), |entry| entry).await
 }
 
-pub(super) async fn show(place: InNamespace<Read>) -> Result<Tagged, ApiError> {
+pub(super) async fn show(place: InNamespace<ReadScope>) -> Result<Tagged, ApiError> {
     Ok(Tagged(place.entry(&place.id).await?))
 }
 
-async fn schema(place: InNamespace<Read>) -> Result<Json<Value>, ApiError> {
+async fn schema(place: InNamespace<ReadScope>) -> Result<Json<Value>, ApiError> {
     place.config()?;
     Ok(Json(place.namespace.schema().to_value()))
 }
 
 async fn create(
-    place: InNamespace<Admin>,
-    Body(definition): Body<Map<String, Value>>,
+    place: InNamespace<AdminScope>,
+    JsonBody(definition): JsonBody<Map<String, Value>>,
 ) -> Result<Created<ConfigEntry>, ApiError> {
     place.check_open()?;
     let id = definition.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -189,9 +190,9 @@ async fn create(
 }
 
 async fn replace(
-    place: InNamespace<Admin>,
+    place: InNamespace<AdminScope>,
     IfMatch(expected): IfMatch,
-    Body(mut definition): Body<Map<String, Value>>,
+    JsonBody(mut definition): JsonBody<Map<String, Value>>,
 ) -> Result<Tagged, ApiError> {
     place.check_open()?;
     let id = definition.entry("id").or_insert_with(|| Value::from(place.id.as_str()));
@@ -202,7 +203,7 @@ async fn replace(
     Ok(Tagged(place.entry(&place.id).await?))
 }
 
-async fn remove(place: InNamespace<Admin>, IfMatch(expected): IfMatch) -> Result<Nothing, ApiError> {
+async fn remove(place: InNamespace<AdminScope>, IfMatch(expected): IfMatch) -> Result<Nothing, ApiError> {
     place.check_open()?;
     place.publish(&place.id, None, expected).await?;
     Ok(Nothing)

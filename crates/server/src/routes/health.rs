@@ -8,7 +8,7 @@ use aye_core::contract::ids::ThreadId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::HubState;
+use super::extract::HubState;
 use crate::access::{Caller, TokenScope};
 use crate::api::{Api, HandlerOutput, KINDS, OperationBuilder, Text};
 use crate::clock::now_ms;

@@ -8,12 +8,12 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Body, HubState};
+use super::extract::{HubState, JsonBody};
 use crate::access::{Caller, TokenScope};
 use crate::api::Api;
 use crate::clock::now_ms;
+use crate::connections::Peer;
 use crate::error::ApiError;
-use crate::listen::Peer;
 
 pub(super) fn routes(api: Api) -> Api {
     api.post("/v1/sign-in", "Spend a code for a token", &[401], sign_in).get(
@@ -52,7 +52,7 @@ struct Myself {
 async fn sign_in(
     State(hub): HubState,
     from: Option<Extension<ConnectInfo<Peer>>>,
-    Body(SignIn { code }): Body<SignIn>,
+    JsonBody(SignIn { code }): JsonBody<SignIn>,
 ) -> Result<Json<SignedIn>, ApiError> {
     let access = hub.program.access();
     if let Some((token, record)) = access.sign_in(&code, now_ms()).map_err(ApiError::internal)? {

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::{self, InNamespace, Tagged};
-use super::{Allowed, Asked, Chat, ListPage, Paging, Read, page};
+use super::extract::{Asked, Authorized, ChatScope, ReadScope};
+use super::paging::{ListPage, Paging, page};
 use crate::api::Api;
 use crate::clock::now_ms;
 use crate::config::ConfigEntry;
@@ -27,19 +28,19 @@ pub(super) fn routes(api: Api) -> Api {
         .delete("/v1/queue/{id}", "Take a queued job back", &[409], unqueue)
 }
 
-async fn capabilities(Allowed { hub, .. }: Allowed<Read>) -> Result<Json<Value>, ApiError> {
+async fn capabilities(Authorized { hub, .. }: Authorized<ReadScope>) -> Result<Json<Value>, ApiError> {
     Ok(Json(hub.program.capabilities().await?))
 }
 
 /// The same as `/v1/config/agents`.
 async fn agents(
-    place: InNamespace<Read>,
+    place: InNamespace<ReadScope>,
     paging: Asked<Paging>,
 ) -> Result<Json<ListPage<ConfigEntry>>, ApiError> {
     config::list(place, paging).await
 }
 
-async fn agent(place: InNamespace<Read>) -> Result<Tagged, ApiError> {
+async fn agent(place: InNamespace<ReadScope>) -> Result<Tagged, ApiError> {
     config::show(place).await
 }
 
@@ -50,7 +51,7 @@ struct AuditQuery {
 }
 
 async fn audit(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<AuditQuery>,
 ) -> Result<Json<ListPage<AuditRow>>, ApiError> {
@@ -64,7 +65,7 @@ struct QueueQuery {
 }
 
 async fn queue(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<QueueQuery>,
 ) -> Result<Json<ListPage<MailboxJob>>, ApiError> {
@@ -73,7 +74,7 @@ async fn queue(
 }
 
 async fn unqueue(
-    Allowed { hub, .. }: Allowed<Chat>,
+    Authorized { hub, .. }: Authorized<ChatScope>,
     Path(id): Path<JobId>,
 ) -> Result<Json<MailboxJob>, ApiError> {
     let mailbox = hub.store().mailboxes()?;

@@ -9,19 +9,21 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::sse::Event;
 use aye_core::contract::event::{AgentEvent, StreamEvent};
-use aye_core::contract::ids::{RunId, ThreadId};
-use aye_core::contract::inference::TokenUsage;
-use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
-use aye_core::contract::record::{RunRecord, ThreadRecord};
+use aye_core::contract::ids::RunId;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::ThreadRecord;
 use aye_runtime::RunRequest;
 use futures::Stream;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::approvals::{CallDecision, decide_call_of};
+use super::extract::{Asked, Authorized, ChatScope, InThread, JsonBody, ReadScope, given_thread};
+use super::new_messages::Said;
+use super::paging::{ListPage, Paging, page};
+use super::run_view::RunView;
 use super::threads::{CancelReceipt, NewThread, SayReceipt, checked_thread, send_message_in};
-use super::{Allowed, Asked, Body, Chat, InThread, ListPage, Paging, Read, Said, given_thread, page};
 use crate::access::TokenScope;
 use crate::api::{Accepted, Api, EventStream};
 use crate::error::ApiError;
@@ -37,6 +39,7 @@ pub(super) fn routes(api: Api) -> Api {
         .get("/v1/runs/{id}", "Show a run", &[], show)
         .post("/v1/runs/{id}/inputs", "Send messages to the conversation of a run", &[409], inputs)
         .post("/v1/runs/{id}/cancel", "Stop a run", &[409], cancel)
+        .post("/v1/threads/{id}/runs", "Start a run and stream its events", &[409], start_in)
         .post(
             "/v1/runs/{id}/decision",
             "Answer a question about a call of a run",
@@ -45,52 +48,13 @@ pub(super) fn routes(api: Api) -> Api {
         )
 }
 
-/// A run without the machine's own state.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct RunView {
-    id: RunId,
-    thread_id: ThreadId,
-    parent_run_id: Option<RunId>,
-    /// The client's id of the request that the run serves.
-    correlation_id: Option<String>,
-    agent_id: String,
-    model: String,
-    status: RunStatus,
-    steps: u32,
-    usage: TokenUsage,
-    active_ms: u64,
-    termination: Option<TerminationReason>,
-    created_at: u64,
-    updated_at: u64,
-}
-
-impl From<RunRecord> for RunView {
-    fn from(run: RunRecord) -> Self {
-        Self {
-            id: run.id,
-            thread_id: run.thread_id,
-            parent_run_id: run.parent_run_id,
-            correlation_id: run.correlation_id,
-            agent_id: run.agent_id,
-            model: run.model,
-            status: run.status,
-            steps: run.steps,
-            usage: run.usage,
-            active_ms: run.active_ms,
-            termination: run.termination,
-            created_at: run.created_at,
-            updated_at: run.updated_at,
-        }
-    }
-}
-
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 struct RunsQuery {
     status: Option<RunStatus>,
 }
 
 async fn list(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<RunsQuery>,
 ) -> Result<Json<ListPage<RunView>>, ApiError> {
@@ -98,13 +62,11 @@ async fn list(
     page(paging, runs, RunView::from).await
 }
 
-pub(super) async fn run_of(hub: &Hub, id: &RunId) -> Result<RunRecord, ApiError> {
-    let run = hub.store().load_run(id).await?;
-    run.ok_or_else(|| ApiError::not_found("run", id.as_str()))
-}
-
-async fn show(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<RunId>) -> Result<Json<RunView>, ApiError> {
-    Ok(Json(run_of(&hub, &id).await?.into()))
+async fn show(
+    Authorized { hub, .. }: Authorized<ReadScope>,
+    Path(id): Path<RunId>,
+) -> Result<Json<RunView>, ApiError> {
+    Ok(Json(hub.run(&id).await?.into()))
 }
 
 /// The request for a run.
@@ -122,9 +84,9 @@ pub(super) struct NewRun {
 /// Starts a run, in a new conversation if none is named, and streams its events until the run is done or
 /// waits.
 async fn start(
-    Allowed { hub, caller, .. }: Allowed<Chat>,
+    Authorized { hub, caller, .. }: Authorized<ChatScope>,
     stops: StopsOnLeave,
-    Body(wanted): Body<NewRun>,
+    JsonBody(wanted): JsonBody<NewRun>,
 ) -> Result<EventStream, ApiError> {
     let texts = wanted.said.texts()?;
     let known = match &wanted.thread_id {
@@ -145,10 +107,10 @@ async fn start(
 }
 
 /// The same in the conversation of the path.
-pub(super) async fn start_in(
-    InThread { hub, caller, thread, .. }: InThread<Chat>,
+async fn start_in(
+    InThread { hub, caller, thread, .. }: InThread<ChatScope>,
     stops: StopsOnLeave,
-    Body(wanted): Body<NewRun>,
+    JsonBody(wanted): JsonBody<NewRun>,
 ) -> Result<EventStream, ApiError> {
     let mut request =
         RunRequest::new(thread.id.clone(), hub.messages(&thread, wanted.said.texts()?, &caller).await?);
@@ -216,11 +178,11 @@ pub(super) struct RunInputs {
 
 /// Says more in the conversation of a run, or decides about its calls.
 async fn inputs(
-    Allowed { hub, caller, .. }: Allowed<Chat>,
+    Authorized { hub, caller, .. }: Authorized<ChatScope>,
     Path(id): Path<RunId>,
-    Body(inputs): Body<RunInputs>,
+    JsonBody(inputs): JsonBody<RunInputs>,
 ) -> Result<Accepted<SayReceipt>, ApiError> {
-    let run = run_of(&hub, &id).await?;
+    let run = hub.run(&id).await?;
     if inputs.decisions.is_empty() {
         let thread = hub.thread(&run.thread_id).await?;
         let messages = hub.messages(&thread, inputs.said.texts()?, &caller).await?;
@@ -237,10 +199,10 @@ async fn inputs(
 }
 
 async fn cancel(
-    Allowed { hub, .. }: Allowed<Chat>,
+    Authorized { hub, .. }: Authorized<ChatScope>,
     Path(id): Path<RunId>,
 ) -> Result<Json<CancelReceipt>, ApiError> {
-    let run = run_of(&hub, &id).await?;
+    let run = hub.run(&id).await?;
     if run.status == RunStatus::Done {
         return Err(ApiError::new(StatusCode::CONFLICT, "done", "the run is over"));
     }

@@ -16,10 +16,10 @@ use aye_runtime::RunRequest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::runs::RunView;
-use super::{
-    Allowed, Asked, Body, Chat, HubState, InThread, ListPage, Paging, Read, Said, given_thread, page,
-};
+use super::extract::{Asked, Authorized, ChatScope, HubState, InThread, JsonBody, ReadScope, given_thread};
+use super::new_messages::Said;
+use super::paging::{ListPage, Paging, page};
+use super::run_view::RunView;
 use crate::access::{Caller, TokenScope};
 use crate::api::{Accepted, Api, Created, EventStream, Nothing};
 use crate::clock::now_ms;
@@ -46,7 +46,6 @@ pub(super) fn routes(api: Api) -> Api {
         .post("/v1/threads/{id}/mailbox", "Queue messages", &[409], put_into_mailbox)
         .get("/v1/threads/{id}/events", "Follow the events of a conversation", &[], events)
         .get("/v1/threads/{id}/runs", "List runs", &[], runs)
-        .post("/v1/threads/{id}/runs", "Start a run and stream its events", &[409], super::runs::start_in)
         .get("/v1/threads/{id}/runs/latest", "Show the latest run", &[], latest_run)
         .post("/v1/threads/{id}/cancel", "Stop the run", &[409], cancel)
         .post("/v1/threads/{id}/interrupt", "Stop the run and discard queued messages", &[409], interrupt)
@@ -127,14 +126,14 @@ struct SummaryRow {
 }
 
 async fn ids(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<ThreadId>>, ApiError> {
     page(paging, async |slice| hub.store().summaries(slice).await, |row| row.thread.id).await
 }
 
 async fn summaries(
-    Allowed { hub, .. }: Allowed<Read>,
+    Authorized { hub, .. }: Authorized<ReadScope>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<SummaryRow>>, ApiError> {
     let row = |summary: ThreadSummary| SummaryRow { served: hub.serves(&summary.thread.cwd), summary };
@@ -180,6 +179,16 @@ pub(super) async fn checked_thread(hub: &Hub, wanted: NewThread) -> Result<Threa
     Ok(ThreadRecord { id, title, cwd: folder, created_at: now, updated_at: now })
 }
 
+/// The conversation of a client. A new one is stored when a run starts in it: a request that is refused leaves none.
+pub(crate) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecord, ApiError> {
+    if let Some(id) = id
+        && let Some(known) = hub.store().load_thread(&given_thread(id)?).await?
+    {
+        return Ok(known);
+    }
+    checked_thread(hub, NewThread { id: id.map(str::to_owned), ..NewThread::default() }).await
+}
+
 fn check_title(title: &str) -> Result<(), ApiError> {
     if title.chars().count() > MAX_TITLE || title.chars().any(char::is_control) {
         return Err(ApiError::field(
@@ -191,15 +200,15 @@ fn check_title(title: &str) -> Result<(), ApiError> {
 }
 
 async fn create(
-    Allowed { hub, .. }: Allowed<Chat>,
-    Body(wanted): Body<NewThread>,
+    Authorized { hub, .. }: Authorized<ChatScope>,
+    JsonBody(wanted): JsonBody<NewThread>,
 ) -> Result<Created<ThreadRecord>, ApiError> {
     let thread = checked_thread(&hub, wanted).await?;
     hub.store().ensure_thread(thread.clone()).await?;
     Ok(Created(thread))
 }
 
-async fn show(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<ThreadDetail>, ApiError> {
+async fn show(InThread { hub, thread, .. }: InThread<ReadScope>) -> Result<Json<ThreadDetail>, ApiError> {
     let status = hub.store().latest_run(&thread.id).await?.map(|run| run.status);
     let waiting = hub.store().waiting_below(&thread.id).await?.len();
     let served = hub.serves(&thread.cwd);
@@ -213,8 +222,8 @@ struct Rename {
 }
 
 async fn rename(
-    InThread { hub, thread, .. }: InThread<Chat>,
-    Body(Rename { title }): Body<Rename>,
+    InThread { hub, thread, .. }: InThread<ChatScope>,
+    JsonBody(Rename { title }): JsonBody<Rename>,
 ) -> Result<Json<ThreadRecord>, ApiError> {
     check_title(&title)?;
     if title.trim().is_empty() {
@@ -224,7 +233,10 @@ async fn rename(
     Ok(Json(hub.thread(&thread.id).await?))
 }
 
-async fn patch_metadata(thread: InThread<Chat>, title: Body<Rename>) -> Result<Json<ThreadRecord>, ApiError> {
+async fn patch_metadata(
+    thread: InThread<ChatScope>,
+    title: JsonBody<Rename>,
+) -> Result<Json<ThreadRecord>, ApiError> {
     rename(thread, title).await
 }
 
@@ -247,7 +259,7 @@ struct HistoryQuery {
 
 /// The messages of a conversation, oldest first. `cursor` is `end` for the last page, or what another page gave.
 async fn messages(
-    InThread { hub, thread, .. }: InThread<Read>,
+    InThread { hub, thread, .. }: InThread<ReadScope>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<HistoryQuery>,
 ) -> Result<Json<HistoryPage>, ApiError> {
@@ -282,16 +294,16 @@ async fn messages(
 /// Sends a message: a run starts in the background, or the message is queued after one that is active or
 /// waits.
 async fn send_message(
-    InThread { hub, caller, thread, .. }: InThread<Chat>,
-    Body(said): Body<Said>,
+    InThread { hub, caller, thread, .. }: InThread<ChatScope>,
+    JsonBody(said): JsonBody<Said>,
 ) -> Result<Accepted<SayReceipt>, ApiError> {
     let messages = hub.messages(&thread, said.texts()?, &caller).await?;
     Ok(Accepted(send_message_in(&hub, &thread, messages, &caller).await?))
 }
 
 async fn put_into_mailbox(
-    thread: InThread<Chat>,
-    said: Body<Said>,
+    thread: InThread<ChatScope>,
+    said: JsonBody<Said>,
 ) -> Result<Accepted<SayReceipt>, ApiError> {
     send_message(thread, said).await
 }
@@ -320,7 +332,7 @@ pub(super) async fn send_message_in(
 }
 
 async fn mailbox(
-    InThread { hub, thread, .. }: InThread<Read>,
+    InThread { hub, thread, .. }: InThread<ReadScope>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<MailboxJob>>, ApiError> {
     page(paging, async |slice| hub.store().open_jobs(Some(&thread.id), slice).await, |job| job).await
@@ -333,7 +345,7 @@ struct EventsQuery {
 
 /// Streams what happens in a conversation, without end.
 async fn events(
-    InThread { hub, thread, .. }: InThread<Read>,
+    InThread { hub, thread, .. }: InThread<ReadScope>,
     LastEvent(last): LastEvent,
     Asked(asked): Asked<EventsQuery>,
 ) -> Result<EventStream, ApiError> {
@@ -354,26 +366,26 @@ async fn events(
 }
 
 async fn runs(
-    InThread { hub, thread, .. }: InThread<Read>,
+    InThread { hub, thread, .. }: InThread<ReadScope>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<ListPage<RunView>>, ApiError> {
     let runs = async |slice| hub.store().latest_runs(Some(&thread.id), None, slice).await;
     page(paging, runs, RunView::from).await
 }
 
-async fn latest_run(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<RunView>, ApiError> {
-    Ok(Json(super::latest_run(&hub, &thread).await?.into()))
+async fn latest_run(InThread { hub, thread, .. }: InThread<ReadScope>) -> Result<Json<RunView>, ApiError> {
+    Ok(Json(hub.latest_run(&thread.id).await?.into()))
 }
 
 pub(super) async fn cancel(
-    InThread { hub, thread, .. }: InThread<Chat>,
+    InThread { hub, thread, .. }: InThread<ChatScope>,
 ) -> Result<Json<CancelReceipt>, ApiError> {
     Ok(Json(CancelReceipt { cancel_requested: hub.cancel(&thread).await? }))
 }
 
 /// Stops what is active and drops what is queued.
 pub(super) async fn interrupt(
-    InThread { hub, thread, .. }: InThread<Chat>,
+    InThread { hub, thread, .. }: InThread<ChatScope>,
 ) -> Result<Json<InterruptReceipt>, ApiError> {
     let interrupted = hub.store().interrupt(&thread.id, now_ms()).await?;
     hub.cancel(&thread).await?;

@@ -5,10 +5,10 @@ use axum::extract::State;
 use aye_encode::a2a::{A2A_BINDING, A2A_RPC_BINDING, A2A_VERSION, A2aCapabilities, A2aInterface};
 use serde_json::{Value, json};
 
-use super::super::HubState;
 use crate::error::ApiError;
 use crate::host::ServerTexts;
 use crate::hub::Hub;
+use crate::routes::extract::HubState;
 
 /// Returns what this server offers, for clients that search for agents. The card names no folder and no
 /// model.

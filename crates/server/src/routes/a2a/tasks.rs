@@ -18,9 +18,8 @@ use aye_runtime::RunRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::ai_sdk::thread_of;
-use super::super::{Paging, a2a_push, approvals};
 use super::error::A2aError;
+use super::push;
 use crate::access::{Caller, TokenScope};
 use crate::clock::now_ms;
 use crate::error::ApiError;
@@ -30,6 +29,9 @@ use crate::hub::Hub;
 use crate::push::task_of_run;
 use crate::push_config::A2aPushConfig;
 use crate::reading::RunReader;
+use crate::routes::approvals;
+use crate::routes::paging::{Paging, one_more};
+use crate::routes::threads::thread_of;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -162,7 +164,7 @@ pub(super) async fn send(
         None => None,
     };
     if let Some(push) = &push {
-        a2a_push::host(hub)?.checked_push(&push.url)?;
+        push::host(hub)?.checked_push(&push.url)?;
     }
     let key = message_key(caller, tenant, &request);
     // One message at a time, so that a message and its repetition do not both start something.
@@ -175,8 +177,8 @@ pub(super) async fn send(
         if push.id.is_empty() {
             push.id = key;
         }
-        if a2a_push::host(hub)?.pushes_of_run(&turn.run).await?.iter().all(|known| known.id != push.id) {
-            a2a_push::add(hub, &turn.thread, &turn.run, push).await?;
+        if push::host(hub)?.pushes_of_run(&turn.run).await?.iter().all(|known| known.id != push.id) {
+            push::add(hub, &turn.thread, &turn.run, push).await?;
         }
     }
     Ok(turn)
@@ -347,11 +349,8 @@ pub(super) async fn list(hub: &Arc<Hub>, caller: &Caller, asked: TaskQuery) -> R
     let runs_from = slice.offset.saturating_sub(waiting.len());
     let mut tasks: Vec<A2aTask> = waiting.into_iter().skip(slice.offset).take(slice.limit).collect();
     let rest = Slice { offset: runs_from, limit: slice.limit - tasks.len() };
-    let runs = hub
-        .store()
-        .latest_runs(context.as_ref(), None, super::super::one_more(rest))
-        .await
-        .map_err(ApiError::from)?;
+    let runs =
+        hub.store().latest_runs(context.as_ref(), None, one_more(rest)).await.map_err(ApiError::from)?;
     let more = runs.len() > rest.limit;
     for run in runs.iter().take(rest.limit) {
         tasks.push(task_of_run(hub.store(), run, asked.history_length.or(Some(0))).await?);

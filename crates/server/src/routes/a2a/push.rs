@@ -11,7 +11,7 @@ use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::record::RunRecord;
 use serde_json::{Value, json};
 
-use super::a2a::A2aError;
+use super::error::A2aError;
 use crate::error::ApiError;
 use crate::host::PushHost;
 use crate::hub::Hub;
