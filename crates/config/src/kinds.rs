@@ -25,8 +25,8 @@ pub(crate) trait Kind {
     /// Reads a value.
     ///
     /// # Errors
-    /// What was found instead, without what may be a secret: the end of "must be ..., not ...".
-    fn read(value: &Value) -> Result<Self::Value, String>;
+    /// What was found instead, without what may be a secret.
+    fn read(value: &Value) -> Result<Self::Value, OtherKind>;
 
     /// The value without what may be a secret in it.
     fn redacted(value: &Value) -> Value {
@@ -36,6 +36,37 @@ pub(crate) trait Kind {
     /// How much the value allows, if values of the kind can be compared: a project may go down, not up.
     fn rank(_: &Value) -> Option<u128> {
         None
+    }
+}
+
+/// What stands in the place of a value of another kind: the end of "must be ..., not ...".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OtherKind {
+    /// A whole value, as messages name it.
+    #[error("{0}")]
+    Value(String),
+    /// A list with an entry that does not fit.
+    #[error("a list that contains {0}")]
+    Entry(String),
+    /// A table with an entry that does not fit.
+    #[error("a table {0}")]
+    Table(String),
+    /// A value that is not repeated, because it may be a secret.
+    #[error("{0}")]
+    Hidden(&'static str),
+    /// A list whose entries have another form.
+    #[error("this: an entry must be {0}")]
+    Form(String),
+}
+
+impl OtherKind {
+    /// Names a value.
+    pub(crate) fn of(value: &Value) -> Self {
+        Self::Value(describe(value))
+    }
+
+    fn entry(text: &str) -> Self {
+        Self::Entry(format!("\"{}\"", text.escape_debug()))
     }
 }
 
@@ -84,9 +115,9 @@ fn without_secrets(value: &Value) -> Value {
     }
 }
 
-fn read_text<T>(value: &Value, read: impl FnOnce(&str) -> Option<T>) -> Result<T, String> {
+fn read_text<T>(value: &Value, read: impl FnOnce(&str) -> Option<T>) -> Result<T, OtherKind> {
     let text = value.as_str().filter(|text| !text.chars().any(char::is_control));
-    text.and_then(read).ok_or_else(|| describe(value))
+    text.and_then(read).ok_or_else(|| OtherKind::of(value))
 }
 
 fn quoted(words: impl Iterator<Item = &'static str>) -> String {
@@ -98,7 +129,7 @@ impl Kind for String {
     fn expected() -> String {
         "a quoted string".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         read_text(value, |text| (!text.trim().is_empty()).then(|| text.to_owned()))
     }
 }
@@ -108,8 +139,8 @@ impl Kind for ReasoningEffort {
     fn expected() -> String {
         format!("one of {}", quoted(Self::WORDS.into_iter()))
     }
-    fn read(value: &Value) -> Result<Self, String> {
-        value.as_str().and_then(Self::parse).ok_or_else(|| describe(value))
+    fn read(value: &Value) -> Result<Self, OtherKind> {
+        value.as_str().and_then(Self::parse).ok_or_else(|| OtherKind::of(value))
     }
 }
 
@@ -123,9 +154,9 @@ impl<W: Words> Kind for W {
     fn expected() -> String {
         format!("one of {}", quoted(W::WORDS.iter().map(|(word, _)| *word)))
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         let found = W::WORDS.iter().find(|(word, _)| value.as_str() == Some(word));
-        found.map(|(_, meaning)| *meaning).ok_or_else(|| describe(value))
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| OtherKind::of(value))
     }
     fn rank(value: &Value) -> Option<u128> {
         W::WORDS.iter().zip(0..).find(|((word, _), _)| value.as_str() == Some(word)).map(|(_, rank)| rank)
@@ -137,8 +168,8 @@ impl Kind for bool {
     fn expected() -> String {
         "true or false".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
-        value.as_bool().ok_or_else(|| describe(value))
+    fn read(value: &Value) -> Result<Self, OtherKind> {
+        value.as_bool().ok_or_else(|| OtherKind::of(value))
     }
 }
 
@@ -153,9 +184,9 @@ impl<const MIN: u64> Kind for AtLeast<MIN> {
             min => format!("a whole number, at least {min}"),
         }
     }
-    fn read(value: &Value) -> Result<u64, String> {
+    fn read(value: &Value) -> Result<u64, OtherKind> {
         let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-        number.filter(|number| *number >= MIN).ok_or_else(|| describe(value))
+        number.filter(|number| *number >= MIN).ok_or_else(|| OtherKind::of(value))
     }
     fn rank(value: &Value) -> Option<u128> {
         Self::read(value).ok().map(u128::from)
@@ -167,7 +198,7 @@ impl Kind for u64 {
     fn expected() -> String {
         AtLeast::<0>::expected()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         AtLeast::<0>::read(value)
     }
     fn rank(value: &Value) -> Option<u128> {
@@ -180,7 +211,7 @@ impl Kind for u32 {
     fn expected() -> String {
         u64::expected()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         Ok(Self::try_from(u64::read(value)?).unwrap_or(Self::MAX))
     }
     fn rank(value: &Value) -> Option<u128> {
@@ -193,9 +224,9 @@ impl Kind for f64 {
     fn expected() -> String {
         "a non-negative number".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         let number = value.as_float().or_else(|| value.as_integer().map(|number| number as Self));
-        number.filter(|number| number.is_finite() && *number >= 0.0).ok_or_else(|| describe(value))
+        number.filter(|number| number.is_finite() && *number >= 0.0).ok_or_else(|| OtherKind::of(value))
     }
     fn rank(value: &Value) -> Option<u128> {
         Self::read(value).ok().map(|number| (number * 1e6) as u128)
@@ -210,7 +241,7 @@ impl<T: Kind<Value = T> + Default + PartialOrd> Kind for Limit<T> {
     fn expected() -> String {
         T::expected()
     }
-    fn read(value: &Value) -> Result<Option<T>, String> {
+    fn read(value: &Value) -> Result<Option<T>, OtherKind> {
         Ok(Some(T::read(value)?).filter(|limit| *limit > T::default()))
     }
     fn rank(value: &Value) -> Option<u128> {
@@ -232,9 +263,11 @@ impl Kind for Duration {
     fn expected() -> String {
         "seconds as a whole number, or a string with a unit such as \"90s\" or \"2m\"".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         match value {
-            Value::Integer(seconds) => parse_duration(&seconds.to_string()).ok_or_else(|| describe(value)),
+            Value::Integer(seconds) => {
+                parse_duration(&seconds.to_string()).ok_or_else(|| OtherKind::of(value))
+            }
             _ => read_text(value, parse_duration),
         }
     }
@@ -256,9 +289,9 @@ impl<const MIN_MS: u64, const MAX_MS: u64> Kind for Between<MIN_MS, MAX_MS> {
         };
         format!("a time such as \"10s\", between {} and {}", time(MIN_MS), time(MAX_MS))
     }
-    fn read(value: &Value) -> Result<Duration, String> {
+    fn read(value: &Value) -> Result<Duration, OtherKind> {
         let bounds = Duration::from_millis(MIN_MS)..=Duration::from_millis(MAX_MS);
-        Some(Duration::read(value)?).filter(|time| bounds.contains(time)).ok_or_else(|| describe(value))
+        Some(Duration::read(value)?).filter(|time| bounds.contains(time)).ok_or_else(|| OtherKind::of(value))
     }
 }
 
@@ -270,7 +303,7 @@ impl Kind for Url {
     fn expected() -> String {
         "a URL such as \"http://127.0.0.1:8080/v1/\", without a user name or password".to_owned()
     }
-    fn read(value: &Value) -> Result<String, String> {
+    fn read(value: &Value) -> Result<String, OtherKind> {
         let plain = |text: &str| {
             let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -278,7 +311,8 @@ impl Kind for Url {
             is_plain.then(|| text.to_owned())
         };
         // The text may hold a password, so it is not repeated in the message.
-        read_text(value, plain).map_err(|found| if value.is_str() { "this string".to_owned() } else { found })
+        read_text(value, plain)
+            .map_err(|found| if value.is_str() { OtherKind::Hidden("this string") } else { found })
     }
 }
 
@@ -290,7 +324,7 @@ impl Kind for EnvName {
     fn expected() -> String {
         "the name of an environment variable such as \"OPENAI_API_KEY\"".to_owned()
     }
-    fn read(value: &Value) -> Result<String, String> {
+    fn read(value: &Value) -> Result<String, OtherKind> {
         // A long run of mixed letters is a key, not a name; a variable name is in upper snake case.
         let name = |text: &str| {
             let is_name = text.len() <= 64
@@ -300,7 +334,7 @@ impl Kind for EnvName {
         };
         // If the user put the key itself here, the message must not show it.
         read_text(value, name)
-            .map_err(|found| if value.is_str() { "the value itself".to_owned() } else { found })
+            .map_err(|found| if value.is_str() { OtherKind::Hidden("the value itself") } else { found })
     }
 }
 
@@ -312,7 +346,7 @@ impl Kind for SecretText {
     fn expected() -> String {
         String::expected()
     }
-    fn read(value: &Value) -> Result<String, String> {
+    fn read(value: &Value) -> Result<String, OtherKind> {
         String::read(value)
     }
     fn redacted(value: &Value) -> Value {
@@ -325,7 +359,7 @@ impl Kind for Expiry {
     fn expected() -> String {
         "a time with a unit such as \"30m\" (s, m, h, d or w; 1 second to 365 days), or \"never\"".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         read_text(value, |text| text.parse().ok())
     }
 }
@@ -335,12 +369,12 @@ impl Kind for Vec<String> {
     fn expected() -> String {
         "a list of strings such as [\"a\", \"b\"]".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         let text = |item: &Value| match item.as_str().filter(|text| !text.trim().is_empty()) {
             Some(text) => Ok(text.to_owned()),
-            None => Err(format!("a list that contains {}", describe(item))),
+            None => Err(OtherKind::Entry(describe(item))),
         };
-        value.as_array().ok_or_else(|| describe(value))?.iter().map(text).collect()
+        value.as_array().ok_or_else(|| OtherKind::of(value))?.iter().map(text).collect()
     }
 }
 
@@ -349,9 +383,9 @@ impl Kind for Vec<DomainPattern> {
     fn expected() -> String {
         "a list of domains such as [\"docs.example.org\", \"*.example.com\"]".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         let domain = |text: String| {
-            text.parse().map_err(|why| format!("a list that contains \"{}\"; {why}", text.escape_debug()))
+            text.parse().map_err(|why| OtherKind::Entry(format!("\"{}\"; {why}", text.escape_debug())))
         };
         Vec::<String>::read(value)?.into_iter().map(domain).collect()
     }
@@ -365,7 +399,7 @@ impl Kind for Variables {
     fn expected() -> String {
         "a list of names of variables such as [\"DATABASE_URL\", \"APP_*\"]".to_owned()
     }
-    fn read(value: &Value) -> Result<Vec<String>, String> {
+    fn read(value: &Value) -> Result<Vec<String>, OtherKind> {
         let is_name = |text: &String| {
             let start = text.strip_suffix('*').unwrap_or(text);
             let first = start.chars().next();
@@ -374,7 +408,7 @@ impl Kind for Variables {
         };
         let names = Vec::<String>::read(value)?;
         match names.iter().find(|name| !is_name(name)) {
-            Some(other) => Err(format!("a list that contains \"{}\"", other.escape_debug())),
+            Some(other) => Err(OtherKind::entry(other)),
             None => Ok(names),
         }
     }
@@ -406,10 +440,10 @@ impl Kind for Segments {
     fn expected() -> String {
         format!("a list of some of {}", STATUS_SEGMENTS.join(", "))
     }
-    fn read(value: &Value) -> Result<Vec<String>, String> {
+    fn read(value: &Value) -> Result<Vec<String>, OtherKind> {
         let names = Vec::<String>::read(value)?;
         match names.iter().find(|name| !STATUS_SEGMENTS.contains(&name.as_str())) {
-            Some(other) => Err(format!("a list that contains \"{}\"", other.escape_debug())),
+            Some(other) => Err(OtherKind::entry(other)),
             None => Ok(names),
         }
     }
@@ -421,8 +455,8 @@ impl Kind for Vec<Notify> {
         "a list such as [\"bell\", \"desktop\", {command = [\"/path/program\", \"argument\"]}, {webhook = \"NAME\"}]"
             .to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
-        Notify::read_all(&Json::read(value)?).map_err(|wanted| format!("this: an entry must be {wanted}"))
+    fn read(value: &Value) -> Result<Self, OtherKind> {
+        Notify::read_all(&Json::read(value)?).map_err(|wanted| OtherKind::Form(wanted.to_string()))
     }
 }
 
@@ -432,13 +466,13 @@ impl Kind for BTreeMap<String, String> {
     fn expected() -> String {
         "a table of strings such as {NAME = \"text\"}".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         let pair = |(name, text): (&String, &Value)| match text.as_str() {
-            Some(_) if name.contains('=') => Err("a table with `=` in a name".to_owned()),
+            Some(_) if name.contains('=') => Err(OtherKind::Table("with `=` in a name".to_owned())),
             Some(text) => Ok((name.clone(), text.to_owned())),
-            None => Err(format!("a table that contains {}", describe(text))),
+            None => Err(OtherKind::Table(format!("that contains {}", describe(text)))),
         };
-        value.as_table().ok_or_else(|| describe(value))?.iter().map(pair).collect()
+        value.as_table().ok_or_else(|| OtherKind::of(value))?.iter().map(pair).collect()
     }
     fn redacted(value: &Value) -> Value {
         let pairs = Self::read(value).unwrap_or_default().into_iter();
@@ -452,17 +486,19 @@ impl Kind for Json {
     fn expected() -> String {
         "a TOML value".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         Ok(match value {
             Value::String(text) => text.as_str().into(),
             Value::Boolean(flag) => (*flag).into(),
             Value::Datetime(date) => date.to_string().into(),
             Value::Integer(number) => (*number).into(),
-            Value::Float(number) => Self::Number(Number::from_f64(*number).ok_or_else(|| describe(value))?),
+            Value::Float(number) => {
+                Self::Number(Number::from_f64(*number).ok_or_else(|| OtherKind::of(value))?)
+            }
             Value::Array(items) => items.iter().map(Self::read).collect::<Result<_, _>>()?,
             Value::Table(table) => {
                 let field = |(name, value): (&String, &Value)| Ok((name.clone(), Self::read(value)?));
-                Self::Object(table.iter().map(field).collect::<Result<_, String>>()?)
+                Self::Object(table.iter().map(field).collect::<Result<_, OtherKind>>()?)
             }
         })
     }
@@ -487,7 +523,7 @@ impl Kind for OnAsk {
     fn expected() -> String {
         "one of \"auto\", \"suspend\", \"deny\", \"wait\" or \"wait=TIME\" with seconds or a unit, such as \"wait=90\" or \"wait=2m\"".to_owned()
     }
-    fn read(value: &Value) -> Result<Self, String> {
+    fn read(value: &Value) -> Result<Self, OtherKind> {
         read_text(value, |text| match text {
             "auto" => Some(Self::Auto),
             "suspend" => Some(Self::Suspend),

@@ -8,7 +8,7 @@ use serde::Deserialize as _;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
-use super::kinds::describe;
+use super::kinds::OtherKind;
 use super::schema::{self, Fields, Leaf, Node, ProjectMay, SettingField};
 use aye_core::contract::display::{shortened, visible_line};
 
@@ -177,10 +177,10 @@ impl Source<'_> {
 }
 
 /// Converts a parsed value, or returns what was found instead of a value.
-fn owned(value: &Spanned<DeValue<'_>>) -> Result<Value, String> {
+fn owned(value: &Spanned<DeValue<'_>>) -> Result<Value, OtherKind> {
     Value::deserialize(ValueDeserializer::from(value.clone())).map_err(|_| match value.get_ref() {
-        DeValue::Integer(number) => format!("the number {number}"),
-        _ => "an invalid TOML value".to_owned(),
+        DeValue::Integer(number) => OtherKind::Value(format!("the number {number}")),
+        _ => OtherKind::Hidden("an invalid TOML value"),
     })
 }
 
@@ -272,7 +272,7 @@ impl SettingsLayer {
 
     fn not_a_table(&mut self, key: &Key, found: &Spanned<DeValue<'_>>, source: &Source<'_>) {
         let origin = source.at(found.span().start);
-        let found = owned(found).map_or_else(|found| found, |value| describe(&value));
+        let found = owned(found).map_or_else(|found| found, |value| OtherKind::of(&value));
         let message = format!("`{key}` must be a table, written [{key}], not {found}");
         self.problems.push(Problem { origin, message });
     }
@@ -297,7 +297,7 @@ impl SettingsLayer {
             // `--config model=4` means the text.
             Ok(value) if !is_quoted => check(value).or_else(|found| check(raw.into()).map_err(|_| found)),
             Ok(value) => check(value),
-            Err(_) if is_quoted => Err(format!("`{}`", shown(raw))),
+            Err(_) if is_quoted => Err(OtherKind::Value(format!("`{}`", shown(raw)))),
             Err(_) => check(raw.into()),
         };
         let value = value.map_err(|found| format!("`{key}` must be {}, not {found}", (leaf.expected)()))?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kinds::Kind;
+use super::kinds::{Kind, OtherKind};
 use super::layer::{Key, Values};
 use super::settings::Settings;
 use aye_core::contract::near::nearest;
@@ -29,7 +29,7 @@ pub(crate) struct Leaf {
     /// See [`Kind::expected`].
     pub expected: fn() -> String,
     /// Returns what was found instead of a value of the kind.
-    pub check: fn(&Value) -> Result<(), String>,
+    pub check: fn(&Value) -> Result<(), OtherKind>,
     /// See [`Kind::redacted`].
     pub redacted: fn(&Value) -> Value,
     /// See [`Kind::rank`].
@@ -39,7 +39,7 @@ pub(crate) struct Leaf {
 
 impl Leaf {
     const fn of<K: Kind>(is_optional: bool) -> Self {
-        fn check<K: Kind>(value: &Value) -> Result<(), String> {
+        fn check<K: Kind>(value: &Value) -> Result<(), OtherKind> {
             K::read(value).map(drop)
         }
         let (expected, redacted, rank) = (K::expected, K::redacted, K::rank);

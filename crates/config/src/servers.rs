@@ -87,8 +87,39 @@ impl Text<'_> {
     }
 }
 
-fn object(piece: &RawValue) -> Result<Pairs<'_>, String> {
-    serde_json::from_str(piece.get()).map_err(|_| format!("must be an object, not {}", kind_of(piece)))
+/// What is wrong with a member: the sentence goes on after its name.
+#[derive(Debug, thiserror::Error)]
+enum WrongMember {
+    #[error("must be {0}, not {1}")]
+    Kind(&'static str, &'static str),
+    #[error("must be {0}")]
+    Expected(String),
+    #[error("has the domain `{name}`: {1}", name = visible_line(.0))]
+    Domain(String, &'static str),
+    #[error("has {0} for `{name}`; expected a string", name = visible_line(.1))]
+    Entry(&'static str, String),
+    #[error("has a duplicate `{}`", visible_line(.0))]
+    DuplicateEntry(String),
+    #[error("is duplicated")]
+    Duplicate,
+}
+
+/// A server that cannot be used, and where it is written.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {why}")]
+struct WrongServer {
+    place: String,
+    why: String,
+}
+
+impl WrongServer {
+    fn at(place: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self { place: place.into(), why: why.to_string() }
+    }
+}
+
+fn object(piece: &RawValue) -> Result<Pairs<'_>, WrongMember> {
+    serde_json::from_str(piece.get()).map_err(|_| WrongMember::Kind("an object", kind_of(piece)))
 }
 
 fn kind_of(piece: &RawValue) -> &'static str {
@@ -102,22 +133,24 @@ fn kind_of(piece: &RawValue) -> &'static str {
     }
 }
 
-fn text_value(piece: &RawValue) -> Result<String, String> {
-    serde_json::from_str(piece.get()).map_err(|_| format!("must be a string, not {}", kind_of(piece)))
+fn text_value(piece: &RawValue) -> Result<String, WrongMember> {
+    serde_json::from_str(piece.get()).map_err(|_| WrongMember::Kind("a string", kind_of(piece)))
 }
 
-fn texts(piece: &RawValue) -> Result<Vec<String>, String> {
-    serde_json::from_str(piece.get()).map_err(|_| "must be a list of strings".to_owned())
+fn texts(piece: &RawValue) -> Result<Vec<String>, WrongMember> {
+    serde_json::from_str(piece.get()).map_err(|_| WrongMember::Expected("a list of strings".to_owned()))
 }
 
-fn read_domains(piece: &RawValue) -> Result<Vec<DomainPattern>, String> {
-    let parse =
-        |text: String| text.parse().map_err(|why| format!("has the domain `{}`: {why}", visible_line(&text)));
+fn read_domains(piece: &RawValue) -> Result<Vec<DomainPattern>, WrongMember> {
+    let parse = |text: String| match text.parse() {
+        Ok(domain) => Ok(domain),
+        Err(why) => Err(WrongMember::Domain(text, why)),
+    };
     texts(piece)?.into_iter().map(parse).collect()
 }
 
 /// Texts by name; numbers and flags count as their text, as other programs take them.
-fn table(piece: &RawValue) -> Result<BTreeMap<String, String>, String> {
+fn table(piece: &RawValue) -> Result<BTreeMap<String, String>, WrongMember> {
     let pairs = object(piece)?;
     let mut found = BTreeMap::new();
     for (name, value) in pairs.0 {
@@ -126,15 +159,11 @@ fn table(piece: &RawValue) -> Result<BTreeMap<String, String>, String> {
             Ok(Value::Number(number)) => number.to_string(),
             Ok(Value::Bool(flag)) => flag.to_string(),
             Ok(Value::Null | Value::Array(_) | Value::Object(_)) | Err(_) => {
-                return Err(format!(
-                    "has {} for `{}`; expected a string",
-                    kind_of(value),
-                    visible_line(&name)
-                ));
+                return Err(WrongMember::Entry(kind_of(value), name.into_owned()));
             }
         };
         if found.insert(name.to_string(), text).is_some() {
-            return Err(format!("has a duplicate `{}`", visible_line(&name)));
+            return Err(WrongMember::DuplicateEntry(name.into_owned()));
         }
     }
     Ok(found)
@@ -197,24 +226,25 @@ pub(super) fn parse(path: &Path, text: &str) -> (Vec<Written>, Vec<String>) {
     (servers, problems)
 }
 
-fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, String> {
+fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, WrongServer> {
     let place = here.at(value);
     let mut domains = Vec::new();
     let mut found = ServerSettings::default();
     if let Some(why) = bad_name(name) {
-        return Err(format!("{place}: {why}"));
+        return Err(WrongServer::at(place, why));
     }
-    let fields = object(value).map_err(|why| format!("{place}: a server {why}"))?;
+    let fields = object(value).map_err(|why| WrongServer::at(&place, format_args!("a server {why}")))?;
     let mut seen = BTreeSet::new();
     let mut sse = None;
     for (key, value) in &fields.0 {
-        let wrong = |why: String| format!("{}: `{}` {why}", here.at(value), visible_line(key));
+        let wrong = |why| WrongServer::at(here.at(value), format_args!("`{}` {why}", visible_line(key)));
+        let expected = |what: &str| wrong(WrongMember::Expected(what.to_owned()));
         if !seen.insert(key.as_ref()) {
-            return Err(wrong("is duplicated".to_owned()));
+            return Err(wrong(WrongMember::Duplicate));
         }
         let millis = || match serde_json::from_str::<f64>(value.get()) {
             Ok(ms) if (1.0..=86_400_000.0).contains(&ms) => Ok(Duration::from_millis(ms as u64)),
-            Ok(_) | Err(_) => Err(wrong("must be milliseconds, 1 or more".to_owned())),
+            Ok(_) | Err(_) => Err(expected("milliseconds, 1 or more")),
         };
         let mut only = |names: Vec<String>| match &mut found.enabled_tools {
             Some(known) => known.retain(|name| names.contains(name)),
@@ -225,8 +255,10 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
                 let kind = text_value(value).map_err(wrong)?;
                 match kind.as_str() {
                     "stdio" | "http" | "streamable-http" | "streamable_http" | "streamableHttp" => {}
-                    kind if kind.eq_ignore_ascii_case("sse") => sse = Some(wrong("is \"sse\"".to_owned())),
-                    _ => return Err(wrong("must be one of stdio, http".to_owned())),
+                    kind if kind.eq_ignore_ascii_case("sse") => {
+                        sse = Some((here.at(value), format!("`{}` is \"sse\"", visible_line(key))));
+                    }
+                    _ => return Err(expected("one of stdio, http")),
                 }
             }
             "command" => found.command = Some(text_value(value).map_err(wrong)?),
@@ -243,8 +275,7 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             "protocolVersion" | "protocol_version" => {
                 let text = text_value(value).map_err(wrong)?;
                 let known = ProtocolRevision::WORDS.iter().find(|(word, _)| *word == text);
-                let known =
-                    known.ok_or_else(|| wrong(format!("must be {}", ProtocolRevision::expected())))?;
+                let known = known.ok_or_else(|| expected(&ProtocolRevision::expected()))?;
                 found.protocol_version = Some(known.1);
             }
             "disabledTools" | "disabled_tools" | "excludeTools" => {
@@ -263,22 +294,28 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             _ => {}
         }
     }
-    if let Some(sse) = sse {
+    if let Some((place, sse)) = sse {
         let url = visible_line(&streamable_url(found.url.as_deref().unwrap_or_default())).into_owned();
         let url = if url.is_empty() { String::new() } else { format!(", probably {url}") };
-        return Err(format!(
+        let why = format_args!(
             "{sse}, the HTTP+SSE transport that the protocol replaced in 2025; write \"type\": \"http\" and the \
              server's streamable HTTP URL{url}"
-        ));
+        );
+        return Err(WrongServer::at(place, why));
     }
-    one_way(&found).map_err(|why| format!("{place}: {why}"))?;
+    if let Some(why) = not_one_way(&found) {
+        return Err(WrongServer::at(place, why));
+    }
     Ok(Written { name: name.to_owned(), place, domains, entry: found })
 }
 
-fn login(value: &RawValue, here: &Text<'_>, found: &mut ServerSettings) -> Result<(), String> {
-    let fields = object(value).map_err(|why| format!("{}: `oauth` {why}", here.at(value)))?;
+fn login(value: &RawValue, here: &Text<'_>, found: &mut ServerSettings) -> Result<(), WrongServer> {
+    let fields =
+        object(value).map_err(|why| WrongServer::at(here.at(value), format_args!("`oauth` {why}")))?;
     for (key, value) in &fields.0 {
-        let wrong = |why: String| format!("{}: `oauth.{}` {why}", here.at(value), visible_line(key));
+        let wrong =
+            |why| WrongServer::at(here.at(value), format_args!("`oauth.{}` {why}", visible_line(key)));
+        let expected = |what: &str| wrong(WrongMember::Expected(what.to_owned()));
         match key.as_ref() {
             "clientId" | "client_id" => found.oauth_client_id = Some(text_value(value).map_err(wrong)?),
             "clientSecret" | "client_secret" => {
@@ -286,12 +323,12 @@ fn login(value: &RawValue, here: &Text<'_>, found: &mut ServerSettings) -> Resul
             }
             "callbackPort" | "port" => {
                 let port = serde_json::from_str(value.get());
-                found.oauth_port = Some(port.map_err(|_| wrong("must be a port number".to_owned()))?);
+                found.oauth_port = Some(port.map_err(|_| expected("a port number"))?);
             }
             "grantType" | "grant_type" | "grant" => {
                 let grant = text_value(value).map_err(wrong)?;
                 let known = LoginGrant::WORDS.iter().find(|(word, _)| *word == grant);
-                let known = known.ok_or_else(|| wrong(format!("must be {}", LoginGrant::expected())))?;
+                let known = known.ok_or_else(|| expected(&LoginGrant::expected()))?;
                 found.oauth_grant = known.1;
             }
             "scopes" | "scope" => {
@@ -306,19 +343,20 @@ fn login(value: &RawValue, here: &Text<'_>, found: &mut ServerSettings) -> Resul
     Ok(())
 }
 
-fn bad_name(name: &str) -> Option<String> {
+fn bad_name(name: &str) -> Option<&'static str> {
     if name.trim().is_empty() {
-        return Some("a server needs a name".to_owned());
+        return Some("a server needs a name");
     }
-    (name.chars().count() > 64).then(|| "the name of a server has at most 64 characters".to_owned())
+    (name.chars().count() > 64).then_some("the name of a server has at most 64 characters")
 }
 
-fn one_way(server: &ServerSettings) -> Result<(), String> {
+/// Returns why a server does not have exactly one way to reach it.
+fn not_one_way(server: &ServerSettings) -> Option<&'static str> {
     match (&server.command, &server.url) {
-        (Some(_), Some(_)) => Err("both `command` and `url` are set; remove one".to_owned()),
-        (None, None) => Err("neither `command` nor `url` is set; add one".to_owned()),
-        (Some(command), None) if command.trim().is_empty() => Err("`command` is empty".to_owned()),
-        (Some(_), None) | (None, Some(_)) => Ok(()),
+        (Some(_), Some(_)) => Some("both `command` and `url` are set; remove one"),
+        (None, None) => Some("neither `command` nor `url` is set; add one"),
+        (Some(command), None) if command.trim().is_empty() => Some("`command` is empty"),
+        (Some(_), None) | (None, Some(_)) => None,
     }
 }
 
@@ -363,11 +401,14 @@ pub fn fill_variables(text: &str, env: &Env) -> Result<String, UnsetVariable> {
     let value = |name: &str, default: Option<&str>| {
         env.var(name).map(str::to_owned).or_else(|| default.map(str::to_owned))
     };
-    fill(text, &mut { value }).map_err(UnsetVariable)
+    fill(text, &mut { value })
 }
 
-/// Fills in `${NAME}`, `${env:NAME}` and `${NAME:-default}`; the error is the name that has no value.
-fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>) -> Result<String, String> {
+/// Fills in `${NAME}`, `${env:NAME}` and `${NAME:-default}`.
+fn fill(
+    text: &str,
+    value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>,
+) -> Result<String, UnsetVariable> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -382,9 +423,9 @@ fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>)
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if is_name {
-            out.push_str(&value(name, default).ok_or_else(|| name.to_owned())?);
+            out.push_str(&value(name, default).ok_or_else(|| UnsetVariable(name.to_owned()))?);
         } else if FOREIGN.iter().any(|prefix| name.starts_with(prefix)) {
-            out.push_str(&value(name, default).ok_or_else(|| name.to_owned())?);
+            out.push_str(&value(name, default).ok_or_else(|| UnsetVariable(name.to_owned()))?);
         } else {
             out.push_str(&rest[at..=at + 2 + end]);
         }
@@ -489,19 +530,19 @@ impl Written {
         folder: &Path,
         env: &Env,
         defaults: &McpSettings,
-    ) -> Result<ServerConfig, String> {
+    ) -> Result<ServerConfig, WrongServer> {
         let entry = &self.entry;
         let name = visible_line(&self.name).into_owned();
-        let filled = |text: &str| {
-            fill_variables(text, env)
-                .map_err(|why| format!("{}: the server `{name}` is not started: {why}", self.place))
+        let wrong = |why: &dyn fmt::Display| {
+            WrongServer::at(&self.place, format_args!("the server `{name}` is not started: {why}"))
         };
+        let filled = |text: &str| fill_variables(text, env).map_err(|why| wrong(&why));
         let secret = |text: &str| filled(text).map(SecretString::from);
         let secrets = |table: &BTreeMap<String, String>| {
             table
                 .iter()
                 .map(|(name, text)| Ok((name.clone(), secret(text)?)))
-                .collect::<Result<BTreeMap<_, _>, String>>()
+                .collect::<Result<BTreeMap<_, _>, WrongServer>>()
         };
         let transport = if let Some(command) = &entry.command {
             let cwd = match &entry.cwd {
@@ -518,25 +559,17 @@ impl Written {
         } else {
             let url = filled(entry.url.as_deref().unwrap_or_default())?;
             if !(url.starts_with("https://") || url.starts_with("http://")) {
-                return Err(format!(
-                    "{}: the server `{name}` is not started: its `url` must start with https:// or http://",
-                    self.place
-                ));
+                return Err(wrong(&"its `url` must start with https:// or http://"));
             }
             let port = entry.oauth_port.map(|port| match u16::try_from(port) {
                 Ok(port @ 1..) => Ok(port),
-                Ok(0) | Err(_) => Err(format!(
-                    "{}: the server `{name}` is not started: invalid login port {port}; expected 1 to 65535",
-                    self.place
-                )),
+                Ok(0) | Err(_) => Err(wrong(&format_args!("invalid login port {port}; expected 1 to 65535"))),
             });
             let has_client = entry.oauth_client_id.is_some() && entry.oauth_client_secret.is_some();
             if entry.oauth_grant == LoginGrant::ClientCredentials && !has_client {
-                return Err(format!(
-                    "{}: the server `{name}` is not started: the grant client_credentials needs \
-                     `oauth_client_id` and `oauth_client_secret` (in .mcp.json `oauth.clientId` and \
-                     `oauth.clientSecret`)",
-                    self.place
+                return Err(wrong(
+                    &"the grant client_credentials needs `oauth_client_id` and `oauth_client_secret` (in .mcp.json \
+                      `oauth.clientId` and `oauth.clientSecret`)",
                 ));
             }
             let login = LoginConfig {
@@ -610,12 +643,11 @@ pub fn load_servers(
         }
         let written =
             Written { name: name.clone(), place: place.clone(), domains: Vec::new(), entry: entry.clone() };
-        let checked = bad_name(name).map_or_else(|| one_way(entry), Err);
-        match checked
-            .map_err(|why| format!("{place}: {why}; the server `{}` is not started", visible_line(name)))
-        {
-            Ok(()) => servers.take(written.resolve(scope, cwd, env, defaults)),
-            Err(why) => servers.problems.push(why),
+        match bad_name(name).or_else(|| not_one_way(entry)) {
+            None => servers.take(written.resolve(scope, cwd, env, defaults)),
+            Some(why) => servers
+                .problems
+                .push(format!("{place}: {why}; the server `{}` is not started", visible_line(name))),
         }
     }
     for file in project {
@@ -664,10 +696,10 @@ impl Servers {
         }
     }
 
-    fn take(&mut self, server: Result<ServerConfig, String>) {
+    fn take(&mut self, server: Result<ServerConfig, WrongServer>) {
         match server {
             Ok(server) => self.usable.push(server),
-            Err(why) => self.problems.push(why),
+            Err(why) => self.problems.push(why.to_string()),
         }
     }
 }

@@ -6,8 +6,27 @@
 
 use super::document;
 
+/// What this reader does not accept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unsupported {
+    #[error("an unclosed {0}")]
+    Unclosed(&'static str),
+    #[error("a loop {0}")]
+    Loop(&'static str),
+    #[error("`{0}`")]
+    Word(String),
+    #[error("an expansion")]
+    Expansion,
+    #[error("an expansion in quotes")]
+    QuotedExpansion,
+    #[error("a redirect (`{0}`)")]
+    Redirect(String),
+    #[error("{0}")]
+    Other(&'static str),
+}
+
 /// The commands of `command`, each as its words with assignments in front and redirects taken away.
-pub(super) fn read(command: &str) -> Result<Vec<Vec<String>>, String> {
+pub(super) fn read(command: &str) -> Result<Vec<Vec<String>>, Unsupported> {
     let mut lexer = Lexer {
         chars: command.chars().collect(),
         at: 0,
@@ -55,7 +74,7 @@ impl Lexer {
         }
     }
 
-    fn run(&mut self) -> Result<(), String> {
+    fn run(&mut self) -> Result<(), Unsupported> {
         while let Some(c) = self.peek(0) {
             match c {
                 ' ' | '\t' => self.at += 1,
@@ -74,7 +93,7 @@ impl Lexer {
                 ';' | '&' | '|' => {
                     let double = self.peek(1) == Some(c) || (c == '|' && self.peek(1) == Some('&'));
                     if c == ';' && double {
-                        return Err("`;;` outside a case".into());
+                        return Err(Unsupported::Other("`;;` outside a case"));
                     }
                     self.at += if double { 2 } else { 1 };
                     self.flush();
@@ -94,13 +113,13 @@ impl Lexer {
         }
         self.flush();
         if self.pending.is_some() {
-            return Err("an unclosed here-document".into());
+            return Err(Unsupported::Unclosed("here-document"));
         }
-        if self.loops.is_empty() { Ok(()) } else { Err("an unclosed loop".into()) }
+        if self.loops.is_empty() { Ok(()) } else { Err(Unsupported::Unclosed("loop")) }
     }
 
     /// Reads `NAME in VALUES` and what separates it from `do`.
-    fn for_loop(&mut self) -> Result<(), String> {
+    fn for_loop(&mut self) -> Result<(), Unsupported> {
         let blanks = |lexer: &mut Lexer| {
             while matches!(lexer.peek(0), Some(' ' | '\t')) {
                 lexer.at += 1;
@@ -110,26 +129,26 @@ impl Lexer {
         let name = self.word()?;
         blanks(self);
         if self.word()? != "in" {
-            return Err("a loop without values".into());
+            return Err(Unsupported::Loop("without values"));
         }
         let mut values = Vec::new();
         blanks(self);
         while !matches!(self.peek(0), None | Some(';' | '\n')) {
             if matches!(self.peek(0), Some('&' | '|' | ')' | '<' | '>' | '#')) {
-                return Err("a loop over more than words".into());
+                return Err(Unsupported::Loop("over more than words"));
             }
             values.push(self.word()?);
             blanks(self);
         }
         if values.is_empty() {
-            return Err("a loop without values".into());
+            return Err(Unsupported::Loop("without values"));
         }
         self.loops.push(Loop::For { name, values, turn: 0, body: 0 });
         Ok(())
     }
 
     /// At the end of a loop's body: back to its start, until each value had its turn.
-    fn done(&mut self) -> Result<(), String> {
+    fn done(&mut self) -> Result<(), Unsupported> {
         match self.loops.last_mut() {
             Some(Loop::For { values, turn, body, .. }) if *turn + 1 < values.len() => {
                 *turn += 1;
@@ -138,13 +157,17 @@ impl Lexer {
             Some(_) => {
                 self.loops.pop();
             }
-            None => return Err("`done`".into()),
+            None => return Err(Unsupported::Word("done".to_owned())),
         }
-        if self.commands.len() > MAX_COMMANDS { Err("a loop with too many turns".into()) } else { Ok(()) }
+        if self.commands.len() > MAX_COMMANDS {
+            Err(Unsupported::Loop("with too many turns"))
+        } else {
+            Ok(())
+        }
     }
 
     /// The value of a loop's variable, after its `$`.
-    fn variable(&mut self) -> Result<String, String> {
+    fn variable(&mut self) -> Result<String, Unsupported> {
         self.at += 1;
         let is_braced = self.peek(0) == Some('{');
         self.at += usize::from(is_braced);
@@ -155,7 +178,7 @@ impl Lexer {
         }
         if is_braced {
             if self.peek(0) != Some('}') {
-                return Err("an expansion".into());
+                return Err(Unsupported::Expansion);
             }
             self.at += 1;
         }
@@ -163,7 +186,7 @@ impl Lexer {
             Loop::For { name, values, turn, .. } if *name == wanted => values.get(*turn).cloned(),
             Loop::For { .. } | Loop::While => None,
         });
-        value.ok_or_else(|| format!("`${wanted}`"))
+        value.ok_or_else(|| Unsupported::Word(format!("${wanted}")))
     }
 
     /// The characters from a position up to the current one.
@@ -171,7 +194,7 @@ impl Lexer {
         self.chars.get(start..self.at).unwrap_or_default().iter().collect()
     }
 
-    fn command_word(&mut self) -> Result<(), String> {
+    fn command_word(&mut self) -> Result<(), Unsupported> {
         let start = self.at;
         let word = self.word()?;
         let raw: String = self.since(start);
@@ -188,7 +211,7 @@ impl Lexer {
                     match self.loops.last_mut() {
                         Some(Loop::For { body, .. }) => *body = at,
                         Some(Loop::While) => {}
-                        None => return Err("`do`".into()),
+                        None => return Err(Unsupported::Word("do".to_owned())),
                     }
                     return Ok(());
                 }
@@ -196,14 +219,14 @@ impl Lexer {
                 _ => {}
             }
             if RESERVED.contains(&word.as_str()) {
-                return Err(format!("`{word}`"));
+                return Err(Unsupported::Word(word));
             }
         }
         self.words.push(word);
         Ok(())
     }
 
-    fn word(&mut self) -> Result<String, String> {
+    fn word(&mut self) -> Result<String, Unsupported> {
         let mut word = String::new();
         while let Some(c) = self.peek(0) {
             match c {
@@ -212,10 +235,10 @@ impl Lexer {
                     let value = self.variable()?;
                     word.push_str(&value);
                 }
-                '(' | '`' => return Err(format!("`{c}`")),
+                '(' | '`' => return Err(Unsupported::Word(c.to_string())),
                 '\\' => {
                     match self.peek(1) {
-                        None => return Err("a backslash at the end".into()),
+                        None => return Err(Unsupported::Other("a backslash at the end")),
                         Some('\n') => {}
                         Some(c) => word.push(c),
                     }
@@ -225,7 +248,7 @@ impl Lexer {
                     self.at += 1;
                     loop {
                         match self.peek(0) {
-                            None => return Err("an unclosed quote".into()),
+                            None => return Err(Unsupported::Unclosed("quote")),
                             Some('\'') => break,
                             Some(c) => word.push(c),
                         }
@@ -243,18 +266,18 @@ impl Lexer {
         Ok(word)
     }
 
-    fn double_quoted(&mut self, word: &mut String) -> Result<(), String> {
+    fn double_quoted(&mut self, word: &mut String) -> Result<(), Unsupported> {
         self.at += 1;
         loop {
             match self.peek(0) {
-                None => return Err("an unclosed quote".into()),
+                None => return Err(Unsupported::Unclosed("quote")),
                 Some('"') => break,
                 Some('$') if self.peek(1) == Some('(') => {
                     let rest: String = self.chars.get(self.at + 2..).unwrap_or_default().iter().collect();
-                    let (text, left) = document::read(&rest).ok_or("an expansion in quotes")?;
+                    let (text, left) = document::read(&rest).ok_or(Unsupported::QuotedExpansion)?;
                     let left = left.trim_start_matches([' ', '\t', '\n']);
                     if !left.starts_with(')') {
-                        return Err("an expansion in quotes".into());
+                        return Err(Unsupported::QuotedExpansion);
                     }
                     word.push_str(&text);
                     self.at = self.chars.len() - left.chars().count() + 1;
@@ -265,10 +288,10 @@ impl Lexer {
                     word.push_str(&value);
                     continue;
                 }
-                Some('`') => return Err("an expansion in quotes".into()),
+                Some('`') => return Err(Unsupported::QuotedExpansion),
                 Some('\\') => {
                     match self.peek(1) {
-                        None => return Err("an unclosed quote".into()),
+                        None => return Err(Unsupported::Unclosed("quote")),
                         Some('\n') => {}
                         Some(c @ ('"' | '\\' | '$' | '`')) => word.push(c),
                         Some(c) => {
@@ -286,7 +309,7 @@ impl Lexer {
         Ok(())
     }
 
-    fn redirect(&mut self) -> Result<(), String> {
+    fn redirect(&mut self) -> Result<(), Unsupported> {
         let start = self.at;
         while matches!(self.peek(0), Some('&' | '>' | '<' | '|')) {
             self.at += 1;
@@ -304,23 +327,23 @@ impl Lexer {
             ">&" => matches!(target.as_str(), "1" | "2" | "/dev/null"),
             _ => false,
         };
-        if harmless { Ok(()) } else { Err(format!("a redirect (`{operator}`)")) }
+        if harmless { Ok(()) } else { Err(Unsupported::Redirect(operator)) }
     }
 
-    fn heredoc(&mut self) -> Result<(), String> {
+    fn heredoc(&mut self) -> Result<(), Unsupported> {
         if self.pending.is_some() {
-            return Err("two here-documents".into());
+            return Err(Unsupported::Other("two here-documents"));
         }
         let delimiter = self.word()?;
         if delimiter.is_empty() || !delimiter.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err("an odd here-document".into());
+            return Err(Unsupported::Other("an odd here-document"));
         }
         self.pending = Some(delimiter);
         Ok(())
     }
 
     /// Skips a here-document. Only its end counts here; the other reader decides whether its body is literal.
-    fn skip_heredoc(&mut self) -> Result<(), String> {
+    fn skip_heredoc(&mut self) -> Result<(), Unsupported> {
         let Some(delimiter) = self.pending.take() else { return Ok(()) };
         while self.at < self.chars.len() {
             let start = self.at;
@@ -333,6 +356,6 @@ impl Lexer {
                 return Ok(());
             }
         }
-        Err("an unclosed here-document".into())
+        Err(Unsupported::Unclosed("here-document"))
     }
 }

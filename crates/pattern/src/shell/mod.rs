@@ -265,7 +265,7 @@ pub fn analyse(command: &str) -> Analysis {
         match lexer::read(command) {
             Ok(lexed) if lexed == plain => {}
             Ok(_) => analysis.bar("the command can be read in two ways"),
-            Err(why) => analysis.bar(why),
+            Err(why) => analysis.bar(why.to_string()),
         }
     }
     analysis

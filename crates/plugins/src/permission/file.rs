@@ -3,7 +3,7 @@
 use super::evaluate::{CallRequest, SCRIPT_TOOL, SHELL_TOOL, VerdictKind, evaluate, known_primary};
 use super::names::check_name;
 use super::reachable::check_reach;
-use super::rules::{Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior};
+use super::rules::{InvalidRule, Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::terms::{Expiry, Notify};
 use aye_files::front_matter::yaml_error;
@@ -198,10 +198,10 @@ impl PermissionRulesConfig {
         }
         for (index, entry) in self.rules.into_iter().enumerate() {
             let origin = RuleSource::of(Layer::Run);
-            let invalid = |message| RulesFileError::Invalid {
+            let invalid = |why: InvalidRule| RulesFileError::Invalid {
                 file: "permission rules, rule".into(),
                 line: index as u64 + 1,
-                message,
+                message: why.0,
             };
             let mut rule = build(&entry.tool, entry.behavior, &entry.matches, &entry.not_match, origin)
                 .map_err(invalid)?;
@@ -232,27 +232,31 @@ impl RuleSet {
         for rule in raw.rules.unwrap_or_default() {
             let line = rule.tool.referenced.line();
             let origin = RuleSource { layer, file: Some(file.to_owned()), line: Some(line), grant: None };
-            let invalid = |line, message| RulesFileError::Invalid { file: file.to_owned(), line, message };
+            let invalid = |line, why: InvalidRule| RulesFileError::Invalid {
+                file: file.to_owned(),
+                line,
+                message: why.0,
+            };
             let mut made = build(&rule.tool.value.0, rule.behavior, &rule.matches, &rule.not_match, origin)
-                .map_err(|message| invalid(line, message))?;
+                .map_err(|why| invalid(line, why))?;
             if let Some(value) = rule.expires_in {
                 let expiry = expiry_of(&value.value, &made);
                 let line = value.referenced.line();
-                made.terms.expires_in = Some(expiry.map_err(|message| invalid(line, message))?);
+                made.terms.expires_in = Some(expiry.map_err(|why| invalid(line, why))?);
             }
             if let Some(value) = rule.notify {
                 let notify = notify_of(&value.value, &made);
                 let line = value.referenced.line();
-                made.terms.notify = Some(notify.map_err(|message| invalid(line, message))?);
+                made.terms.notify = Some(notify.map_err(|why| invalid(line, why))?);
             }
             if let Some(value) = rule.sandbox {
                 let profile = sandbox_of(value.value, &made);
                 let line = value.referenced.line();
-                made.sandbox = Some(profile.map_err(|message| invalid(line, message))?);
+                made.sandbox = Some(profile.map_err(|why| invalid(line, why))?);
             }
             if let Some(value) = rule.env {
                 let line = value.referenced.line();
-                made.env = env_of(value.value, &made).map_err(|message| invalid(line, message))?;
+                made.env = env_of(value.value, &made).map_err(|why| invalid(line, why))?;
             }
             set.push(made);
         }
@@ -316,70 +320,76 @@ fn build(
     matches: &[Value],
     not_match: &[Value],
     origin: RuleSource,
-) -> Result<Rule, String> {
-    let pattern = Pattern::parse(tool).map_err(|error| error.to_string())?;
+) -> Result<Rule, InvalidRule> {
+    let pattern = Pattern::parse(tool).map_err(|error| InvalidRule(error.to_string()))?;
     check_name(&pattern, behavior)?;
     check_reach(&pattern, behavior)?;
     let rule = Rule::new(pattern, behavior, origin);
     for example in matches {
         if !example_holds(&rule, example)? {
-            return Err(format!("rule `{tool}` does not match its example {}", shown(example)));
+            return Err(InvalidRule(format!("rule `{tool}` does not match its example {}", shown(example))));
         }
     }
     for example in not_match {
         if example_holds(&rule, example)? {
-            return Err(format!("rule `{tool}` matches {}, which is listed under not_match", shown(example)));
+            return Err(InvalidRule(format!(
+                "rule `{tool}` matches {}, which is listed under not_match",
+                shown(example)
+            )));
         }
     }
     Ok(rule)
 }
 
 /// The `expires_in` of a rule.
-fn expiry_of(value: &Value, rule: &Rule) -> Result<Expiry, String> {
+fn expiry_of(value: &Value, rule: &Rule) -> Result<Expiry, InvalidRule> {
     if rule.behavior != ToolPermissionBehavior::Ask {
-        return Err(format!(
+        return Err(InvalidRule(format!(
             "`expires_in` is for rules that ask; rule `{}` is {}",
             rule.pattern, rule.behavior
-        ));
+        )));
     }
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    text.parse().map_err(|wanted| format!("`expires_in` must be {wanted}"))
+    text.parse().map_err(|wanted| InvalidRule(format!("`expires_in` must be {wanted}")))
 }
 
 /// Reads the `notify` of a rule. Programs named by a project's file must not be started.
-fn notify_of(value: &Value, rule: &Rule) -> Result<Vec<Notify>, String> {
+fn notify_of(value: &Value, rule: &Rule) -> Result<Vec<Notify>, InvalidRule> {
     if rule.behavior != ToolPermissionBehavior::Ask {
-        return Err(format!("`notify` is for rules that ask; rule `{}` is {}", rule.pattern, rule.behavior));
+        return Err(InvalidRule(format!(
+            "`notify` is for rules that ask; rule `{}` is {}",
+            rule.pattern, rule.behavior
+        )));
     }
-    let list = Notify::read_all(value).map_err(|wanted| format!("`notify` must be {wanted}"))?;
+    let list = Notify::read_all(value).map_err(|wanted| InvalidRule(format!("`notify` must be {wanted}")))?;
     let own = list.iter().find_map(|notify| match notify {
         Notify::Command(_) => Some("a `command` to start"),
         Notify::Webhook(_) => Some("a `webhook` to send to"),
         Notify::Bell | Notify::Desktop => None,
     });
     if let Some(own) = own.filter(|_| rule.origin.layer == Layer::Project) {
-        return Err(format!(
+        return Err(InvalidRule(format!(
             "a project's rules cannot name {own}; put it into your own permissions.yaml, or under questions.notify \
              in your own config.toml"
-        ));
+        )));
     }
     Ok(list)
 }
 
 /// Refuses a member of a rule that says how programs run.
-fn must_run_programs(member: &str, rule: &Rule) -> Result<(), String> {
+fn must_run_programs(member: &str, rule: &Rule) -> Result<(), InvalidRule> {
     let is_about_programs = [SHELL_TOOL, SCRIPT_TOOL].iter().any(|tool| rule.pattern.matches_tool(tool));
     if is_about_programs && rule.behavior != ToolPermissionBehavior::Deny {
         return Ok(());
     }
-    Err(format!(
+    Err(InvalidRule(format!(
         "`{member}` is for rules that allow {SHELL_TOOL} or {SCRIPT_TOOL}, or ask about them; rule `{}` is not one",
         rule.pattern
-    ))
+    )))
 }
 
 /// The `env` of a rule. A repository must not choose which of the user's variables its own commands get.
-fn env_of(names: Vec<String>, rule: &Rule) -> Result<Vec<String>, String> {
+fn env_of(names: Vec<String>, rule: &Rule) -> Result<Vec<String>, InvalidRule> {
     if names.is_empty() {
         return Ok(names);
     }
@@ -387,7 +397,7 @@ fn env_of(names: Vec<String>, rule: &Rule) -> Result<Vec<String>, String> {
     if rule.origin.layer == Layer::Project {
         return Err(
             "a project's rules cannot name variables in `env`; put the rule into your own permissions.yaml"
-                .to_owned(),
+                .into(),
         );
     }
     let is_name = |text: &String| {
@@ -396,21 +406,21 @@ fn env_of(names: Vec<String>, rule: &Rule) -> Result<Vec<String>, String> {
             && start.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
     };
     match names.iter().find(|name| !is_name(name)) {
-        Some(other) => Err(format!(
+        Some(other) => Err(InvalidRule(format!(
             "`env` contains \"{}\"; expected names of variables such as [DATABASE_URL, APP_*]",
             other.escape_debug()
-        )),
+        ))),
         None => Ok(names),
     }
 }
 
 /// The `sandbox` of a rule. A repository must not open the sandbox that keeps its own commands.
-fn sandbox_of(profile: Profile, rule: &Rule) -> Result<Profile, String> {
+fn sandbox_of(profile: Profile, rule: &Rule) -> Result<Profile, InvalidRule> {
     must_run_programs("sandbox", rule)?;
     if rule.origin.layer == Layer::Project && profile == Profile::Outside {
         return Err(
             "a project's rules cannot say `sandbox: outside`; put the rule into your own permissions.yaml"
-                .to_owned(),
+                .into(),
         );
     }
     Ok(profile)
@@ -425,7 +435,7 @@ fn shown(example: &Value) -> String {
 
 /// Judges an example by this rule alone. An example is the text of the primary argument, or an object of arguments;
 /// for a pattern that names no single tool it is a tool's name, or `{tool, args}`.
-fn example_holds(rule: &Rule, example: &Value) -> Result<bool, String> {
+fn example_holds(rule: &Rule, example: &Value) -> Result<bool, InvalidRule> {
     let name = rule.pattern.to_string();
     let name = name.split('(').next().unwrap_or_default().to_owned();
     let is_single = !name.starts_with('/') && !aye_pattern::is_glob(&name);
@@ -444,7 +454,11 @@ fn example_holds(rule: &Rule, example: &Value) -> Result<bool, String> {
             (name, json!({ key: text }))
         }
         (None, Value::String(text)) => (text.clone(), json!({})),
-        _ => return Err(format!("the example {example} must be a string, or an object of arguments")),
+        _ => {
+            return Err(InvalidRule(format!(
+                "the example {example} must be a string, or an object of arguments"
+            )));
+        }
     };
     let mut alone = RuleSet::new();
     alone.push(rule.clone());

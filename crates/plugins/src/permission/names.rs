@@ -1,6 +1,6 @@
 //! Names of tools in rules: a deny under a misspelt name would protect nothing.
 
-use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use super::rules::{InvalidRule, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::near::distance;
 use aye_pattern::Pattern;
 
@@ -35,10 +35,11 @@ const MAX_DIFFERING: usize = 2;
 ///
 /// # Errors
 /// What is wrong, with the name that was probably meant.
-pub(super) fn check_name(pattern: &Pattern, behavior: Behavior) -> Result<(), String> {
+pub(super) fn check_name(pattern: &Pattern, behavior: Behavior) -> Result<(), InvalidRule> {
     match pattern.exact_tool().filter(|_| behavior != Behavior::Allow).map(|name| (name, meant(name))) {
         Some((name, Some(meant))) => {
-            Err(format!("unknown tool `{name}`; did you mean `{meant}`? Tool names are case-sensitive"))
+            let why = format!("unknown tool `{name}`; did you mean `{meant}`? Tool names are case-sensitive");
+            Err(InvalidRule(why))
         }
         _ => Ok(()),
     }

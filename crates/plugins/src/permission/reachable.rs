@@ -3,7 +3,7 @@
 
 use super::evaluate::{CallRequest, SHELL_TOOL, VerdictKind, evaluate, known_primary};
 use super::names::BUILT_IN;
-use super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use super::rules::{InvalidRule, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::without_remedy;
 use aye_pattern::{Args, Matcher, PathSegment, Pattern};
 use serde::Serialize;
@@ -53,9 +53,9 @@ pub struct RuleReport {
 ///
 /// # Errors
 /// Why, with the form that would match.
-pub(super) fn check_reach(pattern: &Pattern, behavior: Behavior) -> Result<(), String> {
+pub(super) fn check_reach(pattern: &Pattern, behavior: Behavior) -> Result<(), InvalidRule> {
     match never(pattern).filter(|_| behavior != Behavior::Allow) {
-        Some(why) => Err(format!("this rule can never match: {why}")),
+        Some(why) => Err(InvalidRule(format!("this rule can never match: {why}"))),
         None => Ok(()),
     }
 }

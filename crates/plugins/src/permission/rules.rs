@@ -192,7 +192,7 @@ impl RuleSet {
             let text = pattern.as_ref();
             let pattern = Pattern::parse(text)?;
             let checked = check_name(&pattern, behavior).and_then(|()| check_reach(&pattern, behavior));
-            checked.map_err(|message| PatternError { position: 0, message, pattern: text.to_owned() })?;
+            checked.map_err(|why| PatternError { position: 0, message: why.0, pattern: text.to_owned() })?;
             set.push(Rule::new(pattern, behavior, RuleSource::of(layer)));
         }
         Ok(set)
@@ -329,5 +329,16 @@ impl RuleSet {
                 && rule.origin.layer != Layer::Shipped
                 && rule.pattern.matches_tool(tool)
         })
+    }
+}
+
+/// What is wrong with a rule, and what was expected instead.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct InvalidRule(pub(super) String);
+
+impl From<&str> for InvalidRule {
+    fn from(why: &str) -> Self {
+        Self(why.to_owned())
     }
 }

@@ -236,7 +236,7 @@ pub(super) fn allowed<'r>(
     question: &CallRequest<'_>,
     all: &RuleSet,
     enforced: EnforcedProfiles,
-) -> Result<Allowed<'r>, String> {
+) -> Result<Allowed<'r>, NotAllowed> {
     let allowed = allowed_by(rules, analysis, question, all, enforced)?;
     // The kernel keeps no part of a line from writing when another part may write: each is judged by its words.
     if enforced.read && allowed.profile != Profile::Read {
@@ -251,7 +251,7 @@ fn allowed_by<'r>(
     question: &CallRequest<'_>,
     all: &RuleSet,
     enforced: EnforcedProfiles,
-) -> Result<Allowed<'r>, String> {
+) -> Result<Allowed<'r>, NotAllowed> {
     let is_whole = |rule: &&&Rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped;
     // The exact text of the whole line was allowed: what was seen is what runs.
     let whole =
@@ -263,7 +263,7 @@ fn allowed_by<'r>(
     }
     let commands = analysis.plain().map_err(|why| not_by_itself(why, question))?;
     if commands.is_empty() {
-        return Err("it contains no command".into());
+        return Err(NotAllowed::from("it contains no command"));
     }
     let at = question.cwd.to_owned();
     let files = OnceCell::new();
@@ -298,7 +298,7 @@ fn allowed_by<'r>(
     if analysis.is_compound && (is_stateful || profile != Profile::Read) {
         return Err(not_by_itself("a loop or condition around commands that do more than read", question));
     }
-    let allowed = Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())?;
+    let allowed = Allowed::by(&used).ok_or("no rule covers this")?;
     Ok(Allowed { guards_git, profile, env: env_of(by.iter().map(|(_, rules)| rules.as_slice())), ..allowed })
 }
 
@@ -314,14 +314,13 @@ fn env_of<'a, 'r: 'a>(commands: impl Iterator<Item = &'a [&'r Rule]>) -> Vec<Str
 }
 
 /// The profile of a line, by those of its commands.
-fn together(mut profiles: impl Iterator<Item = Profile>) -> Result<Profile, String> {
+fn together(mut profiles: impl Iterator<Item = Profile>) -> Result<Profile, NotAllowed> {
     let first = profiles.next().unwrap_or(Profile::Read);
     profiles.try_fold(first, |all, profile| {
         if (all == Profile::Outside) == (profile == Profile::Outside) {
             Ok(all.max(profile))
         } else {
-            Err("part of the line runs in the sandbox and part of it outside; run them as two calls"
-                .to_owned())
+            Err("part of the line runs in the sandbox and part of it outside; run them as two calls".into())
         }
     })
 }
@@ -337,15 +336,26 @@ fn runs_git(command: &Simple) -> bool {
     first == Some(&"git") || first.is_some_and(|program| is_transparent(program)) && texts.contains(&"git")
 }
 
+/// Why no rule allows a command line, and the rule that would: a sentence for the card.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NotAllowed(pub(super) String);
+
+impl From<&str> for NotAllowed {
+    fn from(why: &str) -> Self {
+        Self(why.to_owned())
+    }
+}
+
 /// Explains why a line asks whatever rules allow its commands, and what would allow it.
-pub(super) fn not_by_itself(why: &str, question: &CallRequest<'_>) -> String {
+pub(super) fn not_by_itself(why: &str, question: &CallRequest<'_>) -> NotAllowed {
     let line = question.args.get("command").and_then(serde_json::Value::as_str).unwrap_or_default();
     let exact = Pattern::literal(question.tool, "command", line).to_string();
-    if exact.chars().count() <= MAX_RULE && line.lines().count() == 1 {
+    NotAllowed(if exact.chars().count() <= MAX_RULE && line.lines().count() == 1 {
         format!("{why}{ONLY_WHOLE}: {exact}")
     } else {
         format!("{why}{ONLY_WHOLE}")
-    }
+    })
 }
 
 /// Start of the remedy for a line whose commands no rule allows one by one.
@@ -363,9 +373,9 @@ pub(super) fn without_remedy(why: &str) -> &str {
 const MAX_RULE: usize = 80;
 
 /// Why a command asks that no rule is about, and the rule that would change that.
-fn not_covered(part: &str, rule: Option<String>) -> String {
+fn not_covered(part: &str, rule: Option<String>) -> NotAllowed {
     let add = rule.map(|rule| format!("{ADD}{rule}`")).unwrap_or_default();
-    format!("no rule covers `{part}`{add}")
+    NotAllowed(format!("no rule covers `{part}`{add}"))
 }
 
 /// The rule that would allow a command, as broad as is sensible.
@@ -486,7 +496,7 @@ struct Walk<'w, 'r> {
 
 impl<'r> Walk<'_, 'r> {
     /// The rules for one command; none when it needs none. `leads`: the rest of the line runs only if it succeeds.
-    fn command(&mut self, command: &Simple, leads: bool) -> Result<Vec<&'r Rule>, String> {
+    fn command(&mut self, command: &Simple, leads: bool) -> Result<Vec<&'r Rule>, NotAllowed> {
         let set = command.assignments.iter().find(|assignment| !is_safe_assignment(assignment));
         if let Some(assignment) = set
             && self.spelled_with_assignments(command).is_none()
@@ -504,17 +514,19 @@ impl<'r> Walk<'_, 'r> {
         }
         if first.text == "cd" {
             if !leads {
-                return Err("`cd` is accepted only as the first command of the line, followed by `&&`".into());
+                return Err(NotAllowed::from(
+                    "`cd` is accepted only as the first command of the line, followed by `&&`",
+                ));
             }
             self.change_folder(command)?;
             return Ok(Vec::new());
         }
         if self.moved {
             if first.text.contains('/') && !first.text.starts_with('/') {
-                return Err(format!("`{}` is a different program after `cd`", first.text));
+                return Err(NotAllowed(format!("`{}` is a different program after `cd`", first.text)));
             }
             if first.text == "git" {
-                return Err("git reads the settings of another folder after `cd`".into());
+                return Err(NotAllowed::from("git reads the settings of another folder after `cd`"));
             }
         }
         let used = self.rules_of(command)?;
@@ -522,28 +534,28 @@ impl<'r> Walk<'_, 'r> {
         Ok(used)
     }
 
-    fn change_folder(&mut self, command: &Simple) -> Result<(), String> {
+    fn change_folder(&mut self, command: &Simple) -> Result<(), NotAllowed> {
         let target = match command.words.as_slice() {
             [_, target] => target,
             [_, dashes, target] if dashes.text == "--" => target,
-            _ => return Err("`cd` without a folder leaves the workspace".into()),
+            _ => return Err(NotAllowed::from("`cd` without a folder leaves the workspace")),
         };
         if !target.is_literal() || target.text.starts_with(['-', '~']) || target.text.is_empty() {
-            return Err(format!("cannot tell where `cd {}` leads", target.text));
+            return Err(NotAllowed(format!("cannot tell where `cd {}` leads", target.text)));
         }
         // The shell takes `..` by the letters, programs by the links: after a link the two are different folders.
         if target.text.split('/').any(|part| part == "..") {
-            return Err(format!("cannot tell where `cd {}` leads", target.text));
+            return Err(NotAllowed(format!("cannot tell where `cd {}` leads", target.text)));
         }
         let places = PathRoots { cwd: &self.at, ..self.question.places() };
-        let seen = path::look(&target.text, &places).map_err(|why| why.to_string())?;
+        let seen = path::look(&target.text, &places).map_err(|why| NotAllowed(why.to_string()))?;
         if seen.is_dangling || !seen.is_inside {
-            return Err(format!("`cd {}` leaves the workspace", target.text));
+            return Err(NotAllowed(format!("`cd {}` leaves the workspace", target.text)));
         }
         let next = seen.views.last().cloned().unwrap_or_default();
         // A workspace that does not exist is one of an example, or of the past.
         if !next.is_dir() && self.at.is_dir() {
-            return Err(format!("`cd {}` fails: no such folder", target.text));
+            return Err(NotAllowed(format!("`cd {}` fails: no such folder", target.text)));
         }
         self.moved |= next != path::resolve(&self.at).0;
         self.at = next;
@@ -551,7 +563,7 @@ impl<'r> Walk<'_, 'r> {
     }
 
     /// The rules that allow a command. One that sets variables may be spelled out by a rule with them.
-    fn rules_of(&self, command: &Simple) -> Result<Vec<&'r Rule>, String> {
+    fn rules_of(&self, command: &Simple) -> Result<Vec<&'r Rule>, NotAllowed> {
         let Some(call) = command.call() else { return Ok(Vec::new()) };
         match self.spelled_with_assignments(command) {
             Some(rules) => Ok(rules),
@@ -581,7 +593,7 @@ impl<'r> Walk<'_, 'r> {
         })
     }
 
-    fn words(&self, call: ProgramWords<'_>) -> Result<Vec<&'r Rule>, String> {
+    fn words(&self, call: ProgramWords<'_>) -> Result<Vec<&'r Rule>, NotAllowed> {
         let (words, program) = (call.all(), call.name());
         let doubt = |word: &Word| {
             let what =
@@ -630,7 +642,7 @@ impl<'r> Walk<'_, 'r> {
         call: ProgramWords<'_>,
         texts: &[&str],
         (spelled, all): (usize, bool),
-    ) -> Result<Vec<&'r Rule>, String> {
+    ) -> Result<Vec<&'r Rule>, NotAllowed> {
         let (words, program) = (call.all(), call.name());
         let mut inner = Vec::new();
         // Whatever its code is, awk only reads there.
@@ -655,7 +667,7 @@ impl<'r> Walk<'_, 'r> {
             let would = rule_for(front, through < texts.len())
                 .map(|rule| format!("{ADD}{rule}`"))
                 .unwrap_or_default();
-            return Err(format!("{} does not cover it: {}{would}", named(rule), risk.why));
+            return Err(NotAllowed(format!("{} does not cover it: {}{would}", named(rule), risk.why)));
         }
         if !all && !only_reads(program) {
             for text in texts.iter().skip(1) {
@@ -663,23 +675,23 @@ impl<'r> Walk<'_, 'r> {
                 if let Some(name) = protected::protected_name(std::path::Path::new(text))
                     && !protected::is_named_by(&name, rule)
                 {
-                    return Err(format!("`{name}` is protected"));
+                    return Err(NotAllowed(format!("`{name}` is protected")));
                 }
             }
         }
         if rule.origin.layer == Layer::Shipped {
             if self.is_lost {
-                return Err("an earlier command may have changed the shell's folder".into());
+                return Err(NotAllowed::from("an earlier command may have changed the shell's folder"));
             }
-            let add = |why| match rule_for(texts, false) {
-                Some(rule) => format!("{why}; add `{rule}`"),
+            let add = |why: NotAllowed| match rule_for(texts, false) {
+                Some(rule) => NotAllowed(format!("{why}; add `{rule}`")),
                 None => why,
             };
             if !self.is_held {
                 if is_awk(program) {
-                    return Err(add(format!("a program in `{program}` may read any file")));
+                    return Err(add(NotAllowed(format!("a program in `{program}` may read any file"))));
                 }
-                only_named(words).map_err(|more| add(more.to_string()))?;
+                only_named(words).map_err(|more| add(NotAllowed(more.to_string())))?;
             }
             self.stays_inside(call).map_err(add)?;
         }
@@ -693,7 +705,7 @@ impl<'r> Walk<'_, 'r> {
 
     /// Checks that a command allowed by a shipped rule reads only inside the workspace, and nothing that a
     /// rule asks about.
-    fn stays_inside(&self, call: ProgramWords<'_>) -> Result<(), String> {
+    fn stays_inside(&self, call: ProgramWords<'_>) -> Result<(), NotAllowed> {
         let places = PathRoots { cwd: &self.at, ..self.question.places() };
         let (words, program) = (call.all(), call.name());
         let texts = no_files(words);
@@ -702,11 +714,11 @@ impl<'r> Walk<'_, 'r> {
                 continue;
             }
             if !self.is_held && program == "git" && names_files_by_pattern(words, &word.text) {
-                return Err(format!("cannot tell which files `{}` names", word.text));
+                return Err(NotAllowed(format!("cannot tell which files `{}` names", word.text)));
             }
             let names_only = TABLES.programs.prints_no_content.contains(program);
             if word.is_glob && !names_only && !self.is_held {
-                return Err("cannot tell which files the glob names".into());
+                return Err(NotAllowed::from("cannot tell which files the glob names"));
             }
             let mut candidates = vec![word.text.as_str()];
             if let Some((_, value)) = word.text.split_once('=') {
@@ -718,12 +730,12 @@ impl<'r> Walk<'_, 'r> {
             // `git show REVISION:PATH`, `git show :STAGE:PATH`, `git log -L 1,5:PATH`
             candidates.extend(word.text.match_indices(':').filter_map(|(at, _)| word.text.get(at + 1..)));
             for text in candidates.into_iter().filter(|text| !text.is_empty()) {
-                let seen = path::look(text, &places).map_err(|why| why.to_string())?;
+                let seen = path::look(text, &places).map_err(|why| NotAllowed(why.to_string()))?;
                 if !seen.is_inside {
-                    return Err(format!("`{text}` is outside the workspace"));
+                    return Err(NotAllowed(format!("`{text}` is outside the workspace")));
                 }
                 if !names_only && self.is_guarded(text) {
-                    return Err(format!("`{text}` may contain a secret"));
+                    return Err(NotAllowed(format!("`{text}` may contain a secret")));
                 }
             }
         }

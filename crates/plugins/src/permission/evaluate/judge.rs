@@ -187,7 +187,7 @@ impl<'a> Judge<'a> {
                     return None;
                 }
                 let why = shell::not_by_itself(why, self.question);
-                Some(Verdict::new(VerdictKind::Ask(AskKind::Undecided), why))
+                Some(Verdict::new(VerdictKind::Ask(AskKind::Undecided), why.0))
             }
             CallSubject::File { seen, .. } if seen.is_strange => {
                 let path =
@@ -424,7 +424,7 @@ impl<'a> Judge<'a> {
     fn allowed_by(&self, rules: &[&'a Rule]) -> Result<Allowed<'a>, Option<Box<Verdict>>> {
         if let CallSubject::Shell(analysis) = self.subject {
             return shell::allowed(rules, analysis, self.question, self.rules, self.enforced)
-                .map_err(|why| Some(Box::new(Verdict::new(VerdictKind::Ask(AskKind::Default), why))));
+                .map_err(|why| Some(Box::new(Verdict::new(VerdictKind::Ask(AskKind::Default), why.0))));
         }
         let mut best: Option<&'a Rule> = None;
         let mut doubt = None;
