@@ -5,7 +5,9 @@ use crate::contract::error_code::ErrorCode;
 use crate::contract::storage::StoreError;
 use crate::headless::exit;
 use crate::mcp::McpServerError;
+use crate::picture::PictureError;
 use crate::plugins::skills::NotUserInvocable;
+use crate::program::keyring::KeyringError;
 use crate::runtime::RuntimeError;
 use crate::snapshots::SnapshotError;
 use crate::tools::NotConfined;
@@ -102,6 +104,12 @@ pub(crate) enum AppError {
     /// Users cannot call the skill.
     #[error(transparent)]
     Skill(#[from] NotUserInvocable),
+    /// An image cannot be shown.
+    #[error(transparent)]
+    Picture(#[from] PictureError),
+    /// The system keyring did not do it.
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
     /// A file or a program could not be used.
     #[error(transparent)]
     File(#[from] std::io::Error),
@@ -126,6 +134,8 @@ impl AppError {
             | Self::NotConfined(_)
             | Self::Trust(_)
             | Self::Skill(_)
+            | Self::Picture(_)
+            | Self::Keyring(_)
             | Self::File(_)
             | Self::Panicked(_)
             | Self::Refused(_) => None,

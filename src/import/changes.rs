@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Import, ImportScope, ImportedHook, ImportedRule, Left, NewFile};
 use crate::config::{SERVERS_FILE, read_private, with_server};
+use crate::failure::AppError;
 use crate::plugins::hooks::{HookLayer, HookSpec, parse, phase_name};
 use crate::plugins::permission::{Layer, RuleFormat, RuleSet};
 
@@ -28,7 +29,7 @@ pub(crate) fn changes(
     import: &Import,
     scope: ImportScope,
     folder: &Path,
-) -> Result<(Vec<ImportedFile>, Vec<Left>), String> {
+) -> Result<(Vec<ImportedFile>, Vec<Left>), AppError> {
     let mut made = Made { scope, folder, files: BTreeMap::new(), left: Vec::new() };
     let own = match scope {
         ImportScope::User => folder.to_path_buf(),
@@ -57,7 +58,7 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    fn read(&mut self, path: &Path) -> Result<&mut String, String> {
+    fn read(&mut self, path: &Path) -> Result<&mut String, AppError> {
         if !self.files.contains_key(path) {
             let text = read_private(path, MAX_FILE);
             let text = text.map_err(|why| format!("{} {why}", path.display()))?;
@@ -71,7 +72,7 @@ impl Made<'_> {
         self.left.push(Left { what, why: why.to_owned(), from: path.display().to_string() });
     }
 
-    fn rules(&mut self, path: &Path, rules: &[ImportedRule]) -> Result<(), String> {
+    fn rules(&mut self, path: &Path, rules: &[ImportedRule]) -> Result<(), AppError> {
         if rules.is_empty() {
             return Ok(());
         }
@@ -96,13 +97,13 @@ impl Made<'_> {
         }
         let after = with_rules(text, &lines);
         if !known(&after).is_ok_and(|all| all.len() == before.len() + lines.len()) {
-            return Err(by_hand(path));
+            return Err(by_hand(path).into());
         }
         *text = after;
         Ok(())
     }
 
-    fn hooks(&mut self, path: &Path, hooks: &[ImportedHook]) -> Result<(), String> {
+    fn hooks(&mut self, path: &Path, hooks: &[ImportedHook]) -> Result<(), AppError> {
         if hooks.is_empty() {
             return Ok(());
         }
@@ -145,7 +146,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    fn server(&mut self, name: &str, server: &Map<String, Value>) -> Result<(), String> {
+    fn server(&mut self, name: &str, server: &Map<String, Value>) -> Result<(), AppError> {
         let there = "another server of this name is configured";
         match self.scope {
             ImportScope::User => {
@@ -189,7 +190,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, file: &NewFile) -> Result<(), String> {
+    fn file(&mut self, path: &Path, file: &NewFile) -> Result<(), AppError> {
         let text = self.read(path)?;
         if text.is_empty() {
             file.text.clone_into(text);

@@ -3,7 +3,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{Behavior, Import, ImportedHook, SourceFolder, command_starting, common_server, texts};
+use super::{
+    Behavior, Import, ImportedHook, NotImported, SourceFolder, command_starting, common_server, texts,
+};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     for name in ["skills", "commands", "agents"] {
@@ -66,11 +68,11 @@ fn settings(settings: &Map<String, Value>, from: &str, place: &SourceFolder<'_>,
 }
 
 /// Translates a rule such as `Bash(npm run test:*)`.
-pub(super) fn pattern(rule: &str, behavior: Behavior, is_user: bool) -> Result<Vec<String>, String> {
+pub(super) fn pattern(rule: &str, behavior: Behavior, is_user: bool) -> Result<Vec<String>, NotImported> {
     let (tool, argument) = match rule.split_once('(') {
         Some((tool, rest)) => {
             let Some(argument) = rest.strip_suffix(')') else {
-                return Err("has no closing bracket".to_owned());
+                return Err("has no closing bracket".into());
             };
             (tool.trim(), Some(argument.trim()).filter(|argument| !matches!(*argument, "" | "*")))
         }
@@ -79,7 +81,7 @@ pub(super) fn pattern(rule: &str, behavior: Behavior, is_user: bool) -> Result<V
     if tool.starts_with("mcp__") {
         return match argument {
             None => Ok(vec![tool.to_owned()]),
-            Some(_) => Err("rules about a server's tool have no argument there".to_owned()),
+            Some(_) => Err("rules about a server's tool have no argument there".into()),
         };
     }
     let ours = match tool {
@@ -96,7 +98,7 @@ pub(super) fn pattern(rule: &str, behavior: Behavior, is_user: bool) -> Result<V
             )]);
         }
         "Task" | "Agent" => return Ok(vec![format!("agent_run_{}", argument.unwrap_or("*"))]),
-        _ => return Err("aye has no such tool".to_owned()),
+        _ => return Err("aye has no such tool".into()),
     };
     let Some(argument) = argument else {
         let also_writes = ours == "Edit" && behavior == Behavior::Allow;
@@ -105,7 +107,7 @@ pub(super) fn pattern(rule: &str, behavior: Behavior, is_user: bool) -> Result<V
     match ours {
         "Bash" => match argument.strip_suffix(":*") {
             Some(words) => Ok(vec![command_starting(words)]),
-            None if argument.contains(":*") => Err("`:*` counts only at the end".to_owned()),
+            None if argument.contains(":*") => Err("`:*` counts only at the end".into()),
             None => Ok(vec![format!("Bash({argument})")]),
         },
         "Read" | "Write" | "Edit" => {
@@ -116,17 +118,17 @@ pub(super) fn pattern(rule: &str, behavior: Behavior, is_user: bool) -> Result<V
             Ok(tools.map(|tool| format!("{tool}({path})")).collect())
         }
         "WebFetch" => Ok(vec![format!("WebFetch({argument})")]),
-        _ => Err(format!("arguments of {ours} are compared differently here")),
+        _ => Err(NotImported(format!("arguments of {ours} are compared differently here"))),
     }
 }
 
 /// A path as aye writes it: `//x` is absolute there, `/x` begins at the project.
-fn path(path: &str, is_user: bool) -> Result<String, String> {
+fn path(path: &str, is_user: bool) -> Result<String, NotImported> {
     if let Some(absolute) = path.strip_prefix("//") {
         return Ok(format!("/{absolute}"));
     }
     match path.strip_prefix('/') {
-        Some(_) if is_user => Err("a path from `/` begins at ~/.claude there".to_owned()),
+        Some(_) if is_user => Err("a path from `/` begins at ~/.claude there".into()),
         Some(inner) => Ok(format!("./{inner}")),
         None => Ok(path.to_owned()),
     }
@@ -145,7 +147,7 @@ fn hooks(event: &str, groups: &Value, from: &str, import: &mut Import) {
         let tool = match tools(matcher) {
             Ok(tool) => tool.filter(|_| phase.ends_with("tool_execute")),
             Err(why) => {
-                import.leave(&format!("{event} hooks of {matcher}"), &why, from);
+                import.leave(&format!("{event} hooks of {matcher}"), &why.0, from);
                 continue;
             }
         };
@@ -169,12 +171,12 @@ fn hooks(event: &str, groups: &Value, from: &str, import: &mut Import) {
 }
 
 /// Translates a matcher, a regular expression on names of tools.
-fn tools(matcher: &str) -> Result<Option<String>, String> {
+fn tools(matcher: &str) -> Result<Option<String>, NotImported> {
     if matches!(matcher, "" | "*" | ".*") {
         return Ok(None);
     }
     if matcher.contains('/') {
-        return Err("a matcher with `/` has no form here".to_owned());
+        return Err("a matcher with `/` has no form here".into());
     }
     let mut names: Vec<String> = Vec::new();
     for name in matcher.split('|') {

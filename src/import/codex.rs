@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Behavior, Import, NewFile, SourceFolder, command_starting, members, texts};
+use super::{Behavior, Import, NewFile, NotImported, SourceFolder, command_starting, members, texts};
 
 /// Rules of a list that one alternative of each word may become.
 const MAX_COMMANDS: usize = 50;
@@ -46,10 +46,10 @@ pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     }
 }
 
-fn server(server: &Value) -> Result<Map<String, Value>, String> {
-    let Some(server) = server.as_object() else { return Err("is no table".to_owned()) };
+fn server(server: &Value) -> Result<Map<String, Value>, NotImported> {
+    let Some(server) = server.as_object() else { return Err("is no table".into()) };
     if server.get("enabled") == Some(&Value::Bool(false)) {
-        return Err("is turned off there".to_owned());
+        return Err("is turned off there".into());
     }
     let tools = [("enabled_tools", "enabled_tools"), ("disabled_tools", "disabled_tools")];
     let mut kept = members(server, &tools);
@@ -74,7 +74,7 @@ fn server(server: &Value) -> Result<Map<String, Value>, String> {
     } else if server.get("command").is_some_and(Value::is_string) {
         kept.extend(members(server, &[("command", "command"), ("args", "args"), ("env", "env")]));
     } else {
-        return Err("has neither a command nor a url".to_owned());
+        return Err("has neither a command nor a url".into());
     }
     Ok(kept)
 }
@@ -100,8 +100,8 @@ pub(super) fn rules(text: &str, from: &str, import: &mut Import) {
     }
 }
 
-fn no_list() -> String {
-    "its pattern is no list of words".to_owned()
+fn no_list() -> NotImported {
+    "its pattern is no list of words".into()
 }
 
 /// Returns what is between the brackets of each call of `prefix_rule`.
@@ -150,7 +150,7 @@ fn argument(call: &str, name: &str) -> Option<String> {
 }
 
 /// The commands that a list of words stands for, in which a word may be a list of alternatives.
-fn commands(words: &[Value]) -> Result<Vec<String>, String> {
+fn commands(words: &[Value]) -> Result<Vec<String>, NotImported> {
     let mut commands = vec![String::new()];
     for word in words {
         let choices = match word {
@@ -161,13 +161,13 @@ fn commands(words: &[Value]) -> Result<Vec<String>, String> {
             return Err(no_list());
         }
         let quoted = choices.iter().map(|choice| shlex::try_quote(choice).map(String::from));
-        let quoted = quoted.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        let quoted = quoted.collect::<Result<Vec<_>, _>>().map_err(|error| NotImported(error.to_string()))?;
         commands = commands
             .iter()
             .flat_map(|start| quoted.iter().map(move |word| format!("{start} {word}")))
             .collect();
         if commands.len() > MAX_COMMANDS {
-            return Err(format!("stands for more than {MAX_COMMANDS} commands"));
+            return Err(NotImported(format!("stands for more than {MAX_COMMANDS} commands")));
         }
     }
     Ok(commands)

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Behavior, Import, SourceFolder, command_starting, common_server, texts};
+use super::{Behavior, Import, NotImported, SourceFolder, command_starting, common_server, texts};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let from = ".cursor/mcp.json";
@@ -36,9 +36,9 @@ pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     }
 }
 
-fn pattern(rule: &str, behavior: Behavior) -> Result<Vec<String>, String> {
+fn pattern(rule: &str, behavior: Behavior) -> Result<Vec<String>, NotImported> {
     let Some((tool, argument)) = rule.strip_suffix(')').and_then(|rule| rule.split_once('(')) else {
-        return Err("is not of the form TOOL(ARGUMENT)".to_owned());
+        return Err("is not of the form TOOL(ARGUMENT)".into());
     };
     let (tool, argument) = (tool.trim(), argument.trim());
     match tool {
@@ -59,6 +59,6 @@ fn pattern(rule: &str, behavior: Behavior) -> Result<Vec<String>, String> {
             Some((server, name)) => Ok(vec![format!("mcp__{server}__{name}")]),
             None => Ok(vec![format!("mcp__{argument}")]),
         },
-        _ => Err("aye has no such tool".to_owned()),
+        _ => Err("aye has no such tool".into()),
     }
 }

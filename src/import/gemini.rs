@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{Behavior, Import, NewFile, SourceFolder, command_starting, command_text, common_server, texts};
+use super::{
+    Behavior, Import, NewFile, NotImported, SourceFolder, command_starting, command_text, common_server,
+    texts,
+};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let from = ".gemini/settings.json";
@@ -61,7 +64,7 @@ fn settings(settings: &Map<String, Value>, from: &str, import: &mut Import) {
     }
 }
 
-fn pattern(rule: &str, behavior: Behavior) -> Result<Vec<String>, String> {
+fn pattern(rule: &str, behavior: Behavior) -> Result<Vec<String>, NotImported> {
     let (tool, argument) = match rule.split_once('(') {
         Some((tool, rest)) => {
             (tool.trim(), Some(rest.trim_end_matches(')').trim()).filter(|text| !text.is_empty()))
@@ -81,11 +84,11 @@ fn pattern(rule: &str, behavior: Behavior) -> Result<Vec<String>, String> {
         "web_fetch" | "WebFetchTool" => "WebFetch",
         _ => match tool.split_once("__") {
             Some((server, name)) if argument.is_none() => return Ok(vec![format!("mcp__{server}__{name}")]),
-            _ => return Err("aye has no such tool".to_owned()),
+            _ => return Err("aye has no such tool".into()),
         },
     };
     match argument {
-        Some(_) => Err("only commands have an argument there".to_owned()),
+        Some(_) => Err("only commands have an argument there".into()),
         None if ours == "Edit" && behavior == Behavior::Allow => {
             Ok(vec!["Edit".to_owned(), "Write".to_owned()])
         }
@@ -93,7 +96,7 @@ fn pattern(rule: &str, behavior: Behavior) -> Result<Vec<String>, String> {
     }
 }
 
-fn server(server: &Value) -> Result<Map<String, Value>, String> {
+fn server(server: &Value) -> Result<Map<String, Value>, NotImported> {
     let mut kept = common_server(server)?;
     for (theirs, ours) in [("includeTools", "enabled_tools"), ("excludeTools", "disabled_tools")] {
         if let Some(list) = server.get(theirs).filter(|list| !super::is_nothing(list)) {

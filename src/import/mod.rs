@@ -202,6 +202,17 @@ pub(crate) struct Left {
     pub(crate) from: String,
 }
 
+/// Why something has no form here that means the same: the end of a sentence about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct NotImported(String);
+
+impl From<&str> for NotImported {
+    fn from(why: &str) -> Self {
+        Self(why.to_owned())
+    }
+}
+
 impl Import {
     /// Whether the agent has nothing here.
     pub(crate) fn is_empty(&self) -> bool {
@@ -235,19 +246,19 @@ impl Import {
         &mut self,
         behavior: Behavior,
         (foreign, from): (&str, &str),
-        translated: Result<Vec<String>, String>,
+        translated: Result<Vec<String>, NotImported>,
     ) {
         let what = format!("{foreign} ({})", word(behavior));
         let patterns = match translated {
             Ok(patterns) => patterns,
-            Err(why) => return self.leave(&what, &why, from),
+            Err(why) => return self.leave(&what, &why.0, from),
         };
         for pattern in patterns {
             let rule = ImportedRule { pattern, behavior };
             match rule.check() {
                 Ok(()) if self.rules.contains(&rule) => {}
                 Ok(()) => self.rules.push(rule),
-                Err(why) => self.leave(&what, &why, from),
+                Err(why) => self.leave(&what, &why.0, from),
             }
         }
     }
@@ -261,10 +272,10 @@ impl Import {
         self.files.push(NewFile { path: format!("{folder}/{name}.md"), text });
     }
 
-    fn add_server(&mut self, name: &str, server: Result<Map<String, Value>, String>, from: &str) {
+    fn add_server(&mut self, name: &str, server: Result<Map<String, Value>, NotImported>, from: &str) {
         match server {
             Ok(server) => self.servers.push((name.to_owned(), server)),
-            Err(why) => self.leave(&format!("MCP server {name}"), &why, from),
+            Err(why) => self.leave(&format!("MCP server {name}"), &why.0, from),
         }
     }
 }
@@ -276,11 +287,11 @@ impl ImportedRule {
     }
 
     /// Checks that the rule can be read.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), NotImported> {
         let text = format!("rules:\n  - {}\n", self.line());
         RuleSet::read(&text, RuleFormat::Yaml, Layer::User, "rule").map(drop).map_err(|error| {
             let why = error.to_string();
-            why.strip_prefix("rule:2: ").unwrap_or(&why).to_owned()
+            why.strip_prefix("rule:2: ").unwrap_or(&why).into()
         })
     }
 }
@@ -321,14 +332,14 @@ fn is_nothing(value: &Value) -> bool {
 }
 
 /// Reads a server in the form of `.mcp.json`, which most agents use.
-fn common_server(server: &Value) -> Result<Map<String, Value>, String> {
-    let Some(server) = server.as_object() else { return Err("is no object".to_owned()) };
+fn common_server(server: &Value) -> Result<Map<String, Value>, NotImported> {
+    let Some(server) = server.as_object() else { return Err("is no object".into()) };
     let is_off = server.get("disabled") == Some(&Value::Bool(true));
     if is_off || server.get("enabled") == Some(&Value::Bool(false)) {
-        return Err("is turned off there".to_owned());
+        return Err("is turned off there".into());
     }
     if server.get("type").and_then(Value::as_str) == Some("sse") {
-        return Err("the HTTP+SSE transport is not supported; use its streamable URL".to_owned());
+        return Err("the HTTP+SSE transport is not supported; use its streamable URL".into());
     }
     let names = [("command", "command"), ("args", "args"), ("env", "env"), ("headers", "headers")];
     let mut kept = members(server, &names);
@@ -340,7 +351,7 @@ fn common_server(server: &Value) -> Result<Map<String, Value>, String> {
     } else if kept.get("command").is_some_and(Value::is_string) {
         kept.shift_remove("headers");
     } else {
-        return Err("has neither a command nor a url".to_owned());
+        return Err("has neither a command nor a url".into());
     }
     Ok(kept)
 }

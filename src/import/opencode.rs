@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Behavior, Import, NewFile, SourceFolder, command_text, members, split_front};
+use super::{Behavior, Import, NewFile, NotImported, SourceFolder, command_text, members, split_front};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let (folder, settings): (_, &[&str]) = if place.is_user() {
@@ -127,7 +127,7 @@ fn permission(key: &str, value: &Value, from: &str, import: &mut Import) {
             ("webfetch", url) => Ok(vec![format!("WebFetch({url})")]),
             ("task", name) => Ok(vec![format!("agent_run_{name}")]),
             ("skill", name) => Ok(vec![format!("skill(skill ~ {})", Value::from(name))]),
-            _ => Err("arguments are compared differently here".to_owned()),
+            _ => Err("arguments are compared differently here".into()),
         };
         import.add_rule(behavior, (&what, from), translated);
     }
@@ -141,17 +141,17 @@ fn covers(wide: &str, narrow: &str) -> bool {
     }
 }
 
-fn server(server: &Value) -> Result<Map<String, Value>, String> {
-    let Some(server) = server.as_object() else { return Err("is no object".to_owned()) };
+fn server(server: &Value) -> Result<Map<String, Value>, NotImported> {
+    let Some(server) = server.as_object() else { return Err("is no object".into()) };
     if server.get("enabled") == Some(&Value::Bool(false)) {
-        return Err("is turned off there".to_owned());
+        return Err("is turned off there".into());
     }
     if server.contains_key("url") {
         return Ok(members(server, &[("url", "url"), ("headers", "headers")]));
     }
     let mut words = super::texts(server.get("command"));
     if words.is_empty() {
-        return Err("has neither a command nor a url".to_owned());
+        return Err("has neither a command nor a url".into());
     }
     let mut kept = Map::new();
     kept.insert("command".to_owned(), words.remove(0).into());

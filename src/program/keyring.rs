@@ -41,6 +41,21 @@ impl FileVersion {
     }
 }
 
+/// What the system keyring did not do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeyringError {
+    #[error("no system keyring responds{0}")]
+    Absent(String),
+    #[error("the system keyring does not respond")]
+    Silent,
+    #[error("the system keyring did not return the key: {0}")]
+    NotRead(String),
+    #[error("the system keyring did not store the key: {0}")]
+    NotStored(String),
+    #[error("the system keyring did not remove the key: {0}")]
+    NotRemoved(String),
+}
+
 impl Keyring {
     /// The keyring of the user's session.
     pub(crate) fn system() -> Self {
@@ -61,7 +76,7 @@ impl Keyring {
     }
 
     /// Reads a key; returns `None` if the keyring has none. `file` refers to the key: it is read once per version.
-    pub(crate) async fn read(&self, name: &str, file: &Path) -> Result<Option<String>, String> {
+    pub(crate) async fn read(&self, name: &str, file: &Path) -> Result<Option<String>, KeyringError> {
         let version = FileVersion::of(file);
         if let Some((known, key)) = self.read.lock().unwrap_or_else(PoisonError::into_inner).get(name)
             && Some(known) == version.as_ref()
@@ -72,7 +87,7 @@ impl Keyring {
             Ok(key) => key,
             Err(Error::NoEntry) => return Ok(None),
             Err(error) => {
-                return Err(format!("the system keyring did not return the key: {}", cause(&error)));
+                return Err(KeyringError::NotRead(cause(&error)));
             }
         };
         if let Some(version) = version {
@@ -83,26 +98,26 @@ impl Keyring {
     }
 
     /// Stores a key, replacing one with the same name.
-    pub(crate) async fn store(&self, name: &str, key: &str) -> Result<(), String> {
+    pub(crate) async fn store(&self, name: &str, key: &str) -> Result<(), KeyringError> {
         let key = key.to_owned();
         let stored = self.act(name, move |entry| entry.set_password(&key)).await?;
-        stored.map_err(|error| format!("the system keyring did not store the key: {}", cause(&error)))
+        stored.map_err(|error| KeyringError::NotStored(cause(&error)))
     }
 
     /// Removes a key, if it exists.
-    pub(crate) async fn remove(&self, name: &str) -> Result<(), String> {
+    pub(crate) async fn remove(&self, name: &str) -> Result<(), KeyringError> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         match self.act(name, Entry::delete_credential).await? {
             Ok(()) | Err(Error::NoEntry) => Ok(()),
-            Err(error) => Err(format!("the system keyring did not remove the key: {}", cause(&error))),
+            Err(error) => Err(KeyringError::NotRemoved(cause(&error))),
         }
     }
 
     /// Checks that a keyring responds, without unlocking it.
-    pub(crate) async fn reach(&self) -> Result<(), String> {
+    pub(crate) async fn reach(&self) -> Result<(), KeyringError> {
         match tokio::time::timeout(PROMPT, self.act("", |_| Ok(()))).await {
             Ok(reached) => reached.map(|_| ()),
-            Err(_) => Err("the system keyring does not respond".to_owned()),
+            Err(_) => Err(KeyringError::Silent),
         }
     }
 
@@ -111,16 +126,16 @@ impl Keyring {
         &self,
         name: &str,
         act: impl FnOnce(&Entry) -> keyring_core::Result<T> + Send + 'static,
-    ) -> Result<keyring_core::Result<T>, String> {
+    ) -> Result<keyring_core::Result<T>, KeyringError> {
         let (open, name) = (Arc::clone(&self.open), name.to_owned());
         let (send, done) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let outcome = open()
-                .map_err(|error| format!("no system keyring responds: {}", cause(&error)))
+                .map_err(|error| KeyringError::Absent(format!(": {}", cause(&error))))
                 .map(|store| store.build(SERVICE, &name, None).and_then(|entry| act(&entry)));
             let _ = send.send(outcome);
         });
-        done.await.unwrap_or_else(|_| Err("no system keyring responds".to_owned()))
+        done.await.unwrap_or_else(|_| Err(KeyringError::Absent(String::new())))
     }
 }
 
@@ -188,11 +203,14 @@ pub(crate) mod tests {
         let cred: &mock::Cred = entry.as_any().downcast_ref().expect("a mock");
         cred.set_error(Error::NoStorageAccess("the user dismissed the prompt".into()));
         let why = keyring.read("box", Path::new("/none")).await.expect_err("locked");
-        assert_eq!(why, "the system keyring did not return the key: the user dismissed the prompt");
+        assert_eq!(
+            why.to_string(),
+            "the system keyring did not return the key: the user dismissed the prompt"
+        );
         entry.set_secret(b"\xffcanary").expect("stored");
-        let why = keyring.read("box", Path::new("/none")).await.expect_err("no text");
+        let why = keyring.read("box", Path::new("/none")).await.expect_err("no text").to_string();
         assert!(!why.contains("canary") && why.ends_with("it is not text"), "{why}");
-        assert_eq!(without_service().reach().await, Err("no system keyring responds: no session bus".into()));
+        assert_eq!(without_service().reach().await, Err(KeyringError::Absent(": no session bus".into())));
         assert_eq!(keyring.reach().await, Ok(()));
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Paths, ResolvedProvider, key_sources, read_private, resolve_providers, write_private};
 use crate::contract::display::visible_line;
 use crate::contract::near::or_these;
+use crate::failure::AppError;
 use crate::llm::OffersError;
 use crate::program::foundation::Foundation;
 use crate::program::keyring::Keyring;
@@ -41,13 +42,14 @@ fn is_false(value: &bool) -> bool {
 
 impl StoredKey {
     /// Reads a key's file; returns `None` if it does not exist.
-    fn read(file: &Path) -> Result<Option<Self>, String> {
+    fn read(file: &Path) -> Result<Option<Self>, AppError> {
         let Ok(about) = std::fs::metadata(file) else { return Ok(None) };
         if about.mode() & 0o077 != 0 {
             return Err(format!(
                 "others can read {}; run chmod 600 on it, or `aye login` again",
                 file.display()
-            ));
+            )
+            .into());
         }
         let Some(text) = read_private(file, 2 * MAX_KEY as u64).map_err(|error| error.to_string())? else {
             return Ok(None);
@@ -57,15 +59,15 @@ impl StoredKey {
         stored
             .filter(|stored| stored.key.is_some() != stored.keyring)
             .map(Some)
-            .ok_or_else(|| format!("{} cannot be read; run `aye login` again", file.display()))
+            .ok_or_else(|| format!("{} cannot be read; run `aye login` again", file.display()).into())
     }
 
-    fn write(&self, file: &Path) -> Result<(), String> {
-        let text = serde_json::to_string(self).map_err(|_| "the key cannot be written".to_owned())?;
+    fn write(&self, file: &Path) -> Result<(), AppError> {
+        let text = serde_json::to_string(self).map_err(|_| "the key cannot be written")?;
         write_private(file, text.as_bytes()).map_err(|error| {
             let cause =
                 std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            format!("{error}{cause}")
+            format!("{error}{cause}").into()
         })
     }
 
@@ -94,7 +96,7 @@ pub(crate) async fn read(
     foundation: &Foundation,
     provider: &str,
     base_url: &str,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, AppError> {
     read_file(&file(&foundation.paths, provider), base_url, &foundation.keyring).await
 }
 
@@ -103,11 +105,11 @@ pub(crate) async fn read_file(
     file: &Path,
     base_url: &str,
     keyring: &Keyring,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, AppError> {
     match StoredKey::read(file)?.filter(|stored| stored.base_url == base_url) {
         Some(stored) if stored.keyring => match keyring.read(&stored.name(file), file).await? {
             Some(key) => Ok(Some(key)),
-            None => Err("its key is no longer in the system keyring; run `aye login` again".to_owned()),
+            None => Err("its key is no longer in the system keyring; run `aye login` again".into()),
         },
         Some(stored) => Ok(stored.key),
         None => Ok(None),
@@ -116,7 +118,7 @@ pub(crate) async fn read_file(
 
 /// Stores a key in the keyring when `keyring` is given, else in the file. A key that the keyring has for another
 /// address is removed. The keyring comes first: a file never names a key that is not there.
-async fn keep(file: &Path, base_url: &str, key: &str, keyring: Option<&Keyring>) -> Result<(), String> {
+async fn keep(file: &Path, base_url: &str, key: &str, keyring: Option<&Keyring>) -> Result<(), AppError> {
     let base_url = base_url.to_owned();
     let Some(keyring) = keyring else {
         return StoredKey { base_url, key: Some(key.to_owned()), keyring: false }.write(file);
@@ -135,28 +137,27 @@ async fn keep(file: &Path, base_url: &str, key: &str, keyring: Option<&Keyring>)
 
 /// Removes a key's file, and the key from the keyring if it is there. The file is removed even if no keyring
 /// responds: aye does not use the key any more.
-async fn forget(file: &Path, keyring: &Keyring) -> Result<(), String> {
+async fn forget(file: &Path, keyring: &Keyring) -> Result<(), AppError> {
     let stored = StoredKey::read(file).ok().flatten().filter(|stored| stored.keyring);
     std::fs::remove_file(file).map_err(|error| format!("cannot remove {}: {error}", file.display()))?;
     let Some(name) = stored.map(|stored| stored.name(file)) else { return Ok(()) };
     keyring.remove(&name).await.map_err(|why| {
-        format!(
-            "{why}; aye no longer uses the key, but the keyring may still contain it as `{name}` of `aye`"
-        )
+        let still =
+            format!("aye no longer uses the key, but the keyring may still contain it as `{name}` of `aye`");
+        format!("{why}; {still}").into()
     })
 }
 
 /// The providers that a key can be stored for, and that one of them.
-pub(crate) fn provider(foundation: &Foundation, name: &str) -> Result<ResolvedProvider, String> {
+pub(crate) fn provider(foundation: &Foundation, name: &str) -> Result<ResolvedProvider, AppError> {
     let name = if name == "google" { "gemini" } else { name };
     let all = takers(foundation);
     match all.iter().find(|provider| provider.name == name) {
         Some(provider) => Ok(provider.clone()),
-        None => Err(format!(
-            "no provider `{}` uses a key{}",
-            visible_line(name),
-            or_these(name, all.iter().map(|provider| provider.name.as_str()))
-        )),
+        None => {
+            let known = or_these(name, all.iter().map(|provider| provider.name.as_str()));
+            Err(format!("no provider `{}` uses a key{known}", visible_line(name)).into())
+        }
     }
 }
 
@@ -185,7 +186,7 @@ pub(crate) async fn report(foundation: &Foundation) -> (bool, String) {
                 Err(why) => Err(format!("`aye login` (system keyring; {why})")),
             },
             Ok(_) => Ok(format!("`aye login` ({})", foundation.paths.display(&file))),
-            Err(why) => Err(why),
+            Err(why) => Err(why.to_string()),
         };
         is_well &= stored.is_ok() || !source.is_stored;
         let stored = stored.unwrap_or_else(|why| why);
@@ -215,18 +216,18 @@ pub(crate) async fn log_in(
     name: &str,
     key: &str,
     in_keyring: bool,
-) -> Result<KeyLogin, String> {
+) -> Result<KeyLogin, AppError> {
     let provider = provider(foundation, name)?;
     let key = key.trim();
     if key.is_empty() {
-        return Err("the key is empty; nothing is stored".to_owned());
+        return Err("the key is empty; nothing is stored".into());
     }
     if key.len() > MAX_KEY || key.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err("invalid key: it contains spaces or is too long; nothing is stored".to_owned());
+        return Err("invalid key: it contains spaces or is too long; nothing is stored".into());
     }
     let offered = match try_key(&provider, key).await {
         Ok(models) => Ok(models.len()),
-        Err(OffersError::Refused(why)) => return Err(format!("{why}; nothing is stored")),
+        Err(OffersError::Refused(why)) => return Err(format!("{why}; nothing is stored").into()),
         Err(OffersError::Unreachable(why)) => Err(format!("no network ({why})")),
         Err(OffersError::Failed(why)) => Err(why),
     };
@@ -263,7 +264,7 @@ fn wins(foundation: &Foundation, provider: &ResolvedProvider) -> String {
 }
 
 /// Removes a stored key; without a name, the only one.
-pub(crate) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<String, String> {
+pub(crate) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<String, AppError> {
     look(foundation);
     let stored: Vec<String> = takers(foundation)
         .into_iter()
@@ -273,15 +274,15 @@ pub(crate) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Resu
     let name = match (name, stored.as_slice()) {
         (Some("google"), _) => "gemini",
         (Some(name), _) => name,
-        (None, []) => return Err("no key is stored".to_owned()),
+        (None, []) => return Err("no key is stored".into()),
         (None, [only]) => only,
         (None, several) => {
-            return Err(format!("name the provider; keys are stored for {}", several.join(", ")));
+            return Err(format!("name the provider; keys are stored for {}", several.join(", ")).into());
         }
     };
     let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
     if !is_plain || !foundation.env.has_stored_key(name) {
-        return Err(format!("no key is stored for `{}`", visible_line(name)));
+        return Err(format!("no key is stored for `{}`", visible_line(name)).into());
     }
     let file = file(&foundation.paths, name);
     let forgotten = forget(&file, &foundation.keyring).await;
@@ -300,6 +301,10 @@ mod tests {
 
     const OPENAI: &str = "https://api.openai.com/v1/";
 
+    async fn key_at(file: &Path, base_url: &str, keyring: &Keyring) -> Result<Option<String>, String> {
+        read_file(file, base_url, keyring).await.map_err(|why| why.to_string())
+    }
+
     #[tokio::test]
     async fn a_key_is_read_from_a_private_file_only_for_its_own_url() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -308,20 +313,20 @@ mod tests {
         let keyring = without_service();
         write_private(&file, br#"{"base_url": "https://api.openai.com/v1/", "key": "sk-canary"}"#)
             .expect("written");
-        assert_eq!(read_file(&file, OPENAI, &keyring).await, Ok(Some("sk-canary".to_owned())));
-        let other = read_file(&file, "http://127.0.0.1:9/v1/", &keyring).await;
+        assert_eq!(key_at(&file, OPENAI, &keyring).await, Ok(Some("sk-canary".to_owned())));
+        let other = key_at(&file, "http://127.0.0.1:9/v1/", &keyring).await;
         assert_eq!(other, Ok(None), "no other server gets it");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("mode");
-        let why = read_file(&file, OPENAI, &keyring).await.expect_err("others can read it");
+        let why = key_at(&file, OPENAI, &keyring).await.expect_err("others can read it");
         assert!(why.contains("chmod 600") && !why.contains("canary"), "{why}");
         for broken in
             ["sk-canary", r#"{"base_url": "x"}"#, r#"{"base_url": "x", "key": "sk-canary", "keyring": true}"#]
         {
             write_private(&file, broken.as_bytes()).expect("written");
-            let why = read_file(&file, OPENAI, &keyring).await.expect_err(broken);
+            let why = key_at(&file, OPENAI, &keyring).await.expect_err(broken);
             assert!(!why.contains("canary"), "{why}");
         }
-        assert_eq!(read_file(&dir.path().join("nothing"), "x", &keyring).await, Ok(None));
+        assert_eq!(key_at(&dir.path().join("nothing"), "x", &keyring).await, Ok(None));
     }
 
     #[tokio::test]
@@ -332,9 +337,9 @@ mod tests {
         keep(&file, OPENAI, "sk-canary", Some(&keyring)).await.expect("kept");
         let text = std::fs::read_to_string(&file).expect("a file");
         assert_eq!(text, r#"{"base_url":"https://api.openai.com/v1/","keyring":true}"#);
-        assert_eq!(read_file(&file, OPENAI, &keyring).await, Ok(Some("sk-canary".to_owned())));
+        assert_eq!(key_at(&file, OPENAI, &keyring).await, Ok(Some("sk-canary".to_owned())));
         let before = *opened.lock().expect("the count");
-        assert_eq!(read_file(&file, "http://127.0.0.1:9/v1/", &keyring).await, Ok(None));
+        assert_eq!(key_at(&file, "http://127.0.0.1:9/v1/", &keyring).await, Ok(None));
         assert_eq!(*opened.lock().expect("the count"), before, "it is not even asked");
         // A login at another address removes the key of the first.
         keep(&file, "http://127.0.0.1:9/v1/", "sk-next", Some(&keyring)).await.expect("kept");
@@ -349,13 +354,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("openai");
         let why = keep(&file, OPENAI, "sk-canary", Some(&without_service())).await.expect_err("no keyring");
-        assert_eq!(why, "no system keyring responds: no session bus");
+        assert_eq!(why.to_string(), "no system keyring responds: no session bus");
         assert!(!file.exists());
         let (keyring, ..) = mocked();
         keep(&file, OPENAI, "sk-canary", Some(&keyring)).await.expect("kept");
-        let why = read_file(&file, OPENAI, &without_service()).await.expect_err("no keyring");
+        let why = key_at(&file, OPENAI, &without_service()).await.expect_err("no keyring");
         assert_eq!(why, "no system keyring responds: no session bus");
-        let why = forget(&file, &without_service()).await.expect_err("no keyring");
+        let why = forget(&file, &without_service()).await.expect_err("no keyring").to_string();
         assert!(
             why.contains("may still contain it as `openai https://api.openai.com/v1/` of `aye`"),
             "{why}"

@@ -134,9 +134,9 @@ async fn list(
     let mut config = ProviderConfig::new(&provider.name, adapter_of(provider.adapter))
         .with_base_url(provider.base_url.clone());
     let key = match &provider.key_env {
-        _ if provider.is_key_stored => {
-            keys::read(foundation, &provider.name, &provider.base_url).await.map_err(OffersError::Failed)?
-        }
+        _ if provider.is_key_stored => keys::read(foundation, &provider.name, &provider.base_url)
+            .await
+            .map_err(|why| OffersError::Failed(why.to_string()))?,
         Some(name) => foundation.env.var(name).map(str::to_owned),
         None => None,
     };
@@ -379,12 +379,13 @@ impl KeyedProvider {
             KeyPlace::Nowhere => None,
             KeyPlace::Given(key) => Some(key.clone()),
             KeyPlace::Stored(file, keyring) => {
-                let wrong =
-                    |why| InferenceExecutionError::Unauthorized(format!("{}: {why}", self.config.name));
+                let wrong = |why: AppError| {
+                    InferenceExecutionError::Unauthorized(format!("{}: {why}", self.config.name))
+                };
                 let key = keys::read_file(file, base, keyring).await.map_err(wrong)?;
                 if key.is_none() && !Path::exists(file) {
                     let why = format!("its stored key is missing; run `aye login {}`", self.config.name);
-                    return Err(wrong(why));
+                    return Err(wrong(why.into()));
                 }
                 key
             }
