@@ -13,6 +13,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use jiff::tz::TimeZone;
 
+use crate::config::writes_patches;
 use crate::contract::context_message::ContextMessage;
 use crate::contract::display::{shortened, visible_line};
 use crate::contract::mode::Mode;
@@ -31,6 +32,8 @@ pub(crate) const ENVIRONMENT_PLUGIN: &str = "environment";
 const MAX_BRANCH: usize = 60;
 /// The tool that asks the user.
 const ASKS: &str = "AskUser";
+/// The tool for models that are used to change files by patches.
+const PATCHES: &str = "apply_patch";
 
 /// Whether somebody answers the questions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +189,13 @@ impl PhaseHook for EnvironmentPlugin {
             command.schedule_action::<ExcludeTools>(ExcludedTools {
                 tools: BTreeSet::from([ASKS.to_owned()]),
                 why: Some("asks the user, and nobody is available".to_owned()),
+            })?;
+        }
+        let has_patches = ctx.tools.iter().any(|tool| tool.id == PATCHES);
+        if has_patches && !writes_patches(&ctx.agent_spec.model) {
+            command.schedule_action::<ExcludeTools>(ExcludedTools {
+                tools: BTreeSet::from([PATCHES.to_owned()]),
+                why: Some("is offered to GPT-5 and later only; use Edit and Write".to_owned()),
             })?;
         }
         Ok(command)

@@ -1,6 +1,6 @@
 //! Models with the habits of their family, each through a whole run of the program to the file that was wanted: one that
 //! loses indentation, one that copies line numbers, one that writes strings for numbers and lists, one that stops early,
-//! one that repeats itself.
+//! one that repeats itself, one that writes patches.
 
 use serde_json::json;
 
@@ -15,10 +15,14 @@ const AFTER: &str = "impl Job {\n    fn run(&self) {\n        while self.tries()
 /// Runs a model that nobody watches, as the settings have it, and returns its requests. Each begins with the whole of the
 /// one before.
 fn finished(script: impl FnMut(&Chat) -> Answer + Send + 'static) -> Vec<Chat> {
+    finished_with("mock/m1", script)
+}
+
+fn finished_with(model: &str, script: impl FnMut(&Chat) -> Answer + Send + 'static) -> Vec<Chat> {
     let llm = MockLlm::by(script);
     let home = Home::new();
     home.config(&format!(
-        "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\napi_key_env = \"MOCK_KEY\"\n\
+        "model = \"{model}\"\napply_patch = true\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\napi_key_env = \"MOCK_KEY\"\n\
          [retry]\nmax_retries = 0\n[stop]\ncheck_before_end = true\n",
         llm.url
     ));
@@ -149,4 +153,47 @@ fn a_model_that_repeats_itself() {
     let last = asked.last().expect("requests");
     assert_eq!(last.results().len(), 4, "three Reads and the edit");
     assert!(is_asked_to_check(last));
+}
+
+#[test]
+fn a_model_that_writes_patches() {
+    let patch = |hunk: &str| {
+        let patch = format!(
+            "*** Begin Patch\n*** Update File: job.rs\n{hunk}*** Add File: notes.txt\n+five times\n*** End Patch\n"
+        );
+        json!({"input": patch})
+    };
+    let hunk = "@@ impl Job {\n     fn run(&self) {\n-        while self.tries() < 3 {\n+        while self.tries() < 5 {\n             \
+                self.attempt();\n+            self.wait();\n         }\n";
+    let asked = finished_with("mock/gpt-5.5", move |chat: &Chat| match chat.results().len() {
+        0 => Answer::new().call(
+            "p0",
+            "apply_patch",
+            patch("@@\n-        while self.tries() < 4 {\n+        while true {\n"),
+        ),
+        2 => Answer::new().call(
+            "p1",
+            "apply_patch",
+            json!({"input": "*** Begin Patch\n*** Delete File: job.rs\n*** End Patch"}),
+        ),
+        3 => Answer::new().call("p2", "apply_patch", patch(hunk)),
+        _ => Answer::say("It is done."),
+    });
+    let results = asked.last().expect("requests").results();
+    let texts: Vec<&str> = results.iter().map(|(_, text)| text.as_str()).collect();
+    assert!(asked[0].knows("apply_patch") && asked[0].knows("Edit"));
+    // Each file has a result of its own: one may fail where the other does not.
+    assert!(
+        texts[0].starts_with("hunk 1 is not in job.rs") && texts[1] == "created notes.txt (+1 -0)",
+        "{texts:#?}"
+    );
+    assert!(texts[2].contains("it deletes job.rs; delete it by Bash with `rm`"), "{texts:#?}");
+    assert_eq!(texts[3], "changed job.rs (+2 -1)", "{texts:#?}");
+    assert!(texts[4].starts_with("already has this content: notes.txt"), "{texts:#?}");
+    // The setting is for this family only.
+    let others = finished(|chat: &Chat| match chat.results().len() {
+        0 => edit("e", OLD, NEW),
+        _ => Answer::say("It is done."),
+    });
+    assert!(!others[0].knows("apply_patch"));
 }

@@ -58,6 +58,8 @@ pub use settings::{
     SnapshotSettings, StopSettings, TelemetrySettings, ThreadSettings, TuiSettings, UpgradeSettings, Wake,
     WebhookFormat, WebhookSettings,
 };
-pub use table::{KnownModel, ModelEfforts, can_chat, known_price, models_of, price_of, successor};
+pub use table::{
+    KnownModel, ModelEfforts, can_chat, known_price, models_of, price_of, successor, writes_patches,
+};
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
 pub use zone::local_zone;

@@ -37,6 +37,9 @@ table! {
         /// Order in which the calls of one answer run.
         #[project(Set)]
         pub tool_execution: ToolExecutionMode = "parallel_streaming",
+        /// Offer GPT-5 and later the tool `apply_patch`.
+        #[project(Set)]
+        pub apply_patch: bool = false,
         /// What a headless run does with questions.
         #[project(Set)]
         pub on_ask: OnAsk = "auto",

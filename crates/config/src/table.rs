@@ -246,6 +246,13 @@ fn last_part(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
+/// Returns whether a model, by its id, is of a family that is trained to change files with `apply_patch`: GPT-5 and later.
+pub fn writes_patches(id: &str) -> bool {
+    let name = last_part(id).to_ascii_lowercase();
+    let version = name.strip_prefix("gpt-").map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    version.flatten().and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number >= 5)
+}
+
 /// The exact price of a model by its id, `provider/model` or only the model's name.
 pub fn known_price(id: &str) -> Option<Price> {
     let (provider, model) = match id.split_once('/') {
@@ -384,6 +391,16 @@ fn nearest<'a>(model: &str, candidates: impl Iterator<Item = &'a str>) -> Option
 mod tests {
     use super::*;
     use crate::providers::PROVIDERS;
+
+    #[test]
+    fn patches_are_for_gpt_5_and_later() {
+        for id in ["openai/gpt-5", "gpt-5.1-codex", "openrouter/openai/GPT-6-sol", "openai/gpt-10"] {
+            assert!(writes_patches(id), "{id}");
+        }
+        for id in ["openai/gpt-4.1", "gpt-oss-120b", "anthropic/claude-opus-5-5", "gpt-", "gpt", "o3", ""] {
+            assert!(!writes_patches(id), "{id}");
+        }
+    }
 
     #[test]
     fn every_line_parses_and_every_default_is_in_the_table() {

@@ -252,7 +252,7 @@ impl Driver {
         }
     }
 
-    fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
+    pub(super) fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let shape = &self.inference.shape;
         // One that was loaded once stays known to the model, also when it is deferred again.
         let is_known = || !shape.withholds(name) && self.packing.was_offered(self.prompt_changes(), name);

@@ -25,7 +25,7 @@ use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, Ll
 use aye_core::contract::ids::{CallId, MessageId};
 use aye_core::contract::inference::{ModelUsage, StopReason, StreamResult};
 use aye_core::contract::lifecycle::TerminationReason;
-use aye_core::contract::message::{Message, REFUSED_THOUGHTS};
+use aye_core::contract::message::{Message, REFUSED_THOUGHTS, ToolCall};
 use aye_core::contract::prefix::PromptPart;
 use aye_core::contract::spec::ModelEntry;
 use aye_core::run::Fact;
@@ -141,6 +141,7 @@ impl Driver {
                 for call in &mut result.tool_calls {
                     self.settle_spelling(call);
                 }
+                self.replace_calls(&mut result).await;
                 if let Some(usage) = &result.usage {
                     self.charge(&model, usage);
                 }
@@ -293,7 +294,7 @@ impl Driver {
         }
         for call in calls {
             if call.id.is_empty() || !seen.insert(call.id.clone()) {
-                let id = format!("call_{}", uuid::Uuid::now_v7().simple());
+                let id = fresh_call_id();
                 let place = result.content.iter_mut().rev().find_map(|block| match block {
                     ContentBlock::ToolCall { id } if *id == call.id => Some(id),
                     _ => None,
@@ -307,6 +308,37 @@ impl Driver {
         }
         Ok(())
     }
+
+    /// Puts the calls of other tools in the place of those that stand for them. The first keeps the id.
+    async fn replace_calls(&mut self, result: &mut StreamResult) {
+        for mut call in std::mem::take(&mut result.tool_calls) {
+            let tool = self.offered(&call.name).filter(|_| call.invalid.is_none());
+            let mut meant = tool.map(|tool| tool.stands_for(&call.arguments)).unwrap_or_default().into_iter();
+            if let Some((name, arguments)) = meant.next() {
+                (call.name, call.arguments) = (name, arguments);
+                self.settle_spelling(&mut call);
+            }
+            let is_own =
+                |block: &ContentBlock| matches!(block, ContentBlock::ToolCall { id } if *id == call.id);
+            let mut place = result.content.iter().position(is_own);
+            result.tool_calls.push(call);
+            for (name, arguments) in meant {
+                let mut call = ToolCall::new(fresh_call_id(), name, arguments);
+                self.settle_spelling(&mut call);
+                if let Some(place) = &mut place {
+                    *place += 1;
+                    result.content.insert(*place, ContentBlock::ToolCall { id: call.id.clone() });
+                }
+                let (id, name) = (call.id.clone(), call.name.clone());
+                self.events.emit(AgentEvent::ToolCallStart { id, name }).await;
+                result.tool_calls.push(call);
+            }
+        }
+    }
+}
+
+fn fresh_call_id() -> String {
+    format!("call_{}", uuid::Uuid::now_v7().simple())
 }
 
 /// Returns the reason why an answer ends the run on its own.

@@ -671,3 +671,57 @@ async fn every_outcome_is_in_the_journal() {
     assert_eq!(journal.len(), 1);
     assert_eq!(journal[0].1.as_ref().unwrap().outcome, ToolCallOutcome::Succeeded);
 }
+
+/// Stands for two calls of the tool `free`, unless it is asked for something else.
+struct Pair;
+
+#[async_trait]
+impl Tool for Pair {
+    fn descriptor(&self) -> ToolDescriptor {
+        ToolDescriptor::new("pair", "Pair", "two at once")
+    }
+
+    fn stands_for(&self, args: &Value) -> Vec<(String, Value)> {
+        let is_pair = args.get("alone").is_none();
+        ["a", "b"].into_iter().filter(|_| is_pair).map(|n| ("free".to_owned(), json!({"n": n}))).collect()
+    }
+
+    async fn execute(&self, _: Value, _: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        Ok(ToolResult::text("pair", "alone").into())
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_stands_for_others_is_replaced_by_them() {
+    let house = House::new();
+    let mut asked = calls(&[("c1", "PAIR"), ("c2", "pair")]);
+    asked.tool_calls[0].arguments = json!({});
+    asked.tool_calls[1].arguments = json!({"alone": true});
+    asked.content = ["c1", "c2"].map(|id| ContentBlock::ToolCall { id: id.into() }).into();
+    let script = Script::of([asked, text("Fine.")]);
+    let runtime = house.builder(&script).with_tool("pair", Arc::new(Pair)).build().unwrap();
+    let (_, events) = say(&runtime, "go").await;
+    let stored = house.store.messages(&"t".into()).await.unwrap();
+    let answer = stored.iter().find(|m| !m.message.tool_calls.is_empty()).unwrap();
+    let made: Vec<_> =
+        answer.message.tool_calls.iter().map(|call| (call.name.as_str(), &call.arguments["n"])).collect();
+    assert_eq!(made, [("free", &json!("a")), ("free", &json!("b")), ("pair", &Value::Null)]);
+    let ids: Vec<_> = answer.message.tool_calls.iter().map(|call| call.id.clone()).collect();
+    assert_eq!((ids[0].as_str(), ids[2].as_str()), ("c1", "c2"));
+    let places = answer.message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolCall { id } => Some(id.clone()),
+        _ => None,
+    });
+    assert_eq!(places.collect::<Vec<_>>(), ids, "each has its place in the answer");
+    for id in &ids {
+        assert!(!script.result_of(id).is_empty());
+        let of = |event: &AgentEvent| match event {
+            AgentEvent::ToolCallStart { id: of, .. } => (of == id).then_some("start"),
+            AgentEvent::ToolCallReady { id: of, .. } => (of == id).then_some("ready"),
+            AgentEvent::ToolCallDone { id: of, .. } => (of == id).then_some("done"),
+            _ => None,
+        };
+        let seen: Vec<_> = events.iter().filter_map(of).collect();
+        assert_eq!(seen, ["start", "ready", "done"], "{id}");
+    }
+}

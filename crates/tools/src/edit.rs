@@ -10,6 +10,7 @@ use super::ToolEnv;
 use super::args::{self, CallArgs, advised, invalid};
 use super::change::{ChangeArgs, ChangeCall, ChangeNote, PlannedChange, PlannedFile, is_decided};
 use super::hint;
+use super::hunks::PatchArgs;
 use super::matching;
 use super::misnamed;
 use super::seen_files::KnownContent;
@@ -18,7 +19,7 @@ use aye_core::contract::tool::{
     ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
 };
 
-const NAME: &str = "Edit";
+pub(super) const NAME: &str = "Edit";
 /// Maximum places listed when a text occurs more than once.
 const MAX_PLACES: usize = 10;
 /// Lines that show what an edit made of a text that was not quoted exactly.
@@ -116,17 +117,7 @@ fn plan(env: &ToolEnv, call: &EditArgs, ctx: &ToolCallContext) -> Result<Planned
         }
         _ => {}
     }
-    let mut text = String::with_capacity(file.text.len());
-    let mut rest = 0;
-    for matching::Replacement { range, new } in &places {
-        // With `replace_all`, places may overlap.
-        if range.start >= rest {
-            text.push_str(&file.text[rest..range.start]);
-            text.push_str(new);
-            rest = range.end;
-        }
-    }
-    text.push_str(&file.text[rest..]);
+    let text = matching::replaced(&file.text, &places);
     let after = encoded(&file, &text, name)?;
     if after == *bytes {
         return Err(invalid("`old_string` and `new_string` differ only in line ends, which are preserved"));
@@ -142,12 +133,12 @@ fn plan(env: &ToolEnv, call: &EditArgs, ctx: &ToolCallContext) -> Result<Planned
 }
 
 /// Some lines of a text from this one on, as Read shows them.
-fn numbered(text: &str, from: usize) -> String {
+pub(super) fn numbered(text: &str, from: usize) -> String {
     hint::numbered(text.lines().enumerate().skip(from).take(NOTED_LINES))
 }
 
 /// What a model can do about a text that occurs more than once.
-const UNIQUE: &str = "add surrounding lines to make it unique";
+pub(super) const UNIQUE: &str = "add surrounding lines to make it unique";
 
 fn occurs(count: usize, name: &str, text: &str, places: &[matching::Replacement]) -> String {
     format!("occurs {count} times in {name}, at lines {}", lines_of(text, places))
@@ -189,7 +180,7 @@ fn stale(
 }
 
 /// The lines before each place, as many as tell the places apart, and its first.
-fn surroundings(text: &str, places: &[matching::Replacement]) -> String {
+pub(super) fn surroundings(text: &str, places: &[matching::Replacement]) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let at = |place: &matching::Replacement| text[..place.range.start].matches('\n').count();
     let at: Vec<usize> = places.iter().take(MAX_SURROUNDINGS).map(at).collect();
@@ -219,7 +210,7 @@ pub(super) fn encoded(file: &TextFile, text: &str, name: &str) -> Result<Vec<u8>
     })
 }
 
-fn lines_of(text: &str, places: &[matching::Replacement]) -> String {
+pub(super) fn lines_of(text: &str, places: &[matching::Replacement]) -> String {
     let mut lines: Vec<_> = places
         .iter()
         .take(MAX_PLACES)
@@ -256,7 +247,7 @@ impl Tool for Edit {
     }
 
     fn prepare(&self, args: &Value) -> Result<Option<Arc<dyn ParsedCall>>, ToolError> {
-        Ok(Some(Arc::new(self.call(args)?)))
+        Ok(Some(self.call(args)?))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
@@ -265,8 +256,13 @@ impl Tool for Edit {
 }
 
 impl Edit {
-    fn call(&self, args: &Value) -> Result<ChangeCall<EditArgs>, ToolError> {
-        Ok(ChangeCall { env: Arc::clone(&self.env), args: Arc::new(parse(args)?) })
+    fn call(&self, args: &Value) -> Result<Arc<dyn ParsedCall>, ToolError> {
+        let env = Arc::clone(&self.env);
+        // A part of a patch: see `apply_patch`. The schema does not offer it.
+        if args.get("patch").is_some() {
+            return Ok(Arc::new(ChangeCall { env, args: Arc::new(PatchArgs::parse(args)?) }));
+        }
+        Ok(Arc::new(ChangeCall { env, args: Arc::new(parse(args)?) }))
     }
 }
 

@@ -5,6 +5,7 @@
 //! they are sent with each request.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
+mod apply_patch;
 mod args;
 mod artifact;
 mod ask_user;
@@ -18,6 +19,7 @@ pub mod exec;
 mod glob;
 mod grep;
 mod hint;
+mod hunks;
 mod judged;
 mod lenient;
 mod list;
@@ -191,6 +193,12 @@ pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
         Arc::new(ask_user::AskUser),
         Arc::new(todo::TodoWrite),
     ]
+}
+
+/// The tool for models that are used to change files by patches: each file of one becomes a call of Edit or Write, which
+/// must be there.
+pub fn apply_patch() -> Arc<dyn Tool> {
+    Arc::new(apply_patch::ApplyPatch)
 }
 
 /// The state keys that the tools write; the composition root registers them.

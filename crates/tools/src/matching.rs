@@ -78,6 +78,21 @@ pub(super) fn find_lenient(text: &str, old: &str, new: &str) -> Option<(Replacem
     Some((folded.replacement(text, found.range, &found.new), found.ignoring))
 }
 
+/// Returns a text with others in their places, in the order of the places. Where they overlap, the first counts.
+pub(super) fn replaced(text: &str, places: &[Replacement]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = 0;
+    for Replacement { range, new } in places {
+        if range.start >= rest {
+            out.push_str(&text[rest..range.start]);
+            out.push_str(new);
+            rest = range.end;
+        }
+    }
+    out.push_str(&text[rest..]);
+    out
+}
+
 /// Returns where a text starts.
 fn places(text: &str, old: &str) -> Vec<usize> {
     let mut found = Vec::new();
@@ -136,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    fn replaced(text: &str, old: &str, new: &str) -> String {
+    fn with(text: &str, old: &str, new: &str) -> String {
         let found = find(text, old, new);
         assert_eq!(found.len(), 1, "{text:?} {old:?}: {found:?}");
         let Replacement { range, new } = &found[0];
@@ -158,12 +173,12 @@ mod tests {
             ("a\r\nb\n", "a\nb\r\n", "a\nb\r\nc\r\nd\n"),
             ("b\nc\n", "b\r\nc\r\n", "a\r\nb\nc\r\nd\n"),
         ] {
-            assert_eq!(replaced(mixed, old, new), after, "{old:?} {new:?}");
+            assert_eq!(with(mixed, old, new), after, "{old:?} {new:?}");
         }
-        assert_eq!(replaced("a\r\nb", "b", "b\nc"), "a\r\nb\r\nc");
-        assert_eq!(replaced("a\r\nb\r\n", "a\r\nb", "a\nc\nb"), "a\r\nc\r\nb\r\n");
-        assert_eq!(replaced("a\nb", "a\r\nb", "a\r\nc"), "a\nc");
-        assert_eq!(replaced("a\nb", "a\n", "a\r\n"), "a\r\nb", "a change of the line end");
+        assert_eq!(with("a\r\nb", "b", "b\nc"), "a\r\nb\r\nc");
+        assert_eq!(with("a\r\nb\r\n", "a\r\nb", "a\nc\nb"), "a\r\nc\r\nb\r\n");
+        assert_eq!(with("a\nb", "a\r\nb", "a\r\nc"), "a\nc");
+        assert_eq!(with("a\nb", "a\n", "a\r\n"), "a\r\nb", "a change of the line end");
         assert_eq!(find("a\nb a\r\nb", "a\nb", "x").len(), 2, "a reader sees no difference");
         assert_eq!(find("aaa", "aa", "b").len(), 2);
     }

@@ -646,6 +646,12 @@ pub trait Tool: Send + Sync {
     /// certain is left alone.
     fn settle_args(&self, _args: &mut Value) {}
 
+    /// Returns the calls of other tools that a call stands for, by name and arguments. They take its place before it is
+    /// stored, shown or judged, each with a result of its own. Empty: the call is what it is.
+    fn stands_for(&self, _args: &Value) -> Vec<(String, Value)> {
+        Vec::new()
+    }
+
     /// Parses the arguments of a call, once for each judgement: what is returned previews and executes it. A tool for which
     /// parsing costs little need not: without a prepared call, its other methods are called with the arguments.
     ///

@@ -18,7 +18,7 @@ pub const ARGUMENTS: &[(&str, &[&str])] = &[
     ("KillShell", &["shell_id"]),
     ("Read", &["file_path", "offset", "limit"]),
     ("Write", &["file_path", "content"]),
-    ("Edit", &["file_path", "old_string", "new_string", "replace_all"]),
+    ("Edit", &["file_path", "old_string", "new_string", "replace_all", "patch"]),
     ("List", &["path", "depth"]),
     ("Glob", &["pattern", "path"]),
     (

@@ -65,7 +65,7 @@ pub(super) fn call(
                 lines.push(header(&path, diff.added, diff.removed, inner, theme));
             }
             lines.extend(diff.lines);
-            told = &["file_path", "old_string", "new_string", "content", "replace_all"];
+            told = &["file_path", "old_string", "new_string", "content", "replace_all", "patch"];
         }
         if previews.iter().any(|preview| preview.new_text.is_none()) {
             told = &["file_path"];
