@@ -504,8 +504,12 @@ fn runtime(
         .with_plugin(
             FOLDER_INSTRUCTIONS_PLUGIN,
             Arc::new(
-                FolderInstructionsPlugin::new(&foundation.workspace, instructions, permission.clone())
-                    .silent_if(foundation.is_bare),
+                FolderInstructionsPlugin::new(
+                    (&foundation.workspace, &foundation.paths.config_dir),
+                    instructions,
+                    permission.clone(),
+                )
+                .silent_if(foundation.is_bare),
             ),
         )
         .with_plugin("memory", crate::program::memory::plugin(foundation, clock))

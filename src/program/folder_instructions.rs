@@ -1,12 +1,12 @@
 //! `AGENTS.md` below the working directory: read when a file of its folder is first read or changed, and kept before the
 //! model for the rest of the conversation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use crate::config::{Instructions, MAX_INSTRUCTIONS, load_folder_instructions_following};
+use crate::config::{InstructionPlaces, Instructions, MAX_INSTRUCTIONS};
 use crate::contract::context_message::ContextMessage;
 use crate::contract::path_policy::{PathAccess, PathPolicies as _};
 use crate::contract::workspace::Workspace;
@@ -40,23 +40,26 @@ impl StateKey for FolderInstructions {
 
 /// Reads the instructions of folders that are touched.
 pub(crate) struct FolderInstructionsPlugin {
-    workspace: Workspace,
-    /// Bytes that the instructions of the start leave.
-    room: usize,
-    rules: Permissions,
+    touch: Touch,
     /// Whether nothing is read or shown.
     is_silent: bool,
 }
 
 impl FolderInstructionsPlugin {
-    pub(crate) fn new(workspace: &Workspace, instructions: &Instructions, rules: Permissions) -> Self {
-        let used: usize = instructions.files.iter().map(|file| file.text.len()).sum();
-        Self {
+    pub(crate) fn new(
+        (workspace, config_dir): (&Workspace, &Path),
+        start: &Instructions,
+        rules: Permissions,
+    ) -> Self {
+        let used: usize = start.files.iter().map(|file| file.text.len()).sum();
+        let touch = Touch {
             workspace: workspace.clone(),
+            config_dir: config_dir.to_path_buf(),
             room: MAX_INSTRUCTIONS.saturating_sub(used),
+            start: start.files.iter().map(|file| file.path.clone()).collect(),
             rules,
-            is_silent: false,
-        }
+        };
+        Self { touch, is_silent: false }
     }
 
     /// Reads and shows nothing, if so.
@@ -81,16 +84,20 @@ impl Plugin for FolderInstructionsPlugin {
         if self.is_silent {
             return Ok(());
         }
-        let hook = Touch { workspace: self.workspace.clone(), room: self.room, rules: self.rules.clone() };
-        registrar.register_hook(Phase::AfterToolExecute, hook);
+        registrar.register_hook(Phase::AfterToolExecute, self.touch.clone());
         registrar.register_hook(Phase::BeforeInference, Offer);
         Ok(())
     }
 }
 
+#[derive(Clone)]
 struct Touch {
     workspace: Workspace,
+    config_dir: PathBuf,
+    /// Bytes that the instructions of the start leave.
     room: usize,
+    /// The files of the start.
+    start: BTreeSet<PathBuf>,
     rules: Permissions,
 }
 
@@ -111,12 +118,22 @@ impl PhaseHook for Touch {
         let Some(file) = self.file(ctx) else { return Ok(command) };
         let known = ctx.state::<FolderInstructions>();
         let used: usize = known.into_iter().flat_map(BTreeMap::values).map(String::len).sum();
-        let is_known = |path: &Path| known.is_some_and(|known| known.contains_key(&*path.to_string_lossy()));
-        let Workspace { root, cwd, .. } = &self.workspace;
+        let is_known = |path: &Path| {
+            self.start.contains(path)
+                || known.is_some_and(|known| known.contains_key(&*path.to_string_lossy()))
+        };
+        let Workspace { root, cwd, home } = &self.workspace;
         let rules = self.rules.policy(&ctx.agent_spec);
         let may_follow = |real: &Path| rules.restriction(real, PathAccess::Read).is_none();
         let room = self.room.saturating_sub(used);
-        let found = load_folder_instructions_following((root, cwd), &file, room, &is_known, &may_follow);
+        let places = InstructionPlaces {
+            config_dir: &self.config_dir,
+            home: Some(home),
+            root,
+            cwd,
+            may_follow: &may_follow,
+        };
+        let found = places.load_below(&file, room, &is_known);
         for warning in &found.warnings {
             tracing::warn!("{warning}");
         }

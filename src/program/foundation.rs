@@ -8,9 +8,8 @@ use aye_sandbox::common_git_folder;
 
 use crate::cli::start::StartFlags;
 use crate::config::{
-    Env, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
-    load_instructions_following, load_session_servers, project_config_files, read_private, repository_root,
-    write_private,
+    Env, InstructionPlaces, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem,
+    TrustStore, load, load_session_servers, project_config_files, read_private, repository_root, write_private,
 };
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
@@ -272,7 +271,9 @@ impl Foundation {
         }
         let Workspace { root, cwd, .. } = &self.workspace;
         let may_follow = |real: &Path| rules.restriction(real, PathAccess::Read).is_none();
-        let instructions = load_instructions_following(&self.paths.config_dir, root, cwd, &may_follow);
+        let (config_dir, home) = (self.paths.config_dir.as_path(), self.env.home());
+        let places = InstructionPlaces { config_dir, home, root, cwd, may_follow: &may_follow };
+        let instructions = places.load();
         self.warnings.extend(instructions.warnings.iter().cloned());
         instructions
     }

@@ -27,10 +27,7 @@ pub use endpoints::{
     resolve_providers,
 };
 pub use env::Env;
-pub use instructions::{
-    InstructionFile, Instructions, MAX_INSTRUCTIONS, load_folder_instructions,
-    load_folder_instructions_following, load_instructions, load_instructions_following, repository_root,
-};
+pub use instructions::{InstructionFile, InstructionPlaces, Instructions, MAX_INSTRUCTIONS, repository_root};
 pub use kinds::{OnAsk, STATUS_SEGMENTS};
 pub use layer::{Key, Origin, Problem};
 pub use layers::{
