@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum as _};
 
@@ -43,13 +43,14 @@ pub(crate) fn run(args: &ImportArgs, foundation: &Foundation) -> Result<u8, Fail
     if !args.user && home != Some(root) {
         places.push((ImportScope::Project, root, root));
     }
-    let (mut out, mut all) = (String::new(), Vec::new());
+    let (mut out, mut all, mut unreadable) = (String::new(), Vec::new(), Vec::new());
     for (scope, folder, own) in places {
         let mut together = Import::default();
         for origin in &origins {
             let import = origin.read(&SourceFolder { scope, folder });
             if !import.is_empty() {
                 describe(&mut out, *origin, scope, &import);
+                unreadable.extend(import.unreadable.iter().map(|path| folder.join(path)));
                 together.add(import);
             }
         }
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &ImportArgs, foundation: &Foundation) -> Result<u8, Fail
             "\nnothing new to write\n"
         });
         put(&out)?;
-        return Ok(0);
+        return Ok(status(&unreadable, foundation));
     }
     put(&out)?;
     if !args.yes && !is_agreed(all.len())? {
@@ -80,7 +81,16 @@ pub(crate) fn run(args: &ImportArgs, foundation: &Foundation) -> Result<u8, Fail
     if all.iter().any(|(scope, _)| *scope == ImportScope::Project) {
         put("The next start asks whether you trust what changed in this project.\n")?;
     }
-    Ok(0)
+    Ok(status(&unreadable, foundation))
+}
+
+/// Returns the exit status: a file that cannot be read may have held a deny.
+fn status(unreadable: &[PathBuf], foundation: &Foundation) -> u8 {
+    for path in unreadable {
+        let path = foundation.paths.display(path);
+        say(&format!("{} cannot be read; nothing of it was taken over", visible_line(&path)));
+    }
+    u8::from(!unreadable.is_empty())
 }
 
 fn describe(out: &mut String, origin: ForeignAgent, scope: ImportScope, import: &Import) {

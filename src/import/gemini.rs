@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Behavior, Import, NewFile, NotImported, SourceFolder, command_starting, command_text, common_server,
+    Behavior, Import, NewFile, NotImported, SourceFolder, command_starting, command_text, common_server, rewritten,
     texts,
 };
 
@@ -97,11 +97,30 @@ fn pattern(rule: &str, behavior: Behavior) -> Result<Vec<String>, NotImported> {
 }
 
 fn server(server: &Value) -> Result<Map<String, Value>, NotImported> {
-    let mut kept = common_server(server)?;
+    let mut kept = common_server(&rewritten(server.clone(), &|text| Ok(with_braces(text)))?)?;
     for (theirs, ours) in [("includeTools", "enabled_tools"), ("excludeTools", "disabled_tools")] {
         if let Some(list) = server.get(theirs).filter(|list| !super::is_nothing(list)) {
             kept.insert(ours.to_owned(), list.clone());
         }
     }
     Ok(kept)
+}
+
+/// Returns a text with `${NAME}` for each `$NAME`, which means the same there.
+fn with_braces(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let after = &rest[at + 1..];
+        let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+        out.push_str(&rest[..at]);
+        if after.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+            out.push_str(&format!("${{{}}}", &after[..end]));
+        } else {
+            out.push('$');
+            out.push_str(&after[..end]);
+        }
+        rest = &after[end..];
+    }
+    out + rest
 }

@@ -8,6 +8,7 @@ mod claude;
 mod codex;
 mod cursor;
 mod gemini;
+mod hint;
 mod opencode;
 
 use std::fs;
@@ -20,6 +21,7 @@ use crate::config::read_resolved;
 use crate::plugins::permission::{Layer, RuleFormat, RuleSet, ToolPermissionBehavior as Behavior};
 
 pub(crate) use changes::{ImportedFile, changes};
+pub(crate) use hint::hint;
 
 /// The maximum size of a file that is read.
 const MAX_FILE: u64 = 1 << 20;
@@ -94,13 +96,13 @@ impl SourceFolder<'_> {
         let real = self.folder.join(path).canonicalize().ok()?;
         let is_inside = || self.folder.canonicalize().is_ok_and(|folder| real.starts_with(folder));
         if !self.is_user() && !is_inside() {
-            import.leave(path, "links out of the project", path);
+            import.cannot_read(path, "links out of the project");
             return None;
         }
         match read_resolved(&real, MAX_FILE) {
             Ok(text) => text,
             Err(why) => {
-                import.leave(path, &why.to_string(), path);
+                import.cannot_read(path, &why.to_string());
                 None
             }
         }
@@ -112,11 +114,11 @@ impl SourceFolder<'_> {
         match serde_json::from_str(&without_comments(&text)) {
             Ok(Value::Object(object)) => Some(object),
             Ok(_) => {
-                import.leave(path, "is no JSON object", path);
+                import.cannot_read(path, "is no JSON object");
                 None
             }
             Err(error) => {
-                import.leave(path, &format!("is no JSON: {error}"), path);
+                import.cannot_read(path, &format!("is no JSON: {error}"));
                 None
             }
         }
@@ -128,7 +130,7 @@ impl SourceFolder<'_> {
         match toml::from_str::<Map<String, Value>>(&text) {
             Ok(table) => Some(table),
             Err(error) => {
-                import.leave(path, &format!("is no TOML: {}", error.message()), path);
+                import.cannot_read(path, &format!("is no TOML: {}", error.message()));
                 None
             }
         }
@@ -166,6 +168,8 @@ pub(crate) struct Import {
     pub(crate) in_place: Vec<String>,
     /// What is not imported.
     pub(crate) left: Vec<Left>,
+    /// Files that cannot be read; they are also among what is left.
+    pub(crate) unreadable: Vec<String>,
 }
 
 /// A rule in aye's grammar.
@@ -216,7 +220,7 @@ impl From<&str> for NotImported {
 impl Import {
     /// Whether the agent has nothing here.
     pub(crate) fn is_empty(&self) -> bool {
-        let Import { rules, servers, hooks, files, in_place, left } = self;
+        let Import { rules, servers, hooks, files, in_place, left, unreadable: _ } = self;
         rules.is_empty()
             && servers.is_empty()
             && hooks.is_empty()
@@ -239,6 +243,12 @@ impl Import {
 
     fn leave(&mut self, what: &str, why: &str, from: &str) {
         self.left.push(Left { what: what.to_owned(), why: why.to_owned(), from: from.to_owned() });
+    }
+
+    /// Says that a file cannot be read: nothing in it is imported.
+    fn cannot_read(&mut self, path: &str, why: &str) {
+        self.leave(path, why, path);
+        self.unreadable.push(path.to_owned());
     }
 
     /// Adds the rules that a foreign one became, or says why it became none.
@@ -341,19 +351,35 @@ fn common_server(server: &Value) -> Result<Map<String, Value>, NotImported> {
     if server.get("type").and_then(Value::as_str) == Some("sse") {
         return Err("the HTTP+SSE transport is not supported; use its streamable URL".into());
     }
-    let names = [("command", "command"), ("args", "args"), ("env", "env"), ("headers", "headers")];
+    let names = ["command", "args", "env", "cwd", "headers"].map(|name| (name, name));
     let mut kept = members(server, &names);
     let url = server.get("httpUrl").or_else(|| server.get("url"));
     if let Some(url) = url.filter(|_| !kept.contains_key("command")) {
         kept.insert("url".to_owned(), url.clone());
-        kept.shift_remove("args");
-        kept.shift_remove("env");
+        for of_program in ["args", "env", "cwd"] {
+            kept.shift_remove(of_program);
+        }
     } else if kept.get("command").is_some_and(Value::is_string) {
         kept.shift_remove("headers");
     } else {
         return Err("has neither a command nor a url".into());
     }
     Ok(kept)
+}
+
+/// Rewrites the texts of a server, such as to aye's form of variables.
+fn rewritten(value: Value, rewrite: &dyn Fn(&str) -> Result<String, NotImported>) -> Result<Value, NotImported> {
+    Ok(match value {
+        Value::String(text) => rewrite(&text)?.into(),
+        Value::Array(list) => {
+            list.into_iter().map(|item| rewritten(item, rewrite)).collect::<Result<Vec<_>, _>>()?.into()
+        }
+        Value::Object(map) => {
+            let member = |(name, value)| Ok::<_, NotImported>((name, rewritten(value, rewrite)?));
+            map.into_iter().map(member).collect::<Result<Map<_, _>, _>>()?.into()
+        }
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
+    })
 }
 
 /// Removes comments and commas before a closing bracket, which some agents allow in JSON.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Behavior, Import, NewFile, NotImported, SourceFolder, command_text, members, split_front};
+use super::{Behavior, Import, NewFile, NotImported, SourceFolder, command_text, members, rewritten, split_front};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let (folder, settings): (_, &[&str]) = if place.is_user() {
@@ -142,6 +142,7 @@ fn covers(wide: &str, narrow: &str) -> bool {
 }
 
 fn server(server: &Value) -> Result<Map<String, Value>, NotImported> {
+    let server = rewritten(server.clone(), &variables)?;
     let Some(server) = server.as_object() else { return Err("is no object".into()) };
     if server.get("enabled") == Some(&Value::Bool(false)) {
         return Err("is turned off there".into());
@@ -187,4 +188,12 @@ fn unquoted(text: &str) -> &str {
     let text = text.trim();
     let between = |quote: char| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
     between('"').or_else(|| between('\'')).unwrap_or(text)
+}
+
+/// Returns a text with `${NAME}` for each `{env:NAME}`.
+fn variables(text: &str) -> Result<String, NotImported> {
+    if text.contains("{file:") {
+        return Err("takes a value from a file; put it into a variable".into());
+    }
+    Ok(text.replace("{env:", "${"))
 }

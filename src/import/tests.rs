@@ -261,6 +261,171 @@ fn settings_of_cursor() {
 }
 
 #[test]
+fn settings_of_a_project_with_codex() {
+    let config = r#"
+model = "gpt-5.5-codex"
+model_reasoning_effort = "high"
+sandbox_mode = "workspace-write"
+notify = ["terminal-notifier", "-message"]
+
+[sandbox_workspace_write]
+network_access = true
+
+[mcp_servers.linear]
+url = "https://mcp.linear.app/mcp"
+env_http_headers = { "X-Team" = "LINEAR_TEAM" }
+
+[mcp_servers.playwright]
+command = "npx"
+args = ["@playwright/mcp@latest"]
+startup_timeout_sec = 20
+disabled_tools = ["browser_evaluate"]
+"#;
+    let rules = "prefix_rule(pattern=[\"gh\", \"pr\", [\"view\", \"list\"]])\nprefix_rule(pattern=[\"kubectl\"], decision=\"later\")\n";
+    let files = [
+        (".codex/config.toml", config),
+        (".codex/rules/team.rules", rules),
+        (".codex/prompts/fix.md", "Only the user's prompts are read."),
+        ("AGENTS.md", "Use tabs.\n"),
+    ];
+    insta::assert_snapshot!(read(ForeignAgent::Codex, ImportScope::Project, &files), @r##"
+    allow Bash(gh pr view *)
+    allow Bash(gh pr list *)
+    server linear {"url":"https://mcp.linear.app/mcp","headers":{"X-Team":"${LINEAR_TEAM}"}}
+    server playwright {"disabled_tools":["browser_evaluate"],"command":"npx","args":["@playwright/mcp@latest"]}
+    in place AGENTS.md
+    left sandbox_mode: commands are always sandboxed; `aye docs sandbox` (.codex/config.toml)
+    left sandbox_workspace_write: `[sandbox] writable` and `domains` in config.toml open folders and hosts (.codex/config.toml)
+    left model: choose it with `model` in config.toml (.codex/config.toml)
+    left notify: `notify` of a rule or `[questions]` does that; `aye docs rules` (.codex/config.toml)
+    left prefix_rule(pattern=["kubectl"], decision="later"): has an unknown decision (.codex/rules/team.rules)
+    "##);
+}
+
+#[test]
+fn settings_of_a_user_of_opencode() {
+    let config = r#"{
+        "$schema": "https://opencode.ai/config.json",
+        "autoupdate": true,
+        "permission": {
+            "*": "ask",
+            "edit": {"*": "deny", "docs/**": "allow", "*.lock": "deny"},
+            "bash": {"git push *": "ask", "gh pr view *": "allow", "terraform *": "deny"},
+            "webfetch": {"https://example.com/*": "allow"},
+            "skill": {"internal-*": "deny"},
+            "task": "allow", "doom_loop": "ask"
+        },
+        "mcp": {
+            "sentry": {"type": "remote", "url": "https://mcp.sentry.dev/mcp", "headers": {"X-Org": "{env:ORG}"}},
+            "secret": {"type": "local", "command": ["x", "{file:~/.key}"]},
+            "time": {"type": "local", "command": ["uvx", "mcp-server-time"], "enabled": true},
+            "odd": {"type": "local"}
+        },
+        "agent": {"reviewer": {"prompt": "Review."}}
+    }"#;
+    let files = [
+        (".config/opencode/opencode.json", config),
+        (".config/opencode/AGENTS.md", "Be brief.\n"),
+        (".config/opencode/commands/log.md", "---\ndescription: Log\nagent: plan\n---\nShow the log.\n"),
+    ];
+    insta::assert_snapshot!(read(ForeignAgent::Opencode, ImportScope::User, &files), @r##"
+    deny Edit
+    deny Write
+    deny Edit(*.lock)
+    ask Bash(git push *)
+    allow Bash(gh pr view *)
+    deny Bash(terraform *)
+    allow WebFetch(https://example.com/*)
+    deny skill(skill ~ "internal-*")
+    allow agent_run_*
+    server sentry {"url":"https://mcp.sentry.dev/mcp","headers":{"X-Org":"${ORG}"}}
+    server time {"command":"uvx","args":["mcp-server-time"]}
+    file commands/log.md "---\ndescription: \"Log\"\n---\n\nShow the log.\n"
+    file AGENTS.md "Be brief.\n"
+    left permission.*: aye has no such tool (.config/opencode/opencode.json)
+    left permission.edit: docs/**: is an exception of a stricter pattern; here the stricter one counts (.config/opencode/opencode.json)
+    left permission.doom_loop: aye has no such tool (.config/opencode/opencode.json)
+    left MCP server secret: takes a value from a file; put it into a variable (.config/opencode/opencode.json)
+    left MCP server odd: has neither a command nor a url (.config/opencode/opencode.json)
+    left agent: agents are files here: `aye docs agents` (.config/opencode/opencode.json)
+    left autoupdate: no rules, servers or commands; see `aye docs configuration` (.config/opencode/opencode.json)
+    "##);
+}
+
+#[test]
+fn settings_of_a_user_of_gemini_cli() {
+    let settings = r#"{
+        "general": {"vimMode": true},
+        "coreTools": ["read_file", "run_shell_command(ls)"],
+        "excludeTools": ["run_shell_command(sudo)", "glob(x)"],
+        "allowedTools": ["ShellTool(npm test)", "read_many_files", "github__get_issue", "web_fetch"],
+        "mcpServers": {
+            "github": {"httpUrl": "https://api.githubcopilot.com/mcp/", "headers": {"Authorization": "Bearer $GITHUB_PAT"}},
+            "legacy": {"url": "https://old.example.com/sse", "type": "sse"},
+            "py": {"command": "python", "args": ["-m", "server"], "cwd": "./srv", "timeout": 15000, "excludeTools": ["drop"]}
+        }
+    }"#;
+    let files = [
+        (".gemini/settings.json", settings),
+        (".gemini/GEMINI.md", "Be kind.\n"),
+        (".gemini/commands/empty.toml", "description = \"x\"\n"),
+        (".gemini/commands/broken.toml", "prompt = \n"),
+    ];
+    insta::assert_snapshot!(read(ForeignAgent::Gemini, ImportScope::User, &files), @r##"
+    deny Bash(sudo *)
+    allow Bash(npm test *)
+    allow Read
+    allow mcp__github__get_issue
+    allow WebFetch
+    server github {"headers":{"Authorization":"Bearer ${GITHUB_PAT}"},"url":"https://api.githubcopilot.com/mcp/"}
+    server py {"command":"python","args":["-m","server"],"cwd":"./srv","disabled_tools":["drop"]}
+    file AGENTS.md "Be kind.\n"
+    left MCP server legacy: the HTTP+SSE transport is not supported; use its streamable URL (.gemini/settings.json)
+    left glob(x) (deny): only commands have an argument there (.gemini/settings.json)
+    left tools.core: `excluded_tools` of an agent leaves tools out: `aye docs agents` (.gemini/settings.json)
+    left general: no rules or servers; see `aye docs configuration` (.gemini/settings.json)
+    left .gemini/commands/broken.toml: is no TOML: string values must be quoted, expected literal string (.gemini/commands/broken.toml)
+    left command empty: has no prompt (.gemini/commands/empty.toml)
+    "##);
+}
+
+#[test]
+fn settings_of_a_user_of_cursor() {
+    let settings = r#"{
+        "version": 1, "editor": {"vimMode": false},
+        "permissions": {
+            "allow": ["Shell(ls)", "Shell(*)", "Read(**)", "WebFetch(*)", "Mcp(linear)"],
+            "deny": ["Shell(curl:*)", "Write(.env)", "Browse(x)", "Shell"]
+        }
+    }"#;
+    let servers = r#"{"mcpServers": {
+        "linear": {"url": "https://mcp.linear.app/mcp"},
+        "db": {"command": "npx", "args": ["-y", "db"], "env": {"DATABASE_URL": "${env:DATABASE_URL}"}},
+        "off": {"command": "x", "disabled": true}
+    }}"#;
+    let files = [
+        (".cursor/cli-config.json", settings),
+        (".cursor/mcp.json", servers),
+        (".cursor/hooks.json", "{\"version\": 1, \"hooks\": {}}"),
+    ];
+    insta::assert_snapshot!(read(ForeignAgent::Cursor, ImportScope::User, &files), @r##"
+    deny Bash(curl *)
+    deny Edit(.env)
+    allow Bash(ls *)
+    allow Bash
+    allow Read(**)
+    allow WebFetch
+    allow mcp__linear
+    server linear {"url":"https://mcp.linear.app/mcp"}
+    server db {"command":"npx","args":["-y","db"],"env":{"DATABASE_URL":"${env:DATABASE_URL}"}}
+    left MCP server off: is turned off there (.cursor/mcp.json)
+    left Browse(x) (deny): aye has no such tool (.cursor/cli-config.json)
+    left Shell (deny): is not of the form TOOL(ARGUMENT) (.cursor/cli-config.json)
+    left .cursor/hooks.json: hooks there read other input; `aye docs hooks` (.cursor/hooks.json)
+    "##);
+}
+
+#[test]
 fn a_name_leads_out_of_no_folder_and_no_hook_is_passed_over() {
     let config = r#"{"command": {"../../.ssh/x": {"template": "a"}, "a/b": {"template": "b"}, "c": {"template": "d"}}}"#;
     let hooks = r#"{"hooks": {"PreToolUse": [{"matcher": "Bash", "command": "./old.sh"}]}}"#;
@@ -286,6 +451,10 @@ fn broken_and_foreign_files_are_named() {
         |origin: ForeignAgent| origin.read(&place).left.into_iter().map(|left| left.why).collect::<Vec<_>>();
     assert_eq!(left(ForeignAgent::Claude), ["links out of the project"]);
     assert!(left(ForeignAgent::Gemini)[0].starts_with("is no JSON: "));
+    let unreadable = |origin: ForeignAgent| origin.read(&place).unreadable;
+    assert_eq!(unreadable(ForeignAgent::Claude), [".claude/settings.json"]);
+    assert_eq!(unreadable(ForeignAgent::Gemini), [".gemini/settings.json"]);
+    assert!(unreadable(ForeignAgent::Codex).is_empty());
 }
 
 #[test]

@@ -288,4 +288,13 @@ fn settings_of_another_agent_are_taken_over() {
     }
     home.aye(&["hooks", "list", "--trust"]).run().exits(0).prints("imported-1");
     home.aye(&["import", "codex"]).run().exits(0).prints("nothing of another agent is here");
+    // A file that cannot be read may hold a deny: the import succeeds for the others only.
+    home.write(".gemini/settings.json", "{\"tools\": {\"exclude\": [\"web_fetch\"");
+    home.write(".cursor/cli.json", r#"{"permissions": {"deny": ["Shell(rm)"]}}"#);
+    for _ in 0..2 {
+        let out = home.aye(&["import", "--yes"]).run().exits(1);
+        assert!(out.stderr.contains(".gemini/settings.json cannot be read; nothing of it"), "{}", out.stderr);
+        assert!(out.stdout.contains("not taken: .gemini/settings.json: is no JSON"), "{}", out.stdout);
+    }
+    assert!(home.read(".aye/permissions.yaml").contains("Bash(rm *)"));
 }

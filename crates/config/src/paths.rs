@@ -140,6 +140,11 @@ impl Paths {
         self.state_dir.join("started")
     }
 
+    /// Says for which projects an import was offered, by a file for each.
+    pub fn import_offers_dir(&self) -> PathBuf {
+        self.state_dir.join("import-offers")
+    }
+
     /// The names under which rules knew files, one file for each project.
     pub fn known_files_dir(&self) -> PathBuf {
         self.state_dir.join("known-files")

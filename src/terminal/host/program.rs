@@ -118,6 +118,18 @@ impl ProgramHost for TerminalHost {
                     }
                 });
             }
+            let foundation = &self.app.foundation;
+            let is_home = foundation.env.home() == Some(foundation.workspace.root.as_path());
+            if !foundation.is_ephemeral && !foundation.is_bare && !is_home {
+                let root = foundation.workspace.root.clone();
+                let marker = foundation.paths.import_offers_dir().join(foundation.project_id());
+                let events = self.events.clone();
+                tokio::task::spawn_blocking(move || {
+                    if let Some(text) = crate::import::hint(&root, &marker) {
+                        let _ = events.send(HostEvent::Note(text));
+                    }
+                });
+            }
             // Reading a large folder takes long, and a first command would wait for it.
             if let Some(snapshots) = &self.app.snapshots {
                 crate::contract::snapshot::Snapshots::prepare(snapshots);
