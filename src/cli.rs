@@ -197,6 +197,9 @@ pub enum CliCommand {
     Login {
         /// The provider; without it, choose from a list
         provider: Option<String>,
+        /// Give the key a name: it is used by models of `PROVIDER@NAME`, whatever variables are set
+        #[arg(long = "as", value_name = "NAME", requires = "provider")]
+        key_name: Option<String>,
         /// Store the key in the system keyring instead of a file; later logins of the provider do the same
         #[arg(long)]
         keyring: bool,
@@ -205,6 +208,9 @@ pub enum CliCommand {
     Logout {
         /// The provider; without it, the only one whose key is stored
         provider: Option<String>,
+        /// The name of the key, if it has one
+        #[arg(long = "as", value_name = "NAME", requires = "provider")]
+        key_name: Option<String>,
     },
     /// Show the settings and where each comes from
     #[command(subcommand)]

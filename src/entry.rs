@@ -133,10 +133,12 @@ async fn run_command(command: CliCommand, cli: &StartFlags, env: Env) -> Result<
         CliCommand::Audit(args) => commands::audit::run(args, &foundation).await,
         CliCommand::Stats(args) => commands::stats::run(args, &foundation).await,
         CliCommand::Models(JsonFlag { json }) => commands::models::run(json, &foundation).await,
-        CliCommand::Login { provider, keyring } => {
-            commands::login::login(provider, keyring, &foundation).await
+        CliCommand::Login { provider, key_name, keyring } => {
+            commands::login::login(keyed(provider, key_name), keyring, &foundation).await
         }
-        CliCommand::Logout { provider } => commands::login::logout(provider.as_deref(), &foundation).await,
+        CliCommand::Logout { provider, key_name } => {
+            commands::login::logout(keyed(provider, key_name).as_deref(), &foundation).await
+        }
         CliCommand::Config(ConfigCommand::Show(JsonFlag { json })) => {
             commands::config::show(json, &foundation)
         }
@@ -146,4 +148,10 @@ async fn run_command(command: CliCommand, cli: &StartFlags, env: Env) -> Result<
         // Answered before anything is read.
         CliCommand::Completion { .. } | CliCommand::Man | CliCommand::Docs(_) => Ok(0),
     }
+}
+
+/// The provider under one of its keys: `provider@key`.
+fn keyed(provider: Option<String>, key_name: Option<String>) -> Option<String> {
+    let key = key_name.map(|key| format!("@{key}")).unwrap_or_default();
+    provider.map(|provider| provider + &key)
 }

@@ -21,6 +21,8 @@ use crate::program::models::try_key;
 
 /// The maximum length of a key.
 pub(crate) const MAX_KEY: usize = 8 << 10;
+/// The maximum length of a key's name.
+const MAX_NAME: usize = 64;
 
 /// The content of a key's file.
 #[derive(Deserialize, Serialize)]
@@ -148,12 +150,36 @@ async fn forget(file: &Path, keyring: &Keyring) -> Result<(), AppError> {
     })
 }
 
-/// The providers that a key can be stored for, and that one of them.
+/// The name that aye has for a provider, which may be under a key.
+fn known_as(name: &str) -> String {
+    match name.strip_prefix("google") {
+        Some(rest) if rest.is_empty() || rest.starts_with('@') => format!("gemini{rest}"),
+        _ => name.to_owned(),
+    }
+}
+
+fn is_key_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(is_plain)
+}
+
+/// The providers that a key can be stored for, and that one of them; `provider@key` is it under a key with a name.
 pub(crate) fn provider(foundation: &Foundation, name: &str) -> Result<ResolvedProvider, AppError> {
-    let name = if name == "google" { "gemini" } else { name };
+    let name = known_as(name);
+    let name = name.as_str();
     let all = takers(foundation);
-    match all.iter().find(|provider| provider.name == name) {
-        Some(provider) => Ok(provider.clone()),
+    let (base, key) = name.split_once('@').map_or((name, None), |(base, key)| (base, Some(key)));
+    if let Some(key) = key.filter(|key| !is_key_name(key)) {
+        return Err(format!(
+            "`{}` is no name for a key; use up to {MAX_NAME} letters, digits, `-`, `_` and `.`",
+            visible_line(key)
+        )
+        .into());
+    }
+    match all.iter().find(|provider| provider.name == base) {
+        Some(provider) => {
+            Ok(key.map_or_else(|| provider.clone(), |key| provider.under_key(key, &foundation.env)))
+        }
         None => {
             let known = or_these(name, all.iter().map(|provider| provider.name.as_str()));
             Err(format!("no provider `{}` uses a key{known}", visible_line(name)).into())
@@ -165,7 +191,7 @@ pub(crate) fn provider(foundation: &Foundation, name: &str) -> Result<ResolvedPr
 pub(crate) fn takers(foundation: &Foundation) -> Vec<ResolvedProvider> {
     let all = resolve_providers(&foundation.loaded.settings, &foundation.env);
     let is_file_name = |name: &str| {
-        !name.starts_with('.') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        !name.starts_with('.') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@".contains(c))
     };
     all.into_iter()
         .filter(|provider| {
@@ -271,8 +297,8 @@ pub(crate) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Resu
         .map(|provider| provider.name)
         .filter(|name| foundation.env.has_stored_key(name))
         .collect();
-    let name = match (name, stored.as_slice()) {
-        (Some("google"), _) => "gemini",
+    let name = name.map(known_as);
+    let name = match (name.as_deref(), stored.as_slice()) {
         (Some(name), _) => name,
         (None, []) => return Err("no key is stored".into()),
         (None, [only]) => only,

@@ -184,6 +184,33 @@ fn a_login_tests_a_key_stores_it_privately_and_a_logout_removes_it() {
     home.aye(&["logout", "box"]).run().exits(1).says("no key is stored for `box`");
 }
 
+#[test]
+fn a_key_with_a_name_is_used_by_the_models_that_name_it() {
+    let server = Provider::start(&["m"], Some("sk-work-canary"));
+    let home = Home::new();
+    home.config(&server.settings());
+    let login = |name: &str| home.aye(&["login", "box", "--as", name]).stdin("sk-work-canary\n").run();
+    login("../x").exits(2).says("`../x` is no name for a key");
+    login("work").exits(0).prints("logged in to box@work (1 model)");
+    assert!(home.root().join("aye/state/keys/box@work").exists());
+    // No variable replaces it, and the key without a name stays another one.
+    let ask = |args: &[&str]| home.aye(args).env("BOX_KEY", "sk-other").run();
+    ask(&["-p", "--model", "box@work/m", "hi"]).exits(0).prints("hello from the box");
+    let agents = home.root().join("aye/config/agents");
+    std::fs::create_dir_all(&agents).expect("made");
+    let agent = "---\ndescription: Works.\nmodel: box@work/m\n---\nWork.\n";
+    std::fs::write(agents.join("worker.md"), agent).expect("written");
+    ask(&["-p", "--agent", "worker", "hi"]).exits(0);
+    ask(&["-p", "--model", "box/m", "hi"]);
+    assert_eq!(server.keys("/chat/completions"), ["sk-work-canary", "sk-work-canary", "sk-other"]);
+    let told = ask(&["doctor", "--json", "--model", "box@work/m"]).stdout;
+    assert!(told.contains("box: BOX_KEY") && told.contains("box@work: `aye login`"), "{told}");
+    assert!(told.contains("box@work/m") && !told.contains("canary"), "{told}");
+    home.aye(&["-p", "--model", "box@home/m", "hi"]).run().exits(2).says("`aye login box --as home`");
+    home.ok(&["logout", "box", "--as", "work"]).prints("the stored key of box@work is removed");
+    home.aye(&["login", "--as", "work"]).run().exits(2);
+}
+
 /// Without a network a key is stored for later; the model that answers stays the one that works.
 #[test]
 fn a_key_that_cannot_be_checked_is_stored_and_switches_no_model() {

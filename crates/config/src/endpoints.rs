@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::env::Env;
-use super::providers::{self, BuiltInProvider, PROVIDERS};
+use super::providers::{self, BuiltInProvider, PROVIDERS, split_key_name};
 use super::settings::{Adapter, Settings};
 use aye_core::contract::address::is_this_machine;
 
@@ -96,8 +96,19 @@ impl ResolvedProvider {
         }
     }
 
+    /// The same provider under a key with a name of its own. No variable overrides that.
+    #[must_use]
+    pub fn under_key(&self, key: &str, env: &Env) -> Self {
+        let name = format!("{}@{key}", split_key_name(&self.name).0);
+        let is_key_stored = env.has_stored_key(&name);
+        Self { name, key_env: None, has_key: is_key_stored, is_key_stored, ..self.clone() }
+    }
+
     /// Returns how to supply the provider's key: the variable to set, or the command to run.
     pub fn key_advice(&self) -> String {
+        if let (provider, Some(key)) = split_key_name(&self.name) {
+            return format!("run `aye login {provider} --as {key}`");
+        }
         match (&self.key_env, self.built_in) {
             (Some(key_env), Some(built_in)) if !built_in.key_envs.is_empty() => {
                 format!("set {key_env} or run `aye login {}`", self.name)
@@ -108,6 +119,9 @@ impl ResolvedProvider {
     }
 
     fn needs_key(&self) -> bool {
+        if split_key_name(&self.name).1.is_some() {
+            return true;
+        }
         match self.built_in {
             // Another address may be a proxy that adds the key itself.
             Some(built_in) => !built_in.key_envs.is_empty() && !self.is_base_url_set,
@@ -116,16 +130,32 @@ impl ResolvedProvider {
     }
 }
 
-/// All providers: the user's own first, by name, then the built-in ones in the order of their keys.
+/// All providers: the user's own first, by name, then the built-in ones in the order of their keys, then those under keys with
+/// names of their own.
 pub fn resolve_providers(settings: &Settings, env: &Env) -> Vec<ResolvedProvider> {
     let own =
         settings.providers.keys().filter(|name| providers::provider(name).is_none()).map(String::as_str);
-    own.chain(PROVIDERS.iter().map(|provider| provider.name))
-        .map(|name| resolve(settings, env, name))
-        .collect()
+    let all = own.chain(PROVIDERS.iter().map(|provider| provider.name));
+    let mut all: Vec<_> = all.map(|name| resolve(settings, env, name)).collect();
+    let keys = env.stored_keys();
+    let named = keys.iter().filter_map(|name| {
+        let (provider, key) = name.split_once('@').filter(|(_, key)| !key.is_empty())?;
+        let is_known =
+            |known: &&ResolvedProvider| known.name == provider && !settings.providers.contains_key(name);
+        Some(all.iter().find(is_known)?.under_key(key, env))
+    });
+    let named: Vec<_> = named.collect();
+    all.extend(named);
+    all
 }
 
+/// Resolves a provider, or one under a key with a name of its own.
 pub(super) fn resolve(settings: &Settings, env: &Env, name: &str) -> ResolvedProvider {
+    if let (provider, Some(key)) = split_key_name(name)
+        && !settings.providers.contains_key(name)
+    {
+        return resolve(settings, env, provider).under_key(key, env);
+    }
     let built_in = providers::provider(name);
     let own = settings.providers.get(name).cloned().unwrap_or_default();
     let from_env = built_in.and_then(|built_in| match built_in.name {

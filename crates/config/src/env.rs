@@ -49,6 +49,11 @@ impl Env {
         self.stored.read().unwrap_or_else(PoisonError::into_inner).contains(provider)
     }
 
+    /// The names of the providers whose key is stored, and of keys with a name of their own: `provider@key`.
+    pub fn stored_keys(&self) -> Vec<String> {
+        self.stored.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
     /// The value of a variable; an empty one counts as not set.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.vars.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())

@@ -258,7 +258,10 @@ impl Chooser<'_> {
             let at_provider = self.at_provider(name, provider, model, self.origin.clone());
             // Gateways name models `vendor/model`, and a vendor may be a provider that we know.
             return match (at_provider, self.gateway()) {
-                (Err(SelectError::NoKey { .. }), Some(gateway)) => {
+                // Who names a key wants that one.
+                (Err(SelectError::NoKey { .. }), Some(gateway))
+                    if providers::split_key_name(provider).1.is_none() =>
+                {
                     let how = format!("sent to {}, which serves models of any vendor", gateway.name);
                     let rerouted = format!(
                         "requests for {name} go to {} ({}), because {provider} has no key here; `aye login {provider}` \
@@ -298,7 +301,7 @@ impl Chooser<'_> {
         model: &str,
         why: String,
     ) -> Result<ModelSelection, SelectError> {
-        let is_own = self.settings.providers.contains_key(provider);
+        let is_own = self.is_own(provider);
         if let Some(hit) = self.hits.iter().find(|hit| hit.candidate.provider == provider && !is_own) {
             let named = Some(model).filter(|model| !model.is_empty());
             let Some(model) = named.or_else(|| first_to_chat(provider, &hit.models)) else {
@@ -497,8 +500,14 @@ impl Chooser<'_> {
         self.describe(asked, (provider, *adapter, base_url), exact, offered, why)
     }
 
+    /// Whether the settings have a provider of this name, or the one of which this is a key.
+    fn is_own(&self, provider: &str) -> bool {
+        let own = &self.settings.providers;
+        own.contains_key(provider) || own.contains_key(providers::split_key_name(provider).0)
+    }
+
     fn knows_by_name(&self, provider: &str) -> bool {
-        self.settings.providers.contains_key(provider) || providers::provider(provider).is_some()
+        self.is_own(provider) || providers::provider(provider).is_some()
     }
 
     fn describe(
@@ -562,7 +571,7 @@ fn first_to_chat<'a>(provider: &str, models: &'a [OfferedModel]) -> Option<&'a s
 }
 
 fn serves_all(provider: &ResolvedProvider) -> bool {
-    provider.built_in.is_none() || provider.name == "openrouter"
+    provider.built_in.is_none_or(|built_in| built_in.name == "openrouter")
 }
 
 fn same_model(listed: &str, asked: &str) -> bool {

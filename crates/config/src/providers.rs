@@ -156,7 +156,13 @@ pub(crate) const UNKNOWN_CONTEXT_WINDOW: u64 = 128_000;
 /// The maximum output of an unknown model.
 pub(crate) const UNKNOWN_MAX_OUTPUT: u64 = 8_192;
 
-/// The provider of a name.
+/// The provider of a name, or of the name of one of its keys.
 pub(crate) fn provider(name: &str) -> Option<&'static BuiltInProvider> {
+    let (name, _) = split_key_name(name);
     PROVIDERS.iter().find(|provider| provider.name == name)
+}
+
+/// Splits `provider@key`: the provider under a key that has a name of its own.
+pub(crate) fn split_key_name(name: &str) -> (&str, Option<&str>) {
+    name.split_once('@').map_or((name, None), |(provider, key)| (provider, Some(key)))
 }

@@ -180,6 +180,7 @@ fn rows() -> impl Iterator<Item = Row> {
 
 /// The table's name of a built-in provider.
 fn name_in_table(provider: &str) -> &str {
+    let (provider, _) = super::providers::split_key_name(provider);
     if provider == "gemini" { "google" } else { provider }
 }
 

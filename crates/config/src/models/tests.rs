@@ -406,6 +406,41 @@ fn a_stored_key_is_used_and_the_variable_wins() {
     assert!(choose(&env).is_demo(), "a logout takes effect at once");
 }
 
+#[test]
+fn a_key_with_a_name_is_a_provider_of_its_own() {
+    let env = Env::of(&[("ANTHROPIC_API_KEY", "k"), ("OPENROUTER_API_KEY", "k")], "/h", "/w");
+    let choose = |env: &Env, model: Option<&str>| {
+        let mut own = settings(model);
+        let mine = ProviderSettings {
+            base_url: Some("https://llm.example.com/v1/".into()),
+            ..ProviderSettings::default()
+        };
+        own.providers.insert("mine".into(), mine);
+        select_model(&own, &Provenance::default(), env, &[])
+    };
+    // Neither a variable nor a gateway replaces a key that was named.
+    let missing = choose(&env, Some("anthropic@work/claude-opus-5-5")).expect_err("no key");
+    assert!(missing.to_string().contains("run `aye login anthropic --as work`"), "{missing}");
+    let stored = ["anthropic@work", "mine@a", "gone@x", "openai@", "odd@a@b"].map(str::to_owned);
+    env.set_stored_keys(stored.into());
+    let named = choose(&env, Some("anthropic@work/claude-opus-5-5")).expect("a selection");
+    assert_eq!(named.full_name(), "anthropic@work/claude-opus-5-5");
+    assert_eq!((named.api_key_env.as_deref(), named.is_key_stored), (None, true));
+    let plain = choose(&env, Some("anthropic/claude-opus-5-5")).expect("a selection");
+    assert_eq!((plain.api_key_env.as_deref(), plain.is_key_stored), (Some("ANTHROPIC_API_KEY"), false));
+    assert_eq!((named.price, named.efforts, named.base_url), (plain.price, plain.efforts, plain.base_url));
+    assert!(crate::table::known_price("anthropic@work/claude-opus-5-5").is_some());
+    assert_eq!(choose(&env, Some("mine@a/x")).expect("a selection").base_url, "https://llm.example.com/v1/");
+    // Without a name, the key without one counts.
+    assert_eq!(choose(&env, Some("claude-opus-5-5")).expect("a selection").provider, "anthropic");
+    let names: Vec<_> =
+        key_sources(&settings(None), &env).into_iter().map(|source| source.provider).collect();
+    assert_eq!(names, ["anthropic", "openrouter", "anthropic@work"]);
+    let alone = Env::of(&[], "/h", "/w");
+    alone.set_stored_keys(["anthropic@work".to_owned()].into());
+    assert_eq!(choose(&alone, Some("claude-opus-5-5")).expect("a selection").provider, "anthropic@work");
+}
+
 proptest! {
     #[test]
     fn arbitrary_names_never_panic_and_urls_end_in_one_slash(model in "\\PC{0,30}", url in "[a-z:/.0-9@]{0,30}") {
