@@ -32,7 +32,7 @@ pub(crate) struct CommandFile {
 }
 
 /// Returns all commands in the order of precedence: the project's from the working directory upwards, in a trusted
-/// folder, then the user's. The first of a name counts.
+/// folder, then the user's, then those of plugins. The first of a name counts.
 pub(crate) fn all(app: &AppContext) -> Vec<CommandFile> {
     let foundation = &app.foundation;
     let workspace = &foundation.workspace;
@@ -47,14 +47,21 @@ pub(crate) fn all(app: &AppContext) -> Vec<CommandFile> {
         for folder in workspace.cwd.ancestors().take_while(|folder| folder.starts_with(&workspace.root)) {
             for owner in [".aye", ".claude", ".agents"] {
                 let dir = folder.join(owner).join("commands");
-                read_dir(&dir, "project", &of_project, &mut found);
+                read_dir(&dir, "", "project", &of_project, &mut found);
             }
         }
     }
     let home = foundation.env.home();
     let homes = [".claude", ".agents"].iter().filter_map(|owner| Some(home?.join(owner)));
     for folder in std::iter::once(foundation.paths.config_dir.clone()).chain(homes) {
-        read_dir(&folder.join("commands"), "user", &|_, _| true, &mut found);
+        read_dir(&folder.join("commands"), "", "user", &|_, _| true, &mut found);
+    }
+    for plugin in &foundation.plugins {
+        for dir in &plugin.commands {
+            let prefix = format!("{}:", plugin.name);
+            let is_inside = |_: &Path, real: &Path| real.starts_with(&plugin.dir);
+            read_dir(dir, &prefix, "plugin", &is_inside, &mut found);
+        }
     }
     let mut names = BTreeSet::new();
     found.retain(|command| names.insert(command.name.clone()));
@@ -77,14 +84,15 @@ pub(crate) fn is_name(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ':'))
 }
 
-/// Reads the commands of a folder. `counts` says of a path, and of where it leads, whether it is one.
+/// Reads the commands of a folder; their names start with the prefix. `counts` says of a path, and of where it leads, whether it is one.
 fn read_dir(
     dir: &Path,
+    prefix: &str,
     origin: &'static str,
     counts: &dyn Fn(&Path, &Path) -> bool,
     found: &mut Vec<CommandFile>,
 ) {
-    let mut folders = vec![(dir.to_path_buf(), String::new())];
+    let mut folders = vec![(dir.to_path_buf(), prefix.to_owned())];
     let mut looked = 0;
     while let Some((folder, prefix)) = folders.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -205,7 +213,7 @@ mod tests {
         std::os::unix::fs::symlink(&commands, commands.join("loop")).expect("a link");
         let names = |counts: &dyn Fn(&Path, &Path) -> bool| {
             let mut found = Vec::new();
-            read_dir(&commands, "project", counts, &mut found);
+            read_dir(&commands, "", "project", counts, &mut found);
             let names = found.into_iter().map(|command| command.name);
             names.filter(|name| !name.starts_with("loop")).collect::<Vec<_>>()
         };

@@ -1,14 +1,14 @@
 //! The agents a user can talk to: the built-in one, and those of files and settings, ready to run.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use serde_json::{Value, json};
 
 use crate::agents::{
-    AgentDialect, AgentIssue, AgentScope, HitlMode, ParsedAgent, ParsedAgents, Severity, SourceLocator,
-    discover_following, project_roots, read_fields, user_roots,
+    AgentDialect, AgentIssue, AgentRoot, AgentScope, HitlMode, ParsedAgent, ParsedAgents, Severity,
+    SourceLocator, discover_following, project_roots, read_fields, user_roots,
 };
 use crate::config::{ModelSelection, Origin, Settings, needs_probe, select_model};
 use crate::contract::display::visible_line;
@@ -122,6 +122,14 @@ pub(crate) fn written(foundation: &Foundation, may_follow: &dyn Fn(&Path) -> boo
         roots.extend(project_roots(&foundation.workspace.cwd, &foundation.workspace.root));
     }
     roots.extend(user_roots(&foundation.paths.config_dir, foundation.env.home()));
+    roots.extend(foundation.plugins.iter().flat_map(|plugin| {
+        let boundary = Some(plugin.dir.clone());
+        let root = move |dir: &PathBuf| {
+            let (dir, boundary) = (dir.clone(), boundary.clone());
+            AgentRoot { dir, scope: AgentScope::User, form: AgentDialect::Shared, boundary }
+        };
+        plugin.agents.iter().map(root)
+    }));
     discover_following(&roots, &mut agents, may_follow);
     agents
 }

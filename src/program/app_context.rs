@@ -1,6 +1,6 @@
 //! Assembles the parts: store, tools, plugins, model, runtime.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
@@ -27,7 +27,8 @@ use crate::plugins::permission::{Enforcement, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
     Discovery, MayFollow, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets,
-    SkillSubsystem, SkillTargets, bundled, discover_following, granted_patterns, project_roots, user_roots,
+    SkillRoot, SkillScope, SkillSubsystem, SkillTargets, bundled, discover_following, granted_patterns,
+    project_roots, user_roots,
 };
 use crate::plugins::stop::{EndCheck, StopConditionSpec, StopPlugin};
 use crate::program::agents::Agents;
@@ -329,6 +330,15 @@ fn find_skills(foundation: &Foundation, may_follow: &MayFollow) -> Discovery {
         roots.extend(project_roots(&foundation.workspace.cwd, &foundation.workspace.root));
     }
     roots.extend(user_roots(&foundation.paths.config_dir, foundation.env.home()));
+    roots.extend(foundation.plugins.iter().flat_map(|plugin| {
+        let boundary = Some(plugin.dir.clone());
+        let root = move |dir: &PathBuf| SkillRoot {
+            dir: dir.clone(),
+            scope: SkillScope::User,
+            boundary: boundary.clone(),
+        };
+        plugin.skills.iter().map(root)
+    }));
     discover_following(&roots, bundled(), may_follow)
 }
 

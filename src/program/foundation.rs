@@ -8,8 +8,9 @@ use aye_sandbox::common_git_folder;
 
 use crate::cli::start::StartFlags;
 use crate::config::{
-    Env, InstructionPlaces, Instructions, Loaded, Origin, Paths, Sources, TrustAssessment, TrustItem,
-    TrustStore, load, load_session_servers, project_config_files, read_private, repository_root, write_private,
+    Env, InstructionPlaces, Instructions, Loaded, Origin, Paths, PluginFolder, Sources, TrustAssessment,
+    TrustItem, TrustStore, load, load_session_servers, plugin_folders, project_config_files, read_private,
+    repository_root, write_private,
 };
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
@@ -59,6 +60,8 @@ pub(crate) struct Foundation {
     pub(crate) keyring: Keyring,
     /// MCP servers that the client of a session brings along.
     pub(crate) client_servers: Vec<ServerConfig>,
+    /// The user's plugin folders.
+    pub(crate) plugins: Vec<PluginFolder>,
     /// The editor that the program serves.
     pub(crate) editor: EditorSlot,
     /// What the command line says to the agent.
@@ -149,11 +152,17 @@ impl Foundation {
             effort: Effort::default(),
             keyring: Keyring::system(),
             client_servers: Vec::new(),
+            plugins: Vec::new(),
             given_prompt: given_prompt(cli, &cwd)?,
             editor: EditorSlot::default(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         foundation.effort.set(foundation.loaded.settings.effort);
+        if !foundation.is_bare {
+            let (plugins, problems) = plugin_folders(&foundation.paths.config_dir);
+            foundation.plugins = plugins;
+            foundation.warnings.extend(problems);
+        }
         foundation.take_session_servers(cli)?;
         crate::program::keys::look(&foundation);
         Ok(foundation)

@@ -24,7 +24,9 @@ pub(crate) use plugin::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
 pub(crate) use show::page;
 
 use crate::cli::start::StartFlags;
-use crate::config::{ReadTextError, Servers, load_servers, read_private, server_files, write_private};
+use crate::config::{
+    ReadTextError, Servers, add_plugin_servers, load_servers, read_private, server_files, write_private,
+};
 use crate::contract::clock::SystemClock;
 use crate::contract::display::visible_line;
 use crate::contract::server::ServerScope;
@@ -201,15 +203,19 @@ pub(crate) fn servers(foundation: &Foundation, with_project: bool) -> Servers {
     }
     let workspace = &foundation.workspace;
     let files = if with_project { server_files(&workspace.cwd, &workspace.root) } else { Vec::new() };
-    load_servers(
-        &foundation.loaded.settings.mcp_servers,
-        &foundation.loaded.settings.mcp,
+    let settings = &foundation.loaded.settings;
+    let mut servers = load_servers(
+        &settings.mcp_servers,
+        &settings.mcp,
         &foundation.loaded.provenance,
         &foundation.paths.config_file(),
         &files,
         &workspace.cwd,
         &foundation.env,
-    )
+    );
+    let own = (&settings.mcp_servers, &settings.mcp);
+    add_plugin_servers(&mut servers, &foundation.plugins, own, &workspace.cwd, &foundation.env);
+    servers
 }
 
 /// Stores that the user agreed to use the servers that the trust question showed, with the tools that each offers first.

@@ -298,3 +298,32 @@ fn settings_of_another_agent_are_taken_over() {
     }
     assert!(home.read(".aye/permissions.yaml").contains("Bash(rm *)"));
 }
+
+#[test]
+fn a_plugin_folder_brings_skills_agents_commands_and_servers() {
+    let llm = MockLlm::by(|_| Answer::say("Shipped."));
+    let home = Home::with(&llm);
+    let plugin = home.root().join("aye/config/plugins/tools");
+    let put = |path: &str, text: &str| {
+        let path = plugin.join(path);
+        std::fs::create_dir_all(path.parent().expect("below")).expect("made");
+        std::fs::write(path, text).expect("written");
+    };
+    put(".claude-plugin/plugin.json", r#"{"name": "tools", "version": "1.0.0", "hooks": "./hooks.json"}"#);
+    put("skills/sorting/SKILL.md", "---\nname: sorting\ndescription: Sorts.\n---\nSort it.\n");
+    put("agents/tester.md", "---\nname: tester\ndescription: Tests.\n---\nTest it.\n");
+    put("commands/ship.md", "Ship $1 now.\n");
+    put("serve.sh", include_str!("support/mcp_server.sh"));
+    put("tools.json", r#"[{"name": "echo", "description": "does echo", "inputSchema": {"type": "object"}}]"#);
+    let args = ["${CLAUDE_PLUGIN_ROOT}/serve.sh", "${CLAUDE_PLUGIN_ROOT}/tools.json", "plain"];
+    put(".mcp.json", &json!({"mcpServers": {"shed": {"command": "sh", "args": args}}}).to_string());
+    home.ok(&["skills", "list"]).prints("sorting");
+    home.ok(&["agents", "list"]).prints("tester");
+    home.ok(&["-p", "/tools:ship it"]);
+    assert_eq!(llm.last().user(), "Ship it now.");
+    assert!(llm.last().system().contains("Sorts."));
+    assert!(llm.last().knows("mcp__shed__echo"), "{:?}", llm.last().tools());
+    home.aye(&["--bare", "-p", "/tools:ship it"]).run().exits(2).says("/tools:ship is not a command");
+    let told = home.aye(&["doctor"]).run().stdout;
+    assert!(told.contains("its hooks are not used"), "{told}");
+}

@@ -39,6 +39,14 @@ impl Env {
         Self { vars, home: Some(home.into()), cwd: cwd.into(), ..Self::default() }
     }
 
+    /// The same environment with one more variable.
+    #[must_use]
+    pub fn with_var(&self, name: &str, value: &str) -> Self {
+        let mut env = self.clone();
+        env.vars.insert(name.to_owned(), value.to_owned());
+        env
+    }
+
     /// Replaces the names of the providers whose key is stored.
     pub fn set_stored_keys(&self, providers: BTreeSet<String>) {
         *self.stored.write().unwrap_or_else(PoisonError::into_inner) = providers;

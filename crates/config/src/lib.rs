@@ -11,6 +11,7 @@ mod layer;
 mod layers;
 mod models;
 mod paths;
+mod plugin_folders;
 mod providers;
 mod redact;
 mod schema;
@@ -41,12 +42,13 @@ pub use paths::{
     Paths, PathsError, PrivateFileError, ReadTextError, create_private_dir, read_private, read_resolved,
     write_private,
 };
+pub use plugin_folders::{PluginFolder, plugin_folders};
 pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::{SettingDoc, documented_settings};
 pub use server_tables::{ServerTableError, with_server, without_server};
 pub use servers::{
-    OfferedServer, SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, load_session_servers,
-    server_files,
+    OfferedServer, SERVERS_FILE, Servers, UnsetVariable, add_plugin_servers, fill_variables, load_servers,
+    load_session_servers, server_files,
 };
 pub use settings::{
     Adapter, BackgroundSettings, BashSettings, ContextSettings, Editing, Images, MailboxSettings,

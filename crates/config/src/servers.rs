@@ -17,6 +17,7 @@ use super::kinds::Kind as _;
 use super::layer::{Origin, line_column};
 use super::layers::Provenance;
 use super::paths::read_private;
+use super::plugin_folders::PluginFolder;
 use super::redact::{arguments, without_password};
 use super::settings::{McpSettings, ServerSettings};
 use aye_core::contract::address::DomainPattern;
@@ -677,6 +678,32 @@ pub fn load_session_servers(file: &Path, defaults: &McpSettings, cwd: &Path, env
         }
     }
     servers
+}
+
+/// Adds the servers of the user's plugins. A name that is taken stays that of the other server.
+pub fn add_plugin_servers(
+    servers: &mut Servers,
+    plugins: &[PluginFolder],
+    (settings, defaults): (&BTreeMap<String, ServerSettings>, &McpSettings),
+    cwd: &Path,
+    env: &Env,
+) {
+    for plugin in plugins {
+        let env = env.with_var("CLAUDE_PLUGIN_ROOT", &plugin.dir.to_string_lossy());
+        for server in plugin.servers.iter().flat_map(|file| servers.written_in(file)).collect::<Vec<_>>() {
+            let is_taken = settings.contains_key(&server.name)
+                || servers.usable.iter().any(|known| known.name == server.name);
+            if is_taken {
+                servers.problems.push(format!(
+                    "{}: the server `{}` is not started: another server of this name has precedence",
+                    server.place,
+                    visible_line(&server.name)
+                ));
+            } else if server.entry.enabled {
+                servers.take(server.resolve(ServerScope::User, cwd, &env, defaults));
+            }
+        }
+    }
 }
 
 impl Servers {
