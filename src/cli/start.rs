@@ -47,6 +47,13 @@ pub struct StartFlags {
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
+    /// Work until a command succeeds, such as 'cargo test'
+    ///
+    /// It runs in the sandbox whenever the model would end its answer. While it fails, the model reads its output and goes
+    /// on: at most 25 times, within --max-turns, --max-budget-usd and --timeout.
+    #[arg(long, value_name = "COMMAND")]
+    pub until: Option<String>,
+
     /// Attach an image: PNG, JPEG, GIF or WebP, at most 3.75 MiB; `@FILE` in the prompt does the same
     #[arg(long, value_name = "FILE", requires = "print", action = clap::ArgAction::Append)]
     pub image: Vec<PathBuf>,

@@ -37,7 +37,9 @@ use crate::program::context::policy_of;
 use crate::program::environment::{Audience, ENVIRONMENT_PLUGIN, EnvironmentPlugin, RunConditions};
 use crate::program::folder_instructions::{FOLDER_INSTRUCTIONS_PLUGIN, FolderInstructionsPlugin};
 use crate::program::foundation::Foundation;
+use crate::program::goal::{GOAL_PLUGIN, GoalPlugin};
 use crate::program::grants::GrantWatch;
+use crate::program::hooks::HookCommands;
 use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
 use crate::program::notify::Notifier;
 use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env};
@@ -160,6 +162,7 @@ impl AppContext {
             snapshots: snapshots.as_ref(),
             // Without a user at the terminal, surfaces and forms are not offered.
             draws: cli.kind == StartKind::Chat,
+            goal: cli.until.as_deref(),
             audience: audience(cli, &foundation),
             is_unattended: matches!(cli.kind, StartKind::Print | StartKind::Work),
             // A worker has its queue, and what exists in memory only ends with its process.
@@ -364,6 +367,8 @@ struct Parts<'a> {
     snapshots: Option<&'a FolderSnapshots>,
     /// Whether surfaces can be shown to a user.
     draws: bool,
+    /// The command until whose success runs work.
+    goal: Option<&'a str>,
     /// Whether nobody is there to tell the model to continue.
     is_unattended: bool,
     /// Whether somebody answers questions.
@@ -387,6 +392,7 @@ fn runtime(
         targets,
         snapshots,
         draws,
+        goal,
         is_unattended,
         audience,
         waits,
@@ -521,6 +527,16 @@ fn runtime(
                 )
                 .silent_if(foundation.is_bare),
             ),
+        )
+        .with_plugin(
+            GOAL_PLUGIN,
+            Arc::new(GoalPlugin {
+                given: goal.map(str::to_owned),
+                runner: Arc::new(HookCommands { programs: programs.clone() }),
+                rules: permission.clone(),
+                cwd: foundation.workspace.cwd.clone(),
+                timeout: settings.bash.timeout,
+            }),
         )
         .with_plugin("memory", crate::program::memory::plugin(foundation, clock))
         .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))

@@ -11,6 +11,7 @@ pub(crate) mod folder_instructions;
 pub(crate) mod foundation;
 pub(crate) mod git;
 pub(crate) mod git_index;
+pub(crate) mod goal;
 pub(crate) mod grants;
 pub(crate) mod hooks;
 pub(crate) mod keyring;

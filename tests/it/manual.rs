@@ -227,6 +227,7 @@ fn prepared(page: &str) -> Home {
         "headless" => {
             let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/themes.png");
             fs::copy(image, home.work().join("shot.png")).expect("copied");
+            home.write("tests/run.sh", "true\n");
         }
         "queue" => {
             for _ in 0..3 {

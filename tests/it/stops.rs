@@ -487,3 +487,73 @@ fn a_limit_asks_in_the_terminal_across_a_kill_and_over_http() {
     tty.quit();
     server.stop();
 }
+
+#[test]
+fn a_run_works_until_its_command_succeeds() {
+    let write = || Answer::new().call("w", "Write", json!({"file_path": "done.txt", "content": "x\n"}));
+    // The model ends too early, and then does what is missing.
+    let llm =
+        MockLlm::by(move |chat: &Chat| match (chat.told().contains("it fails now"), chat.results().len()) {
+            (true, 0) => write(),
+            _ => Answer::say("It is done."),
+        });
+    let home = Home::new();
+    settings(
+        &home,
+        &llm,
+        &format!("[stop]\ncheck_before_end = false\n[sandbox]\nmissing = \"allow\"\n{NO_RETRY}"),
+    );
+    let goal = ["--until", "echo missing; test -e done.txt", "--permission-mode", "accept-edits"];
+    let out = home.aye(&[&["-p", "go"][..], &goal].concat()).run().exits(0);
+    assert!(out.stderr.contains("the goal is reached: `echo missing; test -e done.txt`"), "{}", out.stderr);
+    let told = llm.asked()[1].told();
+    assert!(told.contains("missing\n[exit status 1]"), "{told}");
+    assert_eq!(llm.asked().len(), 3);
+    // A model that gives up is not asked for ever, and what is missing is said.
+    let idle = MockLlm::by(|_| Answer::say("I cannot."));
+    settings(
+        &home,
+        &idle,
+        &format!("[stop]\ncheck_before_end = false\n[sandbox]\nmissing = \"allow\"\n{NO_RETRY}"),
+    );
+    let out = home.aye(&["-p", "go", "--until", "echo no; exit 3", "--output-format", "json"]).run().exits(5);
+    assert!(out.stderr.contains("the goal is not reached: `echo no; exit 3`"), "{}", out.stderr);
+    let object = out.json();
+    assert_eq!(object["status"], "limit", "{object:#}");
+    assert!(
+        object.to_string().contains("gave up although `echo no; exit 3` fails; its end: no [exit status 3]"),
+        "{object:#}"
+    );
+    assert_eq!(idle.asked().len(), 3);
+    // A rule that denies the command ends the run.
+    home.rules("rules:\n  - {tool: \"Bash(make *)\", behavior: deny}\n");
+    home.aye(&["-p", "go", "--until", "make test"]).run().exits(5).says("a rule denies `make test`");
+    assert_eq!(idle.asked().len(), 4);
+}
+
+#[test]
+fn whoever_resumes_a_run_keeps_to_its_goal() {
+    let bash = |id: &str| Answer::new().bash(id, "touch done.txt");
+    let llm =
+        MockLlm::by(move |chat: &Chat| match (chat.results().len(), chat.told().contains("it fails now")) {
+            (0, _) => Answer::new().bash("a", "touch other.txt"),
+            (1, true) => bash("b"),
+            _ => Answer::say("It is done."),
+        });
+    let home = Home::new();
+    settings(
+        &home,
+        &llm,
+        &format!("[stop]\ncheck_before_end = false\n[sandbox]\nmissing = \"allow\"\n{NO_RETRY}"),
+    );
+    home.aye(&["-p", "go", "--until", "test -e done.txt"]).run().exits(3);
+    home.ok(&["approvals", "approve", &home.question()]);
+    // Another process, without the flag.
+    home.aye(&["-c", "-p"]).run().exits(3);
+    home.ok(&["approvals", "approve", &home.question()]);
+    let out = home.ok(&["-c", "-p"]);
+    assert!(out.stderr.contains("the goal is reached"), "{}", out.stderr);
+    // The next message has no goal.
+    let out = home.ok(&["-c", "-p", "thanks"]);
+    assert!(!out.stderr.contains("the goal"), "{}", out.stderr);
+}
