@@ -17,7 +17,6 @@ pub use aye_runtime as runtime;
 pub use aye_server as server;
 pub use aye_session as session;
 pub use aye_snapshots as snapshots;
-pub use aye_store_sqlite as store;
 pub use aye_tools as tools;
 #[cfg(feature = "cli")]
 pub use {
@@ -29,11 +28,23 @@ pub use {
 pub mod contract {
     pub use aye_core::contract::*;
 
+    /// Time as a value from the composition root.
+    pub mod clock {
+        pub use aye_core::contract::clock::*;
+        pub use aye_local::SystemClock;
+    }
+
     /// The traits that stores implement, and their errors.
     pub mod storage {
         pub use aye_core::contract::profile::ProfileStore;
         pub use aye_core::contract::storage::*;
     }
+}
+
+/// Stores: SQLite files, and one in memory.
+pub mod store {
+    pub use aye_local::{InMemoryMailboxStore, InMemoryStore};
+    pub use aye_store_sqlite::*;
 }
 
 mod bundled;

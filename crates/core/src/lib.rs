@@ -5,7 +5,6 @@
 pub mod context;
 pub mod contract;
 pub mod failpoint;
-pub mod memory;
 pub mod phase;
 pub mod run;
 pub mod state;

@@ -102,7 +102,7 @@ async fn bytes_of(store: &(impl ThreadStore + ?Sized), image: &ImageRef) -> Opti
 #[cfg(test)]
 mod tests {
     use aye_core::contract::image::ImageFormat;
-    use aye_core::memory::InMemoryStore;
+    use aye_local::InMemoryStore;
 
     use super::*;
 

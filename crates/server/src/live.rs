@@ -218,7 +218,7 @@ fn add(drafts: &mut Vec<AgentEvent>, event: &AgentEvent) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aye_core::memory::InMemoryStore;
+    use aye_local::InMemoryStore;
 
     fn text(delta: &str) -> AgentEvent {
         AgentEvent::TextDelta { delta: delta.to_owned() }

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
-use aye_core::contract::clock::SystemClock;
+use aye_local::SystemClock;
 
 struct Folder {
     dir: tempfile::TempDir,

@@ -87,7 +87,6 @@ pub use aye_core::contract::storage::{
     ThreadRunStore, ThreadTail,
 };
 pub use aye_core::failpoint;
-pub use aye_core::memory::{InMemoryMailboxStore, InMemoryStore};
 pub use change_feed::ChangeSubscription;
 use connection::{StoreRequest, transact};
 pub(crate) use error::SqlFailure;

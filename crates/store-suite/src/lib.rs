@@ -125,7 +125,7 @@ macro_rules! store_tests {
 #[cfg(test)]
 mod tests {
     use super::{Arc, Opened};
-    use aye_core::memory::InMemoryStore;
+    use aye_local::InMemoryStore;
 
     pub(crate) fn open() -> Opened {
         Opened { store: Arc::new(InMemoryStore::new()), keep: Box::new(()) }

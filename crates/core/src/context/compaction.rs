@@ -240,7 +240,7 @@ fn transcript(messages: &[Arc<Message>], room: usize) -> String {
         let begins = text.len();
         let mut is_first = true;
         for block in &message.content {
-            let said = match block {
+            let part = match block {
                 ContentBlock::Text { text } if !text.trim().is_empty() => text.trim(),
                 ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => "(a picture)",
                 ContentBlock::Text { .. }
@@ -252,7 +252,7 @@ fn transcript(messages: &[Arc<Message>], room: usize) -> String {
                 let _ = write!(text, "{who}: ");
             }
             is_first = false;
-            text.push_str(said);
+            text.push_str(part);
             text.push('\n');
         }
         for call in &message.tool_calls {
@@ -300,16 +300,16 @@ pub fn said(known: &[String], messages: &[Arc<Message>], limit: usize) -> Vec<St
         excerpt(&text, longest, &mut short);
         short
     });
-    let mut said: Vec<String> = known.iter().cloned().chain(new.filter(|text| !text.is_empty())).collect();
-    let tokens = |said: &[String]| said.iter().map(|text| text.len() / 4 + 8).sum::<usize>();
-    let is_over = |said: &[String]| tokens(said) > limit;
-    if is_over(&said) && said.get(1).is_some_and(|second| second != LEFT_OUT) {
-        said.insert(1, LEFT_OUT.to_owned());
+    let mut kept: Vec<String> = known.iter().cloned().chain(new.filter(|text| !text.is_empty())).collect();
+    let tokens = |kept: &[String]| kept.iter().map(|text| text.len() / 4 + 8).sum::<usize>();
+    let is_over = |kept: &[String]| tokens(kept) > limit;
+    if is_over(&kept) && kept.get(1).is_some_and(|second| second != LEFT_OUT) {
+        kept.insert(1, LEFT_OUT.to_owned());
     }
-    while is_over(&said) && said.len() > 2 {
-        said.remove(2);
+    while is_over(&kept) && kept.len() > 2 {
+        kept.remove(2);
     }
-    if is_over(&said) { Vec::new() } else { said }
+    if is_over(&kept) { Vec::new() } else { kept }
 }
 
 /// Returns a summary in its stored form: without the marks that surround it in a request, which it could

@@ -123,11 +123,11 @@ impl PromptChanges {
             }
             self.parts.insert(part.key.clone(), Some(part.clone()));
         }
-        texts.extend(self.tell_tools(prefix, now));
+        texts.extend(self.report_tools(prefix, now));
         texts
     }
 
-    fn tell_tools(&mut self, prefix: &PrefixRecord, now: &PromptNow<'_>) -> Option<String> {
+    fn report_tools(&mut self, prefix: &PrefixRecord, now: &PromptNow<'_>) -> Option<String> {
         let (mut lines, mut again, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for tool in now.tools {
             if self.is_current(prefix, tool) {
@@ -223,7 +223,7 @@ mod tests {
             .with_parameters(json!({"type": "object", "required": [parameter]}))
     }
 
-    fn told(
+    fn reported(
         changes: &mut PromptChanges,
         prefix: &PrefixRecord,
         parts: &[PromptPart],
@@ -243,14 +243,14 @@ mod tests {
         };
         let mut changes = PromptChanges::default();
         let mut parts = prefix.system.clone();
-        assert_eq!(told(&mut changes, &prefix, &parts, &[]), [""; 0]);
+        assert_eq!(reported(&mut changes, &prefix, &parts, &[]), [""; 0]);
         assert_eq!(changes, PromptChanges::default());
 
         parts[1].text = "Date: 2.".into();
         parts[2].text = long.replace("line 7 of", "line seven of");
         parts.push(part("skill", "Do it so."));
         parts.push(part("seen", "It was shown."));
-        let texts = told(&mut changes, &prefix, &parts, &[]);
+        let texts = reported(&mut changes, &prefix, &parts, &[]);
         assert_eq!(
             texts,
             [
@@ -260,26 +260,26 @@ mod tests {
                 "Do it so.",
             ]
         );
-        assert_eq!(told(&mut changes, &prefix, &parts, &[]), [""; 0], "once");
+        assert_eq!(reported(&mut changes, &prefix, &parts, &[]), [""; 0], "once");
 
         parts.retain(|part| part.key != "skill" && part.key != "date");
-        let texts = told(&mut changes, &prefix, &parts, &[]);
+        let texts = reported(&mut changes, &prefix, &parts, &[]);
         assert_eq!(texts, ["This no longer applies: Date: 2.", "This no longer applies: Do it so."]);
-        assert_eq!(told(&mut changes, &prefix, &parts, &[]), [""; 0]);
+        assert_eq!(reported(&mut changes, &prefix, &parts, &[]), [""; 0]);
         parts.push(part("date", "Date: 1."));
-        assert_eq!(told(&mut changes, &prefix, &parts, &[]), ["This applies again: Date: 1."]);
+        assert_eq!(reported(&mut changes, &prefix, &parts, &[]), ["This applies again: Date: 1."]);
     }
 
     #[test]
     fn another_agent_is_introduced_and_the_first_one_comes_back() {
         let prefix = PrefixRecord { system: vec![part("agent:a", "You are a.")], ..PrefixRecord::default() };
         let mut changes = PromptChanges::default();
-        let texts = told(&mut changes, &prefix, &[part("agent:b", "You are b.")], &[]);
+        let texts = reported(&mut changes, &prefix, &[part("agent:b", "You are b.")], &[]);
         assert!(
             texts.len() == 1 && texts[0].contains("agent `b`") && texts[0].ends_with("You are b."),
             "{texts:?}"
         );
-        let texts = told(&mut changes, &prefix, &prefix.system.clone(), &[]);
+        let texts = reported(&mut changes, &prefix, &prefix.system.clone(), &[]);
         assert_eq!(texts, ["From here on you are the agent `a` again: the instructions at the start apply."]);
     }
 
@@ -288,11 +288,11 @@ mod tests {
         let prefix =
             PrefixRecord { tools: vec![tool("Read", "a"), tool("Edit", "a")], ..PrefixRecord::default() };
         let mut changes = PromptChanges::default();
-        let said = |changes: &mut PromptChanges, tools: &[ToolDescriptor]| {
-            told(changes, &prefix, &[], tools).join("|")
+        let joined = |changes: &mut PromptChanges, tools: &[ToolDescriptor]| {
+            reported(changes, &prefix, &[], tools).join("|")
         };
-        assert_eq!(said(&mut changes, &prefix.tools), "");
-        let text = said(&mut changes, &[tool("Read", "a"), tool("New", "b")]);
+        assert_eq!(joined(&mut changes, &prefix.tools), "");
+        let text = joined(&mut changes, &[tool("Read", "a"), tool("New", "b")]);
         assert!(text.contains(&function_line(&tool("New", "b"))), "{text}");
         assert!(text.ends_with("Tools that cannot be used now: Edit."), "{text}");
         assert!(
@@ -300,13 +300,13 @@ mod tests {
                 && changes.offers(&prefix, "Read")
                 && !changes.offers(&prefix, "Edit")
         );
-        assert_eq!(said(&mut changes, &[tool("Read", "a"), tool("New", "b")]), "");
-        let text = said(&mut changes, &[tool("Read", "c"), tool("Edit", "a")]);
+        assert_eq!(joined(&mut changes, &[tool("Read", "a"), tool("New", "b")]), "");
+        let text = joined(&mut changes, &[tool("Read", "c"), tool("Edit", "a")]);
         assert!(text.contains(&function_line(&tool("Read", "c"))) && !text.contains("\"Edit\""), "{text}");
         assert!(text.ends_with("cannot be used now: New.\nTools that can be used again: Edit."), "{text}");
         let mut described = tool("Edit", "a");
         described.description = "does it well".into();
-        assert_eq!(said(&mut changes, &[tool("Read", "c"), described]), "", "only parameters matter");
+        assert_eq!(joined(&mut changes, &[tool("Read", "c"), described]), "", "only parameters matter");
     }
 
     #[test]

@@ -26,8 +26,8 @@ fn asks(ids: &[String], text: &str) -> Message {
 #[derive(Clone, Debug)]
 enum Turn {
     Instruct,
-    Say(usize),
-    Whisper,
+    Message(usize),
+    Internal,
     Answer(usize),
     Work { calls: usize, answered: usize, size: usize, late: bool, again: bool },
     Stray,
@@ -37,8 +37,8 @@ fn turn() -> impl Strategy<Value = Turn> {
     let size = prop_oneof![4 => 0_usize..400, 1 => 8_000_usize..12_000];
     prop_oneof![
         1 => Just(Turn::Instruct),
-        3 => (0_usize..600).prop_map(Turn::Say),
-        1 => Just(Turn::Whisper),
+        3 => (0_usize..600).prop_map(Turn::Message),
+        1 => Just(Turn::Internal),
         3 => (0_usize..900).prop_map(Turn::Answer),
         6 => (1_usize..4, 0_usize..4, size, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
             |(calls, left, size, late, again)| Turn::Work {
@@ -60,8 +60,8 @@ fn history(turns: &[Turn]) -> Vec<Message> {
         let words = |size: usize| format!("{nth} {}", "word ".repeat(size / 5));
         match turn {
             Turn::Instruct => messages.push(Message::system(format!("instruction {nth}"))),
-            Turn::Say(size) => messages.push(Message::user(words(*size))),
-            Turn::Whisper => {
+            Turn::Message(size) => messages.push(Message::user(words(*size))),
+            Turn::Internal => {
                 let mut message = Message::user("a reminder");
                 message.visibility = Visibility::Internal;
                 messages.push(message);
@@ -303,12 +303,12 @@ proptest! {
             let short = |at: usize| Some(Arc::new(preview(&all[at], "Read /tmp/x.")));
             let sent = assemble(&history, &sizes, &fit, thread.summary.as_deref(), &[], short);
             // A result made up for an unanswered call has a new id each time.
-            let said = |messages: &[Arc<Message>]| -> Vec<_> {
+            let texts_of = |messages: &[Arc<Message>]| -> Vec<_> {
                 let one = |m: &Arc<Message>| (m.role, m.content.clone(), m.tool_calls.clone(), m.tool_call_id.clone());
                 messages.iter().map(one).collect()
             };
             prop_assert_eq!(
-                said(&sent), said(&sent_of_all), "{:?} is not {:?}, from {}", fit, fit_of_all, history.base()
+                texts_of(&sent), texts_of(&sent_of_all), "{:?} is not {:?}, from {}", fit, fit_of_all, history.base()
             );
             prop_assert_eq!((fit.marks, fit.left_out), (fit_of_all.marks, fit_of_all.left_out));
             let mut history = history;
@@ -523,9 +523,11 @@ fn a_message_too_large_to_summarise_is_excerpted() {
         10_000,
     );
     assert!((19_000..24_000).contains(&text.len()), "{}", text.len());
-    let said = "characters are left out here: the message is too large to be read at once]";
-    assert!(text.contains("User: FIRST ää") && text.contains(said) && text.contains("ä LAST\n\nAgent: 1 x"));
-    assert_eq!(text.matches(said).count(), 1);
+    let notice = "characters are left out here: the message is too large to be read at once]";
+    assert!(
+        text.contains("User: FIRST ää") && text.contains(notice) && text.contains("ä LAST\n\nAgent: 1 x")
+    );
+    assert_eq!(text.matches(notice).count(), 1);
 }
 
 #[test]
@@ -557,11 +559,11 @@ fn a_small_conversation_is_not_compacted() {
 
 #[test]
 fn the_summary_prompt_contains_the_conversation_but_no_reminders() {
-    let mut whisper = Message::user("a reminder");
-    whisper.visibility = Visibility::Internal;
+    let mut internal = Message::user("a reminder");
+    internal.visibility = Visibility::Internal;
     let messages = [
         Message::user("do {messages} it"),
-        whisper,
+        internal,
         asks(&["a".into()], "I will."),
         Message::tool("a", "x".repeat(9000)),
     ];

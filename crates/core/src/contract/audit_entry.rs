@@ -63,15 +63,15 @@ impl AuditEntry {
             .collect();
         let rules = serde_json::to_string(&tried)?;
         let hash = sha256_hex(&rules);
-        let mut told = serde_json::to_value(&judgement).unwrap_or(Value::Null);
-        told["tried"] = Value::from(hash.clone());
-        told["matched"] = json!(matched);
+        let mut shown = serde_json::to_value(&judgement).unwrap_or(Value::Null);
+        shown["tried"] = Value::from(hash.clone());
+        shown["matched"] = json!(matched);
         let body = json!({
             "tool": call.tool,
             "arguments": call.arguments,
             "cwd": call.cwd,
             "answered": call.answered,
-            "judgement": told,
+            "judgement": shown,
         });
         Ok((Self::of_call(call.at, AuditKind::Judged, run, &call.call_id, body), hash, rules))
     }

@@ -1,7 +1,5 @@
 //! Time as a value from the composition root.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 /// A source of time. Tests provide their own.
 pub trait Clock: Send + Sync {
     /// Unix milliseconds.
@@ -22,21 +20,4 @@ pub trait Clock: Send + Sync {
 /// Returns [`Clock::uptime_ms`] of this machine.
 pub fn uptime_ms() -> u64 {
     aye_platform::uptime_ms()
-}
-
-/// The machine's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everyone else is given")]
-    fn now_ms(&self) -> u64 {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-    }
-
-    fn awake_ms(&self) -> u64 {
-        aye_platform::awake_ms()
-    }
 }

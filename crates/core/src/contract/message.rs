@@ -226,11 +226,11 @@ impl Message {
     /// Returns a command line that the user runs directly: the user's text, and the resulting call. A run
     /// that starts with these messages executes the call and ends without asking a model.
     pub fn command(written: &str, call: ToolCall, visibility: Visibility) -> [Self; 2] {
-        let mut said = Self::user(written);
+        let mut first = Self::user(written);
         let mut asked = Self::assistant_with(Vec::new(), vec![call]);
-        said.visibility = visibility;
+        first.visibility = visibility;
         asked.visibility = visibility;
-        [said, asked]
+        [first, asked]
     }
 
     /// Returns a message from the user with images.

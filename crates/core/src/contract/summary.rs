@@ -50,9 +50,9 @@ impl SummaryRecord {
         if !self.said.is_empty() {
             text.push_str("\n\nThe user's messages so far, word for word:");
         }
-        for said in &self.said {
+        for message in &self.said {
             text.push_str("\n<user-message>\n");
-            text.push_str(said);
+            text.push_str(message);
             text.push_str("\n</user-message>");
         }
         text
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let said: Vec<String> =
+        let shown: Vec<String> =
             [0, 870, 1000, 3049, 9960, 41_499, 999_499, 999_500, 1_240_000].map(short_number).into();
-        assert_eq!(said, ["0", "870", "1k", "3k", "10k", "41k", "999k", "1M", "1.2M"]);
+        assert_eq!(shown, ["0", "870", "1k", "3k", "10k", "41k", "999k", "1M", "1.2M"]);
     }
 }

@@ -148,8 +148,8 @@ impl PhaseRuntime {
         }
         let snapshot = self.store.commit_snapshot(batch)?;
         let (mut activities, mut commands) = (Vec::new(), Vec::new());
-        let told = CoreEffects { activities: &mut activities, commands: &mut commands, next: None };
-        let effects = dispatch(env, &effects, &snapshot, told).await;
+        let own = CoreEffects { activities: &mut activities, commands: &mut commands, next: None };
+        let effects = dispatch(env, &effects, &snapshot, own).await;
         Ok(SubmitCommandReport { revision: snapshot.revision, queued_actions, effects, activities })
     }
 }
@@ -201,7 +201,7 @@ pub(super) async fn dispatch(
         let outcome = match env.effect_handlers.get(&effect.key) {
             None if effect.key == ReportActivity::KEY => effect
                 .decode::<ReportActivity>()
-                .map(|told| core.activities.push(told))
+                .map(|activity| core.activities.push(activity))
                 .map_err(|e| e.to_string()),
             None if effect.key == ReportHook::KEY => {
                 effect.decode::<ReportHook>().map(|ran| core.commands.push(ran)).map_err(|e| e.to_string())

@@ -158,7 +158,7 @@ impl<'a> PhaseRun<'a> {
         let snapshot = self.store.commit_since(batch, &self.ctx.snapshot)?;
         self.queue.extend(own);
         if !effects.is_empty() {
-            let told = CoreEffects {
+            let own = CoreEffects {
                 activities: &mut self.report.activities,
                 commands: &mut self.report.commands,
                 next: Some(NextEffects {
@@ -166,7 +166,7 @@ impl<'a> PhaseRun<'a> {
                     another_step: &mut self.report.another_step,
                 }),
             };
-            self.report.effects.add(dispatch(self.env, &effects, &snapshot, told).await);
+            self.report.effects.add(dispatch(self.env, &effects, &snapshot, own).await);
         }
         Ok(())
     }
@@ -301,9 +301,5 @@ async fn unless_cancelled<T>(ctx: &PhaseContext, work: impl Future<Output = T>) 
     if ctx.phase == Phase::RunEnd {
         return Ok(work.await);
     }
-    tokio::select! {
-        biased;
-        () = ctx.cancellation.cancelled() => Err(StateError::Cancelled),
-        output = work => Ok(output),
-    }
+    ctx.cancellation.run_until_cancelled(work).await.ok_or(StateError::Cancelled)
 }

@@ -6,18 +6,18 @@ use async_trait::async_trait;
 
 use super::InMemoryStore;
 use super::rows::Rows;
-use crate::contract::audit::AuditRow;
-use crate::contract::audit_entry::AuditEntry;
-use crate::contract::judgement::JudgedCall;
-use crate::contract::record::RunRecord;
-use crate::contract::storage::{AuditFilter, AuditStore, StoreError};
+use aye_core::contract::audit::AuditRow;
+use aye_core::contract::audit_entry::AuditEntry;
+use aye_core::contract::judgement::JudgedCall;
+use aye_core::contract::record::RunRecord;
+use aye_core::contract::storage::{AuditFilter, AuditStore, StoreError};
 
 fn unwritable(error: &serde_json::Error) -> StoreError {
     StoreError::Unwritable { what: "a row of the audit", why: error.to_string() }
 }
 
 impl Rows {
-    pub(super) fn tell(&mut self, entry: AuditEntry) -> Result<(), StoreError> {
+    pub(super) fn append_audit(&mut self, entry: AuditEntry) -> Result<(), StoreError> {
         let previous = self.audit.last().map_or("", |row| &row.hash);
         let row = entry.chained(self.audit.len() as u64 + 1, previous).map_err(|error| unwritable(&error))?;
         self.audit.push(Arc::new(row));
@@ -27,7 +27,7 @@ impl Rows {
     /// The rules are not kept beside it: nothing here reads them again.
     pub(super) fn record_judged(&mut self, run: &RunRecord, call: &JudgedCall) -> Result<(), StoreError> {
         let (entry, _, _) = AuditEntry::judged(run, call).map_err(|error| unwritable(&error))?;
-        self.tell(entry)
+        self.append_audit(entry)
     }
 }
 

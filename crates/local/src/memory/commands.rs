@@ -6,11 +6,11 @@ use async_trait::async_trait;
 
 use super::InMemoryStore;
 use super::rows::{CommandRow, Execution, Rows};
-use crate::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
-use crate::contract::ids::ThreadId;
-use crate::contract::presence::Liveness;
-use crate::contract::record::{AttemptId, Owner};
-use crate::contract::storage::{ChangeKind, CommandStore, IsAlive, StoreError};
+use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::presence::Liveness;
+use aye_core::contract::record::{AttemptId, Owner};
+use aye_core::contract::storage::{ChangeKind, CommandStore, IsAlive, StoreError};
 
 impl Rows {
     fn command_mut(&mut self, number: u64) -> Option<&mut CommandRow> {

@@ -6,16 +6,16 @@ use async_trait::async_trait;
 
 use super::InMemoryStore;
 use super::rows::{Rows, StoredGrant};
-use crate::contract::audit::AuditKind;
-use crate::contract::audit_entry::AuditEntry;
-use crate::contract::ids::{DecisionId, SuspensionId};
-use crate::contract::record::{
+use aye_core::contract::audit::AuditKind;
+use aye_core::contract::audit_entry::AuditEntry;
+use aye_core::contract::ids::{DecisionId, SuspensionId};
+use aye_core::contract::record::{
     AttemptId, DecideOutcome, Decision, GrantRecord, RunRecord, SuspensionRecord, SuspensionStatus,
 };
-use crate::contract::storage::{
+use aye_core::contract::storage::{
     ChangeKind, DecisionStore, GrantStore, StoreChange, StoreError, SuspensionFilter,
 };
-use crate::contract::suspension::ResumeDecisionAction;
+use aye_core::contract::suspension::ResumeDecisionAction;
 
 impl Rows {
     /// Ends questions without an answer; returns them.
@@ -33,7 +33,7 @@ impl Rows {
         }
         for row in &closed {
             let about = (&row.thread_id, &row.run_id, &row.call_id);
-            self.tell(AuditEntry::closed(at, kind, about, &row.id))?;
+            self.append_audit(AuditEntry::closed(at, kind, about, &row.id))?;
         }
         Ok(closed)
     }
@@ -71,7 +71,7 @@ impl Rows {
                 row.decision = Some(decision.resume);
                 row.decided_by = Some(decision.actor);
                 let accepted = Box::new(row.clone());
-                self.tell(entry)?;
+                self.append_audit(entry)?;
                 DecideOutcome::Accepted(accepted)
             }
             SuspensionStatus::Decided | SuspensionStatus::Applied if is_same => {
@@ -101,7 +101,7 @@ impl Rows {
             return Err(StoreError::Exists { what });
         }
         self.suspensions.push(Arc::new(question.clone()));
-        self.tell(AuditEntry::asked(run, question))
+        self.append_audit(AuditEntry::asked(run, question))
     }
 
     /// Closes a question of a run's thread. One that is over already stays as it ended.
@@ -129,7 +129,7 @@ impl Rows {
         };
         row.status = to;
         let call = row.call_id.clone();
-        self.tell(AuditEntry::closed(run.updated_at, kind, (&run.thread_id, &run.id, &call), id))
+        self.append_audit(AuditEntry::closed(run.updated_at, kind, (&run.thread_id, &run.id, &call), id))
     }
 
     /// Closes what is left of a run that is done.
@@ -188,7 +188,7 @@ impl DecisionStore for InMemoryStore {
         let grants = decision.grant.is_some();
         let outcome = self.write(|rows| rows.decide(id, decision, now_ms))?;
         if grants && matches!(outcome, DecideOutcome::Accepted(_)) {
-            self.tell(StoreChange { kind: ChangeKind::Grant, thread: None });
+            self.emit(StoreChange { kind: ChangeKind::Grant, thread: None });
         }
         if let DecideOutcome::Accepted(row) | DecideOutcome::Expired(row) = &outcome {
             self.publish_change(ChangeKind::Decision, &row.thread_id);
@@ -234,7 +234,7 @@ impl Rows {
         }
         let entry = AuditEntry::granted(&grant);
         self.grants.push(Arc::new(StoredGrant { grant, is_over: false }));
-        self.tell(entry)
+        self.append_audit(entry)
     }
 
     fn grant_mut(&mut self, id: &str) -> Option<&mut StoredGrant> {
@@ -246,7 +246,7 @@ impl Rows {
 impl GrantStore for InMemoryStore {
     async fn add_grant(&self, grant: GrantRecord) -> Result<(), StoreError> {
         self.write(|rows| rows.add_grant(grant))?;
-        self.tell(StoreChange { kind: ChangeKind::Grant, thread: None });
+        self.emit(StoreChange { kind: ChangeKind::Grant, thread: None });
         Ok(())
     }
 
@@ -260,7 +260,7 @@ impl GrantStore for InMemoryStore {
                 }
             }
             for id in lapsed {
-                rows.tell(AuditEntry::grant_changed(active_at, AuditKind::Lapsed, &id))?;
+                rows.append_audit(AuditEntry::grant_changed(active_at, AuditKind::Lapsed, &id))?;
             }
             let holding = rows.grants.iter().filter(|row| row.holds(active_at));
             Ok(holding.map(|row| row.grant.clone()).collect())
@@ -273,11 +273,11 @@ impl GrantStore for InMemoryStore {
                 return Ok(false);
             };
             row.grant.revoked_at = Some(now_ms);
-            rows.tell(AuditEntry::grant_changed(now_ms, AuditKind::Revoked, id))?;
+            rows.append_audit(AuditEntry::grant_changed(now_ms, AuditKind::Revoked, id))?;
             Ok(true)
         })?;
         if is_revoked {
-            self.tell(StoreChange { kind: ChangeKind::Grant, thread: None });
+            self.emit(StoreChange { kind: ChangeKind::Grant, thread: None });
         }
         Ok(is_revoked)
     }
@@ -293,7 +293,7 @@ impl GrantStore for InMemoryStore {
                 if let Some(row) = rows.grant_mut(id) {
                     row.grant.uses += 1;
                 }
-                rows.tell(AuditEntry::grant_changed(now_ms, AuditKind::Spent, id))?;
+                rows.append_audit(AuditEntry::grant_changed(now_ms, AuditKind::Spent, id))?;
             }
             Ok(None)
         })

@@ -8,17 +8,17 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::InMemoryStore;
 use super::rows::{Execution, PrintedText, Rows};
-use crate::contract::audit_entry::AuditEntry;
-use crate::contract::content::ContentBlock;
-use crate::contract::ids::{RunId, ThreadId, check_given};
-use crate::contract::image::ImageRef;
-use crate::contract::lifecycle::RunStatus;
-use crate::contract::message::Message;
-use crate::contract::record::{
+use aye_core::contract::audit_entry::AuditEntry;
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::ids::{RunId, ThreadId, check_given};
+use aye_core::contract::image::ImageRef;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::message::Message;
+use aye_core::contract::record::{
     AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord,
     RunRecord, StoredMessage,
 };
-use crate::contract::storage::{RunStore, Slice, StoreError};
+use aye_core::contract::storage::{RunStore, Slice, StoreError};
 
 impl Rows {
     pub(super) fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
@@ -51,11 +51,11 @@ impl Rows {
             self.record_judged(run, call)?;
         }
         for command in commands {
-            self.tell(AuditEntry::hook(run, command))?;
+            self.append_audit(AuditEntry::hook(run, command))?;
         }
         for outcome in outcomes {
             self.end(&run.thread_id, outcome)?;
-            self.tell(AuditEntry::ended(fence, run, outcome))?;
+            self.append_audit(AuditEntry::ended(fence, run, outcome))?;
         }
         for (id, status) in closed {
             self.close_question(run, id, *status)?;
@@ -99,9 +99,9 @@ impl Rows {
             self.record_judged(run, call)?;
         }
         for command in commands {
-            self.tell(AuditEntry::hook(run, command))?;
+            self.append_audit(AuditEntry::hook(run, command))?;
         }
-        self.tell(AuditEntry::began(begin))
+        self.append_audit(AuditEntry::began(begin))
     }
 
     /// Does the common first part of both transactions: checks the right to write, and writes the run in its

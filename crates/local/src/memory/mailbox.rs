@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use super::InMemoryStore;
 use super::queue::turn;
 use super::rows::Rows;
-use crate::contract::ids::{JobId, ThreadId};
-use crate::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
-use crate::contract::record::ThreadRecord;
-use crate::contract::storage::{ChangeKind, MailboxStore, QueueStore as _, StorageError, StoreError};
+use aye_core::contract::ids::{JobId, ThreadId};
+use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
+use aye_core::contract::record::ThreadRecord;
+use aye_core::contract::storage::{ChangeKind, MailboxStore, QueueStore as _, StorageError, StoreError};
 
 /// A mailbox that is gone with the program.
 #[derive(Clone, Debug)]

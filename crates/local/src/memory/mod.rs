@@ -21,15 +21,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
-use crate::contract::clock::Clock;
-use crate::contract::ids::ThreadId;
-use crate::contract::presence::LocalPresence;
-use crate::contract::profile::ProfileStore;
-use crate::contract::record::{Checkpoint, ExecutionStart, Owner};
-use crate::contract::storage::{
+use aye_core::contract::clock::Clock;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::presence::LocalPresence;
+use aye_core::contract::profile::ProfileStore;
+use aye_core::contract::record::{Checkpoint, ExecutionStart, Owner};
+use aye_core::contract::storage::{
     ChangeFeed, ChangeKind, IsAlive, MailboxStore, StoreChange, StoreError, ThreadRunStore,
 };
-use crate::contract::suspension::Actor;
+use aye_core::contract::suspension::Actor;
 
 pub use mailbox::InMemoryMailboxStore;
 use rows::Rows;
@@ -101,13 +101,13 @@ impl InMemoryStore {
         Ok(value)
     }
 
-    fn tell(&self, change: StoreChange) {
+    fn emit(&self, change: StoreChange) {
         // A change without a subscriber is not an error.
         let _ = self.shared.changes.send((self.handle, change));
     }
 
     fn publish_change(&self, kind: ChangeKind, thread: &ThreadId) {
-        self.tell(StoreChange::of(kind, thread));
+        self.emit(StoreChange::of(kind, thread));
     }
 }
 

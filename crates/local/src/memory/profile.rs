@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::InMemoryStore;
-use crate::contract::clock::Clock;
-use crate::contract::profile::{ProfileEntry, ProfileStore, check_names, encode_value};
-use crate::contract::storage::StorageError;
+use aye_core::contract::clock::Clock;
+use aye_core::contract::profile::{ProfileEntry, ProfileStore, check_names, encode_value};
+use aye_core::contract::storage::StorageError;
 
 pub(super) struct Profiles {
     pub(super) store: InMemoryStore,

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 
 use super::InMemoryStore;
 use super::rows::Rows;
-use crate::contract::ids::{ThreadId, check_given};
-use crate::contract::lifecycle::RunStatus;
-use crate::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
-use crate::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
-use crate::contract::storage::{ChangeKind, QueueStore, Slice, StoreError};
+use aye_core::contract::ids::{ThreadId, check_given};
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
+use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
+use aye_core::contract::storage::{ChangeKind, QueueStore, Slice, StoreError};
 
 impl Rows {
     pub(super) fn enqueue(&mut self, mut job: MailboxJob) -> Result<MailboxJob, StoreError> {

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::contract::audit::AuditRow;
-use crate::contract::child::ChildRecord;
-use crate::contract::command::CommandRecord;
-use crate::contract::ids::{RunId, SuspensionId, ThreadId};
-use crate::contract::mailbox::MailboxJob;
-use crate::contract::prefix::PrefixRecord;
-use crate::contract::profile::ProfileEntry;
-use crate::contract::record::{
+use aye_core::contract::audit::AuditRow;
+use aye_core::contract::child::ChildRecord;
+use aye_core::contract::command::CommandRecord;
+use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
+use aye_core::contract::mailbox::MailboxJob;
+use aye_core::contract::prefix::PrefixRecord;
+use aye_core::contract::profile::ProfileEntry;
+use aye_core::contract::record::{
     AttemptId, Fence, GrantRecord, IntentRecord, LeaseRecord, NamedBy, OutcomeRecord, Owner, RunRecord,
     StoredMessage, SuspensionRecord, ThreadRecord,
 };
-use crate::contract::storage::StoreError;
-use crate::contract::summary::SummaryRecord;
+use aye_core::contract::storage::StoreError;
+use aye_core::contract::summary::SummaryRecord;
 
 /// Lists are in the order in which their rows were written.
 #[derive(Clone, Debug, Default)]

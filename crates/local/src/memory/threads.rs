@@ -10,25 +10,25 @@ use serde_json::Value;
 
 use super::InMemoryStore;
 use super::rows::{Conversation, LeaseRow, Rows};
-use crate::contract::audit_entry::AuditEntry;
-use crate::contract::child::ChildRecord;
-use crate::contract::clock::uptime_ms;
-use crate::contract::content::ContentBlock;
-use crate::contract::ids::{ThreadId, check_given};
-use crate::contract::image::ImageRef;
-use crate::contract::mailbox::{MailboxJob, MailboxJobOrigin};
-use crate::contract::message::Message;
-use crate::contract::prefix::PrefixRecord;
-use crate::contract::presence::Presence;
-use crate::contract::record::{
+use aye_core::contract::audit_entry::AuditEntry;
+use aye_core::contract::child::ChildRecord;
+use aye_core::contract::clock::uptime_ms;
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::ids::{ThreadId, check_given};
+use aye_core::contract::image::ImageRef;
+use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin};
+use aye_core::contract::message::Message;
+use aye_core::contract::prefix::PrefixRecord;
+use aye_core::contract::presence::Presence;
+use aye_core::contract::record::{
     Fence, LeaseRecord, NamedBy, Owner, StoredMessage, SuspensionRecord, SuspensionStatus, ThreadMarks,
     ThreadRecord, ThreadSummary,
 };
-use crate::contract::storage::{
+use aye_core::contract::storage::{
     AcquireError, ChangeKind, ChildStore, IsAlive, LeaseStore, Slice, StoreError, Term, ThreadStore,
 };
-use crate::contract::summary::SummaryRecord;
-use crate::contract::suspension::Actor;
+use aye_core::contract::summary::SummaryRecord;
+use aye_core::contract::suspension::Actor;
 
 impl Rows {
     pub(super) fn ensure_thread(&mut self, thread: ThreadRecord) -> Result<(), StoreError> {
@@ -104,7 +104,7 @@ impl Rows {
         self.jobs.retain(|job| stays(&job.mailbox_id));
         let after = self.used_images();
         self.images.retain(|hash, _| after.contains(hash) || !before.contains(hash));
-        self.tell(AuditEntry::deleted(now_ms, id, questions, executions, actor))?;
+        self.append_audit(AuditEntry::deleted(now_ms, id, questions, executions, actor))?;
         Ok(true)
     }
 

@@ -1,7 +1,7 @@
 //! A runtime for the same agents on another store, and another runtime on the same one.
 
 use super::*;
-use aye_core::memory::InMemoryStore;
+use aye_local::InMemoryStore;
 
 #[tokio::test]
 async fn the_agents_are_shared_and_the_threads_are_not() {

@@ -18,7 +18,7 @@ use aye_core::contract::spec::{AgentSpec, ModelSpec};
 use aye_core::contract::storage::{LeaseStore as _, Term};
 use aye_core::contract::suspension::{Actor, ToolCallResume};
 use aye_core::contract::tool::ToolDescriptor;
-use aye_core::memory::InMemoryStore;
+use aye_local::InMemoryStore;
 use aye_runtime::AgentRuntimeBuilder;
 
 /// Says these things; `?` calls the tool of the client, and `…` never ends.

@@ -183,7 +183,7 @@ async fn concurrently_gated_calls_get_their_own_intercepts() {
         let hook = Hook(|ctx: &PhaseContext| {
             let mut command = StateCommand::new();
             // Emitting yields, so the other calls' phases proceed between this commit and its actions.
-            command.emit::<Told>("gated".into())?;
+            command.emit::<Announced>("gated".into())?;
             let call = &ctx.tool.as_ref().unwrap().call.id;
             if call != "free" {
                 command.schedule_action::<ToolInterceptAction>(suspend(call))?;

@@ -218,16 +218,16 @@ async fn a_failing_action_is_recorded_and_not_retried() {
 
 #[tokio::test]
 async fn effects_run_after_the_commit_and_cannot_undo_it() {
-    let tell = |text: &'static str| {
+    let announces = |text: &'static str| {
         command_hook(move |c| {
             c.update::<Count>(1);
-            c.emit::<Told>(text.into()).unwrap();
+            c.emit::<Announced>(text.into()).unwrap();
         })
     };
     let bench = Bench::new([
-        hooked("a", Phase::RunStart, tell("deaf")),
-        hooked("b", Phase::RunStart, tell("panic")),
-        hooked("c", Phase::RunStart, tell("hello")),
+        hooked("a", Phase::RunStart, announces("deaf")),
+        hooked("b", Phase::RunStart, announces("panic")),
+        hooked("c", Phase::RunStart, announces("hello")),
     ]);
     let report = bench.phase(Phase::RunStart).await.unwrap();
     assert_eq!(report.effects, EffectDispatchReport { attempted: 3, dispatched: 1, failed: 2 });
@@ -308,7 +308,7 @@ async fn a_tools_command_and_its_actions_are_one_commit() {
     let mut command = StateCommand::new();
     command.update::<Count>(1);
     command.schedule_action::<Later>(5).unwrap();
-    command.emit::<Told>("done".into()).unwrap();
+    command.emit::<Announced>("done".into()).unwrap();
     let report = bench.runtime.submit_command(&bench.env, command).await.unwrap();
     assert_eq!((report.revision, report.queued_actions), (1, 1));
     assert_eq!(*bench.ears.0.lock().unwrap(), [("done".to_owned(), 1)]);

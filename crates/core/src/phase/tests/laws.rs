@@ -8,12 +8,12 @@ struct Wish {
     name: bool,
     count: Option<u64>,
     countdown: Option<u32>,
-    tell: bool,
+    announces: bool,
 }
 
 fn wish() -> impl Strategy<Value = Wish> {
     (any::<bool>(), proptest::option::of(0..9_u64), proptest::option::of(0..15_u32), any::<bool>())
-        .prop_map(|(name, count, countdown, tell)| Wish { name, count, countdown, tell })
+        .prop_map(|(name, count, countdown, announces)| Wish { name, count, countdown, announces })
 }
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -34,8 +34,8 @@ fn plugin(name: &'static str, wish: Wish) -> Arc<dyn Plugin> {
             if let Some(from) = wish.countdown {
                 command.schedule_action::<Countdown>(from)?;
             }
-            if wish.tell {
-                command.emit::<Told>(name.to_owned())?;
+            if wish.announces {
+                command.emit::<Announced>(name.to_owned())?;
             }
             Ok(command)
         });
@@ -79,9 +79,9 @@ proptest! {
         }
         names.sort();
         prop_assert_eq!(names, landed(|wish| wish.name));
-        let mut told: Vec<_> = bench.ears.0.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
-        told.sort();
-        prop_assert_eq!(told, landed(|wish| wish.tell));
+        let mut announced: Vec<_> = bench.ears.0.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
+        announced.sort();
+        prop_assert_eq!(announced, landed(|wish| wish.announces));
         let each: u64 = wishes
             .iter()
             .map(|wish| wish.count.unwrap_or(0) + wish.countdown.map_or(0, |from| u64::from(from) + 1))

@@ -53,9 +53,9 @@ impl ScheduledActionSpec for Later {
     type Payload = u32;
 }
 
-pub(super) struct Told;
-impl EffectSpec for Told {
-    const KEY: &'static str = "test.told";
+pub(super) struct Announced;
+impl EffectSpec for Announced {
+    const KEY: &'static str = "test.announced";
     type Payload = String;
 }
 
@@ -109,7 +109,7 @@ impl TypedScheduledActionHandler<Later> for Counting {
 #[derive(Clone, Default)]
 pub(super) struct Ears(pub(super) Arc<Mutex<Vec<(String, u64)>>>);
 #[async_trait]
-impl TypedEffectHandler<Told> for Ears {
+impl TypedEffectHandler<Announced> for Ears {
     async fn handle_typed(&self, text: String, snapshot: &Snapshot) -> Result<(), String> {
         tokio::task::yield_now().await;
         match text.as_str() {
@@ -152,7 +152,7 @@ pub(super) fn base(ears: &Ears) -> Arc<dyn Plugin> {
         r.register_key::<Count>(StateKeyOptions::default())?;
         r.register_scheduled_action::<Countdown, _>(Counting)?;
         r.register_scheduled_action::<Later, _>(Counting)?;
-        r.register_effect::<Told, _>(ears.clone())
+        r.register_effect::<Announced, _>(ears.clone())
     })
 }
 

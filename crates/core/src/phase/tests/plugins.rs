@@ -94,10 +94,10 @@ fn duplicate_registrations_are_refused_by_name() {
         refused(&[action("a"), action("b")]),
         StateError::HandlerAlreadyRegistered { key: "test.later".into() }
     );
-    let effect = |name| part(name, |r| r.register_effect::<Told, _>(Ears::default()));
+    let effect = |name| part(name, |r| r.register_effect::<Announced, _>(Ears::default()));
     assert_eq!(
         refused(&[effect("a"), effect("b")]),
-        StateError::EffectHandlerAlreadyRegistered { key: "test.told".into() }
+        StateError::EffectHandlerAlreadyRegistered { key: "test.announced".into() }
     );
     let tool = |name| part(name, |r| r.register_tool("greet", Arc::new(Greet)));
     assert_eq!(
@@ -138,8 +138,8 @@ impl Tool for Greet {
     }
 }
 
-struct Say(&'static str);
-impl InferenceRequestTransform for Say {
+struct Append(&'static str);
+impl InferenceRequestTransform for Append {
     fn transform(&self, mut request: InferenceRequest, _: &PhaseContext) -> InferenceRequest {
         assert_ne!(self.0, "panic", "as instructed");
         request.model.push_str(self.0);
@@ -151,9 +151,9 @@ impl InferenceRequestTransform for Say {
 fn the_filter_covers_tools_and_transforms_but_not_keys_and_handlers() {
     let plugins = [
         part("greeter", |r| r.register_tool("greet", Arc::new(Greet))),
-        part("a", |r| r.register_request_transform("a", Say("a"))),
+        part("a", |r| r.register_request_transform("a", Append("a"))),
         part("b", |r| {
-            r.register_request_transform("b", Say("b"))?;
+            r.register_request_transform("b", Append("b"))?;
             r.register_key::<Count>(StateKeyOptions::default())?;
             r.register_scheduled_action::<Later, _>(Counting)
         }),
@@ -174,7 +174,8 @@ fn the_filter_covers_tools_and_transforms_but_not_keys_and_handlers() {
 
 #[test]
 fn a_panicking_transform_is_an_error() {
-    let env = ExecutionEnv::from_plugins(&[part("a", |r| r.register_request_transform("a", Say("panic")))]);
+    let env =
+        ExecutionEnv::from_plugins(&[part("a", |r| r.register_request_transform("a", Append("panic")))]);
     let ctx = PhaseContext::test_default();
     let error = env.unwrap().transform_request(InferenceRequest::default(), &ctx).unwrap_err();
     assert!(error.to_string().starts_with("request transform of plugin `a` panicked:"), "{error}");

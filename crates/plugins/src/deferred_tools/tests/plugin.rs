@@ -4,7 +4,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::deferred_tools::*;
-use aye_core::contract::clock::SystemClock;
 use aye_core::contract::inference::StreamResult;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::profile::{ProfileAccess, ProfileKeys};
@@ -15,6 +14,7 @@ use aye_core::phase::{
     PluginDescriptor, PluginRegistrar, ToolCallInfo,
 };
 use aye_core::state::{PersistedState, Phase, StateCommand, StateError, StateStore, UnknownKeyPolicy};
+use aye_local::SystemClock;
 use aye_store_sqlite::Store;
 
 /// A tool as provided by a server.
