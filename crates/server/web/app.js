@@ -1,464 +1,25 @@
 // The page of `aye serve`: the inbox of all conversations, and the conversations themselves.
-//
-// Everything that models, tools, files and other people wrote is data. It becomes text nodes, never markup, and it
-// passes `visible` on its way there: `el` does that with every string, so forgetting is impossible.
 
-/* ---------- foreign text ---------- */
-
-// The classes of `crates/core/src/contract/display.rs`, and lone surrogates, which only JavaScript can hold.
-const UNSAFE = new RegExp(
-  "\\r\\n|[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5" +
-    "\\u180b-\\u180f\\u200b\\u200c\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u2800\\u3164\\ufeff\\uffa0" +
-    "\\ufe00-\\ufe0e\\ufff0-\\ufffb\\u{110bd}\\u{110cd}\\u{13430}-\\u{1345f}\\u{1bca0}-\\u{1bca3}" +
-    "\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}\\u{10eeee}]|\\p{Cs}",
-  "gu",
-);
-
-/** Spells an unsafe character out: C0 controls as `^[`, all others as `⟨U+202E⟩`. */
-function spelled(c) {
-  const code = c.codePointAt(0);
-  if (code < 0x20) return "^" + String.fromCharCode(code + 0x40);
-  if (code === 0x7f) return "^?";
-  return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
-}
-
-/** For attributes and the window's title, which cannot hold elements. */
-const plain = (text) => String(text).replace(UNSAFE, (c) => (c === "\r\n" ? "\n" : spelled(c)));
-
-/** On one line. */
-const oneLine = (text) => String(text ?? "").replace(/\r?\n/g, "⏎").replace(/\t/g, " ");
-
-/** Appends text whose unsafe characters are spelled out and marked. */
-function visible(parent, text) {
-  text = String(text);
-  let from = 0;
-  for (const found of text.matchAll(UNSAFE)) {
-    if (found.index > from) parent.append(text.slice(from, found.index));
-    from = found.index + found[0].length;
-    if (found[0] === "\r\n") {
-      parent.append("\n");
-      continue;
-    }
-    const mark = document.createElement("span");
-    mark.className = "ctl";
-    mark.textContent = spelled(found[0]);
-    parent.append(mark);
-  }
-  if (from < text.length) parent.append(text.slice(from));
-}
-
-/** Makes an element. Strings among the children are foreign text until proven otherwise. */
-function el(name, about = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(about)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (key === "on") for (const [event, call] of Object.entries(value)) node.addEventListener(event, call);
-    else if (key === "class") node.className = value;
-    else node.setAttribute(key, value === true ? "" : plain(value));
-  }
-  add(node, ...children);
-  return node;
-}
-
-function add(node, ...children) {
-  for (const child of children.flat()) {
-    if (child === undefined || child === null || child === false) continue;
-    if (child instanceof Node) node.append(child);
-    else visible(node, child);
-  }
-  return node;
-}
-
-const fill = (node, ...children) => add((node.replaceChildren(), node), ...children);
-const button = (text, style, click, about = {}) => el("button", { type: "button", class: style, on: { click }, ...about }, text);
-
-/* ---------- markdown ---------- */
-
-const MAX_INLINE = 8_000;
-const MAX_DEPTH = 6;
-
-// Each is tried where its first character stands. Links and images are shown, not followed and not loaded.
-const INLINE = [
-  [/(`+)(?!`)([^]*?[^`])\1(?!`)/y, (m) => el("code", {}, m[2].replace(/^ (.*) $/s, "$1"))],
-  [/(\*\*|__)(?=\S)([^]*?\S)\1/y, (m, depth) => inline(el("strong"), m[2], depth)],
-  [/\*(?=[^\s*])([^*]*?[^\s*])\*/y, (m, depth) => inline(el("em"), m[1], depth)],
-  [/\b_(?=[^\s_])([^_]*?[^\s_])_\b/y, (m, depth) => inline(el("em"), m[1], depth)],
-  [/~~(?=\S)([^~]*?\S)~~/y, (m, depth) => inline(el("s"), m[1], depth)],
-  [/!\[([^\]]*)\]\(((?:[^()\s]|\([^()\s]*\))*)[^()]*\)/y, (m) => el("span", { class: "address" }, `image ${m[1]} (${m[2]})`)],
-  [
-    /\[([^\[\]]+)\]\(((?:[^()\s]|\([^()\s]*\))*)[^()]*\)/y,
-    (m, depth) => add(inline(el("span"), m[1], depth), el("span", { class: "address" }, ` (${m[2]})`)),
-  ],
-];
-
-function inline(node, text, depth = 0) {
-  if (text.length > MAX_INLINE || depth > MAX_DEPTH) return add(node, text);
-  let from = 0;
-  let at = 0;
-  const special = /[`*_~!\[\\]/g;
-  while (at < text.length) {
-    special.lastIndex = at;
-    const next = special.exec(text);
-    if (!next) break;
-    at = next.index;
-    if (text[at] === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) {
-      add(node, text.slice(from, at), text[at + 1]);
-      from = at += 2;
-      continue;
-    }
-    let made;
-    for (const [pattern, make] of INLINE) {
-      pattern.lastIndex = at;
-      const m = pattern.exec(text);
-      if (!m) continue;
-      made = make(m, depth + 1);
-      add(node, text.slice(from, at), made);
-      from = at += m[0].length;
-      break;
-    }
-    if (!made) at += text[at] === "`" ? /`+/y.exec(text.slice(at))[0].length : 1;
-  }
-  return add(node, text.slice(from));
-}
-
-/** A text of aye's own, which has names and commands in backticks. */
-const own = (text) => String(text).split(/`([^`]+)`/).map((part, at) => (at % 2 ? el("code", {}, part) : part));
-
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
-const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
-const QUOTE = /^ {0,3}> ?/;
-const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(?:\s+(.*)|)$/;
-const TABLE = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
-const startsBlock = (line) =>
-  FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || ITEM.test(line);
-
-/** The blocks of a text: what kind, and its lines. */
-function blocksOf(text) {
-  const lines = text.split(/\r?\n/);
-  const blocks = [];
-  let at = 0;
-  const take = (kind, end) => {
-    blocks.push({ kind, source: lines.slice(at, end).join("\n") });
-    at = end;
-  };
-  while (at < lines.length) {
-    const line = lines[at];
-    if (!line.trim()) {
-      at += 1;
-      continue;
-    }
-    let end = at + 1;
-    const fence = FENCE.exec(line);
-    if (fence) {
-      const close = new RegExp(`^ {0,3}${fence[1][0]}{${fence[1].length},}\\s*$`);
-      while (end < lines.length && !close.test(lines[end])) end += 1;
-      take("code", Math.min(end + 1, lines.length));
-    } else if (HEADING.test(line)) {
-      take("heading", end);
-    } else if (RULE.test(line)) {
-      take("rule", end);
-    } else if (QUOTE.test(line)) {
-      while (end < lines.length && lines[end].trim() && (QUOTE.test(lines[end]) || !startsBlock(lines[end]))) end += 1;
-      take("quote", end);
-    } else if (ITEM.test(line)) {
-      while (end < lines.length) {
-        const here = lines[end];
-        const isBlank = !here.trim();
-        const belongs = ITEM.test(here) || /^\s{2,}/.test(here);
-        if (isBlank ? !/^\s{2,}\S/.test(lines[end + 1] ?? "") && !ITEM.test(lines[end + 1] ?? "") : false) break;
-        if (!isBlank && !belongs && (startsBlock(here) || !lines[end - 1].trim())) break;
-        end += 1;
-      }
-      take("list", end);
-    } else if (line.includes("|") && TABLE.test(lines[at + 1] ?? "") && (lines[at + 1] ?? "").includes("-")) {
-      end += 1;
-      while (end < lines.length && lines[end].includes("|")) end += 1;
-      take("table", end);
-    } else {
-      while (end < lines.length && lines[end].trim() && !startsBlock(lines[end])) end += 1;
-      take("text", end);
-    }
-  }
-  return blocks;
-}
-
-const cellsOf = (row) => row.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
-
-function renderBlock({ kind, source }, depth) {
-  const lines = source.split("\n");
-  switch (kind) {
-    case "code": {
-      const fence = FENCE.exec(lines[0]);
-      const closes = lines.length > 1 && /^ {0,3}(`{3,}|~{3,})\s*$/.test(lines.at(-1));
-      const body = lines.slice(1, closes ? -1 : undefined).join("\n");
-      return el("pre", { class: "code", tabindex: "0", "data-language": fence[2].trim().split(/\s/)[0] || null }, el("code", {}, body));
-    }
-    case "heading": {
-      const [, marks, text] = HEADING.exec(source);
-      return inline(el(`h${Math.min(6, marks.length + 2)}`), text);
-    }
-    case "rule":
-      return el("hr");
-    case "quote":
-      return renderBlocks(el("blockquote"), lines.map((line) => line.replace(QUOTE, "")).join("\n"), depth + 1);
-    case "list":
-      return renderList(lines, depth);
-    case "table": {
-      const row = (line, name) => el("tr", {}, cellsOf(line).map((cell) => inline(el(name), cell)));
-      const body = lines.slice(2).map((line) => row(line, "td"));
-      const table = el("table", {}, el("thead", {}, row(lines[0], "th")), el("tbody", {}, body));
-      return el("div", { class: "table", tabindex: "0" }, table);
-    }
-    default:
-      return inline(el("p"), source);
-  }
-}
-
-function renderList(lines, depth) {
-  const first = ITEM.exec(lines[0]);
-  const indent = first[1].length;
-  const isOrdered = /\d/.test(first[2]);
-  const list = el(isOrdered ? "ol" : "ul", isOrdered ? { start: String(parseInt(first[2], 10)) } : {});
-  // What is indented further belongs to the item; how far does not matter, only that it is.
-  const items = [];
-  for (const line of lines) {
-    const item = ITEM.exec(line);
-    if (item && item[1].length <= indent + 1) items.push([item[3] ?? ""]);
-    else items.at(-1).push(line.slice(Math.min(indent + 2, line.length - line.trimStart().length)));
-  }
-  for (const item of items) {
-    const text = item.join("\n");
-    const task = /^\[([ xX])\]\s+/.exec(text);
-    const node = el("li", task ? { class: "task" } : {});
-    if (task) add(node, task[1] === " " ? "☐ " : "☑ ");
-    renderBlocks(node, task ? text.slice(task[0].length) : text, depth + 1);
-    // A list of short items stands close.
-    if (node.children.length && node.firstElementChild.tagName === "P") node.firstElementChild.replaceWith(...node.firstElementChild.childNodes);
-    list.append(node);
-  }
-  return list;
-}
-
-function renderBlocks(node, text, depth = 0) {
-  if (depth > MAX_DEPTH) return add(node, text);
-  for (const block of blocksOf(text)) node.append(renderBlock(block, depth));
-  return node;
-}
-
-/** Markdown that grows: only the blocks that changed are made again. */
-class Prose {
-  constructor() {
-    this.node = el("div", { class: "prose" });
-    this.text = "";
-    this.blocks = [];
-    this.isDue = false;
-  }
-
-  add(text) {
-    this.text += text;
-    if (this.isDue) return;
-    this.isDue = true;
-    requestAnimationFrame(() => {
-      this.isDue = false;
-      this.draw();
-    });
-  }
-
-  set(text) {
-    this.text = text;
-    this.draw();
-    return this;
-  }
-
-  draw() {
-    const blocks = blocksOf(this.text);
-    let same = 0;
-    while (
-      same < blocks.length &&
-      same < this.blocks.length &&
-      blocks[same].kind === this.blocks[same].kind &&
-      blocks[same].source === this.blocks[same].source
-    ) {
-      same += 1;
-    }
-    while (this.node.children.length > same) this.node.lastElementChild.remove();
-    for (const block of blocks.slice(same)) this.node.append(renderBlock(block, 0));
-    this.blocks = blocks;
-    onGrowth?.();
-  }
-}
-
-/* ---------- diffs ---------- */
-
-function renderDiff(diff) {
-  const box = el("div", { class: "diff" });
-  let old = 1;
-  let now = 1;
-  let isHeader = true;
-  let isFirst = true;
-  const lines = diff.replace(/\n$/, "").split("\n");
-  for (const line of lines) {
-    const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$/.exec(line);
-    if (hunk) {
-      [old, now] = [Number(hunk[1]), Number(hunk[2])];
-      isHeader = false;
-      box.append(el("div", { class: "hunk" }, isFirst && !hunk[3].trim() ? `line ${now}` : `line ${now}${hunk[3]}`));
-      isFirst = false;
-      continue;
-    }
-    if (isHeader && /^(diff |index |--- |\+\+\+ |new file|deleted file|similarity|rename )/.test(line)) continue;
-    const sign = line[0] ?? " ";
-    if (sign === "\\") {
-      box.append(el("div", { class: "hunk" }, line.slice(2)));
-      continue;
-    }
-    isHeader = false;
-    const [kind, number] = sign === "+" ? ["ins", now++] : sign === "-" ? ["del", old++] : ["ctx", (old++, now++)];
-    const text = el("span", { class: "text" }, line.slice(1));
-    box.append(el("div", { class: kind, "data-line": String(number), "data-sign": kind === "ctx" ? " " : sign }, text));
-  }
-  return box;
-}
-
-const looksLikeDiff = (text) => typeof text === "string" && /^(--- |\+\+\+ |@@ -)/m.test(text) && /^@@ -\d/m.test(text);
-
-/* ---------- words ---------- */
-
-/** The server's clock less this device's: a question expires by the server's. */
-let skew = 0;
-const serverNow = () => Date.now() + skew;
-
-const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-
-function ago(ms) {
-  const s = Math.max(0, (serverNow() - ms) / 1000);
-  if (s < 60) return "just now";
-  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
-  if (s < 86_400) return `${Math.floor(s / 3600)} h ago`;
-  if (s < 7 * 86_400) return `${Math.floor(s / 86_400)} d ago`;
-  return new Date(ms).toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" });
-}
-
-function span(ms) {
-  const s = Math.max(0, Math.ceil(ms / 1000));
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
-  if (s < 86_400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-  return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`;
-}
-
-const shortFolder = (path) => String(path ?? "").split("/").filter(Boolean).slice(-2).join("/") || "/";
-const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
-
-/** A tool's id in words: as `tool_words` in question.rs. */
-function toolWords(id) {
-  const [, server, tool] = /^mcp__(.+?)__(.+)$/.exec(id) ?? [];
-  if (server) return `${tool} (${server})`;
-  if (id.startsWith("agent_run_")) return `agent ${id.slice("agent_run_".length)}`;
-  return id === "render_a2ui" ? "a form" : id;
-}
-
-/** What a call is about, on one line. */
-function callSummary(name, args) {
-  if (typeof args === "string") return oneLine(args).slice(0, 200);
-  if (Array.isArray(args?.todos)) {
-    return `${args.todos.filter((todo) => todo?.status === "completed").length} of ${args.todos.length} done`;
-  }
-  const telling = ["command", "file_path", "url", "question", "pattern", "path", "skill", "prompt"];
-  const key = telling.find((key) => typeof args?.[key] === "string");
-  const simple = Object.entries(args ?? {}).filter(([, value]) => value !== null && typeof value !== "object");
-  const text = key ? args[key].trim() : simple.map(([name, value]) => `${inWords(name)}: ${value}`).join(", ");
-  const short = oneLine(text);
-  return short.length > 200 ? short.slice(0, 199) + "…" : short;
-}
-
-const inWords = (name) => oneLine(name).replaceAll("_", " ");
-
-/** A value of a call, whole: each name and each text has an element of its own, so that none can look like another. */
-function shownValue(value) {
-  if (typeof value === "string") return el(value.includes("\n") ? "pre" : "span", { class: "value" }, value || "(empty)");
-  if (typeof value === "boolean") return el("span", {}, value ? "yes" : "no");
-  if (Array.isArray(value) && value.length) return el("ol", { class: "values" }, value.map((one) => el("li", {}, shownValue(one))));
-  if (value && typeof value === "object" && Object.keys(value).length) return shownMembers(value);
-  return el("span", {}, typeof value === "number" ? String(value) : "none");
-}
-
-const shownMembers = (members) =>
-  el("dl", { class: "members" }, Object.entries(members).map(([name, value]) => el("div", {}, el("dt", {}, inWords(name)), el("dd", {}, shownValue(value)))));
-
-const TODO = { completed: "☒", in_progress: "▸", pending: "☐" };
-
-/** The whole call: a command as it will run, and its other arguments below it. */
-function callShown(args) {
-  if (typeof args === "string") return [el("pre", { class: "call" }, args)];
-  const { command, todos, ...rest } = args ?? {};
-  const parts = [];
-  if (typeof command === "string") parts.push(el("pre", { class: "call" }, command));
-  else if (command !== undefined) rest.command = command;
-  if (Array.isArray(todos) && todos.every((todo) => typeof todo?.content === "string" && TODO[todo.status])) {
-    parts.push(el("ul", { class: "todos" }, todos.map((todo) => el("li", {}, `${TODO[todo.status]} ${todo.content}`))));
-  } else if (todos !== undefined) rest.todos = todos;
-  if (Object.keys(rest).length) parts.push(shownMembers(rest));
-  return parts;
-}
-
-function decidedBy(card) {
-  const decision = card.decision;
-  const isAnswer = card.kind && card.kind !== "permission";
-  const words = { resume: isAnswer ? "Answered" : "Approved", cancel: isAnswer ? "Skipped" : "Denied" };
-  const word = words[decision?.action] ?? { expired: "Expired", superseded: "No longer asked" }[card.status] ?? "Answered";
-  const by = decision?.by;
-  if (by?.channel === "remote") return `Answered on the side of ${by.user}`;
-  // After a remote user's name stands the name of the token, which says where.
-  const where = { tui: "in the terminal", cli: "on the command line", http: "", acp: "in the editor" };
-  const who = [by?.user, by?.channel && (where[by.channel] ?? by.channel)].filter(Boolean).join(", ");
-  return who ? `${word} by ${who}` : word;
-}
-
-function endedBecause(termination) {
-  const type = termination?.type ?? termination;
-  const value = termination?.value;
-  switch (type) {
-    case "cancelled":
-      return ["note", "Stopped."];
-    case "stopped":
-      return ["note", `Stopped: ${value?.detail || value?.code || "a limit is reached"}.`];
-    case "blocked":
-      return ["error", `Blocked: ${value ?? "a plugin refused the call"}`];
-    case "error":
-      return ["error", `The run failed: ${typeof value === "string" ? value : (value?.message ?? "without a reason")}`];
-    default:
-      return null;
-  }
-}
-
-/* ---------- what the browser keeps ---------- */
-
-const keep = {
-  get(key) {
-    try {
-      return localStorage.getItem(`aye.${key}`);
-    } catch {
-      return null;
-    }
-  },
-  set(key, value) {
-    try {
-      if (value) localStorage.setItem(`aye.${key}`, value);
-      else localStorage.removeItem(`aye.${key}`);
-    } catch {
-      // Without storage a reload asks for the token again.
-    }
-  },
-  clear() {
-    try {
-      for (const key of Object.keys(localStorage)) if (key.startsWith("aye.")) localStorage.removeItem(key);
-    } catch {
-      // Nothing was kept.
-    }
-  },
-};
+import { looksLikeDiff, renderDiff } from "./diff.js";
+import { formOf } from "./forms.js";
+import { growth, own, Prose } from "./markdown.js";
+import { keep } from "./storage.js";
+import { add, button, el, fill, oneLine, plain } from "./text.js";
+import {
+  ago,
+  callShown,
+  callSummary,
+  clock,
+  count,
+  decidedBy,
+  endedBecause,
+  serverNow,
+  setSkew,
+  shortFolder,
+  shownValue,
+  span,
+  toolWords,
+} from "./words.js";
 
 /* ---------- the server ---------- */
 
@@ -500,7 +61,7 @@ async function request(method, path, { body, headers, signal } = {}) {
   }
   const off = Date.parse(response.headers.get("date") ?? "") - Date.now();
   // The header counts whole seconds, and the way here takes time.
-  if (Number.isFinite(off)) skew = Math.abs(off) < 3000 ? 0 : off;
+  if (Number.isFinite(off)) setSkew(Math.abs(off) < 3000 ? 0 : off);
   if (UNAVAILABLE.includes(response.status)) throw new Unreachable(`status ${response.status}`);
   if (!response.ok) {
     const error = new ApiError(response.status, await response.json().catch(() => null));
@@ -1294,150 +855,6 @@ function focusNextCard() {
   (next?.node ?? document.querySelector("#talk textarea") ?? document.body).focus();
 }
 
-/* ---------- forms from a schema ---------- */
-
-/** The fields for a schema: strings, numbers, booleans, choices, lists of choices, and JSON for anything else. */
-function formOf(schema, args, id) {
-  const action = schema?.properties?.userAction;
-  if (action) return surfaceForm(schema, action, id);
-  if (schema?.type !== "object" || !schema.properties) {
-    const field = fieldOf("Answer", schema ?? {}, true, `${id}-0`, args);
-    return { fields: [field.node], read: () => field.read(), buttons: [null] };
-  }
-  const group = groupOf(schema, id, args);
-  return { fields: group.nodes, read: () => group.read(), buttons: [null] };
-}
-
-/** A form whose answer names the button: `{userAction: {name, surfaceId}, dataModel}`. */
-function surfaceForm(schema, action, id) {
-  const names = action.properties?.name?.enum ?? action.properties?.name?.examples ?? [null];
-  const model = schema.properties.dataModel ?? {};
-  const required = schema.then?.properties?.dataModel?.required ?? [];
-  const shape = { type: "object", required, ...model };
-  const field = model.properties ? groupOf(shape, id) : fieldOf("Data", shape, false, `${id}-0`);
-  const read = (name) => {
-    const userAction = { name: name ?? "submit", surfaceId: action.properties?.surfaceId?.const };
-    // Whoever declines fills in nothing.
-    if (name !== names[0] && schema.if) return { value: { userAction } };
-    const got = field.read();
-    return got.problem ? got : { value: { userAction, dataModel: got.value } };
-  };
-  return { fields: field.nodes ?? [field.node], read, buttons: names.length ? names : [null] };
-}
-
-function groupOf(schema, id, args) {
-  const entries = Object.entries(schema.properties ?? {}).map(([name, property], at) => {
-    const isRequired = (schema.required ?? []).includes(name);
-    return [name, fieldOf(property.title ?? name, property, isRequired, `${id}-${at}`, args)];
-  });
-  const read = () => {
-    const value = {};
-    for (const [name, field] of entries) {
-      const got = field.read();
-      if (got.problem) return got;
-      if (got.value !== undefined) value[name] = got.value;
-    }
-    return { value };
-  };
-  return { nodes: entries.map(([, field]) => field.node), read };
-}
-
-function fieldOf(label, schema, isRequired, id, args) {
-  if ("const" in schema) return { node: null, read: () => ({ value: schema.const }) };
-  const key = `field-${id}`;
-  const hint = schema.description ? el("span", { class: "dim" }, schema.description) : null;
-  const optional = isRequired ? null : el("span", { class: "dim" }, " (optional)");
-  // The question's own choices say more than the schema's.
-  const told = new Map((args?.choices ?? []).map((choice) => (typeof choice === "string" ? [choice, ""] : [choice?.label, choice?.description ?? ""])));
-  const items = schema.type === "array" ? schema.items : null;
-  const options = schema.enum ?? items?.enum ?? (told.size && (schema.type === "string" || items?.type === "string") ? [...told.keys()] : null);
-  const missing = (at) => ({ problem: `${label}: an answer is needed.`, at });
-
-  if (options && (items || options.length <= 8)) {
-    const isFree = !schema.enum && !items?.enum;
-    const boxes = options.map((option, at) => {
-      const box = el("input", { type: items ? "checkbox" : "radio", name: key, value: String(at) });
-      box.checked = schema.default === option || (Array.isArray(schema.default) && schema.default.includes(option));
-      return box;
-    });
-    const own = isFree ? el("input", { type: "text", placeholder: "Something else", "aria-label": "Something else" }) : null;
-    own?.addEventListener("input", () => !items && boxes.forEach((box) => (box.checked = false)));
-    const node = el(
-      "fieldset",
-      {},
-      el("legend", {}, label === "answer" || label === "answers" ? "Choose" : label, optional),
-      hint,
-      boxes.map((box, at) => el("label", { class: "choice" }, box, el("span", {}, String(options[at]), told.get(options[at]) && el("span", { class: "dim" }, ` ${told.get(options[at])}`)))),
-      own,
-    );
-    const read = () => {
-      const picked = options.filter((_, at) => boxes[at].checked);
-      const written = own?.value.trim();
-      if (items) {
-        const all = written ? [...picked, written] : picked;
-        return isRequired && all.length < (schema.minItems ?? 0) ? missing(boxes[0]) : { value: all };
-      }
-      const value = written || picked[0];
-      return value === undefined && isRequired ? missing(boxes[0]) : { value };
-    };
-    return { node, read };
-  }
-  if (options) {
-    const select = el("select", { id: key }, el("option", { value: "" }, ""), options.map((option, at) => el("option", { value: String(at) }, String(option))));
-    if (schema.default !== undefined) select.value = String(options.indexOf(schema.default));
-    const read = () => (select.value === "" ? (isRequired ? missing(select) : {}) : { value: options[Number(select.value)] });
-    return { node: el("div", { class: "field" }, el("label", { for: key }, label, optional), hint, select), read };
-  }
-  if (schema.type === "boolean") {
-    const box = el("input", { type: "checkbox", id: key });
-    box.checked = schema.default === true;
-    return { node: el("label", { class: "choice" }, box, el("span", {}, label, hint && " ", hint)), read: () => ({ value: box.checked }) };
-  }
-  if (schema.type === "number" || schema.type === "integer") {
-    const input = el("input", { id: key, type: "text", inputmode: schema.type === "integer" ? "numeric" : "decimal" });
-    input.value = schema.default ?? "";
-    const read = () => {
-      const text = input.value.trim();
-      if (!text) return isRequired ? missing(input) : {};
-      const value = Number(text);
-      if (!Number.isFinite(value) || (schema.type === "integer" && !Number.isInteger(value))) {
-        return { problem: `${label}: expected ${schema.type === "integer" ? "a whole number" : "a number"}.`, at: input };
-      }
-      if (value < (schema.minimum ?? -Infinity)) return { problem: `${label}: at least ${schema.minimum}.`, at: input };
-      if (value > (schema.maximum ?? Infinity)) return { problem: `${label}: at most ${schema.maximum}.`, at: input };
-      return { value };
-    };
-    return { node: el("div", { class: "field" }, el("label", { for: key }, label, optional), hint, input), read };
-  }
-  if (schema.type === "string") {
-    const isLong = !schema.format && !(schema.maxLength <= 120);
-    const isSecret = schema.format === "password" || schema.writeOnly === true;
-    const input = el(isLong ? "textarea" : "input", { id: key, ...(isLong ? { rows: "2" } : { type: isSecret ? "password" : "text", autocomplete: "off" }) });
-    input.value = schema.default ?? "";
-    const read = () => {
-      const value = input.value;
-      if (!value) return isRequired ? missing(input) : {};
-      if (value.length < (schema.minLength ?? 0)) return { problem: `${label}: at least ${count(schema.minLength, "character")}.`, at: input };
-      if (value.length > (schema.maxLength ?? Infinity)) return { problem: `${label}: at most ${count(schema.maxLength, "character")}.`, at: input };
-      return { value };
-    };
-    const name = label === "answer" ? "Answer" : label;
-    return { node: el("div", { class: "field" }, el("label", { for: key }, name, optional), hint, input), read };
-  }
-  const area = el("textarea", { id: key, rows: "5", class: "mono", spellcheck: "false" });
-  const example = schema.default ?? schema.examples?.[0];
-  area.value = example === undefined ? "" : JSON.stringify(example, null, 2);
-  const read = () => {
-    if (!area.value.trim()) return isRequired ? missing(area) : {};
-    try {
-      return { value: JSON.parse(area.value) };
-    } catch (error) {
-      return { problem: `${label}: not valid JSON: ${error.message}`, at: area };
-    }
-  };
-  return { node: el("div", { class: "field" }, el("label", { for: key }, `${label}, as JSON`, optional), hint, area), read };
-}
-
 /* ---------- the inbox ---------- */
 
 const watch = new Stream("the inbox", {
@@ -1686,7 +1103,7 @@ class Call {
       parts.push(el("pre", { class: "output", tabindex: "0" }, isLong ? text.slice(-MAX_OUTPUT) : text));
     } else if (this.isOver) parts.push(el("p", { class: "dim" }, "No output."));
     fill(this.detail, parts);
-    onGrowth?.();
+    growth.follow?.();
   }
 }
 
@@ -1704,9 +1121,6 @@ let talk = null;
 const writtenIn = (message) =>
   message.metadata?.written ?? (typeof message.content === "string" ? message.content : (message.content ?? []).map((block) => block.text ?? "").join(""));
 
-/** Called when text grew, to keep the end in sight. */
-let onGrowth = null;
-
 class Talk {
   constructor(id, folder) {
     this.id = id;
@@ -1721,7 +1135,7 @@ class Talk {
     this.finished = 0;
     this.isAtEnd = true;
     this.build();
-    onGrowth = () => this.follow();
+    growth.follow = () => this.follow();
     if (id) this.load();
     else this.setStatus(null);
   }
@@ -1783,7 +1197,7 @@ class Talk {
     this.stream?.remove();
     this.sizes.disconnect();
     for (const card of cards.values()) if (this.cardSlot.contains(card.node)) $("cards").append(card.node);
-    onGrowth = null;
+    growth.follow = null;
     fill($("talk"));
   }
 
