@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::config::read_resolved;
 use crate::contract::display::visible_line;
-use crate::contract::path_policy::{PathAccess, PathPolicies as _};
+use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
 use crate::program::app_context::AppContext;
+use crate::program::links::may_follow;
 use crate::program::parts::AGENT;
 
 /// The maximum size of a command's file.
@@ -36,11 +37,9 @@ pub(crate) struct CommandFile {
 pub(crate) fn all(app: &AppContext) -> Vec<CommandFile> {
     let foundation = &app.foundation;
     let workspace = &foundation.workspace;
-    // A link in the project brings no file that rules keep from being read.
     let rules = app.permission.policy(&AgentSpec::new(AGENT));
     let of_project = |path: &Path, real: &Path| {
-        real.starts_with(&workspace.root)
-            && (path == real || rules.restriction(real, PathAccess::Read).is_none())
+        real.starts_with(&workspace.root) && (path == real || may_follow(rules.as_ref(), real))
     };
     let mut found = Vec::new();
     if foundation.is_trusted {

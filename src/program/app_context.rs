@@ -10,7 +10,7 @@ use crate::cli::start::{StartFlags, StartKind};
 use crate::config::{self, Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
-use crate::contract::path_policy::{PathAccess, PathPolicies as _};
+use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
@@ -40,6 +40,7 @@ use crate::program::foundation::Foundation;
 use crate::program::goal::{GOAL_PLUGIN, GoalPlugin};
 use crate::program::grants::GrantWatch;
 use crate::program::hooks::HookCommands;
+use crate::program::links::may_follow;
 use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
 use crate::program::notify::Notifier;
 use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env};
@@ -135,9 +136,7 @@ impl AppContext {
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let file_rules = permission.policy(&AgentSpec::new(AGENT));
         let instructions = foundation.instructions(file_rules.as_ref());
-        // A link in the project brings no file that rules keep from being read.
-        let may_follow: MayFollow =
-            Arc::new(move |real: &Path| file_rules.restriction(real, PathAccess::Read).is_none());
+        let may_follow: MayFollow = Arc::new(move |real: &Path| may_follow(file_rules.as_ref(), real));
         let skills = find_skills(&foundation, &may_follow);
         let webhooks = Webhooks::new(&foundation, store.clone());
         let webhook_problems = webhooks.problems();

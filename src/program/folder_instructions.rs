@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::config::{InstructionPlaces, Instructions, MAX_INSTRUCTIONS};
 use crate::contract::context_message::ContextMessage;
-use crate::contract::path_policy::{PathAccess, PathPolicies as _};
+use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::workspace::Workspace;
 use crate::phase::{AddContextMessage, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::plugins::permission::Permissions;
@@ -124,7 +124,7 @@ impl PhaseHook for Touch {
         };
         let Workspace { root, cwd, home } = &self.workspace;
         let rules = self.rules.policy(&ctx.agent_spec);
-        let may_follow = |real: &Path| rules.restriction(real, PathAccess::Read).is_none();
+        let may_follow = |real: &Path| crate::program::links::may_follow(rules.as_ref(), real);
         let room = self.room.saturating_sub(used);
         let places = InstructionPlaces {
             config_dir: &self.config_dir,

@@ -16,13 +16,14 @@ use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
 use crate::contract::editor::EditorSlot;
 use crate::contract::inference::ReasoningEffort;
-use crate::contract::path_policy::{PathAccess, PathPolicy};
+use crate::contract::path_policy::PathPolicy;
 use crate::contract::server::ServerConfig;
 use crate::contract::workspace::Workspace;
 use crate::failure::{AppError, Failure};
 use crate::pattern::escape_glob;
 use crate::plugins::permission::{Layer, RuleSet, ToolPermissionBehavior, shipped_rules};
 use crate::program::keyring::Keyring;
+use crate::program::links::may_follow;
 use crate::program::prompt::GivenPrompt;
 use crate::store::{OpenError, OpenErrorKind, Store};
 
@@ -279,7 +280,7 @@ impl Foundation {
             return Instructions::default();
         }
         let Workspace { root, cwd, .. } = &self.workspace;
-        let may_follow = |real: &Path| rules.restriction(real, PathAccess::Read).is_none();
+        let may_follow = |real: &Path| may_follow(rules, real);
         let (config_dir, home) = (self.paths.config_dir.as_path(), self.env.home());
         let places = InstructionPlaces { config_dir, home, root, cwd, may_follow: &may_follow };
         let instructions = places.load();

@@ -16,6 +16,7 @@ pub(crate) mod grants;
 pub(crate) mod hooks;
 pub(crate) mod keyring;
 pub(crate) mod keys;
+pub(crate) mod links;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod models;
