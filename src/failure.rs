@@ -21,6 +21,9 @@ pub struct Failure {
     pub exit: u8,
     /// The name for programs.
     code: ErrorCode,
+    /// What the user can do about it, in the order of the sentence.
+    hints: Vec<String>,
+    source: Option<AnyError>,
 }
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -28,37 +31,66 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 impl Failure {
     /// It was tried, and went wrong.
     pub(crate) fn failed(error: impl Into<AnyError>) -> Self {
-        let error = error.into();
-        let code = code_of(&*error).unwrap_or(ErrorCode::Failed);
-        Self { message: error.to_string(), exit: exit::FAILED, code }
+        Self::new(error.into(), exit::FAILED, ErrorCode::Failed)
     }
 
     /// It was asked for in the wrong way.
     pub(crate) fn usage(error: impl Into<AnyError>) -> Self {
-        let error = error.into();
-        let code = code_of(&*error).unwrap_or(ErrorCode::Usage);
-        Self { message: error.to_string(), exit: exit::USAGE, code }
+        Self::new(error.into(), exit::USAGE, ErrorCode::Usage)
+    }
+
+    /// An error's sentence names the remedies after what happened, each after a semicolon.
+    fn new(error: AnyError, exit: u8, otherwise: ErrorCode) -> Self {
+        let code = code_of(&*error).unwrap_or(otherwise);
+        let message = error.to_string();
+        let hints = hints_of(&message);
+        Self { message, exit, code, hints, source: Some(error) }
     }
 
     /// It went wrong, and why is on the screen already.
     pub(crate) fn reported() -> Self {
-        Self { message: String::new(), exit: exit::FAILED, code: ErrorCode::Failed }
+        Self::silent(exit::FAILED, ErrorCode::Failed)
     }
 
     /// A signal ended it.
     pub(crate) fn terminated() -> Self {
-        Self { message: String::new(), exit: exit::TERMINATED, code: ErrorCode::Terminated }
+        Self::silent(exit::TERMINATED, ErrorCode::Terminated)
+    }
+
+    fn silent(exit: u8, code: ErrorCode) -> Self {
+        Self { message: String::new(), exit, code, hints: Vec::new(), source: None }
     }
 
     /// Gives the same failure another sentence.
     pub(crate) fn with_message(self, message: String) -> Self {
-        Self { message, ..self }
+        Self { hints: hints_of(&message), message, ..self }
     }
 
     /// Returns its name for programs.
     pub fn code(&self) -> ErrorCode {
         self.code
     }
+
+    /// Returns what the user can do about it.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().and_then(std::error::Error::source)
+    }
+}
+
+fn hints_of(message: &str) -> Vec<String> {
+    message.split("; ").skip(1).map(str::to_owned).collect()
 }
 
 /// Returns the name of the first part that has one, from the outside in.
@@ -176,5 +208,17 @@ mod tests {
         assert_eq!((usage.code(), usage.exit, usage.message.as_str()), (ErrorCode::Usage, 2, "wrong"));
         let again = usage.with_message("wrong again".to_owned());
         assert_eq!((again.code(), again.exit), (ErrorCode::Usage, 2));
+    }
+
+    #[test]
+    fn a_failure_keeps_its_remedies_and_its_cause() {
+        let failure = Failure::failed("no model is set; run `aye login`; or name one with --model");
+        assert_eq!(failure.hints(), ["run `aye login`", "or name one with --model"]);
+        assert!(std::error::Error::source(&failure).is_none());
+        let unreadable = || std::io::Error::other("disk");
+        let failure = Failure::failed(StoreError::Bell(unreadable()));
+        assert_eq!(std::error::Error::source(&failure).map(ToString::to_string), Some("disk".to_owned()));
+        assert!(failure.with_message("it failed; try again".to_owned()).hints() == ["try again"]);
+        assert!(Failure::reported().hints().is_empty());
     }
 }

@@ -15,7 +15,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::message::{Message, Role};
 use crate::contract::tool::ToolDescriptor;
 use crate::failure::Failure;
-use crate::headless::{self, AnswerSchema, AskPolicy, Job, Options, OutputFormat, TypedAnswers};
+use crate::headless::{self, AnswerSchema, AskPolicy, Job, Options, OutputFormat, TypedAnswers, Unstarted};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::{moved, say};
@@ -36,8 +36,9 @@ pub(crate) async fn run(cli: &StartFlags, env: Env) -> Result<u8, Failure> {
     if let Err(failure) = &ended
         && is_due
     {
-        let Failure { message, exit, .. } = failure;
-        headless::put_unstarted(format_of(cli.output_format), message, *exit, failure.code());
+        let (code, hints) = (failure.code(), failure.hints());
+        let unstarted = Unstarted { error: &failure.message, exit: failure.exit, code, hints };
+        headless::put_unstarted(format_of(cli.output_format), &unstarted);
     }
     ended
 }

@@ -377,18 +377,39 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     let code = if is_usage { exit::USAGE } else { exit::FAILED };
     let message = error.to_string();
     note(&format!("aye: {}", visible(&message)));
-    printer.put_result(unstarted(&message, code, error.code()));
+    let unstarted = Unstarted { error: &message, exit: code, code: error.code(), hints: &[] };
+    printer.put_result(unstarted.object());
     code
 }
 
-/// The object of a run that could not start.
-fn unstarted(error: &str, exit: u8, code: ErrorCode) -> serde_json::Value {
-    json!({"type": "result", "status": "error", "error": error, "exit": exit, "code": code.as_str()})
+/// A run that could not start.
+#[derive(Clone, Copy, Debug)]
+pub struct Unstarted<'a> {
+    /// The sentence for the user.
+    pub error: &'a str,
+    /// The exit status.
+    pub exit: u8,
+    /// The name for programs.
+    pub code: ErrorCode,
+    /// What the user can do about it.
+    pub hints: &'a [String],
+}
+
+impl Unstarted<'_> {
+    fn object(&self) -> serde_json::Value {
+        let Self { error, exit, code, hints } = self;
+        let mut object =
+            json!({"type": "result", "status": "error", "error": error, "exit": exit, "code": code.as_str()});
+        if !hints.is_empty() {
+            object["hints"] = json!(hints);
+        }
+        object
+    }
 }
 
 /// Writes the object of a run that could not start, where programs read one.
-pub fn put_unstarted(format: OutputFormat, error: &str, exit: u8, code: ErrorCode) {
-    Printer::new(format, Arc::new(SystemClock)).put_result(unstarted(error, exit, code));
+pub fn put_unstarted(format: OutputFormat, unstarted: &Unstarted<'_>) {
+    Printer::new(format, Arc::new(SystemClock)).put_result(unstarted.object());
 }
 
 /// The one object of [`OutputFormat::Json`].
