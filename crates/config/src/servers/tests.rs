@@ -1,5 +1,9 @@
+use std::time::Duration;
+
+use aye_core::contract::server::{LoginGrant, ProtocolRevision, ServerTransport};
 use secrecy::ExposeSecret as _;
 
+use super::variables::fill;
 use super::*;
 use crate::{Flags, Sources, load};
 use aye_core::contract::judgement::Profile;
