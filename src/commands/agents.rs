@@ -170,10 +170,10 @@ fn text_of(shown: &Value) -> String {
 pub(crate) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let name = words.trim();
     if name.is_empty() {
-        let text = format!("{}\n/agent NAME chooses the agent for your next messages.\n", list(app));
-        return Ok(TextPage { title: "agents".to_owned(), text });
+        let text = format!("{}\n`/agent NAME` chooses the agent for your next messages.\n", list(app));
+        return Ok(TextPage { is_literal: false, title: "Agents".to_owned(), text });
     }
     app.set_agent(name)?;
     let text = format!("now using {name}, with {}.\n", app.selection().full_name());
-    Ok(TextPage { title: format!("agent {name}"), text })
+    Ok(TextPage { is_literal: false, title: format!("agent {name}"), text })
 }

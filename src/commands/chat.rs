@@ -92,15 +92,20 @@ pub(crate) async fn run(cli: &StartFlags, env: Env) -> Result<u8, Failure> {
             n => Some(format!("{n} pending questions")),
         };
         let about: Vec<String> = status.spent.into_iter().chain(waiting).collect();
-        let title = Some(visible_line(&status.title)).filter(|title| !title.is_empty());
-        let title = title.map(|title| format!("{title}\n")).unwrap_or_default();
-        say(&format!("\n{title}{}\naye -r {thread} resumes it", about.join(" · ")));
+        let title = visible_line(&status.title).into_owned();
+        say(&goodbye(&title, &about, thread.as_str()));
     }
     Ok(match status.cause {
         Cause::Quit => 0,
         Cause::Hangup => 129,
         Cause::Terminated => 143,
     })
+}
+
+/// The last lines: the conversation's title, what it took, and how to resume it.
+fn goodbye(title: &str, about: &[String], thread: &str) -> String {
+    let title = if title.is_empty() { String::new() } else { format!("  {title}\n") };
+    format!("\n{title}  {}\n  aye -r {thread}  resumes it", about.join(" · "))
 }
 
 /// Returns whether this is the first start of a user who has not set anything up.

@@ -46,7 +46,11 @@ fn lines(rows: &[ProvenanceRow]) -> String {
 
 /// The page of `/config`.
 pub(crate) fn page(app: &AppContext) -> TextPage {
-    let text = lines(&app.foundation.loaded.provenance.rows());
+    let row = |row: &ProvenanceRow| {
+        let (key, value) = (visible_line(&row.key), visible_line(&row.value));
+        format!("{key}\t{value}\t{}\n", visible_line(&row.origin.to_string()))
+    };
+    let text = app.foundation.loaded.provenance.rows().iter().map(row).collect();
     let file = app.foundation.paths.display(&app.foundation.paths.config_file());
-    TextPage { title: format!("Settings · change them in {file}"), text }
+    TextPage { is_literal: false, title: format!("Settings · change them in {file}"), text }
 }

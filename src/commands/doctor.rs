@@ -253,9 +253,15 @@ pub(crate) fn page(app: &AppContext) -> TextPage {
         app.foundation.loaded.settings.tui.images != Images::Off,
     ));
     rows.extend(app.all_warnings().into_iter().map(|text| ("warning", CheckStatus::Warning, text)));
-    let text = rows.iter().map(|(name, state, text)| format!("{}  {name:<13} {text}\n", mark(*state)));
-    let more = "`aye doctor` in a shell also checks the model, the store, the rules and the plugins\n";
-    TextPage { title: "Terminal".to_owned(), text: text.collect::<String>() + more }
+    let sign = |state| match state {
+        CheckStatus::Ok => '✓',
+        CheckStatus::Warning => '!',
+        CheckStatus::Error => '✗',
+    };
+    let text =
+        rows.iter().map(|(name, state, text)| format!("{} {name}\t{}\n", sign(*state), visible_line(text)));
+    let more = "\n`aye doctor` in a shell also checks the model, the store, the rules and the plugins.\n";
+    TextPage { is_literal: false, title: "Terminal".to_owned(), text: text.collect::<String>() + more }
 }
 
 fn mark(state: CheckStatus) -> &'static str {

@@ -241,6 +241,27 @@ fn text(places: &[(String, String, Memory)]) -> String {
     out
 }
 
+/// The same on a page.
+fn on_page(places: &[(String, String, Memory)]) -> String {
+    let mut out = String::new();
+    for (title, _, memory) in places {
+        let gap = if out.is_empty() { "" } else { "\n" };
+        let _ = writeln!(out, "{gap}── {title}");
+        if memory.notes.is_empty() {
+            out.push_str("nothing\n");
+        }
+        for note in &memory.notes {
+            let mut lines = note.text.lines();
+            let first = visible_line(lines.next().unwrap_or_default());
+            let _ = writeln!(out, "{}\t{first}\t{}", note.id, origin(note));
+            for line in lines {
+                let _ = writeln!(out, "\t{}", visible_line(line));
+            }
+        }
+    }
+    out
+}
+
 /// Describes when, by whom and where a note was written, on one line.
 fn origin(note: &Note) -> String {
     let of = |stamp: &Authorship| {
@@ -267,15 +288,15 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
     let (verb, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
     let rest = rest.trim();
     let failed = |error: MemoryError| error.to_string();
-    let page = |title: String, text: String| Ok(TextPage { title, text });
+    let page = |title: String, text: String| Ok(TextPage { is_literal: false, title, text });
     match (verb, rest) {
         ("" | "list", "") => {
-            let mut text = text(&here(&notes, foundation).await.map_err(failed)?);
+            let mut text = on_page(&here(&notes, foundation).await.map_err(failed)?);
             text.push_str(
-                "\n/memory add TEXT adds a note about this project, /memory add --user TEXT one about \
-                 you;\n/memory edit ID TEXT changes a note, /memory forget ID removes one\n",
+                "\n`/memory add TEXT` adds a note about this project, `/memory add --user TEXT` one about \
+                 you;\n`/memory edit ID TEXT` changes a note, `/memory forget ID` removes one.\n",
             );
-            page("memory".to_owned(), text)
+            page("Memory".to_owned(), text)
         }
         ("add", rest) if !rest.is_empty() => {
             let (scope, rest) = match rest.strip_prefix("--user") {

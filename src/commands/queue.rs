@@ -374,13 +374,13 @@ pub(crate) async fn page(store: &Store) -> Result<TextPage, AppError> {
         [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
     };
     if let Some(left_out) = left_out(&jobs, filter, store).await? {
-        let _ = write!(text, "\n{left_out} more: aye queue list --limit 0");
+        let _ = write!(text, "\n{left_out} more: `aye queue list --limit 0`");
     }
     let waiting = store.outbox(false).await?.len();
     if waiting > 0 {
-        let _ = write!(text, "\n{waiting} messages to webhooks are not delivered yet: aye queue outbox");
+        let _ = write!(text, "\n{waiting} messages to webhooks are not delivered yet: `aye queue outbox`");
     }
-    Ok(TextPage { title: "queue".to_owned(), text })
+    Ok(TextPage { is_literal: false, title: "Queue".to_owned(), text })
 }
 
 /// A line for each job.

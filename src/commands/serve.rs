@@ -116,7 +116,8 @@ pub(crate) async fn run(args: ServeArgs, foundation: Foundation, cli: &StartFlag
     }
     // Signals are handled before the server is announced: it may be stopped from then on.
     let status = tokio::spawn(stopped(signals, server.closing.clone()));
-    say(&server.told(std::io::stderr().is_terminal()));
+    let room = std::io::stderr().is_terminal().then_some((usize::MAX, usize::MAX));
+    say(&lined_up(&server.told(room)));
     server.ended().await.map_err(Failure::failed)?;
     status.await.map_err(Failure::failed)
 }
@@ -212,27 +213,28 @@ impl RunningServer {
         })
     }
 
-    /// Returns where the server serves, and how to sign in: with a new code each time.
-    fn told(&self, has_picture: bool) -> String {
+    /// Returns where the server serves, and how to sign in: with a new code each time. A tab separates a label from its
+    /// value.
+    fn told(&self, room: Option<(usize, usize)>) -> String {
         // Writing into a string cannot fail.
-        let mut text = format!("serving on {}\n", self.place);
+        let mut text = format!("serving on\t{}\n", self.place);
         for folder in &self.folders {
-            let _ = writeln!(text, "  folder  {folder}");
+            let _ = writeln!(text, "folder\t{folder}");
         }
-        let _ = write!(text, "  token   {}", self.token_file);
+        let _ = write!(text, "token\t{}", self.token_file);
         if let Some(url) = &self.url {
             let link = format!("{url}/#code={}", self.served.access().new_code());
-            let _ = write!(text, "\n  sign in {link}\n          works once, within five minutes");
+            let _ = write!(text, "\nsign in\t{link}\n\tworks once, within five minutes");
             if self.is_here_only {
-                text.push_str("\n          on this machine; for other devices, set [serve] public_url");
+                text.push_str("\n\ton this machine; for other devices, set [serve] public_url");
             }
-            text.push_str(&self.picture_of(&link, has_picture));
+            text.push_str(&self.picture_of(&link, room));
         }
         text
     }
 
     /// Returns the link that opens one question, with a new code each time.
-    fn told_of(&self, question: &str, has_picture: bool) -> Result<String, AppError> {
+    fn told_of(&self, question: &str, room: Option<(usize, usize)>) -> Result<String, AppError> {
         let Some(url) = &self.url else {
             return Err("a server on a socket has no URL to open; set [serve] public_url".into());
         };
@@ -248,17 +250,27 @@ impl RunningServer {
         } else {
             ""
         };
-        let picture = self.picture_of(&link, has_picture);
+        let picture = self.picture_of(&link, room);
         Ok(format!("{link}\nOpens this question and signs in, once, within five minutes.{where_to}{picture}"))
     }
 
-    /// The QR code of a link on lines of its own, where it can be seen.
-    fn picture_of(&self, link: &str, has_picture: bool) -> String {
-        match qrcode::QrCode::new(link) {
-            Ok(picture) if has_picture && !self.is_read_aloud => {
-                format!("\n{}", picture.render::<qrcode::render::unicode::Dense1x2>().build())
-            }
-            Ok(_) | Err(_) => String::new(),
+    /// The QR code of a link on lines of its own where this many columns and rows show all of it, else what it needs;
+    /// nothing where nobody sees it.
+    fn picture_of(&self, link: &str, room: Option<(usize, usize)>) -> String {
+        // A screen damages no part of it, so the level with the fewest rows does.
+        let code = qrcode::QrCode::with_error_correction_level(link, qrcode::EcLevel::L);
+        let (Some((columns, rows)), Ok(code), false) = (room, code, self.is_read_aloud) else {
+            return String::new();
+        };
+        // Its margin has the colour of the ground, as the rows and columns around it.
+        let picture = code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(false).build();
+        let wide = picture.lines().map(|line| line.chars().count()).max().unwrap_or(0) + MARGIN;
+        let high = picture.lines().count() + 2;
+        if wide <= columns && high <= rows {
+            let rows = picture.lines().map(|line| format!("{:MARGIN$}{line}\n", ""));
+            format!("\n\n{}", rows.collect::<String>())
+        } else {
+            format!("\nA QR code of this link needs {wide} columns and {high} rows, in a larger window.")
         }
     }
 
@@ -269,6 +281,18 @@ impl RunningServer {
         self.served.leave().await;
         done.map_err(std::io::Error::other)?
     }
+}
+
+/// Columns before a QR code.
+const MARGIN: usize = 2;
+
+/// The labels of [`RunningServer::told`] in one column.
+fn lined_up(text: &str) -> String {
+    let line = |line: &str| match line.split_once('\t') {
+        Some((label, value)) => format!("{label:<10} {value}"),
+        None => line.to_owned(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// `aye mcp serve`: the same conversations as tools of an MCP server.
@@ -413,7 +437,15 @@ fn own_url(foundation: &Foundation, address: &Address, with_tls: bool) -> Option
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::is_open_to_others;
+    use super::{is_open_to_others, lined_up};
+
+    /// Programs read the address after `serving on `.
+    #[test]
+    fn the_address_stands_after_one_blank() {
+        let told = "serving on\t127.0.0.1:7400\nfolder\t~/x\n\tworks once\n\n  ▄▀";
+        let lines = ["serving on 127.0.0.1:7400", "folder     ~/x", "           works once", "", "  ▄▀"];
+        assert_eq!(lined_up(told), lines.join("\n"));
+    }
 
     #[test]
     fn a_key_that_others_can_read_is_noticed() {

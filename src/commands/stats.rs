@@ -178,7 +178,7 @@ pub(crate) async fn run(args: StatsArgs, foundation: &Foundation) -> Result<u8, 
     if args.json {
         put_json(&json(&stats, args.by))?;
     } else {
-        put(&text(&stats, args.by))?;
+        put(&text(&stats, args.by, ""))?;
     }
     Ok(0)
 }
@@ -198,8 +198,8 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
     let from = since(time, app.clock.now_ms())?;
     let tallies = app.store.tallies(from).await?;
     let stats = Stats::of(&tallies, &app.foundation.loaded.settings.models, &crate::program::zone());
-    let title = time.map_or_else(|| "usage".to_owned(), |time| format!("usage since {time}"));
-    Ok(TextPage { title, text: text(&stats, by) })
+    let title = time.map_or_else(|| "Usage".to_owned(), |time| format!("Usage · since {time}"));
+    Ok(TextPage { is_literal: false, title, text: text(&stats, by, HEAD) })
 }
 
 fn key(by: StatsBy) -> &'static str {
@@ -224,7 +224,11 @@ fn json(stats: &Stats, by: Option<StatsBy>) -> serde_json::Value {
     object.into()
 }
 
-fn text(stats: &Stats, by: Option<StatsBy>) -> String {
+/// What marks the heads of tables on a page.
+const HEAD: &str = "── ";
+
+/// Returns the tables and their sum; `mark` precedes their heads.
+fn text(stats: &Stats, by: Option<StatsBy>, mark: &str) -> String {
     let mut out = String::new();
     for by in StatsBy::ALL.into_iter().filter(|table| by.is_none_or(|by| by == *table)) {
         let rows = stats.rows(by);
@@ -247,6 +251,7 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
             line.extend(cells(row));
             line
         }));
+        out.push_str(mark);
         aligned(&table, &mut out);
     }
     if out.is_empty() {
@@ -394,7 +399,7 @@ mod tests {
         // 600,000 fresh, 400,000 cached, 500,000 out.
         assert!((stats.total.cost - (1.2 + 0.2 + 5.0)).abs() < 1e-9, "{}", stats.total.cost);
         assert_eq!(stats.total.unpriced_answers, 1);
-        let shown = text(&stats, None);
+        let shown = text(&stats, None, "");
         assert!(shown.contains("6.40+") && shown.contains("excludes 1 answers"), "{shown}");
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "model         answers  failed    in  cached     out  cost   time");
@@ -429,6 +434,6 @@ mod tests {
         assert_eq!([count(999), count(1_000), count(12_345_678)].join(" "), "999 1.0k 12.3M");
         let times = [0, 900, 59_900, 200_000, 18_600_000, 183_600_000].map(time);
         assert_eq!(times.join(", "), "0s, 0.9s, 59.9s, 3m 20s, 5h 10m, 2d 3h");
-        assert_eq!(text(&Stats::default(), None), "no activity yet\n");
+        assert_eq!(text(&Stats::default(), None, ""), "no activity yet\n");
     }
 }

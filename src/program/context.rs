@@ -98,7 +98,7 @@ pub(crate) async fn compact(
         let _ = write!(text, "\n\nEven so, the next message would not fit: {over}");
     }
     // The notice says how much it replaces, as in other terminals and when the conversation is opened again.
-    Ok(TextPage { title: "summary".to_owned(), text })
+    Ok(TextPage { is_literal: false, title: "summary".to_owned(), text })
 }
 
 /// Why the next request of a conversation cannot fit, and the ways out, when no summary helps.
@@ -182,7 +182,7 @@ fn written_out(request: &RequestParts) -> TextPage {
         "{count} parts, {sum} bytes, as the model reads them; a provider's own format is around them, and your next \
          message follows.\n"
     );
-    TextPage { title: "next request".to_owned(), text: head + text.trim_end() }
+    TextPage { title: "Next request".to_owned(), text: head + text.trim_end(), is_literal: true }
 }
 
 /// `/context [exact]`.
@@ -280,14 +280,14 @@ fn draw(
     }
     let title = match report.window {
         Some(window) => format!(
-            "context of {model}: {} of {} tokens ({})",
+            "Context · {model} · {} of {} tokens ({})",
             short_number(used as u64),
             short_number(window as u64),
             percent(used, window)
         ),
-        None => format!("context of {model}: {} tokens", short_number(used as u64)),
+        None => format!("Context · {model} · {} tokens", short_number(used as u64)),
     };
-    TextPage { title, text: text.trim_end().to_owned() }
+    TextPage { is_literal: false, title, text: text.trim_end().to_owned() }
 }
 
 fn percent(part: usize, whole: usize) -> String {
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn a_page_shows_each_category_and_what_was_trimmed() {
         let page = draw("mock/m1", &report(), (2000, 100), 300, None);
-        assert_eq!(page.title, "context of mock/m1: 52k of 100k tokens (52 %)");
+        assert_eq!(page.title, "Context · mock/m1 · 52k of 100k tokens (52 %)");
         let lines: Vec<&str> = page.text.lines().collect();
         assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
         assert_eq!(lines[0].matches('·').count(), 12);

@@ -136,6 +136,15 @@ pub(crate) fn lines(rows: &[PluginRow]) -> String {
     text
 }
 
+/// The same with the plugins as headings.
+fn headed(text: &str) -> String {
+    text.lines().fold(String::new(), |mut out, line| {
+        let mark = if line.starts_with(' ') { "" } else { "── " };
+        let _ = writeln!(out, "{mark}{line}");
+        out
+    })
+}
+
 /// `/plugins`: those of the agent that is talked to, or of the one that is named.
 pub(crate) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let name = match words.trim() {
@@ -146,5 +155,9 @@ pub(crate) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> 
         return Err(app.agents.no_such(&name).into());
     }
     let agent = app.runtime.resolved(&name)?;
-    Ok(TextPage { title: format!("plugins of {name}"), text: lines(&rows(app, &agent)) })
+    Ok(TextPage {
+        is_literal: false,
+        title: format!("Plugins · {name}"),
+        text: headed(&lines(&rows(app, &agent))),
+    })
 }

@@ -46,7 +46,11 @@ async fn beside(app: &AppContext, thread: Option<&ThreadId>, question: &str) -> 
     }
     let thread = thread.ok_or("no conversation is open yet")?;
     let text = app.runtime.answer_beside(thread, &app.agents.current(), question).await?;
-    Ok(TextPage { title: format!("beside the conversation: {question}"), text })
+    Ok(TextPage {
+        title: format!("Beside the conversation · {question}"),
+        text: text.replace('\t', "    "),
+        is_literal: false,
+    })
 }
 
 /// What this session works with.
@@ -76,8 +80,9 @@ fn status(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
         ("log", foundation.paths.display(&foundation.paths.log_dir().join("aye.log"))),
     ];
     TextPage {
+        is_literal: false,
         title: "Status".to_owned(),
-        text: aligned(&rows) + "\n/config, /permissions, /mcp, /context show more\n",
+        text: aligned(&rows) + "\n`/config`, `/permissions`, `/mcp` and `/context` show more.\n",
     }
 }
 
@@ -94,20 +99,20 @@ fn feedback(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
     ];
     let mut text = String::from("Nothing is sent. Attach to a report what you are willing to show:\n\n");
     text.push_str(&aligned(&rows));
-    text.push_str("\naye doctor                     checks of this machine and folder\n");
+    text.push_str("\naye doctor\tchecks of this machine and folder\n");
     if let Some(thread) = thread {
         let _ = writeln!(
             text,
-            "aye threads export {thread}\n                               this conversation; read it first, it has your files and output in it"
+            "aye threads export\t`aye threads export {thread}`: this conversation; read it first, it has your files and output in it"
         );
     }
-    text.push_str("aye -r ID --debug              the same again, with everything in the log\n");
-    TextPage { title: "Feedback".to_owned(), text }
+    text.push_str("aye -r ID --debug\tthe same again, with everything in the log\n");
+    TextPage { is_literal: false, title: "Feedback".to_owned(), text }
 }
 
 fn aligned(rows: &[(&str, String)]) -> String {
     rows.iter().fold(String::new(), |mut out, (name, value)| {
-        let _ = writeln!(out, "{name:<13} {}", visible_line(value));
+        let _ = writeln!(out, "{name}\t{}", visible_line(value));
         out
     })
 }

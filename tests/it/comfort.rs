@@ -212,7 +212,10 @@ fn the_session_is_described_and_other_names_of_commands_are_known() {
     tty.shows("mock/m1");
     tty.shows("conversation");
     tty.say("/settings");
-    tty.shows("permission_mode = \"ask\"");
+    // Longer than the screen: it opens above the conversation, at its start.
+    tty.shows("background.wake");
+    tty.send("q");
+    tty.wait("the page is closed", |view| !view.has("background.wake"));
     tty.say("/init");
     tty.shows("Hello there.");
     assert!(llm.last().user().starts_with("Write an AGENTS.md for this project"), "{}", llm.last().user());

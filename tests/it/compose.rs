@@ -114,7 +114,7 @@ fn a_question_beside_the_conversation_does_not_enter_it() {
     tty.say("hi");
     tty.shows("Hello.");
     tty.say("/btw which colour?");
-    tty.shows("beside the conversation: which colour?");
+    tty.shows("Beside the conversation  which colour?");
     tty.shows("It is blue.");
     tty.say("go on");
     until("the next message", || llm.asked().iter().any(|chat| chat.user() == "go on"));

@@ -229,7 +229,7 @@ fn the_terminal_compacts_shows_it_and_restores_it_after_a_kill() {
         tty.wait("completion", |view| !view.is_active());
     }
     tty.say("/context");
-    tty.shows("context of mock/m1: ");
+    tty.shows("Context  mock/m1 · ");
     tty.shows("system prompt");
     tty.shows("12 messages in the conversation.");
     tty.say("/compact the sheep");

@@ -46,7 +46,7 @@ fn form(home: &Home) -> (String, String) {
 fn asked(home: &Home, columns: u16, rows: u16) -> Pty {
     let tty = Pty::start(home, &[], columns, rows);
     tty.ready();
-    tty.connects("shed (user)  connected");
+    tty.connects("✓ shed  connected");
     tty.say("go");
     tty.card("Which shelf 1?");
     tty
@@ -56,7 +56,7 @@ fn asked(home: &Home, columns: u16, rows: u16) -> Pty {
 fn a_servers_form_is_filled_in_and_sent() {
     let (llm, home) = world("ask");
     let mut tty = asked(&home, 120, 40);
-    tty.card("The server shed has a question during mcp__shed__ask");
+    tty.card("The server shed asks, during ask");
     tty.card("no passwords, no keys");
     tty.card("Shelf (needed: top, low)");
     // Missing required values are not sent, nor are invalid ones.

@@ -252,7 +252,7 @@ fn a_user_logs_in_and_out_in_the_terminal() {
     assert_eq!(status, 302, "{answer}");
     assert_eq!(get(&location(&answer)).0, 200);
     tty.shows("logged in to far");
-    tty.connects("far (user)  connected");
+    tty.connects("✓ far  connected");
     tty.say("go");
     tty.shows("It is done.");
     assert_eq!(llm.last().result("c1"), "called with a token");
@@ -426,13 +426,13 @@ fn a_revoked_token_is_reported_in_the_terminal() {
     logged_in(&home);
     let mut tty = Pty::start(&home, &[], 100, 40);
     tty.ready();
-    tty.connects("far (user)  connected");
+    tty.connects("✓ far  connected");
     far.revoke(true);
     tty.say("go");
     tty.shows("It is done.");
     tty.shows("MCP server far: needs login: aye mcp login far");
     tty.say("/mcp");
-    tty.shows("/mcp login far, or `aye mcp login far` in a shell");
+    tty.shows("/mcp login far, or aye mcp login far in a shell");
     assert!(llm.last().result("c1").contains("authorization required"), "{}", llm.last().result("c1"));
     logged_in(&home);
     tty.say("/mcp restart far");

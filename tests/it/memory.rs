@@ -100,12 +100,12 @@ fn the_terminal_shows_and_changes_notes() {
     let mut tty = Pty::start(&home, &[], 90, 30);
     tty.ready();
     tty.say("/memory add --user Likes tea.");
-    tty.shows("added as u1");
+    tty.shows("Added as u1");
     tty.say("/memory");
     tty.shows("about this project");
     tty.shows("tester (terminal)");
     tty.say("/memory edit u1 Likes coffee.");
-    tty.shows("changed u1");
+    tty.shows("Changed u1");
     tty.say("/memory forget u7");
     tty.shows("unknown note u7");
     tty.quit();

@@ -120,7 +120,7 @@ impl Elicitation {
             order.push(id);
         };
         let text = |text: &str, hint: &str| json!({"text": {"literalString": text}, "usageHint": hint});
-        let title = format!("The server {} has a question during {tool}:", words_of(server));
+        let title = format!("The server {} asks, during {tool}:", words_of(server));
         add("from".into(), "Text", text(&title, "h3"));
         add("message".into(), "Text", text(&self.message, "body"));
         add(

@@ -538,8 +538,8 @@ impl Server {
         let (mut new, mut changed) = (Vec::new(), Vec::new());
         for (found, standing, offered) in &now.tools {
             match standing {
-                PinStatus::New if !offered => new.push(found.descriptor.id.as_str()),
-                PinStatus::Changed if !offered => changed.push(found.descriptor.id.as_str()),
+                PinStatus::New if !offered => new.push(found.name.as_str()),
+                PinStatus::Changed if !offered => changed.push(found.name.as_str()),
                 PinStatus::Agreed | PinStatus::New | PinStatus::Changed => {}
             }
         }
@@ -557,7 +557,7 @@ impl Server {
         }
         let count = |list: &[&str], one: &str, many: &str| match list {
             [] => None,
-            [id] => Some(format!("{id} {one}")),
+            [name] => Some(format!("{} {one}", visible_line(name))),
             list => Some(format!("{} tools {many}", list.len())),
         };
         let what: Vec<String> = [

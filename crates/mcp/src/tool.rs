@@ -80,7 +80,7 @@ impl McpTool {
                 id: format!("mcp_{}_{}", ctx.call_id, ctx.run_identity.run_id).into(),
                 action: ACTION_SURFACE.into(),
                 message: words.clone(),
-                parameters: json!({"server": server, "surface": question.form(&surface, server, id, before)}),
+                parameters: json!({"server": server, "surface": question.form(&surface, server, &self.name, before)}),
                 response_schema: Some(question.response_schema(&surface)),
                 expires_at: Some(self.clock.now_ms().saturating_add(kept)),
             },

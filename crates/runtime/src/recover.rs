@@ -184,10 +184,9 @@ impl Driver {
             suspension: Suspension {
                 id: format!("unknown_{}_{}_{attempt}", self.record.id, id).into(),
                 action: ACTION_UNKNOWN_OUTCOME.into(),
-                message: format!(
-                    "aye stopped while this {} call ran. It may have run partly or completely. Run it again?",
-                    call.name
-                ),
+                message:
+                    "aye stopped while this call ran. It may have run partly or completely. Run it again?"
+                        .into(),
                 parameters: QuestionParameters {
                     output: Some(tail(output)),
                     started_at: Some(started),

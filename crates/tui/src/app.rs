@@ -6,7 +6,9 @@ pub(super) use super::approval::QUIET_MS;
 use super::approval::{Card, CardKind, SEEN_MS};
 use super::composer::Composer;
 use super::composer::vim::Vim;
-use super::host::{HostInfo, LastThread, QueuedRow, SkillRow, ThreadOwner, ThreadSync, UntrustedRow};
+use super::host::{
+    ChangedTools, HostInfo, LastThread, QueuedRow, SkillRow, ThreadOwner, ThreadSync, UntrustedRow,
+};
 use super::keymap::{Chord, Keymap};
 use super::picker::{Picker, PickerKind};
 use super::theme::Theme;
@@ -164,6 +166,10 @@ pub struct App {
     pub skills: Vec<SkillRow>,
     /// Files that would grant or run something, and are not used: the folder is not trusted.
     pub untrusted: Vec<UntrustedRow>,
+    /// Servers whose tools are not those that the user trusted, as they were last reported.
+    pub changed_tools: Vec<ChangedTools>,
+    /// Whether the user has not answered yet whether to use them.
+    pub(super) asks_tools: bool,
     /// The folder was trusted: what its files grant or run is used from then on, when nothing is active.
     pub(super) renews: Option<Moment>,
     /// The keys of an unfinished sequence.
@@ -229,6 +235,8 @@ impl App {
             last_here: None,
             skills: Vec::new(),
             untrusted: Vec::new(),
+            changed_tools: Vec::new(),
+            asks_tools: false,
             renews: None,
             begun: Vec::new(),
             quit_armed: None,

@@ -82,6 +82,7 @@ pub enum CardStage {
 /// Not an action of a stored question: the terminal asks this itself.
 const ACTION_PLAN: &str = "terminal:Plan";
 const ACTION_TRUST: &str = "terminal:Trust";
+const ACTION_TOOLS: &str = "terminal:Tools";
 
 /// The scopes of a grant, narrowest first.
 pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
@@ -236,7 +237,7 @@ impl Card {
             QuestionDetails::Approval(_) | QuestionDetails::Child(_) => {
                 match ticket.suspension.action.as_str() {
                     ACTION_PLAN => CardKind::Plan,
-                    ACTION_TRUST => CardKind::Trust,
+                    ACTION_TRUST | ACTION_TOOLS => CardKind::Trust,
                     _ => CardKind::Permission,
                 }
             }
@@ -280,6 +281,22 @@ impl Card {
         let ticket =
             own_ticket(SuspensionId::fresh(), ACTION_TRUST, "This folder", "Trust the files of this folder?");
         Card::new(thread_id, RunId::from(""), ticket)
+    }
+
+    /// A card for tools that are not those that the user trusted.
+    pub fn tools(thread_id: ThreadId) -> Card {
+        let ticket = own_ticket(SuspensionId::fresh(), ACTION_TOOLS, "Tools", "Use the changed tools?");
+        Card::new(thread_id, RunId::from(""), ticket)
+    }
+
+    /// Whether it asks about tools, not about the folder.
+    pub fn is_of_tools(&self) -> bool {
+        self.ticket.suspension.action == ACTION_TOOLS
+    }
+
+    /// Whether it asks about the folder.
+    pub fn is_of_folder(&self) -> bool {
+        self.kind == CardKind::Trust && !self.is_of_tools()
     }
 
     /// Whether the terminal asks this itself, so that the store has no such question.

@@ -253,7 +253,7 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::Synced(sync) => !sync.waiting.is_empty(),
         HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
         HostEvent::Skills(_) | HostEvent::Models(_) | HostEvent::LastHere(_) => false,
-        HostEvent::Unsandboxed(_) | HostEvent::Warned(_) => false,
+        HostEvent::Unsandboxed(_) | HostEvent::Warned(_) | HostEvent::ToolsChanged(_) => false,
     }
 }
 
@@ -276,6 +276,7 @@ fn of_host(event: HostEvent) -> Msg {
         HostEvent::LastHere(last) => Msg::Thread(ThreadMsg::LastHere(last)),
         HostEvent::Unsandboxed(lack) => Msg::Program(ProgramMsg::Unsandboxed(lack)),
         HostEvent::Warned(text) => Msg::Failed(text),
+        HostEvent::ToolsChanged(rows) => Msg::Program(ProgramMsg::ToolsChanged(rows)),
     }
 }
 

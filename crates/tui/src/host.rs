@@ -19,8 +19,8 @@ mod writing;
 pub use images::{Attach, Attached, ImageCmd, ImageHost, ImageMsg};
 pub use models::{ModelCmd, ModelHost, ModelMsg, ModelRow, Price, Secret};
 pub use program::{
-    Choice, HostInfo, ModelPrices, ProgramCmd, ProgramHost, ProgramMsg, ProjectServer, Renewal, StartChoice,
-    TextPage, UntrustedRow,
+    ChangedTools, Choice, HostInfo, ModelPrices, ProgramCmd, ProgramHost, ProgramMsg, ProjectServer, Renewal,
+    StartChoice, TextPage, UntrustedRow,
 };
 pub use questions::{GrantRow, OpenedQuestion, QuestionCmd, QuestionHost, QuestionMsg, Review, RuleRow};
 pub use threads::{
@@ -73,6 +73,8 @@ pub enum HostEvent {
     Unsandboxed(String),
     /// Something besides a conversation failed; a sentence for the user.
     Warned(String),
+    /// The servers whose tools are not those that the user trusted.
+    ToolsChanged(Vec<ChangedTools>),
 }
 
 /// What the program says when it could not do something.

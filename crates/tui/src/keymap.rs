@@ -127,7 +127,7 @@ macro_rules! actions {
 }
 
 actions! {
-    Send = "send", "send the message; during a run the model reads it after the current calls";
+    Send = "send", "send the message; during a run: after the current calls";
     SendBehind = "queue", "queue the message for the next run; pending questions stay";
     Newline = "newline", "insert a new line (also \\ and Enter)";
     Interrupt = "interrupt", "interrupt; twice: clear the text, else rewind";
@@ -138,7 +138,7 @@ actions! {
     Suspend = "suspend", "suspend to the shell; fg returns";
     Viewer = "viewer", "open the viewer: the whole transcript, nothing folded away";
     Expand = "expand", "show or fold the full output of tools";
-    CycleMode = "cycle-mode", "ask, accept-edits, plan";
+    CycleMode = "cycle-mode", "permission mode: ask, accept-edits, plan";
     Help = "help", "show this list";
     Inbox = "inbox", "open the inbox: pending questions of all conversations";
     Allow = "allow", "allow this once";

@@ -177,9 +177,8 @@ impl Picker {
     /// Finds the rows that fit what was typed.
     fn narrow(&mut self) {
         let rows = self.rows.as_deref().unwrap_or_default();
-        let words: Vec<String> = self.filter.split_whitespace().map(str::to_lowercase).collect();
-        // The text typed there is not a filter.
-        if words.is_empty() || matches!(self.kind, PickerKind::NameThread | PickerKind::Key) {
+        let words = self.words();
+        if words.is_empty() {
             self.fitting = (0..rows.len()).collect();
         } else {
             if self.folded.len() != rows.len() {
@@ -211,6 +210,14 @@ impl Picker {
     /// Returns the typed filter.
     pub fn filter(&self) -> &str {
         &self.filter
+    }
+
+    /// Returns the words of the filter, in lower case. Where the typed text is no filter there are none.
+    pub fn words(&self) -> Vec<String> {
+        match self.kind {
+            PickerKind::NameThread | PickerKind::Key => Vec::new(),
+            _ => self.filter.split_whitespace().map(str::to_lowercase).collect(),
+        }
     }
 
     /// The place of the chosen row among those that fit.

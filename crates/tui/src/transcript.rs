@@ -105,6 +105,8 @@ pub enum EntryKind {
         title: String,
         /// Its lines.
         text: String,
+        /// Whether nothing in them is a mark.
+        is_literal: bool,
     },
     /// A page of a book: no conversation has it.
     Leaf(Box<DocEntry>),
@@ -391,9 +393,14 @@ impl Transcript {
         }
     }
 
-    /// Adds something to read.
+    /// Adds something to read, as it is.
     pub fn page(&mut self, title: impl Into<String>, text: impl Into<String>) {
-        self.push(EntryKind::Page { title: title.into(), text: text.into() }, true);
+        self.add_page(title.into(), text.into(), true);
+    }
+
+    /// Adds something to read, as it is or with marks in its lines.
+    pub fn add_page(&mut self, title: String, text: String, is_literal: bool) {
+        self.push(EntryKind::Page { title, text, is_literal }, true);
     }
 
     /// Adds what was changed in files.

@@ -33,6 +33,7 @@ mod surface;
 mod target;
 #[cfg(test)]
 mod tests;
+mod text;
 pub mod viewer;
 
 use entry::Colours;
@@ -253,7 +254,7 @@ fn start_hints(start: &[StartChoice], room: usize) -> String {
                 StartChoice::LogIn => "log in".to_owned(),
                 StartChoice::Use { model, .. } if is_short => format!("use {}", visible_line(model)),
                 StartChoice::Use { provider, model, .. } => {
-                    format!("use {} (found: {})", entry::capital(provider), visible_line(model))
+                    format!("use {} (found: {})", text::capital(provider), visible_line(model))
                 }
                 StartChoice::Demo if is_short => "demo".to_owned(),
                 StartChoice::Demo => "try the demo".to_owned(),
@@ -321,27 +322,6 @@ fn spread(left: Vec<Span<'static>>, right: Vec<Span<'static>>, columns: u16) -> 
     spans.push(Span::raw(" ".repeat(columns - need - used)));
     spans.extend(right);
     Line::from(spans)
-}
-
-/// Text whose words between backticks have the colour of code instead of their marks. Without colours the marks stay, and
-/// so does one that nothing closes on its line.
-fn marked(text: &str, role: Role, theme: &Theme) -> Vec<Span<'static>> {
-    let (plain, code) = (theme.style(role), theme.style(Role::Code));
-    let mut spans = Vec::new();
-    let mut rest = text;
-    while code.fg.is_some()
-        && let Some((before, after)) = rest.split_once('`')
-        && let Some((inside, next)) = after.split_once('`')
-        && !inside.is_empty()
-        && !inside.contains('\n')
-    {
-        spans.push(Span::styled(before.to_owned(), plain));
-        spans.push(Span::styled(inside.to_owned(), plain.patch(code)));
-        rest = next;
-    }
-    spans.push(Span::styled(rest.to_owned(), plain));
-    spans.retain(|span| !span.content.is_empty());
-    spans
 }
 
 /// Spans cut to a width, with `…` when something is missing.

@@ -147,6 +147,26 @@ pub fn truncate(text: &str, max: u16) -> String {
     cut
 }
 
+/// The text cut to `max` columns, with `…` in its middle when something is missing: the end of a path says more than its
+/// middle. Cleaned, on one line.
+pub fn truncate_middle(text: &str, max: u16) -> String {
+    let text = clean(text).replace(['\n', '\t'], " ");
+    if width(&text) <= usize::from(max) {
+        return text;
+    }
+    let end = usize::from(max) * 2 / 3;
+    let (mut used, mut from) = (0, text.len());
+    for (at, grapheme) in text.grapheme_indices(true).rev() {
+        used += grapheme_width(grapheme);
+        if used > end {
+            break;
+        }
+        from = at;
+    }
+    let rest = width(&text[from..]) as u16;
+    format!("{}{}", truncate(&text[..from], max.saturating_sub(rest)), &text[from..])
+}
+
 /// Cuts a prefix to at most `max` columns.
 fn cut(spans: Vec<Span<'static>>, max: usize) -> Vec<Span<'static>> {
     let mut left = max;

@@ -21,8 +21,8 @@ use crate::tui::update::SERVED_CARD;
 /// How long requests and runs may take to end before the terminal reports that they are still active, or is
 /// left.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
-/// The width of a code of the usual length, with its margin.
-const PICTURE_COLUMNS: u16 = 54;
+/// Columns and rows around a page: its indent, and the line of keys below it.
+const AROUND: (u16, u16) = (2, 1);
 /// The argument that stops the server.
 const STOP: &str = "stop";
 
@@ -46,7 +46,7 @@ impl ServerInside {
         {
             tracing::warn!(%error, "the terminal's server ended");
         }
-        let page = |text: String| TextPage { title: "Server".to_owned(), text };
+        let page = |text: String| TextPage { is_literal: false, title: "Server".to_owned(), text };
         if words == STOP {
             let Some(server) = running.take() else {
                 return Err("not serving; /serve starts the server".into());
@@ -59,16 +59,17 @@ impl ServerInside {
                 none => none.insert(start(arguments("")?, cli, env, events).await?),
             };
             return Ok(TextPage {
+                is_literal: false,
                 title: "This question on a phone".to_owned(),
                 text: format!(
-                    "{}\n\n/serve stop or quitting aye stops the server",
-                    server.told_of(question, has_room())?
+                    "{}\n`/serve stop` or quitting aye stops the server.",
+                    server.told_of(question, room())?
                 ),
             });
         }
         let args = arguments(words)?;
         let told = match (&*running, words.is_empty()) {
-            (Some(server), true) => server.told(has_room()),
+            (Some(server), true) => server.told(room()),
             (Some(server), false) => {
                 return Err(
                     format!("already serving on {}; stop that first with /serve stop", server.place).into()
@@ -76,12 +77,14 @@ impl ServerInside {
             }
             (None, _) => {
                 let server = start(args, cli, env, events).await?;
-                let told = server.told(has_room());
+                let told = server.told(room());
                 *running = Some(server);
                 told
             }
         };
-        Ok(page(format!("{told}\n\n/serve shows a new code; /serve stop or quitting aye stops the server")))
+        Ok(page(format!(
+            "{told}\n`/serve` shows a new code; `/serve stop` or quitting aye stops the server."
+        )))
     }
 
     /// Stops the server with the terminal. A run that is still active is left as after a kill.
@@ -148,8 +151,9 @@ fn arguments(words: &str) -> Result<ServeArgs, AppError> {
     Ok(args)
 }
 
-/// Returns whether the terminal has room for an image of the code.
-fn has_room() -> bool {
-    let columns = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map_or(0, |size| size.ws_col);
-    std::io::stdout().is_terminal() && columns >= PICTURE_COLUMNS
+/// The columns and rows that a page can show at once.
+fn room() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    let (columns, rows) = (size.ws_col.saturating_sub(AROUND.0), size.ws_row.saturating_sub(AROUND.1));
+    std::io::stdout().is_terminal().then_some((columns.into(), rows.into()))
 }

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use super::inside;
 use crate::contract::display::visible_line;
 use crate::failure::AppError;
-use crate::mcp::{McpServerError, PinStatus, ServerState, ServerView, ToolView, login_command};
+use crate::mcp::{Manager, McpServerError, PinStatus, ServerState, ServerView, ToolView, login_command};
 use crate::program::app_context::AppContext;
-use crate::tui::host::TextPage;
+use crate::tui::host::{ChangedTools, TextPage};
 
 /// Returns the page of `/mcp` with its arguments.
 pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
@@ -16,10 +16,15 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
     let (verb, name) =
         words.split_once(char::is_whitespace).map_or((words, ""), |(verb, name)| (verb, name.trim()));
     match (verb, name) {
-        ("", _) => Ok(TextPage { title: "MCP servers".to_owned(), text: overview(&manager.views()) }),
+        ("", _) => Ok(TextPage {
+            is_literal: false,
+            title: "MCP servers".to_owned(),
+            text: overview(&manager.views()),
+        }),
         ("trust", name) if !name.is_empty() => {
             match manager.agree(name) {
                 Ok(said) => Ok(TextPage {
+                    is_literal: false,
                     title: "MCP servers".to_owned(),
                     text: format!("{said}.\n\n{}", overview(&manager.views())),
                 }),
@@ -27,9 +32,10 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
                 Err(McpServerError::NotReviewed { typed, .. }) => {
                     let view = manager.look(name)?;
                     Ok(TextPage {
-                        title: format!("MCP server {}", visible_line(&view.name)),
+                        is_literal: false,
+                        title: format!("MCP server · {}", visible_line(&view.name)),
                         text: format!(
-                            "/mcp trust {typed} once more trusts what follows.\n\n{}",
+                            "`/mcp trust {typed}` once more trusts what follows.\n\n{}",
                             details(&view)
                         ),
                     })
@@ -39,7 +45,11 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
         }
         ("restart", name) if !name.is_empty() => {
             manager.restart(name)?;
-            Ok(TextPage { title: "MCP servers".to_owned(), text: format!("Restarting {name}.\n") })
+            Ok(TextPage {
+                is_literal: false,
+                title: "MCP servers".to_owned(),
+                text: format!("Restarting {name}.\n"),
+            })
         }
         ("login", name) if !name.is_empty() => inside::login(app, name).await,
         ("logout", name) if !name.is_empty() => inside::logout(app, name).await,
@@ -49,7 +59,11 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
         }
         _ => {
             let view = manager.look(words)?;
-            Ok(TextPage { title: format!("MCP server {}", visible_line(&view.name)), text: details(&view) })
+            Ok(TextPage {
+                is_literal: false,
+                title: format!("MCP server · {}", visible_line(&view.name)),
+                text: details(&view),
+            })
         }
     }
 }
@@ -69,7 +83,7 @@ pub(crate) fn phase_words(phase: &ServerState) -> String {
 }
 
 fn login_hint(view: &ServerView) -> String {
-    format!("/mcp login {}, or `{}` in a shell", view.typed, login_command(&view.name))
+    format!("`/mcp login {}`, or `{}` in a shell", view.typed, login_command(&view.name))
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -83,8 +97,14 @@ fn overview(views: &[ServerView]) -> String {
     }
     let mut out = String::new();
     for view in views {
-        let name = visible_line(&view.name);
-        let _ = write!(out, "{name} ({})  {}", view.scope, phase_words(&view.phase));
+        let sign = match &view.phase {
+            ServerState::Connected => "✓ ",
+            ServerState::NeedsLogin => "! ",
+            ServerState::Failed { .. } => "✗ ",
+            ServerState::Idle | ServerState::Connecting | ServerState::Stopped => "",
+        };
+        let _ =
+            write!(out, "{sign}{}\t{}", visible_line(&view.name), visible_line(&phase_words(&view.phase)));
         if view.phase == ServerState::Connected {
             let mut parts = vec![counted(view.tools.len(), "tool")];
             if !view.prompts.is_empty() {
@@ -93,18 +113,18 @@ fn overview(views: &[ServerView]) -> String {
             if view.has_resources {
                 parts.push("resources".to_owned());
             }
-            let _ = write!(out, "  {}", parts.join(", "));
+            let _ = write!(out, " · {}", parts.join(", "));
         }
-        let _ = writeln!(out, "\n  {}", view.shown);
+        let _ = writeln!(out, "\t{}\n\t{}", view.scope, visible_line(&view.shown));
         if view.phase == ServerState::NeedsLogin {
-            let _ = writeln!(out, "  {}", login_hint(view));
+            let _ = writeln!(out, "\t{}", login_hint(view));
         }
         let waiting = view.tools.iter().filter(|tool| !tool.is_offered).count();
         if waiting > 0 {
             let (verb, them) = if waiting == 1 { ("needs", "it") } else { ("need", "them") };
             let _ = writeln!(
                 out,
-                "  {} {verb} trust: /mcp {typed} shows {them}, /mcp trust {typed} trusts {them}",
+                "\t{} {verb} trust: `/mcp {typed}` shows {them}, `/mcp trust {typed}` trusts {them}",
                 counted(waiting, "tool"),
                 typed = view.typed
             );
@@ -114,14 +134,41 @@ fn overview(views: &[ServerView]) -> String {
             let typed = &view.typed;
             let _ = writeln!(
                 out,
-                "  its instructions need trust: /mcp {typed} shows them, /mcp trust {typed} trusts them"
+                "\tits instructions need trust: `/mcp {typed}` shows them, `/mcp trust {typed}` trusts them"
             );
         }
         for note in &view.notes {
-            let _ = writeln!(out, "  {note}");
+            let _ = writeln!(out, "\t{}", visible_line(note));
         }
     }
     out
+}
+
+/// Returns the servers with tools that are not those that the user trusted, and what these say; from then on they count as
+/// shown.
+pub(crate) fn changed(manager: &Manager) -> Vec<ChangedTools> {
+    let waits = |view: &ServerView| view.tools.iter().any(|tool| !tool.is_offered);
+    let names = manager.views().into_iter().filter(waits).map(|view| view.typed);
+    let views = names.filter_map(|typed| manager.look(&typed).ok());
+    views
+        .map(|view| {
+            let mut text = String::new();
+            for tool in view.tools.iter().filter(|tool| !tool.is_offered) {
+                tool_lines(&mut text, tool);
+            }
+            if let Some(words) =
+                view.instructions.as_deref().filter(|words| !words.trim().is_empty() && !view.is_guiding)
+            {
+                let _ = writeln!(text, "its instructions:\n{}", indented(words, "  "));
+            }
+            ChangedTools {
+                server: view.name,
+                typed: view.typed,
+                lines: text.lines().map(str::to_owned).collect(),
+            }
+        })
+        .filter(|row| !row.lines.is_empty())
+        .collect()
 }
 
 /// Renders everything about a server: its command, its own claims, and each tool with its whole description.
@@ -151,7 +198,7 @@ pub(crate) fn details(view: &ServerView) -> String {
     if waiting > 0 {
         let _ = writeln!(
             out,
-            "\nItems marked [new] or [changed] are not used until you run /mcp trust {}.",
+            "\nItems marked [new] or [changed] are not used until you run `/mcp trust {}`.",
             view.typed
         );
     }

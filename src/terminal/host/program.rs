@@ -16,6 +16,7 @@ use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
 use crate::program::environment::branch;
 use crate::program::mcp::agree_to_shown;
+use crate::program::mcp::show::changed;
 use crate::store::Store;
 use crate::terminal::{statusline, themes};
 use crate::tui::host::{
@@ -93,7 +94,19 @@ impl ProgramHost for TerminalHost {
                     let _ = of_prompts.send(HostEvent::Skills(skill_rows(&app)));
                 }
             });
-            self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
+            let (manager, runtime) =
+                (Arc::downgrade(&self.app.mcp.manager), tokio::runtime::Handle::current());
+            self.app.mcp.start(move |text| {
+                let _ = events.send(HostEvent::Note(text));
+                // Not here: the server that writes the note may not be asked before it is done.
+                let (manager, events) = (manager.clone(), events.clone());
+                runtime.spawn(async move {
+                    let changed = manager.upgrade().map(|manager| changed(&manager)).unwrap_or_default();
+                    if !changed.is_empty() {
+                        let _ = events.send(HostEvent::ToolsChanged(changed));
+                    }
+                });
+            });
             let store = self.app.store.clone();
             let (cwd, of_last) = (self.app.foundation.workspace.cwd.clone(), self.events.clone());
             tokio::spawn(async move {

@@ -84,7 +84,7 @@ async fn a_question_becomes_a_form_and_its_answer_continues_the_call() {
     assert!(ticket.suspension.expires_at.is_some());
     assert_eq!(
         words(&ticket),
-        "The server s has a question during mcp__s__ask:\nWhich shelf 1?\nYour answers are sent to this server and \
+        "The server s asks, during ask:\nWhich shelf 1?\nYour answers are sent to this server and \
          stored here: no passwords, no keys.\n[Shelf (needed: top, \
          low)]\n[count]\n[gift]\n<Send>\n<Decline>\n"
     );

@@ -607,7 +607,11 @@ fn a_card_shows_the_code_that_opens_it_on_a_phone() {
         _ => None,
     });
     assert_eq!(asked, Some((crate::palette::HostPage::Serve, "card perm_a")));
-    let page = TextPage { title: "This question on a phone".into(), text: "http://h/#/card/perm_a".into() };
+    let page = TextPage {
+        is_literal: false,
+        title: "This question on a phone".into(),
+        text: "http://h/#/card/perm_a".into(),
+    };
     test.send(Msg::Program(ProgramMsg::Page(Ok(page))));
     assert!(test.screen().contains("http://h/#/card/perm_a"), "{}", test.screen());
     test.keys("<esc>");

@@ -5,9 +5,11 @@ use serde_json::json;
 use super::tests::{TestApp, opened, record, ticket};
 use super::{Focus, RunState};
 use crate::host::{
-    HostInfo, ProgramCmd, ProgramMsg, ProjectServer, QuestionMsg, Renewal, ThreadCmd, ThreadMsg, UntrustedRow,
+    ChangedTools, HostInfo, ProgramCmd, ProgramMsg, ProjectServer, QuestionMsg, Renewal, ThreadCmd,
+    ThreadMsg, UntrustedRow,
 };
 use crate::msg::{Cmd, Msg};
+use crate::palette::HostPage;
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::DecideOutcome;
@@ -129,6 +131,41 @@ fn a_projects_server_is_one_card_with_its_whole_command() {
     for part in ["Trust the files of this folder?", "$ x", "runs commands"] {
         assert!(test.live().contains(part), "{part}\n{}", test.live());
     }
+}
+
+/// Tools of a server that changed are one question for the same tools; the answer trusts what was shown.
+#[test]
+fn changed_tools_are_one_card_for_each_change() {
+    let trusts = |test: &TestApp| {
+        let words = test.cmds.iter().filter_map(|cmd| match cmd {
+            Cmd::Program(ProgramCmd::Page(None, HostPage::Mcp, words)) => Some(words.clone()),
+            _ => None,
+        });
+        words.collect::<Vec<_>>()
+    };
+    let changed = |says: &str| ChangedTools {
+        server: "shed".to_owned(),
+        typed: "shed".to_owned(),
+        lines: vec!["echo [changed]".to_owned(), format!("  {says}")],
+    };
+    let report = |test: &mut TestApp, says: &str| {
+        test.send(Msg::Program(ProgramMsg::ToolsChanged(vec![changed(says)])));
+        test.wait(2000);
+    };
+    let mut test = TestApp::new(80, 30);
+    report(&mut test, "does something else");
+    for part in ["Use the changed tools of shed?", "echo [changed]", "does something else", "1  Use them"] {
+        assert!(test.live().contains(part), "{part}\n{}", test.live());
+    }
+    test.keys("2");
+    assert!(!test.live().contains("Use the changed tools"), "{}", test.live());
+    report(&mut test, "does something else");
+    assert!(!test.live().contains("Use the changed tools"), "asked once: {}", test.live());
+    report(&mut test, "does a third thing");
+    assert!(trusts(&test).is_empty());
+    test.keys("1");
+    assert_eq!(trusts(&test), ["trust shed"]);
+    assert!(!test.live().contains("Use the changed tools"), "{}", test.live());
 }
 
 #[test]

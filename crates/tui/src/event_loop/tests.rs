@@ -275,7 +275,7 @@ impl ProgramHost for FakeHost {
     ) -> HostFuture<'a, TextPage> {
         Box::pin(async move {
             self.note(format!("page {page:?} {words}"));
-            Ok(TextPage { title: format!("{page:?}"), text: words.to_owned() })
+            Ok(TextPage { is_literal: false, title: format!("{page:?}"), text: words.to_owned() })
         })
     }
 }

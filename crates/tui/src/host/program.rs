@@ -167,6 +167,17 @@ pub struct ProjectServer {
     pub facts: Vec<String>,
 }
 
+/// Tools of an MCP server that are not those that the user trusted. Their texts come from the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedTools {
+    /// The name of the server.
+    pub server: String,
+    /// What a command calls it.
+    pub typed: String,
+    /// All that the model would read of them, line by line.
+    pub lines: Vec<String>,
+}
+
 /// The result of rebuilding the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renewal {
@@ -177,12 +188,18 @@ pub struct Renewal {
 }
 
 /// A text to read: its lines are not wrapped, so that columns stay columns.
+///
+/// In the title, details may follow ` · `. A line that starts with `── ` is a heading or the head of a table. A tab separates
+/// a label from its value, and the value from a note; labels are aligned, and may start with `✓`, `!` or `✗`. Words between
+/// backticks are code, and lines of block characters are bars.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextPage {
     /// The title of the page.
     pub title: String,
     /// The lines.
     pub text: String,
+    /// Whether the lines are shown as they are: nothing in them is a mark.
+    pub is_literal: bool,
 }
 
 /// The program in its folder.
@@ -264,6 +281,8 @@ pub enum ProgramMsg {
     Page(Result<TextPage, String>),
     /// The layer of the sandbox that is missing here.
     Unsandboxed(String),
+    /// The servers whose tools are not those that the user trusted.
+    ToolsChanged(Vec<ChangedTools>),
 }
 
 impl ProgramCmd {

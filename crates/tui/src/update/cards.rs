@@ -152,7 +152,7 @@ impl App {
         let scope = card.form().map(|form| form.scope);
         let reply = card.key(key, &self.keymap, &project);
         card.fit(self.display.size.0.saturating_sub(super::super::view::CARD_TEXT));
-        let id = card.id.clone();
+        let (id, is_of_tools) = (card.id.clone(), card.is_of_tools());
         self.ask_for_preview(cmds);
         if reply != CardAction::NotMine {
             self.cards.key_at = Some(now);
@@ -169,6 +169,7 @@ impl App {
             }
             CardAction::Dismiss => self.dismiss_card(&id),
             CardAction::AcceptPlan(mode) => self.accept_plan(&id, mode, cmds),
+            CardAction::Trust(is_yes) if is_of_tools => self.use_tools(is_yes, cmds),
             CardAction::Trust(true) => cmds.push(Cmd::Program(ProgramCmd::Trust)),
             CardAction::Trust(false) => self.leave_untrusted(),
             CardAction::Review(arguments) => cmds.push(Cmd::Question(QuestionCmd::Review(id, arguments))),

@@ -393,18 +393,21 @@ impl App {
         ] {
             rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
         }
-        self.overlays.picker = Some(Picker::new(PickerKind::Help, rows));
+        let mut picker = Picker::new(PickerKind::Help, rows);
+        // Its first row is a heading.
+        picker.step(1);
+        self.overlays.picker = Some(picker);
     }
 
     /// The keys to know first, as they are set.
     fn first_keys(&self) -> Vec<(String, &'static str)> {
         use KeyContext::{Composer, Global};
         let keys = [
-            (Composer, Action::Send, "send; during a run the model reads it after the current calls"),
+            (Composer, Action::Send, "send; during a run: after the current calls"),
             (Composer, Action::Newline, "start a new line"),
-            (Composer, Action::Interrupt, "interrupt; twice: go back to an earlier message"),
-            (Composer, Action::FocusCard, "go to the question; there the digits answer it"),
-            (Global, Action::CycleMode, "how much is asked: plan, ask, accept-edits, auto"),
+            (Composer, Action::Interrupt, "interrupt; twice: rewind to an earlier message"),
+            (Composer, Action::FocusCard, "answer the pending question"),
+            (Global, Action::CycleMode, "permission mode: plan, ask, accept-edits, auto"),
             (Global, Action::Viewer, "read and search the whole conversation"),
             (Global, Action::Inbox, "questions of all conversations"),
             (Global, Action::CancelOrQuit, "clear, interrupt, and twice: quit"),

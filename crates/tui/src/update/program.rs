@@ -6,6 +6,9 @@ use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use super::super::viewer::Document;
 
+/// Rows beside a page in the conversation: its title, the blank rows around it, the composer and the status line.
+const BESIDE_PAGE: usize = 7;
+
 impl App {
     pub(super) fn program_msg(&mut self, msg: ProgramMsg, cmds: &mut Vec<Cmd>) {
         match msg {
@@ -26,17 +29,21 @@ impl App {
             ProgramMsg::Page(Ok(page)) => self.show_page(page),
             ProgramMsg::Page(Err(error)) => self.conversation.transcript.note(Level::Warning, error),
             ProgramMsg::Unsandboxed(lack) => self.info.unsandboxed = Some(lack),
+            ProgramMsg::ToolsChanged(rows) => self.tools_changed(rows),
         }
     }
 
-    /// Shows a page that was asked for: in the conversation, or above it where a card or a running call would leave it
-    /// no room.
+    /// Shows a page that was asked for: in the conversation, or above it where it is too long for the screen, or a card or
+    /// a running call would leave it no room.
     fn show_page(&mut self, page: TextPage) {
+        self.display.hint = None;
+        let TextPage { title, text, is_literal } = page;
+        let is_long = text.lines().count() + BESIDE_PAGE > usize::from(self.display.size.1);
         let is_hidden = !self.cards.open.is_empty() || self.conversation.transcript.has_open_calls();
-        if is_hidden && !self.display.is_linear {
-            self.open_book(Document::of_page(page.title, page.text));
+        if (is_long || is_hidden) && !self.display.is_linear {
+            self.open_book(Document::of_page(title, text, is_literal));
         } else {
-            self.conversation.transcript.page(page.title, page.text);
+            self.conversation.transcript.add_page(title, text, is_literal);
         }
     }
 }

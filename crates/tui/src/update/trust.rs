@@ -2,20 +2,49 @@
 
 use super::super::app::{App, Focus, RunState};
 use super::super::approval::{Card, CardKind, CardStage};
-use super::super::host::Renewal;
+use super::super::host::{ChangedTools, ProgramCmd, Renewal};
 use super::super::msg::Cmd;
+use super::super::palette::HostPage;
 use super::super::transcript::{Level, Moment};
 
 /// How long to wait for activity to end before the next attempt to renew the program, in milliseconds.
 const AGAIN_MS: u64 = 500;
 
 impl App {
-    /// Adds the trust card as the last one, unless there is nothing to trust.
+    /// Adds the trust card as the last one, unless there is nothing to trust, and that of changed tools.
     pub(super) fn offer_trust(&mut self) {
-        let is_asked = self.cards.open.iter().any(|card| card.kind == CardKind::Trust);
-        if let Some(thread) = self.conversation.id().filter(|_| !is_asked && !self.untrusted.is_empty()) {
-            let card = Card::trust(thread.clone());
-            self.cards.open.push(card);
+        let Some(thread) = self.conversation.id().cloned() else { return };
+        if !self.untrusted.is_empty() && !self.cards.open.iter().any(Card::is_of_folder) {
+            self.cards.open.push(Card::trust(thread.clone()));
+        }
+        if self.asks_tools && !self.cards.open.iter().any(Card::is_of_tools) {
+            self.cards.open.push(Card::tools(thread));
+        }
+    }
+
+    /// Asks about tools that changed, once for the same tools.
+    pub(super) fn tools_changed(&mut self, rows: Vec<ChangedTools>) {
+        if rows == self.changed_tools {
+            return;
+        }
+        // An answer to what was shown before would be one to something else.
+        self.remove_cards(Card::is_of_tools);
+        self.asks_tools = !rows.is_empty();
+        self.changed_tools = rows;
+        self.offer_trust();
+    }
+
+    /// The answer to that question.
+    pub(super) fn use_tools(&mut self, is_yes: bool, cmds: &mut Vec<Cmd>) {
+        self.asks_tools = false;
+        self.remove_cards(Card::is_of_tools);
+        if is_yes {
+            let page = |row: &ChangedTools| {
+                Cmd::Program(ProgramCmd::Page(None, HostPage::Mcp, format!("trust {}", row.typed)))
+            };
+            cmds.extend(self.changed_tools.iter().map(page));
+        } else {
+            self.show_hint("not used; /mcp shows them");
         }
     }
 
@@ -41,7 +70,7 @@ impl App {
 
     fn end_trust(&mut self) {
         self.untrusted.clear();
-        self.remove_cards(|card| card.kind == CardKind::Trust);
+        self.remove_cards(Card::is_of_folder);
     }
 
     pub(super) fn trusted(&mut self, trusted: Result<(), String>) {
@@ -56,7 +85,7 @@ impl App {
                 }
             }
             Err(error) => {
-                for card in self.cards.open.iter_mut().filter(|card| card.kind == CardKind::Trust) {
+                for card in self.cards.open.iter_mut().filter(|card| card.is_of_folder()) {
                     card.stage = CardStage::Open;
                     card.problem = Some(error.clone());
                 }

@@ -12,9 +12,10 @@ use super::super::keymap::{Action, KeyContext};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
-use super::entry::{Colours, capital};
+use super::entry::Colours;
 use super::surface::{At, HERE, surface};
-use super::{ClickTarget, Rendered, marked, spread};
+use super::text::{capital, marked};
+use super::{ClickTarget, Rendered, spread};
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::surface::SurfaceNode;
@@ -390,6 +391,7 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
             let text = "Nothing was changed. Carry it out, or write what to change.";
             lines.extend(Wrap::words(inner).text(text, theme.style(Role::Dim)));
         }
+        CardKind::Trust if card.is_of_tools() => lines.extend(changed_tools(app, inner, theme)),
         CardKind::Trust => lines.extend(trust(app, inner, theme)),
         CardKind::Permission | CardKind::Unknown => {
             lines.extend(stale::moved(card, inner, theme));
@@ -406,6 +408,21 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
     }
     if let Some(form) = card.form() {
         return grant(card, form, app, inner, theme);
+    }
+    lines
+}
+
+/// Renders what servers say about tools that are not those that the user trusted.
+fn changed_tools(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let text = "They are not those that you trusted, and are not used before you answer.";
+    let mut lines = Wrap::words(inner).text(text, theme.style(Role::Text));
+    for row in &app.changed_tools {
+        lines.push(Line::default());
+        let name = visible_line(&row.server);
+        lines.extend(Wrap::words(inner).text(&name, theme.style(Role::Accent)));
+        for line in &row.lines {
+            lines.extend(Wrap::words(inner).indent(2, 4).text(&visible_line(line), theme.style(Role::Text)));
+        }
     }
     lines
 }
@@ -488,6 +505,9 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     if !ask.choices().is_empty() {
         lines.push(Line::default());
     }
+    // Descriptions stand below each other, unless a long label moves them too far.
+    let labels = ask.choices().iter().map(|choice| width(&visible_line(&choice.label)));
+    let widest = labels.filter(|wide| *wide <= 24).max().unwrap_or(0);
     for (i, choice) in ask.choices().iter().enumerate() {
         let is_here = ask.cursor() == Some(i);
         let tick = match (ask.is_multi(), ask.is_chosen(i)) {
@@ -499,9 +519,11 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
         let style = theme.style(if is_here { Role::Accent } else { Role::Text });
         let indent = Span::raw(" ".repeat(width(&lead)));
         let wrap = Wrap::words(inner).prefix(vec![Span::styled(lead, style)], vec![indent]);
-        let mut spans = vec![Span::styled(visible_line(&choice.label).into_owned(), style)];
+        let label = visible_line(&choice.label).into_owned();
+        let gap = " ".repeat(2 + widest.saturating_sub(width(&label)));
+        let mut spans = vec![Span::styled(label, style)];
         if let Some(description) = &choice.description {
-            spans.push(Span::styled(format!("  {}", visible_line(description)), theme.style(Role::Dim)));
+            spans.push(Span::styled(format!("{gap}{}", visible_line(description)), theme.style(Role::Dim)));
         }
         lines.extend(wrap.line(&Line::from(spans)));
     }

@@ -10,18 +10,19 @@ use super::super::diff::DiffLayout;
 use super::super::highlight::Highlighter;
 use super::super::host::HostInfo;
 use super::super::image_cache::ImageCache;
-use super::super::links::is_address;
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
 use super::super::wrap::Wrap;
 use super::surface::{self, At};
+use super::text::marked;
 use aye_core::contract::child::ChildStatus;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::surface::Surface;
 
 mod change;
+mod page;
 mod picture;
 mod plan;
 mod progress;
@@ -31,9 +32,9 @@ mod sentence;
 use change::change;
 pub(super) use change::{Colours, colours_before, colours_of};
 
+pub(super) use page::page;
 pub(super) use plan::pinned;
 pub(super) use quiet::{group, is_quiet, may_be_quiet, thought};
-pub(super) use sentence::capital;
 use sentence::head;
 
 /// The maximum lines of output shown for a call that is running or succeeded, and for one that failed.
@@ -142,53 +143,7 @@ pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec
     let style = theme.style(role);
     Wrap::words(width)
         .prefix(vec![Span::styled(mark, style)], vec![Span::raw("  ")])
-        .line(&Line::from(super::marked(&visible(text), role, theme)))
-}
-
-/// Something to read.
-pub(super) fn page(title: &str, text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(visible_line(title).into_owned(), page.theme.style(Role::Accent))];
-    let wrap = Wrap::words(page.width).indent(INDENT, OUTPUT_INDENT);
-    // Each line starts in the same column as the first; only wrapped parts are indented further.
-    for line in visible(text.trim_end()).lines() {
-        let style = page.theme.style(Role::Text);
-        if let Some(spans) = gauge(line, usize::from(page.width.saturating_sub(INDENT)), page.theme) {
-            let indent = Span::raw(" ".repeat(usize::from(INDENT)));
-            lines.push(Line::from(std::iter::once(indent).chain(spans).collect::<Vec<_>>()));
-        } else if is_address(line) {
-            let wrap = Wrap::kept(page.width).indent(INDENT, INDENT);
-            lines.extend(wrap.text(line, style.patch(page.theme.links().to(line))));
-        } else {
-            lines.extend(wrap.text(line, style));
-        }
-    }
-    lines
-}
-
-/// The marks of the parts of a bar, with their colours.
-const PARTS: [(char, Role); 5] =
-    [('█', Role::Accent), ('▓', Role::Tool), ('▒', Role::Success), ('░', Role::Warning), ('·', Role::Dim)];
-
-/// Renders a line of a page that is a bar (`▕██▓▏`) or a row of its legend (`▓ tools …`), each part in its colour. A bar
-/// that is too wide is scaled. `None` for any other line.
-pub(super) fn gauge(line: &str, room: usize, theme: &Theme) -> Option<Vec<Span<'static>>> {
-    let role_of = |mark: char| PARTS.iter().find(|(known, _)| *known == mark).map(|(_, role)| *role);
-    let span = |mark: char| Span::styled(mark.to_string(), theme.style(role_of(mark).unwrap_or(Role::Dim)));
-    if let Some(inside) = line.strip_prefix('▕').and_then(|rest| rest.strip_suffix('▏')) {
-        let cells: Vec<char> = inside.chars().collect();
-        let shown = cells.len().min(room.saturating_sub(2));
-        let scaled = (0..shown).map(|at| cells[at * cells.len() / shown]);
-        return Some(std::iter::once('▕').chain(scaled).chain(['▏']).map(span).collect());
-    }
-    let (mark, rest) = line.split_once(' ')?;
-    let mut marks = mark.chars();
-    let (mark, after) = (marks.next()?, marks.next());
-    let is_row = after.is_none() && role_of(mark).is_some() && rest.starts_with(char::is_alphabetic);
-    let text = || {
-        let text = super::truncate(&format!(" {rest}"), room.saturating_sub(1) as u16);
-        Span::styled(text, theme.style(Role::Text))
-    };
-    is_row.then(|| vec![span(mark), text()])
+        .line(&Line::from(marked(&visible(text), role, theme)))
 }
 
 /// The mark of an answer that was cut off.

@@ -235,7 +235,9 @@ impl Sheets {
             EntryKind::Tool(tool) if layout_context.whole => entry::everything(tool, page),
             EntryKind::Tool(tool) => entry::tool(tool, page),
             EntryKind::Notice { level, text } => entry::notice(*level, text, layout_context.width, theme),
-            EntryKind::Page { title, text } => entry::page(title, text, page),
+            EntryKind::Page { title, text, is_literal } => {
+                entry::page(title, text, *is_literal, page.width, page.theme)
+            }
             EntryKind::Changes(changes) => super::changes::changes(changes, page),
             EntryKind::Leaf(leaf) => match &**leaf {
                 DocEntry::File(file) => vec![document::file(file, page)],

@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use crossterm::event::KeyCode;
-use ratatui::style::Style;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::super::palette::{CompletionKind, Palette};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::theme::{Role, Theme};
-use super::super::wrap::{Wrap, truncate, width};
+use super::super::wrap::{Wrap, truncate, truncate_middle, width};
 use super::target::{self, Hint};
+use super::text::marked;
 use super::{ClickTarget, Press, Rendered, spread};
 use aye_core::contract::display::visible_line;
 
@@ -47,7 +48,14 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
         let is_chosen =
             first + i == palette.selected && (palette.is_chosen || palette.offer != CompletionKind::Words);
         let role = if is_chosen { Role::Accent } else { Role::Text };
-        let label = truncate(&visible_line(&row.label), columns.saturating_sub(5));
+        let room = columns.saturating_sub(5);
+        let label = visible_line(&row.label);
+        let label = match palette.offer {
+            CompletionKind::Files => truncate_middle(&label, room),
+            CompletionKind::Commands | CompletionKind::Skills | CompletionKind::Words => {
+                truncate(&label, room)
+            }
+        };
         let gap = " ".repeat((widest + 2).saturating_sub(width(&label)));
         let spans = vec![
             Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent)),
@@ -139,17 +147,20 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
     let first = window(picker.selected(), picker.count(), room);
     let widest = widest(picker, columns);
     let above = lines.len();
+    let words = picker.words();
+    let has_paths = picker.kind == PickerKind::Threads;
     for (place, row) in picker.window(first, room) {
         let is_chosen = place == picker.selected();
         // Keys are never cut.
         let cut = if picker.kind == PickerKind::Help { usize::from(columns) / 2 } else { widest };
-        lines.push(row_line(row, is_chosen, (widest, cut), columns, theme));
+        let row = RowLayout { row, is_chosen, widest, cut, words: &words, has_paths, columns };
+        lines.push(row_line(&row, theme));
     }
     let shown = if picker.is_loading() || picker.count() == 0 { 0 } else { lines.len() - above };
     let mut targets = rows_of(above, first..first + shown, columns);
     for text in &more[..for_more] {
-        let text = format!("    {}", visible_line(text));
-        lines.push(Line::styled(truncate(&text, columns), theme.style(Role::Status)));
+        let spans = marked(&format!("    {}", visible_line(text)), Role::Status, theme);
+        lines.push(Line::from(super::fit(spans, usize::from(columns))));
     }
     if has_keys {
         let verb = picker.kind.verb().map(|verb| format!("Enter {verb}"));
@@ -194,7 +205,11 @@ fn widest(picker: &Picker, columns: u16) -> usize {
         _ => 2,
     };
     let widest = picker.widest().min(usize::from(columns) * share / 5);
-    if picker.kind == PickerKind::Help { widest.min(KEYS_WIDTH) } else { widest }
+    if picker.kind == PickerKind::Help {
+        widest.min(KEYS_WIDTH.min(usize::from(columns) / 4))
+    } else {
+        widest
+    }
 }
 
 /// Returns the full text of the selected row if it was truncated and the list is there to be read.
@@ -219,13 +234,23 @@ fn cut_row(picker: &Picker, columns: u16) -> Vec<String> {
     lines.iter().take(4).map(ToString::to_string).collect()
 }
 
-fn row_line(
-    row: &PickRow,
+/// A row of a list, and what it needs to be laid out.
+struct RowLayout<'a> {
+    row: &'a PickRow,
     is_chosen: bool,
-    (widest, cut): (usize, usize),
+    /// Columns of the labels.
+    widest: usize,
+    /// Columns that a label may have.
+    cut: usize,
+    /// The words of the filter.
+    words: &'a [String],
+    /// Whether details are paths.
+    has_paths: bool,
     columns: u16,
-    theme: &Theme,
-) -> Line<'static> {
+}
+
+fn row_line(layout: &RowLayout<'_>, theme: &Theme) -> Line<'static> {
+    let RowLayout { row, is_chosen, widest, cut, words, columns, .. } = *layout;
     if row.is_heading {
         let mark = if is_chosen { "  ▸ " } else { "  " };
         return Line::from(vec![
@@ -240,18 +265,73 @@ fn row_line(
     };
     let label = truncate(&visible_line(&row.label), cut.max(8) as u16);
     let gap = " ".repeat((widest + 2).saturating_sub(width(&label)).max(2));
-    let detail = row.unusable.as_ref().map_or(row.detail.as_str(), String::as_str);
-    let left = vec![
-        Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent)),
-        Span::styled(label, theme.style(role)),
-        Span::raw(gap),
-        Span::styled(visible_line(detail).into_owned(), theme.style(Role::Dim)),
-    ];
-    let right = if row.note.is_empty() {
+    let detail = visible_line(row.unusable.as_ref().map_or(row.detail.as_str(), String::as_str));
+    let note = truncate(&visible_line(&row.note), columns / 2);
+    let detail = if layout.has_paths {
+        let used = 4 + width(&label) + width(&gap) + width(&note) + 2;
+        truncate_middle(&detail, columns.saturating_sub(used as u16))
+    } else {
+        detail.into_owned()
+    };
+    let mut left = vec![Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent))];
+    left.extend(matched(&label, words, theme.style(role)));
+    left.push(Span::raw(gap));
+    left.extend(matched(&detail, words, theme.style(Role::Dim)));
+    let right = if note.is_empty() {
         Vec::new()
     } else {
-        let note = truncate(&visible_line(&row.note), columns / 2);
         vec![Span::styled(format!("{note} "), theme.style(Role::Dim))]
     };
     spread(left, right, columns)
+}
+
+/// The text with the places bold at which these words are.
+fn matched(text: &str, words: &[String], style: Style) -> Vec<Span<'static>> {
+    // Lower case moves nothing in ASCII; elsewhere no place is marked.
+    let folded = text.to_lowercase();
+    if words.is_empty() || folded.len() != text.len() {
+        return vec![Span::styled(text.to_owned(), style)];
+    }
+    let mut is_bold = vec![false; text.len()];
+    for word in words {
+        for (at, found) in folded.match_indices(word.as_str()) {
+            is_bold[at..at + found.len()].fill(true);
+        }
+    }
+    let mut spans: Vec<(String, bool)> = Vec::new();
+    for (at, c) in text.char_indices() {
+        match spans.last_mut() {
+            Some((part, bold)) if *bold == is_bold[at] => part.push(c),
+            _ => spans.push((c.to_string(), is_bold[at])),
+        }
+    }
+    let span =
+        |(part, bold)| Span::styled(part, if bold { style.add_modifier(Modifier::BOLD) } else { style });
+    spans.into_iter().map(span).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_is_bold_where_it_matches() {
+        let parts = |text: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let spans = matched(text, &words, Style::default());
+            let bold = |span: &Span<'_>| span.style.add_modifier.contains(Modifier::BOLD);
+            spans.iter().map(|span| (span.content.to_string(), bold(span))).collect::<Vec<_>>()
+        };
+        let part = |text: &str, bold| (text.to_owned(), bold);
+        assert_eq!(
+            parts("Claude Opus", &["op", "cl"]),
+            [part("Cl", true), part("aude ", false), part("Op", true), part("us", false)]
+        );
+        assert_eq!(
+            parts("İstanbul", &["i"]),
+            [part("İstanbul", false)],
+            "a letter whose lower case is longer"
+        );
+        assert_eq!(parts("any", &[]), [part("any", false)]);
+    }
 }

@@ -402,7 +402,9 @@ fn draw(entry: &Entry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
             entry::notice(level, text, page.width, page.theme)
         }
         // Answers go through their stream; pages of a book are in no conversation.
-        EntryKind::Page { title, text } => entry::page(title, text, page),
+        EntryKind::Page { title, text, is_literal } => {
+            entry::page(title, text, *is_literal, page.width, page.theme)
+        }
         EntryKind::Changes(changes) => super::changes::changes(changes, page),
         EntryKind::Leaf(_) => Vec::new(),
         EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],

@@ -50,7 +50,7 @@ fn busy(width: u16, height: u16) -> TestApp {
 fn backticks_are_a_colour_where_there_are_colours() {
     let theme = Theme::builtin("dark").expect("exists");
     let parts = |text: &str, theme: &Theme| {
-        let spans = super::marked(text, Role::Dim, theme);
+        let spans = super::text::marked(text, Role::Dim, theme);
         let code = theme.style(Role::Dim).patch(theme.style(Role::Code));
         spans.iter().map(|span| (span.content.to_string(), span.style == code)).collect::<Vec<_>>()
     };
@@ -62,26 +62,7 @@ fn backticks_are_a_colour_where_there_are_colours() {
     for plain in ["a ` alone", "``", "`two\nlines`", "none"] {
         assert_eq!(parts(plain, &theme), [part(plain, false)]);
     }
-    assert_eq!(super::marked("any `a`", Role::Dim, &Theme::plain()).len(), 1, "the marks stay");
-}
-
-/// The parts of a bar have the colours of its legend, at any width; nothing else is taken for one.
-#[test]
-fn a_bar_and_its_legend_have_the_same_colours() {
-    let theme = Theme::builtin("dark").expect("exists");
-    let colours = |line: &str, room| {
-        let spans = super::entry::gauge(line, room, &theme).expect("a part of a bar");
-        spans.into_iter().filter(|span| span.content.starts_with(['█', '▓', '▒'])).map(|span| span.style)
-    };
-    let bar = colours("▕██▓▓▒▒  ▏", 80).collect::<Vec<_>>();
-    assert_eq!(bar.len(), 6);
-    let legend = ["█ system prompt  1k", "▓ tools  2k", "▒ messages  2k"].map(|row| colours(row, 80).next());
-    assert_eq!([Some(bar[0]), Some(bar[2]), Some(bar[4])], legend);
-    assert!(legend[0] != legend[1] && legend[1] != legend[2]);
-    assert_eq!(colours("▕██▓▓▒▒  ▏", 6).count(), 3, "scaled");
-    for other in ["a text", "█ ▄▄ █", "· ", "", "▕ not closed"] {
-        assert!(super::entry::gauge(other, 80, &theme).is_none(), "{other:?}");
-    }
+    assert_eq!(super::text::marked("any `a`", Role::Dim, &Theme::plain()).len(), 1, "the marks stay");
 }
 
 #[test]
@@ -102,9 +83,9 @@ fn a_question_at_120_columns() {
     ▌
     ▌   $ git push origin main
     ▌
-    ▌ ▸ 1  Allow once                                                  y
-    ▌   2  Always allow  git push with any arguments, or exactly this… a
-    ▌   3  Deny, and say why                                           n
+    ▌ ▸ 1  Allow once                                                         y
+    ▌   2  Always allow  git push with any arguments, or exactly this command a
+    ▌   3  Deny, and say why                                                  n
     ▌
     ▌ e edit   m request changes   c comment   Esc stop   ? why
 

@@ -61,9 +61,9 @@ pub struct HunkLeaf {
 
 impl Document {
     /// Creates a document of one text.
-    pub fn of_page(title: String, text: String) -> Document {
+    pub fn of_page(title: String, text: String, is_literal: bool) -> Document {
         let mut book = Document::default();
-        book.pages.page(title, text);
+        book.pages.add_page(title, text, is_literal);
         book
     }
 

@@ -18,7 +18,7 @@ pub fn pieces(kind: &EntryKind) -> Vec<Cow<'_, str>> {
             vec![text.into()]
         }
         EntryKind::Notice { text, .. } => vec![text.into()],
-        EntryKind::Page { title, text } => vec![title.into(), text.into()],
+        EntryKind::Page { title, text, .. } => vec![title.into(), text.into()],
         EntryKind::Changes(changes) => vec![changes_of(changes).into()],
         EntryKind::Leaf(leaf) => leaf_pieces(leaf),
         EntryKind::Tool(tool) => {
@@ -52,9 +52,11 @@ pub fn text(kind: &EntryKind) -> String {
             text.clone()
         }
         EntryKind::Notice { text, .. } => text.clone(),
-        EntryKind::Page { title, text } => {
-            sole_address(text).map_or_else(|| format!("{title}\n{text}"), str::to_owned)
-        }
+        EntryKind::Page { title, text, is_literal } => match sole_address(text) {
+            Some(address) => address.to_owned(),
+            None if *is_literal => format!("{title}\n{text}"),
+            None => format!("{title}\n{}", text.replace('\t', "  ")),
+        },
         EntryKind::Changes(changes) => changes_of(changes),
         EntryKind::Leaf(leaf) => leaf_text(leaf),
         EntryKind::Tool(tool) => call(tool),

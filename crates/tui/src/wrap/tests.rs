@@ -113,3 +113,13 @@ proptest! {
         prop_assert_eq!(shown(&Wrap::words(60).text(&text, Style::default())), [text]);
     }
 }
+
+#[test]
+fn a_path_is_cut_in_its_middle() {
+    assert_eq!(truncate_middle("~/src/aye/crates/tui/src/wrap.rs", 20), "~/src/…i/src/wrap.rs");
+    assert_eq!(truncate_middle("~/short.rs", 20), "~/short.rs");
+    for max in 0..30 {
+        let cut = truncate_middle("/ein/模型/🦀/path/of/many/parts/file.rs", max);
+        assert!(width(&cut) <= usize::from(max), "{cut} in {max}");
+    }
+}

@@ -13,7 +13,8 @@ use super::super::super::keymap::{Action, KeyContext};
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate, width};
 use super::super::target::{self, Hint};
-use super::super::{ClickTarget, Press, Rendered, marked};
+use super::super::text::marked;
+use super::super::{ClickTarget, Press, Rendered};
 use aye_core::contract::display::visible_line;
 
 /// A key as it is written on a card, what it does, and what a click on it presses.
@@ -97,8 +98,11 @@ pub(super) fn foot(
     let answers: Vec<KeyHint> = keys.extract_if(.., |entry| entry.number.is_some()).collect();
     let is_listed = size != FootSize::Rows && !answers.is_empty();
     if is_listed {
+        let wide = |entry: &KeyHint| 8 + width(&entry.what) + width(&entry.detail) + width(&entry.key);
+        let widest = answers.iter().map(wide).max().unwrap_or(0) as u16;
+        let columns = inner.min(widest.clamp(ANSWERS, MAX_ANSWERS));
         for entry in answers {
-            picture.stack(row(entry, card, here, has_focus, inner, theme));
+            picture.stack(row(entry, card, here, has_focus, (inner, columns), theme));
         }
         if size == FootSize::Airy && !keys.is_empty() {
             picture.lines.push(Line::default());
@@ -138,8 +142,9 @@ fn selected(card: &Card, app: &App) -> Option<usize> {
     card.choice.or_else(|| card.selected().filter(|_| is_armed))
 }
 
-/// The columns of the answers, with their keys at the end.
+/// The columns of the answers, with their keys at the end: of short ones, and at most.
 const ANSWERS: u16 = 66;
+const MAX_ANSWERS: u16 = 100;
 
 /// The styles of an answer's words and of its key.
 fn styles(
@@ -166,14 +171,13 @@ fn row(
     card: &Card,
     here: Option<usize>,
     has_focus: bool,
-    inner: u16,
+    (inner, columns): (u16, u16),
     theme: &Theme,
 ) -> Rendered {
     let (style, key_style) = styles(&entry, card, here, has_focus, theme);
     let number = entry.number.unwrap_or_default();
     let lead = if Some(number) == here { "▸" } else { " " };
     let KeyHint { key, what, keys, detail, .. } = entry;
-    let columns = inner.min(ANSWERS);
     let room = columns.saturating_sub(width(&key) as u16 + 1);
     let mut left = vec![Span::styled(format!("{lead} {number}  {what}"), style)];
     if !detail.is_empty() {
@@ -255,6 +259,7 @@ fn answers(card: &Card, app: &App) -> Vec<KeyHint> {
             Action::Allow if card.kind == CardKind::Plan => "Go ahead",
             Action::Grant if card.kind == CardKind::Plan => "Go ahead and accept edits",
             Action::Deny if card.kind == CardKind::Plan => "Keep planning",
+            Action::Allow if card.is_of_tools() => "Use them",
             Action::Allow if card.kind == CardKind::Trust => match super::words::offered(app).len() {
                 0 => "Trust this folder",
                 1 => "Use it",

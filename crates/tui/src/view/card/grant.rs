@@ -8,7 +8,7 @@ use super::super::super::approval::{Card, SCOPES};
 use super::super::super::status::short_path;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate};
-use super::super::marked;
+use super::super::text::marked;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::question::GrantProposal;
@@ -112,7 +112,7 @@ fn matched(preview: &GrantPreview, app: &App, inner: u16, theme: &Theme) -> Vec<
     let others = |n: usize| if n == 1 { "call" } else { "calls" };
     let head = match (preview.total, preview.of) {
         (_, 0) => "this project has no other call of this tool yet".to_owned(),
-        (0, of) => format!("would have matched none of the {of} earlier {} in this project", others(of)),
+        (0, _) => "would have matched no earlier call in this project".to_owned(),
         (total, of) => format!("would have matched {total} of {of} earlier {} in this project:", others(of)),
     };
     let mut lines = Wrap::words(inner).indent(2, 2).text(&head, dim);

@@ -14,6 +14,10 @@ pub(in super::super::super) fn question(card: &Card, app: &App) -> String {
     match card.kind {
         CardKind::Permission => of_call(card, app),
         CardKind::Plan => "Carry out this plan?".to_owned(),
+        CardKind::Trust if card.is_of_tools() => match app.changed_tools.as_slice() {
+            [one] => format!("Use the changed tools of {}?", visible_line(&one.server)),
+            servers => format!("Use the changed tools of {} MCP servers?", servers.len()),
+        },
         CardKind::Trust => match offered(app).as_slice() {
             [] => "Trust the files of this folder?".to_owned(),
             [server] => format!("Use the MCP server {}?", visible_line(&server.name)),
@@ -24,6 +28,9 @@ pub(in super::super::super) fn question(card: &Card, app: &App) -> String {
             None => "The agent asks".to_owned(),
         },
         CardKind::Form => "The agent asks you to fill in a form".to_owned(),
+        CardKind::Unknown if card.ticket.pending.name == "Bash" => {
+            "The command was interrupted: its outcome is unknown".to_owned()
+        }
         CardKind::Unknown => format!("{} was interrupted: its outcome is unknown", name()),
     }
 }

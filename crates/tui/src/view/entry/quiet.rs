@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::super::super::status::{duration, whole_seconds};
 use super::super::super::theme::Role;
 use super::super::super::transcript::{Entry, EntryKind, ToolEntry, ToolState};
-use super::sentence::{capital, sentence};
+use super::super::text::capital;
+use super::sentence::sentence;
 use super::{EntryLayout, summary};
 
 /// A shorter time is not worth a word.

@@ -10,6 +10,7 @@ use super::super::super::highlight::Highlighter;
 use super::super::super::status::{duration, whole_seconds};
 use super::super::super::theme::{Role, Theme};
 use super::super::super::transcript::{ToolEntry, ToolState};
+use super::super::text::capital;
 use super::{Colours, EntryLayout, change, exit_code, quiet, role_of, summary};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::judgement::Profile;
@@ -87,12 +88,6 @@ fn words(tool: &ToolEntry, verb: Verb) -> (String, Option<String>) {
         ToolState::Cancelled => (capital(verb.base), word()),
         ToolState::Unknown => (format!("Started to {}", verb.base), word()),
     }
-}
-
-/// The text with a capital.
-pub(in crate::view) fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// The time that a line shows, in milliseconds.
