@@ -33,6 +33,7 @@ use crate::plugins::skills::{
 use crate::plugins::stop::{EndCheck, StopConditionSpec, StopPlugin};
 use crate::program::agents::Agents;
 use crate::program::budget::PriceList;
+use crate::program::checks::{CHECKS_PLUGIN, ChecksPlugin};
 use crate::program::context::policy_of;
 use crate::program::environment::{Audience, ENVIRONMENT_PLUGIN, EnvironmentPlugin, RunConditions};
 use crate::program::folder_instructions::{FOLDER_INSTRUCTIONS_PLUGIN, FolderInstructionsPlugin};
@@ -43,6 +44,7 @@ use crate::program::hooks::HookCommands;
 use crate::program::links::may_follow;
 use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
 use crate::program::notify::Notifier;
+use crate::program::own_commands::OwnCommands;
 use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env};
 use crate::program::programs::ProjectPrograms;
 use crate::program::telemetry::Telemetry;
@@ -502,6 +504,12 @@ fn runtime(
         sandbox: sandbox_words(foundation),
         root: foundation.workspace.root.clone(),
     };
+    let own_commands = OwnCommands {
+        runner: Arc::new(HookCommands { programs: programs.clone() }),
+        rules: permission.clone(),
+        cwd: foundation.workspace.cwd.clone(),
+    };
+    let checks = ChecksPlugin::new(&settings.checks, own_commands.clone()).map_err(Failure::usage)?;
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
     let readable = context::readable(&output_dir);
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(move |snapshot| {
@@ -531,12 +539,11 @@ fn runtime(
             GOAL_PLUGIN,
             Arc::new(GoalPlugin {
                 given: goal.map(str::to_owned),
-                runner: Arc::new(HookCommands { programs: programs.clone() }),
-                rules: permission.clone(),
-                cwd: foundation.workspace.cwd.clone(),
+                commands: own_commands,
                 timeout: settings.bash.timeout,
             }),
         )
+        .with_plugin(CHECKS_PLUGIN, Arc::new(checks))
         .with_plugin("memory", crate::program::memory::plugin(foundation, clock))
         .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))
         .with_plugin("compaction", Arc::new(CompactionPlugin))

@@ -1,28 +1,22 @@
 //! `--until 'COMMAND'`: a run works until the command succeeds. The command and how often it failed are state of the run, so
 //! whoever resumes the run keeps to it.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use crate::contract::activity::{Activity, ReportActivity};
 use crate::contract::context_message::ContextMessage;
 use crate::contract::display::{shortened, visible_line};
-use crate::contract::judgement::Profile;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Role;
-use crate::contract::tool::SpawnContext;
 use crate::phase::{
     AddContextMessage, AnotherStep, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
     StopRequest,
 };
-use crate::plugins::hooks::{HookOutput, HookRequest, HookRunner};
-use crate::plugins::permission::{Permissions, VerdictKind, evaluate};
+use crate::plugins::hooks::HookOutput;
+use crate::program::own_commands::{OwnCommands, shown};
 use crate::state::{KeyScope, MergeStrategy, Phase, StateCommand, StateError, StateKey, StateKeyOptions};
 
 /// The plugin's name, and the code of the runs that it ends.
@@ -66,9 +60,7 @@ impl StateKey for GoalState {
 pub(crate) struct GoalPlugin {
     /// The command of this start, for its runs.
     pub(crate) given: Option<String>,
-    pub(crate) runner: Arc<dyn HookRunner>,
-    pub(crate) rules: Permissions,
-    pub(crate) cwd: PathBuf,
+    pub(crate) commands: OwnCommands,
     pub(crate) timeout: Duration,
 }
 
@@ -173,25 +165,9 @@ impl PhaseHook for GoalPlugin {
 impl GoalPlugin {
     /// Runs the command in the sandbox. Returns nothing if it succeeded, else what it printed.
     async fn succeeds(&self, wanted: &str, ctx: &PhaseContext) -> Result<Option<String>, String> {
-        let args = json!({"command": wanted});
-        let verdict = evaluate(&self.rules.rules(), &self.rules.question("Bash", &args, Some("command")));
-        if matches!(verdict.decision, VerdictKind::Deny | VerdictKind::Error) {
-            return Err(format!("a rule denies `{}`", shown(wanted)));
-        }
-        let request = HookRequest {
-            program: "bash".into(),
-            args: vec!["-c".to_owned(), wanted.to_owned()],
-            cwd: self.cwd.clone(),
-            env: Vec::new(),
-            input: Vec::new(),
-            timeout: self.timeout,
-            on_behalf: SpawnContext { run: ctx.run_identity.run_id.to_string(), ..SpawnContext::default() },
-            profile: Profile::Workspace,
-            domains: Vec::new(),
-        };
-        let cancel: &CancellationToken = &ctx.cancellation;
-        let HookOutput { stdout, stderr, exit_code, ended, .. } =
-            self.runner.run(request, cancel).await.map_err(|error| error.to_string())?;
+        let run = ctx.run_identity.run_id.as_str();
+        let output = self.commands.run((wanted, &[]), run, self.timeout, &ctx.cancellation).await?;
+        let HookOutput { stdout, stderr, exit_code, ended, .. } = output;
         if exit_code == Some(0) && ended.is_none() {
             return Ok(None);
         }
@@ -205,16 +181,12 @@ impl GoalPlugin {
 }
 
 /// Whether the latest answer called tools: then the run goes on anyway.
-fn has_calls(ctx: &PhaseContext) -> bool {
+pub(crate) fn has_calls(ctx: &PhaseContext) -> bool {
     if let Some(response) = &ctx.response {
         return !response.tool_calls.is_empty();
     }
     let answer = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
     answer.is_none_or(|message| !message.tool_calls.is_empty())
-}
-
-fn shown(command: &str) -> String {
-    shortened(&visible_line(command), MAX_SHOWN).into_owned()
 }
 
 /// The end of an output, for users.

@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod app_context;
 pub(crate) mod budget;
+pub(crate) mod checks;
 pub(crate) mod context;
 pub(crate) mod deferred;
 pub(crate) mod dialler;
@@ -23,6 +24,7 @@ pub(crate) mod models;
 pub(crate) mod moved;
 pub(crate) mod notify;
 pub(crate) mod opener;
+pub(crate) mod own_commands;
 pub(crate) mod panics;
 pub(crate) mod parts;
 pub(crate) mod plugins;

@@ -557,3 +557,34 @@ fn whoever_resumes_a_run_keeps_to_its_goal() {
     let out = home.ok(&["-c", "-p", "thanks"]);
     assert!(!out.stderr.contains("the goal"), "{}", out.stderr);
 }
+
+#[test]
+fn checks_say_once_what_is_wrong_with_changed_files() {
+    let write = |id: &str, text: &str| {
+        Answer::new().call(id, "Write", json!({"file_path": "a.txt", "content": text}))
+    };
+    let llm = MockLlm::by(move |chat: &Chat| match chat.results().len() {
+        0 => write("w1", "bad one\n"),
+        1 => write("w2", "first\nbad one\nbad two\n"),
+        _ => Answer::say("It is done."),
+    });
+    let home = Home::new();
+    home.write("b.txt", "bad, but nobody changed it\n");
+    settings(
+        &home,
+        &llm,
+        &format!(
+            "[stop]\ncheck_before_end = false\n[sandbox]\nmissing = \"allow\"\n{NO_RETRY}\
+             [checks]\n\"*.txt\" = \"grep -Hn bad \\\"$@\\\" b.txt\"\n\"*.rs\" = \"echo a.txt: zebra\"\n"
+        ),
+    );
+    home.ok(&["-p", "go", "--permission-mode", "accept-edits"]);
+    let told = llm.last().told();
+    assert_eq!(told.matches(":bad one").count(), 1, "{told}");
+    assert_eq!(told.matches("a.txt:3:bad two").count(), 1, "{told}");
+    assert!(!told.contains("nobody changed") && !told.contains("zebra"), "{told}");
+    // A rule that denies the command.
+    home.rules("rules:\n  - {tool: \"Bash(grep *)\", behavior: deny}\n");
+    let out = home.ok(&["-p", "go", "--permission-mode", "accept-edits"]);
+    assert!(out.stderr.contains("did not run to its end: a rule denies `grep"), "{}", out.stderr);
+}

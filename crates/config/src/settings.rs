@@ -74,6 +74,9 @@ table! {
         /// An agent of your own, with the fields of an agent's file.
         #[project(Set)]
         pub agents: BTreeMap<String, Json>,
+        /// Commands that check files after they were changed, by a glob of their names.
+        #[project(Set)]
+        pub checks: BTreeMap<String, String> = {},
         /// Configuration of a plugin, for the active agent.
         #[project(Set)]
         pub sections: BTreeMap<String, Json>,

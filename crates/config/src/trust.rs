@@ -256,12 +256,12 @@ fn config_item(path: &Path) -> Option<TrustItem> {
     if says.is_empty() {
         return None;
     }
-    // A server that would be started is never left out of the summary.
-    let (mut shown, mut rest): (Vec<_>, Vec<_>) =
-        says.into_iter().partition(|line| line.starts_with("mcp_servers"));
+    // What would be started is never left out of the summary.
+    let starts = |line: &String| ["mcp_servers", "checks"].iter().any(|table| line.starts_with(table));
+    let (mut shown, mut rest): (Vec<_>, Vec<_>) = says.into_iter().partition(starts);
     rest.truncate(8);
     shown.append(&mut rest);
-    let starts = shown.iter().any(|line| line.starts_with("mcp_servers"));
+    let starts = shown.iter().any(starts);
     Some(TrustItem {
         path: path.to_path_buf(),
         summary: format!("settings: {}", shown.join(", ")),

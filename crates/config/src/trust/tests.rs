@@ -116,6 +116,18 @@ fn everything_that_grants_or_runs_is_listed_with_its_content() {
 }
 
 #[test]
+fn a_check_of_the_project_is_a_program_that_it_starts() {
+    let world = World::new(&[
+        ("r/.git/HEAD", ""),
+        ("r/.aye/config.toml", "model = \"m\"\ntheme = \"x\"\n[checks]\n\"*.rs\" = \"make\"\n"),
+    ]);
+    let items = world.assess("r").items;
+    assert_eq!(items.len(), 1);
+    assert!(items[0].starts && items[0].summary.starts_with("settings: checks"), "{items:?}");
+    assert!(items[0].summary.contains("*.rs") && items[0].summary.contains("make"), "{items:?}");
+}
+
+#[test]
 fn trust_lasts_until_something_changes() {
     let world = World::new(&[
         ("r/.git/HEAD", ""),
