@@ -319,7 +319,9 @@ fn a_plugin_folder_brings_skills_agents_commands_and_servers() {
     put(".mcp.json", &json!({"mcpServers": {"shed": {"command": "sh", "args": args}}}).to_string());
     home.ok(&["skills", "list"]).prints("sorting");
     home.ok(&["agents", "list"]).prints("tester");
-    home.ok(&["-p", "/tools:ship it"]);
+    // However long the server takes on a busy machine.
+    let patient = ["--config", "mcp.wait=5m", "--config", "mcp.start_timeout=5m"];
+    home.ok(&[&patient[..], &["-p", "/tools:ship it"]].concat());
     assert_eq!(llm.last().user(), "Ship it now.");
     assert!(llm.last().system().contains("Sorts."));
     assert!(llm.last().knows("mcp__shed__echo"), "{:?}", llm.last().tools());
