@@ -129,8 +129,8 @@ fn hash_file(path: &Path) -> Option<String> {
 
 /// At most three lines of a file that say something, on one line.
 fn excerpt(text: &str) -> String {
-    let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-    let mut lines = text.lines().filter(says);
+    let content = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let mut lines = text.lines().filter(content);
     let mut shown = lines
         .by_ref()
         .take(3)
@@ -244,7 +244,7 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         let never = matches!(entry.project, ProjectMay::Never | ProjectMay::Tighten);
         !never && project_refusal(entry, before, false).is_some()
     };
-    let mut says: Vec<String> = layer
+    let mut content: Vec<String> = layer
         .entries
         .iter()
         .filter(needs_trust)
@@ -252,13 +252,13 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         .collect();
     // A file that names servers in an unreadable way still needs trust.
     let starts = layer.problems.iter().filter(|problem| problem.message.contains("`mcp"));
-    says.extend(starts.map(|problem| visible_line(&problem.message).into_owned()));
-    if says.is_empty() {
+    content.extend(starts.map(|problem| visible_line(&problem.message).into_owned()));
+    if content.is_empty() {
         return None;
     }
     // What would be started is never left out of the summary.
     let starts = |line: &String| ["mcp_servers", "checks"].iter().any(|table| line.starts_with(table));
-    let (mut shown, mut rest): (Vec<_>, Vec<_>) = says.into_iter().partition(starts);
+    let (mut shown, mut rest): (Vec<_>, Vec<_>) = content.into_iter().partition(starts);
     rest.truncate(8);
     shown.append(&mut rest);
     let starts = shown.iter().any(starts);
@@ -351,8 +351,8 @@ fn agent_item(path: &Path) -> Option<TrustItem> {
         return None;
     }
     let name = visible_line(&path.file_stem().unwrap_or_default().to_string_lossy()).into_owned();
-    let says = excerpt(front.trim_start_matches("---"));
-    Some(TrustItem::inert(path.to_path_buf(), format!("agent {name}: {says}"), hash_file(path)))
+    let content = excerpt(front.trim_start_matches("---"));
+    Some(TrustItem::inert(path.to_path_buf(), format!("agent {name}: {content}"), hash_file(path)))
 }
 
 fn skill_item(dir: &Path) -> Option<TrustItem> {

@@ -9,8 +9,8 @@ const LOCALTIME: &str = "/etc/localtime";
 ///
 /// jiff's own lookup first scans the whole zone database to find this zone's name: at each start, some 40
 /// folders that nothing needs.
-pub fn local_zone(is_told: bool) -> TimeZone {
-    let own = (!is_told).then(|| std::fs::read(LOCALTIME).ok()).flatten();
+pub fn local_zone(is_set: bool) -> TimeZone {
+    let own = (!is_set).then(|| std::fs::read(LOCALTIME).ok()).flatten();
     own.and_then(|data| TimeZone::tzif("Local", &data).ok()).unwrap_or_else(TimeZone::system)
 }
 

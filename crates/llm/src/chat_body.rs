@@ -118,7 +118,7 @@ struct Offered<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-enum Said<'a> {
+enum WireMessage<'a> {
     System {
         content: String,
     },
@@ -199,12 +199,12 @@ impl Encoded {
 
     /// Returns whether a request starts with exactly these messages.
     fn begins(&self, quirks: ServerQuirks, request: &InferenceRequest) -> bool {
-        let reads_same = |(known, said): (&Arc<Message>, &Arc<Message>)| {
-            Arc::ptr_eq(known, said)
-                || known.role == said.role
-                    && known.content == said.content
-                    && known.tool_calls == said.tool_calls
-                    && known.tool_call_id == said.tool_call_id
+        let reads_same = |(known, wire_messages): (&Arc<Message>, &Arc<Message>)| {
+            Arc::ptr_eq(known, wire_messages)
+                || known.role == wire_messages.role
+                    && known.content == wire_messages.content
+                    && known.tool_calls == wire_messages.tool_calls
+                    && known.tool_call_id == wire_messages.tool_call_id
         };
         self.quirks == quirks
             && self.messages.len() <= request.messages.len()
@@ -257,7 +257,7 @@ impl ChatBodies {
         let tail = serde_json::to_vec(&tail(request, quirks, || cache_key(&system, &request.tools, first)))?;
         let mut before = Vec::new();
         if !system.is_empty() {
-            serde_json::to_writer(&mut before, &Said::System { content: system.join("\n\n") })?;
+            serde_json::to_writer(&mut before, &WireMessage::System { content: system.join("\n\n") })?;
         }
         let mut behind = Vec::new();
         encode(&rest, quirks, &mut behind)?;
@@ -323,16 +323,16 @@ fn tail(request: &InferenceRequest, quirks: ServerQuirks, key: impl FnOnce() -> 
 
 /// Appends messages to the members of a list.
 fn encode(messages: &[Arc<Message>], quirks: ServerQuirks, items: &mut Vec<u8>) -> serde_json::Result<()> {
-    for said in said(messages, quirks) {
+    for wire_messages in wire_messages(messages, quirks) {
         if !items.is_empty() {
             items.push(b',');
         }
-        serde_json::to_writer(&mut *items, &said)?;
+        serde_json::to_writer(&mut *items, &wire_messages)?;
     }
     Ok(())
 }
 
-fn said(messages: &[Arc<Message>], quirks: ServerQuirks) -> Vec<Said<'_>> {
+fn wire_messages(messages: &[Arc<Message>], quirks: ServerQuirks) -> Vec<WireMessage<'_>> {
     let mut out = Vec::with_capacity(messages.len());
     let mut pictures: Vec<Part<'_>> = Vec::new();
     for message in messages {
@@ -342,7 +342,7 @@ fn said(messages: &[Arc<Message>], quirks: ServerQuirks) -> Vec<Said<'_>> {
         match message.role {
             // None is left here.
             Role::System => {}
-            Role::User => out.push(Said::User { content: user_content(&message.content) }),
+            Role::User => out.push(WireMessage::User { content: user_content(&message.content) }),
             Role::Assistant => out.push(assistant(message, quirks)),
             Role::Tool => {
                 let before = pictures.len();
@@ -352,7 +352,7 @@ fn said(messages: &[Arc<Message>], quirks: ServerQuirks) -> Vec<Said<'_>> {
                     content = "The image follows.".into();
                 }
                 let id = message.tool_call_id.as_deref().map(|id| quirks.id(id));
-                out.push(Said::Tool { tool_call_id: id, content });
+                out.push(WireMessage::Tool { tool_call_id: id, content });
             }
         }
     }
@@ -361,13 +361,13 @@ fn said(messages: &[Arc<Message>], quirks: ServerQuirks) -> Vec<Said<'_>> {
 }
 
 /// Adds the pictures of tool results as a user message after them, since results can only contain text.
-fn show<'a>(pictures: &mut Vec<Part<'a>>, out: &mut Vec<Said<'a>>) {
+fn show<'a>(pictures: &mut Vec<Part<'a>>, out: &mut Vec<WireMessage<'a>>) {
     if pictures.is_empty() {
         return;
     }
     let mut parts = vec![Part::Text { text: PICTURES.into() }];
     parts.append(pictures);
-    out.push(Said::User { content: Content::Parts(parts) });
+    out.push(WireMessage::User { content: Content::Parts(parts) });
 }
 
 fn image(block: &ContentBlock) -> Option<Part<'_>> {
@@ -389,7 +389,7 @@ fn user_content(content: &[ContentBlock]) -> Content<'_> {
     Content::Text(joined(content, "\n\n"))
 }
 
-fn assistant(message: &Message, quirks: ServerQuirks) -> Said<'_> {
+fn assistant(message: &Message, quirks: ServerQuirks) -> WireMessage<'_> {
     let calls = message.tool_calls.iter().map(|call| Call {
         id: quirks.id(&call.id),
         kind: "function",
@@ -405,7 +405,7 @@ fn assistant(message: &Message, quirks: ServerQuirks) -> Said<'_> {
         }
         _ => None,
     });
-    Said::Assistant {
+    WireMessage::Assistant {
         content: Some(joined(&message.content, "")).filter(|text| !text.is_empty()),
         tool_calls: calls.collect(),
         reasoning_content: thoughts.collect(),

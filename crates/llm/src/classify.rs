@@ -55,9 +55,9 @@ impl ModelEndpoint {
         // Gemini wraps its errors in a list when it was asked for a stream.
         let json = json.get(0).unwrap_or(&json);
         let error = json.get("error").unwrap_or(json);
-        let said = match message_of(error) {
-            Some(said) => said.to_owned(),
-            None if looks_like_html(body) => "the server answered with a web page".to_owned(),
+        let detail = match message_of(error) {
+            Some(detail) => detail.to_owned(),
+            None if is_html(body) => "the server answered with a web page".to_owned(),
             None => body.to_owned(),
         };
         if status.is_redirection() {
@@ -77,8 +77,8 @@ impl ModelEndpoint {
                 self.through_proxy()
             ));
         }
-        let retry_after = wait_of(Some(status), Some(headers), error, &said, jiff::Timestamp::now());
-        self.sort(Some(status), &code_of(error), &said, retry_after)
+        let retry_after = wait_of(Some(status), Some(headers), error, &detail, jiff::Timestamp::now());
+        self.sort(Some(status), &code_of(error), &detail, retry_after)
     }
 
     /// An error object in the middle of a stream.
@@ -90,25 +90,25 @@ impl ModelEndpoint {
             .and_then(|code| u16::try_from(code).ok())
             .filter(|code| (400..600).contains(code))
             .and_then(|code| StatusCode::from_u16(code).ok());
-        let said = message_of(error).map_or_else(|| error.to_string(), str::to_owned);
-        let retry_after = wait_of(status, None, error, &said, jiff::Timestamp::now());
-        self.sort(status, &code_of(error), &said, retry_after)
+        let detail = message_of(error).map_or_else(|| error.to_string(), str::to_owned);
+        let retry_after = wait_of(status, None, error, &detail, jiff::Timestamp::now());
+        self.sort(status, &code_of(error), &detail, retry_after)
     }
 
     fn sort(
         &self,
         status: Option<StatusCode>,
         code: &str,
-        said: &str,
+        detail: &str,
         retry_after: Option<Duration>,
     ) -> InferenceExecutionError {
         let who = &self.provider;
-        let shown = self.shown(said);
+        let shown = self.shown(detail);
         let shown = if shown.is_empty() { "no reason given".to_owned() } else { shown };
         let number = status.map(|status| format!(" ({})", status.as_u16())).unwrap_or_default();
-        let said_lower = said.to_lowercase();
+        let detail_lower = detail.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
-        if is_overflow(code, &said_lower) {
+        if is_overflow(code, &detail_lower) {
             return InferenceExecutionError::ContextOverflow(format!(
                 "{who}: the conversation is too long for {}: {shown}",
                 self.model
@@ -138,7 +138,7 @@ impl ModelEndpoint {
                 retry_after,
             },
             Some(409 | 425) => InferenceExecutionError::Provider(format!("{who}{number}: {shown}")),
-            Some(400 | 422) if is_about_thoughts(&said_lower) => InferenceExecutionError::BoundThoughts(
+            Some(400 | 422) if is_about_thoughts(&detail_lower) => InferenceExecutionError::BoundThoughts(
                 format!("{who} rejected the thoughts in the conversation{number}: {shown}"),
             ),
             Some(400 | 422) if !has(&["overloaded", "rate_limit"]) => {
@@ -331,7 +331,7 @@ fn code_of(error: &Value) -> String {
         .to_ascii_lowercase()
 }
 
-pub(super) fn looks_like_html(body: &str) -> bool {
+pub(super) fn is_html(body: &str) -> bool {
     let start = body.trim_start().get(..14).unwrap_or_default().to_ascii_lowercase();
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
@@ -352,9 +352,9 @@ fn hide_keys(text: &str) -> String {
 }
 
 /// Whether a request was refused because thoughts in it do not belong to what comes before them.
-fn is_about_thoughts(said: &str) -> bool {
-    said.contains("bound to a different conversation")
-        || said.contains("thinking") && said.contains("invalid `signature`")
+fn is_about_thoughts(detail: &str) -> bool {
+    detail.contains("bound to a different conversation")
+        || detail.contains("thinking") && detail.contains("invalid `signature`")
 }
 
 #[cfg(test)]

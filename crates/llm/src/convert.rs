@@ -139,12 +139,12 @@ pub(super) fn split_point(messages: &[Arc<Message>]) -> usize {
 
 /// Returns whether an assistant's message has content to send. Thoughts alone do not count.
 fn has_content(message: &Message) -> bool {
-    let is_said = |block: &ContentBlock| match block {
+    let is_content = |block: &ContentBlock| match block {
         ContentBlock::Text { .. } => !is_blank(block),
         ContentBlock::Image { .. } => true,
         _ => false,
     };
-    !message.tool_calls.is_empty() || message.content.iter().any(is_said)
+    !message.tool_calls.is_empty() || message.content.iter().any(is_content)
 }
 
 fn is_blank(block: &ContentBlock) -> bool {

@@ -50,12 +50,12 @@ impl DemoExecutor {
 #[derive(Debug, PartialEq)]
 enum Reply {
     Text(String),
-    Call { says: String, tool: &'static str, args: Value },
+    Call { sentence_of: String, tool: &'static str, args: Value },
 }
 
 impl Reply {
-    fn call(says: impl Into<String>, tool: &'static str, args: Value) -> Self {
-        Self::Call { says: says.into(), tool, args }
+    fn call(sentence_of: impl Into<String>, tool: &'static str, args: Value) -> Self {
+        Self::Call { sentence_of: sentence_of.into(), tool, args }
     }
 }
 
@@ -88,10 +88,10 @@ fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     (head.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace)).then(|| rest.trim())
 }
 
-fn first(said: &str, request: &InferenceRequest) -> Reply {
+fn first(prompt_text: &str, request: &InferenceRequest) -> Reply {
     // Text piped in along with the prompt is context, not part of a file name or a command.
-    let said = said.split_once("\n\n<stdin>").map_or(said, |(prompt, _)| prompt).trim();
-    let reply = understand(said);
+    let prompt_text = prompt_text.split_once("\n\n<stdin>").map_or(prompt_text, |(prompt, _)| prompt).trim();
+    let reply = understand(prompt_text);
     // A tool that is not offered (plan mode, a rule) cannot be called.
     if let Reply::Call { tool, .. } = &reply
         && !request.tools.iter().any(|offered| offered.id == *tool)
@@ -101,8 +101,8 @@ fn first(said: &str, request: &InferenceRequest) -> Reply {
     reply
 }
 
-fn understand(said: &str) -> Reply {
-    let bare = said.trim_end_matches(['.', '!', '?']).to_ascii_lowercase();
+fn understand(prompt_text: &str) -> Reply {
+    let bare = prompt_text.trim_end_matches(['.', '!', '?']).to_ascii_lowercase();
     match bare.as_str() {
         "list files" | "list" | "ls" => {
             return Reply::call("Let me look at this folder.", "List", json!({"path": "."}));
@@ -116,22 +116,22 @@ fn understand(said: &str) -> Reply {
         "hello" | "hi" | "hey" => return Reply::Text(greeting()),
         _ => {}
     }
-    if let Some(path) = after(said, "list files in").or_else(|| after(said, "list")) {
+    if let Some(path) = after(prompt_text, "list files in").or_else(|| after(prompt_text, "list")) {
         return Reply::call(format!("Let me look at {}.", code(path)), "List", json!({"path": path}));
     }
-    if let Some(file) = after(said, "read") {
+    if let Some(file) = after(prompt_text, "read") {
         return Reply::call(format!("Let me read {}.", code(file)), "Read", json!({"file_path": file}));
     }
-    if let Some(word) = after(said, "search for").or_else(|| after(said, "search")) {
+    if let Some(word) = after(prompt_text, "search for").or_else(|| after(prompt_text, "search")) {
         // Search for a literal string, not a pattern: a user who types `a.b` means exactly that.
         let args = json!({"pattern": regex::escape(word), "output_mode": "content"});
         return Reply::call(format!("Let me search for {}.", code(word)), "Grep", args);
     }
-    if let Some(command) = after(said, "run") {
+    if let Some(command) = after(prompt_text, "run") {
         let args = json!({"command": command, "description": "Run the requested command"});
         return Reply::call(format!("I will run {}.", code(command)), "Bash", args);
     }
-    if let Some(rest) = after(said, "edit") {
+    if let Some(rest) = after(prompt_text, "edit") {
         return match rest.split_once(": ").and_then(|(file, change)| Some((file, change.split_once(" -> ")?)))
         {
             Some((file, (old, new))) => Reply::call(
@@ -142,7 +142,7 @@ fn understand(said: &str) -> Reply {
             None => Reply::Text("An edit looks like this: `edit FILE: OLD -> NEW`.".into()),
         };
     }
-    if let Some(rest) = after(said, "write") {
+    if let Some(rest) = after(prompt_text, "write") {
         return match rest.split_once(':') {
             Some((file, text)) if !file.trim().is_empty() => {
                 let text = text.strip_prefix(' ').unwrap_or(text);
@@ -254,7 +254,7 @@ fn stream(request: &InferenceRequest) -> Result<Fold, InferenceExecutionError> {
     let reply = reply(request);
     let (text, call) = match &reply {
         Reply::Text(text) => (text, None),
-        Reply::Call { says, tool, args } => (says, Some((*tool, args.to_string()))),
+        Reply::Call { sentence_of, tool, args } => (sentence_of, Some((*tool, args.to_string()))),
     };
     for piece in pieces(text) {
         fold.text(piece)?;

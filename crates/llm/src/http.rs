@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 
-use super::classify::{ModelEndpoint, looks_like_html};
+use super::classify::{ModelEndpoint, is_html};
 use super::provider::WireFormat;
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_http::{EventTooLong, SseParser};
@@ -253,7 +253,7 @@ impl Frames {
             Ok(value @ Value::Object(_)) => self.ready.push_back(value.to_string()),
             // Gemini without `alt=sse`: all chunks in one list.
             Ok(Value::Array(chunks)) => self.ready.extend(chunks.iter().map(Value::to_string)),
-            Ok(_) | Err(_) if looks_like_html(&body) || self.content_type.starts_with("text/html") => {
+            Ok(_) | Err(_) if is_html(&body) || self.content_type.starts_with("text/html") => {
                 return Err(InferenceExecutionError::InvalidRequest(format!(
                     "{} at {} answered with a web page instead of a model's answer; check base_url",
                     self.origin.provider, self.origin.base_url

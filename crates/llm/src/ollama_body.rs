@@ -30,7 +30,7 @@ struct Body<'a> {
     options: Options,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Offer<'a>>,
-    messages: Vec<Said<'a>>,
+    messages: Vec<WireMessage<'a>>,
 }
 
 #[derive(Default, PartialEq, Serialize)]
@@ -53,7 +53,7 @@ impl Options {
 }
 
 #[derive(Default, Serialize)]
-struct Said<'a> {
+struct WireMessage<'a> {
     role: &'static str,
     content: Cow<'a, str>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -116,10 +116,14 @@ fn think(effort: ReasoningEffort) -> Value {
     }
 }
 
-fn messages(prepared: &PreparedMessages) -> Vec<Said<'_>> {
+fn messages(prepared: &PreparedMessages) -> Vec<WireMessage<'_>> {
     let mut out = Vec::with_capacity(prepared.messages.len() + 1);
     if !prepared.system.is_empty() {
-        out.push(Said { role: "system", content: prepared.system.join("\n\n").into(), ..Said::default() });
+        out.push(WireMessage {
+            role: "system",
+            content: prepared.system.join("\n\n").into(),
+            ..WireMessage::default()
+        });
     }
     let mut pictures: Vec<&ContentBlock> = Vec::new();
     let mut calls: &[ToolCall] = &[];
@@ -144,12 +148,12 @@ fn messages(prepared: &PreparedMessages) -> Vec<Said<'_>> {
                 }
                 let id = message.tool_call_id.as_deref();
                 let call = calls.iter().find(|call| Some(call.id.as_str()) == id);
-                out.push(Said {
+                out.push(WireMessage {
                     role: "tool",
                     content,
                     tool_name: call.map(|call| call.name.as_str()),
                     tool_call_id: id,
-                    ..Said::default()
+                    ..WireMessage::default()
                 });
             }
         }
@@ -159,16 +163,16 @@ fn messages(prepared: &PreparedMessages) -> Vec<Said<'_>> {
 }
 
 /// Adds the pictures of tool results as a user message after them: models look for pictures there.
-fn show<'a>(pictures: &mut Vec<&'a ContentBlock>, out: &mut Vec<Said<'a>>) {
+fn show<'a>(pictures: &mut Vec<&'a ContentBlock>, out: &mut Vec<WireMessage<'a>>) {
     if pictures.is_empty() {
         return;
     }
-    let said = std::iter::once(PICTURES.into()).chain(pictures.iter().filter_map(|block| unsent(block)));
-    out.push(Said {
+    let parts = std::iter::once(PICTURES.into()).chain(pictures.iter().filter_map(|block| unsent(block)));
+    out.push(WireMessage {
         role: "user",
-        content: said.collect::<Vec<Cow<'_, str>>>().join("\n\n").into(),
+        content: parts.collect::<Vec<Cow<'_, str>>>().join("\n\n").into(),
         images: pictures.drain(..).filter_map(data).collect(),
-        ..Said::default()
+        ..WireMessage::default()
     });
 }
 
@@ -184,20 +188,20 @@ fn data(block: &ContentBlock) -> Option<&str> {
     }
 }
 
-fn user(content: &[ContentBlock]) -> Said<'_> {
+fn user(content: &[ContentBlock]) -> WireMessage<'_> {
     let texts: Vec<Cow<'_, str>> = content
         .iter()
         .filter_map(|block| block.as_text().map(Cow::Borrowed).or_else(|| unsent(block)))
         .collect();
-    Said {
+    WireMessage {
         role: "user",
         content: texts.join("\n\n").into(),
         images: content.iter().filter_map(data).collect(),
-        ..Said::default()
+        ..WireMessage::default()
     }
 }
 
-fn assistant(message: &Message) -> Said<'_> {
+fn assistant(message: &Message) -> WireMessage<'_> {
     // A proof belongs to the provider that signed it; the thoughts of models here have none.
     let thoughts = message.content.iter().filter_map(|block| match block {
         ContentBlock::Thinking { thinking, signature: None } => Some(thinking.as_str()),
@@ -207,12 +211,12 @@ fn assistant(message: &Message) -> Said<'_> {
         .tool_calls
         .iter()
         .map(|call| Call { id: &call.id, function: Called { name: &call.name, arguments: &call.arguments } });
-    Said {
+    WireMessage {
         role: "assistant",
         content: joined(&message.content, ""),
         thinking: thoughts.collect(),
         tool_calls: calls.collect(),
-        ..Said::default()
+        ..WireMessage::default()
     }
 }
 

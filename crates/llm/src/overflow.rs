@@ -207,17 +207,17 @@ const RATES: [&str; 7] = [
 ];
 
 /// Returns whether an error says that the request is longer than the model's window.
-pub(super) fn is_overflow(code: &str, said: &str) -> bool {
+pub(super) fn is_overflow(code: &str, message: &str) -> bool {
     if CODES.iter().any(|known| code.contains(known)) {
         return true;
     }
-    let is_rate = code.contains("rate_limit") || RATES.iter().any(|words| said.contains(words));
-    !is_rate && SENTENCES.iter().any(|sentence| sentence.is_in(said))
+    let is_rate = code.contains("rate_limit") || RATES.iter().any(|words| message.contains(words));
+    !is_rate && SENTENCES.iter().any(|sentence| sentence.is_in(message))
 }
 
 impl Sentence {
-    fn is_in(&self, said: &str) -> bool {
-        let mut rest = said;
+    fn is_in(&self, message: &str) -> bool {
+        let mut rest = message;
         self.parts.iter().all(|part| {
             let found = rest.split_once(part);
             found.is_some_and(|(_, after)| {
@@ -237,10 +237,10 @@ mod tests {
     #[test]
     fn each_sentence_is_recognised_by_its_own_row() {
         for sentence in SENTENCES {
-            let said = sentence.example.to_lowercase();
-            assert!(sentence.is_in(&said), "{}: {}", sentence.provider, sentence.example);
+            let message = sentence.example.to_lowercase();
+            assert!(sentence.is_in(&message), "{}: {}", sentence.provider, sentence.example);
             assert!(
-                is_overflow("invalid_request_error", &said),
+                is_overflow("invalid_request_error", &message),
                 "{}: {}",
                 sentence.provider,
                 sentence.example
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn other_refusals_are_no_overflow() {
-        for (code, said) in [
+        for (code, message) in [
             ("rate_limit_exceeded", "request too large for gpt-x: limit 30000, requested 40000 tokens"),
             ("tokens", "request too large for model on tokens per min (tpm): too many tokens"),
             ("throttlingexception", "too many tokens, please wait before trying again."),
@@ -277,7 +277,7 @@ mod tests {
             ("invalid_request_error", "tools.0.custom.name: string should have at most 64 characters"),
             ("", ""),
         ] {
-            assert!(!is_overflow(code, said), "{said}");
+            assert!(!is_overflow(code, message), "{message}");
         }
         assert!(is_overflow("invalid_request_error exceed_context_size_error", "no"));
     }

@@ -28,11 +28,11 @@ pub(super) fn wait_of(
     status: Option<StatusCode>,
     headers: Option<&HeaderMap>,
     error: &Value,
-    said: &str,
+    sentence: &str,
     now: Timestamp,
 ) -> Option<Duration> {
     let named = headers.and_then(|headers| of_retry_after(headers, now));
-    let asked = [named, of_body(error, now), of_sentence(said)].into_iter().flatten().max();
+    let asked = [named, of_body(error, now), of_sentence(sentence)].into_iter().flatten().max();
     if asked.is_some() || status != Some(StatusCode::TOO_MANY_REQUESTS) {
         return asked;
     }
@@ -76,11 +76,11 @@ fn of_body(error: &Value, now: Timestamp) -> Option<Duration> {
 }
 
 /// Reads `Please try again in 3.2s` and its kin.
-fn of_sentence(said: &str) -> Option<Duration> {
-    let said = said.to_ascii_lowercase();
-    let matches = PHRASES.iter().flat_map(|phrase| said.match_indices(phrase));
+fn of_sentence(sentence: &str) -> Option<Duration> {
+    let sentence = sentence.to_ascii_lowercase();
+    let matches = PHRASES.iter().flat_map(|phrase| sentence.match_indices(phrase));
     let spans = matches.filter_map(|(at, phrase)| {
-        let rest = said[at + phrase.len()..].trim_start();
+        let rest = sentence[at + phrase.len()..].trim_start();
         let mut hedges = ["about ", "approximately ", "at least "].iter();
         leading_span(hedges.find_map(|hedge| rest.strip_prefix(hedge)).unwrap_or(rest))
     });
@@ -212,8 +212,9 @@ mod tests {
     }
 
     fn of_error(error: &Value) -> Option<f64> {
-        let said = error["message"].as_str().unwrap_or_default();
-        wait_of(Some(StatusCode::TOO_MANY_REQUESTS), None, error, said, now()).map(|wait| wait.as_secs_f64())
+        let sentence = error["message"].as_str().unwrap_or_default();
+        wait_of(Some(StatusCode::TOO_MANY_REQUESTS), None, error, sentence, now())
+            .map(|wait| wait.as_secs_f64())
     }
 
     #[test]
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_sentence_may_be_all_that_says_it() {
-        for (said, expected) in [
+        for (sentence, expected) in [
             ("Rate limit reached for gpt-5 on tokens per min. Please try again in 3.2s. Visit …", Some(3.2)),
             ("Please try again in 20ms.", Some(0.02)),
             ("Please try again in 6m0s", Some(360.0)),
@@ -268,7 +269,7 @@ mod tests {
             ("please wait 5 or more", None),
             ("try again later", None),
         ] {
-            assert_eq!(of_error(&json!({"message": said})), expected, "{said}");
+            assert_eq!(of_error(&json!({"message": sentence})), expected, "{sentence}");
         }
     }
 

@@ -24,7 +24,7 @@ use aye_core::contract::display::visible_line;
 const MAX_LINES: usize = 50;
 const MAX_LINE: usize = 500;
 /// Minimum interval between notifications to the user about a server's errors.
-const TOLD_EVERY: Duration = Duration::from_secs(30);
+const NOTICE_EVERY: Duration = Duration::from_secs(30);
 
 /// One report of progress.
 #[derive(Clone, Debug)]
@@ -193,7 +193,7 @@ impl ConnectionState {
 
     fn log_throttled(&self, text: impl FnOnce() -> String) {
         let mut last_logged = locked(&self.last_logged);
-        if last_logged.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+        if last_logged.is_none_or(|at| at.elapsed() > NOTICE_EVERY) {
             *last_logged = Some(Instant::now());
             drop(last_logged);
             (self.tell)(text());

@@ -130,7 +130,7 @@ struct Now {
     /// The hash of the instructions that a user saw with the tools.
     seen_instructions: Option<String>,
     /// The last notification shown to the user; the same one is not repeated.
-    told: String,
+    last_notice: String,
 }
 
 pub(super) struct Server {
@@ -230,7 +230,7 @@ impl Server {
                 guiding: (PinStatus::New, false),
                 seen: BTreeMap::new(),
                 seen_instructions: None,
-                told: String::new(),
+                last_notice: String::new(),
             }),
             moved: watch::channel(0).0,
             again: Notify::new(),
@@ -552,7 +552,7 @@ impl Server {
             (PinStatus::Changed, false) => Some("its instructions changed since you trusted them".to_owned()),
         };
         if new.is_empty() && changed.is_empty() && instructions.is_none() {
-            now.told.clear();
+            now.last_notice.clear();
             return;
         }
         let count = |list: &[&str], one: &str, many: &str| match list {
@@ -574,8 +574,8 @@ impl Server {
              trusts them",
             what.join(", ")
         );
-        if now.told != text {
-            now.told.clone_from(&text);
+        if now.last_notice != text {
+            now.last_notice.clone_from(&text);
             drop(now);
             (around.tell)(text);
         }

@@ -49,7 +49,7 @@ type Offered = Arc<Mutex<BTreeMap<String, Vec<Arc<dyn Tool>>>>>;
 struct World {
     dir: tempfile::TempDir,
     offered: Offered,
-    told: Arc<Mutex<Vec<String>>>,
+    notices: Arc<Mutex<Vec<String>>>,
     pins: Arc<Kept>,
     agrees_to_all: bool,
     questions: Questions,
@@ -65,7 +65,7 @@ impl World {
         let world = Self {
             dir: tempfile::tempdir().expect("a folder"),
             offered: Arc::default(),
-            told: Arc::default(),
+            notices: Arc::default(),
             pins: Arc::default(),
             agrees_to_all: false,
             questions: Questions::default(),
@@ -116,7 +116,7 @@ impl World {
     }
 
     fn around(&self) -> Surroundings {
-        let (offered, told) = (Arc::clone(&self.offered), Arc::clone(&self.told));
+        let (offered, notices) = (Arc::clone(&self.offered), Arc::clone(&self.notices));
         Surroundings {
             spawn: Arc::new(|launch| {
                 use std::os::unix::process::CommandExt as _;
@@ -128,7 +128,7 @@ impl World {
             offer: Arc::new(move |source, tools| {
                 offered.lock().expect("not poisoned").insert(source.to_owned(), tools);
             }),
-            tell: Arc::new(move |text| told.lock().expect("not poisoned").push(text)),
+            tell: Arc::new(move |text| notices.lock().expect("not poisoned").push(text)),
             pins: Arc::clone(&self.pins) as Arc<dyn PinStore>,
             logins: Arc::new(NoLogins),
             agrees_to_all: self.agrees_to_all,
@@ -174,8 +174,8 @@ impl World {
         output.map(|output| output.result)
     }
 
-    fn told(&self) -> Vec<String> {
-        self.told.lock().expect("not poisoned").clone()
+    fn notices(&self) -> Vec<String> {
+        self.notices.lock().expect("not poisoned").clone()
     }
 }
 
@@ -267,7 +267,7 @@ async fn project_tools_wait_for_a_user_who_saw_them() {
     manager.ready(PATIENCE).await;
     assert_eq!(world.ids(), [] as [String; 0]);
     assert_eq!(
-        world.told(),
+        world.notices(),
         [
             "MCP server s: 2 tools are new; not used until trusted: /mcp s shows them, /mcp trust s trusts them"
         ]
@@ -318,7 +318,7 @@ async fn an_answer_before_the_start_covers_what_the_server_offers_first_and_noth
     assert_eq!(world.ids(), ["mcp__s__echo", "mcp__s__other"]);
     assert!(guidance(&world).is_some());
     assert_eq!(
-        world.told().last().map(String::as_str),
+        world.notices().last().map(String::as_str),
         Some(
             "MCP server s: 2 tools can be used now: echo, other; each call asks · /mcp s shows what they say"
         )
@@ -333,8 +333,8 @@ async fn an_answer_before_the_start_covers_what_the_server_offers_first_and_noth
     manager.start();
     manager.ready(PATIENCE).await;
     assert_eq!(world.ids(), ["mcp__s__other"]);
-    let told = world.told();
-    assert!(told.last().is_some_and(|text| text.contains("late is new")), "{told:?}");
+    let notices = world.notices();
+    assert!(notices.last().is_some_and(|text| text.contains("late is new")), "{notices:?}");
     manager.close().await;
 }
 
@@ -376,10 +376,10 @@ async fn instructions_reach_the_model_only_after_tools_are_trusted() {
     manager.start();
     manager.ready(PATIENCE).await;
     assert_eq!((world.ids().len(), guidance(&world)), (1, None));
-    let told = world.told();
+    let notices = world.notices();
     assert!(
-        told.last().expect("notices").contains("its instructions changed since you trusted them"),
-        "{told:?}"
+        notices.last().expect("notices").contains("its instructions changed since you trusted them"),
+        "{notices:?}"
     );
     manager.look("s").expect("exists");
     manager.agree("s").expect("trusting succeeds");
@@ -397,10 +397,10 @@ async fn a_changed_tool_is_not_offered_until_trusted() {
     world.set_tools(&[evil, tool("stays"), tool("late")]);
     let manager = world.user("plain").await;
     assert_eq!(world.ids(), ["mcp__s__stays"]);
-    let told = world.told();
+    let notices = world.notices();
     assert!(
-        told[0].contains("late is new") && told[0].contains("echo changed since you trusted it"),
-        "{told:?}"
+        notices[0].contains("late is new") && notices[0].contains("echo changed since you trusted it"),
+        "{notices:?}"
     );
     let view = manager.look("s").expect("exists");
     let standing: Vec<_> = view.tools.iter().map(|tool| (tool.name.as_str(), tool.standing)).collect();
@@ -486,8 +486,8 @@ async fn a_crashed_server_is_restarted() {
     let got = world.call("mcp__s__echo").await.expect("waits for the restarted server");
     assert!(got.is_success(), "{got:?}");
     assert_eq!(world.count("started"), 2);
-    let told = world.told();
-    assert!(told[0].contains("out of memory") && told[0].ends_with("retrying"), "{told:?}");
+    let notices = world.notices();
+    assert!(notices[0].contains("out of memory") && notices[0].ends_with("retrying"), "{notices:?}");
     manager.close().await;
 }
 
@@ -538,8 +538,8 @@ async fn sampling_is_refused_however_often_it_is_requested() {
     let world = World::new(&[tool("echo")]);
     let manager = world.user("sampling").await;
     assert!(world.call("mcp__s__echo").await.expect("a result").is_success());
-    until("the notification", || !world.told().is_empty()).await;
-    assert_eq!(world.told(), ["refused: MCP server s asked to use your model"]);
+    until("the notification", || !world.notices().is_empty()).await;
+    assert_eq!(world.notices(), ["refused: MCP server s asked to use your model"]);
     manager.close().await;
 }
 

@@ -22,8 +22,7 @@ use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::Tool;
 use aye_core::phase::{PhaseRuntime, Plugin};
 use aye_core::state::{KeyRegistration, StateError};
-use aye_local::InMemoryStore;
-use aye_local::SystemClock;
+use aye_local::{InMemoryStore, SystemClock};
 
 /// Why a runtime could not be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -23,9 +23,9 @@ const CHUNK: usize = 1 << 20;
 /// Extra messages to read after the room is filled, so that the results of calls are included.
 const BEHIND: usize = 64;
 /// Maximum tokens of the user's messages that stay word for word,
-const SAID: usize = 8000;
+const KEPT_TOKENS: usize = 8000;
 /// and the share of the window that they may take.
-const SAID_SHARE: usize = 16;
+const KEPT_SHARE: usize = 16;
 /// Minimum tokens of a conversation that a summariser must be able to read at once to be useful.
 const LEAST_ROOM: usize = 2000;
 
@@ -112,7 +112,8 @@ impl Compaction {
         let read = &history.tail()[plan.from - history.base()..plan.upto - history.base()];
         let upto = read.last().ok_or(NoGain::Nothing)?.id.clone();
         let earlier = self.existing.as_ref().map_or(&[][..], |summary| &summary.said);
-        let said = context::said(earlier, read, (self.policy.max_context_tokens / SAID_SHARE).min(SAID));
+        let said =
+            context::said(earlier, read, (self.policy.max_context_tokens / KEPT_SHARE).min(KEPT_TOKENS));
         // What stays word for word is no gain; known before the model is paid.
         context::accept(&plan, said.iter().map(|text| text.len() / 4).sum(), &config)?;
         let existing = self.existing.as_ref().map(|summary| summary.text.as_str());

@@ -180,7 +180,7 @@ impl AgentBackend for LocalBackend {
         Ok(DelegateRunResult {
             agent_id: agent_id.to_owned(),
             status: status_of(&result.termination),
-            response: Some(result.response).filter(|said| !said.is_empty()),
+            response: Some(result.response).filter(|response_text| !response_text.is_empty()),
             steps: usize::try_from(result.steps).unwrap_or(usize::MAX),
         })
     }
@@ -441,15 +441,15 @@ impl Tool for AgentTool {
 }
 
 fn result_of(tool: &str, result: DelegateRunResult) -> ToolResult {
-    let said = result.response.unwrap_or_default();
+    let response_text = result.response.unwrap_or_default();
     let agent = &result.agent_id;
     let why = match result.status {
-        DelegateRunStatus::Completed => return ToolResult::text(tool, said),
+        DelegateRunStatus::Completed => return ToolResult::text(tool, response_text),
         DelegateRunStatus::Failed(why) => format!("The subagent `{agent}` failed: {why}"),
         DelegateRunStatus::Cancelled => format!("The subagent `{agent}` was stopped before it finished."),
         DelegateRunStatus::Timeout => format!("The subagent `{agent}` exceeded its time limit."),
     };
-    ToolResult::error(tool, super::result_text::failed_words(&why, &said))
+    ToolResult::error(tool, super::result_text::failed_words(&why, &response_text))
 }
 
 /// The tools of an agent for those it may delegate to.

@@ -139,7 +139,7 @@ mod tests {
         std::fs::write(path, text).unwrap();
     }
 
-    fn told(dir: &Path) -> String {
+    fn output(dir: &Path) -> String {
         GitHead::of(dir).map_or_else(|| "none".to_owned(), |head| head.to_string())
     }
 
@@ -147,15 +147,15 @@ mod tests {
     fn the_head_is_read_in_every_form() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path();
-        assert_eq!(told(top), "none");
+        assert_eq!(output(top), "none");
         write(top, ".git/HEAD", "ref: refs/heads/main\n");
-        assert_eq!(told(top), "main without a commit");
+        assert_eq!(output(top), "main without a commit");
         write(top, ".git/packed-refs", &format!("# pack-refs\n{ONE} refs/heads/main\n^{TWO}\n"));
-        assert_eq!(told(&top.join("src/deep")), "main at 1111111");
+        assert_eq!(output(&top.join("src/deep")), "main at 1111111");
         write(top, ".git/refs/heads/main", &format!("{TWO}\n"));
-        assert_eq!(told(top), "main at 2222222", "a loose name counts before a packed one");
+        assert_eq!(output(top), "main at 2222222", "a loose name counts before a packed one");
         write(top, ".git/HEAD", &format!("{ONE}\n"));
-        assert_eq!(told(top), "no branch at 1111111");
+        assert_eq!(output(top), "no branch at 1111111");
 
         // A second working tree.
         let tree = dir.path().join("tree");
@@ -163,7 +163,7 @@ mod tests {
         write(top, ".git/worktrees/tree/HEAD", "ref: refs/heads/fix/it\n");
         write(top, ".git/worktrees/tree/commondir", "../..\n");
         write(top, ".git/refs/heads/fix/it", ONE);
-        assert_eq!(told(&tree), "fix/it at 1111111");
+        assert_eq!(output(&tree), "fix/it at 1111111");
     }
 
     #[test]
@@ -172,15 +172,15 @@ mod tests {
         let top = dir.path();
         write(top, "secret", ONE);
         write(top, ".git/HEAD", "ref: refs/heads/../../../secret\n");
-        assert!(!told(top).contains("1111111"), "a name is no path");
+        assert!(!output(top).contains("1111111"), "a name is no path");
         write(top, ".git/HEAD", "ref: refs/heads/a\n");
         write(top, ".git/refs/heads/a", "ref: refs/heads/a\n");
-        assert_eq!(told(top), "a without a commit");
+        assert_eq!(output(top), "a without a commit");
         write(top, ".git/HEAD", "nonsense");
-        assert_eq!(told(top), "none");
+        assert_eq!(output(top), "none");
         std::fs::remove_file(top.join(".git/HEAD")).unwrap();
         let pipe = std::process::Command::new("mkfifo").arg(top.join(".git/HEAD")).status();
         assert!(pipe.unwrap().success());
-        assert_eq!(told(top), "none", "a pipe holds nobody up");
+        assert_eq!(output(top), "none", "a pipe holds nobody up");
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Handoff {
     /// The agent that took over from it.
     active: Option<String>,
     /// Whether the user has been notified.
-    is_told: bool,
+    is_reported: bool,
     /// The state of the catalog that the agent's tools are from.
     pub(super) catalog_revision: u64,
 }
@@ -56,7 +56,7 @@ impl Handoff {
         });
         let active = active.filter(|_| resolved.is_some());
         let agent = resolved.unwrap_or_else(|| base.clone());
-        (Self { base, active, is_told: false, catalog_revision: shared.catalog().revision }, agent)
+        (Self { base, active, is_reported: false, catalog_revision: shared.catalog().revision }, agent)
     }
 
     /// Returns the agent that took over from it.
@@ -78,8 +78,8 @@ impl Driver {
         if wanted != self.handoff.active {
             return self.hand_off(wanted).await;
         }
-        if let Some(id) = wanted.filter(|_| !self.handoff.is_told) {
-            self.handoff.is_told = true;
+        if let Some(id) = wanted.filter(|_| !self.handoff.is_reported) {
+            self.handoff.is_reported = true;
             self.emit_handoff_notice(format!("handed off to {id}")).await;
         }
         Ok(())
@@ -108,7 +108,7 @@ impl Driver {
         self.inference.overrides.model = None;
         let name = wanted.clone().unwrap_or_else(|| self.handoff.base.spec.id.clone());
         self.handoff.active = wanted;
-        self.handoff.is_told = true;
+        self.handoff.is_reported = true;
         self.emit_handoff_notice(format!("handed off to {name}, with {}", self.agent.model_id)).await;
         Ok(())
     }

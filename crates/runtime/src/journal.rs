@@ -149,10 +149,10 @@ impl Driver {
             }
             self.charge_all(&spent);
         }
-        let said = decision.as_ref().and_then(ToolCallResume::comment);
+        let remark = decision.as_ref().and_then(ToolCallResume::comment);
         result.touched = match closing {
-            Closing::Answered => self.touched(call, CallProgress::Answered, said),
-            Closing::SaidDone | Closing::Skipped => self.touched(call, CallProgress::Ran, said),
+            Closing::Answered => self.touched(call, CallProgress::Answered, remark),
+            Closing::SaidDone | Closing::Skipped => self.touched(call, CallProgress::Ran, remark),
             Closing::Interrupted | Closing::Stopped { .. } => self.touched(call, CallProgress::Ran, None),
             // Their words hold what was said.
             Closing::Declined { .. } | Closing::ChangeWanted { .. } | Closing::BadPayload => None,

@@ -209,9 +209,9 @@ impl RuntimeCore {
     }
 
     /// Checks that the agent and its model exist, which resolving checks first.
-    fn look_up(&self, agent_id: &str, model: Option<&str>) -> Result<(), RuntimeError> {
+    fn check_agent(&self, agent_id: &str, model: Option<&str>) -> Result<(), RuntimeError> {
         let catalog = self.catalog();
-        resolve::look_up(&catalog, agent_id, model).map_err(|e| unresolved(&catalog, e))
+        resolve::check_agent(&catalog, agent_id, model).map_err(|e| unresolved(&catalog, e))
     }
 }
 
@@ -330,7 +330,7 @@ impl AgentRuntime {
     /// # Errors
     /// [`RuntimeError::AgentNotFound`], [`RuntimeError::ResolveFailed`].
     pub fn resolved(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
-        self.inner.shared.look_up(agent_id, None)?;
+        self.inner.shared.check_agent(agent_id, None)?;
         self.resolve(agent_id, None)
     }
 
@@ -368,7 +368,7 @@ impl AgentRuntime {
         let agent_id = self.agent_of(&request)?;
         let model = request.overrides.model.clone();
         // An invalid request starts nothing.
-        self.inner.shared.look_up(&agent_id, model.as_deref())?;
+        self.inner.shared.check_agent(&agent_id, model.as_deref())?;
         self.fits(&request)?;
         if request.messages.is_empty()
             && self.inner.shared.store.message_count(&request.thread_id).await? == 0

@@ -267,7 +267,7 @@ impl Driver {
         let parsed = parsed.cloned();
         let mut files: Vec<SeenFile> = previews.iter().map(SeenFile::of_preview).collect();
         let known: Vec<String> = also.iter().map(|file| file.path.clone()).collect();
-        let looked = tokio::task::spawn_blocking(move || {
+        let checked = tokio::task::spawn_blocking(move || {
             let touched =
                 std::panic::catch_unwind(AssertUnwindSafe(|| parsed.map(|call| call.touches(&ctx))));
             let mut paths: Vec<PathBuf> = touched.ok().flatten().unwrap_or_default();
@@ -287,7 +287,7 @@ impl Driver {
                 asked_at,
             }
         });
-        looked.await.unwrap_or_default()
+        checked.await.unwrap_or_default()
     }
 
     /// Puts the world into a question.

@@ -139,10 +139,10 @@ impl AgentRuntime {
         let offered = agent.descriptors.iter().filter(|tool| !hidden(&tool.id));
         let tools: Vec<(String, usize)> =
             offered.map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
-        let told = summary
+        let summarised = summary
             .as_ref()
             .map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.for_model())));
-        let fixed = beside + system + told + tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
+        let fixed = beside + system + summarised + tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
         let limits = FitLimits {
             room: room(policy, &memory, fixed),
             recent: policy.map_or(usize::MAX, |policy| policy.min_recent_messages),
@@ -158,14 +158,14 @@ impl AgentRuntime {
             .filter(|prefix| prefix.summary_upto == upto)
             .map_or(memory.marks, |prefix| marks_of(&prefix));
         let fit = context::fit(&sizes, from, marks, limits);
-        let (mut said, mut results, mut previews) = (0, 0, 0);
+        let (mut text_bytes, mut results, mut previews) = (0, 0, 0);
         let shown =
             (0..sizes.leading()).chain(fit.pinned.iter().copied()).chain(fit.marks.cut..history.end());
         for at in shown {
             let tokens = sizes.at(at, fit.marks.previewed);
             previews += usize::from(at < fit.marks.previewed && sizes.has_preview(at));
             let is_result = history.get(at).is_some_and(|message| message.role == Role::Tool);
-            *(if is_result { &mut results } else { &mut said }) += tokens;
+            *(if is_result { &mut results } else { &mut text_bytes }) += tokens;
         }
         Ok(ContextReport {
             window: policy.map(|policy| policy.max_context_tokens),
@@ -173,9 +173,9 @@ impl AgentRuntime {
             threshold: policy.and_then(|policy| policy.autocompact_threshold),
             system: real(system),
             tools: tools.into_iter().map(|(id, tokens)| (id, real(tokens))).collect(),
-            messages: real(said),
+            messages: real(text_bytes),
             results: real(results),
-            summary_tokens: real(told),
+            summary_tokens: real(summarised),
             summary,
             count: history.len(),
             left_out: fit.left_out,

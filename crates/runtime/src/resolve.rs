@@ -191,7 +191,11 @@ pub(super) fn resolve_served(
 }
 
 /// Checks that the agent, its model and the model's provider exist, without resolving anything.
-pub(super) fn look_up(catalog: &Catalog, agent_id: &str, model: Option<&str>) -> Result<(), ResolveError> {
+pub(super) fn check_agent(
+    catalog: &Catalog,
+    agent_id: &str,
+    model: Option<&str>,
+) -> Result<(), ResolveError> {
     let spec = spec_of(catalog, agent_id)?;
     lookup(catalog, model.unwrap_or(&spec.model)).map(drop)
 }

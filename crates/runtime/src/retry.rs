@@ -351,14 +351,14 @@ fn words(duration: Duration) -> String {
     let secs = duration.as_secs();
     let (days, hours, mins) = (secs / 86_400, secs / 3600 % 24, secs / 60 % 60);
     let parts = [(days, "d"), (hours, "h"), (mins, "min"), (secs % 60, "s")];
-    let said: Vec<String> = parts
+    let sentences: Vec<String> = parts
         .iter()
         .skip_while(|(n, _)| *n == 0)
         .take(2)
         .filter(|(n, _)| *n > 0)
         .map(|(n, unit)| format!("{n} {unit}"))
         .collect();
-    if said.is_empty() { "less than a second".into() } else { said.join(" ") }
+    if sentences.is_empty() { "less than a second".into() } else { sentences.join(" ") }
 }
 
 #[cfg(test)]

@@ -293,7 +293,7 @@ fn names(events: &[AgentEvent]) -> Vec<String> {
         .collect()
 }
 
-async fn say(runtime: &AgentRuntime, message: &str) -> (AgentRunResult, Vec<AgentEvent>) {
+async fn send(runtime: &AgentRuntime, message: &str) -> (AgentRunResult, Vec<AgentEvent>) {
     let sink = Arc::new(VecEventSink::new());
     let result = runtime.run(RunRequest::new("t", vec![Message::user(message)]), sink.clone()).await.unwrap();
     (result, sink.take())
@@ -309,7 +309,7 @@ async fn wake(runtime: &AgentRuntime, unknown: UnknownPolicy) -> (AgentRunResult
 async fn a_text_answer_has_the_documented_events() {
     let house = House::new();
     let runtime = house.runtime(&Script::of([text("Hello!")]));
-    let (result, events) = say(&runtime, "hi").await;
+    let (result, events) = send(&runtime, "hi").await;
     assert_eq!(result.response, "Hello!");
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
     assert_eq!(
@@ -332,7 +332,7 @@ async fn a_text_answer_has_the_documented_events() {
 async fn one_tool_call_has_the_documented_events() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "free")]), text("Did it.")]);
-    let (_, events) = say(&house.runtime(&script), "go").await;
+    let (_, events) = send(&house.runtime(&script), "go").await;
     assert_eq!(
         names(&events),
         [
@@ -359,7 +359,7 @@ async fn one_tool_call_has_the_documented_events() {
 async fn an_approval_after_a_restart_runs_the_call_once() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("It is noon.")]);
-    let (result, events) = say(&house.runtime(&script), "go").await;
+    let (result, events) = send(&house.runtime(&script), "go").await;
     assert_eq!(result.termination, TerminationReason::Suspended);
     assert_eq!(house.executed(), 0);
     assert_eq!(names(&events)[6..], ["tool_call_done(suspended)", "step_end", "run_finish(suspended)"]);
@@ -399,14 +399,14 @@ async fn the_model_reads_the_reason_of_a_denial_and_the_run_continues() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
     let runtime = house.runtime(&script);
-    let (result, _) = say(&runtime, "go").await;
+    let (result, _) = send(&runtime, "go").await;
     let no = ToolCallResume { reason: Some("use make".into()), ..answer(ResumeDecisionAction::Cancel) };
     runtime.decide(&result.waiting[0].id, no, actor()).await.unwrap();
     let (result, events) = wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
     assert_eq!(names(&events)[2], "tool_call_done(cancelled)");
-    let told = script.result_of("c1");
-    assert!(told.contains("not run") && told.contains("use make"), "{told}");
+    let reported = script.result_of("c1");
+    assert!(reported.contains("not run") && reported.contains("use make"), "{reported}");
     assert_eq!(house.executed(), 0);
 }
 
@@ -416,7 +416,7 @@ async fn siblings_are_decided_in_any_order_and_free_calls_run_meanwhile() {
         let house = House { mode, ..House::new() };
         let script = Script::of([calls(&[("a", "ask"), ("b", "free"), ("c", "ask")])]);
         let runtime = house.runtime(&script);
-        let (result, _) = say(&runtime, "go").await;
+        let (result, _) = send(&runtime, "go").await;
         assert_eq!(house.executed(), 1, "{mode:?}");
         assert_eq!(result.waiting.len(), 2);
         let yes = answer(ResumeDecisionAction::Resume);
@@ -440,8 +440,8 @@ async fn a_new_message_closes_pending_questions() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask"), ("c2", "free")]), text("Another day.")]);
     let runtime = house.runtime(&script);
-    let (result, _) = say(&runtime, "go").await;
-    let (next, events) = say(&runtime, "never mind").await;
+    let (result, _) = send(&runtime, "go").await;
+    let (next, events) = send(&runtime, "never mind").await;
     assert_eq!(next.response, "Another day.");
     assert_eq!(names(&events)[0], "run_finish(cancelled)");
     assert!(script.result_of("c1").contains("new message"));
@@ -477,7 +477,7 @@ async fn a_call_is_read_as_the_model_can_only_have_meant_it() {
     }
     let script = Script::of([asked, text("Fine.")]);
     let runtime = house.builder(&script).with_tool("free_page", Arc::new(Paging)).build().unwrap();
-    let (_, events) = say(&runtime, "go").await;
+    let (_, events) = send(&runtime, "go").await;
     for id in ["c1", "c2"] {
         assert_eq!(script.result_of(id), json!({"id": "7", "count": 7}).to_string());
     }
@@ -497,7 +497,7 @@ async fn unknown_tools_denied_calls_and_bad_arguments_become_results() {
     let mut bad = calls(&[("c1", "Bassh"), ("c2", "deny"), ("c3", "free")]);
     bad.tool_calls[2].invalid = Some("they end in the middle".into());
     let script = Script::of([bad, text("I see.")]);
-    let (result, _) = say(&house.runtime(&script), "go").await;
+    let (result, _) = send(&house.runtime(&script), "go").await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
     assert!(script.result_of("c1").contains("unknown tool `Bassh`"));
     assert!(script.result_of("c2").contains("denied by rule"));
@@ -509,7 +509,7 @@ async fn unknown_tools_denied_calls_and_bad_arguments_become_results() {
 async fn a_reused_call_id_never_binds_to_an_old_result() {
     let house = House::new();
     let script = Script::of([calls(&[("x", "free"), ("x", "free")]), calls(&[("x", "free")])]);
-    let (_, events) = say(&house.runtime(&script), "go").await;
+    let (_, events) = send(&house.runtime(&script), "go").await;
     let mut ids: Vec<_> = events
         .iter()
         .filter_map(|e| match e {
@@ -528,7 +528,7 @@ async fn a_failed_inference_keeps_the_users_message() {
     let script = Script::default();
     script.answers.lock().unwrap().push_back(Err(InferenceExecutionError::Unauthorized("no key".into())));
     let script = Arc::new(script);
-    let (result, events) = say(&house.runtime(&script), "hi").await;
+    let (result, events) = send(&house.runtime(&script), "hi").await;
     assert_eq!(result.termination, TerminationReason::Error("no key".into()));
     assert_eq!(result.error_code.as_deref(), Some("unauthorized"));
     assert_eq!(names(&events), ["run_start", "step_start", "error", "step_end", "run_finish(error)"]);
@@ -553,7 +553,7 @@ async fn kill_at(house: &House, script: &Arc<Script>, event: &str) {
 
 #[tokio::test]
 async fn an_interrupted_opaque_call_is_asked_about_and_never_repeated() {
-    for (choice, executed, told) in
+    for (choice, executed, reported) in
         [("skip", 1, "may have run"), ("done", 1, "marked it as done"), ("rerun", 2, "interrupted this call")]
     {
         let house = House::new();
@@ -590,11 +590,11 @@ async fn an_interrupted_opaque_call_is_asked_about_and_never_repeated() {
             let result = run.await.unwrap().unwrap();
             assert_eq!(result.termination, TerminationReason::Cancelled);
             let stored = house.store.messages(&"t".into()).await.unwrap();
-            assert!(stored.last().unwrap().message.text().contains(told));
+            assert!(stored.last().unwrap().message.text().contains(reported));
             tokio::time::resume();
         } else {
             wake(&runtime, UnknownPolicy::Ask).await;
-            assert!(script.result_of("c1").contains(told), "{}", script.result_of("c1"));
+            assert!(script.result_of("c1").contains(reported), "{}", script.result_of("c1"));
         }
         assert_eq!(house.executed(), executed, "{choice}");
     }
@@ -621,7 +621,7 @@ async fn a_new_message_after_a_kill_runs_normally() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")]), calls(&[("c2", "free")]), text("ok")]);
     kill_at(&house, &script, "tool_call_stream_delta").await;
-    let (result, _) = say(&house.runtime(&script), "something else").await;
+    let (result, _) = send(&house.runtime(&script), "something else").await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
     assert_eq!(house.executed(), 2);
     assert!(script.result_of("c1").contains("may have run"), "{}", script.result_of("c1"));
@@ -656,7 +656,7 @@ async fn rounds_are_counted_and_the_last_rounds_calls_are_settled() {
     let script = Script::of((0..9).map(|n| calls(&[(format!("c{n}").leak(), "free")])));
     let runtime = house.runtime(&script);
     runtime.set_agent(AgentSpec::new("a").with_model("m").with_max_rounds(3));
-    let (result, _) = say(&runtime, "go").await;
+    let (result, _) = send(&runtime, "go").await;
     assert!(matches!(&result.termination, TerminationReason::Stopped(r) if r.code == "max_rounds"));
     assert_eq!(house.executed(), 3);
     assert_eq!(result.steps, 3);
@@ -666,7 +666,7 @@ async fn rounds_are_counted_and_the_last_rounds_calls_are_settled() {
 async fn every_outcome_is_in_the_journal() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "free")]), text("ok")]);
-    let (result, _) = say(&house.runtime(&script), "go").await;
+    let (result, _) = send(&house.runtime(&script), "go").await;
     let journal = house.store.intents(&result.run_id).await.unwrap();
     assert_eq!(journal.len(), 1);
     assert_eq!(journal[0].1.as_ref().unwrap().outcome, ToolCallOutcome::Succeeded);

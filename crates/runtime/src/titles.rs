@@ -36,10 +36,10 @@ impl AgentRuntime {
         let agent = self.resolve(agent_id, model)?;
         let messages = self.inner.shared.store.messages_from(thread_id, 0, BEGINNING).await?;
         let mut asked = String::new();
-        let said = messages.iter().filter(|message| {
+        let written = messages.iter().filter(|message| {
             matches!(message.role, Role::User | Role::Assistant) && !message.text().trim().is_empty()
         });
-        for message in said.take(MESSAGES) {
+        for message in written.take(MESSAGES) {
             let who = if message.role == Role::User { "User" } else { "Agent" };
             let text: String = message.text().chars().take(READ).collect();
             // Writing into a string cannot fail.

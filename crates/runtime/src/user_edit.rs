@@ -39,7 +39,7 @@ impl Driver {
         &self,
         id: &CallId,
         progress: CallProgress,
-        said: Option<&str>,
+        remark: Option<&str>,
     ) -> Option<Box<UserEdit>> {
         let state = self.machine.call(id)?;
         let original = &self.tool_call(id).ok()?.arguments;
@@ -64,19 +64,19 @@ impl Driver {
             words.push_str(lead);
             words.push_str(comment);
         }
-        if let Some(said) = said {
+        if let Some(remark) = remark {
             let lead = match (words.is_empty(), progress) {
                 (true, CallProgress::Answered) => "The user answered with the comment: ",
                 (true, CallProgress::Ran | CallProgress::NotRun) => "The user's comment: ",
                 (false, _) => "\nComment: ",
             };
             words.push_str(lead);
-            words.push_str(said);
+            words.push_str(remark);
         }
         if words.is_empty() {
             return None;
         }
-        let comments: Vec<&str> = state.comments.iter().map(String::as_str).chain(said).collect();
+        let comments: Vec<&str> = state.comments.iter().map(String::as_str).chain(remark).collect();
         Some(Box::new(UserEdit {
             words,
             arguments: edited.cloned(),
@@ -188,21 +188,22 @@ mod tests {
 
     #[test]
     fn short_arguments_are_quoted_and_long_ones_shown_as_a_diff() {
-        let told = change_words(&json!({"command": "rm -r build"}), &json!({"command": "ls build"}));
-        assert_eq!(told, r#"{"command":"ls build"}"#);
+        let notice = change_words(&json!({"command": "rm -r build"}), &json!({"command": "ls build"}));
+        assert_eq!(notice, r#"{"command":"ls build"}"#);
         let old: String = (0..200).fold(String::new(), |text, n| text + &format!("line {n}\n"));
         let new = old.replace("line 77\n", "line seventy-seven\n");
-        let told = change_words(
+        let notice = change_words(
             &json!({"file_path": "a.rs", "content": old}),
             &json!({"file_path": "a.rs", "content": new}),
         );
-        assert!(told.contains(r#""file_path":"a.rs""#), "{told}");
-        assert!(told.contains("-line 77\n+line seventy-seven\n") && told.contains("@@"), "{told}");
-        assert!(told.len() < 500, "{told}");
-        let told = change_words(&json!({"content": old, "mode": "a"}), &json!({"content": old, "mode": "b"}));
-        assert!(told.contains("as proposed") && !told.contains("line 7"), "{told}");
-        let told = change_words(&json!({"content": ""}), &json!({"content": "x\n".repeat(9000)}));
-        assert!(told.contains("by 9000 lines"), "{told}");
+        assert!(notice.contains(r#""file_path":"a.rs""#), "{notice}");
+        assert!(notice.contains("-line 77\n+line seventy-seven\n") && notice.contains("@@"), "{notice}");
+        assert!(notice.len() < 500, "{notice}");
+        let notice =
+            change_words(&json!({"content": old, "mode": "a"}), &json!({"content": old, "mode": "b"}));
+        assert!(notice.contains("as proposed") && !notice.contains("line 7"), "{notice}");
+        let notice = change_words(&json!({"content": ""}), &json!({"content": "x\n".repeat(9000)}));
+        assert!(notice.contains("by 9000 lines"), "{notice}");
     }
 
     proptest! {
@@ -211,8 +212,8 @@ mod tests {
         /// However large the edit is, what the model reads of it is bounded.
         #[test]
         fn the_text_is_bounded(old in "[a-z \n]{0,400}", new in "[a-z \n]{0,9000}") {
-            let told = change_words(&json!({"t": old}), &json!({"t": new}));
-            prop_assert!(told.chars().count() <= DIFF_ROOM + 2 * LONG + 300, "{}", told.len());
+            let notice = change_words(&json!({"t": old}), &json!({"t": new}));
+            prop_assert!(notice.chars().count() <= DIFF_ROOM + 2 * LONG + 300, "{}", notice.len());
             let value = Value::from(new.chars().take(500).collect::<String>());
             let many = Value::Object((0..100).map(|n| (n.to_string(), value.clone())).collect());
             let count = change_words(&json!({}), &many).chars().count();

@@ -175,11 +175,11 @@ impl Driver {
     /// Fits the next request into the window. It begins with the whole of the one before, unless a compaction is due.
     pub(super) async fn pack(&mut self, prompt: Prompt) -> Result<Packed, RuntimeError> {
         self.load_new_summary().await;
-        self.say(&prompt.events);
+        self.emit_all(&prompt.events);
         let upto = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
         let known = self.packing.prefix.clone().filter(|prefix| prefix.summary_upto == upto);
         if let Some(prefix) = known.filter(|_| self.remote.is_none()) {
-            self.tell_changes(&prefix, &prompt)?;
+            self.report_changes(&prefix, &prompt)?;
             self.freeze_facts(&prefix).await?;
             let fit = self.grown(&prefix);
             let next = self.next_marks(&prefix, &fit);
@@ -193,7 +193,7 @@ impl Driver {
     }
 
     /// Adds messages about what happened to the end of the conversation, unless the model has just read them.
-    fn say(&mut self, events: &[String]) {
+    fn emit_all(&mut self, events: &[String]) {
         if self.remote.is_some() {
             return;
         }
@@ -212,7 +212,7 @@ impl Driver {
     }
 
     /// Adds messages about what changed since the start of the requests was frozen.
-    fn tell_changes(&mut self, prefix: &PrefixRecord, prompt: &Prompt) -> Result<(), RuntimeError> {
+    fn report_changes(&mut self, prefix: &PrefixRecord, prompt: &Prompt) -> Result<(), RuntimeError> {
         let known = self.prompt_changes();
         let mut changes = known.clone().since(prefix);
         let (shape, tools) = (&self.inference.shape, &self.agent.tools);
@@ -394,8 +394,8 @@ impl Driver {
             Arc::make_mut(&mut prefix).images_left_out = left_out as u64;
         }
         self.packing.frozen.of = Some(Arc::clone(&prefix));
-        let told = self.prompt_changes();
-        if !told.parts.is_empty() || !told.tools.is_empty() {
+        let seen_changes = self.prompt_changes();
+        if !seen_changes.parts.is_empty() || !seen_changes.tools.is_empty() {
             self.set_prompt_changes(PromptChanges { at_seq, ..PromptChanges::default() })?;
         }
         self.keep_prefix(&prefix);
@@ -446,8 +446,8 @@ impl Driver {
 
     /// Notes a request that is about to be sent.
     async fn packed(&mut self, prefix: &PrefixRecord, fit: &Fit, messages: Arc<Vec<Arc<Message>>>) -> Packed {
-        let (fixed, told) = (self.packing.frozen.tokens, self.summary_tokens());
-        self.packing.estimated = fixed + told + fit.tokens;
+        let (fixed, seen_changes) = (self.packing.frozen.tokens, self.summary_tokens());
+        self.packing.estimated = fixed + seen_changes + fit.tokens;
         let (thread, model) = (self.record.thread_id.clone(), self.agent.model_id.clone());
         let memory = self.shared.windows.change(&thread, |known| {
             *known = std::mem::take(known).of_model(&model);
@@ -461,7 +461,7 @@ impl Driver {
         }
         self.complete_outline();
         if let Some(policy) = self.agent.spec.context_policy.clone() {
-            self.compact_if_due(&policy, &memory, told + fit.tokens, fit.left_out > 0);
+            self.compact_if_due(&policy, &memory, seen_changes + fit.tokens, fit.left_out > 0);
         }
         Packed {
             system: prefix.system.iter().map(|part| ContentBlock::text(part.text.clone())).collect(),

@@ -146,8 +146,8 @@ impl Follower {
             let closing = self.hub.closing.clone();
             tokio::select! {
                 () = closing.cancelled() => self.is_over = true,
-                told = self.joined.events.recv() => match told {
-                    Ok(told) => self.on_event(told).await,
+                live_event = self.joined.events.recv() => match live_event {
+                    Ok(live_event) => self.on_event(live_event).await,
                     Err(broadcast::error::RecvError::Lagged(_)) => self.drop_out(),
                     Err(broadcast::error::RecvError::Closed) => self.is_over = true,
                 },
@@ -178,14 +178,14 @@ impl Follower {
     }
 
     /// An event of the run that is driven here.
-    async fn on_event(&mut self, told: LiveEvent) {
-        if let Some(committed) = told.committed {
+    async fn on_event(&mut self, live_event: LiveEvent) {
+        if let Some(committed) = live_event.committed {
             if committed < self.after {
                 return;
             }
             // Only users' messages: the rest was sent as it happened.
             match self.messages(Some(committed)).await {
-                Ok(messages) => self.ready.extend(messages.into_iter().filter(is_said).map(message)),
+                Ok(messages) => self.ready.extend(messages.into_iter().filter(is_shown).map(message)),
                 Err(error) => {
                     tracing::warn!(%error, "committed messages cannot be sent to a reader");
                     self.is_over = true;
@@ -194,7 +194,7 @@ impl Follower {
             }
             self.after = committed;
         }
-        match &*told.event {
+        match &*live_event.event {
             AgentEvent::RunStart { run_id, .. } => {
                 let now = Some((RunId::from(run_id.as_str()), RunStatus::Running));
                 // The store may have been faster with the news.
@@ -207,7 +207,7 @@ impl Follower {
             }
             _ => {}
         }
-        self.ready.push_back(Frame::Event { committed: told.committed, event: told.event });
+        self.ready.push_back(Frame::Event { committed: live_event.committed, event: live_event.event });
     }
 
     /// Reads what was committed since, whichever process drives the conversation, and the status of its run.
@@ -289,7 +289,7 @@ impl Follower {
         for group in replay(&messages) {
             let covered = messages[at..].iter().take_while(|stored| stored.seq <= group.after).count();
             self.ready
-                .extend(messages[at..at + covered].iter().filter(|one| is_said(one)).cloned().map(message));
+                .extend(messages[at..at + covered].iter().filter(|one| is_shown(one)).cloned().map(message));
             at += covered;
             let last = group.events.len().saturating_sub(1);
             for (place, event) in group.events.into_iter().enumerate() {
@@ -303,7 +303,7 @@ impl Follower {
 }
 
 /// Whether the message is a user's, which no event shows.
-fn is_said(stored: &StoredMessage) -> bool {
+fn is_shown(stored: &StoredMessage) -> bool {
     stored.message.role == Role::User && stored.message.visibility != Visibility::Internal
 }
 

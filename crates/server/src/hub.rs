@@ -84,7 +84,7 @@ impl Drop for Woken {
 enum Begin {
     Run(Box<RunRequest>),
     /// Whatever is pending there: answers first, then the queue.
-    Look,
+    Check,
 }
 
 /// The conversations of a server.
@@ -177,9 +177,9 @@ impl Hub {
                     hub.wake(&run.thread_id);
                 } else if hub.may_resume_unanswered(&run.thread_id).await
                     && let Ok(record) = hub.thread(&run.thread_id).await
-                    && let Ok(workshop) = hub.workshop(&record.cwd).await
+                    && let Ok(agent_folder) = hub.agent_folder(&record.cwd).await
                 {
-                    hub.watch_questions(&run.thread_id, &workshop).await;
+                    hub.watch_questions(&run.thread_id, &agent_folder).await;
                 }
             }
         });
@@ -341,7 +341,7 @@ impl Hub {
     }
 
     /// The agents of a folder, when this server serves it.
-    pub(super) async fn workshop(&self, folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError> {
+    pub(super) async fn agent_folder(&self, folder: &Path) -> Result<Arc<dyn AgentFolder>, ApiError> {
         if !self.serves(folder) {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
@@ -362,9 +362,9 @@ impl Hub {
     }
 
     /// The agents of the first folder, for what does not depend on the folder.
-    pub(super) async fn any_workshop(&self) -> Result<Arc<dyn AgentFolder>, ApiError> {
+    pub(super) async fn any_folder(&self) -> Result<Arc<dyn AgentFolder>, ApiError> {
         let first = self.program.folders().first();
-        self.workshop(first.ok_or_else(|| ApiError::internal("no folder is served"))?).await
+        self.agent_folder(first.ok_or_else(|| ApiError::internal("no folder is served"))?).await
     }
 
     /// The message of a conversation for what a person wrote. Whoever may not answer questions can mention nothing.
@@ -374,7 +374,7 @@ impl Hub {
         content: Vec<ContentBlock>,
         caller: &Caller,
     ) -> Result<Message, ApiError> {
-        self.workshop(&thread.cwd).await?.message(content, caller.may(TokenScope::Decide)).await
+        self.agent_folder(&thread.cwd).await?.message(content, caller.may(TokenScope::Decide)).await
     }
 
     /// The messages of a conversation for several texts.
@@ -408,15 +408,15 @@ impl Hub {
                 "the server is shutting down",
             ));
         }
-        let workshop = self.workshop(&thread.cwd).await?;
+        let agent_folder = self.agent_folder(&thread.cwd).await?;
         // A run that cannot start is reported in the response, not in an event of the run.
         let agent = request.agent_id.clone();
         if let Some(agent) = &agent {
-            workshop.runtime().resolved(agent)?;
+            agent_folder.runtime().resolved(agent)?;
         }
         self.store().ensure_thread(thread.clone()).await?;
         let run = request.run_id.get_or_insert_with(RunId::fresh).clone();
-        self.drive(&thread.id, Begin::Run(Box::new(request)), workshop, None);
+        self.drive(&thread.id, Begin::Run(Box::new(request)), agent_folder, None);
         Ok(run)
     }
 
@@ -436,7 +436,7 @@ impl Hub {
             // Before the run reads its answers, so that one that comes after that is noticed.
             drop(woken);
             match found {
-                Ok(Some((top, workshop))) => hub.drive(&top, Begin::Look, workshop, Some(place)),
+                Ok(Some((top, agent_folder))) => hub.drive(&top, Begin::Check, agent_folder, Some(place)),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a conversation cannot be resumed");
@@ -458,7 +458,7 @@ impl Hub {
             top = self.store().driven_with(thread).await?;
         }
         let Ok(record) = self.thread(&top).await else { return Ok(None) };
-        Ok(self.workshop(&record.cwd).await.ok().map(|workshop| (top, workshop)))
+        Ok(self.agent_folder(&record.cwd).await.ok().map(|agent_folder| (top, agent_folder)))
     }
 
     /// Whether a run is active or waits in a conversation, so that a message must be queued.
@@ -482,7 +482,7 @@ impl Hub {
         self: &Arc<Self>,
         thread: &ThreadId,
         begin: Begin,
-        workshop: Arc<dyn AgentFolder>,
+        agent_folder: Arc<dyn AgentFolder>,
         place: Option<Place>,
     ) {
         let attender = {
@@ -492,7 +492,7 @@ impl Hub {
             let mut known = work.driven.get_mut(thread);
             let accepted = match &begin {
                 Begin::Run(request) => request.run_id.clone(),
-                Begin::Look => None,
+                Begin::Check => None,
             };
             // An attender that has just left takes nothing more, and is replaced.
             let new = match (begin, &known) {
@@ -500,8 +500,8 @@ impl Hub {
                     drive.attender.start(*request).err().map(|request| Attender::request(MANNER, *request))
                 }
                 (Begin::Run(request), None) => Some(Attender::request(MANNER, *request)),
-                (Begin::Look, Some(drive)) if drive.attender.report(SessionFact::Continued) => None,
-                (Begin::Look, _) => Some(Attender::resume(MANNER)),
+                (Begin::Check, Some(drive)) if drive.attender.report(SessionFact::Continued) => None,
+                (Begin::Check, _) => Some(Attender::resume(MANNER)),
             };
             let Some(attender) = new.map(Arc::new) else {
                 if let Some(drive) = known.as_mut().filter(|_| accepted.is_some()) {
@@ -518,13 +518,13 @@ impl Hub {
             let mut front = HubSession {
                 hub: &hub,
                 thread: &thread,
-                workshop: &workshop,
+                agent_folder: &agent_folder,
                 place,
                 sink,
                 run: None,
                 active: Mutex::default(),
             };
-            Box::pin(attender.attend(workshop.runtime(), &thread, &mut front)).await;
+            Box::pin(attender.attend(agent_folder.runtime(), &thread, &mut front)).await;
             drop(front);
             let mut work = hub.work();
             if work.driven.get(&thread).is_some_and(|drive| Arc::ptr_eq(&drive.attender, &attender)) {
@@ -534,8 +534,8 @@ impl Hub {
     }
 
     /// Resumes a conversation when a question expires, or when a remote agent no longer needs the answer.
-    async fn watch_questions(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn AgentFolder>) {
-        let runtime = workshop.runtime();
+    async fn watch_questions(self: &Arc<Self>, thread: &ThreadId, agent_folder: &Arc<dyn AgentFolder>) {
+        let runtime = agent_folder.runtime();
         let mut children = runtime.watch_children();
         let expiry = runtime.next_expiry(thread).await.unwrap_or_default();
         let has_remotes = runtime.watch_remotes(thread).await.unwrap_or_default();
@@ -569,12 +569,12 @@ impl Hub {
     /// Asks the active run of a conversation to stop, or ends one that waits. Returns `false` if this process
     /// has none there.
     pub(super) async fn cancel(self: &Arc<Self>, thread: &ThreadRecord) -> Result<bool, ApiError> {
-        let workshop = self.workshop(&thread.cwd).await?;
-        if workshop.runtime().cancel(&thread.id) {
+        let agent_folder = self.agent_folder(&thread.cwd).await?;
+        if agent_folder.runtime().cancel(&thread.id) {
             return Ok(true);
         }
         let sink = self.channels.sink(&thread.id, self.store());
-        Ok(workshop.runtime().cancel_waiting(&thread.id, sink).await?)
+        Ok(agent_folder.runtime().cancel_waiting(&thread.id, sink).await?)
     }
 
     /// Stops a run whose reader left, unless the server is shutting down: then the run stays as it is.
@@ -635,7 +635,7 @@ impl Hub {
 struct HubSession<'a> {
     hub: &'a Arc<Hub>,
     thread: &'a ThreadId,
-    workshop: &'a Arc<dyn AgentFolder>,
+    agent_folder: &'a Arc<dyn AgentFolder>,
     place: Option<Place>,
     sink: Arc<ChannelSink>,
     /// The requested run that starts.
@@ -655,7 +655,7 @@ impl FrontEnd for HubSession<'_> {
         // From here on, the run itself learns of answers.
         hub.work().waiting.remove(self.thread);
         self.run = request.and_then(|request| request.run_id.clone());
-        let place = hub.starts.aside(self.place.take(), self.workshop.prepare()).await;
+        let place = hub.starts.aside(self.place.take(), self.agent_folder.prepare()).await;
         self.sink = hub.channels.sink(self.thread, hub.store());
         self.sink.keep(place);
     }
@@ -684,7 +684,7 @@ impl FrontEnd for HubSession<'_> {
                 hub.wake_stopped();
                 if ended == Ended::Waits {
                     hub.work().waiting.insert(thread.clone());
-                    hub.watch_questions(thread, self.workshop).await;
+                    hub.watch_questions(thread, self.agent_folder).await;
                 }
             }
             (Err(error), Ended::Unfit | Ended::Failed) => {

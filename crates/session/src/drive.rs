@@ -477,8 +477,8 @@ impl<F: FrontEnd> Driver<'_, F> {
 
     /// Keeps the result, unless it only says that others have the conversation now.
     fn keep(&mut self, result: Result<AgentRunResult, RuntimeError>, ended: Ended) {
-        let says_nothing = ended.is_busy() || ended == Ended::Nothing;
-        if !(says_nothing && matches!(self.result, Some(Ok(_)))) {
+        let has_no_news = ended.is_busy() || ended == Ended::Nothing;
+        if !(has_no_news && matches!(self.result, Some(Ok(_)))) {
             self.result = Some(result);
         }
     }

@@ -416,7 +416,7 @@ impl Attendance {
             }
             Ended::Badly => {
                 (self.own, self.unfinished, self.tried) = (false, false, None);
-                if self.manner.after_failure { self.then_queue() } else { self.look_or_leave(Leaving::Done) }
+                if self.manner.after_failure { self.then_queue() } else { self.check_or_leave(Leaving::Done) }
             }
             Ended::Waits => {
                 (self.own, self.unfinished) = (true, true);
@@ -430,7 +430,7 @@ impl Attendance {
                 self.next()
             }
             Ended::Elsewhere | Ended::NotFree | Ended::NotQueued | Ended::Fenced => {
-                self.look_or_leave(Leaving::Elsewhere)
+                self.check_or_leave(Leaving::Elsewhere)
             }
             // Another process was faster with its own run.
             Ended::Nothing if step == SessionDirective::Resume && self.own => self.next(),
@@ -438,15 +438,15 @@ impl Attendance {
                 self.unfinished = false;
                 self.then_queue()
             }
-            Ended::Nothing => self.look_or_leave(Leaving::Done),
+            Ended::Nothing => self.check_or_leave(Leaving::Done),
             Ended::Unfit | Ended::Failed => {
                 self.unfit = ended == Ended::Unfit && !self.wanted;
-                self.look_or_leave(Leaving::Failed)
+                self.check_or_leave(Leaving::Failed)
             }
             Ended::Dropped => {
                 // It may just have come to wait.
                 self.unfinished = true;
-                self.look_or_leave(Leaving::Failed)
+                self.check_or_leave(Leaving::Failed)
             }
         }
     }
@@ -457,12 +457,12 @@ impl Attendance {
             return self.next();
         }
         if self.manner.queue == Queue::Nothing {
-            return self.look_or_leave(Leaving::Done);
+            return self.check_or_leave(Leaving::Done);
         }
         self.drive(SessionDirective::StartQueued)
     }
 
-    fn look_or_leave(&mut self, why: Leaving) -> SessionDirective {
+    fn check_or_leave(&mut self, why: Leaving) -> SessionDirective {
         if self.manner.stays { self.next() } else { self.leave(why) }
     }
 }

@@ -60,9 +60,9 @@ impl Store {
     pub async fn audit_each(
         &self,
         filter: AuditFilter,
-        told: impl FnMut(AuditRow) -> bool + Send + 'static,
+        receive: impl FnMut(AuditRow) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
-        self.read(move |conn| each(conn, &filter, told)).await
+        self.read(move |conn| each(conn, &filter, receive)).await
     }
 
     /// Returns the lists of rules by which calls were judged, by their hashes. An unreadable list is left
@@ -86,9 +86,9 @@ impl Store {
 fn each(
     conn: &Connection,
     filter: &AuditFilter,
-    told: impl FnMut(AuditRow) -> bool,
+    receive: impl FnMut(AuditRow) -> bool,
 ) -> Result<(), SqlFailure> {
-    each_after(conn, filter, 0, told)
+    each_after(conn, filter, 0, receive)
 }
 
 /// The same without the first rows. Their content is not read.
@@ -96,7 +96,7 @@ pub(super) fn each_after(
     conn: &Connection,
     filter: &AuditFilter,
     mut skip: u64,
-    mut told: impl FnMut(AuditRow) -> bool,
+    mut receive: impl FnMut(AuditRow) -> bool,
 ) -> Result<(), SqlFailure> {
     let mut statement = conn.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM audit WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) ORDER BY n"
@@ -108,7 +108,7 @@ pub(super) fn each_after(
         }
         if skip > 0 {
             skip -= 1;
-        } else if !told(row_of(row)?) {
+        } else if !receive(row_of(row)?) {
             break;
         }
     }
@@ -162,7 +162,7 @@ pub(super) fn append(
 }
 
 /// The same for a row of a transaction that every store has.
-pub(super) fn tell(conn: &Connection, entry: &AuditEntry) -> Result<(), SqlFailure> {
+pub(super) fn append_entry(conn: &Connection, entry: &AuditEntry) -> Result<(), SqlFailure> {
     let about = AuditSubject {
         thread: entry.thread_id.as_ref(),
         run: entry.run_id.as_ref(),
@@ -176,7 +176,7 @@ pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> R
     let (entry, hash, rules) = AuditEntry::judged(run, call).map_err(unwritable)?;
     conn.prepare_cached("INSERT INTO audit_rules (hash, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute((&hash, &rules))?;
-    tell(conn, &entry)
+    append_entry(conn, &entry)
 }
 
 fn unwritable(error: serde_json::Error) -> SqlFailure {

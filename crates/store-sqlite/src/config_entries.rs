@@ -53,11 +53,11 @@ impl Store {
             let sql = "INSERT INTO config_entry (namespace, id, value, at) VALUES (?1, ?2, ?3, ?4)";
             tx.prepare_cached(sql)?.execute((&namespace, &id, written, int(now_ms)))?;
             let revision = tx.last_insert_rowid();
-            let told = json!({
+            let body = json!({
                 "namespace": namespace, "id": id, "revision": revision, "replaces": found, "value": value,
                 "actor": actor,
             });
-            audit::append(tx, now_ms, AuditKind::Configured, audit::AuditSubject::default(), &told)?;
+            audit::append(tx, now_ms, AuditKind::Configured, audit::AuditSubject::default(), &body)?;
             drop_unneeded(tx, revision)?;
             Ok(Ok(uint(revision)))
         })

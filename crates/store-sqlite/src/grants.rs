@@ -29,7 +29,7 @@ pub(super) fn add(tx: &Transaction<'_>, grant: &GrantRecord) -> Result<(), SqlFa
     if added == 0 {
         return Err(StoreError::Exists { what: format!("grant {}", grant.id) }.into());
     }
-    audit::tell(tx, &AuditEntry::granted(grant))
+    audit::append_entry(tx, &AuditEntry::granted(grant))
 }
 
 impl Store {
@@ -65,7 +65,7 @@ impl Store {
             let mut lapsed = rows.collect::<Result<Vec<_>, _>>()?;
             lapsed.sort_unstable();
             for (_, id) in lapsed {
-                audit::tell(tx, &AuditEntry::grant_changed(active_at, AuditKind::Lapsed, &id))?;
+                audit::append_entry(tx, &AuditEntry::grant_changed(active_at, AuditKind::Lapsed, &id))?;
             }
             list(tx, in_force)
         })
@@ -95,7 +95,7 @@ impl Store {
             if tx.prepare_cached(sql)?.execute((&id, int(now_ms)))? == 0 {
                 return Ok(false);
             }
-            audit::tell(tx, &AuditEntry::grant_changed(now_ms, AuditKind::Revoked, &id))?;
+            audit::append_entry(tx, &AuditEntry::grant_changed(now_ms, AuditKind::Revoked, &id))?;
             Ok(true)
         };
         self.write_and_publish(true, ("", ""), work, |revoked| revoked.then_some(CHANGED)).await
@@ -119,7 +119,7 @@ impl Store {
             }
             for id in &ids {
                 tx.prepare_cached("UPDATE grant_row SET uses = uses + 1 WHERE id = ?1")?.execute((id,))?;
-                audit::tell(tx, &AuditEntry::grant_changed(now_ms, AuditKind::Spent, id))?;
+                audit::append_entry(tx, &AuditEntry::grant_changed(now_ms, AuditKind::Spent, id))?;
             }
             Ok(None)
         })

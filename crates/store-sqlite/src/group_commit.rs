@@ -179,13 +179,13 @@ pub(super) fn execute_group(
     })();
     let failed = Result::err(done).map(|SqlFailure(error)| error);
     if failed.is_none() {
-        let mut told: Vec<StoreChange> = Vec::new();
+        let mut published: Vec<StoreChange> = Vec::new();
         for change in members.iter_mut().flat_map(|member| member.changes()) {
-            if !told.contains(&change) {
-                told.push(change);
+            if !published.contains(&change) {
+                published.push(change);
             }
         }
-        beside.notifier.notify_others(&told);
+        beside.notifier.notify_others(&published);
     }
     for member in members {
         member.answer(failed.as_ref().map(copy_of));

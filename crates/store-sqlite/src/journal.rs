@@ -188,11 +188,11 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
         audit::judged(tx, run, call)?;
     }
     for command in commands {
-        audit::tell(tx, &AuditEntry::hook(run, command))?;
+        audit::append_entry(tx, &AuditEntry::hook(run, command))?;
     }
     for outcome in outcomes {
         write_outcome(tx, &run.thread_id, outcome)?;
-        audit::tell(tx, &AuditEntry::ended(fence, run, outcome))?;
+        audit::append_entry(tx, &AuditEntry::ended(fence, run, outcome))?;
     }
     for (id, status) in closed {
         suspensions::close(tx, run, id, *status)?;
@@ -253,12 +253,12 @@ pub(super) fn start(tx: &Connection, begin: &ExecutionStart) -> Result<(), SqlFa
         audit::judged(tx, run, call)?;
     }
     for command in commands {
-        audit::tell(tx, &AuditEntry::hook(run, command))?;
+        audit::append_entry(tx, &AuditEntry::hook(run, command))?;
     }
     if let Some(snapshot) = snapshot {
         rewind::insert(tx, snapshot)?;
     }
-    audit::tell(tx, &AuditEntry::began(begin))
+    audit::append_entry(tx, &AuditEntry::began(begin))
 }
 
 /// Performs the first step of both transactions: checks the lease and writes the current state of the run.

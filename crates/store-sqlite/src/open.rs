@@ -111,7 +111,7 @@ pub(super) fn prepare(
     if let Some(kind) = network_kind(&folder) {
         return Err(OpenError::NetworkFileSystem { path: file, kind });
     }
-    let there = look(&file)?;
+    let there = header_of(&file)?;
     let writable = |path: &Path| {
         rustix::fs::access(path, rustix::fs::Access::WRITE_OK)
             .map_err(|_| OpenError::ReadOnly { path: path.to_owned() })
@@ -148,7 +148,7 @@ pub(super) fn prepare(
     }
     for suffix in ["-wal", "-shm", "-journal"] {
         let beside = with_suffix(&file, suffix);
-        if let Some(meta) = look(&beside)? {
+        if let Some(meta) = header_of(&beside)? {
             tighten(&beside, meta.mode(), 0o600)?;
         }
     }
@@ -156,7 +156,7 @@ pub(super) fn prepare(
 }
 
 /// Returns the metadata of the plain file at the path, or `None` if nothing exists there.
-pub(super) fn look(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
+pub(super) fn header_of(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

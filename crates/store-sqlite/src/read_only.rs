@@ -10,7 +10,7 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
 use super::OpenError;
-use super::open::{from_io, from_sqlite, harden, identify, inspect, look, migrate, our_version, pragma};
+use super::open::{from_io, from_sqlite, harden, header_of, identify, inspect, migrate, our_version, pragma};
 use super::rows::with_suffix;
 
 const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -25,13 +25,13 @@ pub(super) fn open(path: &Path, busy: Duration) -> Result<(Connection, PathBuf),
         path.file_name().ok_or(OpenError::NotAFile { path: path.to_owned(), what: "not a file name" })?;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = folder.canonicalize().map_err(io)?.join(name);
-    let there = look(&file)?.ok_or_else(|| from_io(&file, std::io::ErrorKind::NotFound.into()))?;
+    let there = header_of(&file)?.ok_or_else(|| from_io(&file, std::io::ErrorKind::NotFound.into()))?;
     if there.len() < 100 {
         let why = "it is too short to be a database".to_owned();
         return Err(OpenError::NotOurs { path: file, why });
     }
-    let log = look(&with_suffix(&file, "-wal"))?;
-    let index = look(&with_suffix(&file, "-shm"))?;
+    let log = header_of(&with_suffix(&file, "-wal"))?;
+    let index = header_of(&with_suffix(&file, "-shm"))?;
     let how = match (log, index) {
         // The index of the log is left alone: another process may be writing it, and its locks are honoured.
         (Some(_), Some(_)) => "readonly_shm=1",

@@ -184,14 +184,14 @@ const ENTRIES_OF_THREAD: &str =
     "SELECT rowid FROM said WHERE said MATCH ?1 AND rowid >= ?2 AND rowid < ?3 ORDER BY rowid";
 /// The number of threads that are looked up in the index one by one. A text that is in most of them has its first page there;
 /// a rare one is found with one read of the index for all others.
-const LOOKED_UP: usize = 64;
+const CHECKED: usize = 64;
 
 /// The messages that may contain the text, and the threads that have to be read.
 struct Candidates<'a> {
     conn: &'a Connection,
     /// `None`: every message has to be read.
     query: Option<String>,
-    looked_up: usize,
+    checked: usize,
     /// Those of all threads, in the order of threads' numbers.
     entries: Option<Vec<i64>>,
     unread: HashSet<i64>,
@@ -201,13 +201,13 @@ impl<'a> Candidates<'a> {
     fn of(conn: &'a Connection, wanted: &str) -> Result<Candidates<'a>, SqlFailure> {
         let mut statement = conn.prepare_cached("SELECT n FROM thread WHERE unsaid = 1")?;
         let unread = statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
-        Ok(Candidates { conn, query: query_of(wanted), looked_up: 0, entries: None, unread })
+        Ok(Candidates { conn, query: query_of(wanted), checked: 0, entries: None, unread })
     }
 
     fn of_thread(&mut self, n: i64) -> Result<Vec<i64>, SqlFailure> {
         let Some(query) = &self.query else { return Ok(Vec::new()) };
-        if self.looked_up < LOOKED_UP {
-            self.looked_up += 1;
+        if self.checked < CHECKED {
+            self.checked += 1;
             let mut statement = self.conn.prepare_cached(ENTRIES_OF_THREAD)?;
             let found = statement.query_map((query, entry(n, 0), entry(n + 1, 0)), |row| row.get(0))?;
             return Ok(found.collect::<Result<_, _>>()?);

@@ -283,7 +283,7 @@ fn close_returning(
     for (_, id, thread, run, call) in found {
         let (thread, run, call) = (ThreadId::from(thread), RunId::from(run), CallId::from(call));
         let id = SuspensionId::from(id);
-        audit::tell(conn, &AuditEntry::closed(at, kind, (&thread, &run, &call), &id))?;
+        audit::append_entry(conn, &AuditEntry::closed(at, kind, (&thread, &run, &call), &id))?;
         if kind == AuditKind::Expired {
             mailbox::end_wait(conn, &run)?;
         }
@@ -361,7 +361,7 @@ pub(super) fn insert(
     if added == 0 {
         return Err(StoreError::Exists { what: what() }.into());
     }
-    audit::tell(conn, &AuditEntry::asked(run, record))
+    audit::append_entry(conn, &AuditEntry::asked(run, record))
 }
 
 /// Stores the answer to an open question.
@@ -381,7 +381,7 @@ pub(super) fn answer(
         encode("the decision", &decision.resume)?,
         encode("the actor", &decision.actor)?,
     ))?;
-    audit::tell(conn, &AuditEntry::decided(record, decision, at))
+    audit::append_entry(conn, &AuditEntry::decided(record, decision, at))
 }
 
 /// Closes a question of a thread.
@@ -425,7 +425,7 @@ pub(super) fn close(
         Open | Decided => return Ok(()),
     };
     let call = CallId::from(call);
-    audit::tell(conn, &AuditEntry::closed(run.updated_at, kind, (&run.thread_id, &run.id, &call), id))
+    audit::append_entry(conn, &AuditEntry::closed(run.updated_at, kind, (&run.thread_id, &run.id, &call), id))
 }
 
 /// Closes what is left of a run that is over.

@@ -422,7 +422,7 @@ impl ThreadImport {
         for (begin, outcome) in marked.into_iter().flatten() {
             journal::start(tx, begin)?;
             journal::end(tx, &thread.id, outcome)?;
-            audit::tell(tx, &AuditEntry::ended(&begin.fence, &run, outcome))?;
+            audit::append_entry(tx, &AuditEntry::ended(&begin.fence, &run, outcome))?;
         }
         Ok(())
     }

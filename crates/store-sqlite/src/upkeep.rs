@@ -262,7 +262,7 @@ fn delete(
         images::forget(tx, id)?;
         let is_gone = tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? > 0;
         if is_gone && ids.contains(id) {
-            audit::tell(tx, &AuditEntry::deleted(now_ms, id, questions, executions, actor))?;
+            audit::append_entry(tx, &AuditEntry::deleted(now_ms, id, questions, executions, actor))?;
             gone.push(id.clone());
         }
     }
@@ -271,13 +271,13 @@ fn delete(
 
 /// Removes the messages typed into a thread from the prompt history.
 fn forget_prompts(tx: &Connection, thread: &ThreadId) -> Result<(), SqlFailure> {
-    let mut said = tx.prepare_cached(
+    let mut counted = tx.prepare_cached(
         "SELECT body FROM message WHERE thread_id = ?1 AND iif(json_valid(body), body ->> '$.role', '') = 'user'",
     )?;
     let mut forget = tx.prepare_cached(
         "DELETE FROM prompt WHERE cwd = (SELECT cwd FROM thread WHERE id = ?1) AND text IN (?2, ?3)",
     )?;
-    let mut rows = said.query((thread.as_str(),))?;
+    let mut rows = counted.query((thread.as_str(),))?;
     while let Some(row) = rows.next()? {
         if let Ok(message) = serde_json::from_slice::<Message>(body(row, 0)?) {
             forget.execute((thread.as_str(), message.text(), message.written()))?;

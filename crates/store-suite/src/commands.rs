@@ -28,14 +28,14 @@ pub async fn begun(store: &dyn ThreadRunStore, id: &AttemptId) -> u64 {
 pub async fn each_read_returns_only_new_output(store: &dyn ThreadRunStore) {
     let number = begun(store, &running(store).await).await;
     let thread = ThreadId::from("t1");
-    let look = async || store.read_command_output(&thread, number).await.unwrap().unwrap().output;
-    assert_eq!(look().await, "");
+    let new_output = async || store.read_command_output(&thread, number).await.unwrap().unwrap().output;
+    assert_eq!(new_output().await, "");
     for chunk in ["on", "e é\n"] {
         assert!(store.append_command_output(number, chunk.into()).await.unwrap());
     }
-    assert_eq!(look().await, "one é\n");
+    assert_eq!(new_output().await, "one é\n");
     store.append_command_output(number, "two\n".into()).await.unwrap();
-    assert_eq!((look().await, look().await), ("two\n".to_owned(), String::new()));
+    assert_eq!((new_output().await, new_output().await), ("two\n".to_owned(), String::new()));
     assert!(
         store.read_command_output(&"t2".into(), number).await.unwrap().is_none(),
         "another conversation's"
@@ -45,7 +45,7 @@ pub async fn each_read_returns_only_new_output(store: &dyn ThreadRunStore) {
     for _ in 0..400 {
         store.append_command_output(number, line.clone()).await.unwrap();
     }
-    let new = look().await;
+    let new = new_output().await;
     let gone: usize = new.split("[... ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     let kept = new.len() - format!("\n[... {gone} bytes left out ...]\n").len();
     assert_eq!(gone + kept, 400 * 1024);
@@ -55,7 +55,7 @@ pub async fn each_read_returns_only_new_output(store: &dyn ThreadRunStore) {
     for _ in 0..400 {
         store.append_command_output(number, line.clone()).await.unwrap();
     }
-    let new = look().await;
+    let new = new_output().await;
     assert!(new.starts_with("\n[... ") && new.len() < 140 * 1024, "{}", new.len());
 }
 
@@ -71,9 +71,9 @@ pub async fn an_exit_is_recorded_once_and_queued(store: &dyn ThreadRunStore) {
     let queued = store.queued(&"t1".into()).await.unwrap();
     assert_eq!(queued.len(), 1);
     assert!(queued[0].reports_command());
-    let said = queued[0].messages[0].text();
+    let queued_text = queued[0].messages[0].text();
     assert_eq!(
-        said,
+        queued_text,
         format!(
             "[task b{number}] The background command `sleep 9` ended with exit status 3.\n\nthe last line"
         )

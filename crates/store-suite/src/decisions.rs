@@ -13,11 +13,11 @@ pub async fn an_answer_counts_once(store: &dyn ThreadRunStore) {
     assert_eq!(first.status, SuspensionStatus::Decided);
     assert_eq!(Some(*first.clone()), store.suspension(&q).await.unwrap());
     assert_eq!(store.decide(&q, yes("d1"), 101).await.unwrap(), DecideOutcome::Repeated(first.clone()));
-    let DecideOutcome::AlreadyDecided(told) = store.decide(&q, no("d2"), 102).await.unwrap() else {
+    let DecideOutcome::AlreadyDecided(earlier) = store.decide(&q, no("d2"), 102).await.unwrap() else {
         panic!()
     };
-    assert_eq!(told.decided_by.unwrap().user, "ada");
-    assert_eq!(told.decision.unwrap().updated_at, 30);
+    assert_eq!(earlier.decided_by.unwrap().user, "ada");
+    assert_eq!(earlier.decision.unwrap().updated_at, 30);
     assert_eq!(store.suspension(&q).await.unwrap(), Some(*first));
     assert_eq!(store.decide(&"q9".into(), yes("d1"), 1).await.unwrap(), DecideOutcome::NotFound);
 }

@@ -19,7 +19,7 @@ use aye_core::contract::record::*;
 use aye_core::contract::storage::{Portion, StoreError, Term, ThreadRunStore};
 use aye_core::contract::summary::SummaryRecord;
 
-async fn said(store: &dyn ThreadRunStore, id: &str, messages: &[Message]) {
+async fn append(store: &dyn ThreadRunStore, id: &str, messages: &[Message]) {
     store.ensure_thread(thread(id)).await.unwrap();
     let fence =
         store.acquire(&id.into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
@@ -29,16 +29,16 @@ async fn said(store: &dyn ThreadRunStore, id: &str, messages: &[Message]) {
 
 pub async fn talk(store: &dyn ThreadRunStore, id: &str, n: usize) -> Vec<Message> {
     let messages: Vec<_> = (1..=n).map(|n| Message::user(format!("message {n}"))).collect();
-    said(store, id, &messages).await;
+    append(store, id, &messages).await;
     messages
 }
 
-pub fn summary(said: &[Message], upto: usize) -> SummaryRecord {
+pub fn summary(all: &[Message], upto: usize) -> SummaryRecord {
     SummaryRecord {
         thread_id: "t1".into(),
-        upto: said[upto - 1].id.clone(),
+        upto: all[upto - 1].id.clone(),
         upto_seq: upto as u64,
-        at_seq: said.len() as u64,
+        at_seq: all.len() as u64,
         messages: upto as u64,
         before_tokens: 5000,
         after_tokens: 400,
@@ -52,13 +52,13 @@ pub fn summary(said: &[Message], upto: usize) -> SummaryRecord {
 }
 
 pub async fn a_summary_ends_at_an_existing_message(store: &dyn ThreadRunStore) {
-    let said = talk(store, "t1", 3).await;
-    let elsewhere = SummaryRecord { thread_id: "t9".into(), ..summary(&said, 2) };
+    let written = talk(store, "t1", 3).await;
+    let elsewhere = SummaryRecord { thread_id: "t9".into(), ..summary(&written, 2) };
     assert!(matches!(store.add_summary(elsewhere).await, Err(StoreError::NoThread(_))));
     for wrong in [
-        SummaryRecord { upto_seq: 4, ..summary(&said, 2) },
-        SummaryRecord { upto_seq: 3, ..summary(&said, 2) },
-        SummaryRecord { upto: said[2].id.clone(), ..summary(&said, 2) },
+        SummaryRecord { upto_seq: 4, ..summary(&written, 2) },
+        SummaryRecord { upto_seq: 3, ..summary(&written, 2) },
+        SummaryRecord { upto: written[2].id.clone(), ..summary(&written, 2) },
     ] {
         assert!(matches!(store.add_summary(wrong).await, Err(StoreError::Damaged { .. })));
     }
@@ -66,10 +66,10 @@ pub async fn a_summary_ends_at_an_existing_message(store: &dyn ThreadRunStore) {
 }
 
 pub async fn messages_keep_their_order_and_the_tail_is_cheap(store: &dyn ThreadRunStore) {
-    let said = talk(store, "t1", 5).await;
+    let written = talk(store, "t1", 5).await;
     let all = store.load_messages(&"t1".into()).await.unwrap();
     assert_eq!(all.iter().map(|m| m.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-    assert_eq!(all.iter().map(|m| m.message.clone()).collect::<Vec<_>>(), said);
+    assert_eq!(all.iter().map(|m| m.message.clone()).collect::<Vec<_>>(), written);
     assert_eq!(store.messages_tail(&"t1".into(), 2).await.unwrap(), (5, all[3..].to_vec()));
     assert_eq!(store.messages_tail(&"t1".into(), 0).await.unwrap(), (5, Vec::new()));
     assert_eq!(store.messages_tail(&"t1".into(), usize::MAX).await.unwrap(), (5, all));
@@ -89,19 +89,19 @@ pub async fn a_thread_keeps_its_first_title(store: &dyn ThreadRunStore) {
 }
 
 pub async fn the_summary_with_the_furthest_range_wins(store: &dyn ThreadRunStore) {
-    let said = talk(store, "t1", 9).await;
+    let written = talk(store, "t1", 9).await;
     let id = ThreadId::from("t1");
     assert_eq!(store.summary(&id, 0).await.unwrap(), None);
-    assert!(store.add_summary(summary(&said, 4)).await.unwrap());
-    assert!(store.add_summary(summary(&said, 7)).await.unwrap());
-    assert!(!store.add_summary(summary(&said, 7)).await.unwrap(), "another process was first");
-    assert!(!store.add_summary(summary(&said, 5)).await.unwrap(), "a late one");
-    assert_eq!(store.summary(&id, 0).await.unwrap(), Some(summary(&said, 7)));
+    assert!(store.add_summary(summary(&written, 4)).await.unwrap());
+    assert!(store.add_summary(summary(&written, 7)).await.unwrap());
+    assert!(!store.add_summary(summary(&written, 7)).await.unwrap(), "another process was first");
+    assert!(!store.add_summary(summary(&written, 5)).await.unwrap(), "a late one");
+    assert_eq!(store.summary(&id, 0).await.unwrap(), Some(summary(&written, 7)));
     assert_eq!(store.summary(&id, 7).await.unwrap(), None);
     // The last message that it replaces is still read: it names the owner.
     let all = Portion { floor: 0, bytes: usize::MAX, count: usize::MAX };
     let tail = store.thread_tail(&id, all).await.unwrap();
-    assert_eq!((tail.base, tail.messages.as_slice(), tail.outline.count), (6, &said[6..], 9));
+    assert_eq!((tail.base, tail.messages.as_slice(), tail.outline.count), (6, &written[6..], 9));
 }
 
 /// A conversation with an unanswered call, compared with every partial read.
@@ -117,7 +117,7 @@ pub async fn parts_of_a_thread_match_the_whole(store: &dyn ThreadRunStore) {
         call("c3"),
         Message::tool("c3", "3"),
     ];
-    said(store, "t1", &whole).await;
+    append(store, "t1", &whole).await;
     let id = ThreadId::from("t1");
     let portion = |count| Portion { floor: 0, bytes: 0, count };
     // A result is never read without the message that requested it.
@@ -171,7 +171,7 @@ pub async fn images_are_stored_apart_from_their_messages(store: &dyn ThreadRunSt
     let gif = [b"GIF89a".as_slice(), &[1, 0, 2, 0], &[7; 400]].concat();
     let image = ContentBlock::image("image/gif", STANDARD.encode(&gif));
     let odd = ContentBlock::image("image/odd", "AAAA");
-    said(store, "t1", &[Message::user_with(vec![image, odd.clone()])]).await;
+    append(store, "t1", &[Message::user_with(vec![image, odd.clone()])]).await;
     let content = store.load_messages(&"t1".into()).await.unwrap().remove(0).message.content;
     let stored = content[0].as_stored_image().expect("a reference");
     assert_eq!((stored.width, stored.height, stored.bytes), (1, 2, 410));
@@ -225,13 +225,13 @@ pub async fn a_child_is_created_once_and_reported_once(store: &dyn ThreadRunStor
     assert!(store.stop_child(&"t1.a".into()).await.unwrap());
     assert!(!store.stop_child(&"t9".into()).await.unwrap());
     assert!(store.child(&"t1.a".into()).await.unwrap().unwrap().stop);
-    let tell = async |id: &str| {
+    let report = async |id: &str| {
         let end = vec![Message::user("done")];
         store.queue_child_end(&id.into(), "main".into(), end, 50).await.unwrap()
     };
-    assert!(!tell("t1.a").await, "its call waits for it");
-    assert!(tell("t1.a.b").await);
-    assert!(!tell("t1.a.b").await);
+    assert!(!report("t1.a").await, "its call waits for it");
+    assert!(report("t1.a.b").await);
+    assert!(!report("t1.a.b").await);
     let queued = store.queued(&"t1.a".into()).await.unwrap();
     assert_eq!((queued.len(), queued[0].agent_id.as_deref()), (1, Some("main")));
 }

@@ -207,8 +207,8 @@ fn read_text(
         })
     };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let (agent, said) = read_fields(&fields, &stem, Some(&body), form, scope, &places);
-    issues.extend(said);
+    let (agent, reported) = read_fields(&fields, &stem, Some(&body), form, scope, &places);
+    issues.extend(reported);
     (agent.map(|agent| ParsedAgent { path: Some(path.to_path_buf()), ..agent }), issues)
 }
 

@@ -100,13 +100,13 @@ struct AgentReader<'a> {
 }
 
 impl AgentReader<'_> {
-    fn say(&mut self, severity: Severity, key: &str, message: String) {
+    fn report(&mut self, severity: Severity, key: &str, message: String) {
         let pointer = if key.is_empty() { String::new() } else { format!("/{key}") };
         self.issues.push(AgentIssue { place: (self.places)(&pointer), severity, message });
     }
 
     fn wrong(&mut self, key: &str, message: String) {
-        self.say(Severity::Error, key, message);
+        self.report(Severity::Error, key, message);
     }
 
     fn field(&mut self, key: &str, value: &Value, has_body: bool) {
@@ -212,7 +212,7 @@ impl AgentReader<'_> {
                 self.wrong(key, format!("unknown field `{key_shown}`; expected one of {}", known.join(", ")));
             }
             (AgentDialect::Shared, _) => {
-                self.say(
+                self.report(
                     Severity::Warning,
                     key,
                     format!("`{key_shown}` has no effect in aye and is ignored"),

@@ -14,13 +14,13 @@ fn read(text: &str, form: AgentDialect) -> (Option<ParsedAgent>, Vec<String>) {
     let (agent, issues) = read_file(&path, form, AgentScope::User);
     let prefix = format!("{}/", dir.path().display());
     let mark = |issue: &AgentIssue| if issue.severity == Severity::Error { "error" } else { "warning" };
-    let said = issues.iter().map(|i| format!("{}: {i}", mark(i)).replace(&prefix, "")).collect();
-    (agent, said)
+    let reported = issues.iter().map(|i| format!("{}: {i}", mark(i)).replace(&prefix, "")).collect();
+    (agent, reported)
 }
 
 fn good(text: &str) -> ParsedAgent {
-    let (agent, said) = read(text, AgentDialect::Own);
-    assert_eq!(said, [""; 0]);
+    let (agent, reported) = read(text, AgentDialect::Own);
+    assert_eq!(reported, [""; 0]);
     agent.expect("an agent")
 }
 
@@ -68,13 +68,13 @@ fn every_field_of_an_agent_file_reaches_the_spec() {
 
 #[test]
 fn files_of_other_programs_keep_their_meaning() {
-    let (agent, said) = read(
+    let (agent, reported) = read(
         "---\nname: code-reviewer\ndescription: Use it: after each change\ntools: Read, Grep, Bash(git diff:*)\n\
          disallowedTools: Write\nmodel: inherit\ncolor: blue\npermissionMode: bypassPermissions\n---\nYou review.\n",
         AgentDialect::Shared,
     );
     assert_eq!(
-        said,
+        reported,
         [
             "warning: helper.md:3: a value with `: ` in it was read as text; put it in quotes",
             "warning: helper.md:8: `permissionMode` has no effect in aye and is ignored",
@@ -158,15 +158,15 @@ fn each_mistake_is_reported_with_its_line() {
         ),
     ];
     for (text, sentence) in cases {
-        let (agent, said) = read(text, AgentDialect::Own);
+        let (agent, reported) = read(text, AgentDialect::Own);
         assert!(agent.is_none(), "{text}");
-        assert!(said.iter().any(|said| said.starts_with(sentence)), "{text}\n{said:#?}");
+        assert!(reported.iter().any(|reported| reported.starts_with(sentence)), "{text}\n{reported:#?}");
     }
-    let (agent, said) = read("---\nexcluded_tools: 'Bash(a'\n---\n", AgentDialect::Own);
+    let (agent, reported) = read("---\nexcluded_tools: 'Bash(a'\n---\n", AgentDialect::Own);
     assert!(agent.is_none());
     assert!(
-        said[0].starts_with("error: helper.md:2: `Bash(a` in `excluded_tools` is not a tool pattern: "),
-        "{said:?}"
+        reported[0].starts_with("error: helper.md:2: `Bash(a` in `excluded_tools` is not a tool pattern: "),
+        "{reported:?}"
     );
 }
 
@@ -175,15 +175,17 @@ fn a_settings_table_has_the_same_fields() {
     let places: SourceLocator = Arc::new(|pointer| format!("config.toml{pointer}"));
     let table = json!({"model": "m", "system_prompt": "You help.", "tools": ["Read"]});
     let map = table.as_object().expect("a map");
-    let (agent, said) = read_fields(map, "helper", None, AgentDialect::Own, AgentScope::Settings, &places);
-    assert_eq!(said, []);
+    let (agent, reported) =
+        read_fields(map, "helper", None, AgentDialect::Own, AgentScope::Settings, &places);
+    assert_eq!(reported, []);
     let agent = agent.expect("an agent");
     assert_eq!((agent.spec.id.as_str(), agent.spec.system_prompt.as_str()), ("helper", "You help."));
     let wrong = json!({"max_rounds": "x"});
     let map = wrong.as_object().expect("a map");
-    let (agent, said) = read_fields(map, "helper", None, AgentDialect::Own, AgentScope::Settings, &places);
+    let (agent, reported) =
+        read_fields(map, "helper", None, AgentDialect::Own, AgentScope::Settings, &places);
     assert!(agent.is_none());
-    assert_eq!(said[0].place, "config.toml/max_rounds");
+    assert_eq!(reported[0].place, "config.toml/max_rounds");
 }
 
 fn write(root: &Path, name: &str, text: &str) {
@@ -305,7 +307,7 @@ proptest::proptest! {
     /// Any file content parses to an agent or an error, without a panic.
     #[test]
     fn any_text_parses_or_is_an_error(text in "(---\n)?([a-z_]{1,12}: ?[\\PC\n]{0,20}\n?){0,5}(---\n)?\\PC{0,20}") {
-        let (agent, said) = read(&text, AgentDialect::Own);
-        proptest::prop_assert!(agent.is_some() || said.iter().any(|s| s.starts_with("error: ")), "{said:?}");
+        let (agent, reported) = read(&text, AgentDialect::Own);
+        proptest::prop_assert!(agent.is_some() || reported.iter().any(|s| s.starts_with("error: ")), "{reported:?}");
     }
 }

@@ -386,14 +386,14 @@ fn a_broken_project_file_is_an_error_if_trusted_and_a_warning_otherwise() {
 fn irregular_files_are_problems_and_missing_ones_are_not() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     assert!(read_layer(&dir.path().join("none.toml")).problems.is_empty());
-    let said = |path: &Path| read_layer(path).problems[0].to_string();
-    assert!(said(dir.path()).ends_with("is not a file"));
+    let first_problem = |path: &Path| read_layer(path).problems[0].to_string();
+    assert!(first_problem(dir.path()).ends_with("is not a file"));
     let bytes = dir.path().join("bytes.toml");
     fs::write(&bytes, b"theme = \"a\"\n\xff").expect("writes");
-    assert!(said(&bytes).ends_with("bytes.toml:2:1: is not UTF-8 text"));
+    assert!(first_problem(&bytes).ends_with("bytes.toml:2:1: is not UTF-8 text"));
     let big = dir.path().join("big.toml");
     fs::write(&big, " ".repeat(1 << 21)).expect("writes");
-    assert!(said(&big).ends_with("is larger than 1024 KiB"));
+    assert!(first_problem(&big).ends_with("is larger than 1024 KiB"));
 }
 
 proptest! {

@@ -108,21 +108,21 @@ fn a_model_without_provider_is_an_error_with_a_remedy() {
     ] {
         assert_eq!(chosen(Some(model), vars), expected);
     }
-    let told = chosen(Some("mo\u{1b}[2Jck"), &[]);
+    let refusal = chosen(Some("mo\u{1b}[2Jck"), &[]);
     assert!(
-        told.starts_with("no provider for model `mo^[[2Jck`") && told.contains("OPENAI_BASE_URL"),
-        "{told}"
+        refusal.starts_with("no provider for model `mo^[[2Jck`") && refusal.contains("OPENAI_BASE_URL"),
+        "{refusal}"
     );
     let mut own = settings(Some("mine"));
     own.models.insert(
         "mine".into(),
         ModelSettings { provider: Some("nowhere".into()), ..ModelSettings::default() },
     );
-    let told = select(&own, &[], &[]).expect_err("unknown provider").to_string();
-    assert!(told.contains("names the unknown provider `nowhere`"), "{told}");
+    let refusal = select(&own, &[], &[]).expect_err("unknown provider").to_string();
+    assert!(refusal.contains("names the unknown provider `nowhere`"), "{refusal}");
     own.providers.insert("nowhere".into(), ProviderSettings::default());
-    let told = select(&own, &[], &[]).expect_err("no address").to_string();
-    assert!(told.contains("set providers.nowhere.base_url"), "{told}");
+    let refusal = select(&own, &[], &[]).expect_err("no address").to_string();
+    assert!(refusal.contains("set providers.nowhere.base_url"), "{refusal}");
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn settings_define_providers_and_models() {
         ("gpt-4o", 9000, 16_384)
     );
     assert_eq!(selection.price, Some(price));
-    let told = select(&own, &[], &[]).expect_err("no key").to_string();
-    assert!(told.ends_with("needs a key: set GATEWAY_KEY"), "{told}");
+    let refusal = select(&own, &[], &[]).expect_err("no key").to_string();
+    assert!(refusal.ends_with("needs a key: set GATEWAY_KEY"), "{refusal}");
     own.model = Some("gateway/other".into());
     let selection = select(&own, &[("GATEWAY_KEY", "k")], &[]).expect("set up");
     assert_eq!(
@@ -349,8 +349,8 @@ fn a_server_at_a_custom_url_is_asked_for_its_first_model() {
 #[test]
 fn an_unknown_vendor_is_an_error_unless_a_gateway_may_know_it() {
     let key = [("OPENAI_API_KEY", "k")];
-    let told = chosen(Some("zz/zz"), &key);
-    assert!(told.starts_with("model `zz/zz` (default) names the unknown provider `zz`"), "{told}");
+    let refusal = chosen(Some("zz/zz"), &key);
+    assert!(refusal.starts_with("model `zz/zz` (default) names the unknown provider `zz`"), "{refusal}");
     assert!(chosen(Some("antropic/claude-x"), &key).contains("did you mean `anthropic`?"));
     assert!(chosen(Some("google/gemini-x"), &key).contains("did you mean `gemini`?"));
     for (model, vars, expected) in [

@@ -216,8 +216,8 @@ fn a_broken_list_is_an_error_and_never_trust() {
         assert!(world.store().is_trusted(&world.assess("r")).is_err(), "{text}");
         assert!(world.store().trust(&world.assess("r")).is_err(), "{text}: existing text is not discarded");
     }
-    let told = world.store().folders().expect_err("broken").to_string();
-    assert!(told.contains("trust.json") && told.contains("line 1 column"), "{told}");
+    let why = world.store().folders().expect_err("broken").to_string();
+    assert!(why.contains("trust.json") && why.contains("line 1 column"), "{why}");
 }
 
 #[test]
@@ -237,10 +237,10 @@ fn an_agent_with_more_than_a_description_needs_trust() {
     write(".agents/agents/other.md", "---\nmodel: a/b\n---\n");
     write(".agents/agents/spelled.md", "---\n\"permi\\x73sion\": {}\n---\n");
     let assessment = TrustAssessment::of(&root, &root).expect("the assessment succeeds");
-    let said: Vec<&str> = assessment.items.iter().map(|item| item.summary.as_str()).collect();
-    assert_eq!(said.len(), 3, "{said:?}");
-    assert_eq!(said[0], "agent other: model: a/b");
-    assert!(said[1].starts_with("agent spelled: "), "{said:?}");
-    assert_eq!(said[2], "agent loose: description: x; permission:; default_behavior: allow");
+    let lines: Vec<&str> = assessment.items.iter().map(|item| item.summary.as_str()).collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!(lines[0], "agent other: model: a/b");
+    assert!(lines[1].starts_with("agent spelled: "), "{lines:?}");
+    assert_eq!(lines[2], "agent loose: description: x; permission:; default_behavior: allow");
     assert!(assessment.items.iter().all(|item| !item.hash.is_empty()));
 }

@@ -67,7 +67,7 @@ fn messages_are_shared_with_the_conversation_unless_they_differ() {
         Message::tool("2", "y"),
     ]);
     let prepared = prepare(&request);
-    let is_shared = |message: &Arc<Message>| request.messages.iter().any(|said| Arc::ptr_eq(said, message));
+    let is_shared = |message: &Arc<Message>| request.messages.iter().any(|known| Arc::ptr_eq(known, message));
     let shared: Vec<bool> = prepared.messages.iter().map(is_shared).collect();
     assert_eq!(shared, [true, false, true, true]);
     assert!(request.messages[2].tool_calls[1].invalid.is_some(), "the conversation stays as it is");

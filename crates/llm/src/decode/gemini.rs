@@ -28,8 +28,8 @@ impl Gemini {
             fold.usage(usage_of(usage));
         }
         if let Some(reason) = frame.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
-            let said = frame.pointer("/promptFeedback/blockReasonMessage").and_then(Value::as_str);
-            fold.withhold(StopReason::ContentFilter, said.or(Some(reason)));
+            let message = frame.pointer("/promptFeedback/blockReasonMessage").and_then(Value::as_str);
+            fold.withhold(StopReason::ContentFilter, message.or(Some(reason)));
         }
         let candidate = frame.pointer("/candidates/0").unwrap_or(&Value::Null);
         for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {

@@ -35,11 +35,11 @@ impl ThinkTags {
         loop {
             match self.place {
                 Place::Start => {
-                    let said = self.held.trim_start();
-                    if let Some(thoughts) = said.strip_prefix(OPENS) {
+                    let part = self.held.trim_start();
+                    if let Some(thoughts) = part.strip_prefix(OPENS) {
                         self.held = thoughts.to_owned();
                         self.place = Place::Thoughts;
-                    } else if OPENS.starts_with(said) {
+                    } else if OPENS.starts_with(part) {
                         return Ok(());
                     } else {
                         self.place = Place::Text;
@@ -55,9 +55,9 @@ impl ThinkTags {
                             .rev()
                             .find(|length| self.held.ends_with(&CLOSES[..*length]))
                             .unwrap_or_default();
-                        let said = self.held.len() - keep;
-                        fold.reasoning(&self.held[..said])?;
-                        self.held.drain(..said);
+                        let part = self.held.len() - keep;
+                        fold.reasoning(&self.held[..part])?;
+                        self.held.drain(..part);
                         return Ok(());
                     }
                 }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn other_text_stays_text() {
-        for said in [
+        for part in [
             "The tag <think>a</think> is one.",
             "<",
             "<thin",
@@ -136,7 +136,7 @@ mod tests {
             "\n\nhello",
             "< think>",
         ] {
-            assert_eq!(read(&[said]), (String::new(), said.to_owned()), "{said:?}");
+            assert_eq!(read(&[part]), (String::new(), part.to_owned()), "{part:?}");
         }
         assert_eq!(read(&["<think>", "never closed </thi"]), ("never closed </thi".into(), String::new()));
         assert_eq!(read(&["<think></think>", "\n", "\n", "hi"]), (String::new(), "hi".into()));

@@ -16,9 +16,9 @@ fn request(messages: Vec<Message>) -> InferenceRequest {
 }
 
 #[track_caller]
-fn check(said: &str, tool: &str, args: Value) {
-    let Reply::Call { tool: called, args: given, .. } = reply(&request(vec![Message::user(said)])) else {
-        panic!("{said:?} makes no call")
+fn check(prompt: &str, tool: &str, args: Value) {
+    let Reply::Call { tool: called, args: given, .. } = reply(&request(vec![Message::user(prompt)])) else {
+        panic!("{prompt:?} makes no call")
     };
     assert_eq!((called, given), (tool, args));
 }
@@ -48,8 +48,8 @@ fn the_demo_understands_its_commands() {
 
 #[test]
 fn other_prompts_get_an_honest_answer() {
-    for said in ["what is love", "help", "hi", "edit nothing", "write", "run", "", "ünï"] {
-        let Reply::Text(text) = understand(said) else { panic!("{said:?} makes a call") };
+    for prompt in ["what is love", "help", "hi", "edit nothing", "write", "run", "", "ünï"] {
+        let Reply::Text(text) = understand(prompt) else { panic!("{prompt:?} makes a call") };
         assert!(text.contains("demo model") || text.contains("looks like this"), "{text}");
     }
 }

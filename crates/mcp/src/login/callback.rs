@@ -92,10 +92,10 @@ async fn answer(stream: &mut TcpStream, status: &str, words: &str) {
          content-security-policy: default-src 'none'\r\n\r\n",
         page.len()
     );
-    let said = async {
+    let answered = async {
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(page.as_bytes()).await?;
         stream.shutdown().await
     };
-    let _ = tokio::time::timeout(PATIENCE, said).await;
+    let _ = tokio::time::timeout(PATIENCE, answered).await;
 }

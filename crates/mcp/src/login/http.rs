@@ -141,9 +141,9 @@ impl Http {
         if answer.status() != reqwest::StatusCode::UNAUTHORIZED {
             return Ok(Challenge { is_refused: false, header: None });
         }
-        let said = answer.headers().get_all(reqwest::header::WWW_AUTHENTICATE);
-        let said = said.iter().filter_map(|value| value.to_str().ok());
-        let header = said.max_by_key(|text| text.contains("resource_metadata")).map(str::to_owned);
+        let headers_found = answer.headers().get_all(reqwest::header::WWW_AUTHENTICATE);
+        let headers_found = headers_found.iter().filter_map(|value| value.to_str().ok());
+        let header = headers_found.max_by_key(|text| text.contains("resource_metadata")).map(str::to_owned);
         Ok(Challenge { is_refused: true, header })
     }
 }

@@ -51,7 +51,7 @@ pub async fn log_out(
         }
         kept
     };
-    let told = async {
+    let revoked = async {
         let Some(config) = config else { return Err(RevokeError::NotConfigured) };
         let url = address(config).ok_or(RevokeError::NoLogin)?;
         let kept = kept?.ok_or(RevokeError::NothingStored)?;
@@ -62,7 +62,7 @@ pub async fn log_out(
         let server = url_of(url.expose_secret(), LoginError::InvalidUrl)?;
         take_back(server, tokens).await
     };
-    Ok(match tokio::time::timeout(PATIENCE, told).await {
+    Ok(match tokio::time::timeout(PATIENCE, revoked).await {
         Ok(Ok(())) => LoggedOut::TakenBack,
         Ok(Err(why)) => LoggedOut::Forgotten(why.to_string()),
         Err(_) => LoggedOut::Forgotten(LoginError::Timeout(PATIENCE).to_string()),

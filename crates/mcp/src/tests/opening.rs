@@ -12,9 +12,9 @@ async fn a_server_that_ends_when_it_is_probed_is_started_again_and_remembered() 
     let world = World::new(&[tool("echo")]);
     for (starts, probes) in [(2, 1), (3, 1)] {
         let manager = world.user("exits").await;
-        assert_eq!(manager.views()[0].phase, ServerState::Connected, "{:?}", world.told());
+        assert_eq!(manager.views()[0].phase, ServerState::Connected, "{:?}", world.notices());
         assert_eq!(world.ids(), ["mcp__s__echo"]);
-        assert_eq!(world.told(), [] as [String; 0]);
+        assert_eq!(world.notices(), [] as [String; 0]);
         assert_eq!((world.count("started"), world.count("discover")), (starts, probes));
         manager.close().await;
     }
@@ -84,7 +84,7 @@ async fn tools_that_the_configuration_disables_are_not_offered() {
             "its configuration names tools that it does not have: dorp"
         ]
     );
-    assert_eq!(world.told(), [] as [String; 0], "nobody is asked about a tool that is not used");
+    assert_eq!(world.notices(), [] as [String; 0], "nobody is asked about a tool that is not used");
     manager.close().await;
 }
 
@@ -230,7 +230,7 @@ async fn a_silent_server_over_http_gets_initialize_on_a_new_connection_and_is_re
         let manager = world.manager_of(vec![config()]);
         manager.start();
         assert_eq!(manager.ready(super::PATIENCE).await, [] as [String; 0]);
-        assert_eq!(world.ids(), ["mcp__s__echo"], "{:?}", world.told());
+        assert_eq!(world.ids(), ["mcp__s__echo"], "{:?}", world.notices());
         manager.close().await;
     }
     let asked = asked.lock().expect("not poisoned").clone();

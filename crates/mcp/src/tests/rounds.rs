@@ -178,13 +178,13 @@ async fn url_elicitation_is_refused() {
     let result = rounds.world.call("mcp__s__away").await.expect("a result");
     assert_eq!(result.model_text(), "done");
     assert_eq!(rounds.seen()[1].1, json!({"w": {"action": "decline"}}));
-    assert_eq!(rounds.world.told(), ["refused: MCP server s tried to send you to evil.test"]);
+    assert_eq!(rounds.world.notices(), ["refused: MCP server s tried to send you to evil.test"]);
 }
 
 #[tokio::test]
 async fn only_tools_may_ask() {
     let rounds = rounds().await;
-    let said = crate::list::get_prompt(&rounds.client, "p", serde_json::Map::new(), PATIENCE).await;
-    let Err(CallError::Refused(why)) = said else { panic!("it was answered") };
+    let prompt = crate::list::get_prompt(&rounds.client, "p", serde_json::Map::new(), PATIENCE).await;
+    let Err(CallError::Refused(why)) = prompt else { panic!("it was answered") };
     assert!(why.contains("only tools may ask here"), "{why}");
 }

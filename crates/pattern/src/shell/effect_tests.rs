@@ -2,11 +2,11 @@ use super::{analyse, danger, effect};
 use aye_core::contract::judgement::Risk;
 
 fn wrong(cases: &[&str], want: Risk) -> Vec<String> {
-    let told = |line: &&str| {
+    let described = |line: &&str| {
         let got = effect(&analyse(line));
         (got != want).then(|| format!("{line}: {got}"))
     };
-    cases.iter().filter_map(told).collect()
+    cases.iter().filter_map(described).collect()
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn irreversible_commands() {
 
 #[test]
 fn a_danger_is_named_with_the_words_that_make_it_so() {
-    let told = |line: &str| {
+    let described = |line: &str| {
         let danger = danger(&analyse(line));
         (danger.title().unwrap_or_default(), danger.words.join(" "))
     };
@@ -152,7 +152,9 @@ fn a_danger_is_named_with_the_words_that_make_it_so() {
         ("git commit -m 'rm -rf /'", "", ""),
         ("cargo test", "", ""),
     ] {
-        wrong.extend((told(line) != (title.to_owned(), words.to_owned())).then(|| (line, told(line))));
+        wrong.extend(
+            (described(line) != (title.to_owned(), words.to_owned())).then(|| (line, described(line))),
+        );
     }
     assert_eq!(wrong, []);
 }

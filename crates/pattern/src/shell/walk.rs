@@ -90,16 +90,16 @@ fn lost_text<'t>(root: Node<'_>, text: &'t str) -> Option<&'t str> {
     let mut at = 0;
     loop {
         let node = cursor.node();
-        let is_leaf =
+        let is_terminal =
             node.child_count() == 0 || matches!(node.kind(), "string" | "heredoc_body" | "expansion");
-        if is_leaf {
+        if is_terminal {
             let gap = text.get(at..node.start_byte()).unwrap_or_default();
             if let Some(lost) = gap.split_whitespace().find(|part| *part != "\\") {
                 return Some(lost);
             }
             at = at.max(node.end_byte());
         }
-        if !is_leaf && cursor.goto_first_child() {
+        if !is_terminal && cursor.goto_first_child() {
             continue;
         }
         while !cursor.goto_next_sibling() {

@@ -52,7 +52,7 @@ async fn go(runtime: &AgentRuntime) -> (AgentRunResult, Vec<AgentEvent>) {
     (result, sink.take())
 }
 
-fn told(events: &[AgentEvent]) -> Vec<ChildRunState> {
+fn reported(events: &[AgentEvent]) -> Vec<ChildRunState> {
     let state = |event: &AgentEvent| match event {
         AgentEvent::ActivitySnapshot { activity_type, content, .. }
             if activity_type == CHILD_RUN_ACTIVITY_TYPE =>
@@ -103,8 +103,8 @@ async fn a_childs_tokens_count_for_its_parent() {
     let child = &tasks(&house).await[0];
     assert_eq!(house.store.runs(&child.child.thread_id).await.unwrap()[0].usage.total(), 703);
     let stored = house.store.messages(&"t".into()).await.unwrap();
-    let told = stored.iter().find(|stored| stored.message.role == Role::Tool).unwrap();
-    let spent = ChildRunState::spent_below(&told.message);
+    let reported = stored.iter().find(|stored| stored.message.role == Role::Tool).unwrap();
+    let spent = ChildRunState::spent_below(&reported.message);
     assert_eq!((spent.len(), spent[0].model.as_str(), spent[0].usage.total()), (1, "ms", 703), "{spent:?}");
     sound(&house).await;
 }
@@ -131,13 +131,13 @@ async fn a_child_runs_in_its_own_thread_and_its_last_message_is_the_result() {
     let runs = house.store.runs(&child.thread_id).await.unwrap();
     assert_eq!((runs.len(), runs[0].parent_run_id.as_ref()), (1, Some(&result.run_id)));
     // Listeners of the parent receive the child as an activity, and no end before the end.
-    let told = told(&events);
-    assert!(told.iter().all(|state| state.parent_call_id == "c1" && state.agent == "scout"));
+    let reported = reported(&events);
+    assert!(reported.iter().all(|state| state.parent_call_id == "c1" && state.agent == "scout"));
     assert!(
-        told.iter().any(|state| state.tool.as_deref().is_some_and(|tool| tool.contains("free"))),
-        "{told:?}"
+        reported.iter().any(|state| state.tool.as_deref().is_some_and(|tool| tool.contains("free"))),
+        "{reported:?}"
     );
-    let last = told.last().unwrap();
+    let last = reported.last().unwrap();
     assert_eq!((last.status, last.steps), (ChildStatus::Completed, 2));
     let names = names(&events);
     assert_eq!(names.iter().filter(|name| name.starts_with("run_")).count(), 2, "{names:?}");
@@ -431,10 +431,10 @@ async fn a_background_childs_end_arrives_once_as_a_message() {
 async fn a_delegate_must_exist_and_be_reachable() {
     let house = House::new();
     let with = |spec: AgentSpec| house.builder(&Script::of([])).with_agent_spec(spec.with_model("m"));
-    let said = |builder: AgentRuntimeBuilder| builder.build().unwrap_err().to_string();
-    let nobody = said(with(AgentSpec::new("x").with_delegate("ghost")));
+    let error_of = |builder: AgentRuntimeBuilder| builder.build().unwrap_err().to_string();
+    let nobody = error_of(with(AgentSpec::new("x").with_delegate("ghost")));
     assert!(nobody.contains("`x` cannot delegate to `ghost`: unknown agent"), "{nobody}");
-    let own = said(with(AgentSpec::new("x").with_delegate("x")).with_delegation_depth(None));
+    let own = error_of(with(AgentSpec::new("x").with_delegate("x")).with_delegation_depth(None));
     assert!(own.contains("only with a depth limit"), "{own}");
     with(AgentSpec::new("x").with_delegate("x")).build().unwrap();
     let endpoint = aye_core::contract::spec::RemoteEndpoint {
@@ -447,7 +447,7 @@ async fn a_delegate_must_exist_and_be_reachable() {
     };
     let far = with(AgentSpec::new("x").with_delegate("far"))
         .with_agent_spec(AgentSpec::new("far").with_endpoint(endpoint.clone()));
-    let far = said(far);
+    let far = error_of(far);
     assert!(far.contains("it runs remotely through `a2a`"), "{far}");
 
     struct Echo;
@@ -461,11 +461,11 @@ async fn a_delegate_must_exist_and_be_reachable() {
             _: Option<String>,
             call: Option<String>,
         ) -> Result<DelegateRunResult, AgentBackendError> {
-            let said = format!("{} for {}", messages[0].text(), call.unwrap_or_default());
+            let error_of = format!("{} for {}", messages[0].text(), call.unwrap_or_default());
             Ok(DelegateRunResult {
                 agent_id: agent_id.into(),
                 status: DelegateRunStatus::Completed,
-                response: Some(said),
+                response: Some(error_of),
                 steps: 1,
             })
         }
@@ -505,9 +505,9 @@ struct Talk;
 #[async_trait]
 impl LlmExecutor for Talk {
     async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
-        let said: Vec<String> = request.messages.iter().map(|message| message.text()).collect();
+        let error_of: Vec<String> = request.messages.iter().map(|message| message.text()).collect();
         let results = request.messages.iter().filter(|m| m.role == Role::Tool).count();
-        let is = |prompt: &str| said.iter().any(|text| text == prompt);
+        let is = |prompt: &str| error_of.iter().any(|text| text == prompt);
         Ok(if is("go") {
             match results {
                 0 => task(&[("c1", "scout", "one"), ("c2", "scout", "two")]),

@@ -11,7 +11,7 @@ async fn an_edited_call_runs_as_edited_and_is_reported_so() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("I see.")]);
     let runtime = house.runtime(&script);
-    let (result, _) = say(&runtime, "go").await;
+    let (result, _) = send(&runtime, "go").await;
     let id = result.waiting[0].id.clone();
     let yes = ToolCallResume { reason: Some("only the docs".into()), ..edited(json!({"id": "other"})) };
     assert!(matches!(runtime.decide(&id, yes, actor()).await.unwrap(), DecideOutcome::Accepted(_)));
@@ -19,9 +19,9 @@ async fn an_edited_call_runs_as_edited_and_is_reported_so() {
     // Another process executes the call.
     let (result, events) = wake(&house.runtime(&script), UnknownPolicy::Ask).await;
     assert_eq!(house.executed(), 1);
-    let told = script.result_of("c1");
+    let reported = script.result_of("c1");
     assert_eq!(
-        told,
+        reported,
         "The user edited the call before approving it. It ran as: {\"id\":\"other\"}\nComment: only the \
          docs\n{\"ran\":{\"id\":\"other\"}}"
     );
@@ -51,7 +51,7 @@ async fn invalid_edited_arguments_are_refused_without_effect() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("ok")]);
     let runtime = house.runtime(&script);
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     let id: SuspensionId = "perm_c1".into();
     let no_with = ToolCallResume { action: ResumeDecisionAction::Cancel, ..edited(json!({})) };
     let silent = ToolCallResume {
@@ -97,13 +97,16 @@ async fn the_rules_judge_the_edited_version() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("ok")]);
     let runtime = house.runtime(&script);
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     runtime.decide(&"perm_c1".into(), edited(json!({"id": "evil"})), actor()).await.unwrap();
     wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!(house.executed(), 0);
-    let told = script.result_of("c1");
-    assert!(told.contains("The user edited the call to: ") && told.contains("evil is denied"), "{told}");
-    assert!(!told.contains("It ran as"), "{told}");
+    let reported = script.result_of("c1");
+    assert!(
+        reported.contains("The user edited the call to: ") && reported.contains("evil is denied"),
+        "{reported}"
+    );
+    assert!(!reported.contains("It ran as"), "{reported}");
 }
 
 #[tokio::test]
@@ -112,7 +115,7 @@ async fn a_lost_edited_call_is_replayed_only_as_edited() {
         let house = House::new();
         let script = Script::of([calls(&[("c1", "ask_hang")]), text("ok")]);
         let runtime = house.runtime(&script);
-        say(&runtime, "go").await;
+        send(&runtime, "go").await;
         let yes = if edits { edited(json!({"id": "other"})) } else { answer(ResumeDecisionAction::Resume) };
         runtime.decide(&"perm_c1".into(), yes, actor()).await.unwrap();
         kill_at_resume(&house, &script).await;
@@ -131,10 +134,10 @@ async fn a_lost_edited_call_is_replayed_only_as_edited() {
         runtime.decide(&question.id, again, actor()).await.unwrap();
         wake(&runtime, UnknownPolicy::Ask).await;
         assert_eq!(house.executed(), 2);
-        let told = script.result_of("c1");
-        assert!(told.ends_with(&json!({"ran": ran}).to_string()), "{told}");
-        assert_eq!(told.contains("It ran as: {\"id\":\"other\"}"), edits, "{told}");
-        assert!(told.contains("omment: it should be quick now"), "{told}");
+        let reported = script.result_of("c1");
+        assert!(reported.ends_with(&json!({"ran": ran}).to_string()), "{reported}");
+        assert_eq!(reported.contains("It ran as: {\"id\":\"other\"}"), edits, "{reported}");
+        assert!(reported.contains("omment: it should be quick now"), "{reported}");
     }
 }
 
@@ -143,7 +146,7 @@ async fn feedback_ends_the_call_with_its_own_message() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
     let runtime = house.runtime(&script);
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     let modify = ToolCallResume {
         result: ToolCallResume::modify_payload(),
         reason: Some("use make instead".into()),
@@ -152,9 +155,9 @@ async fn feedback_ends_the_call_with_its_own_message() {
     runtime.decide(&"perm_c1".into(), modify, actor()).await.unwrap();
     let (_, events) = wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!(names(&events)[2], "tool_call_done(cancelled)");
-    let told = script.result_of("c1");
-    assert!(told.contains("requested changes") && told.contains("use make instead"), "{told}");
-    assert!(!told.contains("declined"), "{told}");
+    let reported = script.result_of("c1");
+    assert!(reported.contains("requested changes") && reported.contains("use make instead"), "{reported}");
+    assert!(!reported.contains("declined"), "{reported}");
     assert_eq!(house.executed(), 0);
     let audit = house.store.audit(aye_store_sqlite::AuditFilter::default()).await.unwrap();
     let decided = &audit.iter().find(|row| row.kind.as_str() == "decided").unwrap().body;
@@ -173,12 +176,12 @@ async fn a_comment_with_any_decision_reaches_the_model() {
         let house = House::new();
         let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
         let runtime = house.runtime(&script);
-        say(&runtime, "go").await;
+        send(&runtime, "go").await;
         let decision = ToolCallResume { reason: Some("go easy".into()), ..answer(action) };
         runtime.decide(&"perm_c1".into(), decision, actor()).await.unwrap();
         wake(&runtime, UnknownPolicy::Ask).await;
-        let told = script.result_of("c1");
-        assert!(told.contains(expected), "{told}");
+        let reported = script.result_of("c1");
+        assert!(reported.contains(expected), "{reported}");
     }
     for choice in ["done", "skip"] {
         let house = House::new();
@@ -193,7 +196,7 @@ async fn a_comment_with_any_decision_reaches_the_model() {
         };
         runtime.decide(&result.waiting[0].id, decision, actor()).await.unwrap();
         wake(&runtime, UnknownPolicy::Ask).await;
-        let told = script.result_of("c1");
-        assert!(told.starts_with("The user's comment: I looked\n"), "{told}");
+        let reported = script.result_of("c1");
+        assert!(reported.starts_with("The user's comment: I looked\n"), "{reported}");
     }
 }

@@ -13,19 +13,19 @@ use aye_plugins::handoff::{AgentOverlay, HANDOFF_PLUGIN_ID, HandoffPlugin};
 
 /// A message as a provider compares it: without thoughts.
 #[derive(Clone, Debug, PartialEq)]
-struct Said(Role, Vec<ContentBlock>, Vec<(String, Value)>, Option<String>);
+struct SeenMessage(Role, Vec<ContentBlock>, Vec<(String, Value)>, Option<String>);
 
-fn said(message: &Message) -> Said {
+fn seen(message: &Message) -> SeenMessage {
     let content = message.content.iter().filter(|block| !block.is_bound()).cloned().collect();
     let calls = message.tool_calls.iter().map(|call| (call.name.clone(), call.arguments.clone())).collect();
-    Said(message.role, content, calls, message.tool_call_id.clone())
+    SeenMessage(message.role, content, calls, message.tool_call_id.clone())
 }
 
 #[derive(Clone, Debug)]
 struct Asked {
     system: Vec<ContentBlock>,
     tools: Vec<ToolDescriptor>,
-    messages: Vec<Said>,
+    messages: Vec<SeenMessage>,
     thoughts: usize,
 }
 
@@ -41,7 +41,7 @@ struct Strict {
 impl LlmExecutor for Strict {
     async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
         let mut asked = self.asked.lock().unwrap();
-        let messages: Vec<Said> = request.messages.iter().map(|message| said(message)).collect();
+        let messages: Vec<SeenMessage> = request.messages.iter().map(|message| seen(message)).collect();
         let mut thoughts = 0;
         for (at, message) in request.messages.iter().enumerate() {
             for block in &message.content {
@@ -285,7 +285,7 @@ async fn change(world: &mut World, runtime: &mut AgentRuntime, dice: &mut Dice, 
         11 => world.will([Ok(handoff_to(["writer", "a"][dice.roll(2) as usize], nth))]),
         12 => {
             world.will([Ok(calls(&[(&format!("a{nth}"), "ask")]))]);
-            say(runtime, "do it").await;
+            send(runtime, "do it").await;
             *runtime = world.runtime();
             for waiting in runtime.waiting(&"t".into()).await.unwrap() {
                 let id = &waiting.ticket.suspension.id;
@@ -330,7 +330,7 @@ async fn each_request_begins_with_the_one_before_whatever_changes() {
         for nth in 0..24 {
             let (from, marks) = (world.count(), world.marks().await);
             change(&mut world, &mut runtime, &mut dice, nth).await;
-            say(&runtime, &format!("message {nth}")).await;
+            send(&runtime, &format!("message {nth}")).await;
             world.check(from, marks != world.marks().await);
         }
         // A summary may still be written in the background.
@@ -342,14 +342,14 @@ async fn each_request_begins_with_the_one_before_whatever_changes() {
 async fn another_process_and_another_version_keep_the_start() {
     let mut world = World::new(window(200_000, None));
     world.mood.0.lock().unwrap().parts.insert("notes".into(), "one".into());
-    say(&world.runtime(), "first").await;
+    send(&world.runtime(), "first").await;
     world.prompt = "Be brief, please.".into();
     world.mood.0.lock().unwrap().parts.insert("notes".into(), "two".into());
-    say(&world.runtime(), "second").await;
+    send(&world.runtime(), "second").await;
     let last = world.last();
     assert_eq!(last.system, [ContentBlock::text("Be brief."), ContentBlock::text("one")]);
     let texts: Vec<String> =
-        last.messages.iter().map(|said| aye_core::contract::content::text_of(&said.1)).collect();
+        last.messages.iter().map(|seen| aye_core::contract::content::text_of(&seen.1)).collect();
     assert_eq!(
         texts,
         [
@@ -361,18 +361,18 @@ async fn another_process_and_another_version_keep_the_start() {
         ]
     );
     assert_eq!(last.thoughts, 1);
-    say(&world.runtime(), "third").await;
+    send(&world.runtime(), "third").await;
     world.check(0, false);
     assert_eq!(world.last().messages.len(), 7, "it is said once");
     // A compaction takes everything in.
     world.will([Ok(text(&"w".repeat(20_000)))]);
-    say(&world.runtime(), "long").await;
-    say(&world.runtime(), "and").await;
+    send(&world.runtime(), "long").await;
+    send(&world.runtime(), "and").await;
     world.runtime().compact(&"t".into(), "a", None).await.unwrap();
-    say(&world.runtime(), "fourth").await;
+    send(&world.runtime(), "fourth").await;
     assert_eq!(world.last().system, [ContentBlock::text("Be brief, please."), ContentBlock::text("two")]);
     assert_eq!(world.last().thoughts, 0, "no thoughts from before the cut");
-    say(&world.runtime(), "fifth").await;
+    send(&world.runtime(), "fifth").await;
     assert_eq!(world.last().thoughts, 1);
     world.check(0, true);
 }
@@ -381,10 +381,10 @@ async fn another_process_and_another_version_keep_the_start() {
 async fn refused_thoughts_are_left_out_once_and_for_all() {
     let world = World::new(window(200_000, None));
     let bound = || Err(InferenceExecutionError::BoundThoughts("bound to a different conversation".into()));
-    say(&world.runtime(), "first").await;
+    send(&world.runtime(), "first").await;
     world.will([bound(), Ok(text("Fine."))]);
     let runtime = world.runtime();
-    let (result, events) = say(&runtime, "second").await;
+    let (result, events) = send(&runtime, "second").await;
     assert_eq!(result.response, "Fine.");
     assert!(
         !names(&events).iter().any(|name| name.starts_with("error") || name.starts_with("activity")),
@@ -393,26 +393,26 @@ async fn refused_thoughts_are_left_out_once_and_for_all() {
     let thoughts: Vec<usize> = world.model.asked.lock().unwrap().iter().map(|asked| asked.thoughts).collect();
     assert_eq!(thoughts, [0, 1, 0]);
     // Another process knows.
-    say(&world.runtime(), "third").await;
+    send(&world.runtime(), "third").await;
     assert_eq!(world.last().thoughts, 1, "only the new ones");
     world.check(0, false);
     // A second refusal of the same request is an error.
     world.will([bound(), bound(), Ok(text("Better."))]);
-    let (result, _) = say(&runtime, "fourth").await;
+    let (result, _) = send(&runtime, "fourth").await;
     assert!(matches!(result.termination, TerminationReason::Error(_)), "{:?}", result.termination);
-    assert_eq!(say(&runtime, "fifth").await.0.response, "Better.");
+    assert_eq!(send(&runtime, "fifth").await.0.response, "Better.");
     world.check(0, false);
 }
 
 #[tokio::test]
 async fn a_conversation_from_before_is_frozen_with_its_next_request() {
     let world = World::new(window(200_000, None));
-    say(&world.runtime(), "first").await;
+    send(&world.runtime(), "first").await;
     // An older version kept no start.
     world.house.store.tamper("DELETE FROM prefix").await;
-    say(&world.runtime(), "second").await;
+    send(&world.runtime(), "second").await;
     assert_eq!(world.last().thoughts, 0, "nobody knows what they were made for");
-    say(&world.runtime(), "third").await;
+    send(&world.runtime(), "third").await;
     assert_eq!(world.last().thoughts, 1);
     world.check(0, false);
 }
@@ -421,14 +421,14 @@ async fn a_conversation_from_before_is_frozen_with_its_next_request() {
 async fn a_tool_that_was_loaded_stays_callable_and_a_withheld_one_is_refused() {
     let world = World::new(window(200_000, None));
     let runtime = world.runtime();
-    say(&runtime, "first").await;
+    send(&runtime, "first").await;
     world.mood.0.lock().unwrap().deferred.insert("free".into());
     world.mood.0.lock().unwrap().hidden.insert("deny".into());
     world.will([Ok(calls(&[("c1", "free"), ("c2", "deny")]))]);
-    say(&runtime, "second").await;
+    send(&runtime, "second").await;
     assert_eq!(world.house.executed(), 1);
     let texts: Vec<String> =
-        world.last().messages.iter().map(|said| aye_core::contract::content::text_of(&said.1)).collect();
+        world.last().messages.iter().map(|seen| aye_core::contract::content::text_of(&seen.1)).collect();
     assert!(texts.iter().any(|text| text == "Tools that cannot be used now: deny."), "{texts:?}");
     assert!(texts.iter().any(|text| text.starts_with("unknown tool `deny`")), "{texts:?}");
     world.check(0, false);

@@ -151,7 +151,7 @@ async fn the_next_step_has_the_variants_prompt_model_and_tools() {
     let house = House::new();
     let script = Script::of([to("writer"), text("Written.")]);
     let runtime = builder(&house, &script).build().unwrap();
-    let (result, events) = say(&runtime, "go").await;
+    let (result, events) = send(&runtime, "go").await;
     assert_eq!(result.response, "Written.");
     assert_eq!(result.steps, 2, "one run");
     let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -172,7 +172,7 @@ async fn the_next_step_has_the_variants_prompt_model_and_tools() {
     // The next run continues with it, in another process too.
     for runtime in [runtime, builder(&house, &script).build().unwrap()] {
         script.answers.lock().unwrap().push_back(Ok(text("Hi.")));
-        let (_, events) = say(&runtime, "and now?").await;
+        let (_, events) = send(&runtime, "and now?").await;
         let last = asked(&script).pop().unwrap();
         assert_eq!((last.0.as_str(), last.1.as_str()), ("You write.", "big-1"));
         assert_eq!(notices(&events), ["handed off to writer"]);
@@ -180,7 +180,7 @@ async fn the_next_step_has_the_variants_prompt_model_and_tools() {
     // A run started with another agent uses that agent.
     let runtime = builder(&house, &script).with_default_agent("tester").build().unwrap();
     script.answers.lock().unwrap().push_back(Ok(text("Tested.")));
-    let (_, events) = say(&runtime, "test it").await;
+    let (_, events) = send(&runtime, "test it").await;
     assert_eq!(asked(&script).last().unwrap().0, "You test.");
     assert_eq!(notices(&events), [] as [String; 0]);
 }
@@ -189,7 +189,7 @@ async fn the_next_step_has_the_variants_prompt_model_and_tools() {
 async fn a_handoff_survives_a_restart() {
     let house = House::new();
     let script = Script::of([to("writer"), calls(&[("c1", "ask")]), text("Written.")]);
-    let (result, _) = say(&builder(&house, &script).build().unwrap(), "go").await;
+    let (result, _) = send(&builder(&house, &script).build().unwrap(), "go").await;
     assert_eq!(result.termination, TerminationReason::Suspended);
     let runtime = builder(&house, &script).build().unwrap();
     let waiting = runtime.waiting(&"t".into()).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_separate_agent_takes_over_and_returns_while_guards_stay() {
         .with_plugin("helper", Arc::new(helper.clone()))
         .build()
         .unwrap();
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     let prompts: Vec<String> = asked(&script).into_iter().map(|(prompt, ..)| prompt).collect();
     assert_eq!(prompts, ["Be brief.", "You test.", "You test.", "Be brief."]);
     let count = |of: &Arc<AtomicU32>| of.load(Ordering::SeqCst);
@@ -232,7 +232,7 @@ async fn an_unknown_agent_is_an_error_result_and_a_missing_one_is_reported() {
     let house = House::new();
     let script = Script::of([to("wrter"), to("ghost"), text("Then I do it.")]);
     let runtime = builder(&house, &script).build().unwrap();
-    let (result, events) = say(&runtime, "go").await;
+    let (result, events) = send(&runtime, "go").await;
     assert_eq!(result.response, "Then I do it.");
     let unknown = script.result_of("to_wrter");
     assert!(unknown.contains("wrter") && unknown.contains("writer"), "{unknown}");
@@ -240,8 +240,8 @@ async fn an_unknown_agent_is_an_error_result_and_a_missing_one_is_reported() {
     let why = "the conversation was not handed off to `ghost`: unknown agent `ghost`; there are a, tester";
     assert_eq!(notices(&events), [why]);
     let requests = script.requests.lock().unwrap();
-    let told = requests.last().unwrap().messages.iter().any(|message| message.text().contains(why));
-    assert!(told, "the model receives the correction");
+    let reported = requests.last().unwrap().messages.iter().any(|message| message.text().contains(why));
+    assert!(reported, "the model receives the correction");
 }
 
 #[tokio::test]
@@ -264,6 +264,6 @@ async fn a_run_whose_agent_is_missing_reports_it_and_can_be_ended() {
         "the run belongs to the agent `tester`, which no longer exists; there is a; restore the agent to \
          resume, or send a new message to end the run"
     );
-    let (result, _) = say(&runtime, "something new").await;
+    let (result, _) = send(&runtime, "something new").await;
     assert_eq!(result.response, "New.");
 }

@@ -57,7 +57,7 @@ async fn a_run_waits_until_a_limit_resets_and_asks_again() {
     let script = answers([Ok(calls(&[("c1", "free")])), Err(limited(HOUR)), Ok(text("There."))]);
     let clock = clock();
     let runtime = waiting(&house, &script, &clock);
-    let (result, events) = say(&runtime, "go").await;
+    let (result, events) = send(&runtime, "go").await;
     assert_eq!(result.termination, TerminationReason::Suspended);
     let [question] = &result.waiting[..] else { panic!("{result:?}") };
     let asked = &question.ticket.suspension;
@@ -104,7 +104,7 @@ async fn a_worker_resumes_a_run_that_waits() {
     let house = House::new();
     let script = answers([Err(limited(HOUR)), Err(limited(2 * HOUR)), Ok(text("There."))]);
     let clock = clock();
-    let (asked, _) = say(&waiting(&house, &script, &clock), "go").await;
+    let (asked, _) = send(&waiting(&house, &script, &clock), "go").await;
     let mailbox = house.store.mailbox();
     let next = async |now| mailbox.next_work(now, |_| false).await.unwrap();
     let before = next(HOUR).await;
@@ -124,8 +124,8 @@ async fn a_worker_resumes_a_run_that_waits() {
     assert_eq!(left.status, MailboxJobStatus::Queued);
     let held = mailbox.claim_job(&left.job_id, "w", 4 * HOUR, HOUR).await.unwrap().unwrap();
     assert_eq!(serve(&held).await.response, "There.");
-    let said = house.store.messages(&"t".into()).await.unwrap();
-    assert_eq!(said.iter().filter(|m| m.message.role == Role::User).count(), 1, "said once");
+    let content = house.store.messages(&"t".into()).await.unwrap();
+    assert_eq!(content.iter().filter(|m| m.message.role == Role::User).count(), 1, "said once");
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_wait_is_cut_short_or_stopped_by_its_answer() {
         let house = House::new();
         let script = answers([Err(limited(HOUR)), Ok(text("There."))]);
         let runtime = waiting(&house, &script, &clock());
-        let (result, _) = say(&runtime, "go").await;
+        let (result, _) = send(&runtime, "go").await;
         let id = result.waiting[0].id.clone();
         let yes = ToolCallResume { result: json!({"answer": label}), ..answer(ResumeDecisionAction::Resume) };
         runtime.decide(&id, yes, actor()).await.unwrap();
@@ -151,12 +151,12 @@ async fn a_cancelled_or_failed_run_leaves_no_job_behind() {
     let script = answers([Err(limited(HOUR)), Err(InferenceExecutionError::Unauthorized("no".into()))]);
     let clock = clock();
     let runtime = waiting(&house, &script, &clock);
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     clock.0.store(2 * HOUR, Ordering::SeqCst);
     let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
     assert!(matches!(result.termination, TerminationReason::Error(_)), "{result:?}");
     script.answers.lock().unwrap().push_back(Err(limited(HOUR)));
-    say(&runtime, "again").await;
+    send(&runtime, "again").await;
     assert!(runtime.cancel_waiting(&"t".into(), Arc::new(VecEventSink::new())).await.unwrap());
     assert!(jobs(&house).await.iter().all(|job| job.status.is_terminal()));
 }
@@ -214,7 +214,7 @@ async fn every_request_of_a_step_has_what_plugins_set_for_it() {
         let builder = house.builder(&script).with_clock(clock.clone()).with_waits_for_limits(true);
         builder.with_plugin("warm", Arc::new(Warm)).build().unwrap()
     };
-    say(&build(), "go").await;
+    send(&build(), "go").await;
     clock.0.store(2 * HOUR, Ordering::SeqCst);
     let (result, _) = wake(&build(), UnknownPolicy::Ask).await;
     assert_eq!(result.response, "Done.");
@@ -233,7 +233,7 @@ async fn a_question_beside_a_conversation_does_not_enter_it() {
     let house = House::new();
     let script = answers([Ok(text("Hello.")), Ok(text(" It is blue. ")), Ok(text(""))]);
     let runtime = house.runtime(&script);
-    say(&runtime, "paint it").await;
+    send(&runtime, "paint it").await;
     let stored = async || house.store.messages(&"t".into()).await.unwrap().len();
     let before = stored().await;
     assert_eq!(runtime.answer_beside(&"t".into(), "a", "which colour?").await.unwrap(), "It is blue.");
@@ -254,7 +254,7 @@ async fn a_run_is_charged_for_titles_and_background_agents() {
     let priced = |words: &str, tokens| StreamResult { usage: Some(used(tokens)), ..text(words) };
     let script = answers([Ok(priced("Hello.", 1)), Ok(priced("A title", 20)), Ok(priced("Yes.", 300))]);
     let runtime = house.runtime(&script);
-    let (first, _) = say(&runtime, "hi").await;
+    let (first, _) = send(&runtime, "hi").await;
     assert_eq!(runtime.propose_title(&"t".into(), "a", None).await.unwrap().as_deref(), Some("A title"));
     let mut report = Message::user("[task 1] It ended.");
     let spent = ModelUsage { model: "other".into(), usage: used(4000) };
@@ -280,7 +280,7 @@ async fn tasks_that_end_together_start_one_run() {
     let house = House::new();
     let script = answers([Ok(text("Hello.")), Ok(text("Both ended."))]);
     let runtime = house.runtime(&script);
-    say(&runtime, "hi").await;
+    send(&runtime, "hi").await;
     let thread = aye_core::contract::ids::ThreadId::from("t");
     for task in 1..=2 {
         let mut report = Message::user(format!("[task {task}] It ended."));

@@ -5,8 +5,8 @@ use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 
 const LEASE: u64 = 60_000;
 
-async fn submit(runtime: &AgentRuntime, said: &str) -> MailboxJob {
-    runtime.submit(MailboxJob::new("t", vec![Message::user(said)], 1)).await.unwrap()
+async fn submit(runtime: &AgentRuntime, content: &str) -> MailboxJob {
+    runtime.submit(MailboxJob::new("t", vec![Message::user(content)], 1)).await.unwrap()
 }
 
 async fn claim(house: &House, job: &MailboxJob) -> MailboxJob {
@@ -71,7 +71,7 @@ async fn an_interrupt_clears_the_queue() {
     assert_eq!(interrupt.active_job.unwrap().job_id, first.job_id);
     assert_eq!(load(&house, &second).await.status, MailboxJobStatus::Superseded);
     // The new message closes the question, which ends the job of the run that asked.
-    let (result, _) = say(&runtime, "leave it").await;
+    let (result, _) = send(&runtime, "leave it").await;
     assert_eq!(result.response, "As you like.");
     assert_eq!(load(&house, &first).await.status, MailboxJobStatus::Cancelled);
 }

@@ -9,7 +9,7 @@ async fn the_agents_are_shared_and_the_threads_are_not() {
     let script = Script::of([text("One."), text("Two.")]);
     let runtime = house.runtime(&script);
     let other = runtime.on_store(Arc::new(InMemoryStore::new())).unwrap();
-    say(&other, "go").await;
+    send(&other, "go").await;
     assert_eq!(other.store().message_count(&"t".into()).await.unwrap(), 2);
     assert_eq!(runtime.store().message_count(&"t".into()).await.unwrap(), 0);
     runtime.set_agent(AgentSpec::new("late").with_model("m"));
@@ -25,7 +25,7 @@ async fn two_runtimes_on_one_store_exclude_each_other() {
     let script = Script::of([text("One.")]);
     let runtime = house.builder(&script).alive().build().unwrap();
     let other = runtime.on_store(runtime.store().handle().unwrap()).unwrap();
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     let id = ThreadId::from("t");
     let kept = runtime.acquire(&id).await.unwrap();
     let request = RunRequest::new("t", vec![Message::user("go")]);

@@ -90,7 +90,7 @@ async fn parses(
     let script = Script::of([calls(&[("c1", name)])]);
     let tool = tool(Parses { name, count: Arc::clone(&count) });
     let runtime = house.builder(&script).with_tool(name, tool).build().unwrap();
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     if name.starts_with("ask") {
         let yes = ToolCallResume { arguments: edited, ..answer(ResumeDecisionAction::Resume) };
         runtime.decide(&"perm_c1".into(), yes, actor()).await.unwrap();

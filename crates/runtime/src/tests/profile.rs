@@ -65,7 +65,7 @@ async fn hooks_and_tools_of_all_threads_and_runtimes_share_it() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "visit")]), text("Done."), text("Again.")]);
     let runtime = house.builder(&script).with_plugin("visitor", Arc::new(Visitor)).build().unwrap();
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     assert_eq!(script.result_of("c1"), "visited");
 
     // Another process, another thread.

@@ -3,8 +3,8 @@
 use super::*;
 use aye_core::contract::record::QueuedMessage;
 
-async fn queue(runtime: &AgentRuntime, said: &str) -> QueuedMessage {
-    runtime.enqueue(&"t".into(), vec![Message::user(said)]).await.unwrap()
+async fn queue(runtime: &AgentRuntime, content: &str) -> QueuedMessage {
+    runtime.enqueue(&"t".into(), vec![Message::user(content)]).await.unwrap()
 }
 
 async fn begin(
@@ -16,7 +16,7 @@ async fn begin(
     (result, sink.take())
 }
 
-async fn said(house: &House) -> Vec<String> {
+async fn content(house: &House) -> Vec<String> {
     let stored = house.store.messages(&"t".into()).await.unwrap();
     stored.iter().filter(|m| m.message.role == Role::User).map(|m| m.message.text()).collect()
 }
@@ -40,7 +40,7 @@ async fn a_queued_message_starts_once_whoever_tries() {
     }
     // Afterwards it is gone for everybody.
     assert_eq!(begin(&two, &message).await, (Err(gone), Vec::new()));
-    assert_eq!(said(&house).await, ["hello"]);
+    assert_eq!(content(&house).await, ["hello"]);
     assert!(one.queued(&"t".into()).await.unwrap().is_empty());
     assert_eq!(house.store.runs(&"t".into()).await.unwrap().len(), 1, "the loser left no run");
 }
@@ -50,7 +50,7 @@ async fn a_queued_message_closes_no_question_and_can_be_withdrawn() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("It is noon."), text("Behind it.")]);
     let runtime = house.runtime(&script);
-    let (result, _) = say(&runtime, "go").await;
+    let (result, _) = send(&runtime, "go").await;
     let (kept, back) = (queue(&runtime, "and then").await, queue(&runtime, "never mind").await);
     assert_eq!((kept.id < back.id, runtime.queued(&"t".into()).await.unwrap().len()), (true, 2));
     let (refused, events) = begin(&runtime, &kept).await;
@@ -69,7 +69,7 @@ async fn a_queued_message_closes_no_question_and_can_be_withdrawn() {
     let begun = begun.unwrap();
     assert_eq!((begun.response.as_str(), names(&events)[0].as_str()), ("Behind it.", "run_start"));
     assert_eq!(begun.messages, house.store.message_count(&"t".into()).await.unwrap());
-    assert_eq!(said(&house).await, ["go", "and then"]);
+    assert_eq!(content(&house).await, ["go", "and then"]);
     assert_eq!(house.executed(), 1);
 }
 
@@ -79,8 +79,8 @@ async fn an_immediate_message_continues_the_run_it_closed() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "ask")]), text("As you like.")]);
     let runtime = house.runtime(&script);
-    let (asked, _) = say(&runtime, "go").await;
-    let (result, _) = say(&runtime, "leave it").await;
+    let (asked, _) = send(&runtime, "go").await;
+    let (result, _) = send(&runtime, "leave it").await;
     let run = house.store.run(&result.run_id).await.unwrap().unwrap();
     assert_eq!(run.parent_run_id, Some(asked.run_id));
     assert!(runtime.waiting(&"t".into()).await.unwrap().is_empty());
@@ -106,6 +106,6 @@ async fn a_message_removed_before_it_starts_does_not_stop_the_queue() {
     let result = runtime.start_next(&"t".into(), false, start).await.unwrap();
     assert_eq!(result.unwrap().response, "One.");
     assert_eq!(*tried.lock().unwrap(), [gone.id, kept.id]);
-    assert_eq!(said(&house).await, ["hello"]);
+    assert_eq!(content(&house).await, ["hello"]);
     assert_eq!(runtime.start_next(&"t".into(), false, start).await, Ok(None), "the queue is empty");
 }

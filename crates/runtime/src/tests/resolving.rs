@@ -53,8 +53,8 @@ fn each_error_says_what_is_expected() {
         ),
     ];
     for (spec, sentence) in cases {
-        let said = with(spec);
-        assert!(said.starts_with(sentence), "{said}");
+        let content = with(spec);
+        assert!(content.starts_with(sentence), "{content}");
     }
     let no_provider = refusal(|builder| {
         builder

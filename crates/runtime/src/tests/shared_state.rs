@@ -135,6 +135,6 @@ async fn no_other_sink_receives_state() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "free")]), text("Done.")]);
     let runtime = house.builder(&script).with_plugin("counts", Arc::new(Counts)).build().unwrap();
-    let (_, events) = say(&runtime, "go").await;
+    let (_, events) = send(&runtime, "go").await;
     assert!(!names(&events).iter().any(|name| name.starts_with("state_")));
 }

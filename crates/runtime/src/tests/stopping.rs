@@ -8,8 +8,8 @@ use aye_core::contract::executor::{LlmStream, LlmStreamEvent, pieces_of};
 use aye_core::contract::inference::StopReason;
 use aye_core::phase::TimeLimit;
 
-fn ended(said: &str, reason: StopReason) -> StreamResult {
-    StreamResult { stop_reason: Some(reason), ..text(said) }
+fn ended(written: &str, reason: StopReason) -> StreamResult {
+    StreamResult { stop_reason: Some(reason), ..text(written) }
 }
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn the_stop_reason_decides_how_a_run_ends() {
     use StopReason::{ContentFilter, EndTurn, MaxTokens, Other, Refusal};
     let blocked = |why: &str| TerminationReason::Blocked(why.to_owned());
     let length = TerminationReason::stopped("length", "the answer was cut off at the model's output limit");
-    for (said, reason, wanted) in [
+    for (written, reason, wanted) in [
         ("Hello.", EndTurn, TerminationReason::NaturalEnd),
         ("Hello.", Other, TerminationReason::NaturalEnd),
         ("I will not.", Refusal, blocked("m refused to answer")),
@@ -27,17 +27,17 @@ async fn the_stop_reason_decides_how_a_run_ends() {
         ("", MaxTokens, length),
     ] {
         let house = House::new();
-        let runtime = house.runtime(&Script::of([ended(said, reason)]));
-        let (result, events) = say(&runtime, "go").await;
+        let runtime = house.runtime(&Script::of([ended(written, reason)]));
+        let (result, events) = send(&runtime, "go").await;
         assert_eq!(result.termination, wanted, "{reason:?}");
-        assert_eq!((result.response.as_str(), result.stop_reason), (said, Some(reason)));
-        let told = events.iter().find_map(|event| match event {
+        assert_eq!((result.response.as_str(), result.stop_reason), (written, Some(reason)));
+        let reported = events.iter().find_map(|event| match event {
             AgentEvent::InferenceComplete { stop_reason, .. } => *stop_reason,
             _ => None,
         });
-        assert_eq!(told, Some(reason));
+        assert_eq!(reported, Some(reason));
         // The answer is kept, and the conversation continues.
-        let (result, _) = say(&runtime, "and now?").await;
+        let (result, _) = send(&runtime, "and now?").await;
         assert_eq!((result.response.as_str(), result.termination), ("Done.", TerminationReason::NaturalEnd));
     }
 }
@@ -48,7 +48,7 @@ async fn calls_of_a_withheld_answer_do_not_run() {
     let answer = StreamResult { stop_reason: Some(StopReason::Refusal), ..calls(&[("c1", "free")]) };
     let script = Script::of([answer]);
     let runtime = house.runtime(&script);
-    let (result, events) = say(&runtime, "go").await;
+    let (result, events) = send(&runtime, "go").await;
     assert_eq!(result.termination, TerminationReason::Blocked("m refused to answer".into()));
     assert_eq!(house.executed(), 0);
     let names = names(&events);
@@ -57,7 +57,7 @@ async fn calls_of_a_withheld_answer_do_not_run() {
         ["tool_call_done(cancelled)", "step_end", "run_finish(blocked)"],
         "{names:?}"
     );
-    say(&runtime, "and now?").await;
+    send(&runtime, "and now?").await;
     assert!(script.result_of("c1").contains("Not run"), "{}", script.result_of("c1"));
 }
 
@@ -90,7 +90,7 @@ async fn the_providers_reason_is_part_of_the_stop_reason() {
         .with_model("f", ModelEntry { provider: "filtered".into(), model_name: "f".into() })
         .with_provider("filtered", Arc::new(Filtered))
         .with_agent_spec(AgentSpec::new("b").with_model("f"));
-    let (result, _) = say_to("b", &builder.build().unwrap()).await;
+    let (result, _) = send_to("b", &builder.build().unwrap()).await;
     let why = "the provider's content filter withheld the answer of m2 (SAFETY)";
     assert_eq!(result.termination, TerminationReason::Blocked(why.into()));
 }
@@ -107,7 +107,7 @@ async fn an_empty_answer_is_an_error_unless_a_call_was_settled() {
     };
     let house = House::new();
     let runtime = house.runtime(&Script::of([empty()]));
-    let (result, events) = say(&runtime, "go").await;
+    let (result, events) = send(&runtime, "go").await;
     let why = "m gave an empty answer; retry, or choose another model";
     assert_eq!(result.termination, TerminationReason::Error(why.into()));
     assert_eq!(result.error_code.as_deref(), Some("empty_answer"));
@@ -116,7 +116,7 @@ async fn an_empty_answer_is_an_error_unless_a_call_was_settled() {
 
     let house = House::new();
     let runtime = house.runtime(&Script::of([calls(&[("c1", "free")]), empty()]));
-    let (result, events) = say(&runtime, "go").await;
+    let (result, events) = send(&runtime, "go").await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
     let notices: Vec<&Value> = events
         .iter()
@@ -168,7 +168,7 @@ fn out_of_time() -> TerminationReason {
     TerminationReason::stopped("timeout", "the limit is a moment")
 }
 
-async fn say_to(agent: &str, runtime: &AgentRuntime) -> (AgentRunResult, Vec<AgentEvent>) {
+async fn send_to(agent: &str, runtime: &AgentRuntime) -> (AgentRunResult, Vec<AgentEvent>) {
     let sink = Arc::new(VecEventSink::new());
     let request = RunRequest::new("t", vec![Message::user("go")]).with_agent_id(agent);
     let run = tokio::time::timeout(Duration::from_secs(30), runtime.run(request, sink.clone()));
@@ -184,7 +184,7 @@ async fn a_time_limit_interrupts_an_inference() {
         .with_provider("hanging", Arc::new(Hanging))
         .with_agent_spec(AgentSpec::new("b").with_model("h"))
         .with_plugin("hurry", Arc::new(Hurry));
-    let (result, events) = say_to("b", &builder.build().unwrap()).await;
+    let (result, events) = send_to("b", &builder.build().unwrap()).await;
     assert_eq!(result.termination, out_of_time());
     assert_eq!(names(&events), ["run_start", "step_start", "text_delta", "step_end", "run_finish(stopped)"]);
     let stored = house.store.messages(&"t".into()).await.unwrap();
@@ -197,12 +197,12 @@ async fn a_time_limit_interrupts_a_tool_and_the_model_reads_why() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang"), ("c2", "free")])]);
     let runtime = house.builder(&script).with_plugin("hurry", Arc::new(Hurry)).build().unwrap();
-    let (result, _) = say_to("a", &runtime).await;
+    let (result, _) = send_to("a", &runtime).await;
     assert_eq!(result.termination, out_of_time());
-    let (result, _) = say(&house.runtime(&script), "and now?").await;
+    let (result, _) = send(&house.runtime(&script), "and now?").await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
-    let said = script.result_of("c1");
-    assert!(said.starts_with("The run was stopped during this call: the limit is a moment."), "{said}");
-    assert!(said.contains("half way") && !said.contains("user"), "{said}");
+    let written = script.result_of("c1");
+    assert!(written.starts_with("The run was stopped during this call: the limit is a moment."), "{written}");
+    assert!(written.contains("half way") && !written.contains("user"), "{written}");
     assert!(script.result_of("c2").contains("Not run"));
 }

@@ -41,7 +41,7 @@ struct Awake {
 }
 
 impl Awake {
-    fn say(runtime: &AgentRuntime) -> Self {
+    fn send(runtime: &AgentRuntime) -> Self {
         let (sender, events) = tokio::sync::mpsc::unbounded_channel();
         let runtime = runtime.clone();
         let run = tokio::spawn(async move {
@@ -143,7 +143,7 @@ async fn an_owner_that_slept_through_its_lease_starts_nothing_once_taken_over() 
 /// owns the thread.
 struct Sleeper {
     store: Store,
-    looks: AtomicU32,
+    checks: AtomicU32,
 }
 
 impl Clock for Sleeper {
@@ -152,7 +152,7 @@ impl Clock for Sleeper {
     }
 
     fn uptime_ms(&self) -> u64 {
-        match self.looks.fetch_add(1, Ordering::SeqCst) {
+        match self.checks.fetch_add(1, Ordering::SeqCst) {
             // The lease starts.
             0 => 0,
             1 => {
@@ -173,7 +173,7 @@ impl Clock for Sleeper {
 #[tokio::test]
 async fn a_process_stopped_right_before_a_start_does_not_start() {
     let house = House::new();
-    let clock = Arc::new(Sleeper { store: house.store.clone(), looks: AtomicU32::new(0) });
+    let clock = Arc::new(Sleeper { store: house.store.clone(), checks: AtomicU32::new(0) });
     let script = Script::of([calls(&[("c1", "free")])]);
     let builder = house.builder(&script).with_clock(clock).with_lease(Duration::from_mins(10));
     let request = RunRequest::new("t", vec![Message::user("go")]);
@@ -190,7 +190,7 @@ async fn a_lease_is_renewed_while_its_driver_is_active_and_then_released() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")])]);
     let runtime = house.builder(&script).with_lease(Duration::from_millis(150)).build().unwrap();
-    let mut awake = Awake::say(&runtime);
+    let mut awake = Awake::send(&runtime);
     awake.until("tool_call_stream_delta").await;
     let first = house.store.lease(&"t".into()).await.unwrap().unwrap();
     let renewed = async {
@@ -212,16 +212,16 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")])]);
     let runtime = house.builder(&script).with_lease(Duration::from_millis(150)).build().unwrap();
-    let mut awake = Awake::say(&runtime);
+    let mut awake = Awake::send(&runtime);
     awake.until("tool_call_stream_delta").await;
     let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
     // The other process takes this one for dead, whatever its lease says.
     let fence = house.store.acquire(&"t".into(), &other(), Term::ENDLESS, |_| Liveness::No).await.unwrap();
-    let (before, said) =
+    let (before, content) =
         (house.store.run(&run.id).await.unwrap(), house.store.messages(&"t".into()).await.unwrap());
     assert_eq!(awake.end().await, Err(RuntimeError::Fenced { thread_id: "t".into() }));
     assert_eq!(house.store.run(&run.id).await.unwrap(), before);
-    assert_eq!(house.store.messages(&"t".into()).await.unwrap(), said);
+    assert_eq!(house.store.messages(&"t".into()).await.unwrap(), content);
     assert!(house.store.intents(&run.id).await.unwrap()[0].1.is_none());
     assert_eq!(
         house.store.lease(&"t".into()).await.unwrap().unwrap().epoch,
@@ -253,7 +253,7 @@ async fn an_answer_from_another_process_reaches_the_active_run() {
     let script = Script::of([calls(&[("a", "ask"), ("b", "hang"), ("c", "ask")])]);
     let runtime = here.runtime(&script);
     assert_eq!(bells(&folder), 0);
-    let mut awake = Awake::say(&runtime);
+    let mut awake = Awake::send(&runtime);
     awake.until("tool_call_stream_delta").await;
     let asked = async {
         while there.store.suspension(&"perm_c".into()).await.unwrap().is_none() {
@@ -298,7 +298,7 @@ async fn a_crash_loses_none_of_several_concurrent_decisions() {
         let script = Script::of([calls(&[("a", "ask"), ("b", "ask"), ("c", "ask"), ("d", "ask_at_1000")])]);
         let hands = Arc::new(Hands::default());
         let runtime = || house.builder(&script).with_clock(hands.clone()).build().unwrap();
-        say(&runtime(), "go").await;
+        send(&runtime(), "go").await;
         for (id, action) in [
             ("perm_a", ResumeDecisionAction::Cancel),
             ("perm_b", ResumeDecisionAction::Cancel),
@@ -316,8 +316,8 @@ async fn a_crash_loses_none_of_several_concurrent_decisions() {
         let _ = run.await;
         let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
         assert_eq!(result.termination, TerminationReason::NaturalEnd, "{mode:?}");
-        for (call, told) in [("a", "denied"), ("b", "denied"), ("c", "ran"), ("d", "expired")] {
-            assert!(script.result_of(call).contains(told), "{call}: {}", script.result_of(call));
+        for (call, reported) in [("a", "denied"), ("b", "denied"), ("c", "ran"), ("d", "expired")] {
+            assert!(script.result_of(call).contains(reported), "{call}: {}", script.result_of(call));
         }
         assert_eq!(house.executed(), 1);
         for (id, status) in [
@@ -360,7 +360,7 @@ async fn a_question_expires_while_a_sibling_still_runs() {
     let (_folder, here, there) = neighbours();
     let script = Script::of([calls(&[("a", "ask_soon"), ("b", "hang")])]);
     let runtime = here.runtime(&script);
-    let mut awake = Awake::say(&runtime);
+    let mut awake = Awake::send(&runtime);
     awake.until("tool_call_done(failed)").await;
     let row = there.store.suspension(&"perm_a".into()).await.unwrap().unwrap();
     assert_eq!(row.status, SuspensionStatus::Expired);
@@ -371,8 +371,8 @@ async fn a_question_expires_while_a_sibling_still_runs() {
     tokio::time::pause();
     awake.end().await.unwrap();
     let stored = there.store.messages(&"t".into()).await.unwrap();
-    let told = stored.iter().find(|m| m.message.tool_call_id.as_deref() == Some("a")).unwrap();
-    assert!(told.message.text().contains("expired"), "{}", told.message.text());
+    let reported = stored.iter().find(|m| m.message.tool_call_id.as_deref() == Some("a")).unwrap();
+    assert!(reported.message.text().contains("expired"), "{}", reported.message.text());
 }
 
 #[tokio::test]
@@ -382,7 +382,7 @@ async fn a_question_expired_by_another_process_is_closed_at_the_next_resume() {
     let script = Script::of([calls(&[("a", "ask_at_1000"), ("b", "ask")]), text("I see.")]);
     let house = House { mode: ToolExecutionMode::ParallelStreaming, ..house };
     let runtime = || house.builder(&script).with_clock(hands.clone()).build().unwrap();
-    let (result, _) = say(&runtime(), "go").await;
+    let (result, _) = send(&runtime(), "go").await;
     assert_eq!(result.waiting.len(), 2);
     assert_eq!(runtime().next_expiry(&"t".into()).await.unwrap(), Some(1000));
     hands.now.store(1000, Ordering::SeqCst);
@@ -415,7 +415,7 @@ async fn grants_are_loaded_before_a_run_starts_or_resumes_and_with_a_grant() {
     };
     let runtime = house.builder(&script).with_grant_loader(Arc::new(load)).build().unwrap();
     let loaded = || loads.swap(0, Ordering::SeqCst);
-    let (result, _) = say(&runtime, "go").await;
+    let (result, _) = send(&runtime, "go").await;
     assert_eq!(loaded(), 1, "a run starts");
     let [first, second] = [0, 1].map(|at| result.waiting[at].clone());
     let yes = answer(ResumeDecisionAction::Resume);
@@ -461,7 +461,7 @@ async fn time_in_which_the_machine_sleeps_is_not_active_time() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "free")]), text("Done.")]);
     let runtime = house.builder(&script).with_clock(Arc::new(SleepyLaptop::default())).build().unwrap();
-    say(&runtime, "go").await;
+    send(&runtime, "go").await;
     let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
     assert_eq!(run.active_ms, 0);
 }
@@ -495,7 +495,7 @@ async fn a_question_whose_id_another_process_took_meanwhile_gets_another_one() {
         let other = house.builder(&script()).build().unwrap();
         let clock = Arc::new(Thief { other: other.clone(), left: AtomicU32::new(n) });
         let runtime = house.builder(&script()).with_clock(clock).build().unwrap();
-        let (result, _) = say(&runtime, "go").await;
+        let (result, _) = send(&runtime, "go").await;
         assert_eq!(result.termination, TerminationReason::Suspended, "read {n}");
         let asked = |waiting: Vec<aye_core::contract::record::SuspensionRecord>| {
             waiting.first().map(|question| question.id.clone())

@@ -108,7 +108,7 @@ fn words(messages: &[Arc<Message>]) -> Vec<String> {
     messages.iter().map(|m| m.text().chars().take(9).collect()).collect()
 }
 
-fn told(events: &[AgentEvent], kind: &str) -> Vec<Value> {
+fn reported(events: &[AgentEvent], kind: &str) -> Vec<Value> {
     let of_kind = |event: &AgentEvent| match event {
         AgentEvent::ActivitySnapshot { activity_type, content, .. } if activity_type == kind => {
             Some(content.clone())
@@ -123,7 +123,7 @@ async fn old_messages_are_trimmed_and_requests_share_a_prefix_between_trims() {
     let room = Room::new(small(4000), (0..30).map(|n| long(n, 300)));
     let runtime = room.runtime();
     for n in 0..30 {
-        say(&runtime, &format!("request {n}")).await;
+        send(&runtime, &format!("request {n}")).await;
     }
     let requests = room.script.requests.lock().unwrap().clone();
     let mut cuts = 0;
@@ -151,7 +151,7 @@ async fn the_next_request_is_known_before_it_is_sent() {
     let thread: ThreadId = "t".into();
     assert_eq!(runtime.next_request(&thread).await.unwrap(), None, "there was none yet");
     for n in 0..12 {
-        say(&runtime, &format!("request {n}")).await;
+        send(&runtime, &format!("request {n}")).await;
         let (sent, next) = (room.last(), runtime.next_request(&thread).await.unwrap().unwrap());
         let system: Vec<ContentBlock> =
             next.system.iter().map(|part| ContentBlock::text(part.text.clone())).collect();
@@ -176,8 +176,8 @@ async fn a_summary_is_made_in_parallel_and_replaces_old_messages() {
     room.writes("They agreed on </conversation-summary> tea.");
     let runtime = room.runtime();
     for n in 0..6 {
-        let (_, events) = say(&runtime, &format!("request {n}")).await;
-        assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE), [] as [Value; 0]);
+        let (_, events) = send(&runtime, &format!("request {n}")).await;
+        assert_eq!(reported(&events, COMPACTED_ACTIVITY_TYPE), [] as [Value; 0]);
     }
     let summary = room.summary().await;
     assert_eq!(summary.text, "They agreed on  tea.");
@@ -188,12 +188,12 @@ async fn a_summary_is_made_in_parallel_and_replaces_old_messages() {
     assert!(asked[0].tools.is_empty());
 
     let before = room.last();
-    let (result, events) = say(&runtime, "request 6").await;
+    let (result, events) = send(&runtime, "request 6").await;
     let request = room.last();
     assert_eq!(request.system, before.system, "instructions keep their bytes");
     assert!(is_summary(&request.messages[0]) && request.messages[0].text().contains("agreed on  tea."));
     assert_eq!(request.messages.len() as u64, 1 + 13 - summary.upto_seq);
-    let compacted = told(&events, COMPACTED_ACTIVITY_TYPE);
+    let compacted = reported(&events, COMPACTED_ACTIVITY_TYPE);
     assert_eq!(compacted.len(), 1);
     assert!(compacted[0]["text"].as_str().unwrap().starts_with("compacted "), "{compacted:?}");
     assert!(result.response.starts_with("answer 6"));
@@ -201,8 +201,8 @@ async fn a_summary_is_made_in_parallel_and_replaces_old_messages() {
 
     // Another process knows the summary too, and builds on it.
     let other = room.runtime();
-    let (_, events) = say(&other, "request 7").await;
-    assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE), [] as [Value; 0], "it is reported once");
+    let (_, events) = send(&other, "request 7").await;
+    assert_eq!(reported(&events, COMPACTED_ACTIVITY_TYPE), [] as [Value; 0], "it is reported once");
     assert!(is_summary(&room.last().messages[0]));
     assert_eq!(
         room.last().messages[..3].iter().map(|message| message.text()).collect::<Vec<_>>(),
@@ -217,9 +217,9 @@ async fn a_summary_is_made_in_parallel_and_replaces_old_messages() {
         !asked.contains("request 0") && asked.ends_with("special attention to this: the drinks"),
         "{asked}"
     );
-    let (_, events) = say(&runtime, "request 8").await;
+    let (_, events) = send(&runtime, "request 8").await;
     assert_eq!(
-        told(&events, COMPACTED_ACTIVITY_TYPE),
+        reported(&events, COMPACTED_ACTIVITY_TYPE),
         [] as [Value; 0],
         "the process that made it reports it"
     );
@@ -234,15 +234,15 @@ async fn a_summarys_cost_counts_towards_the_run() {
     let policy = ContextWindowPolicy { autocompact_threshold: Some(1500), ..small(20_000) };
     let room = Room::new(policy, [long(0, 1500), long(1, 1500), calls(&[("c1", "free")]), text("Done.")]);
     let runtime = room.runtime();
-    say(&runtime, "one").await;
-    let mut paid = say(&runtime, "two").await.0.usage.total();
+    send(&runtime, "one").await;
+    let mut paid = send(&runtime, "two").await.0.usage.total();
     room.writes("It was long.");
     // The summary costs 77. The run that started it may be over when it is written.
     let request = RunRequest::new("t", vec![Message::user("three")]);
     let (result, _) = tokio::join!(runtime.run(request, Arc::new(VecEventSink::new())), room.summary());
     paid += result.unwrap().usage.total();
     runtime.settle(&"t".into()).await;
-    paid += say(&runtime, "four").await.0.usage.total();
+    paid += send(&runtime, "four").await.0.usage.total();
     assert_eq!(paid, 77, "one run pays for it, and one only");
 }
 
@@ -251,15 +251,15 @@ async fn messages_after_the_requested_range_are_not_read() {
     let room = Room::new(small(20_000), [text("one"), text("two"), text("three")]);
     let runtime = room.runtime();
     for message in ["1", "2", "3"] {
-        say(&runtime, message).await;
+        send(&runtime, message).await;
     }
     for (range, want) in [(0..6, 6), (0..3, 3), (1..4, 3), (2..2, 0), (3..9, 3)] {
         let thread = ThreadId::from("t");
         let found = crate::compact::read(&room.house.store, &thread, range.clone(), 100_000);
         let found = tokio::time::timeout(Duration::from_secs(30), found).await.expect("ends").unwrap();
         let all = ["1", "one", "2", "two", "3", "three"];
-        let said: Vec<String> = found.iter().map(Message::text).collect();
-        assert_eq!(said, all[range.start..range.start + want], "{range:?}");
+        let written: Vec<String> = found.iter().map(Message::text).collect();
+        assert_eq!(written, all[range.start..range.start + want], "{range:?}");
     }
 }
 
@@ -273,7 +273,7 @@ async fn a_failing_summariser_ends_nothing_and_pauses() {
     }
     let runtime = room.runtime();
     for n in 0..8 {
-        let (result, _) = say(&runtime, &format!("request {n}")).await;
+        let (result, _) = send(&runtime, &format!("request {n}")).await;
         assert_eq!(result.termination, TerminationReason::NaturalEnd);
         runtime.settle(&"t".into()).await;
     }
@@ -295,12 +295,12 @@ async fn a_request_that_is_too_long_is_shortened_and_retried_once() {
     room.policy = Some(small(100_000));
     let runtime = room.runtime();
     for n in 0..6 {
-        say(&runtime, &format!("request {n}")).await;
+        send(&runtime, &format!("request {n}")).await;
     }
     room.writes("In short: nothing.");
     let overflow = || Err(InferenceExecutionError::ContextOverflow("too long".into()));
     room.script.answers.lock().unwrap().extend([overflow(), Ok(text("Now it fits."))]);
-    let (result, events) = say(&runtime, "and now?").await;
+    let (result, events) = send(&runtime, "and now?").await;
     assert_eq!(
         (result.response.as_str(), result.termination),
         ("Now it fits.", TerminationReason::NaturalEnd)
@@ -308,18 +308,18 @@ async fn a_request_that_is_too_long_is_shortened_and_retried_once() {
     let request = room.last().messages;
     assert!(is_summary(&request[0]), "{:?}", words(&request));
     assert!(request.len() < 6 && request.last().unwrap().text() == "and now?");
-    assert_eq!(told(&events, INFERENCE_RETRY_ACTIVITY_TYPE)[0]["reset"], true);
-    assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE).len(), 1);
+    assert_eq!(reported(&events, INFERENCE_RETRY_ACTIVITY_TYPE)[0]["reset"], true);
+    assert_eq!(reported(&events, COMPACTED_ACTIVITY_TYPE).len(), 1);
 
     // The second overflow is an error, and the message is kept.
     room.script.answers.lock().unwrap().extend([overflow(), overflow(), Ok(text("no third try"))]);
-    let (result, _) = say(&runtime, "once more").await;
+    let (result, _) = send(&runtime, "once more").await;
     assert_eq!(result.error_code.as_deref(), Some("context_overflow"));
     let TerminationReason::Error(why) = result.termination else { panic!("{:?}", result.termination) };
     assert!(why.starts_with("too long; it is still too long after older messages were left out"), "{why}");
     assert_eq!(room.script.answers.lock().unwrap().len(), 1);
     // No state remains: the next message is tried normally.
-    assert_eq!(say(&runtime, "and again").await.0.response, "no third try");
+    assert_eq!(send(&runtime, "and again").await.0.response, "no third try");
 }
 
 /// Some providers refuse a request that is too long with words that say nothing of its length.
@@ -328,53 +328,57 @@ async fn a_refusal_of_the_largest_request_so_far_is_taken_for_its_length_once() 
     let room = Room::new(small(8000), (0..7).map(|n| long(n, 600)));
     let runtime = room.runtime();
     let rejected = || Err(InferenceExecutionError::Rejected("p rejected the request (400)".into()));
-    let say_refused = async |why: &str, answers: Vec<Result<StreamResult, InferenceExecutionError>>| {
+    let send_refused = async |why: &str, answers: Vec<Result<StreamResult, InferenceExecutionError>>| {
         let left = {
             let mut script = room.script.answers.lock().unwrap();
             let later = std::mem::take(&mut *script);
             script.extend(answers);
             later
         };
-        let (result, events) = say(&runtime, why).await;
+        let (result, events) = send(&runtime, why).await;
         assert!(room.script.answers.lock().unwrap().is_empty(), "{why}: all answers were asked for");
         room.script.answers.lock().unwrap().extend(left);
-        (result, told(&events, INFERENCE_RETRY_ACTIVITY_TYPE).len())
+        (result, reported(&events, INFERENCE_RETRY_ACTIVITY_TYPE).len())
     };
     // A short request is not refused for its length.
-    let (result, retries) = say_refused("too early", vec![rejected()]).await;
+    let (result, retries) = send_refused("too early", vec![rejected()]).await;
     assert_eq!((result.error_code.as_deref(), retries), (Some("invalid_request"), 0));
     for n in 0..7 {
-        say(&runtime, &format!("request {n}")).await;
+        send(&runtime, &format!("request {n}")).await;
     }
     let before = room.last().messages.len();
     // Its length was not the reason: nothing is said about it, and the next request is as long as before.
     room.writer.answers.lock().unwrap().push_back(rejected());
-    let (result, retries) = say_refused("refused", vec![rejected(), rejected()]).await;
+    let (result, retries) = send_refused("refused", vec![rejected(), rejected()]).await;
     assert_eq!((result.error_code.as_deref(), retries), (Some("invalid_request"), 1));
     let TerminationReason::Error(why) = result.termination else { panic!("{:?}", result.termination) };
     assert_eq!(why, "p rejected the request (400)");
-    let (result, retries) = say_refused("again", vec![Ok(text("fine"))]).await;
+    let (result, retries) = send_refused("again", vec![Ok(text("fine"))]).await;
     assert_eq!((result.response.as_str(), retries), ("fine", 0));
     assert!(room.last().messages.len() > before, "{before}: {:?}", words(&room.last().messages));
     // It was.
     room.writes("In short: nothing.");
-    let (result, retries) = say_refused("once more", vec![rejected(), Ok(text("Now it fits."))]).await;
+    let (result, retries) = send_refused("once more", vec![rejected(), Ok(text("Now it fits."))]).await;
     assert_eq!((result.response.as_str(), retries), ("Now it fits.", 1));
     assert!(is_summary(&room.last().messages[0]), "{:?}", words(&room.last().messages));
     // No larger than what was answered.
-    let (_, retries) = say_refused("a last time", vec![rejected()]).await;
+    let (_, retries) = send_refused("a last time", vec![rejected()]).await;
     assert_eq!(retries, 0);
 }
 
-fn cut(said: &str) -> StreamResult {
-    StreamResult { has_incomplete_tool_calls: true, stop_reason: Some(StopReason::MaxTokens), ..text(said) }
+fn cut(written: &str) -> StreamResult {
+    StreamResult {
+        has_incomplete_tool_calls: true,
+        stop_reason: Some(StopReason::MaxTokens),
+        ..text(written)
+    }
 }
 
 #[tokio::test]
 async fn an_answer_that_lost_a_call_is_continued_at_most_twice_per_run() {
     let room = Room::new(small(100_000), [cut("I write"), cut("and write"), cut("and write again")]);
     let runtime = room.runtime();
-    let (result, events) = say(&runtime, "write it").await;
+    let (result, events) = send(&runtime, "write it").await;
     assert_eq!(result.response, "and write again");
     let TerminationReason::Stopped(why) = result.termination else { panic!("{:?}", result.termination) };
     assert_eq!(why.code, "length", "it was truncated once too often");
@@ -382,7 +386,7 @@ async fn an_answer_that_lost_a_call_is_continued_at_most_twice_per_run() {
     let request = room.last().messages;
     assert_eq!(words(&request), ["write it", "I write", "Your last", "and write", "Your last"]);
     assert!(request[2].visibility == Visibility::Internal);
-    let notices = told(&events, aye_core::contract::activity::NOTICE_ACTIVITY_TYPE);
+    let notices = reported(&events, aye_core::contract::activity::NOTICE_ACTIVITY_TYPE);
     assert_eq!(notices.len(), 3);
     assert_eq!(notices[2]["level"], "warning");
     assert_eq!(names(&events).iter().filter(|name| *name == "step_start").count(), 1);
@@ -390,7 +394,7 @@ async fn an_answer_that_lost_a_call_is_continued_at_most_twice_per_run() {
     // Another run may do so again, even if other calls of the answer were complete: those run first.
     let whole = StreamResult { has_incomplete_tool_calls: true, ..calls(&[("c1", "free")]) };
     room.script.answers.lock().unwrap().extend([Ok(whole), Ok(text("Done."))]);
-    let (result, _) = say(&runtime, "and this").await;
+    let (result, _) = send(&runtime, "and this").await;
     assert_eq!(result.response, "Done.");
     let request = room.last().messages;
     let tail = &request[request.len() - 3..];
@@ -417,15 +421,15 @@ async fn a_large_result_is_whole_until_the_window_is_full() {
     }
     let runtime = room.runtime();
     runtime.set_tools("test", vec![Arc::new(Big)]);
-    say(&runtime, "look").await;
+    send(&runtime, "look").await;
     assert_eq!(
         room.last().messages[2].text().len(),
         21_000 - usize::from(room.last().messages[2].text().len() < 21_000)
     );
-    say(&runtime, "and?").await;
-    say(&runtime, "so?").await;
+    send(&runtime, "and?").await;
+    send(&runtime, "so?").await;
     assert_eq!(room.last().messages[2].text(), room.asked(1)[2].text(), "as long as it fits");
-    say(&runtime, "then?").await;
+    send(&runtime, "then?").await;
     let short = room.last().messages[2].text();
     assert!(short.chars().count() <= 1600 && short.lines().count() <= 24, "{short}");
     assert!(short.contains("Read /kept/c1.]\na line\n") && short.ends_with("a line"), "{short}");
@@ -435,7 +439,7 @@ async fn a_large_result_is_whole_until_the_window_is_full() {
     let stored = room.house.store.messages(&"t".into()).await.unwrap();
     assert!(stored[2].message.text().len() >= 20_999);
     let again = room.asked(4)[2].clone();
-    say(&runtime, "once more").await;
+    send(&runtime, "once more").await;
     assert_eq!(room.last().messages[2].text(), again.text(), "the same bytes each time");
 }
 
@@ -445,7 +449,7 @@ async fn nothing_is_trimmed_for_an_unknown_window() {
     room.policy = None;
     let runtime = room.runtime();
     for n in 0..9 {
-        say(&runtime, &format!("request {n}")).await;
+        send(&runtime, &format!("request {n}")).await;
     }
     assert_eq!(room.last().messages.len(), 17);
     assert!(room.writer.requests.lock().unwrap().is_empty());
@@ -458,33 +462,33 @@ async fn a_run_reads_only_messages_since_the_last_one() {
     let id = ThreadId::from("t");
     let (runtime, other) = (room.runtime(), room.runtime());
     for n in 0..3 {
-        say(&runtime, &format!("request {n}")).await;
+        send(&runtime, &format!("request {n}")).await;
     }
     // Messages before the last request are not read again.
     let bodies =
         "CREATE TABLE kept AS SELECT seq, body FROM message; UPDATE message SET body = 'x' WHERE seq < 5";
     room.house.store.tamper(bodies).await;
-    say(&runtime, "request 3").await;
+    send(&runtime, "request 3").await;
     assert_eq!(room.last().messages.len(), 7);
     assert_eq!(room.last().messages[0].text(), "request 0");
     let restored =
         "UPDATE message SET body = (SELECT body FROM kept WHERE kept.seq = message.seq) WHERE seq < 5";
     room.house.store.tamper(restored).await;
     // Another process adds a message.
-    say(&other, "from elsewhere").await;
-    say(&runtime, "request 4").await;
-    let said: Vec<_> = room.last().messages.iter().map(|message| message.text()).collect();
-    assert_eq!(said[8..], ["from elsewhere", "answer 4", "request 4"]);
+    send(&other, "from elsewhere").await;
+    send(&runtime, "request 4").await;
+    let written: Vec<_> = room.last().messages.iter().map(|message| message.text()).collect();
+    assert_eq!(written[8..], ["from elsewhere", "answer 4", "request 4"]);
     // Another conversation replaced this one.
     let replaced =
         "UPDATE message SET body = json_set(body, '$.id', 'm' || seq, '$.content[0].text', 'new ' || seq)";
     room.house.store.tamper(replaced).await;
-    say(&runtime, "request 5").await;
-    let said: Vec<_> = room.last().messages.iter().map(|message| message.text()).collect();
+    send(&runtime, "request 5").await;
+    let written: Vec<_> = room.last().messages.iter().map(|message| message.text()).collect();
     let all = room.house.store.messages(&id).await.unwrap();
     let all: Vec<_> = all.iter().map(|stored| stored.message.text()).collect();
     assert!(all[0] == "new 1" && all.len() == 14);
-    assert_eq!(said, all[..13]);
+    assert_eq!(written, all[..13]);
 }
 
 /// The request equals the one with everything loaded, although only the end is read.
@@ -495,7 +499,7 @@ async fn only_the_end_of_a_long_conversation_is_loaded() {
     let runtime = room.runtime();
     room.script.answers.lock().unwrap().push_front(Ok(calls(&[("c1", "free")])));
     for n in 0..200 {
-        say(&runtime, &format!("request {n} {}", "w".repeat(80))).await;
+        send(&runtime, &format!("request {n} {}", "w".repeat(80))).await;
     }
     // The trim position of an earlier process is unknown to the next one.
     let runtime = room.runtime();
@@ -503,7 +507,7 @@ async fn only_the_end_of_a_long_conversation_is_loaded() {
     assert!(all.len() > 400);
     room.house.store.tamper("UPDATE message SET body = 'x' WHERE seq < 100").await;
     room.script.answers.lock().unwrap().push_front(Ok(calls(&[("c1", "free"), ("fresh", "free")])));
-    say(&runtime, "and now").await;
+    send(&runtime, "and now").await;
     let requests = room.script.requests.lock().unwrap().len();
     let asked = room.asked(requests - 2);
     let mut whole = all.clone();
@@ -534,12 +538,12 @@ async fn messages_that_are_not_loaded_are_still_summarised() {
     let mut room = Room::new(small(4000), (0..100).map(|n| long(n, 100)));
     let runtime = room.runtime();
     for n in 0..60 {
-        say(&runtime, &format!("request {n}")).await;
+        send(&runtime, &format!("request {n}")).await;
     }
     room.policy = Some(ContextWindowPolicy { autocompact_threshold: Some(1000), ..small(4000) });
     room.writes("They talked.");
     let runtime = room.runtime();
-    say(&runtime, "and now").await;
+    send(&runtime, "and now").await;
     let summary = room.summary().await;
     let asked = room.writer.requests.lock().unwrap()[0].messages[0].text();
     assert!(asked.contains("request 0\n") && !asked.contains("and now"), "{asked}");
@@ -593,7 +597,7 @@ async fn tools_reduce_the_room_for_a_message() {
     let runtime = room.runtime();
     runtime.set_tools("server", vec![Arc::new(Wordy)]);
     runtime.fits(&asks()).unwrap();
-    say(&runtime, "hello").await;
+    send(&runtime, "hello").await;
     let refused = runtime.fits(&asks()).unwrap_err();
     assert!(refused.to_string().contains("m takes 2.3k"), "{refused}");
 }
@@ -612,12 +616,16 @@ async fn a_conversation_far_beyond_the_window_is_summarised_in_parts() {
     let mut room = Room::new(small(200_000), (0..12).map(|n| long(n, 2000)));
     let runtime = room.runtime();
     for n in 0..12 {
-        say(&runtime, &format!("request {n}")).await;
+        send(&runtime, &format!("request {n}")).await;
     }
     // A message of its own that does not fit any request to a smaller model.
-    room.script.answers.lock().unwrap().extend(["Read.", "And this.", "Go on."].map(|said| Ok(text(said))));
-    say(&runtime, &format!("FIRST {}", "w".repeat(80_000))).await;
-    say(&runtime, "and this").await;
+    room.script
+        .answers
+        .lock()
+        .unwrap()
+        .extend(["Read.", "And this.", "Go on."].map(|written| Ok(text(written))));
+    send(&runtime, &format!("FIRST {}", "w".repeat(80_000))).await;
+    send(&runtime, "and this").await;
     room.policy = Some(small(10_000));
     let runtime = room.runtime();
     // The first attempt is larger than the writer's window.
@@ -637,7 +645,7 @@ async fn a_conversation_far_beyond_the_window_is_summarised_in_parts() {
         assert!(later.contains("<summary-so-far>\nThey went on.") && later.len() < 40_000, "{}", later.len());
     }
     assert!(asked.iter().all(|asked| asked.ends_with("Pay special attention to this: the names")));
-    say(&runtime, "go on").await;
+    send(&runtime, "go on").await;
     let request = room.last().messages;
     assert!(is_summary(&request[0]) && request.len() == 4, "{:?}", words(&request));
 }
@@ -680,7 +688,7 @@ async fn what_matters_survives_two_compactions() {
         runtime
     };
     let runtime = start();
-    say(&runtime, "Make it work, and never touch vendor/.").await;
+    send(&runtime, "Make it work, and never touch vendor/.").await;
     let short = |request: &InferenceRequest| -> Vec<String> {
         request.messages.iter().map(|message| message.text().chars().take(2000).collect()).collect()
     };
@@ -688,7 +696,7 @@ async fn what_matters_survives_two_compactions() {
         [("The log says MARKER.", "assertion failed: MARKER"), ("Twice.", "says MARKER.")]
     {
         for n in 0..4 {
-            say(&runtime, &format!("go on {n}")).await;
+            send(&runtime, &format!("go on {n}")).await;
         }
         room.writes(summary);
         runtime.compact(&"t".into(), "a", None).await.unwrap();
@@ -696,7 +704,7 @@ async fn what_matters_survives_two_compactions() {
         assert!(read.contains(marker), "{read}");
         // Another process resumes the conversation.
         let runtime = start();
-        say(&runtime, "and now?").await;
+        send(&runtime, "and now?").await;
         let sent = room.last().messages;
         assert!(is_summary(&sent[0]) && sent[0].text().contains(summary), "{}", sent[0].text());
         let all: Vec<String> = sent.iter().map(|message| message.text()).collect();
@@ -707,7 +715,7 @@ async fn what_matters_survives_two_compactions() {
             assert_eq!(times(what), 1, "{what}: {all:#?}");
         }
         let before = room.last();
-        say(&runtime, "and then?").await;
+        send(&runtime, "and then?").await;
         let after = room.last();
         assert_eq!(short(&after)[..before.messages.len()], short(&before), "it only grows");
     }

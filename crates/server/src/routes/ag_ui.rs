@@ -115,14 +115,19 @@ async fn turn(
     };
     let stream = match intent {
         // A page that answers an interrupt may not know of one that was asked since: what it says comes after that one.
-        AgUiIntent::Say(said) if !input.resume.is_empty() && questions.iter().any(is_pending) => {
-            send_message_in(hub, &thread, vec![message(hub, &thread, said, &known, caller).await?], caller)
-                .await?;
+        AgUiIntent::Say(user_turn) if !input.resume.is_empty() && questions.iter().any(is_pending) => {
+            send_message_in(
+                hub,
+                &thread,
+                vec![message(hub, &thread, user_turn, &known, caller).await?],
+                caller,
+            )
+            .await?;
             join(hub, thread, input).await?
         }
-        AgUiIntent::Say(said) => {
+        AgUiIntent::Say(user_turn) => {
             let mut messages = context(hub, &thread, &input, &stored).await?;
-            messages.push(message(hub, &thread, said, &known, caller).await?);
+            messages.push(message(hub, &thread, user_turn, &known, caller).await?);
             let mut request = RunRequest::new(thread.id.clone(), messages);
             request.agent_id.clone_from(&input.agent_id);
             request.correlation_id.clone_from(&caller.correlation_id);
@@ -132,13 +137,13 @@ async fn turn(
             PageStream::new(hub, thread, input, reader.of(run), None)
         }
         AgUiIntent::Answer(answers) => {
-            let said = input.new_message(&known).map_err(refused)?;
+            let user_turn = input.new_message(&known).map_err(refused)?;
             approvals::decide_in_time(hub, caller, answers).await?;
-            if let Some(said) = said {
+            if let Some(user_turn) = user_turn {
                 send_message_in(
                     hub,
                     &thread,
-                    vec![message(hub, &thread, said, &known, caller).await?],
+                    vec![message(hub, &thread, user_turn, &known, caller).await?],
                     caller,
                 )
                 .await?;
@@ -164,13 +169,13 @@ async fn turn(
 async fn message(
     hub: &Hub,
     thread: &ThreadRecord,
-    said: UserTurn,
+    user_turn: UserTurn,
     known: &[AgUiMessage],
     caller: &Caller,
 ) -> Result<Message, ApiError> {
-    let message = hub.message(thread, said.content, caller).await?;
-    let is_known = known.iter().any(|known| known.id == said.id);
-    Ok(if is_known { message } else { message.known_as(&said.id) })
+    let message = hub.message(thread, user_turn.content, caller).await?;
+    let is_known = known.iter().any(|known| known.id == user_turn.id);
+    Ok(if is_known { message } else { message.known_as(&user_turn.id) })
 }
 
 /// What the page knows besides the conversation: for the model, as the user did not write it.
@@ -180,8 +185,8 @@ async fn context(
     input: &RunAgentInput,
     stored: &[StoredMessage],
 ) -> Result<Vec<Message>, ApiError> {
-    let workshop = hub.workshop(&thread.cwd).await?;
-    let shared = workshop.runtime().shared_keys(input.agent_id.as_deref());
+    let agent_folder = hub.agent_folder(&thread.cwd).await?;
+    let shared = agent_folder.runtime().shared_keys(input.agent_id.as_deref());
     let internal = |text: String| Message { visibility: Visibility::Internal, ..Message::user(text) };
     let state = input.state_text(|name| shared.contains(name)).map(internal).filter(|state| {
         // The model has it already, if this is the last one that was sent.

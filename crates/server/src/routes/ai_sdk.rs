@@ -122,7 +122,7 @@ async fn turn(
     let filter = SuspensionFilter { thread: Some(thread.id.clone()), ..SuspensionFilter::default() };
     let questions = hub.store().suspensions(filter).await?;
     let intent = request.intent(&questions).map_err(|error| ApiError::field(error.field, error.message))?;
-    let said = match intent {
+    let sent = match intent {
         AiSdkIntent::Say(turn) => vec![hub.message(&thread, turn.content, caller).await?],
         AiSdkIntent::Regenerate { .. } => vec![Message::continuation(ONCE_MORE)],
         AiSdkIntent::Answer(answers) => {
@@ -136,7 +136,7 @@ async fn turn(
             return Ok(streamed(reader.stopping(hub, &thread.id, stops), encoder));
         }
     };
-    let mut begin = RunRequest::new(thread.id.clone(), said);
+    let mut begin = RunRequest::new(thread.id.clone(), sent);
     begin.agent_id = request.agent_id;
     begin.correlation_id.clone_from(&caller.correlation_id);
     let reader = RunReader::new(hub, &thread.id).await?;
@@ -180,9 +180,9 @@ async fn in_progress(
     let Some(run) = latest.filter(|run| wanted.is_none_or(|wanted| run.id == wanted)) else {
         return Ok(nothing());
     };
-    let (_, said) = hub.store().messages_of_run(&thread, &run.id).await?;
-    let asked = said.iter().take_while(|stored| stored.message.role == Role::User).last();
-    let after = match (asked, said.first()) {
+    let (_, sent) = hub.store().messages_of_run(&thread, &run.id).await?;
+    let asked = sent.iter().take_while(|stored| stored.message.role == Role::User).last();
+    let after = match (asked, sent.first()) {
         (Some(asked), _) => asked.seq,
         (None, Some(first)) => first.seq.saturating_sub(1),
         (None, None) => hub.store().message_count(&thread).await?,

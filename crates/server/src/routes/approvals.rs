@@ -338,18 +338,18 @@ async fn proposed(
         ));
     }
     let thread = hub.thread(&record.thread_id).await?;
-    let workshop = hub.workshop(&thread.cwd).await?;
+    let agent_folder = hub.agent_folder(&thread.cwd).await?;
     let scope = match grant.scope {
         Reach::Run => GrantScope::Run(record.run_id.clone()),
         Reach::Thread => GrantScope::Thread(record.thread_id.clone()),
-        Reach::Project => GrantScope::Project(workshop.root().to_path_buf()),
+        Reach::Project => GrantScope::Project(agent_folder.root().to_path_buf()),
         Reach::All => GrantScope::Everywhere,
     };
     let request =
         GrantRequest { suspension: record.id.clone(), pattern: grant.pattern, scope, end: GrantEnd::Never };
-    workshop.prepare().await;
+    agent_folder.prepare().await;
     let actor = hub.program.actor(&caller.token);
-    workshop.checked_grant(request, actor).await
+    agent_folder.checked_grant(request, actor).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -561,13 +561,13 @@ async fn settle(
     let actor = hub.program.actor(&caller.token);
     // Nothing runs here in a folder that is not served, but answers are accepted: the process that drives the
     // run resumes it.
-    let workshop =
-        if hub.serves(&thread.cwd) { hub.workshop(&thread.cwd).await? } else { hub.any_workshop().await? };
-    let answered = match aye_session::answer(AnswerPlace::Runtime(workshop.runtime()), id, reply, actor).await
-    {
-        Ok(answered) => answered,
-        Err(error) => return Err(refused(hub, &record, error).await),
-    };
+    let agent_folder =
+        if hub.serves(&thread.cwd) { hub.agent_folder(&thread.cwd).await? } else { hub.any_folder().await? };
+    let answered =
+        match aye_session::answer(AnswerPlace::Runtime(agent_folder.runtime()), id, reply, actor).await {
+            Ok(answered) => answered,
+            Err(error) => return Err(refused(hub, &record, error).await),
+        };
     let wakes = answered.wakes.unwrap_or_else(|| record.thread_id.clone());
     let (outcome, record) = match answered.outcome {
         DecideOutcome::Accepted(record) => {

@@ -69,7 +69,7 @@ async fn sign_in(
 async fn me(State(hub): HubState, caller: Caller) -> Result<Json<Myself>, ApiError> {
     let folders = hub.program.folders();
     let model = match folders.first() {
-        Some(folder) => hub.workshop(folder).await?.model(),
+        Some(folder) => hub.agent_folder(folder).await?.model(),
         None => String::new(),
     };
     Ok(Json(Myself {

@@ -7,33 +7,37 @@ use crate::error::ApiError;
 
 /// The new messages: `{"text": "..."}` or `{"messages": [{"role": "user", "content": "..."}]}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-pub(super) struct Said {
+#[schemars(rename = "Said")]
+pub(super) struct NewMessages {
     text: Option<String>,
-    messages: Option<Vec<SaidMessage>>,
+    messages: Option<Vec<NewMessage>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct SaidMessage {
+#[schemars(rename = "SaidMessage")]
+struct NewMessage {
     #[serde(default)]
     role: Option<String>,
-    content: SaidContent,
+    content: NewContent,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum SaidContent {
+#[schemars(rename = "SaidContent")]
+enum NewContent {
     Text(String),
-    Parts(Vec<SaidPart>),
+    Parts(Vec<NewPart>),
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct SaidPart {
+#[schemars(rename = "SaidPart")]
+struct NewPart {
     #[serde(default, rename = "type")]
     kind: Option<String>,
     text: Option<String>,
 }
 
-impl Said {
+impl NewMessages {
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_none() && self.messages.is_none()
     }
@@ -52,8 +56,8 @@ impl Said {
                 ));
             }
             found.push(match message.content {
-                SaidContent::Text(text) => text,
-                SaidContent::Parts(parts) => {
+                NewContent::Text(text) => text,
+                NewContent::Parts(parts) => {
                     let mut text = String::new();
                     for part in parts {
                         let words =

@@ -20,10 +20,10 @@ use serde_json::json;
 
 use super::approvals::{CallDecision, decide_call_of};
 use super::extract::{Asked, Authorized, ChatScope, InThread, JsonBody, ReadScope, given_thread};
-use super::new_messages::Said;
+use super::new_messages::NewMessages;
 use super::paging::{ListPage, Paging, page};
 use super::run_view::RunView;
-use super::threads::{CancelReceipt, NewThread, SayReceipt, checked_thread, send_message_in};
+use super::threads::{CancelReceipt, MessageReceipt, NewThread, checked_thread, send_message_in};
 use crate::access::TokenScope;
 use crate::api::{Accepted, Api, EventStream};
 use crate::error::ApiError;
@@ -78,7 +78,7 @@ pub(super) struct NewRun {
     folder: Option<PathBuf>,
     title: Option<String>,
     #[serde(flatten)]
-    said: Said,
+    new_messages: NewMessages,
 }
 
 /// Starts a run, in a new conversation if none is named, and streams its events until the run is done or
@@ -88,7 +88,7 @@ async fn start(
     stops: StopsOnLeave,
     JsonBody(wanted): JsonBody<NewRun>,
 ) -> Result<EventStream, ApiError> {
-    let texts = wanted.said.texts()?;
+    let texts = wanted.new_messages.texts()?;
     let known = match &wanted.thread_id {
         Some(id) => hub.store().load_thread(&given_thread(id)?).await?,
         None => None,
@@ -112,8 +112,10 @@ async fn start_in(
     stops: StopsOnLeave,
     JsonBody(wanted): JsonBody<NewRun>,
 ) -> Result<EventStream, ApiError> {
-    let mut request =
-        RunRequest::new(thread.id.clone(), hub.messages(&thread, wanted.said.texts()?, &caller).await?);
+    let mut request = RunRequest::new(
+        thread.id.clone(),
+        hub.messages(&thread, wanted.new_messages.texts()?, &caller).await?,
+    );
     request.agent_id = wanted.agent_id;
     request.correlation_id = caller.correlation_id;
     begin(&hub, &thread, request, stops).await
@@ -173,7 +175,7 @@ fn frames(
 pub(super) struct RunInputs {
     decisions: Vec<CallDecision>,
     #[serde(flatten)]
-    said: Said,
+    new_messages: NewMessages,
 }
 
 /// Says more in the conversation of a run, or decides about its calls.
@@ -181,21 +183,21 @@ async fn inputs(
     Authorized { hub, caller, .. }: Authorized<ChatScope>,
     Path(id): Path<RunId>,
     JsonBody(inputs): JsonBody<RunInputs>,
-) -> Result<Accepted<SayReceipt>, ApiError> {
+) -> Result<Accepted<MessageReceipt>, ApiError> {
     let run = hub.run(&id).await?;
     if inputs.decisions.is_empty() {
         let thread = hub.thread(&run.thread_id).await?;
-        let messages = hub.messages(&thread, inputs.said.texts()?, &caller).await?;
+        let messages = hub.messages(&thread, inputs.new_messages.texts()?, &caller).await?;
         return Ok(Accepted(send_message_in(&hub, &thread, messages, &caller).await?));
     }
-    if !inputs.said.is_empty() {
+    if !inputs.new_messages.is_empty() {
         return Err(ApiError::field("decisions", "send decisions or messages, not both"));
     }
     demand(&caller, TokenScope::Decide)?;
     for decision in inputs.decisions {
         let _accepted = decide_call_of(&hub, &caller, &id, decision).await?;
     }
-    Ok(Accepted(SayReceipt::resumed(run)))
+    Ok(Accepted(MessageReceipt::resumed(run)))
 }
 
 async fn cancel(

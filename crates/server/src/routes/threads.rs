@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::extract::{Asked, Authorized, ChatScope, HubState, InThread, JsonBody, ReadScope, given_thread};
-use super::new_messages::Said;
+use super::new_messages::NewMessages;
 use super::paging::{ListPage, Paging, page};
 use super::run_view::RunView;
 use crate::access::{Caller, TokenScope};
@@ -74,7 +74,8 @@ pub(super) struct InterruptReceipt {
 
 /// The receipt for a message.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct SayReceipt {
+#[schemars(rename = "SayReceipt")]
+pub(super) struct MessageReceipt {
     thread_id: ThreadId,
     /// Whether the message is queued after an active or waiting run.
     queued: bool,
@@ -86,7 +87,7 @@ pub(super) struct SayReceipt {
     job_id: Option<JobId>,
 }
 
-impl SayReceipt {
+impl MessageReceipt {
     /// The receipt for decisions.
     pub(super) fn resumed(run: RunRecord) -> Self {
         Self { thread_id: run.thread_id, queued: false, run_id: Some(run.id), job_id: None }
@@ -161,7 +162,7 @@ pub(super) async fn checked_thread(hub: &Hub, wanted: NewThread) -> Result<Threa
             .map_err(|_| ApiError::field("folder", format!("{} is not a folder", folder.display())))?,
         None => hub.program.folders().first().cloned().unwrap_or_default(),
     };
-    hub.workshop(&folder).await?;
+    hub.agent_folder(&folder).await?;
     let id = match wanted.id {
         Some(id) => given_thread(&id)?,
         None => ThreadId::fresh(),
@@ -243,7 +244,7 @@ async fn patch_metadata(
 async fn delete(State(hub): HubState, caller: Caller, Path(id): Path<ThreadId>) -> Result<Nothing, ApiError> {
     demand(&caller, TokenScope::Admin)?;
     let actor = hub.program.actor(&caller.token);
-    let gone = hub.any_workshop().await?.runtime().delete_thread(&id, actor).await?;
+    let gone = hub.any_folder().await?.runtime().delete_thread(&id, actor).await?;
     if gone { Ok(Nothing) } else { Err(ApiError::not_found("conversation", id.as_str())) }
 }
 
@@ -295,17 +296,17 @@ async fn messages(
 /// waits.
 async fn send_message(
     InThread { hub, caller, thread, .. }: InThread<ChatScope>,
-    JsonBody(said): JsonBody<Said>,
-) -> Result<Accepted<SayReceipt>, ApiError> {
-    let messages = hub.messages(&thread, said.texts()?, &caller).await?;
+    JsonBody(given): JsonBody<NewMessages>,
+) -> Result<Accepted<MessageReceipt>, ApiError> {
+    let messages = hub.messages(&thread, given.texts()?, &caller).await?;
     Ok(Accepted(send_message_in(&hub, &thread, messages, &caller).await?))
 }
 
 async fn put_into_mailbox(
     thread: InThread<ChatScope>,
-    said: JsonBody<Said>,
-) -> Result<Accepted<SayReceipt>, ApiError> {
-    send_message(thread, said).await
+    given: JsonBody<NewMessages>,
+) -> Result<Accepted<MessageReceipt>, ApiError> {
+    send_message(thread, given).await
 }
 
 /// The same for callers that have the conversation.
@@ -314,21 +315,21 @@ pub(super) async fn send_message_in(
     thread: &ThreadRecord,
     messages: Vec<Message>,
     caller: &Caller,
-) -> Result<SayReceipt, ApiError> {
-    let receipt = SayReceipt { thread_id: thread.id.clone(), queued: true, run_id: None, job_id: None };
+) -> Result<MessageReceipt, ApiError> {
+    let receipt = MessageReceipt { thread_id: thread.id.clone(), queued: true, run_id: None, job_id: None };
     if hub.is_busy(&thread.id).await? {
-        let workshop = hub.workshop(&thread.cwd).await?;
+        let agent_folder = hub.agent_folder(&thread.cwd).await?;
         let mut job = MailboxJob::new(thread.id.clone(), messages, now_ms());
         job.sender_id = Some(caller.token.clone());
         job = job.with_correlation_id(caller.correlation_id.clone());
-        let job = workshop.runtime().submit(job).await?;
+        let job = agent_folder.runtime().submit(job).await?;
         hub.wake(&thread.id);
-        return Ok(SayReceipt { job_id: Some(job.job_id), ..receipt });
+        return Ok(MessageReceipt { job_id: Some(job.job_id), ..receipt });
     }
     let mut request = RunRequest::new(thread.id.clone(), messages);
     request.correlation_id.clone_from(&caller.correlation_id);
     let run = hub.begin(thread, request).await?;
-    Ok(SayReceipt { queued: false, run_id: Some(run), ..receipt })
+    Ok(MessageReceipt { queued: false, run_id: Some(run), ..receipt })
 }
 
 async fn mailbox(

@@ -74,7 +74,7 @@ impl House {
     }
 }
 
-fn says(text: &str) -> RunRequest {
+fn request_with(text: &str) -> RunRequest {
     let mut request = RunRequest::new("t", vec![Message::user(text)]);
     request.frontend_tools = vec![ToolDescriptor::new("ask", "ask", "asks the client")];
     request
@@ -145,11 +145,11 @@ async fn a_run_is_followed_by_the_queue() {
     let house = house(&["One.", "Two."]);
     house.runtime.enqueue(&"t".into(), vec![Message::user("and then")]).await.unwrap();
     let mut front = Front::default();
-    let attender = Attender::request(PROMPT, says("go"));
+    let attender = Attender::request(PROMPT, request_with("go"));
     let end = attender.attend(&house.runtime, &"t".into(), &mut front).await;
     assert_eq!((end.why, front.ended), (Leaving::Done, vec!["One.".to_owned(), "Two.".to_owned()]));
     assert_eq!(end.result.unwrap().unwrap().response, "Two.");
-    assert!(attender.start(says("too late")).is_err());
+    assert!(attender.start(request_with("too late")).is_err());
     assert!(!attender.report(SessionFact::Changed));
 }
 
@@ -157,7 +157,7 @@ async fn a_run_is_followed_by_the_queue() {
 async fn an_answer_of_another_process_resumes_the_run() {
     let house = house(&["?", "It is noon."]);
     let other = house.another();
-    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, says("go")));
+    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, request_with("go")));
     let waits = Arc::clone(&front.waits);
     let thread = "t".into();
     let answers = async {
@@ -172,7 +172,7 @@ async fn an_answer_of_another_process_resumes_the_run() {
 async fn a_run_that_another_process_resumes_is_followed_to_its_end() {
     let house = house(&["?", "It is noon."]);
     let other = house.another();
-    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, says("go")));
+    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, request_with("go")));
     let waits = Arc::clone(&front.waits);
     let thread = "t".into();
     let answers = async {
@@ -195,7 +195,7 @@ async fn a_cancel_stops_what_is_driven_and_closes_what_waits() {
     let house = house(&["?", "…"]);
     let thread = "t".into();
     for driven in [false, true] {
-        let (mut front, attender) = (Front::default(), Attender::request(PROMPT, says("go")));
+        let (mut front, attender) = (Front::default(), Attender::request(PROMPT, request_with("go")));
         let comes = Arc::clone(if driven { &front.started } else { &front.waits });
         let cancels = async {
             comes.notified().await;
@@ -212,7 +212,7 @@ async fn a_cancel_stops_what_is_driven_and_closes_what_waits() {
 #[tokio::test]
 async fn one_that_closes_leaves_its_question_and_a_later_one_sees_it_through() {
     let house = house(&["?", "It is noon."]);
-    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, says("go")));
+    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, request_with("go")));
     let waits = Arc::clone(&front.waits);
     let thread = "t".into();
     let closes = async {
@@ -245,7 +245,7 @@ async fn one_that_stays_starts_what_comes_and_leaves_when_it_is_let_go() {
     let thread = "t".into();
     let user = async {
         waits.notified().await;
-        attender.start(says("go")).unwrap();
+        attender.start(request_with("go")).unwrap();
         waits.notified().await;
         house.runtime.enqueue(&thread, vec![Message::user("and then")]).await.unwrap();
         attender.report(SessionFact::Changed);
@@ -259,13 +259,13 @@ async fn one_that_stays_starts_what_comes_and_leaves_when_it_is_let_go() {
 #[tokio::test]
 async fn an_interruption_ends_the_run_that_waits_and_the_next_one_starts() {
     let house = house(&["?", "One."]);
-    let (mut front, attender) = (Front::default(), Attender::request(SCREEN, says("go")));
+    let (mut front, attender) = (Front::default(), Attender::request(SCREEN, request_with("go")));
     let waits = Arc::clone(&front.waits);
     let thread = "t".into();
     let user = async {
         waits.notified().await;
         attender.report(SessionFact::Interrupted);
-        attender.start(says("something else")).unwrap();
+        attender.start(request_with("something else")).unwrap();
         waits.notified().await;
         attender.report(SessionFact::Closed);
     };
@@ -284,7 +284,7 @@ async fn an_interruption_ends_the_run_that_waits_and_the_next_one_starts() {
 async fn a_run_that_waits_is_resumed_when_its_process_died() {
     let house = house(&["?"]);
     let thread: ThreadId = "t".into();
-    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, says("go")));
+    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, request_with("go")));
     let waits = Arc::clone(&front.waits);
     let closes = async {
         waits.notified().await;
@@ -311,12 +311,12 @@ async fn a_run_that_waits_is_resumed_when_its_process_died() {
 #[tokio::test]
 async fn requested_runs_start_one_after_the_other_and_can_be_withdrawn_before() {
     let house = house(&["One.", "Two."]);
-    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, says("go")));
+    let (mut front, attender) = (Front::default(), Attender::request(PROMPT, request_with("go")));
     let thread = "t".into();
-    let mut withdrawn = says("never mind");
+    let mut withdrawn = request_with("never mind");
     withdrawn.run_id = Some("r9".into());
     attender.start(withdrawn).unwrap();
-    attender.start(says("next")).unwrap();
+    attender.start(request_with("next")).unwrap();
     assert!(attender.withdraw(&"r9".into()));
     assert!(!attender.withdraw(&"r9".into()));
     let end = attender.attend(&house.runtime, &thread, &mut front).await;

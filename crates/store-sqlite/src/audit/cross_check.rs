@@ -212,43 +212,43 @@ impl ExpectedState {
         };
         let body = link.body.as_str();
         let close = |thread: &mut Thread, status| {
-            if let Some(told) = read::<QuestionFacts>(body) {
-                question(thread, told.suspension, status);
+            if let Some(facts) = read::<QuestionFacts>(body) {
+                question(thread, facts.suspension, status);
             }
         };
         match kind {
             AuditKind::Asked => {
-                let Some(told) = read::<Asked>(body) else { return };
-                let asked = digest(&(told.action, told.tool, told.arguments, told.expires_at));
+                let Some(facts) = read::<Asked>(body) else { return };
+                let asked = digest(&(facts.action, facts.tool, facts.arguments, facts.expires_at));
                 let status = SuspensionStatus::Open;
                 let new = QuestionRows { place, asked: Some(asked), status, answer: None };
-                thread.questions.insert(told.suspension, new);
+                thread.questions.insert(facts.suspension, new);
             }
             AuditKind::Decided => {
-                let Some(told) = read::<Decided>(body) else { return };
-                question(thread, told.suspension.clone(), SuspensionStatus::Decided);
-                if let Some(question) = thread.questions.get_mut(&told.suspension) {
-                    question.answer = Some(digest(&(told.decision, told.answer, told.actor)));
+                let Some(facts) = read::<Decided>(body) else { return };
+                question(thread, facts.suspension.clone(), SuspensionStatus::Decided);
+                if let Some(question) = thread.questions.get_mut(&facts.suspension) {
+                    question.answer = Some(digest(&(facts.decision, facts.answer, facts.actor)));
                 }
             }
             AuditKind::Expired => close(thread, SuspensionStatus::Expired),
             AuditKind::Superseded => close(thread, SuspensionStatus::Superseded),
             AuditKind::Applied => close(thread, SuspensionStatus::Applied),
             AuditKind::Began => {
-                let Some(told) = read::<Began>(body) else { return };
-                let began = digest(&(told.tool, told.arguments, told.hash, told.class));
+                let Some(facts) = read::<Began>(body) else { return };
+                let began = digest(&(facts.tool, facts.arguments, facts.hash, facts.class));
                 thread
                     .executions
-                    .insert(key(told.attempt), Execution { place, began: Some(began), ended: None });
-                if let Some(id) = told.suspension {
+                    .insert(key(facts.attempt), Execution { place, began: Some(began), ended: None });
+                if let Some(id) = facts.suspension {
                     question(thread, id, SuspensionStatus::Applied);
                 }
             }
             AuditKind::Ended => {
-                let Some(told) = read::<Ended>(body) else { return };
+                let Some(facts) = read::<Ended>(body) else { return };
                 let new = Execution { place, began: None, ended: None };
-                let execution = thread.executions.entry(key(told.attempt)).or_insert(new);
-                (execution.place, execution.ended) = (place, Some((told.kind, told.outcome)));
+                let execution = thread.executions.entry(key(facts.attempt)).or_insert(new);
+                (execution.place, execution.ended) = (place, Some((facts.kind, facts.outcome)));
             }
             AuditKind::Judged
             | AuditKind::Hook
@@ -370,9 +370,9 @@ impl ExpectedState {
         while let Some(row) = rows.next()? {
             let (n, id, thread, word): (i64, _, _, _) =
                 (row.get(0)?, text(row, 1)?, text(row, 2)?, text(row, 3)?);
-            let told = self.threads.get_mut(&thread).and_then(|thread| thread.questions.remove(&id));
+            let facts = self.threads.get_mut(&thread).and_then(|thread| thread.questions.remove(&id));
             let is_older = n <= self.start.0;
-            let Some(told) = told else {
+            let Some(facts) = facts else {
                 if !is_older {
                     self.differs(
                         None,
@@ -381,18 +381,18 @@ impl ExpectedState {
                 }
                 continue;
             };
-            let place = Some(told.place);
-            if told.asked.is_none() && !is_older {
+            let place = Some(facts.place);
+            if facts.asked.is_none() && !is_older {
                 self.differs(place, format!("no row records that question {id} was asked"));
             }
-            if suspension_status_from(&word) != Some(told.status) {
-                let status = suspension_status(told.status);
+            if suspension_status_from(&word) != Some(facts.status) {
+                let status = suspension_status(facts.status);
                 self.differs(
                     place,
                     format!("question {id} is {word} in its table, but {status} in this row"),
                 );
             }
-            if let Some(asked) = told.asked {
+            if let Some(asked) = facts.asked {
                 let ticket = serde_json::from_slice::<Ticket>(body(row, 4)?).ok();
                 let stands = ticket.map(|Ticket { suspension: s, pending: p }| {
                     digest(&(s.action, p.name, p.arguments, s.expires_at))
@@ -404,8 +404,8 @@ impl ExpectedState {
             let decision = body_or_null(row, 5)?.and_then(|b| serde_json::from_slice::<Resume>(b).ok());
             let actor = body_or_null(row, 6)?.and_then(|b| serde_json::from_slice::<Value>(b).ok());
             let stands = decision.zip(actor).map(|(d, actor)| digest(&(d.decision_id, d.answer, actor)));
-            let is_other = match (&told.answer, &stands) {
-                (Some(told), Some(stands)) => told != stands,
+            let is_other = match (&facts.answer, &stands) {
+                (Some(facts), Some(stands)) => facts != stands,
                 (Some(_), None) => true,
                 (None, Some(_)) => !is_older,
                 (None, None) => false,
@@ -427,18 +427,18 @@ impl ExpectedState {
             let attempt = u64::try_from(row.get::<_, i64>(3)?).unwrap_or_default();
             let what = format!("attempt {attempt} of call {call}");
             let thread = self.threads.get_mut(&text(row, 4)?);
-            let told = thread.and_then(|thread| thread.executions.remove(&(run, call, attempt)));
+            let facts = thread.and_then(|thread| thread.executions.remove(&(run, call, attempt)));
             let is_older = n <= self.start.1;
-            let Some(told) = told else {
+            let Some(facts) = facts else {
                 if !is_older {
                     self.differs(None, format!("{what} is in its table, but no row records its start"));
                 }
                 continue;
             };
-            let place = Some(told.place);
+            let place = Some(facts.place);
             let intent = serde_json::from_slice::<Intent>(body(row, 5)?).ok();
             let stands = intent.map(|i| digest(&(i.tool, i.arguments, i.hash, i.class)));
-            match told.began {
+            match facts.began {
                 None if !is_older => self.differs(place, format!("no row records the start of {what}")),
                 Some(began) if Some(&began) != stands.as_ref() => {
                     self.differs(place, format!("{what} belongs to another call in its table"));
@@ -447,7 +447,7 @@ impl ExpectedState {
             }
             let outcome = body_or_null(row, 6)?.and_then(|b| serde_json::from_slice::<Ended>(b).ok());
             let stands = outcome.map(|outcome| (outcome.kind, outcome.outcome));
-            if told.ended != stands && (told.ended.is_some() || !is_older) {
+            if facts.ended != stands && (facts.ended.is_some() || !is_older) {
                 self.differs(place, format!("the outcome of {what} differs in its table"));
             }
         }
@@ -463,13 +463,13 @@ impl ExpectedState {
             let (n, id): (i64, _) = (row.get(0)?, text(row, 1)?);
             let (is_revoked, is_over, uses): (bool, bool, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
             let is_older = n <= self.start.2;
-            let Some(told) = self.grants.remove(&id) else {
+            let Some(facts) = self.grants.remove(&id) else {
                 if !is_older {
                     self.differs(None, format!("grant {id} is in its table, but no row records it"));
                 }
                 continue;
             };
-            let place = Some(told.place);
+            let place = Some(facts.place);
             let given = serde_json::from_slice::<Given>(body(row, 5)?).ok();
             let columns: (Option<i64>, Option<i64>) = (row.get(6)?, row.get(7)?);
             let fits = given.as_ref().is_some_and(|given| {
@@ -477,20 +477,20 @@ impl ExpectedState {
                 (number(&given.expires_at), number(&given.max_uses)) == columns
             });
             let given = given.map(|given| digest(&given));
-            if !is_older && (told.given.is_none() || given != told.given || !fits) {
+            if !is_older && (facts.given.is_none() || given != facts.given || !fits) {
                 self.differs(place, format!("grant {id} differs in its table"));
             }
-            if is_revoked != told.is_revoked && (told.is_revoked || !is_older) {
+            if is_revoked != facts.is_revoked && (facts.is_revoked || !is_older) {
                 self.differs(place, format!("grant {id} is revoked in only one of table and audit"));
             }
-            if is_over != told.is_over && (told.is_over || !is_older) {
+            if is_over != facts.is_over && (facts.is_over || !is_older) {
                 self.differs(place, format!("grant {id} is expired in only one of table and audit"));
             }
-            if uses != told.uses {
+            if uses != facts.uses {
                 let what = format!(
                     "grant {id} was used {uses} times according to its table, {} according to the \
                              audit",
-                    told.uses
+                    facts.uses
                 );
                 self.differs(place, what);
             }

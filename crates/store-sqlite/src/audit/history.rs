@@ -95,11 +95,11 @@ impl Store {
                     continue;
                 }
                 let was_judged = is_judged && !earlier.insert((run.clone(), call.clone()));
-                let told = body(row, 6)?;
+                let facts = body(row, 6)?;
                 let known = calls.get(&(run.clone(), call.clone())).copied();
                 let answer = match text(row, 2)?.as_str() {
                     "judged" => {
-                        let (None, Ok(judged)) = (known, serde_json::from_slice::<Judged>(told)) else {
+                        let (None, Ok(judged)) = (known, serde_json::from_slice::<Judged>(facts)) else {
                             continue;
                         };
                         if judged.answered || (since.is_some() && was_judged) {
@@ -124,7 +124,7 @@ impl Store {
                         continue;
                     }
                     "asked" => {
-                        if let Ok(asked) = serde_json::from_slice::<Asked>(told)
+                        if let Ok(asked) = serde_json::from_slice::<Asked>(facts)
                             && asked.action == ACTION_PERMISSION
                         {
                             questions.insert((thread, asked.suspension));
@@ -132,7 +132,7 @@ impl Store {
                         continue;
                     }
                     "decided" => {
-                        let Ok(decided) = serde_json::from_slice::<Decided>(told) else { continue };
+                        let Ok(decided) = serde_json::from_slice::<Decided>(facts) else { continue };
                         let is_about_it = questions.remove(&(thread, decided.suspension));
                         if !is_about_it || NO_PERSON.contains(&decided.actor.channel.as_str()) {
                             continue;
@@ -144,7 +144,7 @@ impl Store {
                         }
                     }
                     _ => {
-                        let Ok(expired) = serde_json::from_slice::<QuestionFacts>(told) else { continue };
+                        let Ok(expired) = serde_json::from_slice::<QuestionFacts>(facts) else { continue };
                         if !questions.remove(&(thread, expired.suspension)) {
                             continue;
                         }

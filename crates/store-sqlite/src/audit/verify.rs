@@ -85,9 +85,9 @@ impl Verification {
         report.last_at = at.or(report.last_at);
         let kind = AuditKind::parse(&link.kind).unwrap_or(AuditKind::Other);
         if kind == AuditKind::Judged
-            && let Ok(told) = serde_json::from_str::<JudgedRow>(&link.body)
+            && let Ok(judged) = serde_json::from_str::<JudgedRow>(&link.body)
         {
-            let hash = told.judgement.tried;
+            let hash = judged.judgement.tried;
             let list = lists.entry(hash).or_insert_with_key(|hash| {
                 let what = format!("its list of rules {hash} is missing");
                 faults.push(AuditFault {

@@ -85,11 +85,15 @@ impl Mailbox {
         now: u64,
         is_held: impl Fn(&LeaseRecord) -> bool + Send + 'static,
     ) -> Result<NextWork, StoreError> {
-        self.store.read(move |conn| look(conn, now, is_held)).await
+        self.store.read(move |conn| next_of(conn, now, is_held)).await
     }
 }
 
-fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<NextWork, SqlFailure> {
+fn next_of(
+    conn: &Connection,
+    now: u64,
+    is_held: impl Fn(&LeaseRecord) -> bool,
+) -> Result<NextWork, SqlFailure> {
     let mut next_work = NextWork::default();
     let mut overdue = conn.prepare_cached(OVERDUE)?;
     let mut overdue = overdue.query_map((int(now),), ready_of)?.peekable();

@@ -124,7 +124,7 @@ fn files(home: &Home) -> BTreeMap<String, (Vec<u8>, u32)> {
 }
 
 /// Opens a read-only folder and expects the three questions and no change.
-async fn looks(home: &Home) {
+async fn checks(home: &Home) {
     for entry in fs::read_dir(home.path().parent().unwrap()).unwrap().flatten() {
         chmod(&entry.path(), 0o400);
     }
@@ -150,7 +150,7 @@ async fn a_read_only_store_can_be_viewed() {
     three(&store).await;
     store.close().await;
     assert_eq!(files(&closed).len(), 1);
-    looks(&closed).await;
+    checks(&closed).await;
 
     let open = Home::new();
     let store = open.open();
@@ -158,8 +158,8 @@ async fn a_read_only_store_can_be_viewed() {
     let crashed = open.copy();
     // With the log and its index.
     assert_eq!((files(&open).len(), files(&crashed).len()), (3, 2));
-    looks(&crashed).await;
-    looks(&open).await;
+    checks(&crashed).await;
+    checks(&open).await;
 }
 
 /// A reader sees the commits of a writing process.

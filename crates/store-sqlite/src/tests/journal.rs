@@ -153,16 +153,16 @@ async fn a_step_writes_no_index_of_what_it_leaves() {
     let later = RunRecord { updated_at: run.updated_at + 1, steps: 7, ..run.clone() };
     assert_eq!(pages_of(&home, store.checkpoint(checkpoint(&fence, &later))).await, 1, "the run");
     let mut said = 0;
-    let mut say = async |run: &RunRecord| {
+    let mut send = async |run: &RunRecord| {
         said += 1;
         let messages = vec![Message::user(format!("{said}"))];
         pages_of(&home, store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, run) })).await
     };
-    say(&later).await;
-    assert_eq!(say(&later).await, 3, "the thread, the message and its place");
+    send(&later).await;
+    assert_eq!(send(&later).await, 3, "the thread, the message and its place");
     // The list shows when a thread was changed, to the minute while its run goes on.
     let minute = RunRecord { updated_at: later.updated_at + 60_000, ..later.clone() };
-    assert_eq!(say(&minute).await, 6, "the run and the two orders of the list, too");
+    assert_eq!(send(&minute).await, 6, "the run and the two orders of the list, too");
     let times = async || store.thread(&"t1".into()).await.unwrap().unwrap().updated_at;
     assert_eq!(times().await, minute.updated_at);
     // A new run makes its conversation the newest one; here it is.

@@ -37,7 +37,7 @@ async fn load(mailbox: &Mailbox, job: &MailboxJob) -> MailboxJob {
     mailbox.load_job(&job.job_id).await.unwrap().unwrap()
 }
 
-async fn says(mailbox: &Mailbox, status: MailboxJobStatus) -> Vec<String> {
+async fn texts_of(mailbox: &Mailbox, status: MailboxJobStatus) -> Vec<String> {
     let filter = JobFilter { statuses: vec![status], ..JobFilter::default() };
     let jobs = mailbox.list_jobs(filter).await.unwrap();
     jobs.iter().map(|job| job.messages[0].text()).collect()
@@ -89,7 +89,7 @@ async fn the_order_is_priority_time_creation_number() {
         mailbox.ack(&job.job_id, token(&job), 50).await.unwrap();
     }
     assert_eq!(order, ["urgent", "urgent but later", "due before", "born before", "last", "really last"]);
-    assert_eq!(says(&mailbox, MailboxJobStatus::Queued).await, ["not due"]);
+    assert_eq!(texts_of(&mailbox, MailboxJobStatus::Queued).await, ["not due"]);
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn jobs_of_dead_workers_are_reclaimed_at_once_and_finally_dead() {
         let back = mailbox.reclaim(6, 9, |who| who == "dead").await.unwrap();
         assert_eq!(back.iter().map(|job| job.status).collect::<Vec<_>>(), [status]);
     }
-    assert_eq!(says(&mailbox, MailboxJobStatus::Claimed).await, ["y"]);
+    assert_eq!(texts_of(&mailbox, MailboxJobStatus::Claimed).await, ["y"]);
 }
 
 /// Jobs of a dead worker are served before those queued after them.
@@ -261,7 +261,7 @@ async fn a_reclaimed_job_keeps_its_place_in_the_queue() {
     let back = mailbox.reclaim(u64::MAX / 4, 9, |_| true).await.unwrap().pop().unwrap();
     assert_eq!((back.available_at, back.sequence), (held.available_at, held.sequence));
     assert_eq!((back.status, back.attempt_count), (MailboxJobStatus::Queued, 1));
-    assert_eq!(says(&mailbox, MailboxJobStatus::Queued).await, ["first", "second"]);
+    assert_eq!(texts_of(&mailbox, MailboxJobStatus::Queued).await, ["first", "second"]);
     assert_eq!(claim(&mailbox, 4).await.unwrap().job_id, held.job_id);
 }
 
@@ -283,8 +283,8 @@ async fn an_interrupt_supersedes_queued_jobs_and_names_claimed_ones() {
     assert_eq!(claim(&mailbox, 6).await, None);
     mailbox.supersede(&held.job_id, token(&held), "interrupted", 7).await.unwrap();
     assert_eq!(claim(&mailbox, 7).await.unwrap().job_id, newer.job_id);
-    assert_eq!(says(&mailbox, MailboxJobStatus::Superseded).await.len(), 3);
-    assert_eq!(says(&mailbox, MailboxJobStatus::Queued).await, ["elsewhere"]);
+    assert_eq!(texts_of(&mailbox, MailboxJobStatus::Superseded).await.len(), 3);
+    assert_eq!(texts_of(&mailbox, MailboxJobStatus::Queued).await, ["elsewhere"]);
     let again = mailbox.interrupt(&"t1".into(), 8).await.unwrap();
     assert_eq!((again.new_generation, again.superseded_count), (2, 0));
     let nowhere = mailbox.interrupt(&"t9".into(), 8).await;
@@ -321,7 +321,7 @@ async fn old_finished_jobs_are_removed() {
     assert_eq!(mailbox.purge_terminal(20).await.unwrap(), 1);
     assert_eq!(mailbox.load_job(&old.job_id).await.unwrap(), None);
     assert_eq!(mailbox.purge_terminal(u64::MAX).await.unwrap(), 1);
-    assert_eq!(says(&mailbox, MailboxJobStatus::Queued).await, ["open"]);
+    assert_eq!(texts_of(&mailbox, MailboxJobStatus::Queued).await, ["open"]);
     assert_eq!(put(&mailbox, "next", 30).await.sequence, 4, "a number is never reused");
 }
 
@@ -379,7 +379,7 @@ async fn a_damaged_job_does_not_hide_the_others() {
     mailbox.enqueue(job("t2", "whole", 2)).await.unwrap();
     on_connection(&store, |conn| conn.execute("UPDATE mailbox SET body = '{' WHERE n = 1", ()).unwrap())
         .await;
-    assert_eq!(says(&mailbox, MailboxJobStatus::Queued).await, ["whole"]);
+    assert_eq!(texts_of(&mailbox, MailboxJobStatus::Queued).await, ["whole"]);
     assert_eq!(mailbox.next_work(5, |_| false).await.unwrap().next.unwrap().messages[0].text(), "whole");
     let error = mailbox.load_job(&broken.job_id).await.unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");

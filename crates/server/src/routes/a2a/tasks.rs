@@ -320,9 +320,9 @@ async fn queue(
     tenant: Option<&str>,
     run: &RunId,
 ) -> Result<(), ApiError> {
-    let workshop = hub.workshop(&thread.cwd).await?;
+    let agent_folder = hub.agent_folder(&thread.cwd).await?;
     if let Some(agent) = tenant {
-        workshop.runtime().resolved(agent)?;
+        agent_folder.runtime().resolved(agent)?;
     }
     let mut job = MailboxJob::new(thread.id.clone(), messages, now_ms())
         .with_agent_id(tenant.unwrap_or_default())
@@ -331,7 +331,7 @@ async fn queue(
         .with_run_id(run);
     job.job_id = JobId::from(run.as_str());
     job.sender_id = Some(caller.token.clone());
-    workshop.runtime().submit(job).await?;
+    agent_folder.runtime().submit(job).await?;
     hub.wake(&thread.id);
     Ok(())
 }
