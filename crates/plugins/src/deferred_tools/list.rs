@@ -33,21 +33,21 @@ pub(super) fn list<'a>(deferred: impl Iterator<Item = &'a str>) -> Option<String
         if !group.is_empty() {
             let _ = write!(text, "{}*: ", visible_line(group));
         }
-        let (mut used, mut told) = (0, 0);
+        let (mut used, mut listed) = (0, 0);
         for name in &names {
             used += name.len() + 2;
             if used > share {
                 break;
             }
-            if told > 0 {
+            if listed > 0 {
                 text.push_str(", ");
             }
             text.push_str(&visible_line(name));
-            told += 1;
+            listed += 1;
         }
-        match names.len() - told {
+        match names.len() - listed {
             0 => {}
-            left if told == 0 => {
+            left if listed == 0 => {
                 let _ = write!(text, "{left} tools");
             }
             left => {

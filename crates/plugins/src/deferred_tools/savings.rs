@@ -36,9 +36,9 @@ pub fn savings(tools: &[ToolDescriptor], state: &DeferralStateValue) -> Option<S
     let deferred: Vec<_> = tools.iter().filter(|tool| state.is_deferred(&tool.id)).collect();
     let mut ids: Vec<&str> = deferred.iter().map(|tool| tool.id.as_str()).collect();
     ids.sort_unstable();
-    let told = list(ids.into_iter())?;
+    let listed = list(ids.into_iter())?;
     let search = tools.iter().find(|tool| tool.id == TOOL_SEARCH).cloned();
-    let names = told.len() / 4 + 4;
+    let names = listed.len() / 4 + 4;
     Some(Savings {
         names,
         deferred: deferred.len(),

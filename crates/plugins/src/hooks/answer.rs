@@ -224,7 +224,7 @@ impl HookResponse {
             ("exclude_tools", !self.exclude_tools.is_empty(), !at_end),
             ("stop", self.stop.is_some(), !at_end),
         ];
-        if let Some((part, _, _)) = parts.iter().find(|(_, said, fits)| *said && !fits) {
+        if let Some((part, _, _)) = parts.iter().find(|(_, is_given, fits)| *is_given && !fits) {
             return Err(HookFailure::NoEffect { part, phase });
         }
         if self.context.len() > MAX_LIST || self.exclude_tools.len() > MAX_LIST {
@@ -250,30 +250,30 @@ impl HookResponse {
     /// Returns the answer on one line, for the record.
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
-        let mut say = |word: &str, text: &str| parts.push(format!("{word}: {text}"));
+        let mut add_part = |word: &str, text: &str| parts.push(format!("{word}: {text}"));
         if let Some(reason) = &self.block {
-            say("block", reason);
+            add_part("block", reason);
         }
         if let Some(reason) = &self.deny {
-            say("deny", reason);
+            add_part("deny", reason);
         }
         if let Some(ask) = &self.ask {
-            say("ask", &ask.question);
+            add_part("ask", &ask.question);
         }
         if let Some(result) = &self.set_result {
-            say(if result.error { "error result" } else { "result" }, &result.text);
+            add_part(if result.error { "error result" } else { "result" }, &result.text);
         }
         if let Some(reason) = &self.stop {
-            say("stop", reason);
+            add_part("stop", reason);
         }
         for message in &self.context {
-            say("context", &message.content);
+            add_part("context", &message.content);
         }
         if !self.exclude_tools.is_empty() {
-            say("exclude", &self.exclude_tools.join(", "));
+            add_part("exclude", &self.exclude_tools.join(", "));
         }
         if let Some(text) = &self.notice {
-            say("notice", text);
+            add_part("notice", text);
         }
         if parts.is_empty() { "nothing".to_owned() } else { shortened(&parts.join("; "), 300).into_owned() }
     }

@@ -204,7 +204,7 @@ impl TypedScheduledActionHandler<RunHooks> for Commands {
         let outcomes = join_all(self.0.due(ctx).map(|hook| self.0.run_hook_command(hook, ctx))).await;
         for outcome in &outcomes {
             command.emit::<ReportHook>(outcome.ran.clone())?;
-            tell(&mut command, ctx, outcome)?;
+            report_outcome(&mut command, ctx, outcome)?;
         }
         if let Some(intercept) = ctx.tool.as_ref().and_then(|info| self.0.intercept(ctx, info, &outcomes)) {
             command.schedule_action::<ToolInterceptAction>(intercept)?;
@@ -259,9 +259,11 @@ impl HookState {
             return None;
         }
         let tool = &info.call.name;
-        let said =
+        let outcome_text =
             || outcomes.iter().filter_map(|outcome| Some((outcome.hook, outcome.answer.as_ref().ok()?)));
-        if let Some((hook, reason)) = said().find_map(|(hook, answer)| Some((hook, answer.block.as_ref()?))) {
+        if let Some((hook, reason)) =
+            outcome_text().find_map(|(hook, answer)| Some((hook, answer.block.as_ref()?)))
+        {
             return Some(ToolInterceptPayload::Block { reason: format!("{}: {reason}", named(hook)) });
         }
         for Outcome { hook, answer, .. } in outcomes {
@@ -291,14 +293,15 @@ impl HookState {
                 ToolResult::error_with_code(tool, code, text).with_shown(shown),
             ));
         }
-        let asks: Vec<(&HookSpec, &str)> = said()
+        let asks: Vec<(&HookSpec, &str)> = outcome_text()
             .filter_map(|(hook, answer)| Some((hook, answer.ask.as_ref()?.question.as_str())))
             .filter(|(hook, _)| !is_answered(info, hook))
             .collect();
         if !asks.is_empty() {
             return Some(ToolInterceptPayload::Suspend(self.ticket(ctx, info, &asks)));
         }
-        let (_, result) = said().find_map(|(hook, answer)| Some((hook, answer.set_result.as_ref()?)))?;
+        let (_, result) =
+            outcome_text().find_map(|(hook, answer)| Some((hook, answer.set_result.as_ref()?)))?;
         Some(ToolInterceptPayload::SetResult(if result.error {
             ToolResult::error(tool, &result.text)
         } else {
@@ -365,12 +368,22 @@ fn is_answered(info: &ToolCallInfo, hook: &HookSpec) -> bool {
 
 /// Whether the model has read a text since the user's last message.
 fn is_read(ctx: &PhaseContext, text: &str) -> bool {
-    let since = ctx.messages.iter().rev().take_while(|said| said.role != Role::User || !said.is_for_all());
-    since.filter(|said| said.role == Role::System).any(|said| said.text() == text)
+    let since = ctx
+        .messages
+        .iter()
+        .rev()
+        .take_while(|outcome_text| outcome_text.role != Role::User || !outcome_text.is_for_all());
+    since
+        .filter(|outcome_text| outcome_text.role == Role::System)
+        .any(|outcome_text| outcome_text.text() == text)
 }
 
 /// Carries out a command's requests other than stopping a call.
-fn tell(command: &mut StateCommand, ctx: &PhaseContext, outcome: &Outcome<'_>) -> Result<(), StateError> {
+fn report_outcome(
+    command: &mut StateCommand,
+    ctx: &PhaseContext,
+    outcome: &Outcome<'_>,
+) -> Result<(), StateError> {
     let Outcome { hook, answer, .. } = outcome;
     let source = format!("hook {}", hook.name);
     let answer = match answer {

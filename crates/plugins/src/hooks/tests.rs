@@ -28,12 +28,12 @@ use aye_local::SystemClock;
 /// Answers each command by the hook's name as scripted, and records its input.
 struct Scripted {
     seen: Mutex<Vec<Value>>,
-    answer: fn(&str) -> Said,
+    answer: fn(&str) -> Printed,
 }
 
 #[async_trait]
 impl HookRunner for Scripted {
-    async fn run(&self, request: HookRequest, _: &CancellationToken) -> Said {
+    async fn run(&self, request: HookRequest, _: &CancellationToken) -> Printed {
         let event: Value = serde_json::from_slice(&request.input).expect("an event");
         let name = event["hook"].as_str().expect("a name").to_owned();
         self.seen.lock().expect("not poisoned").push(event);
@@ -41,10 +41,10 @@ impl HookRunner for Scripted {
     }
 }
 
-type Said = Result<HookOutput, HookNotRun>;
+type Printed = Result<HookOutput, HookNotRun>;
 
 #[expect(clippy::unnecessary_wraps, reason = "an answer of a runner")]
-fn says(stdout: &str) -> Said {
+fn printing(stdout: &str) -> Printed {
     Ok(HookOutput { stdout: stdout.to_owned(), exit_code: Some(0), ..HookOutput::default() })
 }
 
@@ -92,7 +92,7 @@ struct Bench {
     env: ExecutionEnv,
 }
 
-fn bench(file: &str, answer: fn(&str) -> Said) -> Bench {
+fn bench(file: &str, answer: fn(&str) -> Printed) -> Bench {
     let hooks = parse(Path::new("/h/hooks.toml"), file, HookLayer::User, None).expect("a hooks file");
     let runner = Arc::new(Scripted { seen: Mutex::default(), answer });
     let hook_context = HookContext {
@@ -136,7 +136,7 @@ fn gate(command: &str) -> PhaseContext {
 #[tokio::test]
 async fn a_command_runs_once_per_boundary_whatever_other_hooks_do() {
     for (name, phase) in PHASES {
-        let bench = bench(&entry("h", name), |_| says("{\"notice\": \"here\"}"));
+        let bench = bench(&entry("h", name), |_| printing("{\"notice\": \"here\"}"));
         let mut ctx = gate("ls").with_phase(phase);
         ctx.tool = ctx.tool.filter(|_| matches!(phase, Phase::BeforeToolExecute | Phase::AfterToolExecute));
         let report = bench.at(ctx).await;
@@ -148,7 +148,7 @@ async fn a_command_runs_once_per_boundary_whatever_other_hooks_do() {
 
 #[tokio::test]
 async fn concurrently_gated_calls_run_it_once_each() {
-    let bench = bench(&entry("h", "before_tool_execute"), |_| says(""));
+    let bench = bench(&entry("h", "before_tool_execute"), |_| printing(""));
     let reports = futures::future::join_all((0..20).map(|n| bench.at(gate(&format!("echo {n}"))))).await;
     assert_eq!(bench.seen(), 20);
     assert!(reports.iter().all(|report| report.intercept.is_none() && report.commands.len() == 1));
@@ -159,10 +159,10 @@ async fn the_strictest_response_wins() {
     let file: String =
         ["result", "ask", "deny", "block"].iter().map(|name| entry(name, "before_tool_execute")).collect();
     let all = |name: &str| match name {
-        "result" => says("{\"set_result\": {\"text\": \"r\"}}"),
-        "ask" => says("{\"ask\": {\"question\": \"q\"}}"),
-        "deny" => says("{\"deny\": \"d\"}"),
-        _ => says("{\"block\": \"b\"}"),
+        "result" => printing("{\"set_result\": {\"text\": \"r\"}}"),
+        "ask" => printing("{\"ask\": {\"question\": \"q\"}}"),
+        "deny" => printing("{\"deny\": \"d\"}"),
+        _ => printing("{\"block\": \"b\"}"),
     };
     let report = bench(&file, all).at(gate("ls")).await;
     assert!(matches!(report.intercept, Some(ToolInterceptPayload::Block { .. })), "{report:?}");
@@ -178,7 +178,7 @@ async fn the_strictest_response_wins() {
 
 #[tokio::test]
 async fn a_failing_or_panicking_runner_keeps_the_gate_closed() {
-    let broken: [fn(&str) -> Said; 3] = [
+    let broken: [fn(&str) -> Printed; 3] = [
         |_| Err(HookNotRun::NotStarted("no such program".into())),
         |_| panic!("a bug"),
         |_| Ok(HookOutput::default()),
@@ -285,7 +285,7 @@ fn answers_in_the_form_of_claude_code_are_understood() {
 
 #[tokio::test]
 async fn an_event_has_the_names_that_claude_code_uses() {
-    let bench = bench(&entry("h", "before_tool_execute"), |_| says(""));
+    let bench = bench(&entry("h", "before_tool_execute"), |_| printing(""));
     bench.at(gate("ls")).await;
     let event = bench.runner.seen.lock().expect("not poisoned").pop().expect("an event");
     assert_eq!(
@@ -298,12 +298,12 @@ async fn an_event_has_the_names_that_claude_code_uses() {
 #[tokio::test]
 async fn a_block_and_a_stop_end_the_run_with_different_reasons() {
     let start = || PhaseContext::test_default().with_phase(Phase::StepStart);
-    let report = bench(&entry("h", "step_start"), |_| says("{\"block\": \"no\"}")).at(start()).await;
+    let report = bench(&entry("h", "step_start"), |_| printing("{\"block\": \"no\"}")).at(start()).await;
     assert!(
         matches!(&report.stop, Some(TerminationReason::Blocked(why)) if why.contains("no")),
         "{report:?}"
     );
-    let report = bench(&entry("h", "step_start"), |_| says("{\"stop\": \"enough\"}")).at(start()).await;
+    let report = bench(&entry("h", "step_start"), |_| printing("{\"stop\": \"enough\"}")).at(start()).await;
     assert!(
         matches!(&report.stop, Some(TerminationReason::Stopped(why)) if why.code == "hook"),
         "{report:?}"

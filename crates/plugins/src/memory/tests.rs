@@ -147,8 +147,8 @@ async fn a_saved_note_reaches_the_model_in_the_next_run() {
     let house = House::new();
     let run = house.run();
     assert_eq!(run.prompt().await, "");
-    let said = house.call(json!({"action": "add", "text": "Tests run with nextest."})).await.unwrap();
-    assert_eq!(said, "added as p1");
+    let added = house.call(json!({"action": "add", "text": "Tests run with nextest."})).await.unwrap();
+    assert_eq!(added, "added as p1");
     house
         .call_as("call-2", 1, json!({"action": "add", "scope": "user", "text": "Likes tea."}))
         .await

@@ -102,7 +102,7 @@ fn failed(error: MemoryError) -> ToolError {
     }
 }
 
-fn said(words: &str, note: &Note) -> ToolResult {
+fn confirmation(words: &str, note: &Note) -> ToolResult {
     ToolResult::text(MEMORY_TOOL, format!("{words} {}", note.id)).with_details(json!({ "note": note }))
 }
 
@@ -153,13 +153,13 @@ impl Tool for MemoryTool {
             }
             Action::Add { scope, text } => {
                 let call = format!("{}/{}", ctx.run_identity.run_id, ctx.call_id);
-                said("added as", &notes.add(scope, text, &stamp, Some(&call)).await.map_err(failed)?)
+                confirmation("added as", &notes.add(scope, text, &stamp, Some(&call)).await.map_err(failed)?)
             }
             Action::Update { id, text } => {
-                said("changed", &notes.update(id, text, &stamp).await.map_err(failed)?.1)
+                confirmation("changed", &notes.update(id, text, &stamp).await.map_err(failed)?.1)
             }
             Action::Remove { id } => match notes.remove(id).await {
-                Ok(note) => said("removed", &note),
+                Ok(note) => confirmation("removed", &note),
                 // The first attempt may have done it before the process died.
                 Err(MemoryError::NoSuchNote { .. }) if ctx.attempt > 1 => {
                     ToolResult::text(MEMORY_TOOL, "it no longer exists")

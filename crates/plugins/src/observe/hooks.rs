@@ -107,12 +107,13 @@ impl Observer {
 
     fn answer(&self, ctx: &PhaseContext, began: u64, now: u64) -> GenAISpan {
         let response = ctx.response.as_ref();
-        let said = ctx.messages.last().filter(|message| message.role == Role::Assistant);
-        let metadata = |name: &str| said.and_then(|message| message.metadata.as_ref()?.get(name));
+        let last_message = ctx.messages.last().filter(|message| message.role == Role::Assistant);
+        let metadata = |name: &str| last_message.and_then(|message| message.metadata.as_ref()?.get(name));
         let usage = response.and_then(|response| response.usage).unwrap_or_default();
         let (provider, model) = provider_and_model(ctx, metadata("model").and_then(Value::as_str));
-        let output = self.content.then(|| said.map(|message| json(std::slice::from_ref(message)))).flatten();
-        let asked = ctx.messages.len() - usize::from(said.is_some());
+        let output =
+            self.content.then(|| last_message.map(|message| json(std::slice::from_ref(message)))).flatten();
+        let asked = ctx.messages.len() - usize::from(last_message.is_some());
         GenAISpan {
             run: run_of(ctx),
             model,

@@ -111,7 +111,7 @@ where
         context
     }
 
-    fn tell(
+    fn report(
         &self,
         run: &RunRef,
         name: String,
@@ -176,7 +176,7 @@ where
         attributes.extend(content("gen_ai.output.messages", span.output.as_deref()));
         let times = (span.started_at_ms, span.duration_ms);
         let name = format!("{} {}", span.operation, span.model);
-        self.tell(&span.run, name, SpanKind::Client, times, attributes, span.error_type.as_deref());
+        self.report(&span.run, name, SpanKind::Client, times, attributes, span.error_type.as_deref());
 
         let Some(instruments) = &self.instruments else { return };
         let of = |more: &[(&'static str, &str)]| {
@@ -209,7 +209,7 @@ where
         attributes.extend(content("gen_ai.tool.call.result", span.result.as_deref()));
         let times = (span.started_at_ms, span.duration_ms);
         let name = format!("{} {}", span.operation, span.name);
-        self.tell(&span.run, name, SpanKind::Internal, times, attributes, span.error_type.as_deref());
+        self.report(&span.run, name, SpanKind::Internal, times, attributes, span.error_type.as_deref());
         if let Some(instruments) = &self.instruments {
             let mut of = vec![
                 KeyValue::new("gen_ai.operation.name", span.operation.clone()),

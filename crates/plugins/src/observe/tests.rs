@@ -54,14 +54,14 @@ fn context() -> PhaseContext {
 
 fn answered() -> PhaseContext {
     let usage = TokenUsage { prompt_tokens: Some(100), completion_tokens: Some(20), ..TokenUsage::default() };
-    let mut said = Message::assistant("Noon, secretly.");
-    said.metadata = Some(json!({"model": "gpt-x-2026", "duration_ms": 1234}));
+    let mut answer = Message::assistant("Noon, secretly.");
+    answer.metadata = Some(json!({"model": "gpt-x-2026", "duration_ms": 1234}));
     let response = StreamResult {
         usage: Some(usage),
         stop_reason: Some(StopReason::EndTurn),
         ..StreamResult::default()
     };
-    context().with_messages(vec![Message::user("what time is it?"), said]).with_response(response)
+    context().with_messages(vec![Message::user("what time is it?"), answer]).with_response(response)
 }
 
 async fn story(house: &House, result: ToolResult) {

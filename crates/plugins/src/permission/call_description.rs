@@ -158,7 +158,7 @@ mod tests {
         std::os::unix::fs::symlink("/etc/shadow", here.join("notes")).expect("a link");
         let bash = |command: &str| words("Bash", &json!({ "command": command }), here);
         let file = |tool: &str, path: &str| words(tool, &json!({ "file_path": path }), here);
-        let told = [
+        let described = [
             (bash("make"), "runs a command"),
             (bash("make && rm -r target"), "runs a command that deletes files"),
             (bash("(cd x; git clean -fd)"), "runs a command that deletes files"),
@@ -177,7 +177,7 @@ mod tests {
             (words("Unheard", &json!({}), here), "needs approval"),
             (words("WebFetch", &json!({"url": "http://a\u{202e}b"}), here), "fetches http://a\\u{202e}b"),
         ];
-        for (words, expected) in told {
+        for (words, expected) in described {
             assert_eq!(words, expected);
         }
     }

@@ -518,7 +518,7 @@ fn subject(question: &CallRequest<'_>, primary: Option<&str>) -> Result<CallSubj
                 return Err(InvalidCall::NotAString { tool, name, found: None });
             }
         };
-        let mut seen = path::look(text, &question.places())
+        let mut seen = path::resolve_path(text, &question.places())
             .map_err(|why| InvalidCall::Path { tool: tool.to_owned(), why })?;
         // A glob names the folder that it starts in, which a link or `..` may take elsewhere.
         if tool == "Glob"
@@ -526,7 +526,7 @@ fn subject(question: &CallRequest<'_>, primary: Option<&str>) -> Result<CallSubj
             && let Some(below) = literal_folder(pattern)
         {
             let base = if below.starts_with(['/', '~']) { below } else { format!("{text}/{below}") };
-            let more = path::look(&base, &question.places())?;
+            let more = path::resolve_path(&base, &question.places())?;
             seen.views.extend(more.views);
             seen.forms.extend(more.forms);
             seen.is_inside &= more.is_inside;
@@ -597,7 +597,7 @@ pub fn is_file_edit(tool: &str) -> bool {
 pub(super) fn edits_inside(question: &CallRequest<'_>) -> bool {
     let Some(text) = question.args.get("file_path").and_then(Value::as_str) else { return false };
     is_file_edit(question.tool)
-        && path::look(text, &question.places()).is_ok_and(|seen| {
+        && path::resolve_path(text, &question.places()).is_ok_and(|seen| {
             !seen.is_dangling
                 && !seen.is_strange
                 && seen.protected.is_none()

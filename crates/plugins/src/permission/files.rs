@@ -129,7 +129,7 @@ impl FileRules {
 
     /// Returns the strictest rule against reading a file; none if the text cannot be a path.
     pub(super) fn against_reading(&self, text: &str) -> Option<&Arc<Rule>> {
-        let seen = path::look(text, &self.places()).ok()?;
+        let seen = path::resolve_path(text, &self.places()).ok()?;
         self.strictest(PathAccess::Read, &seen.forms, false)
     }
 
@@ -175,7 +175,7 @@ impl PathPolicy for FileRules {
     fn restriction(&self, path: &Path, access: PathAccess) -> Option<PathRestriction> {
         // A name that is not valid text is looked up by its escaped form.
         let text = aye_core::contract::display::escape_path(path);
-        let seen = path::look(&text, &self.places()).ok()?;
+        let seen = path::resolve_path(&text, &self.places()).ok()?;
         let known = path::known_forms(&seen.views, &self.known, &self.places());
         let forms = [seen.forms, known].concat();
         self.strictest(access, &forms, false).map(|rule| restriction(rule))

@@ -197,7 +197,7 @@ pub(super) fn pattern_word(word: &str) -> String {
 
 fn file(question: &CallRequest<'_>, key: &str, text: &str) -> Vec<GrantProposal> {
     let places = PathRoots { cwd: question.cwd, workspace: question.workspace, home: question.home };
-    let Ok(seen) = path::look(text, &places) else { return Vec::new() };
+    let Ok(seen) = path::resolve_path(text, &places) else { return Vec::new() };
     let (tool, writes) = (question.tool, is_file_edit(question.tool));
     let doing = match tool {
         "Read" => "reading",

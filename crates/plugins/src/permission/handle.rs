@@ -96,9 +96,9 @@ impl Permissions {
         &self.shared.known
     }
 
-    fn read<T>(&self, look: impl FnOnce(&Now) -> T) -> T {
+    fn read<T>(&self, reader: impl FnOnce(&Now) -> T) -> T {
         // A poisoned lock contains complete values: each write below is one assignment or one push.
-        look(&self.shared.now.read().unwrap_or_else(PoisonError::into_inner))
+        reader(&self.shared.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn write(&self, change: impl FnOnce(&mut Now)) {

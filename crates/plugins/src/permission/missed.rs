@@ -71,14 +71,14 @@ impl Permissions {
             };
             if would {
                 let is_spent = spent.contains(&grant.id);
-                return Some(told(class, grant, now_ms, is_spent));
+                return Some(spent_grant(class, grant, now_ms, is_spent));
             }
         }
         None
     }
 }
 
-fn told(class: Class, grant: GrantRecord, now_ms: u64, is_spent: bool) -> MissedGrant {
+fn spent_grant(class: Class, grant: GrantRecord, now_ms: u64, is_spent: bool) -> MissedGrant {
     // The count of a grant that was spent a moment ago is an older one.
     let is_late = grant.expires_at.is_some_and(|end| end <= now_ms);
     let used_up = grant.max_uses.filter(|most| grant.uses >= *most || is_spent && !is_late);

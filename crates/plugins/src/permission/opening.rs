@@ -52,11 +52,11 @@ pub(super) fn refusals_of<'a>(
 }
 
 /// Describes what was refused, for a user; returns nothing if nothing was.
-pub(super) fn told(refused: &[SandboxRefusal]) -> Option<String> {
+pub(super) fn summary_of(refused: &[SandboxRefusal]) -> Option<String> {
     let words = refused.iter().map(|refusal| match refusal {
         SandboxRefusal::Domain(name) => format!("the domain {}", visible_line(name)),
         SandboxRefusal::Path(path) => visible_line(&path.to_string_lossy()).into_owned(),
-        SandboxRefusal::Other(said) => format!("“{}”", visible_line(said)),
+        SandboxRefusal::Other(sentence) => format!("“{}”", visible_line(sentence)),
     });
     let words = words.collect::<Vec<_>>().join(", ");
     (!words.is_empty()).then(|| format!("the sandbox refused {words}"))
@@ -183,11 +183,11 @@ fn check_folder(folder: &Path, home: Option<&Path>) -> Result<(), FolderRefusal>
 /// The grants that would let this command do what it was refused, narrowest first.
 pub(super) fn proposals(question: &CallRequest<'_>, refused: &[SandboxRefusal]) -> Vec<GrantProposal> {
     let command = question.args.get("command").and_then(Value::as_str).unwrap_or_default();
-    let only_looks =
+    let only_reads_here =
         analyse(command).commands.iter().all(|command| command.program().is_some_and(only_reads));
     let grants = refused.iter().filter_map(|refusal| match refusal {
         // A command that only reads there needs no right to write.
-        SandboxRefusal::Path(path) if !only_looks => {
+        SandboxRefusal::Path(path) if !only_reads_here => {
             let folder = path.ancestors().find(|above| above.is_dir())?.canonicalize().ok()?;
             Some(SandboxGrant::Writable(folder)).filter(|_| !path.starts_with(question.workspace))
         }

@@ -70,13 +70,13 @@ pub struct Past {
 
 impl Past {
     /// Adds a row of the store. `look` returns what is known of a folder; it is called once for each.
-    pub fn add(&mut self, row: PastRow, mut look: impl FnMut(&str) -> PastFolder) {
+    pub fn add(&mut self, row: PastRow, mut folder_of: impl FnMut(&str) -> PastFolder) {
         match row {
             PastRow::Call(call) => {
                 let folder = if let Some(folder) = self.places.get(&call.cwd) {
                     *folder
                 } else {
-                    self.folders.push(look(&call.cwd));
+                    self.folders.push(folder_of(&call.cwd));
                     self.places.insert(call.cwd.clone(), self.folders.len() - 1);
                     self.folders.len() - 1
                 };

@@ -68,7 +68,7 @@ pub enum NotAPath {
 ///
 /// # Errors
 /// The text cannot be a path: it is empty, too long, or contains a NUL.
-pub(super) fn look(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, NotAPath> {
+pub(super) fn resolve_path(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, NotAPath> {
     if text.is_empty() {
         return Err(NotAPath::Empty);
     }

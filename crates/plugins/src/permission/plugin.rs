@@ -242,8 +242,8 @@ fn ticket(
 ) -> SuspendTicket {
     let (call, question) = (&info.call, &prepared.question);
     let does = call_description(prepared, risk);
-    let told = opening::told(refused).map(|told| format!("; {told}"));
-    let why = format!("{}{}", verdict.why, told.unwrap_or_default());
+    let refusals = opening::summary_of(refused).map(|summary| format!("; {summary}"));
+    let why = format!("{}{}", verdict.why, refusals.unwrap_or_default());
     let message = format!("{} {}: {}", visible(&call.name), does.words, visible(&why));
     SuspendTicket {
         suspension: Suspension {

@@ -117,7 +117,7 @@ fn candidates(text: &str) -> Vec<&str> {
 pub(super) fn each_command<'a>(
     analysis: &'a Analysis,
     cwd: &Path,
-    mut look: impl FnMut(&'a Simple, &[PathBuf]),
+    mut visit_call: impl FnMut(&'a Simple, &[PathBuf]),
 ) {
     let mut folders = vec![cwd.to_owned()];
     let commands = analysis.commands.iter().filter(|command| !command.words.is_empty());
@@ -136,7 +136,7 @@ pub(super) fn each_command<'a>(
                 folders.push(next);
             }
         }
-        look(command, &folders);
+        visit_call(command, &folders);
     }
 }
 
@@ -149,7 +149,7 @@ pub(super) fn named(
     let mut found: Vec<NamedFile> = Vec::new();
     let mut left = MAX_WORDS;
     let mut add = |text: &str, cwd: &Path, by: Use| {
-        let Ok(mut seen) = path::look(text, &PathRoots { cwd, ..*places }) else { return };
+        let Ok(mut seen) = path::resolve_path(text, &PathRoots { cwd, ..*places }) else { return };
         // A message or a program's text is also a word: one with spaces is a path only if such a file exists.
         if text.contains(char::is_whitespace)
             && !seen.views.iter().any(|view| view.symlink_metadata().is_ok())

@@ -322,7 +322,7 @@ mod tests {
         ] {
             set.join(read(behavior, rule).unwrap());
         }
-        let told: Vec<_> = set
+        let shown: Vec<_> = set
             .reports(|name| name == "mcp__here")
             .into_iter()
             .map(|report| (report.rule, report.can_match, report.why.is_some()))
@@ -344,6 +344,6 @@ mod tests {
             ("Read(secret/)", Some(true), false),
         ];
         let want: Vec<_> = want.map(|(rule, can, why)| (rule.to_owned(), can, why)).into();
-        assert_eq!(told, want);
+        assert_eq!(shown, want);
     }
 }

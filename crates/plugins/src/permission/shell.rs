@@ -445,13 +445,13 @@ fn hits(
     rule: &Rule,
     question: &CallRequest<'_>,
     part: &CommandPart<'_>,
-    look: &mut dyn FnMut(&Looked<'_>),
+    visit: &mut dyn FnMut(&Looked<'_>),
 ) -> bool {
     let test = &mut |looked: Looked<'_>| {
         if looked.key != Some("command") {
             return looked.holds();
         }
-        look(&looked);
+        visit(&looked);
         looked.matcher.is_match_words(&part.texts, &part.canonical) != looked.negated
     };
     rule.pattern.matches_by(question.tool, question.args, Some("command"), Quantifier::Every, test)
@@ -548,7 +548,7 @@ impl<'r> Walk<'_, 'r> {
             return Err(NotAllowed(format!("cannot tell where `cd {}` leads", target.text)));
         }
         let places = PathRoots { cwd: &self.at, ..self.question.places() };
-        let seen = path::look(&target.text, &places).map_err(|why| NotAllowed(why.to_string()))?;
+        let seen = path::resolve_path(&target.text, &places).map_err(|why| NotAllowed(why.to_string()))?;
         if seen.is_dangling || !seen.is_inside {
             return Err(NotAllowed(format!("`cd {}` leaves the workspace", target.text)));
         }
@@ -730,7 +730,7 @@ impl<'r> Walk<'_, 'r> {
             // `git show REVISION:PATH`, `git show :STAGE:PATH`, `git log -L 1,5:PATH`
             candidates.extend(word.text.match_indices(':').filter_map(|(at, _)| word.text.get(at + 1..)));
             for text in candidates.into_iter().filter(|text| !text.is_empty()) {
-                let seen = path::look(text, &places).map_err(|why| NotAllowed(why.to_string()))?;
+                let seen = path::resolve_path(text, &places).map_err(|why| NotAllowed(why.to_string()))?;
                 if !seen.is_inside {
                     return Err(NotAllowed(format!("`{text}` is outside the workspace")));
                 }
@@ -746,7 +746,7 @@ impl<'r> Walk<'_, 'r> {
     fn is_guarded(&self, text: &str) -> bool {
         let files = self.files.get_or_init(|| FileRules::of(self.all, &self.question.places()));
         let places = PathRoots { cwd: &self.at, ..self.question.places() };
-        path::look(text, &places).is_ok_and(|seen| files.restricts_reading(&seen.forms))
+        path::resolve_path(text, &places).is_ok_and(|seen| files.restricts_reading(&seen.forms))
     }
 }
 

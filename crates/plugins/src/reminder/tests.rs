@@ -252,10 +252,10 @@ async fn all_matching_rules_fire_in_order_and_are_shown() {
         rule("a", "Bash", "five"),
         {"tool": "Bash", "message": {"target": "suffix_system", "content": "x".repeat(300)}},
     ])));
-    let told = steps.settled(1, call("Bash", json!({})), ToolResult::text("Bash", "ok")).await;
+    let reminded = steps.settled(1, call("Bash", json!({})), ToolResult::text("Bash", "ok")).await;
     let long = format!("{}…", "x".repeat(199));
     let notice = |text: &str| Activity::notice("reminder", text);
-    assert_eq!(told, [notice("b: one two"), notice("a: three"), notice("a: five"), notice(&long)]);
+    assert_eq!(reminded, [notice("b: one two"), notice("a: three"), notice("a: five"), notice(&long)]);
     let words: Vec<_> = steps.request(1).await.into_iter().map(|message| message.content).collect();
     assert_eq!(words, ["one\ntwo".to_owned(), "three".into(), "five".into(), "x".repeat(300)]);
     assert_eq!(steps.request(2).await, [], "it was for one step");
@@ -267,13 +267,14 @@ async fn the_cooldown_counts_steps_per_rule_and_run() {
     let steps = Steps::new(rules(json!([rule("Bash", 3), rule("*", 0)])));
     let mut fired = Vec::new();
     for step in 1..=9 {
-        let mut told = 0;
+        let mut reminded = 0;
         // Two calls of one step are one occasion.
         for _ in 0..2 {
-            told += steps.settled(step, call("Bash", json!({})), ToolResult::text("Bash", "ok")).await.len();
+            reminded +=
+                steps.settled(step, call("Bash", json!({})), ToolResult::text("Bash", "ok")).await.len();
         }
-        fired.push(told);
-        assert_eq!(steps.request(step).await.len(), told, "the model reads the shown text");
+        fired.push(reminded);
+        assert_eq!(steps.request(step).await.len(), reminded, "the model reads the shown text");
     }
     assert_eq!(fired, [2, 1, 1, 1, 2, 1, 1, 1, 2]);
 }
@@ -284,8 +285,8 @@ async fn the_agents_section_adds_rules_and_is_validated() {
     let spec = AgentSpec::new("agent").with_section("reminder", section.clone());
     let own = rules(json!([{"tool": "Bash", "message": {"target": "system", "content": "mine"}}]));
     let steps = Steps::with(own, spec);
-    let told = steps.settled(1, call("Bash", json!({})), ToolResult::text("Bash", "ok")).await;
-    assert_eq!(told, [Activity::notice("reminder", "mine"), Activity::notice("reminder", "Mind it.")]);
+    let reminded = steps.settled(1, call("Bash", json!({})), ToolResult::text("Bash", "ok")).await;
+    assert_eq!(reminded, [Activity::notice("reminder", "mine"), Activity::notice("reminder", "Mind it.")]);
 
     let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(ReminderPlugin::new(Vec::new()))];
     let check = |section: Value| {

@@ -185,8 +185,8 @@ pub fn discover_following(
         discovery.add(skill, SkillScope::Bundled);
     }
     // The same file seen through two roots says the same things twice.
-    let mut said = BTreeSet::new();
-    discovery.issues.retain(|issue| said.insert((issue.path.clone(), issue.line, issue.message.clone())));
+    let mut warned = BTreeSet::new();
+    discovery.issues.retain(|issue| warned.insert((issue.path.clone(), issue.line, issue.message.clone())));
     discovery
 }
 

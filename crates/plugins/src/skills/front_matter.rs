@@ -134,7 +134,7 @@ struct SkillReader<'a> {
 }
 
 impl SkillReader<'_> {
-    fn say(&mut self, severity: Severity, line: usize, message: impl Into<String>) {
+    fn report(&mut self, severity: Severity, line: usize, message: impl Into<String>) {
         self.reader.say(severity, line, message);
     }
 
@@ -142,7 +142,7 @@ impl SkillReader<'_> {
         let Front { fields, yaml, body } = self.reader.read::<Raw>(text)?;
         let meta = self.meta(fields, &yaml, folder)?;
         if body.trim().is_empty() {
-            self.say(Severity::Warning, 0, "has no instructions below the front matter");
+            self.report(Severity::Warning, 0, "has no instructions below the front matter");
         }
         Some(SkillDoc { meta, instructions: body })
     }
@@ -156,23 +156,23 @@ impl SkillReader<'_> {
         let description = description.trim();
         if description.is_empty() {
             let message = "has no description; add `description: what it does and when to use it`";
-            self.say(Severity::Error, line, message);
+            self.report(Severity::Error, line, message);
         }
         if let Some((_, c)) = control_character(description) {
             let message = format!("control character U+{:04X} in the description; remove it", u32::from(c));
-            self.say(Severity::Error, line, message);
+            self.report(Severity::Error, line, message);
         }
         let length = description.chars().count();
         if length > MAX_DESCRIPTION {
             let message = format!(
                 "the description has {length} characters; more than {MAX_DESCRIPTION} are not shown to the model"
             );
-            self.say(Severity::Warning, line, message);
+            self.report(Severity::Warning, line, message);
         }
         let hidden = count_unsafe(description);
         if hidden > 0 {
             let plural = if hidden == 1 { "" } else { "s" };
-            self.say(
+            self.report(
                 Severity::Warning,
                 line,
                 format!("{hidden} invisible character{plural} in the description; remove them"),
@@ -192,13 +192,13 @@ impl SkillReader<'_> {
                     "`context` is `{}`; only `fork` is supported, so it is ignored",
                     visible_line(other)
                 );
-                self.say(Severity::Warning, line_of("context"), message);
+                self.report(Severity::Warning, line_of("context"), message);
                 false
             }
         };
         let agent = self.text("agent", raw.agent, yaml);
         if agent.is_some() && !is_forked {
-            self.say(Severity::Warning, line_of("agent"), "`agent` is ignored without `context: fork`");
+            self.report(Severity::Warning, line_of("agent"), "`agent` is ignored without `context: fork`");
         }
         let disable_model_invocation =
             self.flag("disable-model-invocation", raw.disable_model_invocation, yaml).unwrap_or(false);
@@ -206,10 +206,10 @@ impl SkillReader<'_> {
         if disable_model_invocation && is_hidden {
             let message = "neither the model nor a user can start it: `disable-model-invocation` is true and \
                            `user-invocable` false";
-            self.say(Severity::Warning, line_of("user-invocable"), message);
+            self.report(Severity::Warning, line_of("user-invocable"), message);
         }
         for key in IGNORED.into_iter().filter(|key| written(key)) {
-            self.say(Severity::Note, line_of(key), format!("`{key}` is ignored: aye does not support it"));
+            self.report(Severity::Note, line_of(key), format!("`{key}` is ignored: aye does not support it"));
         }
         Some(SkillMeta {
             name: name?,
@@ -236,12 +236,12 @@ impl SkillReader<'_> {
             Some(text) if control_character(&text).is_none() && count_unsafe(&text) == 0 => Some(text),
             Some(_) => {
                 let message = format!("`{key}` contains control or invisible characters and is ignored");
-                self.say(Severity::Warning, line_of(yaml, key), message);
+                self.report(Severity::Warning, line_of(yaml, key), message);
                 None
             }
             None => {
                 let message = format!("`{key}` must be a string and is ignored");
-                self.say(Severity::Warning, line_of(yaml, key), message);
+                self.report(Severity::Warning, line_of(yaml, key), message);
                 None
             }
         }
@@ -256,7 +256,7 @@ impl SkillReader<'_> {
         };
         if flag.is_none() {
             let message = format!("`{key}` must be true or false and is ignored");
-            self.say(Severity::Warning, line_of(yaml, key), message);
+            self.report(Severity::Warning, line_of(yaml, key), message);
         }
         flag
     }
@@ -281,28 +281,28 @@ impl SkillReader<'_> {
         };
         names.filter(|names| names.iter().all(is_name)).unwrap_or_else(|| {
             let message = "`arguments` must be names of letters, digits, `_` and `-`, and is ignored";
-            self.say(Severity::Warning, line_of(yaml, "arguments"), message);
+            self.report(Severity::Warning, line_of(yaml, "arguments"), message);
             Vec::new()
         })
     }
 
     fn name(&mut self, name: Option<&str>, line: usize, folder: Option<&str>) -> Option<String> {
         let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else {
-            self.say(Severity::Error, line, "has no name; add `name: ` with the folder's name");
+            self.report(Severity::Error, line, "has no name; add `name: ` with the folder's name");
             return None;
         };
         let name: String = name.nfkc().collect();
         match (check_name(&name), is_usable(&name)) {
             (Ok(()), _) => {}
-            (Err(error), true) => self.say(Severity::Warning, line, error.to_string()),
+            (Err(error), true) => self.report(Severity::Warning, line, error.to_string()),
             (Err(error), false) => {
-                self.say(Severity::Error, line, error.to_string());
+                self.report(Severity::Error, line, error.to_string());
                 return None;
             }
         }
         let length = name.chars().count();
         if length > MAX_NAME {
-            self.say(
+            self.report(
                 Severity::Warning,
                 line,
                 format!("the name has {length} characters; the maximum is {MAX_NAME}"),
@@ -315,7 +315,7 @@ impl SkillReader<'_> {
                 "the name `{name}` differs from its folder `{}`; give both the same",
                 visible_line(&folder)
             );
-            self.say(Severity::Warning, line, message);
+            self.report(Severity::Warning, line, message);
         }
         Some(name)
     }
@@ -327,7 +327,7 @@ impl SkillReader<'_> {
             (_, Some(items)) => {
                 let message =
                     "allowed-tools is a list; the specification has one string with spaces between the tools";
-                self.say(Severity::Warning, line, message);
+                self.report(Severity::Warning, line, message);
                 (
                     items
                         .into_iter()
@@ -339,12 +339,12 @@ impl SkillReader<'_> {
             }
             (_, None) => {
                 let message = "allowed-tools must be a string with spaces between the tools; it is ignored";
-                self.say(Severity::Warning, line, message);
+                self.report(Severity::Warning, line, message);
                 return Vec::new();
             }
         };
         if has_commas {
-            self.say(
+            self.report(
                 Severity::Warning,
                 line,
                 "allowed-tools has commas; the specification has spaces between the tools",
@@ -353,7 +353,7 @@ impl SkillReader<'_> {
         if let Some(part) = parts.iter().find(|part| count_unsafe(part) > 0 || part.contains(['\n', '\t'])) {
             let message =
                 format!("allowed-tools contains control or invisible characters: `{}`", visible_line(part));
-            self.say(Severity::Error, line, message);
+            self.report(Severity::Error, line, message);
         }
         let mut kept = Vec::new();
         for part in parts {
@@ -366,7 +366,7 @@ impl SkillReader<'_> {
                         visible_line(&part),
                         visible_line(&error.message)
                     );
-                    self.say(Severity::Warning, line, message);
+                    self.report(Severity::Warning, line, message);
                 }
             }
         }

@@ -145,8 +145,9 @@ impl PhaseHook for InvocationHook {
         let mut command = StateCommand::new();
         // The messages since the last answer without calls are those of this run.
         let is_end = |role: Role, calls: usize| role == Role::Assistant && calls == 0;
-        let said = ctx.messages.iter().rev().take_while(|said| !is_end(said.role, said.tool_calls.len()));
-        for message in said.filter(|said| said.role == Role::User) {
+        let written =
+            ctx.messages.iter().rev().take_while(|written| !is_end(written.role, written.tool_calls.len()));
+        for message in written.filter(|written| written.role == Role::User) {
             let Some(typed) = message.typed() else { continue };
             let mentions = typed.split_whitespace().filter_map(|word| word.strip_prefix(MENTION));
             let mut found: Vec<(String, Option<String>)> = mentions

@@ -69,7 +69,7 @@ fn find(registry: &dyn SkillRegistry, name: &str) -> Result<Arc<dyn Skill>, Tool
     })
 }
 
-fn said(error: &SkillError) -> ToolError {
+fn tool_error(error: &SkillError) -> ToolError {
     // The cause is only in the error's source, and the model sees only this text.
     let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     let text = format!("{error}{cause}");
@@ -90,7 +90,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SkillError> + Send + 'static,
 ) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| ToolError::Internal(error.to_string()))?.map_err(|error| said(&error))
+    done.map_err(|error| ToolError::Internal(error.to_string()))?.map_err(|error| tool_error(&error))
 }
 
 /// Loads a skill: its instructions are in the model's context from the next inference on.
@@ -367,7 +367,7 @@ impl Tool for LoadSkillResourceTool {
     async fn execute(&self, args: Value, _ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let skill = find(self.registry.as_ref(), text_argument(&args, "skill")?)?;
         let path = text_argument(&args, "path")?.to_owned();
-        let inner = inner_path(&path).map_err(|error| said(&error))?;
+        let inner = inner_path(&path).map_err(|error| tool_error(&error))?;
         let is_asset = inner.starts_with("assets/");
         let max = if is_asset { MAX_ASSET } else { MAX_REFERENCE };
         let resource = blocking(move || skill.resource(&path, max)).await?;

@@ -28,8 +28,8 @@ impl Budget {
     /// Returns the cost of everything that the run is charged for, by its ledger. A subagent's model without a price
     /// counts nothing: the subagent was under the same budget, and was stopped for it.
     pub(super) fn cost(&self, ctx: &PhaseContext) -> RunCost {
-        let said = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
-        let noted = |key: &str| said.and_then(|message| message.metadata.as_ref()?.get(key));
+        let answer = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
+        let noted = |key: &str| answer.and_then(|message| message.metadata.as_ref()?.get(key));
         let model = noted("model").and_then(|model| model.as_str()).unwrap_or_default();
         let has_usage = match &ctx.response {
             Some(response) => response.usage.is_some(),

@@ -259,8 +259,8 @@ fn latest_answer(ctx: &PhaseContext) -> (String, Vec<String>) {
 
 /// The model that answered last.
 fn latest_model(ctx: &PhaseContext) -> String {
-    let said = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
-    let model = said.and_then(|message| message.metadata.as_ref()?.get("model")?.as_str());
+    let answer = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
+    let model = answer.and_then(|message| message.metadata.as_ref()?.get("model")?.as_str());
     model.unwrap_or_default().to_owned()
 }
 

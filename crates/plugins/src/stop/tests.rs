@@ -156,8 +156,8 @@ async fn after_a_restart_the_steps_calls_are_read_from_the_conversation() {
     let at_end = |messages: Vec<Message>| {
         PhaseContext::test_default().with_phase(Phase::StepEnd).with_messages(messages)
     };
-    let said = vec![Message::user("hi"), Message::assistant("hello")];
-    assert_eq!(bench.run(at_end(said)).await, None);
+    let conversation = vec![Message::user("hi"), Message::assistant("hello")];
+    assert_eq!(bench.run(at_end(conversation)).await, None);
     let call = ToolCall::new("c1", "Read", json!({}));
     let asked = vec![Message::assistant_with(vec![], vec![call]), Message::tool("c1", "text")];
     assert_eq!(bench.run(at_end(asked)).await, code("max_rounds"));
@@ -337,8 +337,8 @@ async fn changed_files_are_checked_once_before_the_end() {
     bench.call(0, json!({"file_path": "src/a.rs"})).await;
     assert!(!bench.goes_on_after("Shall I test it?").await, "a question is for the user");
     assert!(bench.goes_on_after("Done.").await);
-    let said = bench.reminders().await;
-    assert!(said[0].contains("nothing ran since") && said[0].contains("whole answer again"), "{said:?}");
+    let conversation = bench.reminders().await;
+    assert!(conversation[0].contains("nothing ran since") && conversation[0].contains("whole answer again"), "{conversation:?}");
     assert!(!bench.goes_on_after("Done.").await, "once in a run");
 
     let mut bench = checking(false);
@@ -363,8 +363,8 @@ async fn open_items_are_named_only_in_the_run_that_wrote_them() {
     assert!(!bench.goes_on_after("It is blue.").await, "the plan of an earlier run");
     bench.call(2, json!({})).await;
     assert!(bench.goes_on_after("Done.").await);
-    let said = bench.reminders().await;
-    assert!(said[0].contains("open items: build.") && !said[0].contains("look"), "{said:?}");
+    let conversation = bench.reminders().await;
+    assert!(conversation[0].contains("open items: build.") && !conversation[0].contains("look"), "{conversation:?}");
 }
 
 #[tokio::test]
@@ -740,8 +740,8 @@ async fn a_limit_asks_if_possible_and_its_answer_restarts_the_count() {
         question: "q".into(),
         value: asked.choices[place].value.clone(),
     };
-    let told = bench.runtime.answer(&bench.env, ctx(&bench), &asked.action, &answer(0)).await.unwrap();
-    assert_eq!((told.stop, told.hooks), (None, 0), "the hooks of the phase do not run again");
+    let reported = bench.runtime.answer(&bench.env, ctx(&bench), &asked.action, &answer(0)).await.unwrap();
+    assert_eq!((reported.stop, reported.hooks), (None, 0), "the hooks of the phase do not run again");
     assert_eq!(bench.step("Read", json!({}), true).await, None, "the third inference is now the first");
     assert_eq!(bench.step("Read", json!({}), true).await, None);
     let report = bench.runtime.run_phase(&bench.env, ctx(&bench)).await.unwrap();
@@ -749,8 +749,8 @@ async fn a_limit_asks_if_possible_and_its_answer_restarts_the_count() {
         report.question.is_some_and(|asked| asked.message.starts_with("The same call")),
         "the first one wins"
     );
-    let told = bench.runtime.answer(&bench.env, ctx(&bench), &asked.action, &answer(1)).await.unwrap();
-    assert_eq!(told.stop, Some(asked.otherwise));
+    let reported = bench.runtime.answer(&bench.env, ctx(&bench), &asked.action, &answer(1)).await.unwrap();
+    assert_eq!(reported.stop, Some(asked.otherwise));
 }
 
 #[tokio::test]

@@ -139,7 +139,7 @@ impl Thread {
 }
 
 /// The list of names, if there is one.
-fn told(shape: &InferenceShape) -> String {
+fn listed(shape: &InferenceShape) -> String {
     let mut messages = shape.context_messages.iter().filter(|message| message.key == LIST_KEY);
     messages.next().map(|message| message.content.clone()).unwrap_or_default()
 }
@@ -163,7 +163,7 @@ async fn five_hundred_tools_cost_less_than_four_thousand_tokens() {
     assert!(tools + messages <= 4000, "{tools} + {messages}");
     let all: usize = thread.tools.iter().map(|tool| tokens(tool.parameters.to_string().len())).sum();
     assert!(all > 40_000, "the test covers the relevant tools: {all}");
-    assert!(told(&shape).contains("mcp__server9__*: "), "each server is listed");
+    assert!(listed(&shape).contains("mcp__server9__*: "), "each server is listed");
     let saved = savings(&thread.tools, &thread.state()).expect("saves");
     assert_eq!(saved.deferred, 500);
     assert!(saved.saved() > 40_000, "{saved:?}");
@@ -194,7 +194,7 @@ async fn few_tools_are_not_deferred_or_searched() {
 async fn a_found_tool_can_be_called_from_the_next_step() {
     let thread = Thread::with(100);
     let first = thread.step(&[TOOL_SEARCH]).await;
-    assert!(told(&first).contains("create_issue"));
+    assert!(listed(&first).contains("create_issue"));
     let result = thread.search("+server0 create issue").await.model_text();
     assert!(result.starts_with("loaded: mcp__server0__create_issue, "), "{result}");
     assert!(
@@ -207,7 +207,7 @@ async fn a_found_tool_can_be_called_from_the_next_step() {
     assert!(!thread.state().modes.is_empty() && thread.state().is_deferred(CREATE), "not in this step");
     let second = thread.step(&[CREATE]).await;
     assert!(second.offers(CREATE));
-    assert_eq!(told(&second), told(&first), "the prompt stays the same");
+    assert_eq!(listed(&second), listed(&first), "the prompt stays the same");
     assert_eq!(thread.offered(&second).len(), 3 + 5);
     // A new run of the thread in another process: promoted tools stay.
     let persisted = thread.phases.store().export(None).expect("a state");
@@ -262,7 +262,7 @@ async fn an_unused_tool_is_deferred_again() {
     let shape = thread.step(&[LIST]).await;
     assert!(!shape.offers(CREATE), "idle for five inferences and rarely used");
     assert!(shape.offers(LIST));
-    assert!(told(&shape).contains("create_issue"));
+    assert!(listed(&shape).contains("create_issue"));
     // The frequently used one stays for more than five idle inferences, but not forever.
     let mut stayed = 0;
     while thread.step(&[]).await.offers(LIST) {
@@ -301,7 +301,7 @@ async fn rules_and_other_plugins_move_tools() {
     let thread = Thread::new(Some(section), tools);
     let shape = thread.step(&[]).await;
     assert!(shape.offers(CREATE) && shape.offers("Read") && !shape.offers("Bash"));
-    assert!(told(&shape).contains("\nBash\n"), "{}", told(&shape));
+    assert!(listed(&shape).contains("\nBash\n"), "{}", listed(&shape));
     for _ in 0..10 {
         assert!(thread.step(&[]).await.offers(CREATE), "a tool made eager by a rule is never deferred again");
     }
@@ -339,8 +339,8 @@ async fn tools_hidden_by_others_are_neither_listed_nor_found() {
     let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(plugin()), Arc::new(Denies)];
     thread.env = ExecutionEnv::from_plugins(&plugins).expect("an environment");
     let shape = thread.step(&[]).await;
-    assert!(told(&shape).contains("mcp__server0__*: create_branch, create_comment"), "{}", told(&shape));
-    assert!(!told(&shape).contains("server0__*: create_branch, create_comment, create_file, create_issue"));
+    assert!(listed(&shape).contains("mcp__server0__*: create_branch, create_comment"), "{}", listed(&shape));
+    assert!(!listed(&shape).contains("server0__*: create_branch, create_comment, create_file, create_issue"));
     assert!(shape.why_not(CREATE).is_none(), "it is not announced as loading soon");
     let found = thread.search(&format!("select:{CREATE}")).await;
     assert!(found.is_error() && found.model_text().contains("unknown tools: mcp__server0__create_issue"));
@@ -365,12 +365,12 @@ async fn tools_come_and_go() {
     let shape = thread.step(&[]).await;
     assert!(!shape.offers(TOOL_SEARCH) && shape.context_messages.is_empty());
     thread.tools = Arc::clone(&all);
-    assert!(told(&thread.step(&[]).await).contains("list_issue"));
+    assert!(listed(&thread.step(&[]).await).contains("list_issue"));
     // A server is away for a while: requests for its tools are remembered.
     thread.search(&format!("select:{CREATE}")).await;
     assert!(thread.step(&[]).await.offers(CREATE));
     thread.tools = all.iter().filter(|tool| !tool.id.contains("server0")).cloned().collect();
-    assert!(!told(&thread.step(&[]).await).contains("server0"));
+    assert!(!listed(&thread.step(&[]).await).contains("server0"));
     thread.tools = Arc::clone(&all);
     assert!(thread.step(&[]).await.offers(CREATE));
 }

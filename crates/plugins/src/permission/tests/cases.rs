@@ -20,9 +20,9 @@ fn check(line: &Value, base: &RuleSet, mode: Mode) -> (String, String) {
         mode,
         git: None,
     };
-    let told = futures::executor::block_on(check_line(&line.to_string(), base, ctx));
-    let told: Value = serde_json::from_str(&told).unwrap();
-    (told["verdict"].as_str().unwrap().to_owned(), told["why"].as_str().unwrap().to_owned())
+    let answer = futures::executor::block_on(check_line(&line.to_string(), base, ctx));
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    (answer["verdict"].as_str().unwrap().to_owned(), answer["why"].as_str().unwrap().to_owned())
 }
 
 #[test]

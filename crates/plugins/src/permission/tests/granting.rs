@@ -259,7 +259,7 @@ async fn a_card_names_the_grant_that_would_have_applied() {
             ..given("x", "Bash(git fetch *)", GrantScope::Run("run-9".into()))
         },
     ]);
-    for (command, id, told) in [
+    for (command, id, expected) in [
         ("git push origin", "e", json!({"scope": "this project", "why": "ended", "at": 900})),
         ("git stash pop", "r", json!({"scope": "this project", "why": "was revoked", "at": 800})),
         ("git commit -m x", "u", json!({"scope": "this project", "why": "is used up: it was for 5 calls"})),
@@ -277,7 +277,7 @@ async fn a_card_names_the_grant_that_would_have_applied() {
         let map = got.as_object_mut().unwrap();
         map.remove("id");
         map.remove("pattern");
-        assert_eq!(got, told, "{command}");
+        assert_eq!(got, expected, "{command}");
     }
     // A grant that would not have applied, one that ended with another run, and none at all.
     for command in ["git push && rm x", "git fetch", "mkdir x", "git push $X"] {
@@ -297,8 +297,8 @@ async fn a_grant_whose_last_use_was_just_taken_is_named() {
     else {
         panic!("it asks")
     };
-    let told = &ticket.suspension.parameters["grant"];
-    assert_eq!(told["why"], "is used up: it was for 1 call", "{told}");
+    let expected = &ticket.suspension.parameters["grant"];
+    assert_eq!(expected["why"], "is used up: it was for 1 call", "{expected}");
 }
 
 fn word() -> impl Strategy<Value = &'static str> {

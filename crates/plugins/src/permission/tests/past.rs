@@ -61,8 +61,8 @@ impl History {
 }
 
 fn patterns(suggestions: &Suggestions) -> Vec<(String, String, u64)> {
-    let told = |rule: &SuggestedRule| (rule.rule.behavior.to_string(), rule.rule.tool.clone(), rule.saves);
-    suggestions.rules.iter().map(told).collect()
+    let shown = |rule: &SuggestedRule| (rule.rule.behavior.to_string(), rule.rule.tool.clone(), rule.saves);
+    suggestions.rules.iter().map(shown).collect()
 }
 
 fn rules(text: &str) -> RuleSet {

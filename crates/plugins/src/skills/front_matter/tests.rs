@@ -6,7 +6,7 @@ fn read(text: &str) -> Parsed {
 }
 
 /// The findings as `line severity message`.
-fn said(parsed: &Parsed) -> Vec<String> {
+fn issue_lines(parsed: &Parsed) -> Vec<String> {
     let mark = |issue: &SkillIssue| issue.severity.word();
     parsed.issues.iter().map(|issue| format!("{} {} {}", issue.line, mark(issue), issue.message)).collect()
 }
@@ -16,7 +16,7 @@ fn a_plain_skill_is_read() {
     let parsed = read(
         "---\nname: my-skill\ndescription: Does it.\nlicense: MIT\nmetadata:\n  x: 1\nother: [1, {a: b}]\nallowed-tools: Bash(git:*) Read\n---\n\n# Hello\n!`touch pwn`\n",
     );
-    assert_eq!(said(&parsed), [""; 0]);
+    assert_eq!(issue_lines(&parsed), [""; 0]);
     let doc = parsed.doc.expect("a skill");
     assert_eq!(doc.meta.name, "my-skill");
     assert_eq!(doc.meta.description, "Does it.");
@@ -69,8 +69,8 @@ fn invalid_front_matter_is_refused_with_its_line() {
     ] {
         let parsed = read(text);
         assert!(parsed.doc.is_none(), "{text:?} was loaded");
-        let said = said(&parsed);
-        assert!(said.iter().any(|line| line.contains(expected)), "{text:?}: {said:?}");
+        let issue_lines = issue_lines(&parsed);
+        assert!(issue_lines.iter().any(|line| line.contains(expected)), "{text:?}: {issue_lines:?}");
     }
 }
 
@@ -118,12 +118,12 @@ fn repairable_front_matter_is_loaded_with_a_warning() {
         ),
     ] {
         let parsed = read(text);
-        assert!(parsed.doc.is_some(), "{text:?}: {:?}", said(&parsed));
-        let said = said(&parsed);
-        assert!(said.len() == 1 && said[0].starts_with(expected), "{text:?}: {said:?}");
+        assert!(parsed.doc.is_some(), "{text:?}: {:?}", issue_lines(&parsed));
+        let issue_lines = issue_lines(&parsed);
+        assert!(issue_lines.len() == 1 && issue_lines[0].starts_with(expected), "{text:?}: {issue_lines:?}");
     }
     let long = format!("---\nname: {}\ndescription: {}\n---\nx", "a".repeat(65), "d".repeat(1025));
-    assert_eq!(said(&read(&long)).len(), 2);
+    assert_eq!(issue_lines(&read(&long)).len(), 2);
     assert!(read(&long).doc.is_some());
 }
 
@@ -134,7 +134,7 @@ fn claude_code_fields_are_read() {
          arguments: issue branch\ndisable-model-invocation: true\nuser-invocable: true\ncontext: fork\nagent: Explore\n\
          model: inherit\n---\nx",
     );
-    assert_eq!(said(&parsed), [""; 0]);
+    assert_eq!(issue_lines(&parsed), [""; 0]);
     let meta = parsed.doc.expect("a skill").meta;
     assert_eq!(meta.name, "7");
     assert_eq!(meta.description, "First line.\nSecond line.", "its line breaks are kept");
@@ -152,10 +152,11 @@ fn claude_code_fields_are_read() {
 #[test]
 fn a_broken_tool_pattern_grants_nothing() {
     let parsed = read("---\nname: a\ndescription: d\nallowed-tools: Read Bash(rm *\n---\nx");
-    let said = said(&parsed);
+    let issue_lines = issue_lines(&parsed);
     assert!(
-        said.len() == 1 && said[0].starts_with("4 warning `Bash(rm *` in allowed-tools is not a pattern"),
-        "{said:?}"
+        issue_lines.len() == 1
+            && issue_lines[0].starts_with("4 warning `Bash(rm *` in allowed-tools is not a pattern"),
+        "{issue_lines:?}"
     );
     assert_eq!(parsed.doc.expect("a skill").meta.allowed_tools, ["Read"]);
 }
@@ -176,12 +177,15 @@ fn names_in_any_script_are_normalised_and_compared_with_the_folder() {
         [("技能-1", "技能-1"), ("überblick", "u\u{308}berblick"), ("ﬁle", "file"), ("٣-x", "٣-x")]
     {
         let parsed = named(name, folder);
-        assert!(parsed.doc.is_some() && parsed.issues.is_empty(), "{name}: {:?}", said(&parsed));
+        assert!(parsed.doc.is_some() && parsed.issues.is_empty(), "{name}: {:?}", issue_lines(&parsed));
     }
     assert_eq!(named("ﬁle", "file").doc.expect("a skill").meta.name, "file");
     let parsed = named("a", "b");
     assert!(parsed.doc.is_some());
-    assert_eq!(said(&parsed), ["2 warning the name `a` differs from its folder `b`; give both the same"]);
+    assert_eq!(
+        issue_lines(&parsed),
+        ["2 warning the name `a` differs from its folder `b`; give both the same"]
+    );
 }
 
 #[test]

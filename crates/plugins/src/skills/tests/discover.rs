@@ -40,10 +40,10 @@ fn skills_are_found_below_a_folder_and_broken_ones_reported() {
     write(&root.join("broken/SKILL.md"), "---\nname: broken\n");
     let found = FsSkill::discover(&root).expect("readable");
     assert_eq!(names(&found.skills), ["a", "b"]);
-    let said: Vec<_> = found.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(said.len(), 2, "{said:?}");
+    let found_warnings: Vec<_> = found.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(found_warnings.len(), 2, "{found_warnings:?}");
     assert_eq!(
-        said[0],
+        found_warnings[0],
         format!(
             "{}/broken/SKILL.md:1: the front matter is not closed; add a line `---` after it",
             root.display()
@@ -246,8 +246,8 @@ fn resources_and_scripts_stay_inside_the_skill() {
     assert!(matches!(skill.script("scripts/data.txt"), Err(SkillError::NoInterpreter { .. })));
     assert!(matches!(skill.script("scripts/evil.sh"), Err(SkillError::NotAScript { .. })));
     assert!(matches!(skill.script("scripts/../evil.sh"), Err(SkillError::Escapes { .. })));
-    let told = skill.script("other.sh").expect_err("missing").to_string();
-    assert!(told.contains("scripts/run.sh"), "{told}");
+    let why = skill.script("other.sh").expect_err("missing").to_string();
+    assert!(why.contains("scripts/run.sh"), "{why}");
 }
 
 #[test]

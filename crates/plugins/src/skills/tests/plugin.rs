@@ -119,7 +119,7 @@ impl World {
         inference_shape(&self.runtime.store().snapshot())
     }
 
-    fn says(&self, message: Message) {
+    fn append(&self, message: Message) {
         self.messages.lock().expect("not poisoned").push(message);
     }
 
@@ -137,8 +137,11 @@ async fn the_model_sees_the_catalogue_and_then_the_instructions() {
     let before = world.context().await;
     assert_eq!(before.len(), 1);
     assert!(before[0].1.contains("<name>hello</name><description>Greets.</description>"));
-    let said = world.text("skill", json!({"skill": "hello"})).await;
-    assert!(said.contains("Loaded skill `hello`") && said.contains("references/a.md"), "{said}");
+    let result_text = world.text("skill", json!({"skill": "hello"})).await;
+    assert!(
+        result_text.contains("Loaded skill `hello`") && result_text.contains("references/a.md"),
+        "{result_text}"
+    );
     let after = world.context().await;
     assert_eq!(after[1].0, "skills.active.hello");
     assert_eq!(after[1].1, "<skill_instructions name=\"hello\">\n# Be kind\n</skill_instructions>");
@@ -251,9 +254,9 @@ async fn a_script_runs_in_its_skill_with_arguments_and_limits() {
         ("s/scripts/go.py", b"print(1)"),
         ("s/other.sh", b"x"),
     ]);
-    let said =
+    let result_text =
         world.text("skill_script", json!({"skill": "s", "script": "go.py", "args": ["-a", "b c"]})).await;
-    assert_eq!(said, "done^[[2J\n[scripts/go.py: exit status 0]");
+    assert_eq!(result_text, "done^[[2J\n[scripts/go.py: exit status 0]");
     let request = world.runner.seen.lock().expect("not poisoned").pop().expect("ran");
     assert_eq!(request.program, "python3");
     assert_eq!(
@@ -271,14 +274,14 @@ async fn a_script_runs_in_its_skill_with_arguments_and_limits() {
         (json!({"skill": "s"}), "`script` must be a string"),
         (json!({"skill": 4, "script": "go.py"}), "`skill` must be a string"),
     ] {
-        let said = world.text("skill_script", args).await;
-        assert!(said.starts_with("error: ") && said.contains(expected), "{said}");
+        let result_text = world.text("skill_script", args).await;
+        assert!(result_text.starts_with("error: ") && result_text.contains(expected), "{result_text}");
     }
     assert!(world.runner.seen.lock().expect("not poisoned").is_empty());
     world.text("skill", json!({"skill": "s"})).await;
     fs::write(world.path("s/scripts/go.py"), "print(2)").expect("writes");
-    let said = world.text("skill_script", json!({"skill": "s", "script": "go.py"})).await;
-    assert!(said.contains("changed since it was loaded"), "{said}");
+    let result_text = world.text("skill_script", json!({"skill": "s", "script": "go.py"})).await;
+    assert!(result_text.contains("changed since it was loaded"), "{result_text}");
 }
 
 #[tokio::test]
@@ -319,10 +322,10 @@ async fn a_user_only_skill_is_hidden_from_the_model_until_started() {
     assert!(refused.is_error() && refused.model_text().contains("with /ship it"), "{refused:?}");
     // Similar text from a model or an MCP server starts nothing.
     let words = invocation(&registry_of(&world), "/ship it v1 now").unwrap().expect("a message");
-    world.says(Message::user(words.clone()));
+    world.append(Message::user(words.clone()));
     world.context().await;
     assert!(call().await.expect("a result").result.is_error());
-    world.says(Message::user(words).written_as("/ship it v1 now"));
+    world.append(Message::user(words).written_as("/ship it v1 now"));
     world.context().await;
     assert!(call().await.expect("a result").result.is_success());
     let text = &world.context().await[0].1;
@@ -331,7 +334,7 @@ async fn a_user_only_skill_is_hidden_from_the_model_until_started() {
         "as it was typed: {text}"
     );
     world.runtime.store().clear_run_scope();
-    world.says(Message::assistant("Shipped."));
+    world.append(Message::assistant("Shipped."));
     world.context().await;
     assert!(call().await.expect("a result").result.is_error(), "it counts for one run");
 }
@@ -394,8 +397,8 @@ async fn a_forked_skill_is_its_own_run() {
 #[tokio::test]
 async fn a_skill_sets_the_model_for_the_rest_of_the_run() {
     let world = World::new(&[("m/SKILL.md", b"---\nname: m\ndescription: d\nmodel: small\n---\nx")]);
-    let said = world.text("skill", json!({"skill": "m"})).await;
-    assert!(said.contains("requests the model `small`, which is not available here"), "{said}");
+    let result_text = world.text("skill", json!({"skill": "m"})).await;
+    assert!(result_text.contains("requests the model `small`, which is not available here"), "{result_text}");
     world.context().await;
     assert_eq!(world.shape().overrides.model, None);
     world.targets.write().expect("not poisoned").models.insert("small".to_owned(), "mock/small".to_owned());
