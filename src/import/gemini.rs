@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Behavior, Import, NewFile, NotImported, SourceFolder, command_starting, command_text, common_server, rewritten,
-    texts,
+    Behavior, Import, NewFile, NotImported, SourceFolder, command_starting, command_text, common_server,
+    rewritten, texts,
 };
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
@@ -115,7 +115,7 @@ fn with_braces(text: &str) -> String {
         let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
         out.push_str(&rest[..at]);
         if after.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-            out.push_str(&format!("${{{}}}", &after[..end]));
+            out.extend(["${", &after[..end], "}"]);
         } else {
             out.push('$');
             out.push_str(&after[..end]);

@@ -368,7 +368,10 @@ fn common_server(server: &Value) -> Result<Map<String, Value>, NotImported> {
 }
 
 /// Rewrites the texts of a server, such as to aye's form of variables.
-fn rewritten(value: Value, rewrite: &dyn Fn(&str) -> Result<String, NotImported>) -> Result<Value, NotImported> {
+fn rewritten(
+    value: Value,
+    rewrite: &dyn Fn(&str) -> Result<String, NotImported>,
+) -> Result<Value, NotImported> {
     Ok(match value {
         Value::String(text) => rewrite(&text)?.into(),
         Value::Array(list) => {

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{Behavior, Import, NewFile, NotImported, SourceFolder, command_text, members, rewritten, split_front};
+use super::{
+    Behavior, Import, NewFile, NotImported, SourceFolder, command_text, members, rewritten, split_front,
+};
 
 pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let (folder, settings): (_, &[&str]) = if place.is_user() {

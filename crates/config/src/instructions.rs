@@ -334,6 +334,9 @@ mod tests {
 
     struct Tree(tempfile::TempDir);
 
+    /// A file, the room that is left, and what is known.
+    type Below<'a> = (&'a str, usize, &'a dyn Fn(&Path) -> bool);
+
     impl Tree {
         fn new(files: &[(&str, &str)]) -> Self {
             let tree = Self(tempfile::tempdir().expect("temp"));
@@ -357,7 +360,7 @@ mod tests {
             &self,
             cwd: &str,
             may_follow: &dyn Fn(&Path) -> bool,
-            below: Option<(&str, usize, &dyn Fn(&Path) -> bool)>,
+            below: Option<Below<'_>>,
         ) -> Instructions {
             let cwd = self.path(cwd);
             let (config_dir, home, root) = (self.path("config"), self.path("home"), repository_root(&cwd));
@@ -583,7 +586,7 @@ mod tests {
         let found = tree.load("repo");
         assert_eq!(found.files.len(), 1 + MAX_DEPTH);
         assert!(found.warnings[0].contains("4.md: imports 5.md too deep"), "{:?}", found.warnings);
-        let many: String = (0..40).map(|n| format!("@m{n}.md ")).collect();
+        let many = (0..40).map(|n| format!("@m{n}.md ")).collect::<Vec<_>>().concat();
         for n in 0..40 {
             fs::write(tree.path(&format!("repo/m{n}.md")), "x\n").expect("written");
         }

@@ -45,7 +45,7 @@ pub fn plugin_folders(config_dir: &Path) -> (Vec<PluginFolder>, Vec<String>) {
         match read(dir, &mut notes) {
             Ok(plugin) if names.insert(plugin.name.clone()) => found.push(plugin),
             Ok(plugin) => {
-                notes.push(format!("another plugin is named `{}`; this one is not used", plugin.name))
+                notes.push(format!("another plugin is named `{}`; this one is not used", plugin.name));
             }
             Err(why) => notes.push(format!("{why}; the plugin is not used")),
         }

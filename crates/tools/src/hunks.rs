@@ -387,14 +387,10 @@ mod tests {
             let from = from.min(lines.len() - 1);
             let quoted = &lines[from..(from + count).min(lines.len())];
             let changed = changed.min(quoted.len() - 1);
-            let mut patch = String::new();
-            for (nth, line) in quoted.iter().enumerate() {
-                if nth == changed {
-                    patch += &format!("-{line}\n+new\n");
-                } else {
-                    patch += &format!(" {line}\n");
-                }
-            }
+            let hunk_line = |(nth, line): (usize, &String)| {
+                if nth == changed { format!("-{line}\n+new\n") } else { format!(" {line}\n") }
+            };
+            let patch = quoted.iter().enumerate().map(hunk_line).collect::<Vec<_>>().concat();
             let mut text = lines.join("\n");
             if has_end {
                 text.push('\n');
