@@ -12,7 +12,6 @@ fn main() -> ExitCode {
         return aye::launch_main(args.into_iter().skip(2));
     }
     // Provider keys are in this process's environment: no core dump, and no other process of the user reads them there.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    aye_platform::hide_memory();
     aye::app::main(args)
 }

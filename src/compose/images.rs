@@ -135,7 +135,7 @@ fn read(place: &Path, name: &str) -> Result<(ImageRef, Vec<u8>, OpenedFile), Not
         io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => NotAttached::NoImage,
         _ => refused(&error),
     })?;
-    if opened.real.starts_with("/proc") {
+    if aye_platform::is_of_the_kernel(&opened.real) {
         return Err(NotAttached::NoImage);
     }
     let mut bytes = Vec::new();

@@ -117,14 +117,8 @@ impl Foundation {
         let mut assessment = TrustAssessment::of(&cwd, &root)
             .map_err(|e| Failure::failed(format!("cannot read {}: {e}", cwd.display())))?;
         assessment.items.extend(repository_item(&root));
-        let mut warnings = Vec::new();
-        if cfg!(target_os = "linux") && !Path::new("/proc/self").exists() {
-            warnings.push(
-                "/proc is not mounted here, so aye cannot find out which processes are alive, and cannot stop what a \
-                 command left running; mount it with `mount -t proc proc /proc`"
-                    .to_owned(),
-            );
-        }
+        let mut warnings: Vec<String> =
+            aye_platform::cannot_see_processes().into_iter().map(str::to_owned).collect();
         let untrusted = if cli.global.trust || assessment.is_empty() {
             Vec::new()
         } else {

@@ -265,7 +265,7 @@ pub(crate) fn spawn(
             let ExecRequest { program, args, cwd, env: variables, .. } = request;
             Ok(ServerProgram {
                 command: tools::exec::server_command(&env.exec, &program, args, &cwd, &variables),
-                is_supervised: env.exec.supervisor.is_some() && cfg!(target_os = "linux"),
+                is_supervised: env.exec.supervisor.is_some(),
                 kept: Box::new(kept),
             })
         })

@@ -10,7 +10,7 @@ use crate::config::Env;
 /// # Errors
 /// The opener cannot be started.
 pub(crate) fn open(env: &Env, what: &OsStr) -> std::io::Result<bool> {
-    let program = if cfg!(target_os = "macos") {
+    let program = if aye_platform::SYSTEM == aye_platform::System::MacOs {
         "open"
     } else if ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env.has(name)) {
         "xdg-open"

@@ -31,10 +31,7 @@ pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
     let secret_variables =
         settings.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect();
     let mut env = ToolEnv::new(foundation.workspace.clone(), foundation.paths.output_dir());
-    // The link of the running program: an upgrade of the file on disk does not take it away.
-    let own =
-        if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { std::env::current_exe().ok() };
-    env.exec.supervisor = own;
+    env.exec.supervisor = aye_platform::own_program();
     env.exec.max_timeout = env.exec.max_timeout.max(settings.bash.timeout);
     env.exec.default_timeout = settings.bash.timeout;
     env.exec.max_output = usize::try_from(settings.bash.max_output).unwrap_or(usize::MAX);

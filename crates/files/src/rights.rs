@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, fchown};
 
+use aye_platform::{ACCESS_LIST, is_copied_attribute};
 use rustix::fs::{Mode, XattrFlags, fchmod, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 
-/// The attribute that holds an access control list.
-const ACL: &str = "system.posix_acl_access";
 /// Copied where the system allows it: what a file without them may do is up to the folder's policy.
 const OPTIONAL: [&str; 2] = ["security.selinux", "system.nfs4_acl"];
 /// Maximum bytes of an attribute, and of the list of their names.
@@ -37,7 +36,7 @@ pub fn copy(from: &File, to: &File, mode: Mode) -> io::Result<()> {
         // Of Apple's own, some are only for the system to set.
         let is_optional =
             OPTIONAL.iter().any(|optional| optional.as_bytes() == name) || name.starts_with(b"com.apple.");
-        if !is_optional && !is_copied(&name) {
+        if !is_optional && !is_copied_attribute(&name) {
             continue;
         }
         let mut value = vec![0; MAX_ATTRIBUTE];
@@ -48,7 +47,7 @@ pub fn copy(from: &File, to: &File, mode: Mode) -> io::Result<()> {
             other => other?,
         };
         value.truncate(size);
-        if name == ACL.as_bytes() {
+        if ACCESS_LIST.is_some_and(|list| name == list.as_bytes()) {
             has_acl = true;
             if !keeps_group {
                 limit_group(&mut value);
@@ -59,8 +58,10 @@ pub fn copy(from: &File, to: &File, mode: Mode) -> io::Result<()> {
             other => other?,
         }
     }
-    if cfg!(target_os = "linux") && !has_acl {
-        match fremovexattr(to, ACL) {
+    if let Some(list) = ACCESS_LIST
+        && !has_acl
+    {
+        match fremovexattr(to, list) {
             // There is none, or there are none on this file system.
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
@@ -75,15 +76,6 @@ pub fn copy(from: &File, to: &File, mode: Mode) -> io::Result<()> {
         mode -= Mode::RWXG - others;
     }
     Ok(fchmod(to, mode)?)
-}
-
-/// The attributes that say something about a file or belong to its user. The others are the system's.
-fn is_copied(name: &[u8]) -> bool {
-    if cfg!(target_os = "linux") {
-        name.starts_with(b"user.") || name == ACL.as_bytes()
-    } else {
-        !name.starts_with(b"system.")
-    }
 }
 
 fn names(file: &File) -> io::Result<Vec<Vec<u8>>> {
@@ -113,6 +105,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    const ACL: &str = "system.posix_acl_access";
 
     /// `user::rw- user:2001:rw- group::r-- mask::rw- other::---`.
     fn list() -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -104,8 +104,7 @@ fn remove(above: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> {
 
 /// Gives the owner all rights to a folder, which is open in any way.
 fn open_up(folder: impl AsFd) -> io::Result<()> {
-    let own = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
-    Ok(rustix::fs::chmod(own, Mode::RWXU)?)
+    Ok(aye_platform::set_folder_mode(folder, Mode::RWXU)?)
 }
 
 #[cfg(test)]

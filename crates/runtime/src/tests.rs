@@ -700,7 +700,7 @@ async fn a_call_that_stands_for_others_is_replaced_by_them() {
     asked.content = ["c1", "c2"].map(|id| ContentBlock::ToolCall { id: id.into() }).into();
     let script = Script::of([asked, text("Fine.")]);
     let runtime = house.builder(&script).with_tool("pair", Arc::new(Pair)).build().unwrap();
-    let (_, events) = say(&runtime, "go").await;
+    let (_, events) = send(&runtime, "go").await;
     let stored = house.store.messages(&"t".into()).await.unwrap();
     let answer = stored.iter().find(|m| !m.message.tool_calls.is_empty()).unwrap();
     let made: Vec<_> =

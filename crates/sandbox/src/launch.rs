@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-#[cfg(target_os = "linux")]
 use std::io;
 use std::path::Path;
-#[cfg(target_os = "linux")]
-use std::process::Command;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use serde::{Deserialize, Serialize};
 
@@ -277,9 +274,10 @@ fn in_thread<T: Send + 'static>(work: impl FnOnce(&dyn Fn(io::Result<T>)) + Send
 }
 
 /// A launch in a thread of the process that would otherwise start the launcher.
-#[cfg(target_os = "linux")]
 pub struct ThreadLaunch {
+    #[cfg(target_os = "linux")]
     policy_to_enforce: LaunchPolicy,
+    #[cfg(target_os = "linux")]
     command: Command,
 }
 
@@ -331,6 +329,31 @@ fn take_terminal() -> std::io::Result<()> {
 }
 
 /// Fails: there is no launcher for this system.
+/// Returns the arguments: there are no mounts to make on this system.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn take_mounts(args: Vec<OsString>) -> io::Result<Vec<OsString>> {
+    Ok(args)
+}
+
+#[cfg(not(target_os = "linux"))]
+impl ThreadLaunch {
+    /// Returns `None`: only a separate process can launch on this system.
+    pub fn of(_: &[OsString]) -> Option<ThreadLaunch> {
+        None
+    }
+
+    /// Starts nothing.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn spawn<T>(self, _: impl FnOnce(&mut Command) -> io::Result<T>) -> io::Result<T> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
 pub fn launch_main(_args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(2)

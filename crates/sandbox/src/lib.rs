@@ -45,9 +45,7 @@ mod watched;
 pub use aye_core::contract::judgement::Profile;
 pub use folder::InodeId;
 pub use folder_stamp::FolderStamp;
-pub use launch::{LAUNCH_ARG, Launch, launch_main};
-#[cfg(target_os = "linux")]
-pub use launch::{ThreadLaunch, take_mounts};
+pub use launch::{LAUNCH_ARG, Launch, ThreadLaunch, launch_main, take_mounts};
 pub use layers::{Layers, MIN_LANDLOCK};
 pub use linked_cache::{CacheKind, LinkedCache};
 pub use net::{Dialler, NetHub, NetSession, Relay, Serving, SystemDialler};

@@ -483,8 +483,11 @@ fn restore(folder: &OpenFolder, name: &std::ffi::OsStr, kept: &KeptFile) -> io::
     if let Some(target) = &kept.state.link {
         return folder.link(name, target);
     }
-    let mode = Mode::from_raw_mode(kept.state.mode & 0o7777);
-    folder.write(name, mode, kept.content.as_deref().unwrap_or_default())
+    folder.write(
+        name,
+        aye_platform::permissions(kept.state.mode),
+        kept.content.as_deref().unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aye_files::opener::{FilePlace, PASSAGE};
+use aye_platform::FileAttributes;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use seen::{FileStamp, Folder, FolderRules, SeenFile, What};
@@ -99,7 +100,7 @@ fn run(
     let mut scanner = FolderScanner {
         place,
         number: seen.scans,
-        device: about.st_dev,
+        device: FileAttributes::from(&about).device,
         reads,
         path: Vec::new(),
         rules: Vec::new(),
@@ -117,7 +118,7 @@ fn run(
         held: 0,
     };
     if reads && seen.is_complete {
-        unchanged::mark(place, &top, about.st_dev, &mut seen.top, seen.scans);
+        unchanged::mark(place, &top, FileAttributes::from(&about).device, &mut seen.top, seen.scans);
     }
     let outcome = scanner.visit(&top, FileStamp::of(&about), &mut seen.top, false);
     // The known state is only valid once the batch is written.
@@ -338,7 +339,8 @@ impl FolderScanner<'_> {
                     return Ok(if changed { State::Gone } else { State::Same });
                 };
                 // A folder on another file system is left out.
-                let about = fstat(&below).ok().filter(|about| about.st_dev == self.device);
+                let about =
+                    fstat(&below).ok().filter(|about| FileAttributes::from(about).device == self.device);
                 let Some(about) = about else {
                     let changed = lose(folder);
                     return Ok(if changed { State::Changed } else { State::Same });

@@ -133,9 +133,9 @@ fn with_address<T>(
     if whole.as_os_str().len() < MAX_ADDRESS {
         return work(&whole);
     }
-    use std::os::fd::AsRawFd as _;
     let opened = std::fs::File::open(folder)?;
-    work(&PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())).join(name))
+    let short = aye_platform::short_path(&opened).ok_or(std::io::ErrorKind::InvalidFilename)?;
+    work(&short.join(name))
 }
 
 /// Receives the commits of other handles, for as long as the subscription lives.

@@ -16,7 +16,6 @@
 mod change_feed;
 mod connection;
 mod error;
-mod file_system;
 mod group_commit;
 mod log_mark;
 mod no_sync;

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::error::{is_no_space, text_of};
 use super::rows::with_suffix;
-use super::{OpenError, file_system, log_mark};
+use super::{OpenError, log_mark};
 
 /// "aye1" in ASCII, which distinguishes our file from any other SQLite file.
 pub(super) const APPLICATION_ID: i64 = 0x6179_6531;
@@ -49,7 +49,7 @@ pub(super) fn our_version() -> i64 {
 
 /// Opens the file and gives its path with the folder resolved.
 pub(super) fn open(path: &Path, busy: Duration) -> Result<(Connection, PathBuf), OpenError> {
-    let path = prepare(path, file_system::network_kind)?;
+    let path = prepare(path, aye_platform::network_kind)?;
     log_mark::check(&path)?;
     let start = Instant::now();
     loop {

@@ -48,7 +48,7 @@ fn id_of(path: &Path) -> Option<FileId> {
 /// The process is read from the kernel's list of locks: opening the file once more would drop SQLite's own
 /// locks along with the descriptor.
 pub(super) fn locked_by(file: &Path) -> Option<u32> {
-    let list = std::fs::read_to_string("/proc/locks").ok()?;
+    let list = aye_platform::locks()?;
     let ids = ["-shm", ""].map(|suffix| id_of(&with_suffix(file, suffix)));
     let files: Vec<u64> = ids.into_iter().flatten().map(|(_, ino)| ino).collect();
     holder(&list, &files, std::process::id())

@@ -231,7 +231,7 @@ impl WriteTarget {
         let mut file = File::from(fd);
         file.write_all(bytes).map_err(self.io("write"))?;
         if let Some((old, stamp)) = &self.old {
-            let mode = Mode::from_raw_mode(stamp.mode & 0o7777);
+            let mode = aye_platform::permissions(stamp.mode);
             rights::copy(old, &file, mode)
                 .map_err(|error| NotReplaced::Never(self.io("keep the access rights of")(error)))?;
         }
@@ -239,18 +239,15 @@ impl WriteTarget {
     }
 
     fn rename(&self, temp: &Path) -> Result<(), NotReplaced> {
-        #[cfg(target_os = "linux")]
         if self.old.is_none() {
-            use rustix::fs::RenameFlags;
-            let (folder, name) = (&self.folder, &self.name);
-            match rustix::fs::renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
-                Ok(()) => {
+            match aye_platform::rename_new(&self.folder, temp, &self.name) {
+                Ok(true) => {
                     self.sync_folder();
                     return Ok(());
                 }
-                Err(Errno::EXIST) => return Err(FileError::Raced(self.shown.clone()).into()),
                 // Some file systems cannot; then the look a moment ago has to do.
-                Err(Errno::INVAL | Errno::NOSYS) => {}
+                Ok(false) => {}
+                Err(Errno::EXIST) => return Err(FileError::Raced(self.shown.clone()).into()),
                 Err(error) => return Err(self.not_replaced(error)),
             }
         }
@@ -287,15 +284,7 @@ impl WriteTarget {
                 return Err(FileError::Raced(self.shown.clone()));
             }
             // What does not fit is refused before anything is lost.
-            #[cfg(target_os = "linux")]
-            if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = rustix::fs::fallocate(
-                &file,
-                rustix::fs::FallocateFlags::KEEP_SIZE,
-                0,
-                bytes.len().max(1) as u64,
-            ) {
-                return Err(self.errno("write")(errno));
-            }
+            aye_platform::reserve(&file, bytes.len() as u64).map_err(self.errno("write"))?;
             overwrite(&file, bytes).map_err(|error| match overwrite(&file, &before) {
                 Ok(()) => self.io("write")(error),
                 Err(_) => FileError::Half {

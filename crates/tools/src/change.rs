@@ -50,7 +50,7 @@ impl PlannedFile {
         let path = absolute(&env.workspace, "file_path", file_path)?;
         let real = resolve(&env.workspace, &path)?;
         let name = shown(&env.workspace, &path);
-        if real.starts_with("/proc") || real.starts_with("/sys") || real.starts_with("/dev") {
+        if aye_platform::is_of_the_kernel(&real) {
             return Err(ToolError::ExecutionFailed(format!(
                 "{name} is a device or system file, not a regular file"
             )));

@@ -78,10 +78,7 @@ fn open(
             _ => failed(error),
         })
     })?;
-    let in_proc = real.strip_prefix("/proc").is_ok_and(|rest| {
-        rest.iter().next().and_then(|n| n.to_str()).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
-    });
-    if in_proc {
+    if aye_platform::is_of_a_process(&real) {
         // `environ` of aye itself contains the keys of providers.
         return Err(refuse(format!("{name} belongs to a process and is not shown")));
     }

@@ -80,7 +80,7 @@ const IN_WINDOWS: &str = "Add-Type -AssemblyName System.Windows.Forms; \
 /// Returns the content of the clipboard: an image is preferred to text.
 pub(super) async fn read(app: &AppContext) -> Result<ClipboardContent, String> {
     let env = &app.foundation.env;
-    let system = System::of(env, cfg!(target_os = "macos")).ok_or_else(|| {
+    let system = System::of(env, aye_platform::SYSTEM == aye_platform::System::MacOs).ok_or_else(|| {
         let path = "paste the path of an image file instead, or name it as @path";
         if env.has("SSH_CONNECTION") {
             format!("the clipboard is on your local machine; {path}")

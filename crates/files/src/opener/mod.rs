@@ -20,12 +20,7 @@ use rustix::io::Errno;
 
 pub use private::PrivateFolder;
 
-/// A folder through which others are opened. It cannot be listed.
-#[cfg(target_os = "linux")]
-pub const PASSAGE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
-/// A folder through which others are opened. It cannot be listed.
-#[cfg(not(target_os = "linux"))]
-pub const PASSAGE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+pub use aye_platform::PASSAGE;
 
 /// A folder whose entries are listed.
 pub const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NONBLOCK);
@@ -96,17 +91,11 @@ pub fn open_beneath(folder: impl AsFd, path: &Path, flags: OFlags) -> Result<Own
     }
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::ResolveFlags;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        match rustix::fs::openat2(&folder, path, flags, Mode::empty(), resolve) {
-            // The kernel does not have it, or a filter of system calls forbids it.
-            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::TOOBIG | Errno::AGAIN) => {}
-            // A folder that became a link is not a folder for one who opens it as such.
-            Err(Errno::NOTDIR) if has_link(&folder, path) => return Err(Errno::LOOP),
-            opened => return opened,
-        }
+    match aye_platform::open_beneath(&folder, path, flags) {
+        // A folder that became a link is not a folder for one who opens it as such.
+        Some(Err(Errno::NOTDIR)) if has_link(&folder, path) => return Err(Errno::LOOP),
+        Some(opened) => return opened,
+        None => {}
     }
     open_by_steps(folder, path, flags, &mut |_| Ok(()))
 }
@@ -155,7 +144,6 @@ fn of_link(folder: impl AsFd, name: &OsStr, errno: Errno) -> Errno {
     if errno == Errno::NOTDIR && is_link() { Errno::LOOP } else { errno }
 }
 
-#[cfg(target_os = "linux")]
 fn has_link(folder: impl AsFd, path: &Path) -> bool {
     open_by_steps(folder, path, PASSAGE, &mut |_| Ok(())).is_err_and(|errno: Errno| is_link(errno))
 }
@@ -283,10 +271,7 @@ const READ: OFlags = OFlags::RDONLY
 /// # Errors
 /// Those of the system.
 pub fn metadata_at(folder: impl AsFd, name: &OsStr) -> io::Result<Metadata> {
-    #[cfg(target_os = "linux")]
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    #[cfg(not(target_os = "linux"))]
-    let flags = READ;
+    let flags = aye_platform::INSPECTED | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     File::from(openat(&folder, name, flags, Mode::empty())?).metadata()
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ impl PrivateFolder {
         let folder = match open() {
             Err(rustix::io::Errno::ACCESS) => {
                 // `.` cannot be looked up in it, except by root.
-                rustix::fs::chmod(format!("/proc/self/fd/{}", passage.as_raw_fd()), mode)?;
+                aye_platform::set_folder_mode(&passage, mode)?;
                 open()?
             }
             other => other?,

@@ -1,9 +1,16 @@
-//! Detects without polling that the process driving a conversation has ended, or should have renewed its lease.
+//! Detects that the process driving a conversation has ended, or should have renewed its lease: without polling, where
+//! the system can notify of the end of another process.
+
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::AgentRuntime;
-use aye_core::contract::record::LeaseRecord;
+use aye_core::contract::presence::Liveness;
+use aye_core::contract::record::{LeaseRecord, Owner};
+
+/// How often an owner's lock is looked at, if nothing notifies of its end.
+const CHECK_EVERY: Duration = Duration::from_millis(300);
 
 /// Waits for the end of the process that drives a thread, or of its lease.
 pub struct OwnerWatch {
@@ -14,20 +21,20 @@ pub struct OwnerWatch {
 
 enum Process {
     /// Readable when it ended.
-    #[cfg(target_os = "linux")]
     Open(tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>),
+    /// Its lock is looked at: it is in another pid namespace, or nothing notifies of its end here.
+    Locked(AgentRuntime, Owner),
     /// The process ended before it could be observed.
     Gone,
-    /// The process cannot be observed: its end is noticed with the next change.
-    Unknown,
+    /// Its end was noticed.
+    Noticed,
 }
 
 impl OwnerWatch {
     /// Watches the owner of this lease; an existing watch of the same process is reused.
     pub fn of(known: Option<OwnerWatch>, lease: &LeaseRecord, runtime: &AgentRuntime) -> OwnerWatch {
         // A little later, so that the lease has certainly expired when the timer fires.
-        let until =
-            runtime.time_left(lease).map(|left| Instant::now() + left + std::time::Duration::from_millis(2));
+        let until = runtime.time_left(lease).map(|left| Instant::now() + left + Duration::from_millis(2));
         match known {
             Some(watch) if watch.token == lease.owner.token => OwnerWatch { until, ..watch },
             Some(_) | None => {
@@ -42,7 +49,7 @@ impl OwnerWatch {
         tokio::select! {
             () = watch.process.ends() => {
                 // The end of the process is not waited for again, whatever the caller finds now.
-                watch.process = Process::Unknown;
+                watch.process = Process::Noticed;
             }
             () = until(watch.until) => watch.until = None,
         }
@@ -59,41 +66,37 @@ pub(super) async fn until(end: Option<Instant>) {
 impl Process {
     async fn ends(&self) {
         match self {
-            #[cfg(target_os = "linux")]
             Process::Open(handle) => {
                 if let Err(error) = handle.readable().await {
                     tracing::warn!(%error, "the end of another process cannot be observed");
                     std::future::pending::<()>().await;
                 }
             }
+            Process::Locked(runtime, owner) => {
+                while runtime.liveness(owner) != Liveness::No {
+                    tokio::time::sleep(CHECK_EVERY).await;
+                }
+            }
             Process::Gone => {}
-            Process::Unknown => std::future::pending().await,
+            Process::Noticed => std::future::pending().await,
         }
     }
 
-    #[cfg(target_os = "linux")]
     #[expect(
         deprecated,
         reason = "what came in its place is unsafe, for descriptors that are not owned; this one is"
     )]
     fn of(lease: &LeaseRecord, runtime: &AgentRuntime) -> Process {
-        use rustix::process::{Pid, PidfdFlags, pidfd_open};
         // Elsewhere, the number belongs to another process.
         let pid = Some(lease.owner.pid).filter(|_| lease.owner.shares_pids(runtime.owner()));
-        let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
+        let handle = pid.and_then(aye_platform::end_of_process);
         // The lease is checked after the handle was opened: from then on the pid cannot be reused unnoticed.
         if !runtime.is_kept_out_by(lease) {
             return Process::Gone;
         }
         match handle.map(tokio::io::unix::AsyncFd::new) {
             Some(Ok(handle)) => Process::Open(handle),
-            Some(Err(_)) | None => Process::Unknown,
+            Some(Err(_)) | None => Process::Locked(runtime.clone(), lease.owner.clone()),
         }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn of(lease: &LeaseRecord, runtime: &AgentRuntime) -> Process {
-        if runtime.is_kept_out_by(lease) { Process::Unknown } else { Process::Gone }
     }
 }

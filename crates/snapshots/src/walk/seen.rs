@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use aye_platform::FileAttributes;
 use ignore::gitignore::Gitignore;
 use rustix::fs::Stat;
 
@@ -32,14 +33,8 @@ pub(super) struct FileStamp {
 
 impl FileStamp {
     pub(super) fn of(about: &Stat) -> FileStamp {
-        let ns = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-        FileStamp {
-            size: about.st_size.cast_unsigned(),
-            modified: ns(about.st_mtime, about.st_mtime_nsec.cast_signed()),
-            changed: ns(about.st_ctime, about.st_ctime_nsec.cast_signed()),
-            inode: about.st_ino,
-            mode: about.st_mode,
-        }
+        let FileAttributes { size, modified, changed, inode, mode, .. } = about.into();
+        FileStamp { size, modified, changed, inode, mode }
     }
 
     /// It may change again without its time telling.

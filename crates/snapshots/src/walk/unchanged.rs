@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aye_files::opener::{PASSAGE, open_beneath};
+use aye_platform::FileAttributes;
 use rustix::fs::{AtFlags, fstat, statat};
 
 use super::super::SnapshotLimits;
@@ -80,9 +81,10 @@ fn is_same(limits: &SnapshotLimits, top: &OwnedFd, device: u64, path: &[u8], fol
             Err(_) => return false,
         },
     };
-    let is_folder_same = fstat(fd)
-        .is_ok_and(|about| about.st_dev == device && folder.stamp == Some(FileStamp::of(&about)))
-        && folder.rules.as_ref().is_none_or(|rules| rule_sources(limits, fd) == (rules.sources, false));
+    let is_folder_same =
+        fstat(fd).is_ok_and(|about| {
+            FileAttributes::from(&about).device == device && folder.stamp == Some(FileStamp::of(&about))
+        }) && folder.rules.as_ref().is_none_or(|rules| rule_sources(limits, fd) == (rules.sources, false));
     is_folder_same
         && folder.rows.iter().all(|row| match &row.what {
             What::File { stamp, hash } => {

@@ -4,7 +4,6 @@
 //! What is used is compared with what was checked anyway, so this decides how often a command does not start, and not what
 //! it can reach. Supervisors are never stopped. They end their commands, stopped ones too, when aye dies; and after
 //! [`LIMIT`] everything continues, whatever aye waits for.
-#![allow(clippy::disallowed_methods, reason = "/proc is the kernel's")]
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 use aye_core::failpoint::failpoint;
 use rustix::process::Signal;
 
-use super::proc_tree::{self, ProcessStat};
+use aye_platform::{ProcessStat, descendants, known_descendants, system_call_filters as filters};
 
 /// The longest time that commands stand still.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -124,26 +123,15 @@ impl Freezer {
     }
 }
 
-/// The number of filters for system calls that a process has: one in the sandbox has more than aye.
-fn filters(pid: i32) -> u32 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let number = |name: &str| {
-        let mut lines = status.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u32>().ok())
-    };
-    // Before Linux 5.9, only whether there are any is known.
-    number("Seccomp_filters").or_else(|| number("Seccomp")).unwrap_or(0)
-}
-
 /// Stops everything in the sandbox below this process.
 fn stop(stopped: &mut Vec<ProcessStat>) {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let own_filters = filters(own);
     let end = Instant::now() + PATIENCE;
     loop {
-        let below = proc_tree::known_descendants(own).unwrap_or_else(|| proc_tree::descendants(own));
+        let below = known_descendants(own).unwrap_or_else(|| descendants(own));
         // What somebody else has stopped stays so.
-        let running = below.iter().filter(|process| process.state != b'T' && process.state != b't');
+        let running = below.iter().filter(|process| !process.is_stopped());
         let running: Vec<_> = running.filter(|process| filters(process.pid) > own_filters).collect();
         for process in &running {
             if !stopped.iter().any(|known| known.id() == process.id()) {
@@ -165,8 +153,11 @@ mod tests {
     use aye_sandbox::{Launch, Layers, Policy, Profile, ThreadLaunch};
     use std::process::{Child, Stdio};
 
-    /// Commands in the sandbox, and one outside.
+    /// Commands in the sandbox; `None` where there is none, or nothing tells which processes are in it.
     fn commands(count: usize) -> Option<Vec<Child>> {
+        if aye_platform::IS_PORTABLE {
+            return None;
+        }
         let dir = tempfile::tempdir().expect("a folder");
         let layers = Layers { bwrap: None, ..Layers::of_kernel() };
         let policy = Policy::new(Profile::Read, dir.path().canonicalize().expect("exists"));
@@ -182,7 +173,7 @@ mod tests {
     }
 
     fn state(child: &Child) -> u8 {
-        proc_tree::process(i32::try_from(child.id()).expect("a pid")).expect("lives").state
+        aye_platform::process(i32::try_from(child.id()).expect("a pid")).expect("lives").state
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "/proc and control groups are the kernel's; of temporary files only the sizes count"
+    reason = "control groups are the kernel's; of temporary files only the sizes count"
 )]
 
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::ExecResult;
-use super::proc_tree::{self, descendants};
+use aye_platform::{descendants, process, proportional_bytes, resident_bytes, signal};
 
 /// How often a command is looked at that no control group limits.
 const LOOK: Duration = Duration::from_millis(500);
@@ -119,33 +119,22 @@ impl CommandLimits {
         if processes.len() as u64 > self.processes {
             return Some(self.on_processes());
         }
-        let resident: u64 = processes.iter().filter_map(|pid| resident(*pid)).sum();
+        let resident: u64 = processes.iter().filter_map(|pid| resident_bytes(*pid)).sum();
         if resident <= self.memory {
             return None;
         }
         // Processes share pages: each has its part of them.
-        let parts: Vec<(u64, i32)> = processes.iter().filter_map(|pid| Some((part(*pid)?, *pid))).collect();
+        let parts: Vec<(u64, i32)> =
+            processes.iter().filter_map(|pid| Some((proportional_bytes(*pid)?, *pid))).collect();
         if parts.iter().map(|(bytes, _)| bytes).sum::<u64>() <= self.memory {
             return None;
         }
         // As the kernel would, so that the rest has time to end.
         if let Some((_, largest)) = parts.iter().max() {
-            proc_tree::signal(*largest, Signal::KILL);
+            signal(*largest, Signal::KILL);
         }
         Some(self.on_memory())
     }
-}
-
-/// The bytes of memory that a process uses, pages that it shares included.
-fn resident(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    number_after(&text, "VmRSS:").map(|kib| kib << 10)
-}
-
-/// The same with its part of shared pages.
-fn part(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    number_after(&text, "Pss:").map(|kib| kib << 10)
 }
 
 /// The number after a word at the start of a line.
@@ -224,8 +213,7 @@ pub struct ControlGroups {
 impl ControlGroups {
     /// Looks for them, and removes groups that processes of aye left which are gone.
     pub fn find() -> ControlGroups {
-        let read = |name| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
-        let (mounts, own) = (read("mountinfo"), read("cgroup"));
+        let (mounts, own) = (aye_platform::mounts(), aye_platform::own_control_groups());
         let usable = |folder: &PathBuf| {
             let access = rustix::fs::Access::WRITE_OK;
             [folder.clone(), folder.join("cgroup.procs")]
@@ -304,7 +292,7 @@ fn tidy(folder: &Path) {
         let name = entry.file_name();
         let pid =
             name.to_str().and_then(|name| name.strip_prefix(GROUP)?.split('-').next()?.parse::<i32>().ok());
-        if pid.is_some_and(|pid| proc_tree::process(pid).is_none()) {
+        if pid.is_some_and(|pid| process(pid).is_none()) {
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -330,7 +318,7 @@ impl ControlGroup {
             for pid in &new {
                 for folder in &self.folders {
                     let moved = fs::write(folder.join("cgroup.procs"), pid.to_string());
-                    if moved.is_err() && proc_tree::process(*pid).is_some() {
+                    if moved.is_err() && process(*pid).is_some() {
                         return false;
                     }
                 }
@@ -414,8 +402,8 @@ mod tests {
     #[test]
     fn a_process_is_measured() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(resident(own).unwrap() > 100_000);
-        assert!(part(own).unwrap() > 100_000);
+        assert!(resident_bytes(own).is_none_or(|bytes| bytes > 100_000));
+        assert!(proportional_bytes(own).is_none_or(|bytes| bytes > 100_000));
         let limits = |processes, memory| CommandLimits {
             processes,
             memory,

@@ -11,12 +11,10 @@ mod git;
 mod limits;
 mod live;
 mod plain;
-mod proc_tree;
 mod pty;
 mod run;
 mod serve;
 mod spec;
-#[cfg(target_os = "linux")]
 mod supervisor;
 #[cfg(test)]
 mod tests;
@@ -41,7 +39,6 @@ pub(crate) use pty::{Terminal, TerminalSize, open as open_terminal};
 pub(crate) use run::{OutputPart, run_in_terminal, run_timeless};
 pub use run::{ProgramOutput, converse, end_of_run, run};
 pub use serve::server_command;
-#[cfg(target_os = "linux")]
 pub use supervisor::{SUPERVISE_ARG, SupervisorReport, supervise_main};
 
 /// Whether a folder of `path`, a value of `PATH`, has a program of this name.
@@ -55,7 +52,7 @@ pub fn is_in_path(path: &OsStr, name: &str) -> bool {
 /// The settings for running programs.
 #[derive(Clone, Debug)]
 pub struct ExecConfig {
-    /// aye's own binary, best as `/proc/self/exe`, which an upgrade does not take away. `None` when the program is not
+    /// aye's own binary, best as [`aye_platform::own_program`] gives it. `None` when the program is not
     /// aye: then a `kill -9` of it leaves commands running.
     pub supervisor: Option<PathBuf>,
     /// The timeout of a command if the call does not set one.
@@ -198,12 +195,3 @@ pub fn signal_name(signal: i32) -> String {
     };
     name.into()
 }
-
-/// Replaces the supervisor on systems that do not support one.
-#[cfg(not(target_os = "linux"))]
-pub fn supervise_main(_args: impl Iterator<Item = OsString>) -> std::process::ExitCode {
-    std::process::ExitCode::from(2)
-}
-/// The hidden first argument of a supervisor.
-#[cfg(not(target_os = "linux"))]
-pub const SUPERVISE_ARG: &str = "__supervise";

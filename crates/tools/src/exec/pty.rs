@@ -30,13 +30,8 @@ impl TerminalSize {
 }
 
 /// Makes a terminal of this size.
-#[cfg(target_os = "linux")]
 pub(crate) fn open(columns: u16, rows: u16) -> io::Result<Terminal> {
-    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let end = openpt(flags)?;
-    unlockpt(&end)?;
-    let program = ioctl_tiocgptpeer(&end, flags)?;
+    let (end, program) = aye_platform::open_terminal()?;
     let status = rustix::fs::fcntl_getfl(&end)?;
     rustix::fs::fcntl_setfl(&end, status | rustix::fs::OFlags::NONBLOCK)?;
     let end = File::from(end);
@@ -45,12 +40,6 @@ pub(crate) fn open(columns: u16, rows: u16) -> io::Result<Terminal> {
     // Both need a descriptor that can be polled, whatever its kind.
     let keys = pipe::Sender::from_file_unchecked(end.try_clone()?)?;
     Ok(Terminal { output: pipe::Receiver::from_file_unchecked(end)?, keys, size, program })
-}
-
-/// There are none here.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn open(_: u16, _: u16) -> io::Result<Terminal> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(all(test, target_os = "linux"))]

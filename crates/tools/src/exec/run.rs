@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::capture::{Capture, OutputDecoder, Spill};
 use super::live::LiveOutput;
 use super::plain::Plain;
-use super::proc_tree::{self, descendants, in_session, signal, signal_group};
 use super::spec::SupervisorSpec;
 use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
 use aye_core::contract::tool::LeaseEnd;
+use aye_platform::{ProcessStat, descendants, in_session, process, signal, signal_group, started_by};
 use aye_sandbox::Launch;
 
 /// How long output may continue after the awaited process has ended.
@@ -58,7 +58,7 @@ impl Running {
 
     /// A command may stop its supervisor, taking it for aye: then the supervisor is woken.
     fn wake(&self) {
-        if proc_tree::process(self.pid).is_some_and(|p| p.state == b'T') {
+        if process(self.pid).is_some_and(|process| process.is_stopped()) {
             signal(self.pid, Signal::CONT);
         }
     }
@@ -96,7 +96,7 @@ fn start(
         let (reader, writer) = std::io::pipe()?;
         (pipe::Receiver::from_owned_fd(reader.into())?, writer.into())
     };
-    let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
+    let supervisor = config.supervisor.as_ref();
     let inside = request.launcher.filter(|_| supervisor.is_some());
     let mut command;
     if let Some(supervisor) = supervisor {
@@ -154,12 +154,12 @@ pub async fn end_of_run(owner: Option<u32>, run: String) {
     let now = Instant::now();
     let alone = now + grace + Duration::from_secs(1);
     let is_dead =
-        |pid: u32| i32::try_from(pid).ok().and_then(proc_tree::process).is_none_or(|p| p.state == b'Z');
+        |pid: u32| i32::try_from(pid).ok().and_then(process).is_none_or(|process| process.is_over());
     let term_at = if owner.is_none_or(is_dead) { alone } else { now };
     let (kill_at, end) = (term_at + grace, term_at + grace + SUPERVISOR_SLACK);
     let mut told = Vec::new();
     loop {
-        let supervisors = proc_tree::supervisors_of(&run);
+        let supervisors = supervisors_of(&run);
         let now = Instant::now();
         if supervisors.is_empty() && (owner.is_some() || now >= alone) {
             return;
@@ -171,7 +171,7 @@ pub async fn end_of_run(owner: Option<u32>, run: String) {
         for supervisor in supervisors.iter().filter(|_| owner.is_some()) {
             // A stopped one takes no notice of the end of its command.
             supervisor.signal(Signal::CONT);
-            for process in proc_tree::descendants(supervisor.pid) {
+            for process in started_by(supervisor.pid, &[supervisor.pid]) {
                 if now >= kill_at {
                     process.signal(Signal::KILL);
                 } else if now >= term_at && !told.contains(&process.id()) {
@@ -183,6 +183,20 @@ pub async fn end_of_run(owner: Option<u32>, run: String) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// The supervisors that live and work for this run.
+fn supervisors_of(run: &str) -> Vec<ProcessStat> {
+    let works_for_it = |words: &[Vec<u8>]| {
+        let mut words = words.iter().skip(1);
+        words.next().is_some_and(|word| word == super::SUPERVISE_ARG.as_bytes())
+            && words
+                .next()
+                .and_then(|word| std::str::from_utf8(word).ok()?.parse::<SupervisorSpec>().ok())
+                .is_some_and(|duty| duty.run == run)
+    };
+    let all = aye_platform::processes_with_words().into_iter();
+    all.filter(|(_, words)| works_for_it(words)).map(|(process, _)| process).collect()
 }
 
 /// Runs a program to its end. `on_output` receives its output while it runs, about 25 times a second at most;
@@ -545,7 +559,6 @@ fn status_is_signal(status: Option<std::process::ExitStatus>) -> bool {
 }
 
 /// Whether a supervisor reported the end of its command.
-#[cfg(target_os = "linux")]
 fn has_ended(reports: &[u8]) -> bool {
     let mut lines = reports.split(|b| *b == b'\n');
     // What follows the last line's end is not a report yet.
@@ -553,13 +566,7 @@ fn has_ended(reports: &[u8]) -> bool {
     lines.any(|line| matches!(serde_json::from_slice(line), Ok(super::SupervisorReport::Ended { .. })))
 }
 
-#[cfg(not(target_os = "linux"))]
-fn has_ended(_: &[u8]) -> bool {
-    false
-}
-
 /// Gives the process that was started.
-#[cfg(target_os = "linux")]
 fn read_reports(
     request: &ExecRequest,
     reports: &[u8],
@@ -593,14 +600,4 @@ fn read_reports(
     }
     result.supervisor_lost |= !ended;
     Ok(started)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn read_reports(
-    _: &ExecRequest,
-    _: &[u8],
-    _: &mut ExecResult,
-    _: &mut ProgramOutput,
-) -> Result<Option<i32>, ExecError> {
-    Ok(None)
 }

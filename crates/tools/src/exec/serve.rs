@@ -16,8 +16,8 @@ use super::{EnvVars, ExecConfig};
 /// The word in place of the spec that a supervisor of a command gets.
 pub(super) const SERVE_WORD: &str = "serve";
 
-/// Returns the command that starts a server with pipes for its input, its output and its errors. On Linux the
-/// server is supervised; elsewhere it is in its own process group, which the caller has to end.
+/// Returns the command that starts a server with pipes for its input, its output and its errors. With a
+/// supervisor, nothing of the server outlives aye; otherwise it is in its own process group, which the caller has to end.
 pub fn server_command(
     config: &ExecConfig,
     program: &(impl AsRef<OsStr> + ?Sized),
@@ -25,7 +25,7 @@ pub fn server_command(
     cwd: &Path,
     env: &EnvVars,
 ) -> Command {
-    let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
+    let supervisor = config.supervisor.as_ref();
     let program = program.as_ref();
     let mut command = Command::new(supervisor.map_or(program, |own| own.as_os_str()));
     if supervisor.is_some() {

@@ -34,12 +34,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{DumpableBehavior, PidfdFlags, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
-use super::proc_tree::{command_line, descendants, signal, signal_group};
 use super::spec::SupervisorSpec;
 use aye_core::contract::clock::uptime_ms;
+use aye_platform::{ProcessStat, command_line, drop_inspection, signal, signal_group, started_by};
 use aye_sandbox::{ThreadLaunch, take_mounts};
 
 /// The hidden first argument that makes aye a supervisor.
@@ -173,7 +173,7 @@ fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
     let _ = rustix::process::setsid();
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    aye_platform::adopt_orphans()?;
     // bubblewrap may need the right to make namespaces, and drops all rights itself.
     drop_inspection(Path::new(program).file_name().is_some_and(|name| name == "bwrap"));
     let child = Command::new(program).args(args).process_group(0).spawn()?;
@@ -182,24 +182,6 @@ fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
     i32::try_from(child.id()).map_err(std::io::Error::other)
-}
-
-/// Removes the rights to inspect other processes, or all of the memory, from what is started: with any one of them, a
-/// command that runs as root could read the keys from aye's memory or environment, although that process is not dumpable. The command may still
-/// trace its own processes. Users other than root have no such right.
-fn drop_inspection(makes_namespaces: bool) {
-    use caps::{CapSet, Capability};
-    let admin = (!makes_namespaces).then_some(Capability::CAP_SYS_ADMIN);
-    let rights = [Capability::CAP_SYS_PTRACE, Capability::CAP_PERFMON, Capability::CAP_SYS_RAWIO];
-    let rights = rights.into_iter().chain(admin);
-    for right in rights {
-        // The bounding set first: taking from it needs a right that stays, and an `exec` by root asks only there.
-        for set in
-            [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted]
-        {
-            let _ = caps::drop(None, set, right);
-        }
-    }
 }
 
 /// Whether the lifeline has already ended: then the command must not start, because no process waits for it.
@@ -251,7 +233,7 @@ fn start(
     }
     // Refused only when it leads a group already, which a plainly spawned process does not.
     let _ = rustix::process::setsid();
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    aye_platform::adopt_orphans()?;
     let output: OwnedFd = std::io::stderr().as_fd().try_clone_to_owned()?;
     // This is the last check before the start: the process that requested the command may have been stopped,
     // and another process may have resumed the run.
@@ -259,7 +241,7 @@ fn start(
         return Err(std::io::Error::other("too late: another process may have resumed the run"));
     }
     // Inside namespaces, the command sees this process.
-    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    aye_platform::hide_memory();
     let streams = Streams { output: Arc::new(output), terminal: duty.terminal, converses: input.is_some() };
     // The mounts are made with one of these rights.
     let args = take_mounts(args.collect())?;
@@ -393,9 +375,18 @@ impl Supervisor {
         }
     }
 
+    /// What the command has started and is still alive. A command with a terminal leads a session of its own.
+    fn rest(&self) -> Vec<ProcessStat> {
+        started_by(own_pid(), &[own_pid(), self.child])
+    }
+
+    /// Whether nothing of the command is left.
+    fn is_alone(&mut self) -> bool {
+        !self.reap() && (aye_platform::ADOPTS_ORPHANS || self.rest().is_empty())
+    }
+
     fn wait_for_main(&mut self) {
-        let pidfd = rustix::process::Pid::from_raw(self.child)
-            .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+        let end_of_child = aye_platform::end_of_child(self.child);
         let stdin = std::io::stdin();
         let mut lifeline = true;
         let mut killed = false;
@@ -424,7 +415,7 @@ impl Supervisor {
             }
             // Orphans that end while the command runs are reaped now and then; nothing waits for that. Before Linux 5.3,
             // processes have no descriptors.
-            let idle = Duration::from_millis(if pidfd.is_some() { 30_000 } else { 5 });
+            let idle = Duration::from_millis(if end_of_child.is_some() { 30_000 } else { 5 });
             let wait = match self.stop_at.or(term_at) {
                 Some(at) => at.saturating_duration_since(now),
                 None => self.moments.end.map_or(idle, |at| at.saturating_duration_since(now).min(idle)),
@@ -433,8 +424,8 @@ impl Supervisor {
             if lifeline {
                 fds.push(PollFd::new(&stdin, self.lifeline));
             }
-            if let Some(pidfd) = &pidfd {
-                fds.push(PollFd::new(pidfd, PollFlags::IN));
+            if let Some(end) = &end_of_child {
+                fds.push(PollFd::new(end, PollFlags::IN));
             }
             let timeout = Timespec::try_from(wait).ok();
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
@@ -454,7 +445,7 @@ impl Supervisor {
     /// Signals the command's group and everything that left it.
     fn signal_all(&self, sig: Signal) {
         signal_group(self.child, sig);
-        for process in descendants(own_pid()) {
+        for process in self.rest() {
             if process.group != self.child {
                 signal(process.pid, sig);
                 // A stopped process handles TERM only once it continues.
@@ -466,13 +457,14 @@ impl Supervisor {
 
     /// Ends what outlived the command. Gives what it was.
     fn end_the_rest(&mut self) -> Vec<String> {
-        if !self.reap() {
+        if self.is_alone() {
             return Vec::new();
         }
         if self.stop_at.is_none() && self.wait_until_alone(LINGER) {
             return Vec::new();
         }
-        let left: Vec<_> = descendants(own_pid())
+        let left: Vec<_> = self
+            .rest()
             .iter()
             .take(MAX_NAMES)
             .map(|p| format!("{} (pid {})", command_line(p.pid), p.pid))
@@ -498,7 +490,7 @@ impl Supervisor {
         // left.
         let mut pause = Duration::from_micros(50);
         loop {
-            if !self.reap() {
+            if self.is_alone() {
                 return true;
             }
             let now = Instant::now();

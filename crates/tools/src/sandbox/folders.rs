@@ -60,14 +60,11 @@ impl SandboxLimits {
         self.processes.map_or(u64::MAX, |most| most.saturating_mul((cores / FEW_CORES).max(1)))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "/proc is the kernel's")]
     pub(super) fn memory(&self) -> u64 {
-        let about = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let total = about
-            .lines()
-            .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
-        let kib: Option<u64> = total;
-        let limit = self.memory_percent.zip(kib).map(|(percent, kib)| (kib << 10) / 100 * percent);
+        let limit = self
+            .memory_percent
+            .zip(aye_platform::memory_bytes())
+            .map(|(percent, bytes)| bytes / 100 * percent);
         limit.unwrap_or(u64::MAX)
     }
 

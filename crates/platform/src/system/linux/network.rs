@@ -1,5 +1,5 @@
-//! The file system below a store. SQLite's log needs locks and shared memory that every process sees at once, which
-//! network file systems do not give: two machines, or two containers, would damage the store.
+//! The file system that a folder is on. Network file systems give no locks and no shared memory that every process sees
+//! at once.
 
 use std::path::Path;
 
@@ -45,27 +45,16 @@ const NETWORK_FUSE: &[&str] = &[
     "kio-fuse",
 ];
 
-/// Returns the name of the network file system that a folder is on; `None` on a local disk, and where the system does
-/// not say.
-pub(super) fn network_kind(folder: &Path) -> Option<String> {
-    #[cfg(target_os = "linux")]
-    {
-        let kind = rustix::fs::statfs(folder).ok()?.f_type;
-        let kind = u32::try_from(i128::from(kind) & 0xFFFF_FFFF).ok()?;
-        let device = rustix::fs::stat(folder).ok()?.st_dev;
-        network_kind_of(kind, (rustix::fs::major(device), rustix::fs::minor(device)), || {
-            std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
-        })
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (folder, network_kind_of);
-        None
-    }
+/// Returns the name of the network file system that a folder is on; `None` on a local disk.
+pub(super) fn kind(folder: &Path, mounts: impl FnOnce() -> String) -> Option<String> {
+    let kind = rustix::fs::statfs(folder).ok()?.f_type;
+    let kind = u32::try_from(i128::from(kind) & 0xFFFF_FFFF).ok()?;
+    let device = rustix::fs::stat(folder).ok()?.st_dev;
+    kind_of(kind, (rustix::fs::major(device), rustix::fs::minor(device)), mounts)
 }
 
 /// The same from the kernel's number of the kind, the device, and the list of mounts.
-fn network_kind_of(kind: u32, device: (u32, u32), mounts: impl FnOnce() -> String) -> Option<String> {
+fn kind_of(kind: u32, device: (u32, u32), mounts: impl FnOnce() -> String) -> Option<String> {
     if kind != FUSE {
         return NETWORK.iter().find(|(number, _)| *number == kind).map(|(_, name)| (*name).to_owned());
     }
@@ -87,7 +76,7 @@ mod tests {
         let mounts = "36 35 0:52 / /mnt/far rw,nosuid shared:1 - fuse.sshfs host:/home rw,user_id=0\n\
                       37 35 0:53 / /mnt/vault rw master:2 - fuse.gocryptfs /vault rw\n\
                       38 35 8:17 / /mnt/stick rw - fuseblk /dev/sdb1 rw\n";
-        let kind = |number, minor| network_kind_of(number, (0, minor), || mounts.to_owned());
+        let kind = |number, minor| kind_of(number, (0, minor), || mounts.to_owned());
         for (number, name) in NETWORK {
             assert_eq!(kind(*number, 52).as_deref(), Some(*name));
         }
@@ -97,8 +86,8 @@ mod tests {
         }
         assert_eq!(kind(FUSE, 52).as_deref(), Some("fuse.sshfs"));
         assert_eq!(kind(FUSE, 53), None);
-        assert_eq!(network_kind_of(FUSE, (8, 17), || mounts.to_owned()), None);
+        assert_eq!(kind_of(FUSE, (8, 17), || mounts.to_owned()), None);
         assert_eq!(kind(FUSE, 99), None, "not in the list of mounts");
-        assert_eq!(network_kind(&std::env::temp_dir()), None);
+        assert_eq!(crate::network_kind(&std::env::temp_dir()), None);
     }
 }
