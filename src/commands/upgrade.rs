@@ -3,19 +3,14 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
 
 use clap::Args;
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
 
 use crate::contract::display::visible;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
+use crate::program::installer::{is_newer, script};
 use crate::program::put;
-
-/// Looks for packages, checks their sum and replaces a program in one step.
-const SCRIPT: &str = include_str!("../../install.sh");
 
 /// `aye upgrade`
 #[derive(Args, Clone, Debug)]
@@ -126,37 +121,6 @@ pub(crate) async fn run(args: &UpgradeArgs, foundation: &Foundation) -> Result<u
     put(&visible(&done)).map(|()| 0)
 }
 
-/// Runs the installer and returns what it printed.
-async fn script(args: &[&str]) -> Result<String, Failure> {
-    let failed = |error: io::Error| Failure::failed(format!("the installer cannot be run: {error}"));
-    let mut shell = Command::new("/bin/sh")
-        .args(["-s", "--"])
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut stdin) = shell.stdin.take() {
-        stdin.write_all(SCRIPT.as_bytes()).await.map_err(failed)?;
-    }
-    let Output { status, stdout, stderr } = shell.wait_with_output().await.map_err(failed)?;
-    if status.success() {
-        return Ok(String::from_utf8_lossy(&stdout).into_owned());
-    }
-    let why = String::from_utf8_lossy(&stderr).replace("install.sh: ", "");
-    Err(Failure::failed(visible(why.trim_end())))
-}
-
-/// Whether a version comes after another; what is no version does not.
-fn is_newer(version: &str, than: &str) -> bool {
-    let parts = |text: &str| {
-        let parts: Option<Vec<u64>> = text.split('.').map(|part| part.parse().ok()).collect();
-        parts.filter(|parts| parts.len() == 3)
-    };
-    matches!((parts(version), parts(than)), (Some(version), Some(than)) if version > than)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,15 +153,5 @@ mod tests {
         );
         assert_eq!(of("home/me/.cargo/bin/aye", &["home/me/.cargo/.crates.toml"]), "git");
         assert_eq!(of("src/aye/target/release/aye", &["src/aye/target/release/deps/aye.d"]), "git");
-    }
-
-    #[test]
-    fn only_a_later_version_is_newer() {
-        for (version, than) in [("0.2.1", "0.2.0"), ("0.10.0", "0.9.9"), ("1.0.0", "0.99.99")] {
-            assert!(is_newer(version, than) && !is_newer(than, version), "{version} {than}");
-        }
-        for text in ["0.2.0", "", "latest", "0.3", "0.3.0.1", "0.3.0-rc1"] {
-            assert!(!is_newer(text, "0.2.0"), "{text}");
-        }
     }
 }

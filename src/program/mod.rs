@@ -15,6 +15,7 @@ pub(crate) mod git_index;
 pub(crate) mod goal;
 pub(crate) mod grants;
 pub(crate) mod hooks;
+pub(crate) mod installer;
 pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod links;

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use crate::support::home::Home;
+use crate::support::pty::Pty;
 
 const GNU: &str = "unknown-linux-gnu";
 const MUSL: &str = "unknown-linux-musl";
@@ -212,4 +213,32 @@ fn a_program_from_an_archive_upgrades_itself() {
     newer.shell("for f in *.right; do mv $f ${f%.right}; done");
     aye(&["upgrade"]).exits(0).prints("Installed aye for");
     aye(&["--version"]).exits(0).prints("aye for");
+}
+
+#[test]
+fn a_terminal_names_a_newer_version_where_it_may_look_for_one() {
+    if ["curl", "wget"].iter().all(|name| Command::new(name).arg("--version").output().is_err()) {
+        eprintln!("not tested, because neither curl nor wget is here");
+        return;
+    }
+    let home = Home::new();
+    let newer = Packages::of("99.0.0", &[GNU, MUSL], true);
+    let url = serve(newer.folder());
+    let starts = |settings: &str| {
+        home.config(&format!("model = \"demo\"\n[upgrade]\n{settings}"));
+        let mut tty = Pty::start(&home, &[], 100, 30);
+        tty.ready();
+        tty
+    };
+    let found = home.root().join("cache/aye/newest-version");
+    // Not asked for: nothing is looked up.
+    starts(&format!("url = \"{url}\"\n")).quit();
+    assert!(!found.exists());
+    let mut tty = starts(&format!("url = \"{url}\"\ncheck = true\n"));
+    tty.shows("aye 99.0.0 is there");
+    tty.quit();
+    // The same day it is known without asking.
+    let mut tty = starts("url = \"http://127.0.0.1:1\"\ncheck = true\n");
+    tty.shows("aye 99.0.0 is there");
+    tty.quit();
 }

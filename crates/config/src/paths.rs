@@ -190,6 +190,11 @@ impl Paths {
         self.cache_dir.join("models.json")
     }
 
+    /// Returns the file of the newest version that was found.
+    pub fn newest_file(&self) -> PathBuf {
+        self.cache_dir.join("newest-version")
+    }
+
     /// The composer's history.
     pub fn history_file(&self) -> PathBuf {
         self.state_dir.join("history.jsonl")

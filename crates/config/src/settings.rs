@@ -300,6 +300,8 @@ table! {
     pub struct UpgradeSettings {
         /// Address of the packages that `aye upgrade` installs from.
         pub url: Option<String> as Option<Url>,
+        /// Look once a day, at a start of the terminal, whether there is a newer version.
+        pub check: bool = false,
     }
 }
 

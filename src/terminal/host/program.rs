@@ -115,6 +115,13 @@ impl ProgramHost for TerminalHost {
                     let _ = of_last.send(HostEvent::LastHere(last));
                 }
             });
+            let upgrade = self.app.foundation.loaded.settings.upgrade.clone();
+            let (newest, of_upgrade) = (self.app.foundation.paths.newest_file(), self.events.clone());
+            tokio::spawn(async move {
+                if let Some(notice) = crate::program::installer::notice(upgrade, newest).await {
+                    let _ = of_upgrade.send(HostEvent::Note(notice));
+                }
+            });
             // Looking what the machine can enforce starts a process, and a first command would wait for that and for a walk
             // through the folder.
             if let Some(sandbox) = self.app.sandbox.clone() {
