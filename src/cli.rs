@@ -21,6 +21,7 @@ pub use crate::commands::approvals::{
 pub use crate::commands::audit::AuditArgs;
 pub use crate::commands::config::ConfigCommand;
 pub use crate::commands::docs::{DocsArgs, PAGES as DOCS_PAGES};
+pub use crate::commands::doctor::DoctorArgs;
 pub use crate::commands::grants::GrantsCommand;
 pub use crate::commands::hooks::HooksCommand;
 pub use crate::commands::import::ImportArgs;
@@ -216,7 +217,7 @@ pub enum CliCommand {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Check the installation and this folder
-    Doctor(JsonFlag),
+    Doctor(DoctorArgs),
     /// Take over rules, MCP servers, hooks and commands of another agent
     ///
     /// Shows what would be written, and writes it when you answer `y`. What cannot be translated without a change of

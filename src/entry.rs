@@ -144,7 +144,7 @@ async fn run_command(command: CliCommand, cli: &StartFlags, env: Env) -> Result<
         }
         CliCommand::Import(args) => commands::import::run(&args, &foundation),
         CliCommand::Upgrade(args) => commands::upgrade::run(&args, &foundation).await,
-        CliCommand::Doctor(JsonFlag { json }) => Box::pin(commands::doctor::run(json, foundation, cli)).await,
+        CliCommand::Doctor(args) => Box::pin(commands::doctor::run(&args, foundation, cli)).await,
         // Answered before anything is read.
         CliCommand::Completion { .. } | CliCommand::Man | CliCommand::Docs(_) => Ok(0),
     }

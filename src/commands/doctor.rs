@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use clap::Args;
 use serde::Serialize;
 
 use crate::cli::start::StartFlags;
@@ -21,6 +22,7 @@ use crate::program::{keys, mcp, models, plugins, put};
 use crate::tools::Sandbox;
 use crate::tui::host::TextPage;
 
+mod selftest;
 mod terminal;
 
 /// The result of a check.
@@ -51,10 +53,34 @@ impl Check {
     }
 }
 
-pub(crate) async fn run(json: bool, mut foundation: Foundation, cli: &StartFlags) -> Result<u8, Failure> {
+/// `aye doctor`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  aye doctor --json")]
+pub struct DoctorArgs {
+    /// Try what aye relies on: commands, files, clocks, the store, the sandbox. Prints a report to paste into an issue
+    #[arg(long)]
+    pub selftest: bool,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub(crate) async fn run(
+    args: &DoctorArgs,
+    mut foundation: Foundation,
+    cli: &StartFlags,
+) -> Result<u8, Failure> {
+    if args.selftest {
+        return selftest::run(args.json, foundation, cli).await;
+    }
+    let json = args.json;
     let mut checks = Vec::new();
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
     add("version", CheckStatus::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")));
+    if aye_platform::SYSTEM != aye_platform::System::Linux {
+        let text = "an untested preview on this system; `aye doctor --selftest` tries what aye relies on";
+        add("system", CheckStatus::Warning, text.into());
+    }
     add("folder", CheckStatus::Ok, foundation.workspace.cwd.display().to_string());
     let settings = foundation.paths.config_file();
     let exists = if settings.exists() { "" } else { " (not found; defaults apply)" };

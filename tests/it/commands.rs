@@ -382,3 +382,14 @@ fn progress_contains_no_foreign_control_characters() {
     let json = home.ok(&["approvals", "list", "--json"]).stdout;
     assert!(!json.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{200b}']), "{json:?}");
 }
+
+#[test]
+fn what_aye_relies_on_holds_on_this_machine() {
+    let home = Home::new();
+    home.config("model = \"demo\"\n");
+    let report = home.aye(&["doctor", "--selftest"]).run().exits(0).stdout;
+    assert!(report.contains(" 0 failed"), "{report}");
+    assert!(report.contains("ok        store      a commit of another process is noticed"), "{report}");
+    let rows = home.aye(&["doctor", "--selftest", "--json"]).run().exits(0).json();
+    assert!(rows.as_array().is_some_and(|rows| rows.len() >= 25), "{rows}");
+}

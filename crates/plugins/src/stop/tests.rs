@@ -338,7 +338,10 @@ async fn changed_files_are_checked_once_before_the_end() {
     assert!(!bench.goes_on_after("Shall I test it?").await, "a question is for the user");
     assert!(bench.goes_on_after("Done.").await);
     let conversation = bench.reminders().await;
-    assert!(conversation[0].contains("nothing ran since") && conversation[0].contains("whole answer again"), "{conversation:?}");
+    assert!(
+        conversation[0].contains("nothing ran since") && conversation[0].contains("whole answer again"),
+        "{conversation:?}"
+    );
     assert!(!bench.goes_on_after("Done.").await, "once in a run");
 
     let mut bench = checking(false);
@@ -364,7 +367,10 @@ async fn open_items_are_named_only_in_the_run_that_wrote_them() {
     bench.call(2, json!({})).await;
     assert!(bench.goes_on_after("Done.").await);
     let conversation = bench.reminders().await;
-    assert!(conversation[0].contains("open items: build.") && !conversation[0].contains("look"), "{conversation:?}");
+    assert!(
+        conversation[0].contains("open items: build.") && !conversation[0].contains("look"),
+        "{conversation:?}"
+    );
 }
 
 #[tokio::test]
