@@ -28,7 +28,7 @@ use crate::state::{
 pub(crate) const CHECKS_PLUGIN: &str = "checks";
 
 /// Time for the checks of one step.
-const MAX_TIME: Duration = Duration::from_secs(120);
+const MAX_TIME: Duration = Duration::from_mins(2);
 /// A check that takes longer runs while the model answers.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Maximum lines that the model reads of the checks of a step.

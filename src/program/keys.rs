@@ -176,15 +176,14 @@ pub(crate) fn provider(foundation: &Foundation, name: &str) -> Result<ResolvedPr
         )
         .into());
     }
-    match all.iter().find(|provider| provider.name == base) {
-        Some(provider) => {
-            Ok(key.map_or_else(|| provider.clone(), |key| provider.under_key(key, &foundation.env)))
-        }
-        None => {
-            let known = or_these(name, all.iter().map(|provider| provider.name.as_str()));
-            Err(format!("no provider `{}` uses a key{known}", visible_line(name)).into())
-        }
-    }
+    let known = all.iter().find(|provider| provider.name == base);
+    let under = |provider: &ResolvedProvider| {
+        key.map_or_else(|| provider.clone(), |key| provider.under_key(key, &foundation.env))
+    };
+    known.map(under).ok_or_else(|| {
+        let others = or_these(name, all.iter().map(|provider| provider.name.as_str()));
+        format!("no provider `{}` uses a key{others}", visible_line(name)).into()
+    })
 }
 
 /// The providers that a key can be stored for.

@@ -226,7 +226,7 @@ fn a_terminal_names_a_newer_version_where_it_may_look_for_one() {
     let url = serve(newer.folder());
     let starts = |settings: &str| {
         home.config(&format!("model = \"demo\"\n[upgrade]\n{settings}"));
-        let mut tty = Pty::start(&home, &[], 100, 30);
+        let tty = Pty::start(&home, &[], 100, 30);
         tty.ready();
         tty
     };
