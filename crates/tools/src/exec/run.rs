@@ -511,7 +511,12 @@ async fn run_supervised(
     let mut said = ProgramOutput::default();
     if running.supervised {
         let started = read_reports(&request, &reports, &mut result, &mut said)?;
-        if running.inside && started.is_none() && exit.and_then(|status| status.code()).is_some() {
+        let is_stopped = result.cancelled || result.timed_out;
+        if running.inside
+            && started.is_none()
+            && !is_stopped
+            && exit.and_then(|status| status.code()).is_some()
+        {
             // The program that makes the namespaces says why it could not.
             let program = request.program.to_string_lossy().into_owned();
             return Err(ExecError::Start { program, reason: capture.finish().text.trim().to_owned() });
@@ -579,6 +584,10 @@ fn read_reports(
         match serde_json::from_slice(line) {
             Ok(SupervisorReport::Started { pid, .. }) => started = Some(pid),
             Ok(SupervisorReport::Said { said, cut }) => (to.text, to.is_cut) = (said, cut),
+            // Whoever waits for it stopped it before it began.
+            Ok(SupervisorReport::NotStarted { .. }) if result.cancelled || result.timed_out => {
+                return Ok(None);
+            }
             Ok(SupervisorReport::NotStarted { error }) => {
                 let program = request.program.to_string_lossy().into_owned();
                 return Err(ExecError::Start { program, reason: error });
@@ -600,4 +609,35 @@ fn read_reports(
     }
     result.supervisor_lost |= !ended;
     Ok(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aye_core::contract::tool::SpawnContext;
+
+    #[test]
+    fn a_command_that_was_stopped_before_it_began_is_no_failure_to_start() {
+        let request = ExecRequest {
+            program: "sh".into(),
+            args: Vec::new(),
+            cwd: "/".into(),
+            env: super::super::EnvVars::default(),
+            timeout: Duration::ZERO,
+            max_output: 0,
+            output_dir: None,
+            on_behalf: SpawnContext::default(),
+            launcher: None,
+            limits: None,
+            frozen: None,
+        };
+        let report = br#"{"error":"its parent process is gone"}"#;
+        let read = |result: &mut ExecResult| {
+            read_reports(&request, report, result, &mut ProgramOutput::default()).map(|pid| pid.is_some())
+        };
+        let mut cancelled = ExecResult { cancelled: true, ..ExecResult::default() };
+        assert!(matches!(read(&mut cancelled), Ok(false)));
+        assert!(!cancelled.supervisor_lost);
+        assert!(matches!(read(&mut ExecResult::default()), Err(ExecError::Start { .. })));
+    }
 }
