@@ -87,6 +87,12 @@ const openCard = (page) => page.locator(".card:not(.closed)").last();
 const isIdle = () => !document.querySelector(".activity").classList.contains("busy") && !document.querySelector(".draft");
 const answers = (page) => page.locator("#talk .prose").allTextContents();
 
+/** Waits until the page has these answers: after a reload they may come one by one. */
+async function shows(page, wanted) {
+  const has = (wanted) => JSON.stringify([...document.querySelectorAll("#talk .prose")].map((one) => one.textContent)) === wanted;
+  await page.waitForFunction(has, JSON.stringify(wanted), { timeout: 20_000 });
+}
+
 async function approve(page) {
   const card = openCard(page);
   await card.waitFor();
@@ -215,7 +221,7 @@ await step("an answer streams; drafts become the stored text without a double", 
   expect(live.length === 1, `one answer, got ${live.length}`);
   await page.reload();
   await page.waitForSelector("#talk .prose");
-  expect(JSON.stringify(await answers(page)) === JSON.stringify(live), "the same answer after a reload");
+  await shows(page, live);
 });
 
 await step("a lost connection loses and doubles nothing and is said", async (opened) => {
@@ -227,12 +233,14 @@ await step("a lost connection loses and doubles nothing and is said", async (ope
   await page.waitForFunction(() => /offline|not reachable/.test(document.querySelector("#notice").textContent), null, { timeout: 90_000 });
   await page.context().setOffline(false);
   await page.waitForFunction(() => /Connected again/.test(document.querySelector("#notice").textContent), null, { timeout: 20_000 });
+  // A page that just came back may look idle before it has read what it missed.
+  await page.waitForFunction(() => /word199/.test(document.querySelector("#talk").textContent), null, { timeout: 30_000 });
   await page.waitForFunction(isIdle, null, { timeout: 30_000 });
   const live = await answers(page);
   expect((await page.inputValue("#composer")) === "a draft", "the draft to be kept");
   await page.reload();
   await page.waitForSelector("#talk .prose");
-  expect(JSON.stringify(await answers(page)) === JSON.stringify(live), "the same answer after a reload");
+  await shows(page, live);
   expect((await page.inputValue("#composer")) === "a draft", "the draft to be kept over a reload");
 });
 
