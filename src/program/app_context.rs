@@ -476,10 +476,6 @@ fn runtime(
     for tool in tools::builtin(tool_env) {
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
-    if settings.apply_patch {
-        let tool = tools::apply_patch();
-        builder = builder.with_tool(tool.descriptor().id, tool);
-    }
     if let Some(plugin) = telemetry.plugin() {
         builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
     }

@@ -39,6 +39,7 @@ pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env.secret_variables = secret_variables;
     env.named_variables.clone_from(&settings.sandbox.env);
     env.editor = Arc::clone(&foundation.editor);
+    env.patches = settings.apply_patch;
     // The launcher is found inside of other namespaces, where /proc/self is another process.
     if settings.sandbox.enabled
         && let Ok(own) = std::env::current_exe()

@@ -259,7 +259,7 @@ impl Edit {
     fn call(&self, args: &Value) -> Result<Arc<dyn ParsedCall>, ToolError> {
         let env = Arc::clone(&self.env);
         // A part of a patch: see `apply_patch`. The schema does not offer it.
-        if args.get("patch").is_some() {
+        if self.env.patches && args.get("patch").is_some() {
             return Ok(Arc::new(ChangeCall { env, args: Arc::new(PatchArgs::parse(args)?) }));
         }
         Ok(Arc::new(ChangeCall { env, args: Arc::new(parse(args)?) }))

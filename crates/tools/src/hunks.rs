@@ -1,4 +1,4 @@
-//! Edit with a patch: hunks, each of which has its place by the lines that it quotes. All of them apply, or none does.
+//! Edit with a patch: the lines that a hunk quotes say where it applies. Either all hunks apply, or none does.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -340,7 +340,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_patch_has_the_preconditions_of_an_edit() {
+        let args = json!({"file_path": "a", "patch": "-one\n+1\n"});
         let sandbox = Sandbox::new();
+        sandbox.write("a", "one\ntwo\n");
+        let text = sandbox.refused("Edit", args).await;
+        assert!(text.contains("unknown field \"patch\""), "nobody wanted patches: {text}");
+        let sandbox = Sandbox::with(|env| env.patches = true);
         sandbox.write("a", "one\ntwo\n");
         let patch = |hunks: &str| json!({"file_path": "a", "patch": hunks});
         let text = sandbox.refused("Edit", json!({"file_path": "other.rs", "patch": "-x\n+y\n"})).await;

@@ -106,6 +106,10 @@ pub struct ToolEnv {
     pub sandbox: Option<Arc<Sandbox>>,
     /// The editor that has files of the workspace open.
     pub editor: EditorSlot,
+    /// Whether there is the tool `apply_patch`, for models that are used to change files by patches: each file of one becomes
+    /// a call of Edit or Write. Rules about `old_string` and `new_string` do not see such an Edit, so it is refused without
+    /// this.
+    pub patches: bool,
     ledger: Arc<FileLedger>,
 }
 
@@ -125,6 +129,7 @@ impl ToolEnv {
             known: Arc::default(),
             sandbox: None,
             editor: EditorSlot::default(),
+            patches: false,
             ledger: Arc::default(),
         }
     }
@@ -178,7 +183,8 @@ impl ToolEnv {
 /// All built-in tools, in the order in which the model reads them.
 pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
     let env = Arc::new(env);
-    vec![
+    let patches: Option<Arc<dyn Tool>> = env.patches.then(|| Arc::new(apply_patch::ApplyPatch) as _);
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(read::Read { env: env.clone() }),
         Arc::new(write::Write { env: env.clone() }),
         Arc::new(edit::Edit { env: env.clone() }),
@@ -192,13 +198,9 @@ pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
         Arc::new(web_fetch::WebFetch::new(env)),
         Arc::new(ask_user::AskUser),
         Arc::new(todo::TodoWrite),
-    ]
-}
-
-/// The tool for models that are used to change files by patches: each file of one becomes a call of Edit or Write, which
-/// must be there.
-pub fn apply_patch() -> Arc<dyn Tool> {
-    Arc::new(apply_patch::ApplyPatch)
+    ];
+    tools.extend(patches);
+    tools
 }
 
 /// The state keys that the tools write; the composition root registers them.
