@@ -174,6 +174,14 @@ impl Manager {
         self.server(name)?.agree(&self.around)
     }
 
+    /// Agrees to the tools and instructions of one [`ServerView`], whose digest this is, unless the server has others by now.
+    ///
+    /// # Errors
+    /// Why nothing was agreed to.
+    pub fn agree_to(&self, name: &str, digest: &str) -> Result<String, McpServerError> {
+        self.server(name)?.agree_to(digest, &self.around)
+    }
+
     /// Retries a failed server, or restarts a running one.
     ///
     /// # Errors

@@ -109,6 +109,8 @@ pub struct ServerView {
     pub lines: Vec<String>,
     /// The time that the server took to become usable.
     pub took: Option<Duration>,
+    /// Stands for the tools and instructions of this view: see [`Manager::agree_to`](crate::Manager::agree_to).
+    pub digest: String,
 }
 
 /// Maximum names of tools in a message.
@@ -131,6 +133,21 @@ struct Now {
     seen_instructions: Option<String>,
     /// The last notification shown to the user; the same one is not repeated.
     last_notice: String,
+}
+
+impl Now {
+    /// Notes that a user saw the tools and instructions as they are now.
+    fn mark_seen(&mut self) {
+        self.seen = self.tools.iter().map(|(found, _, _)| (found.name.clone(), found.hash.clone())).collect();
+        self.seen_instructions = Some(sha256_hex(&self.instructions));
+    }
+
+    /// Stands for the tools and instructions as they are now.
+    fn digest(&self) -> String {
+        let tools: String =
+            self.tools.iter().map(|(found, _, _)| format!("{}\n{}\n", found.name, found.hash)).collect();
+        sha256_hex(&format!("{tools}{}", sha256_hex(&self.instructions)))
+    }
 }
 
 pub(super) struct Server {
@@ -586,9 +603,7 @@ impl Server {
     pub(super) fn view(&self, is_for_consent: bool) -> ServerView {
         let mut now = self.now();
         if is_for_consent {
-            now.seen =
-                now.tools.iter().map(|(found, _, _)| (found.name.clone(), found.hash.clone())).collect();
-            now.seen_instructions = Some(sha256_hex(&now.instructions));
+            now.mark_seen();
         }
         let info = now.client.as_ref().map(|client| client.info.clone()).unwrap_or_default();
         let last = self.last.lock().expect("no panic while it is held").clone();
@@ -624,7 +639,27 @@ impl Server {
             notes: now.notes.clone(),
             lines: last.map(|shared| shared.lines(10)).unwrap_or_default(),
             took: now.took,
+            digest: now.digest(),
         }
+    }
+
+    /// Agrees to the tools of a view that the user saw, if they are still the same.
+    ///
+    /// # Errors
+    /// Why nothing was agreed to.
+    pub(super) fn agree_to(
+        self: &Arc<Self>,
+        digest: &str,
+        around: &Surroundings,
+    ) -> Result<String, McpServerError> {
+        {
+            let mut now = self.now();
+            if now.digest() != digest {
+                return Err(McpServerError::NotReviewed { server: self.name(), typed: self.typed() });
+            }
+            now.mark_seen();
+        }
+        self.agree(around)
     }
 
     /// Agrees to the tools that were seen and are still the same, from now on.

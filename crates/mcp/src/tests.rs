@@ -429,8 +429,10 @@ async fn only_what_was_shown_is_trusted() {
     );
     assert!(!world.log().iter().any(|line| line.contains(r#""name":"echo""#)));
     assert!(manager.agree("s").is_err(), "it changed after the user saw it");
-    manager.look("s").expect("exists");
-    manager.agree("s").expect("trusting succeeds");
+    let view = || manager.views().remove(0);
+    assert!(manager.agree("s").is_err(), "a list of servers shows no tool");
+    assert!(manager.agree_to("s", "other").is_err(), "not what the user saw");
+    manager.agree_to("s", &view().digest).expect("trusting succeeds");
     assert_eq!(world.ids(), ["mcp__s__echo"]);
     manager.close().await;
 }

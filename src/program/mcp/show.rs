@@ -21,8 +21,13 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
             title: "MCP servers".to_owned(),
             text: overview(&manager.views()),
         }),
-        ("trust", name) if !name.is_empty() => {
-            match manager.agree(name) {
+        ("trust" | "agree", name) if !name.is_empty() => {
+            // The answer on a card names what the card showed.
+            let (digest, name) = match (verb, name.split_once(' ')) {
+                ("agree", Some((digest, name))) => (Some(digest), name),
+                _ => (None, name),
+            };
+            match digest.map_or_else(|| manager.agree(name), |digest| manager.agree_to(name, digest)) {
                 Ok(said) => Ok(TextPage {
                     is_literal: false,
                     title: "MCP servers".to_owned(),
@@ -144,12 +149,10 @@ fn overview(views: &[ServerView]) -> String {
     out
 }
 
-/// Returns the servers with tools that are not those that the user trusted, and what these say; from then on they count as
-/// shown.
+/// Returns the servers with tools that are not those that the user trusted, and what these say.
 pub(crate) fn changed(manager: &Manager) -> Vec<ChangedTools> {
     let waits = |view: &ServerView| view.tools.iter().any(|tool| !tool.is_offered);
-    let names = manager.views().into_iter().filter(waits).map(|view| view.typed);
-    let views = names.filter_map(|typed| manager.look(&typed).ok());
+    let views = manager.views().into_iter().filter(waits);
     views
         .map(|view| {
             let mut text = String::new();
@@ -165,6 +168,7 @@ pub(crate) fn changed(manager: &Manager) -> Vec<ChangedTools> {
                 server: view.name,
                 typed: view.typed,
                 lines: text.lines().map(str::to_owned).collect(),
+                digest: view.digest,
             }
         })
         .filter(|row| !row.lines.is_empty())

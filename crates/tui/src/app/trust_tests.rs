@@ -147,6 +147,7 @@ fn changed_tools_are_one_card_for_each_change() {
         server: "shed".to_owned(),
         typed: "shed".to_owned(),
         lines: vec!["echo [changed]".to_owned(), format!("  {says}")],
+        digest: format!("digest-{}", says.len()),
     };
     let report = |test: &mut TestApp, says: &str| {
         test.send(Msg::Program(ProgramMsg::ToolsChanged(vec![changed(says)])));
@@ -164,7 +165,7 @@ fn changed_tools_are_one_card_for_each_change() {
     report(&mut test, "does a third thing");
     assert!(trusts(&test).is_empty());
     test.keys("1");
-    assert_eq!(trusts(&test), ["trust shed"]);
+    assert_eq!(trusts(&test), ["agree digest-18 shed"]);
     assert!(!test.live().contains("Use the changed tools"), "{}", test.live());
 }
 

@@ -176,6 +176,8 @@ pub struct ChangedTools {
     pub typed: String,
     /// All that the model would read of them, line by line.
     pub lines: Vec<String>,
+    /// Stands for exactly these tools: what the server offers by the time of the answer may be something else.
+    pub digest: String,
 }
 
 /// The result of rebuilding the program.

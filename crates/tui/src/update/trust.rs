@@ -40,7 +40,11 @@ impl App {
         self.remove_cards(Card::is_of_tools);
         if is_yes {
             let page = |row: &ChangedTools| {
-                Cmd::Program(ProgramCmd::Page(None, HostPage::Mcp, format!("trust {}", row.typed)))
+                Cmd::Program(ProgramCmd::Page(
+                    None,
+                    HostPage::Mcp,
+                    format!("agree {} {}", row.digest, row.typed),
+                ))
             };
             cmds.extend(self.changed_tools.iter().map(page));
         } else {
