@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_with_settings_of_others_is_told_once() {
+    fn a_project_with_settings_of_others_gets_one_hint() {
         let dir = tempfile::tempdir().expect("a folder");
         let (root, marker) = (dir.path().join("project"), dir.path().join("state/offered"));
         fs::create_dir_all(root.join(".claude/skills/a")).expect("made");

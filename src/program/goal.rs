@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::activity::{Activity, ReportActivity};
 use crate::contract::context_message::ContextMessage;
-use crate::contract::display::{shortened, visible_line};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Role;
 use crate::phase::{
@@ -28,8 +27,6 @@ const MAX_FAILURES: u32 = 25;
 const MAX_IDLE: u32 = 2;
 /// Characters of the command's output that the model reads: its end, where the failure is.
 const MAX_OUTPUT: usize = 3000;
-/// Characters of the command in a message for users.
-const MAX_SHOWN: usize = 100;
 
 /// What a run works towards.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -193,6 +190,6 @@ pub(crate) fn has_calls(ctx: &PhaseContext) -> bool {
 fn last_line(output: &str) -> String {
     let mut lines = output.lines().rev().filter(|line| !line.trim().is_empty());
     let status = lines.next().unwrap_or_default();
-    let line = lines.next().map(|line| format!("{} ", visible_line(line.trim()))).unwrap_or_default();
-    shortened(&format!("{line}{status}"), MAX_SHOWN).into_owned()
+    let line = lines.next().map(|line| format!("{} ", line.trim())).unwrap_or_default();
+    shown(&format!("{line}{status}"))
 }

@@ -258,7 +258,7 @@ impl Chooser<'_> {
             let at_provider = self.at_provider(name, provider, model, self.origin.clone());
             // Gateways name models `vendor/model`, and a vendor may be a provider that we know.
             return match (at_provider, self.gateway()) {
-                // Who names a key wants that one.
+                // A key that is named is not replaced by another one.
                 (Err(SelectError::NoKey { .. }), Some(gateway))
                     if providers::split_key_name(provider).1.is_none() =>
                 {
@@ -500,7 +500,7 @@ impl Chooser<'_> {
         self.describe(asked, (provider, *adapter, base_url), exact, offered, why)
     }
 
-    /// Whether the settings have a provider of this name, or the one of which this is a key.
+    /// Whether the settings have a provider of this name, or the provider that this named key is for.
     fn is_own(&self, provider: &str) -> bool {
         let own = &self.settings.providers;
         own.contains_key(provider) || own.contains_key(providers::split_key_name(provider).0)

@@ -199,12 +199,12 @@ impl Encoded {
 
     /// Returns whether a request starts with exactly these messages.
     fn begins(&self, quirks: ServerQuirks, request: &InferenceRequest) -> bool {
-        let reads_same = |(known, wire_messages): (&Arc<Message>, &Arc<Message>)| {
-            Arc::ptr_eq(known, wire_messages)
-                || known.role == wire_messages.role
-                    && known.content == wire_messages.content
-                    && known.tool_calls == wire_messages.tool_calls
-                    && known.tool_call_id == wire_messages.tool_call_id
+        let reads_same = |(known, message): (&Arc<Message>, &Arc<Message>)| {
+            Arc::ptr_eq(known, message)
+                || known.role == message.role
+                    && known.content == message.content
+                    && known.tool_calls == message.tool_calls
+                    && known.tool_call_id == message.tool_call_id
         };
         self.quirks == quirks
             && self.messages.len() <= request.messages.len()
@@ -323,11 +323,11 @@ fn tail(request: &InferenceRequest, quirks: ServerQuirks, key: impl FnOnce() -> 
 
 /// Appends messages to the members of a list.
 fn encode(messages: &[Arc<Message>], quirks: ServerQuirks, items: &mut Vec<u8>) -> serde_json::Result<()> {
-    for wire_messages in wire_messages(messages, quirks) {
+    for message in wire_messages(messages, quirks) {
         if !items.is_empty() {
             items.push(b',');
         }
-        serde_json::to_writer(&mut *items, &wire_messages)?;
+        serde_json::to_writer(&mut *items, &message)?;
     }
     Ok(())
 }

@@ -50,12 +50,12 @@ impl DemoExecutor {
 #[derive(Debug, PartialEq)]
 enum Reply {
     Text(String),
-    Call { sentence_of: String, tool: &'static str, args: Value },
+    Call { text: String, tool: &'static str, args: Value },
 }
 
 impl Reply {
-    fn call(sentence_of: impl Into<String>, tool: &'static str, args: Value) -> Self {
-        Self::Call { sentence_of: sentence_of.into(), tool, args }
+    fn call(text: impl Into<String>, tool: &'static str, args: Value) -> Self {
+        Self::Call { text: text.into(), tool, args }
     }
 }
 
@@ -254,7 +254,7 @@ fn stream(request: &InferenceRequest) -> Result<Fold, InferenceExecutionError> {
     let reply = reply(request);
     let (text, call) = match &reply {
         Reply::Text(text) => (text, None),
-        Reply::Call { sentence_of, tool, args } => (sentence_of, Some((*tool, args.to_string()))),
+        Reply::Call { text, tool, args } => (text, Some((*tool, args.to_string()))),
     };
     for piece in pieces(text) {
         fold.text(piece)?;

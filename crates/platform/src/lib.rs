@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_the_kernel_are_told_from_those_that_only_look_like_them() {
+    fn paths_of_the_kernel_are_recognized() {
         let kernel = |path: &str| is_of_the_kernel(Path::new(path));
         assert!(kernel("/proc/1/environ") && kernel("/dev/null") && kernel("/sys"));
         assert!(!kernel("/process") && !kernel("/home/dev"));

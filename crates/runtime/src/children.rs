@@ -510,16 +510,16 @@ impl AgentRuntime {
     /// [`RuntimeError::Store`], [`RuntimeError::Damaged`].
     pub async fn result_of(&self, run: RunRecord) -> Result<AgentRunResult, RuntimeError> {
         let store = &self.inner.shared.store;
-        let last_answer_found = store.last_answer(&run.thread_id, Some(&run.id)).await?;
+        let answer = store.last_answer(&run.thread_id, Some(&run.id)).await?;
         let messages = store.message_count(&run.thread_id).await?;
         Ok(AgentRunResult {
             thread_id: run.thread_id,
             run_id: run.id,
-            response: last_answer_found.as_ref().map(Message::text).unwrap_or_default(),
+            response: answer.as_ref().map(Message::text).unwrap_or_default(),
             termination: run.termination.unwrap_or(TerminationReason::NaturalEnd),
             error_code: None,
             retry_at: None,
-            stop_reason: last_answer_found.as_ref().and_then(stop_reason_of),
+            stop_reason: answer.as_ref().and_then(stop_reason_of),
             steps: run.steps,
             usage: run.usage,
             waiting: Vec::new(),

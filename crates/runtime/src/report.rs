@@ -158,14 +158,14 @@ impl AgentRuntime {
             .filter(|prefix| prefix.summary_upto == upto)
             .map_or(memory.marks, |prefix| marks_of(&prefix));
         let fit = context::fit(&sizes, from, marks, limits);
-        let (mut text_bytes, mut results, mut previews) = (0, 0, 0);
+        let (mut message_tokens, mut results, mut previews) = (0, 0, 0);
         let shown =
             (0..sizes.leading()).chain(fit.pinned.iter().copied()).chain(fit.marks.cut..history.end());
         for at in shown {
             let tokens = sizes.at(at, fit.marks.previewed);
             previews += usize::from(at < fit.marks.previewed && sizes.has_preview(at));
             let is_result = history.get(at).is_some_and(|message| message.role == Role::Tool);
-            *(if is_result { &mut results } else { &mut text_bytes }) += tokens;
+            *(if is_result { &mut results } else { &mut message_tokens }) += tokens;
         }
         Ok(ContextReport {
             window: policy.map(|policy| policy.max_context_tokens),
@@ -173,7 +173,7 @@ impl AgentRuntime {
             threshold: policy.and_then(|policy| policy.autocompact_threshold),
             system: real(system),
             tools: tools.into_iter().map(|(id, tokens)| (id, real(tokens))).collect(),
-            messages: real(text_bytes),
+            messages: real(message_tokens),
             results: real(results),
             summary_tokens: real(summarised),
             summary,

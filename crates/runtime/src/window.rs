@@ -394,8 +394,8 @@ impl Driver {
             Arc::make_mut(&mut prefix).images_left_out = left_out as u64;
         }
         self.packing.frozen.of = Some(Arc::clone(&prefix));
-        let seen_changes = self.prompt_changes();
-        if !seen_changes.parts.is_empty() || !seen_changes.tools.is_empty() {
+        let changes = self.prompt_changes();
+        if !changes.parts.is_empty() || !changes.tools.is_empty() {
             self.set_prompt_changes(PromptChanges { at_seq, ..PromptChanges::default() })?;
         }
         self.keep_prefix(&prefix);
@@ -446,8 +446,8 @@ impl Driver {
 
     /// Notes a request that is about to be sent.
     async fn packed(&mut self, prefix: &PrefixRecord, fit: &Fit, messages: Arc<Vec<Arc<Message>>>) -> Packed {
-        let (fixed, seen_changes) = (self.packing.frozen.tokens, self.summary_tokens());
-        self.packing.estimated = fixed + seen_changes + fit.tokens;
+        let (fixed, summary) = (self.packing.frozen.tokens, self.summary_tokens());
+        self.packing.estimated = fixed + summary + fit.tokens;
         let (thread, model) = (self.record.thread_id.clone(), self.agent.model_id.clone());
         let memory = self.shared.windows.change(&thread, |known| {
             *known = std::mem::take(known).of_model(&model);
@@ -461,7 +461,7 @@ impl Driver {
         }
         self.complete_outline();
         if let Some(policy) = self.agent.spec.context_policy.clone() {
-            self.compact_if_due(&policy, &memory, seen_changes + fit.tokens, fit.left_out > 0);
+            self.compact_if_due(&policy, &memory, summary + fit.tokens, fit.left_out > 0);
         }
         Packed {
             system: prefix.system.iter().map(|part| ContentBlock::text(part.text.clone())).collect(),

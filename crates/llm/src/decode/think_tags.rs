@@ -35,11 +35,11 @@ impl ThinkTags {
         loop {
             match self.place {
                 Place::Start => {
-                    let part = self.held.trim_start();
-                    if let Some(thoughts) = part.strip_prefix(OPENS) {
+                    let start = self.held.trim_start();
+                    if let Some(thoughts) = start.strip_prefix(OPENS) {
                         self.held = thoughts.to_owned();
                         self.place = Place::Thoughts;
-                    } else if OPENS.starts_with(part) {
+                    } else if OPENS.starts_with(start) {
                         return Ok(());
                     } else {
                         self.place = Place::Text;
@@ -55,9 +55,9 @@ impl ThinkTags {
                             .rev()
                             .find(|length| self.held.ends_with(&CLOSES[..*length]))
                             .unwrap_or_default();
-                        let part = self.held.len() - keep;
-                        fold.reasoning(&self.held[..part])?;
-                        self.held.drain(..part);
+                        let settled = self.held.len() - keep;
+                        fold.reasoning(&self.held[..settled])?;
+                        self.held.drain(..settled);
                         return Ok(());
                     }
                 }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn other_text_stays_text() {
-        for part in [
+        for text in [
             "The tag <think>a</think> is one.",
             "<",
             "<thin",
@@ -136,7 +136,7 @@ mod tests {
             "\n\nhello",
             "< think>",
         ] {
-            assert_eq!(read(&[part]), (String::new(), part.to_owned()), "{part:?}");
+            assert_eq!(read(&[text]), (String::new(), text.to_owned()), "{text:?}");
         }
         assert_eq!(read(&["<think>", "never closed </thi"]), ("never closed </thi".into(), String::new()));
         assert_eq!(read(&["<think></think>", "\n", "\n", "hi"]), (String::new(), "hi".into()));

@@ -26,10 +26,10 @@ fn finish(mut fold: Fold) -> StreamResult {
 #[test]
 fn only_a_call_reads_the_ids_of_the_conversation() {
     let earlier = asked("a");
-    let mut sentence_of = Fold::new("m", Arc::clone(&earlier));
-    sentence_of.text("hello").expect("within the limits");
+    let mut fold = Fold::new("m", Arc::clone(&earlier));
+    fold.text("hello").expect("within the limits");
     assert_eq!(Arc::strong_count(&earlier), 2, "it was not read");
-    sentence_of.finish();
+    fold.finish();
     assert_eq!(Arc::strong_count(&earlier), 1, "the conversation can grow without a copy of its list");
     let mut calls = Fold::new("m", Arc::clone(&earlier));
     calls.call(CallKey::Last, Some("a"), Some("List"), None).expect("within the limits");

@@ -141,9 +141,9 @@ impl Http {
         if answer.status() != reqwest::StatusCode::UNAUTHORIZED {
             return Ok(Challenge { is_refused: false, header: None });
         }
-        let headers_found = answer.headers().get_all(reqwest::header::WWW_AUTHENTICATE);
-        let headers_found = headers_found.iter().filter_map(|value| value.to_str().ok());
-        let header = headers_found.max_by_key(|text| text.contains("resource_metadata")).map(str::to_owned);
+        let challenges = answer.headers().get_all(reqwest::header::WWW_AUTHENTICATE);
+        let challenges = challenges.iter().filter_map(|value| value.to_str().ok());
+        let header = challenges.max_by_key(|text| text.contains("resource_metadata")).map(str::to_owned);
         Ok(Challenge { is_refused: true, header })
     }
 }

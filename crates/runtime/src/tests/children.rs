@@ -461,11 +461,11 @@ async fn a_delegate_must_exist_and_be_reachable() {
             _: Option<String>,
             call: Option<String>,
         ) -> Result<DelegateRunResult, AgentBackendError> {
-            let error_of = format!("{} for {}", messages[0].text(), call.unwrap_or_default());
+            let answer = format!("{} for {}", messages[0].text(), call.unwrap_or_default());
             Ok(DelegateRunResult {
                 agent_id: agent_id.into(),
                 status: DelegateRunStatus::Completed,
-                response: Some(error_of),
+                response: Some(answer),
                 steps: 1,
             })
         }
@@ -505,9 +505,9 @@ struct Talk;
 #[async_trait]
 impl LlmExecutor for Talk {
     async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
-        let error_of: Vec<String> = request.messages.iter().map(|message| message.text()).collect();
+        let texts: Vec<String> = request.messages.iter().map(|message| message.text()).collect();
         let results = request.messages.iter().filter(|m| m.role == Role::Tool).count();
-        let is = |prompt: &str| error_of.iter().any(|text| text == prompt);
+        let is = |prompt: &str| texts.iter().any(|text| text == prompt);
         Ok(if is("go") {
             match results {
                 0 => task(&[("c1", "scout", "one"), ("c2", "scout", "two")]),

@@ -41,7 +41,7 @@ struct Awake {
 }
 
 impl Awake {
-    fn send(runtime: &AgentRuntime) -> Self {
+    fn start(runtime: &AgentRuntime) -> Self {
         let (sender, events) = tokio::sync::mpsc::unbounded_channel();
         let runtime = runtime.clone();
         let run = tokio::spawn(async move {
@@ -190,7 +190,7 @@ async fn a_lease_is_renewed_while_its_driver_is_active_and_then_released() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")])]);
     let runtime = house.builder(&script).with_lease(Duration::from_millis(150)).build().unwrap();
-    let mut awake = Awake::send(&runtime);
+    let mut awake = Awake::start(&runtime);
     awake.until("tool_call_stream_delta").await;
     let first = house.store.lease(&"t".into()).await.unwrap().unwrap();
     let renewed = async {
@@ -212,7 +212,7 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang")])]);
     let runtime = house.builder(&script).with_lease(Duration::from_millis(150)).build().unwrap();
-    let mut awake = Awake::send(&runtime);
+    let mut awake = Awake::start(&runtime);
     awake.until("tool_call_stream_delta").await;
     let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
     // The other process takes this one for dead, whatever its lease says.
@@ -253,7 +253,7 @@ async fn an_answer_from_another_process_reaches_the_active_run() {
     let script = Script::of([calls(&[("a", "ask"), ("b", "hang"), ("c", "ask")])]);
     let runtime = here.runtime(&script);
     assert_eq!(bells(&folder), 0);
-    let mut awake = Awake::send(&runtime);
+    let mut awake = Awake::start(&runtime);
     awake.until("tool_call_stream_delta").await;
     let asked = async {
         while there.store.suspension(&"perm_c".into()).await.unwrap().is_none() {
@@ -360,7 +360,7 @@ async fn a_question_expires_while_a_sibling_still_runs() {
     let (_folder, here, there) = neighbours();
     let script = Script::of([calls(&[("a", "ask_soon"), ("b", "hang")])]);
     let runtime = here.runtime(&script);
-    let mut awake = Awake::send(&runtime);
+    let mut awake = Awake::start(&runtime);
     awake.until("tool_call_done(failed)").await;
     let row = there.store.suspension(&"perm_a".into()).await.unwrap().unwrap();
     assert_eq!(row.status, SuspensionStatus::Expired);

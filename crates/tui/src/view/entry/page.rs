@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_headings_and_code_of_a_page_are_told_apart() {
+    fn labels_headings_and_code_of_a_page_have_styles_of_their_own() {
         let text = "── tools\n✓ echo\tconnected · 2 tools\n! a\tneeds `login`\tsince 9:41\n\tand more";
         let lines = shown("usage · since 3d", text, false, 60);
         let rows: Vec<String> = lines.iter().map(ToString::to_string).collect();
