@@ -505,7 +505,10 @@ fn runtime(
         rules: permission.clone(),
         cwd: foundation.workspace.cwd.clone(),
     };
-    let checks = ChecksPlugin::new(&settings.checks, own_commands.clone()).map_err(Failure::usage)?;
+    let checks = ChecksPlugin::new(&settings.checks, own_commands.clone()).map_err(|why| {
+        let origin = foundation.loaded.provenance.origin("checks").map(|origin| format!("{origin}: "));
+        Failure::usage(format!("{}{why}", origin.unwrap_or_default()))
+    })?;
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
     let readable = context::readable(&output_dir);
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(move |snapshot| {

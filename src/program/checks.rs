@@ -106,8 +106,9 @@ impl ChecksPlugin {
     /// Which glob is none.
     pub(crate) fn new(checks: &BTreeMap<String, String>, commands: OwnCommands) -> Result<Self, String> {
         let check = |(glob, command): (&String, &String)| {
-            let files = Pattern::parse(&format!("File({glob})"))
-                .map_err(|error| format!("checks: `{}` is no glob of files: {error}", visible_line(glob)))?;
+            let files = Pattern::parse(&format!("File({glob})")).map_err(|error| {
+                format!("`{}` is no glob of files: {}", visible_line(glob), error.message)
+            })?;
             Ok(FileCheck { files, command: command.clone() })
         };
         let checks = checks.iter().map(check).collect::<Result<_, String>>()?;
