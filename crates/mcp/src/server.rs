@@ -144,9 +144,12 @@ impl Now {
 
     /// Stands for the tools and instructions as they are now.
     fn digest(&self) -> String {
-        let tools: String =
-            self.tools.iter().map(|(found, _, _)| format!("{}\n{}\n", found.name, found.hash)).collect();
-        sha256_hex(&format!("{tools}{}", sha256_hex(&self.instructions)))
+        let mut all = String::new();
+        for (found, _, _) in &self.tools {
+            let _ = writeln!(all, "{}\n{}", found.name, found.hash);
+        }
+        all.push_str(&sha256_hex(&self.instructions));
+        sha256_hex(&all)
     }
 }
 
