@@ -310,6 +310,7 @@ fn files_of_settings_come_before_flags() {
             is_trusted: false,
             env: &env,
             flags: &flags,
+            policy: None,
         })
     };
     let both = ["--profile", "deep", "--settings", "s.toml", "--config", "theme=light", "--add-dir", "out"];

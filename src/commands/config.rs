@@ -28,6 +28,9 @@ pub(crate) fn show(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         put_json(&json!(rows.iter().map(row).collect::<Vec<_>>()))?;
     } else {
         put(&lines(&rows))?;
+        if let Some(policy) = foundation.loaded.provenance.policy() {
+            put(&format!("policy of this machine: {}\n", policy.summary()))?;
+        }
         put(&format!("permission mode in force: {}\n", mode_of(foundation)))?;
     }
     for warning in &foundation.warnings {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::start::StartFlags;
-use crate::config::{Images, SandboxMissing, SandboxSettings};
+use crate::config::{Images, POLICY_FILE, SandboxMissing, SandboxSettings};
 use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;
 use crate::contract::path_policy::PathPolicies as _;
@@ -104,6 +104,10 @@ pub(crate) async fn run(
                 }
             }
         }
+    }
+    match foundation.loaded.provenance.policy() {
+        Some(policy) => add("policy", CheckStatus::Ok, policy.summary()),
+        None => add("policy", CheckStatus::Ok, format!("none ({POLICY_FILE})")),
     }
     if foundation.untrusted.is_empty() {
         add("trust", CheckStatus::Ok, "nothing here needs trust".into());

@@ -15,7 +15,8 @@ pub(crate) async fn run(json: bool, foundation: &Foundation) -> Result<u8, Failu
     for why in &all.refused {
         say(&format!("aye: {why}"));
     }
-    let rows = list_models(&foundation.loaded.settings, &foundation.env, &all.hits, current.as_ref());
+    let policy = foundation.loaded.provenance.policy();
+    let rows = list_models(&foundation.loaded.settings, &foundation.env, &all.hits, current.as_ref(), policy);
     if json {
         put_json(&json!(rows))?;
     } else {

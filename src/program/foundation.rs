@@ -8,9 +8,9 @@ use aye_sandbox::common_git_folder;
 
 use crate::cli::start::StartFlags;
 use crate::config::{
-    Env, InstructionPlaces, Instructions, Loaded, Origin, Paths, PluginFolder, Sources, TrustAssessment,
-    TrustItem, TrustStore, load, load_session_servers, plugin_folders, project_config_files, read_private,
-    repository_root, write_private,
+    Env, InstructionPlaces, Instructions, Loaded, MachinePolicy, Origin, Paths, PluginFolder, Sources,
+    TrustAssessment, TrustItem, TrustStore, load, load_session_servers, plugin_folders, project_config_files,
+    read_private, repository_root, write_private,
 };
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
@@ -201,12 +201,17 @@ impl Foundation {
         Ok(next)
     }
 
-    /// The rules in force: shipped, user's, project's, this start's. A file that cannot be read makes everything ask.
+    /// The rules in force: shipped, the machine's policy, user's, project's, this start's. A file that cannot be read makes
+    /// everything ask; a wrong rule of the policy refuses the start.
     pub(crate) fn rules(&mut self, cli: &StartFlags) -> Result<RuleSet, Failure> {
         let mut rules = shipped_rules();
         match RuleSet::from_patterns(Layer::Shipped, ToolPermissionBehavior::Ask, self.own_files()) {
             Ok(set) => rules.join(set),
             Err(error) => rules.refuse(format!("aye's own folders cannot be protected: {error}")),
+        }
+        if let Some(policy) = self.loaded.provenance.policy() {
+            let file = policy.path().display().to_string();
+            rules.join(RuleSet::from_entries(policy.rules(), Layer::Policy, &file).map_err(Failure::usage)?);
         }
         let mut files = vec![(self.paths.permissions_file(), Layer::User)];
         if self.is_trusted {
@@ -442,6 +447,14 @@ fn settings(
         return Err(Failure::usage(format!("--add-dir {folder}: it is not a folder")));
     }
     let flags = cli.flags(&paths.config_dir, cwd);
-    let sources = Sources { user: &paths.config_file(), project: &project, is_trusted, env, flags: &flags };
+    let policy = MachinePolicy::of_this_machine().map_err(Failure::usage)?;
+    let sources = Sources {
+        user: &paths.config_file(),
+        project: &project,
+        is_trusted,
+        env,
+        flags: &flags,
+        policy: policy.as_ref(),
+    };
     load(&sources).map_err(Failure::usage)
 }

@@ -15,7 +15,13 @@ pub(crate) const AGENT: &str = "aye";
 /// Applies rules in the folder and the mode that the settings name.
 pub(crate) fn permissions_of(foundation: &Foundation, rules: RuleSet) -> Permissions {
     let (workspace, known) = (foundation.workspace.clone(), foundation.known_files());
-    Permissions::knowing(workspace, Arc::new(SystemClock), rules, mode_of(foundation), known)
+    let permissions =
+        Permissions::knowing(workspace, Arc::new(SystemClock), rules, mode_of(foundation), known);
+    let policy = foundation.loaded.provenance.policy();
+    if let Some((policy, most)) = policy.and_then(|policy| Some((policy, policy.permission_mode()?))) {
+        permissions.limit_mode(most, policy.path().display().to_string());
+    }
+    permissions
 }
 
 pub(crate) fn mode_of(foundation: &Foundation) -> Mode {

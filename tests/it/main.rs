@@ -43,6 +43,7 @@ mod models;
 mod network;
 mod notify;
 mod packages;
+mod policy;
 mod programs;
 mod reminders;
 mod remote;

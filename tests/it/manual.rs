@@ -101,6 +101,11 @@ fn each_file_of_the_manual_is_read_by_the_program() {
                 assert!(ok(&["hooks", "list"]).contains("no-push"), "{at}");
                 "hooks.toml"
             }
+            "toml" if first == "# /etc/aye/policy.toml" => {
+                aye::config::MachinePolicy::parse("/etc/aye/policy.toml".as_ref(), text)
+                    .unwrap_or_else(|error| panic!("{at}: {error}"));
+                "policy.toml"
+            }
             "toml" if first.starts_with("inherits") => {
                 put("themes/mine.toml");
                 let out = ok(&["doctor", "--config", "theme=mine"]);

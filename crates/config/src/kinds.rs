@@ -362,6 +362,12 @@ impl Kind for Expiry {
     fn read(value: &Value) -> Result<Self, OtherKind> {
         read_text(value, |text| text.parse().ok())
     }
+    fn rank(value: &Value) -> Option<u128> {
+        Some(match Self::read(value).ok()? {
+            Self::After(time) => time.as_millis(),
+            Self::Never => u128::MAX,
+        })
+    }
 }
 
 impl Kind for Vec<String> {

@@ -160,6 +160,13 @@ impl Source<'_> {
         Origin::File { path: self.path.to_path_buf(), line, column }
     }
 
+    /// Reads a rule of a policy.
+    fn rule(&self, value: &Spanned<DeValue<'_>>) -> Option<PolicyRule> {
+        let line = u64::try_from(self.place(value.span().start).0).ok()?;
+        let rule = serde_json::to_value(owned(value).ok()?).ok()?;
+        rule.is_object().then_some(PolicyRule { rule, line })
+    }
+
     /// Notes the places of the parts of a value.
     fn note(&self, value: &DeValue<'_>, pointer: &str, places: &mut BTreeMap<String, (usize, usize)>) {
         let mut part = |name: &str, start: usize, value: &DeValue<'_>| {
@@ -184,20 +191,96 @@ fn owned(value: &Spanned<DeValue<'_>>) -> Result<Value, OtherKind> {
     })
 }
 
+/// One rule of a policy, as a permissions file has it.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyRule {
+    pub rule: serde_json::Value,
+    pub line: u64,
+}
+
+/// The parts of a policy.
+#[derive(Default)]
+pub(crate) struct PolicyText {
+    pub settings: SettingsLayer,
+    pub models: Option<Vec<String>>,
+    pub rules: Vec<PolicyRule>,
+    pub problems: Vec<Problem>,
+}
+
+impl PolicyText {
+    pub(crate) fn read(path: &Path, text: &str) -> Self {
+        let mut policy = Self::default();
+        let parsed = parsed(path, text, |table, source| {
+            for (name, value) in table {
+                let wrong = match (name.get_ref().as_ref(), value.get_ref()) {
+                    ("settings", DeValue::Table(settings)) => {
+                        policy.settings.table(settings, schema::ROOT, &Key::default(), source);
+                        continue;
+                    }
+                    ("models", DeValue::Array(models)) => {
+                        let names: Option<Vec<String>> = models
+                            .iter()
+                            .map(|name| {
+                                name.get_ref().as_str().filter(|name| name.contains('/')).map(str::to_owned)
+                            })
+                            .collect();
+                        if names.is_some() {
+                            policy.models = names;
+                            continue;
+                        }
+                        MODELS
+                    }
+                    ("rules", DeValue::Array(rules)) => {
+                        let rules: Option<Vec<PolicyRule>> =
+                            rules.iter().map(|rule| source.rule(rule)).collect();
+                        if let Some(rules) = rules {
+                            policy.rules = rules;
+                            continue;
+                        }
+                        RULES
+                    }
+                    ("settings", _) => "`settings` must be a table, written [settings]",
+                    ("models", _) => MODELS,
+                    ("rules", _) => RULES,
+                    _ => "unknown key; a policy has `models`, [settings] and [[rules]]",
+                };
+                let origin = source.at(name.span().start);
+                policy.problems.push(Problem { origin, message: wrong.to_owned() });
+            }
+        });
+        policy.problems.extend(parsed.err());
+        policy
+    }
+}
+
+const MODELS: &str =
+    "`models` must be a list of PROVIDER/MODEL such as [\"anthropic/*\"], in which `*` is any text";
+const RULES: &str = "`rules` must be tables, written [[rules]], each with `tool` and `behavior`";
+
+/// Parses a file, and hands its table on.
+fn parsed(path: &Path, text: &str, read: impl FnOnce(&DeTable<'_>, &Source<'_>)) -> Result<(), Problem> {
+    // The parser takes a byte order mark for a part of the first key.
+    let (skipped, body) = text.strip_prefix('\u{feff}').map_or((0, text), |rest| (3, rest));
+    let source = Source { path, text, skipped };
+    match DeTable::parse(body) {
+        Ok(table) => {
+            read(table.get_ref(), &source);
+            Ok(())
+        }
+        Err(error) => {
+            let origin = source.at(error.span().map_or(0, |span| span.start));
+            Err(Problem { origin, message: syntax_message(error.message()) })
+        }
+    }
+}
+
 impl SettingsLayer {
     /// Reads the text of a settings file.
     pub(crate) fn from_toml(path: &Path, text: &str) -> Self {
         let mut layer = Self::default();
-        // The parser takes a byte order mark for a part of the first key.
-        let (skipped, body) = text.strip_prefix('\u{feff}').map_or((0, text), |rest| (3, rest));
-        let source = Source { path, text, skipped };
-        match DeTable::parse(body) {
-            Ok(table) => layer.table(table.get_ref(), schema::ROOT, &Key::default(), &source),
-            Err(error) => {
-                let origin = source.at(error.span().map_or(0, |span| span.start));
-                layer.problems.push(Problem { origin, message: syntax_message(error.message()) });
-            }
-        }
+        let parsed =
+            parsed(path, text, |table, source| layer.table(table, schema::ROOT, &Key::default(), source));
+        layer.problems.extend(parsed.err());
         layer
     }
 

@@ -1,12 +1,14 @@
-//! Joins the layers of settings: defaults < user < project < environment < flags.
+//! Joins the layers of settings: defaults < user < project < environment < flags. The policy of the machine narrows them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::env::Env;
 use super::kinds::one_line;
 use super::layer::{Key, LayerEntry, Origin, Problem, SettingsLayer, Values};
 use super::paths::read_private;
+use super::policy::MachinePolicy;
 use super::schema::{self, Fields, Node, Part as _, ProjectMay};
 use super::settings::Settings;
 use aye_core::contract::display::visible_line;
@@ -96,6 +98,8 @@ pub struct Sources<'a> {
     pub env: &'a Env,
     /// The command line.
     pub flags: &'a Flags,
+    /// What the administrator of the machine set.
+    pub policy: Option<&'a MachinePolicy>,
 }
 
 /// Settings, where each came from, and what was ignored on the way.
@@ -138,13 +142,19 @@ pub struct ProvenanceRow {
     pub origin: Origin,
 }
 
-/// The origin of each effective value. Keys of providers are never in it, only the names of their variables.
+/// The origin of each effective value, and the policy that narrowed them. Keys of providers are never in it, only the names of their variables.
 #[derive(Clone, Debug, Default)]
 pub struct Provenance {
     entries: Values,
+    policy: Option<Arc<MachinePolicy>>,
 }
 
 impl Provenance {
+    /// Returns what the administrator of the machine set.
+    pub fn policy(&self) -> Option<&MachinePolicy> {
+        self.policy.as_deref()
+    }
+
     /// All effective values in the order of their keys.
     pub fn rows(&self) -> Vec<ProvenanceRow> {
         let row = |entry: &LayerEntry| ProvenanceRow {
@@ -244,13 +254,16 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
     join(&mut joined, env.entries);
     problems.extend(sources.flags.layer.problems.iter().cloned());
     sources.flags.join_into(&mut joined);
+    if let Some(policy) = sources.policy {
+        warnings.extend(policy.narrow(&mut joined));
+    }
     if !problems.is_empty() {
         return Err(ConfigError { problems });
     }
     warnings.extend(retired(&joined));
     Ok(Loaded {
         settings: Settings::collect(&joined, &Key::default(), None),
-        provenance: Provenance { entries: joined },
+        provenance: Provenance { entries: joined, policy: sources.policy.cloned().map(Arc::new) },
         warnings,
     })
 }

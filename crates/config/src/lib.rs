@@ -12,6 +12,7 @@ mod layers;
 mod models;
 mod paths;
 mod plugin_folders;
+mod policy;
 mod providers;
 mod redact;
 mod schema;
@@ -43,6 +44,7 @@ pub use paths::{
     write_private,
 };
 pub use plugin_folders::{PluginFolder, plugin_folders};
+pub use policy::{MachinePolicy, POLICY_FILE, PolicyError};
 pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::{SettingDoc, documented_settings};
 pub use server_tables::{ServerTableError, with_server, without_server};

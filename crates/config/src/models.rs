@@ -147,6 +147,16 @@ pub enum SelectError {
         /// The variables.
         key_envs: String,
     },
+    /// The policy of the machine does not allow it.
+    #[error("model `{model}` ({origin}) cannot be used: {why}")]
+    Refused {
+        /// The model, as `provider/model`.
+        model: String,
+        /// The origin of the request.
+        origin: String,
+        /// What the policy allows.
+        why: String,
+    },
     /// `provider/` without a model, and the provider has no default.
     #[error("no model given; write {provider}/NAME, or set `model` in your config.toml")]
     NoModel {
@@ -189,7 +199,7 @@ pub fn wants_list(settings: &Settings, env: &Env) -> Option<ResolvedProvider> {
 /// a local server that answered, else the demo model.
 ///
 /// # Errors
-/// If a model was requested that no provider can serve. Without a request, a model is always found.
+/// If a model was requested that no provider can serve, or if the policy of the machine does not allow the model.
 pub fn select_model(
     settings: &Settings,
     provenance: &Provenance,
@@ -201,10 +211,14 @@ pub fn select_model(
         Some(origin) => origin.to_string(),
     };
     let chooser = Chooser { settings, env, origin, hits };
-    match settings.model.as_deref() {
-        Some(DEMO) => Ok(demo(format!("requested by {}", chooser.origin))),
-        Some(name) => chooser.named(name),
-        None => Ok(chooser.unnamed()),
+    let selection = match settings.model.as_deref() {
+        Some(DEMO) => demo(format!("requested by {}", chooser.origin)),
+        Some(name) => chooser.named(name)?,
+        None => chooser.unnamed(),
+    };
+    match provenance.policy().and_then(|policy| policy.refuses_model(&selection.full_name())) {
+        None => Ok(selection),
+        Some(why) => Err(SelectError::Refused { model: selection.full_name(), origin: chooser.origin, why }),
     }
 }
 

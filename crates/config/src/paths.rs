@@ -288,7 +288,7 @@ pub fn read_private(path: &Path, max: u64) -> Result<Option<String>, ReadTextErr
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    read_text(fs::File::open(path)?, max)
+    read_text(fs::File::open(path)?, max).map(Some)
 }
 
 /// Reads the same from a path whose links were resolved and judged: none is followed.
@@ -298,7 +298,7 @@ pub fn read_private(path: &Path, max: u64) -> Result<Option<String>, ReadTextErr
 pub fn read_resolved(real: &Path, max: u64) -> Result<Option<String>, ReadTextError> {
     let opened = FilePlace::of(real).map_err(io::Error::from).and_then(|place| place.open_regular());
     match opened {
-        Ok(file) => read_text(file, max),
+        Ok(file) => read_text(file, max).map(Some),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
             io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => Err(ReadTextError::NotAFile),
@@ -307,13 +307,13 @@ pub fn read_resolved(real: &Path, max: u64) -> Result<Option<String>, ReadTextEr
     }
 }
 
-fn read_text(file: fs::File, max: u64) -> Result<Option<String>, ReadTextError> {
+pub(crate) fn read_text(file: fs::File, max: u64) -> Result<String, ReadTextError> {
     let mut bytes = Vec::new();
     file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
         return Err(ReadTextError::TooLarge { max });
     }
-    String::from_utf8(bytes).map(Some).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         ReadTextError::NotText { line: error.as_bytes()[..valid].split(|byte| *byte == b'\n').count() }
     })

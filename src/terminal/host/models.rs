@@ -114,7 +114,8 @@ impl AppContext {
     /// Returns the models that can be selected, given what servers list.
     pub(crate) fn model_rows(&self, hits: &[ProbeHit]) -> Vec<ModelRow> {
         let (settings, env) = (&self.foundation.loaded.settings, &self.foundation.env);
-        let rows = list_models(settings, env, hits, Some(&self.selection()));
+        let policy = self.foundation.loaded.provenance.policy();
+        let rows = list_models(settings, env, hits, Some(&self.selection()), policy);
         rows.into_iter()
             .map(|row| ModelRow {
                 name: row.name,

@@ -70,6 +70,7 @@ impl ProgramHost for TerminalHost {
             effort_in_force: selection.effort(self.app.foundation.effort.get()),
             agent: self.app.agents.named(),
             mode: self.app.permission.mode(),
+            most_mode: self.app.permission.most_mode(),
             cwd: self.app.foundation.workspace.cwd.clone(),
             project: self.app.foundation.workspace.root.clone(),
             home: self.app.foundation.env.home().map(PathBuf::from),

@@ -13,6 +13,7 @@ struct Case {
     is_trusted: bool,
     env: &'static [(&'static str, &'static str)],
     config: &'static [&'static str],
+    policy: &'static str,
 }
 
 impl Case {
@@ -27,8 +28,15 @@ impl Case {
         }
         let env = Env::of(self.env, dir.path(), dir.path());
         let project = [project];
-        let sources =
-            Sources { user: &user, project: &project, is_trusted: self.is_trusted, env: &env, flags: &flags };
+        let policy = MachinePolicy::parse(Path::new("/etc/aye/policy.toml"), self.policy).expect("a policy");
+        let sources = Sources {
+            user: &user,
+            project: &project,
+            is_trusted: self.is_trusted,
+            env: &env,
+            flags: &flags,
+            policy: Some(&policy),
+        };
         let loaded = load(&sources);
         (dir, loaded)
     }
@@ -75,6 +83,7 @@ fn later_layers_win_and_values_know_their_origin() {
         is_trusted: true,
         env: &[("AYE_MODEL", "env"), ("AYE_MAX_TURNS", " 7 ")],
         config: &["model=flag"],
+        ..Case::default()
     };
     let loaded = case.ok();
     assert_eq!(loaded.settings.model.as_deref(), Some("flag"));

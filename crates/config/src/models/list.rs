@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::super::endpoints::{ProbeHit, ResolvedProvider, resolve_providers};
 use super::super::env::Env;
+use super::super::policy::MachinePolicy;
 use super::super::providers::UNKNOWN_CONTEXT_WINDOW;
 use super::super::redact::without_password;
 use super::super::settings::Settings;
@@ -37,21 +38,26 @@ pub struct ListedModel {
 
 /// Returns the rows of `aye models` and `/model`: the model in use, those of the settings, the models that
 /// servers list (`hits`) or else the known ones of each provider with a key, demo, and the defaults of
-/// providers that need a key.
+/// providers that need a key; without those that the machine's policy does not allow.
 pub fn list_models(
     settings: &Settings,
     env: &Env,
     hits: &[ProbeHit],
     current: Option<&ModelSelection>,
+    policy: Option<&MachinePolicy>,
 ) -> Vec<ListedModel> {
+    let refusal = |selection: &ModelSelection| policy?.refuses_model(&selection.full_name());
     let chooser = Chooser { settings, env, origin: "settings".to_owned(), hits };
     let mut rows: Vec<ListedModel> = Vec::new();
     for (name, own) in &settings.models {
         let provider = own.provider.as_deref().unwrap_or("");
         rows.push(match chooser.named(name) {
-            Ok(selection) => {
-                ListedModel { name: name.clone(), ..usable(&selection, "in your settings".to_owned()) }
-            }
+            Ok(selection) => match refusal(&selection) {
+                Some(why) => unusable(name.clone(), provider, why),
+                None => {
+                    ListedModel { name: name.clone(), ..usable(&selection, "in your settings".to_owned()) }
+                }
+            },
             Err(error) => unusable(name.clone(), provider, error.to_string()),
         });
     }
@@ -60,7 +66,9 @@ pub fn list_models(
         for offered in hit.models.iter().filter(|offered| can_chat(&hit.candidate.provider, &offered.id)) {
             let name = format!("{}/{}", hit.candidate.provider, offered.id);
             let selection = chooser.at_hit(&name, hit, &offered.id, String::new());
-            rows.push(usable(&selection, format!("{} lists it", hit.candidate.base_url)));
+            if refusal(&selection).is_none() {
+                rows.push(usable(&selection, format!("{} lists it", hit.candidate.base_url)));
+            }
         }
     }
     let mut without_key = Vec::new();
@@ -87,7 +95,9 @@ pub fn list_models(
         for id in first.chain(rest) {
             let selection =
                 chooser.selection(&format!("{}/{id}", provider.name), provider, id, String::new());
-            rows.push(usable(&selection, reason.clone()));
+            if refusal(&selection).is_none() {
+                rows.push(usable(&selection, reason.clone()));
+            }
         }
         if names.is_empty() {
             let url = visible_line(&without_password(&provider.base_url)).into_owned();

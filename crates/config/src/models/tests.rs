@@ -276,7 +276,7 @@ fn the_list_shows_usable_models_and_why_others_are_not() {
     );
     let env = Env::of(&[("ANTHROPIC_API_KEY", "canary")], "/h", "/w");
     let current = select_model(&own, &Provenance::default(), &env, &[]).expect("set up");
-    let rows = list_models(&own, &env, &[], Some(&current));
+    let rows = list_models(&own, &env, &[], Some(&current), None);
     let row = |name: &str| {
         rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("{name} in {rows:#?}"))
     };
@@ -295,7 +295,7 @@ fn the_list_shows_usable_models_and_why_others_are_not() {
     assert!(row("demo").usable);
     let places: Vec<bool> = rows.iter().skip(2).map(|row| row.usable).collect();
     assert!(places.is_sorted_by(|a, b| a >= b), "models that need a key come last");
-    let rows = list_models(&own, &env, &[ollama(&["qwen3"])], None);
+    let rows = list_models(&own, &env, &[ollama(&["qwen3"])], None, None);
     assert!(rows.iter().any(|row| row.name == "ollama/qwen3" && row.usable));
     assert!(!format!("{rows:?}").contains("canary"));
     // Nor does the reason for what is chosen.
@@ -314,7 +314,7 @@ fn a_providers_own_list_overrides_the_table() {
     let mut hit =
         listed("openai", &vars, &["gpt-6-luna", "text-embedding-3-large", "gpt-6-sol", "brand-new"]);
     hit.models[3].context_window = Some(7777);
-    let rows = list_models(&own, &env, std::slice::from_ref(&hit), Some(&current));
+    let rows = list_models(&own, &env, std::slice::from_ref(&hit), Some(&current), None);
     let names: Vec<&str> = rows.iter().filter(|row| row.usable).map(|row| row.name.as_str()).collect();
     assert_eq!(names, ["openai/gpt-5", "openai/gpt-6-sol", "openai/gpt-6-luna", "openai/brand-new", "demo"]);
     assert_eq!(rows[0].why, "openai does not list it; its closest successor is openai/gpt-6-sol");

@@ -268,6 +268,7 @@ fn the_settings_name_servers_and_a_project_cannot_mix_into_them() {
             is_trusted,
             env: &env,
             flags: &Flags::default(),
+            policy: None,
         };
         let loaded = load(&sources).expect("loads");
         let servers = load_servers(

@@ -69,6 +69,11 @@ impl DomainPattern {
             None => false,
         }
     }
+
+    /// Returns whether this pattern matches every name that another one matches.
+    pub fn covers(&self, other: &DomainPattern) -> bool {
+        self == other || self.is_below && self.matches(&other.name)
+    }
 }
 
 impl fmt::Display for DomainPattern {

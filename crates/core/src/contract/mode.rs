@@ -56,6 +56,18 @@ impl Mode {
             Mode::Auto | Mode::Plan | Mode::Yolo => Mode::Ask,
         }
     }
+
+    /// Returns whether the mode allows no more without a question than another one.
+    pub fn is_within(self, most: Mode) -> bool {
+        let rank = |mode| match mode {
+            Mode::Plan => 0,
+            Mode::Ask => 1,
+            Mode::AcceptEdits => 2,
+            Mode::Auto => 3,
+            Mode::Yolo => 4,
+        };
+        rank(self) <= rank(most)
+    }
 }
 
 impl fmt::Display for Mode {
@@ -83,6 +95,15 @@ mod tests {
             assert_eq!(serde_json::to_value(mode).unwrap(), mode.as_str());
         }
         assert!("YOLO".parse::<Mode>().is_err());
+    }
+
+    #[test]
+    fn modes_are_ordered_by_what_they_allow() {
+        let modes = [Mode::Plan, Mode::Ask, Mode::AcceptEdits, Mode::Auto, Mode::Yolo];
+        for (n, most) in modes.into_iter().enumerate() {
+            let within = modes.into_iter().filter(|mode| mode.is_within(most)).collect::<Vec<_>>();
+            assert_eq!(within, modes[..=n]);
+        }
     }
 
     #[test]

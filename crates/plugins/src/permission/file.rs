@@ -197,28 +197,50 @@ impl PermissionRulesConfig {
             set.set_default(default);
         }
         for (index, entry) in self.rules.into_iter().enumerate() {
-            let origin = RuleSource::of(Layer::Run);
-            let invalid = |why: InvalidRule| RulesFileError::Invalid {
-                file: "permission rules, rule".into(),
-                line: index as u64 + 1,
-                message: why.0,
-            };
-            let mut rule = build(&entry.tool, entry.behavior, &entry.matches, &entry.not_match, origin)
-                .map_err(invalid)?;
-            rule.terms.expires_in =
-                entry.expires_in.map(|value| expiry_of(&value, &rule)).transpose().map_err(invalid)?;
-            rule.terms.notify =
-                entry.notify.map(|value| notify_of(&value, &rule)).transpose().map_err(invalid)?;
-            rule.sandbox =
-                entry.sandbox.map(|profile| sandbox_of(profile, &rule)).transpose().map_err(invalid)?;
-            rule.env = env_of(entry.env, &rule).map_err(invalid)?;
+            let rule =
+                entry.into_rule(RuleSource::of(Layer::Run)).map_err(|why| RulesFileError::Invalid {
+                    file: "permission rules, rule".into(),
+                    line: index as u64 + 1,
+                    message: why.0,
+                })?;
             set.push(rule);
         }
         Ok(set)
     }
 }
 
+impl PermissionRuleEntry {
+    fn into_rule(self, origin: RuleSource) -> Result<Rule, InvalidRule> {
+        let mut rule = build(&self.tool, self.behavior, &self.matches, &self.not_match, origin)?;
+        rule.terms.expires_in = self.expires_in.map(|value| expiry_of(&value, &rule)).transpose()?;
+        rule.terms.notify = self.notify.map(|value| notify_of(&value, &rule)).transpose()?;
+        rule.sandbox = self.sandbox.map(|profile| sandbox_of(profile, &rule)).transpose()?;
+        rule.env = env_of(self.env, &rule)?;
+        Ok(rule)
+    }
+}
+
 impl RuleSet {
+    /// Reads rules that another file contains, each with its line.
+    ///
+    /// # Errors
+    /// When an entry is no rule, a pattern is broken or an example fails.
+    pub fn from_entries<'a>(
+        entries: impl Iterator<Item = (&'a Value, u64)>,
+        layer: Layer,
+        file: &str,
+    ) -> Result<RuleSet, RulesFileError> {
+        let mut set = RuleSet::new();
+        for (entry, line) in entries {
+            let origin = RuleSource { layer, file: Some(file.to_owned()), line: Some(line), grant: None };
+            let invalid = |message| RulesFileError::Invalid { file: file.to_owned(), line, message };
+            let entry =
+                PermissionRuleEntry::deserialize(entry).map_err(|error| invalid(error.to_string()))?;
+            set.push(entry.into_rule(origin).map_err(|why| invalid(why.0))?);
+        }
+        Ok(set)
+    }
+
     /// Reads a file's text as rules of a layer. `file` is the name that errors and verdicts show.
     ///
     /// # Errors

@@ -48,6 +48,8 @@ struct Now {
     tools: Vec<String>,
     terms: Terms,
     enforcement: Option<Enforcement>,
+    /// The most that a mode may allow, and the file that says so.
+    most: Option<(Mode, String)>,
 }
 
 /// Returns whether a grant is no longer valid, according to its own row.
@@ -65,12 +67,25 @@ impl std::fmt::Debug for Permissions {
 
 /// Why a mode cannot be used on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("mode {mode} needs the whole sandbox: {problem}")]
-pub struct ModeRefusal {
-    /// The mode.
-    pub mode: Mode,
-    /// The missing part of the sandbox.
-    pub problem: String,
+pub enum ModeRefusal {
+    /// A part of the sandbox is missing.
+    #[error("mode {mode} needs the whole sandbox: {problem}")]
+    Unsandboxed {
+        /// The mode.
+        mode: Mode,
+        /// The missing part.
+        problem: String,
+    },
+    /// The administrator of the machine does not allow it.
+    #[error("mode {mode} cannot be used: the policy of this machine ({file}) allows at most {most}")]
+    Policy {
+        /// The mode.
+        mode: Mode,
+        /// The most that a mode may allow.
+        most: Mode,
+        /// The file that says so.
+        file: String,
+    },
 }
 
 impl Permissions {
@@ -113,15 +128,30 @@ impl Permissions {
     /// Changes the mode; the next call is judged by it.
     ///
     /// # Errors
-    /// This machine does not have what [`Mode::Auto`] needs; the mode stays as it was.
+    /// This machine does not have what [`Mode::Auto`] needs, or its policy does not allow the mode; it stays as it was.
     pub fn set_mode(&self, mode: Mode) -> Result<(), ModeRefusal> {
         let problem =
             self.read(|now| now.enforcement.clone()).and_then(|enforcement| enforcement.against(mode));
         if let Some(problem) = problem {
-            return Err(ModeRefusal { mode, problem });
+            return Err(ModeRefusal::Unsandboxed { mode, problem });
+        }
+        if let Some((most, file)) =
+            self.read(|now| now.most.clone()).filter(|(most, _)| !mode.is_within(*most))
+        {
+            return Err(ModeRefusal::Policy { mode, most, file });
         }
         self.write(|now| now.mode = mode);
         Ok(())
+    }
+
+    /// Sets the most that a mode may allow, and the file that says so.
+    pub fn limit_mode(&self, most: Mode, file: String) {
+        self.write(|now| now.most = Some((most, file)));
+    }
+
+    /// Returns the most that a mode may allow.
+    pub fn most_mode(&self) -> Option<Mode> {
+        self.read(|now| now.most.as_ref().map(|(most, _)| *most))
     }
 
     /// The rules of all files and flags.

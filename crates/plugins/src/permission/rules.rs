@@ -50,6 +50,8 @@ impl ToolPermissionBehavior {
 pub enum Layer {
     /// Comes with aye. Its allow rules cover only files that are inside the workspace and not secret.
     Shipped,
+    /// Set by the administrator of the machine.
+    Policy,
     /// The user's file.
     User,
     /// The project's file, used in a trusted folder only.
@@ -64,6 +66,7 @@ impl fmt::Display for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Layer::Shipped => "shipped with aye",
+            Layer::Policy => "this machine's policy",
             Layer::User => "user's rules",
             Layer::Project => "project's rules",
             Layer::Run => "given for this run",

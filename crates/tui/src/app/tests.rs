@@ -547,6 +547,11 @@ fn modes_cycle_and_yolo_is_reached_only_by_name() {
     let modes =
         [Mode::AcceptEdits, Mode::Plan, Mode::Ask].map(|mode| Cmd::Program(ProgramCmd::SetMode(mode)));
     assert_eq!(test.cmds[test.cmds.len() - 3..], modes);
+    test.app.info.most_mode = Some(Mode::Ask);
+    test.keys("<shift-tab><shift-tab>");
+    let modes = [Mode::Plan, Mode::Ask].map(|mode| Cmd::Program(ProgramCmd::SetMode(mode)));
+    assert_eq!(test.cmds[test.cmds.len() - 2..], modes, "the key passes over what the policy does not allow");
+    test.app.info.most_mode = None;
     test.keys("/mode yolo<enter>");
     assert_eq!(test.cmds.last(), Some(&Cmd::Program(ProgramCmd::SetMode(Mode::Yolo))));
     assert!(test.live().contains("yolo"), "{}", test.live());

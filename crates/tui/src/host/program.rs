@@ -91,6 +91,8 @@ pub struct HostInfo {
     pub agent: Option<String>,
     /// The permission mode.
     pub mode: Mode,
+    /// The most that a mode may allow on this machine; `None` for no limit.
+    pub most_mode: Option<Mode>,
     /// The folder that tools work in.
     pub cwd: PathBuf,
     /// The root of the project: what a grant for the project is tied to.

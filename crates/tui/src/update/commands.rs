@@ -307,7 +307,7 @@ impl App {
         }
     }
 
-    fn set_mode(&mut self, mode: Mode, cmds: &mut Vec<Cmd>) {
+    pub(super) fn set_mode(&mut self, mode: Mode, cmds: &mut Vec<Cmd>) {
         self.info.mode = mode;
         cmds.push(Cmd::Program(ProgramCmd::SetMode(mode)));
     }

@@ -4,7 +4,7 @@ use crossterm::event::KeyEvent;
 
 use super::super::app::{App, Focus};
 use super::super::approval::CardStage;
-use super::super::host::{MentionRow, ProgramCmd, ThreadCmd, ThreadOwner, WritingCmd};
+use super::super::host::{MentionRow, Mode, ThreadCmd, ThreadOwner, WritingCmd};
 use super::super::keymap::{Action, Chord, KeyContext, Stroke, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, CompletionItem, CompletionKind, Palette};
@@ -117,8 +117,13 @@ impl App {
             Some(Action::Viewer) => self.toggle_viewer(),
             Some(Action::Expand) => self.expand(cmds),
             Some(Action::CycleMode) => {
-                self.info.mode = self.info.mode.next();
-                cmds.push(Cmd::Program(ProgramCmd::SetMode(self.info.mode)));
+                let is_allowed = |mode: &Mode| self.info.most_mode.is_none_or(|most| mode.is_within(most));
+                let next = std::iter::successors(Some(self.info.mode.next()), |mode| Some(mode.next()))
+                    .take(Mode::ALL.len())
+                    .find(is_allowed);
+                if let Some(mode) = next {
+                    self.set_mode(mode, cmds);
+                }
             }
             Some(Action::Help) => self.open_help(),
             Some(Action::Inbox) => self.toggle_inbox(cmds),
