@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
 
 mod acp;
+mod action;
 mod agents;
 mod audit;
 mod background;
