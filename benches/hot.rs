@@ -2,12 +2,7 @@
 //!
 //! The goals and what whole processes reach are in `docs/speed.md`; `scripts/speed` measures those.
 
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "a benchmark that cannot be set up should stop"
-)]
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a benchmark that cannot be set up should stop")]
 
 mod sample;
 

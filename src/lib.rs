@@ -1,4 +1,5 @@
 #![doc = include_str!("ARCHITECTURE.md")]
+#![warn(missing_docs)]
 
 /// The programs of the guide for embedding aye, compiled and run as tests.
 #[cfg(doctest)]

@@ -34,7 +34,6 @@ pub const A2A_RPC_BINDING: &str = "JSONRPC";
 
 /// State of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the wire format names them")]
 pub enum A2aTaskState {
     #[default]
     #[serde(rename = "TASK_STATE_UNSPECIFIED")]
@@ -66,7 +65,6 @@ impl A2aTaskState {
 
 /// The sender of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the wire format names them")]
 pub enum A2aRole {
     #[default]
     #[serde(rename = "ROLE_UNSPECIFIED")]
@@ -81,7 +79,6 @@ pub enum A2aRole {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aPart {
-    /// Text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Bytes as base64.
@@ -90,7 +87,6 @@ pub struct A2aPart {
     /// The location of the bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Structured data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
     /// Name of a file.
@@ -120,11 +116,8 @@ pub struct A2aMessage {
     /// The task.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub task_id: String,
-    /// The sender.
     pub role: A2aRole,
-    /// The pieces.
     pub parts: Vec<A2aPart>,
-    /// Anything else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
@@ -133,7 +126,6 @@ pub struct A2aMessage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct A2aTaskStatus {
-    /// The state.
     pub state: A2aTaskState,
     /// The agent's message about the status.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,11 +141,9 @@ pub struct A2aTaskStatus {
 pub struct A2aArtifact {
     /// Id of the artifact in its task.
     pub artifact_id: String,
-    /// The pieces.
     pub parts: Vec<A2aPart>,
 }
 
-/// A run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aTask {
@@ -161,12 +151,9 @@ pub struct A2aTask {
     pub id: String,
     /// The thread.
     pub context_id: String,
-    /// The current status.
     pub status: A2aTaskStatus,
-    /// Its results.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<A2aArtifact>,
-    /// Its messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<A2aMessage>,
 }
@@ -179,7 +166,6 @@ pub struct A2aStatusUpdate {
     pub task_id: String,
     /// The conversation.
     pub context_id: String,
-    /// The status.
     pub status: A2aTaskStatus,
 }
 
@@ -191,7 +177,6 @@ pub struct A2aArtifactUpdate {
     pub task_id: String,
     /// The conversation.
     pub context_id: String,
-    /// The piece.
     pub artifact: A2aArtifact,
     /// Whether this piece is appended to the previous ones.
     pub append: bool,
@@ -207,7 +192,6 @@ pub enum A2aResponse {
     Task(A2aTask),
     /// A message instead of a task.
     Message(A2aMessage),
-    /// Another status.
     StatusUpdate(A2aStatusUpdate),
     /// A piece of a result.
     ArtifactUpdate(A2aArtifactUpdate),

@@ -26,7 +26,6 @@ use crate::{outcome, time};
 /// An event of the protocol: the JSON of one server-sent event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
-#[expect(missing_docs, reason = "the wire format names the variants and their fields")]
 pub enum AgUiEvent {
     RunStarted {
         thread_id: String,
@@ -137,7 +136,6 @@ pub enum AgUiEvent {
 pub enum AgUiOutcome {
     /// It is over, or the client has to carry out calls of its own tools.
     Success {
-        /// Those calls.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pending_tool_call_ids: Vec<String>,
     },
@@ -150,7 +148,6 @@ pub enum AgUiOutcome {
     Cancelled,
 }
 
-/// A question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgUiInterrupt {
@@ -175,7 +172,6 @@ pub struct AgUiInterrupt {
 /// Tokens that one model used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "the wire format names them")]
 pub struct AgUiUsage {
     pub model: String,
     #[serde(skip_serializing_if = "Option::is_none")]

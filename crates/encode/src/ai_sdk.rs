@@ -25,7 +25,6 @@ use crate::outcome;
 /// A part of the UI message stream: the JSON of one server-sent event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
-#[expect(missing_docs, reason = "the wire format names the variants and their fields")]
 pub enum UiChunk {
     Start {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +107,6 @@ pub struct UiData {
     /// Parts with the same type and id replace each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The data.
     pub data: Value,
     /// Whether the part is only sent to listeners and not kept in the message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -118,7 +116,6 @@ pub struct UiData {
 /// Why a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the wire format names them")]
 pub enum UiFinishReason {
     Stop,
     Length,
@@ -142,7 +139,6 @@ struct CallProgress {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallStage {
-    /// Its arguments arrive.
     Arriving,
     /// The client has its arguments.
     Known,

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 /// A client's answer to a pending question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientAnswer {
-    /// The question.
     pub suspension_id: SuspensionId,
-    /// Approve or deny.
     pub action: ResumeDecisionAction,
     /// The payload; `null` if there is none.
     pub result: Value,

@@ -1,6 +1,5 @@
 //! The requirements on every store, as tests of [`ThreadRunStore`]: [`store_suite!`] generates them for a
 //! store. Each test gets its own store.
-#![expect(missing_docs, reason = "the names say it")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "tests"))]
 

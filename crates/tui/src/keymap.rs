@@ -29,9 +29,7 @@ pub enum KeyContext {
     Vim,
     /// On a question.
     Card,
-    /// In a list.
     List,
-    /// In the viewer.
     Viewer,
 }
 
@@ -106,11 +104,9 @@ macro_rules! actions {
     ($($variant:ident = $name:literal, $help:literal;)*) => {
         /// The action of a key.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[expect(missing_docs, reason = "each has its sentence in the help")]
         pub enum Action { $($variant,)* }
 
         impl Action {
-            /// All of them.
             pub const ALL: &'static [Action] = &[$(Action::$variant,)*];
 
             /// The name in key files.

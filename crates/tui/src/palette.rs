@@ -21,7 +21,6 @@ pub struct SlashCommand {
     pub words: &'static [&'static str],
     /// Names that people know from other agents. A skill or a command file of the same name takes precedence.
     pub aliases: &'static [Alias],
-    /// What it does.
     pub action: SlashAction,
 }
 
@@ -36,7 +35,6 @@ pub struct Alias {
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the commands of these names say it")]
 pub enum SlashAction {
     Help,
     New,
@@ -65,7 +63,6 @@ pub enum SlashAction {
 
 /// What a command does with a conversation as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the commands of these names say it")]
 pub enum ThreadAction {
     Rewind,
     Fork,
@@ -76,7 +73,6 @@ pub enum ThreadAction {
 
 /// A page with which the host answers the command of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the commands of these names say it")]
 pub enum HostPage {
     Agent,
     Memory,
@@ -260,11 +256,9 @@ fn all_aliases() -> impl Iterator<Item = (&'static SlashCommand, &'static Alias)
 pub enum CompletionKind {
     /// Commands and skills.
     Commands,
-    /// Skills only.
     Skills,
     /// Words after a command.
     Words,
-    /// Paths.
     Files,
 }
 
@@ -290,7 +284,6 @@ pub struct Palette {
     pub query: String,
     /// The rows, best first.
     pub rows: Vec<CompletionItem>,
-    /// The chosen row.
     pub selected: usize,
     /// Whether the user selected it.
     pub is_chosen: bool,
@@ -299,7 +292,6 @@ pub struct Palette {
 }
 
 impl Palette {
-    /// The chosen row.
     pub fn chosen(&self) -> Option<&CompletionItem> {
         self.rows.get(self.selected)
     }

@@ -13,7 +13,6 @@ use super::tool::ToolResult;
 /// One event of a run. Orders are fixed: see the event orders in `src/ARCHITECTURE.md`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event_type", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the fields are named by the wire format, which the variants describe")]
 pub enum AgentEvent {
     /// The run starts, or resumes after a wait (same run id).
     RunStart {

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aCard {
-    /// Its name.
     pub name: String,
-    /// Its purpose.
     pub description: String,
     /// Where it is reached, the preferred way first.
     pub supported_interfaces: Vec<A2aInterface>,

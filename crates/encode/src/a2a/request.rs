@@ -17,7 +17,6 @@ pub struct A2aSendRequest {
     /// The agent that answers, if the path does not name it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tenant: String,
-    /// The message.
     pub message: A2aMessage,
     /// The options of the response.
     pub configuration: A2aConfiguration,

@@ -15,7 +15,6 @@ use crate::outcome;
 pub struct AgUiMessage {
     /// Id of the message, unique in the conversation.
     pub id: String,
-    /// The author.
     pub role: AgUiRole,
     /// A text, or the parts of a message of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +33,6 @@ pub struct AgUiMessage {
 /// The author of a message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the wire format names them")]
 pub enum AgUiRole {
     Developer,
     System,
@@ -53,7 +51,6 @@ pub struct AgUiToolCall {
     /// Always `function`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The called function.
     pub function: AgUiFunction,
 }
 

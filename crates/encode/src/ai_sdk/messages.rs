@@ -18,7 +18,6 @@ use crate::{data_url, outcome};
 pub struct UiMessage {
     /// Id of the message; a run's first message has the id of the run.
     pub id: String,
-    /// The author.
     pub role: UiRole,
     /// The pieces, in order.
     pub parts: Vec<UiPart>,
@@ -56,7 +55,6 @@ impl From<UiMessageInput> for UiMessage {
 /// The author of a UI message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the wire format names them")]
 pub enum UiRole {
     System,
     User,
@@ -69,7 +67,6 @@ pub enum UiRole {
 /// A piece of a UI message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
-#[expect(missing_docs, reason = "the wire format names the variants and their fields")]
 pub enum UiPart {
     Text {
         text: String,
@@ -97,11 +94,9 @@ pub struct UiToolPart {
     /// `tool-` and the name of the tool.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The call.
     pub tool_call_id: String,
     /// The state of the call.
     pub state: UiToolState,
-    /// The arguments.
     #[serde(default)]
     pub input: Value,
     /// The result of a call that succeeded.
@@ -118,7 +113,6 @@ pub struct UiToolPart {
 /// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the wire format names them")]
 pub enum UiToolState {
     InputStreaming,
     InputAvailable,
@@ -132,7 +126,6 @@ pub enum UiToolState {
 /// A question about a call, and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UiApproval {
-    /// The question.
     pub id: String,
     /// The answer, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

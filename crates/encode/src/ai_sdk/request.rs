@@ -51,10 +51,7 @@ pub enum AiSdkIntent {
     /// A message of the user.
     Say(UserTurn),
     /// Another answer in place of a message: that of a run, or the one after a message of the user. `None`: the last one.
-    Regenerate {
-        /// The message.
-        message_id: Option<String>,
-    },
+    Regenerate { message_id: Option<String> },
     /// Answers to questions, and results of the client's own tools.
     Answer(Vec<ClientAnswer>),
 }
@@ -64,7 +61,6 @@ pub enum AiSdkIntent {
 pub struct UserTurn {
     /// Id that the client gave it; may be empty.
     pub id: String,
-    /// Text and images.
     pub content: Vec<ContentBlock>,
     /// The earlier message of the user whose place it takes; what followed that one is gone for the client.
     pub replaces: Option<String>,
