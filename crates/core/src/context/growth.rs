@@ -20,9 +20,7 @@ const LABEL: usize = 80;
 /// What the next request should say beside its messages.
 #[derive(Clone, Copy)]
 pub struct PromptNow<'a> {
-    /// The system prompt.
     pub parts: &'a [PromptPart],
-    /// The tools.
     pub tools: &'a [ToolDescriptor],
     /// Whether a tool that is not among them may be called all the same.
     pub is_callable: &'a dyn Fn(&str) -> bool,

@@ -89,7 +89,6 @@ impl History {
         }
     }
 
-    /// Appends a message.
     pub fn push(&mut self, message: impl Into<Arc<Message>>) {
         let message = message.into();
         self.outline.push(&message);

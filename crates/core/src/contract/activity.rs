@@ -52,7 +52,6 @@ pub enum KnownActivity {
 pub struct NoticeActivity {
     /// Its source, such as `reminder`; empty for the runtime's own.
     pub source: String,
-    /// The text.
     pub text: String,
     /// `warning` or `error`; everything else is information.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +59,6 @@ pub struct NoticeActivity {
     /// The agent that answers from now on, after a handoff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Its model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
@@ -71,11 +69,9 @@ pub struct NoticeActivity {
 pub struct SteeredMessage {
     /// Its place in the queue until then.
     pub queued: u64,
-    /// The text.
     pub text: String,
     /// The text that is shown instead of the full one.
     pub shown: Option<String>,
-    /// Its images.
     pub images: Vec<ImageRef>,
     /// Whether this reports the end of a background task instead of being a user's message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -166,7 +166,6 @@ pub struct AuditFault {
 /// The result of verifying the whole audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AuditReport {
-    /// Rows there are.
     pub rows: u64,
     /// Lists of rules there are.
     pub rules: u64,
@@ -194,11 +193,9 @@ impl AuditReport {
 pub enum PastAnswer {
     /// The question expired before it was answered.
     Expired,
-    /// Yes.
     Allowed,
     /// Yes, with other arguments.
     Modified,
-    /// No.
     Declined,
 }
 
@@ -209,19 +206,14 @@ pub struct PastCall {
     pub n: u64,
     /// When, in Unix milliseconds.
     pub at: u64,
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The run.
     pub run_id: RunId,
-    /// The call.
     pub call_id: CallId,
-    /// The tool.
     pub tool: String,
     /// Its arguments as JSON.
     pub arguments: String,
     /// The folder it was to run in.
     pub cwd: String,
-    /// The verdict.
     pub ruling: Ruling,
     /// The mode that it was given in.
     pub mode: Mode,

@@ -24,9 +24,7 @@ pub struct AuditEntry {
     pub kind: AuditKind,
     /// The conversation, when it is about one.
     pub thread_id: Option<ThreadId>,
-    /// The run.
     pub run_id: Option<RunId>,
-    /// The call.
     pub call_id: Option<CallId>,
     /// The data of the entry, depending on its kind.
     pub body: Value,
@@ -175,7 +173,6 @@ impl AuditEntry {
         Self::of_call(intent.started_at, AuditKind::Began, run, &intent.id.call_id, body)
     }
 
-    /// An execution ended.
     pub fn ended(fence: &Fence, run: &RunRecord, outcome: &OutcomeRecord) -> Self {
         let line = outcome.result.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
         let body = json!({
@@ -223,9 +220,7 @@ impl AuditEntry {
 
 /// The columns that a row's hash covers, as JSON, so that no two rows have the same text.
 pub struct Covered<'a> {
-    /// Its number.
     pub n: i64,
-    /// Its time.
     pub at: i64,
     /// The word of its kind.
     pub kind: &'a str,

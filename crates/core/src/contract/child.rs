@@ -22,7 +22,6 @@ pub struct ChildRecord {
     pub root_thread: ThreadId,
     /// The run of the call.
     pub parent_run: RunId,
-    /// The call.
     pub parent_call: CallId,
     /// The agent that works.
     pub agent: String,
@@ -65,9 +64,7 @@ pub enum ChildStatus {
     Waiting,
     /// The child did its task, as far as its run shows.
     Completed,
-    /// It failed.
     Failed,
-    /// It was stopped.
     Cancelled,
     /// It took longer than it may.
     Timeout,
@@ -163,7 +160,6 @@ fn usage_at(message: &Message, pointer: &str) -> Vec<ModelUsage> {
 /// A snapshot of a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRecord {
-    /// The child.
     #[serde(flatten)]
     pub child: ChildRecord,
     /// The run of the child, once started.
@@ -175,7 +171,6 @@ pub struct TaskRecord {
 /// The parts of a child's run that others need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRun {
-    /// The run.
     pub run_id: RunId,
     /// The status in the run's row.
     pub status: RunStatus,
@@ -187,9 +182,7 @@ pub struct TaskRun {
     pub active_ms: u64,
     /// Why it ended, when it did.
     pub termination: Option<TerminationReason>,
-    /// The start time.
     pub created_at: u64,
-    /// Last changed.
     pub updated_at: u64,
 }
 

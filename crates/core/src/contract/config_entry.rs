@@ -20,7 +20,6 @@ pub struct EntryVersion {
 /// What a change expects of the entry as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryExpectation {
-    /// There is none.
     Absent,
     /// There is one, in any version.
     Present,
@@ -33,7 +32,6 @@ pub enum EntryExpectation {
 pub enum EntryConflict {
     /// There is one already.
     Exists,
-    /// There is none.
     Missing,
     /// The entry was changed in the meantime; this is its revision.
     Stale(u64),

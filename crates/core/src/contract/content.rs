@@ -46,7 +46,6 @@ pub enum ContentBlock {
 }
 
 impl ContentBlock {
-    /// A text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }

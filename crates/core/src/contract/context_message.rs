@@ -16,12 +16,10 @@ pub enum ContextTarget {
     Conversation,
 }
 
-/// One context message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextMessage {
     /// Names the message; a persistent one replaces the one of the same key.
     pub key: String,
-    /// The text.
     pub content: String,
     /// The position in the request.
     #[serde(default)]

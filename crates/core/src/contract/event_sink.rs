@@ -30,7 +30,6 @@ pub trait EventSink: Send + Sync {
     }
 }
 
-/// Keeps all events.
 #[derive(Debug, Default)]
 pub struct VecEventSink {
     events: Mutex<Vec<AgentEvent>>,
@@ -38,7 +37,6 @@ pub struct VecEventSink {
 }
 
 impl VecEventSink {
-    /// An empty sink.
     pub fn new() -> Self {
         Self::default()
     }
@@ -70,7 +68,6 @@ impl EventSink for VecEventSink {
     }
 }
 
-/// Drops all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullEventSink;
 

@@ -60,7 +60,6 @@ pub struct InferenceRequest {
     pub messages: Arc<Vec<Arc<Message>>>,
     /// The tools on offer, in a stable order.
     pub tools: Vec<ToolDescriptor>,
-    /// Changed parameters.
     pub overrides: InferenceOverride,
     /// Whether to set cache marks.
     pub enable_prompt_cache: bool,
@@ -76,24 +75,18 @@ impl InferenceRequest {
 /// An event of a model's answer, in order of arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LlmStreamEvent {
-    /// More text.
     TextDelta(String),
-    /// More thoughts.
     ReasoningDelta(String),
     /// Thoughts that only the provider can read.
     ReasoningEncrypted(String),
-    /// A call starts.
     ToolCallStart {
         /// Its id: unique in this answer.
         id: String,
-        /// The tool.
         name: String,
     },
     /// More of a call's arguments, as JSON text.
     ToolCallDelta {
-        /// The call.
         id: String,
-        /// The text.
         args_delta: String,
     },
     /// The provider's own word on why it stopped, where the reason in [`StreamResult`] is too general.
@@ -108,14 +101,12 @@ pub enum LlmStreamEvent {
         delay: Duration,
         /// The model of the next attempt.
         model: String,
-        /// Why.
         reason: String,
         /// Everything that was streamed so far is withdrawn.
         reset: bool,
     },
     /// The end: always the last event, and nothing before it was an error.
     Finish {
-        /// The whole answer.
         result: StreamResult,
         /// The model that gave it.
         model: String,
@@ -131,10 +122,8 @@ pub enum InferenceExecutionError {
     /// The provider said no for another reason; asking again may help.
     #[error("{0}")]
     Provider(String),
-    /// Too many requests.
     #[error("{message}")]
     RateLimited {
-        /// The provider's message.
         message: String,
         /// The delay that the provider requests.
         retry_after: Option<Duration>,
@@ -142,7 +131,6 @@ pub enum InferenceExecutionError {
     /// The provider is overloaded or down (5xx).
     #[error("{message}")]
     Unavailable {
-        /// The provider's message.
         message: String,
         /// The delay that the provider requests.
         retry_after: Option<Duration>,

@@ -9,7 +9,6 @@ use super::record::GrantScope;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantEnd {
-    /// It does not.
     #[default]
     Never,
     /// This many minutes after the grant was made.
@@ -117,13 +116,11 @@ fn is_date(text: &str) -> bool {
 /// A rule that the user grants at a question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GrantRequest {
-    /// The question.
     pub suspension: SuspensionId,
     /// The pattern, as it was shown.
     pub pattern: String,
     /// The scope of the rule.
     pub scope: GrantScope,
-    /// Until when.
     pub end: GrantEnd,
 }
 
@@ -158,9 +155,7 @@ pub struct GrantPreview {
 /// Why a grant of the ledger that matches a call did not answer it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissedGrant {
-    /// Its id.
     pub id: String,
-    /// Its pattern.
     pub pattern: String,
     /// The scope of the grant in words: `this project`.
     pub scope: String,

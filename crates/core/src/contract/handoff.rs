@@ -8,7 +8,6 @@ use crate::state::{KeyScope, MergeStrategy, StateKey};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentOverlay {
-    /// Its instructions.
     pub system_prompt: Option<String>,
     /// The registered model it uses.
     pub model: Option<String>,

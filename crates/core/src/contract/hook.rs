@@ -8,11 +8,9 @@ use crate::state::{EffectSpec, Phase};
 /// One command that was run because of a hook in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookRan {
-    /// The hook's name.
     pub name: String,
     /// The place where the hook is configured.
     pub origin: String,
-    /// The boundary.
     pub phase: Phase,
     /// The call, at the boundaries of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

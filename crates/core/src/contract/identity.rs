@@ -8,27 +8,21 @@ use super::ids::{RunId, ThreadId};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOrigin {
-    /// A user.
     #[default]
     User,
-    /// Another agent.
     Subagent,
-    /// The program itself.
     Internal,
 }
 
 /// The names that go with one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunIdentity {
-    /// The conversation.
     pub thread_id: ThreadId,
     /// The conversation of the run that started this one.
     pub parent_thread_id: Option<ThreadId>,
-    /// The run.
     pub run_id: RunId,
     /// The run that started this one, or that this one continues.
     pub parent_run_id: Option<RunId>,
-    /// The agent.
     pub agent_id: String,
     /// The origin of the run.
     pub origin: RunOrigin,

@@ -134,7 +134,6 @@ pub enum ImageError {
         bytes_in_words(MAX_IMAGE_BYTES)
     )]
     Heavy(u64),
-    /// Too many pixels.
     #[error(
         "it is {0}×{1} pixels; the maximum is {MAX_IMAGE_SIDE} each way and 50 megapixels: scale it down"
     )]
@@ -213,11 +212,8 @@ impl ImageRef {
 /// A picture as it is drawn: from the upper left, four bytes a pixel, red, green, blue and opacity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pixels {
-    /// Columns.
     pub width: u32,
-    /// Rows.
     pub height: u32,
-    /// The bytes.
     pub rgba: Vec<u8>,
 }
 

@@ -9,19 +9,15 @@ use super::message::ToolCall;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It was done.
     EndTurn,
     /// The output limit was reached.
     MaxTokens,
-    /// It wants tools.
     ToolUse,
     /// A stop sequence came.
     StopSequence,
-    /// The model refused.
     Refusal,
     /// A filter of the provider withheld the answer, or the rest of it.
     ContentFilter,
-    /// Anything else.
     Other,
 }
 
@@ -120,7 +116,6 @@ pub struct StreamResult {
 }
 
 impl StreamResult {
-    /// The text, joined.
     pub fn text(&self) -> String {
         text_of(&self.content)
     }
@@ -130,13 +125,10 @@ impl StreamResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningEffort {
-    /// Not at all.
     None,
-    /// A little.
     Low,
     /// As usual.
     Medium,
-    /// A lot.
     High,
     /// As much as it can.
     Max,
@@ -177,13 +169,11 @@ pub struct InferenceOverride {
     pub model: Option<String>,
     /// Models to try when the first one fails, in order.
     pub fallback_models: Option<Vec<String>>,
-    /// Sampling temperature.
     pub temperature: Option<f64>,
     /// Limit of output tokens.
     pub max_tokens: Option<u32>,
     /// Nucleus sampling.
     pub top_p: Option<f64>,
-    /// The reasoning effort.
     pub reasoning_effort: Option<ReasoningEffort>,
 }
 

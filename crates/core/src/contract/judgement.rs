@@ -128,7 +128,6 @@ impl std::fmt::Display for Risk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ruling {
-    /// It runs.
     Allow,
     /// The user is asked.
     Ask,
@@ -141,7 +140,6 @@ pub enum Ruling {
 /// A rule that was tried on a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedRule {
-    /// Its pattern.
     pub pattern: String,
     /// `allow`, `ask` or `deny`.
     pub behavior: String,
@@ -185,7 +183,6 @@ impl From<JudgedPath> for PathText {
 /// The judgement of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The verdict.
     pub ruling: Ruling,
     /// The rule that decided, as its pattern.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,9 +224,7 @@ pub struct Judgement {
 /// A call and what was made of it, on its way into the audit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JudgedCall {
-    /// The call.
     pub call_id: CallId,
-    /// The tool.
     pub tool: String,
     /// The judged arguments: the edited ones, if the user edited them.
     pub arguments: serde_json::Value,

@@ -23,13 +23,11 @@ pub enum ToolCallStatus {
     /// Asked for, not yet gated.
     #[default]
     New,
-    /// Being executed.
     Running,
     /// Waiting for a decision.
     Suspended,
     /// Decided, not yet carried out.
     Resuming,
-    /// Done.
     Succeeded,
     /// Ended with an error.
     Failed,
@@ -64,7 +62,6 @@ impl ToolCallStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCallOutcome {
-    /// Done.
     Succeeded,
     /// Ended with an error.
     Failed,

@@ -67,7 +67,6 @@ impl MailboxJobStatus {
         }
     }
 
-    /// All of them.
     pub const ALL: [MailboxJobStatus; 6] =
         [Self::Queued, Self::Claimed, Self::Accepted, Self::Cancelled, Self::Superseded, Self::DeadLetter];
 
@@ -260,14 +259,12 @@ impl MailboxJob {
         serde_json::from_value(owner.clone()).ok()
     }
 
-    /// Says who answers.
     #[must_use]
     pub fn with_agent_id(mut self, agent_id: impl Into<String>) -> Self {
         self.agent_id = agent_id.into();
         self
     }
 
-    /// Says who asked.
     #[must_use]
     pub fn with_origin(mut self, origin: MailboxJobOrigin) -> Self {
         self.origin = origin;

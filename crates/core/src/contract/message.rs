@@ -65,7 +65,6 @@ impl ToolCall {
 pub enum MessagePart<'a> {
     /// Text, thoughts, an image, or a piece of the provider's own.
     Block(&'a ContentBlock),
-    /// A call.
     Call(&'a ToolCall),
 }
 
@@ -238,7 +237,6 @@ impl Message {
         Self::of(Role::User, content)
     }
 
-    /// Instructions.
     pub fn system(text: impl Into<String>) -> Self {
         Self::of(Role::System, vec![ContentBlock::text(text)])
     }

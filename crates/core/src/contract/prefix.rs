@@ -19,7 +19,6 @@ fn is_false(flag: &bool) -> bool {
 pub struct PromptPart {
     /// Names the text: a newer one with the same key replaces it.
     pub key: String,
-    /// The text.
     pub text: String,
     /// Whether nothing is said when it is gone.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -46,9 +45,7 @@ pub struct PrefixRecord {
     pub left_out: u64,
     /// The number of images whose bytes are left out.
     pub images_left_out: u64,
-    /// The system prompt.
     pub system: Vec<PromptPart>,
-    /// The tools.
     pub tools: Vec<ToolDescriptor>,
     /// The time, in Unix milliseconds.
     pub created_at: u64,

@@ -9,7 +9,6 @@ use super::record::Owner;
 /// Whether the process of an owner is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It is.
     Yes,
     /// It has ended, whatever its lease says.
     No,

@@ -77,7 +77,6 @@ impl StateScope {
         Self(key.into())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -98,7 +97,6 @@ impl AsRef<str> for StateScope {
 /// The owner of a preference value; by convention, the owner's string is the value's key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProfileOwner {
-    /// An agent.
     Agent(String),
     /// All agents.
     System,
@@ -114,7 +112,6 @@ impl ProfileOwner {
     }
 }
 
-/// A stored value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileEntry {
     /// The instance.
@@ -203,7 +200,6 @@ pub trait ProfileStore: Send + Sync {
 pub struct ProfileKeys(BTreeMap<&'static str, TypeId>);
 
 impl ProfileKeys {
-    /// None.
     pub fn new() -> Self {
         Self::default()
     }

@@ -13,12 +13,9 @@ pub const INFERENCE_RETRY_ACTIVITY_TYPE: &str = "inference-retry";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressStatus {
-    /// Queued.
     #[default]
     Pending,
-    /// Executing.
     Running,
-    /// Completed.
     Done,
     /// Ended with an error.
     Failed,
@@ -26,17 +23,13 @@ pub enum ProgressStatus {
     Cancelled,
 }
 
-/// A progress report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolCallProgressState {
     /// [`TOOL_CALL_PROGRESS_SCHEMA`].
     pub schema: String,
-    /// The call's id.
     pub node_id: String,
-    /// The call's id.
     pub call_id: String,
-    /// The tool.
     pub tool_name: String,
     /// The status of the call.
     pub status: ProgressStatus,

@@ -51,7 +51,6 @@ pub enum QuestionDetails {
     Approval(ApprovalRequest),
     /// A choice, text, or both.
     Choice(ChoiceQuestion),
-    /// A form.
     Form(Box<Surface>),
     /// A question about a call that may have run.
     UnknownOutcome(UnknownOutcome),
@@ -155,7 +154,6 @@ pub struct ChoiceQuestion {
     pub question: Option<String>,
     /// One to three words above it.
     pub header: Option<String>,
-    /// The choices.
     pub choices: Vec<QuestionChoice>,
     /// Whether several choices may be selected.
     pub is_multi: bool,
@@ -166,9 +164,7 @@ pub struct ChoiceQuestion {
 /// One of the choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuestionChoice {
-    /// The answer.
     pub label: String,
-    /// Its explanation.
     pub description: Option<String>,
 }
 
@@ -186,7 +182,6 @@ pub struct UnknownOutcome {
 /// The work that a child run is started for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildRequest {
-    /// The agent.
     pub agent: String,
     /// Its first message.
     pub prompt: String,
@@ -212,10 +207,8 @@ pub struct StaleQuestion {
 /// The changes of one file in the meantime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDelta {
-    /// Its path.
     #[serde(default)]
     pub path: String,
-    /// The difference.
     pub diff: String,
 }
 
@@ -261,13 +254,11 @@ parameters! {
     "lenient" started_at: Option<u64>,
     /// When it was found interrupted, in Unix milliseconds.
     "lenient" found_at: u64,
-    /// Its attempt.
     "lenient" attempt: u32,
     /// The agent of a child run.
     "lenient" agent: String,
     /// Its first message.
     "lenient" prompt: String,
-    /// Its conversation.
     "lenient" thread: ThreadId,
     /// The skill that the child run carries out, or that asks for consent.
     "lenient" skill: String,
@@ -283,7 +274,6 @@ parameters! {
     "lenient" question: String,
     /// One to three words above it.
     "lenient" header: Option<String>,
-    /// The choices.
     "readable_list" choices: Vec<WrittenChoice>,
     /// Whether several choices may be selected.
     "lenient" multi: bool,
@@ -291,7 +281,6 @@ parameters! {
     "lenient" free_text: bool,
     /// The phase whose hook asks.
     "lenient" phase: Phase,
-    /// A form.
     "lenient" surface: Box<Surface>,
     /// The tool of the call.
     "lenient" tool: String,
@@ -345,7 +334,6 @@ parameters! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct WrittenChoice {
-    /// The answer.
     pub label: String,
     /// Its explanation; `Some(None)` is `null`.
     #[serde(skip_serializing_if = "Option::is_none")]

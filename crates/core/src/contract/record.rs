@@ -79,7 +79,6 @@ pub struct ThreadMarks {
 pub enum NamedBy {
     /// Titled after its first message.
     FirstLine,
-    /// A model.
     Model,
     /// A user; the title is not changed automatically.
     Person,
@@ -98,12 +97,9 @@ pub struct StoredMessage {
     pub message: Message,
 }
 
-/// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Its id.
     pub id: RunId,
-    /// The conversation.
     pub thread_id: ThreadId,
     /// The run it continues or serves.
     pub parent_run_id: Option<RunId>,
@@ -111,7 +107,6 @@ pub struct RunRecord {
     /// these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// The agent.
     pub agent_id: String,
     /// The model's registered id.
     pub model: String,
@@ -133,9 +128,7 @@ pub struct RunRecord {
     pub active_ms: u64,
     /// Why it ended, when it did.
     pub termination: Option<TerminationReason>,
-    /// Started.
     pub created_at: u64,
-    /// Last changed.
     pub updated_at: u64,
 }
 
@@ -210,21 +203,15 @@ impl SuspensionRecord {
 /// A question that waits, or waited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SuspensionRecord {
-    /// The question's id.
     pub id: SuspensionId,
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The run.
     pub run_id: RunId,
-    /// The call.
     pub call_id: CallId,
     /// The question, its call, what an answer does.
     pub ticket: SuspendTicket,
     /// The status of the question.
     pub status: SuspensionStatus,
-    /// Asked.
     pub created_at: u64,
-    /// The answer.
     pub decision: Option<ToolCallResume>,
     /// The actor who answered.
     pub decided_by: Option<Actor>,
@@ -233,7 +220,6 @@ pub struct SuspensionRecord {
 /// An answer to be stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// The answer.
     pub resume: ToolCallResume,
     /// The actor who answers.
     pub actor: Actor,
@@ -252,7 +238,6 @@ impl Decision {
 /// The result of storing an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DecideOutcome {
-    /// It is stored.
     Accepted(Box<SuspensionRecord>),
     /// The same decision id was stored before: nothing changed.
     Repeated(Box<SuspensionRecord>),
@@ -269,9 +254,7 @@ pub enum DecideOutcome {
 /// Names one execution of one call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AttemptId {
-    /// The run.
     pub run_id: RunId,
-    /// The call.
     pub call_id: CallId,
     /// Counts from 1.
     pub attempt: u32,
@@ -282,9 +265,7 @@ pub struct AttemptId {
 pub struct IntentRecord {
     /// The id of the execution.
     pub id: AttemptId,
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The tool.
     pub tool: String,
     /// The arguments that run.
     pub arguments: Value,
@@ -309,11 +290,9 @@ pub struct IntentRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutcomeKind {
-    /// The tool returned.
     Returned,
     /// The process died, so the outcome is unknown.
     Unknown,
-    /// It was cancelled.
     Cancelled,
 }
 
@@ -326,7 +305,6 @@ pub struct OutcomeRecord {
     pub kind: OutcomeKind,
     /// The outcome of the call.
     pub outcome: ToolCallOutcome,
-    /// The result.
     pub result: ToolResult,
     /// Written.
     pub ended_at: u64,
@@ -335,7 +313,6 @@ pub struct OutcomeRecord {
 /// An execution that was started and never recorded as ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenIntent {
-    /// The intent.
     pub intent: IntentRecord,
     /// The output up to then.
     pub output: String,
@@ -348,7 +325,6 @@ pub struct Owner {
     pub token: String,
     /// The machine's boot: a pid means nothing on another one.
     pub boot_id: String,
-    /// The process.
     pub pid: u32,
     /// When that process started, in clock ticks since boot, so that a reused pid is not mistaken for it.
     pub pid_started: u64,
@@ -402,18 +378,15 @@ impl Owner {
 /// The right to write to a thread: every write of its driver carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
-    /// The conversation.
     pub thread_id: ThreadId,
     /// Counts up with every change of owner; a write with an old one fails.
     pub epoch: u64,
-    /// The owner.
     pub token: String,
 }
 
 /// The owner of a thread, and the time until which no other process may drive the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// The owner.
     pub owner: Owner,
     /// Counts up with every change of owner.
     pub epoch: u64,
@@ -456,7 +429,6 @@ pub struct Checkpoint {
     pub opened: Vec<SuspensionRecord>,
     /// Questions that are over, and how.
     pub closed: Vec<(SuspensionId, SuspensionStatus)>,
-    /// Executions that ended.
     pub outcomes: Vec<OutcomeRecord>,
     /// Calls that met the rules, for the audit.
     pub judged: Vec<JudgedCall>,
@@ -513,7 +485,6 @@ pub type QueueId = u64;
 /// The job that a run starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobClaim {
-    /// Its number.
     pub id: QueueId,
     /// The token of a worker's claim, which keeps the job until the run is over. Without one the job must be queued, and
     /// leaves the queue for good.
@@ -524,11 +495,8 @@ pub struct JobClaim {
 /// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedMessage {
-    /// Its number.
     pub id: QueueId,
-    /// The job's id.
     pub job_id: JobId,
-    /// The conversation.
     pub thread_id: ThreadId,
     /// The agent that should answer; `None` is the one that answers where the message starts.
     pub agent_id: Option<String>,
@@ -536,7 +504,6 @@ pub struct QueuedMessage {
     pub created_at: u64,
     /// The earliest start time.
     pub available_at: u64,
-    /// The messages.
     pub messages: Vec<Message>,
     /// The failure of a run that a worker started: only a worker may retry the message.
     pub failed: Option<FailedTry>,
@@ -616,25 +583,20 @@ pub struct FailedTry {
 pub struct InboxRow {
     /// The question's id: what `aye approve` takes.
     pub id: SuspensionId,
-    /// The conversation.
     pub thread_id: ThreadId,
     /// The title of the conversation; for a child's question, the title of the conversation at the top.
     pub thread_title: String,
     /// The folder it works in.
     pub cwd: PathBuf,
-    /// The run.
     pub run_id: RunId,
     /// The run it serves, for a child's question.
     pub parent_run_id: Option<RunId>,
-    /// The call.
     pub call_id: CallId,
     /// The kind of answer expected, such as `tool:PermissionConfirm`.
     pub action: String,
-    /// The tool.
     pub tool: String,
     /// The subject of the call, on one line and without terminal control sequences.
     pub summary: String,
-    /// Why it asks.
     pub why: String,
     /// The risk of the call; absent for questions that no rule asked.
     pub risk: Option<Risk>,
@@ -650,7 +612,6 @@ pub struct InboxRow {
 /// A child that asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboxChild {
-    /// The agent.
     pub agent: String,
     /// The conversation at the top.
     pub root: ThreadId,
@@ -660,13 +621,10 @@ pub struct InboxChild {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "scope", content = "id", rename_all = "snake_case")]
 pub enum GrantScope {
-    /// One run.
     Run(RunId),
-    /// One conversation.
     Thread(ThreadId),
     /// One project: the real path of its root.
     Project(PathBuf),
-    /// Everywhere.
     Everywhere,
 }
 
@@ -696,7 +654,6 @@ impl std::fmt::Display for GrantScope {
 /// An allow rule that a user granted at a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrantRecord {
-    /// Its id.
     pub id: String,
     /// The pattern, as it was shown.
     pub pattern: String,
@@ -706,7 +663,6 @@ pub struct GrantRecord {
     pub sandbox: Option<Profile>,
     /// The scope of the grant.
     pub scope: GrantScope,
-    /// Given.
     pub created_at: u64,
     /// The time when the grant expires, if it does.
     pub expires_at: Option<u64>,

@@ -68,18 +68,15 @@ pub enum ServerTransport {
     Stdio {
         /// The program, looked up in `PATH` when it has no slash.
         command: String,
-        /// Its arguments.
         args: Vec<SecretString>,
         /// Variables beside those that every program gets.
         env: BTreeMap<String, SecretString>,
-        /// The working directory.
         cwd: PathBuf,
         /// The domains that it may reach, for a project's: what is written beside it, and agreed to with the rest.
         domains: Vec<DomainPattern>,
     },
     /// A server that answers over streamable HTTP.
     Http {
-        /// Its address.
         url: SecretString,
         /// Headers of every request.
         headers: BTreeMap<String, SecretString>,
@@ -172,7 +169,6 @@ pub fn streamable_url(url: &str) -> String {
     }
 }
 
-/// One server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Its name, as it was written.

@@ -89,13 +89,10 @@ impl SnapshotRecord {
 /// The files of one folder before a step, as a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotRecord {
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The run.
     pub run_id: RunId,
     /// The number of messages in the conversation, including those that made the calls of the step.
     pub seq: u64,
-    /// The folder.
     pub root: PathBuf,
     /// The files; `None` when they could not be kept.
     pub tree: Option<TreeId>,
@@ -103,14 +100,12 @@ pub struct SnapshotRecord {
     pub note: String,
     /// The checked-out revision, in words: a rewind leaves git's history as it is.
     pub head: Option<String>,
-    /// When.
     pub created_at: u64,
 }
 
 /// Saves the files of one folder, except those that `.gitignore` names and the folders `.git`.
 #[async_trait]
 pub trait Snapshots: Send + Sync {
-    /// The folder.
     fn root(&self) -> PathBuf;
 
     /// Something may be changed soon: reads what was not read yet, beside everything else, so that [`Snapshots::take`] is
@@ -128,11 +123,9 @@ pub trait Snapshots: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChangeKind {
-    /// It comes.
     Created,
     /// It is another one.
     Changed,
-    /// It goes.
     Deleted,
 }
 
@@ -156,7 +149,6 @@ pub struct ChangedFile {
     pub change: FileChangeKind,
     /// The number of added lines; `None` if the file is not text or is too long to count.
     pub added: Option<usize>,
-    /// Lines that go.
     pub removed: Option<usize>,
 }
 
@@ -223,7 +215,6 @@ impl RewindTarget {
 /// A rewind, as a row: the data needed to undo it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WentBackRecord {
-    /// Its number.
     pub n: u64,
     /// The conversation that was gone on with.
     pub thread_id: ThreadId,
@@ -233,7 +224,6 @@ pub struct WentBackRecord {
     pub root: Option<PathBuf>,
     /// The files as they were before.
     pub tree: Option<TreeId>,
-    /// When.
     pub created_at: u64,
     /// The description of the rewind.
     pub words: String,

@@ -68,7 +68,6 @@ pub enum ContextCompactionMode {
 pub struct RemoteEndpoint {
     /// The kind of backend.
     pub backend: String,
-    /// Its address.
     pub base_url: String,
     /// The credentials for requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +112,6 @@ fn remote_timeout_ms() -> u64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSpec {
-    /// Its id.
     pub id: String,
     /// The purpose of the agent, in the words that other agents and users read when they choose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,7 +119,6 @@ pub struct AgentSpec {
     /// The registered model it uses.
     #[serde(default)]
     pub model: String,
-    /// Its instructions.
     #[serde(default)]
     pub system_prompt: String,
     /// The maximum number of inferences per run; 0 is unlimited.
@@ -207,7 +204,6 @@ impl AgentSpec {
         self
     }
 
-    /// Sets the instructions.
     #[must_use]
     pub fn with_system_prompt(mut self, prompt: impl Into<String>) -> Self {
         self.system_prompt = prompt.into();
@@ -294,7 +290,6 @@ impl AgentSpec {
 pub struct ModelSpec {
     /// The id agents use.
     pub id: String,
-    /// The registered provider.
     pub provider: String,
     /// The provider's name of the model.
     pub model: String,
@@ -303,7 +298,6 @@ pub struct ModelSpec {
 /// The provider that serves a model, and the model's name there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelEntry {
-    /// The registered provider.
     pub provider: String,
     /// The provider's name of the model.
     pub model_name: String,

@@ -19,7 +19,6 @@ pub enum TallyKind {
 }
 
 impl TallyKind {
-    /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Inference, Self::FailedRun, Self::Call, Self::RefusedThoughts, Self::Wait];
 

@@ -12,7 +12,6 @@ pub const COMPACTED_ACTIVITY_TYPE: &str = "conversation-compacted";
 /// A summary. Each summary replaces the messages from the first on, so the one that reaches farthest counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRecord {
-    /// The conversation.
     pub thread_id: ThreadId,
     /// The last message that the summary replaces.
     pub upto: MessageId,
@@ -24,7 +23,6 @@ pub struct SummaryRecord {
     pub messages: u64,
     /// The tokens of what it takes the place of, by an estimate.
     pub before_tokens: u64,
-    /// Its own.
     pub after_tokens: u64,
     /// The hint that was given for the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +34,6 @@ pub struct SummaryRecord {
     pub usage: Option<TokenUsage>,
     /// When, in Unix milliseconds.
     pub created_at: u64,
-    /// The summary.
     pub text: String,
     /// The user's messages that it replaces, word for word, oldest first; those that are too much are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -37,7 +37,6 @@ pub struct Surface {
     pub data: Value,
 }
 
-/// One component.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Component {
     /// Its kind, such as `Text`.
@@ -89,12 +88,9 @@ pub enum SurfaceNode {
     Table {
         /// The names of the columns.
         columns: Vec<String>,
-        /// The cells.
         rows: Vec<Vec<String>>,
     },
-    /// Words.
     Text {
-        /// The words.
         text: String,
         /// `h1` to `h5`, `caption`, `body`; empty if not set.
         hint: String,
@@ -110,7 +106,6 @@ pub enum SurfaceNode {
     Field(Field),
     /// A box that the user ticks.
     Check(Field),
-    /// Something to press.
     Button(Button),
     /// A kind that is not drawn, or something that is missing.
     Unknown(String),
@@ -119,11 +114,9 @@ pub enum SurfaceNode {
 /// An input for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// The component.
     pub component: String,
     /// The label of the input.
     pub label: String,
-    /// The current value.
     pub value: Value,
     /// The JSON pointer to the value in the data; `/` and the component's id if the input is not bound.
     pub path: String,
@@ -131,10 +124,8 @@ pub struct Field {
     pub is_secret: bool,
 }
 
-/// Something to press.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Button {
-    /// The component.
     pub component: String,
     /// The label of the button.
     pub label: String,

@@ -62,9 +62,7 @@ pub struct Suspension {
 /// The call that waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingToolCall {
-    /// The call.
     pub id: CallId,
-    /// The tool.
     pub name: String,
     /// The arguments as the model gave them.
     pub arguments: Value,
@@ -86,9 +84,7 @@ pub enum ToolCallResumeMode {
 /// A question, its call, and what an answer does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SuspendTicket {
-    /// The question.
     pub suspension: Suspension,
-    /// The call.
     pub pending: PendingToolCall,
     /// The effect of an answer.
     pub resume_mode: ToolCallResumeMode,
@@ -159,12 +155,10 @@ pub enum ResumeDecisionAction {
     Cancel,
 }
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallResume {
     /// Sending the same id again counts once.
     pub decision_id: DecisionId,
-    /// Yes or no.
     pub action: ResumeDecisionAction,
     /// The payload; `null` if there is none. With a denial, `{"decision": "modify"}` requests the changes
     /// that the reason describes. With edited arguments, `{"shown": [{"path", "before"}]}` contains the files
@@ -190,9 +184,7 @@ pub struct ToolCallResume {
 /// An answer, before it gets its id and time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// Yes or no.
     pub action: ResumeDecisionAction,
-    /// The payload.
     pub result: Value,
     /// The user's comment on the answer.
     pub reason: Option<String>,
@@ -214,7 +206,6 @@ impl Answer {
         Self::new(ResumeDecisionAction::Resume, result)
     }
 
-    /// A no.
     pub fn no(reason: Option<String>) -> Self {
         Self { reason, ..Self::new(ResumeDecisionAction::Cancel, Value::Null) }
     }
@@ -278,11 +269,9 @@ impl ToolCallResume {
 /// The actor who answered, and the channel of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// The user's name.
     pub user: String,
     /// `tui`, `cli`, `headless`, `grant`, `policy`, ...
     pub channel: String,
-    /// The process.
     pub pid: u32,
     /// The user's numeric id: unlike the name, it cannot be chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]

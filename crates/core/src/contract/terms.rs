@@ -53,7 +53,6 @@ impl fmt::Display for Expiry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notify {
-    /// The terminal bell.
     Bell,
     /// The terminal shows a notification of the desktop, when it is not the one in front.
     Desktop,

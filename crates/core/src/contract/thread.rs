@@ -8,10 +8,8 @@ use serde_json::Value;
 use super::ids::ThreadId;
 use super::record::ThreadRecord;
 
-/// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Its id.
     pub id: String,
     /// The metadata of the conversation.
     pub metadata: ThreadMetadata,
@@ -27,7 +25,6 @@ pub struct ThreadMetadata {
     /// Last changed, in Unix milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<u64>,
-    /// The title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The data that a program adds to the metadata.

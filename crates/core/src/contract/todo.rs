@@ -8,19 +8,15 @@ use crate::state::{KeyScope, MergeStrategy, StateKey};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
-    /// Not started.
     #[default]
     Pending,
-    /// Being worked on.
     InProgress,
-    /// Done.
     Completed,
 }
 
 /// One item of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TodoItem {
-    /// The task.
     pub content: String,
     /// The status of the task.
     pub status: TodoStatus,

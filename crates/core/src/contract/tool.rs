@@ -88,7 +88,6 @@ impl ToolDescriptor {
         self
     }
 
-    /// Sets the group.
     #[must_use]
     pub fn with_category(mut self, category: impl Into<String>) -> Self {
         self.category = Some(category.into());
@@ -128,7 +127,6 @@ impl ToolDescriptor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
-    /// The call succeeded.
     Success,
     /// The call is suspended.
     Pending,
@@ -139,7 +137,6 @@ pub enum ToolStatus {
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The tool.
     pub tool_name: String,
     /// The status of the call.
     pub status: ToolStatus,
@@ -373,9 +370,7 @@ impl From<StateError> for ToolError {
 /// A result, and what the tool asks of the state.
 #[derive(Debug)]
 pub struct ToolOutput {
-    /// The result.
     pub result: ToolResult,
-    /// Updates, actions, effects.
     pub command: StateCommand,
 }
 
@@ -421,13 +416,9 @@ pub struct AgreedFile {
 /// The context of a call that a tool executes.
 #[derive(Clone)]
 pub struct ToolCallContext {
-    /// The call.
     pub call_id: String,
-    /// The tool.
     pub tool_name: String,
-    /// The run.
     pub run_identity: RunIdentity,
-    /// The agent.
     pub agent_spec: Arc<AgentSpec>,
     /// The state as it was when the call started.
     pub snapshot: Snapshot,

@@ -13,10 +13,7 @@ use crate::scheduled_actions;
 #[serde(tag = "type", content = "value", rename_all = "snake_case")]
 pub enum ToolInterceptPayload {
     /// The call fails and the run ends.
-    Block {
-        /// Why.
-        reason: String,
-    },
+    Block { reason: String },
     /// The call gets this error result without having run, and the user is not asked.
     Deny(ToolResult),
     /// The call waits for a decision.

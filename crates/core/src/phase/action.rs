@@ -66,7 +66,6 @@ pub struct PendingScheduledActions;
 /// An update of [`PendingScheduledActions`]; only the engine writes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PendingUpdate {
-    /// Appends actions.
     Push(Vec<ScheduledAction>),
     /// Takes out the actions at these places.
     Take(Vec<usize>),
@@ -96,9 +95,7 @@ impl StateKey for PendingScheduledActions {
 /// One action whose handler failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailedScheduledAction {
-    /// The action's key.
     pub key: String,
-    /// Its payload.
     pub payload: JsonValue,
     /// The error of the handler.
     pub error: String,

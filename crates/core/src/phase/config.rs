@@ -9,11 +9,9 @@ use crate::state::JsonValue;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("section `{key}` of agent `{agent}` (plugin `{plugin}`): {message}")]
 pub struct SectionError {
-    /// The agent.
     pub agent: String,
     /// The plugin that reads the section.
     pub plugin: &'static str,
-    /// The section.
     pub key: String,
     /// The location in the section, and the problem.
     pub message: String,

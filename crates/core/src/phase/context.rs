@@ -67,7 +67,6 @@ pub struct RunSnapshot<'a> {
 }
 
 impl<'a> RunSnapshot<'a> {
-    /// The run.
     pub fn run_identity(self) -> &'a RunIdentity {
         self.identity
     }
@@ -94,13 +93,10 @@ impl Deref for RunSnapshot<'_> {
 /// The read-only context that hooks and handlers run in.
 #[derive(Clone, Debug)]
 pub struct PhaseContext {
-    /// The phase.
     pub phase: Phase,
     /// The state; the engine replaces it by the newest one before it hands the context out.
     pub snapshot: Snapshot,
-    /// The run.
     pub run_identity: RunIdentity,
-    /// The agent.
     pub agent_spec: Arc<AgentSpec>,
     /// The conversation so far, newest last.
     pub messages: Arc<Vec<Arc<Message>>>,
@@ -172,7 +168,6 @@ impl PhaseContext {
         self.snapshot.get::<K>()
     }
 
-    /// The agent.
     pub fn agent_spec(&self) -> &AgentSpec {
         &self.agent_spec
     }
@@ -187,7 +182,6 @@ impl PhaseContext {
         self.profile.as_ref()
     }
 
-    /// Sets the phase.
     #[must_use]
     pub fn with_phase(mut self, phase: Phase) -> Self {
         self.phase = phase;
@@ -201,14 +195,12 @@ impl PhaseContext {
         self
     }
 
-    /// Sets the agent.
     #[must_use]
     pub fn with_agent_spec(mut self, spec: impl Into<Arc<AgentSpec>>) -> Self {
         self.agent_spec = spec.into();
         self
     }
 
-    /// Sets the conversation.
     #[must_use]
     pub fn with_messages(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
         self.messages = Arc::new(messages.into_iter().map(Into::into).collect());
@@ -222,7 +214,6 @@ impl PhaseContext {
         self
     }
 
-    /// Sets the call.
     #[must_use]
     pub fn with_tool(mut self, tool: ToolCallInfo) -> Self {
         self.tool = Some(tool);

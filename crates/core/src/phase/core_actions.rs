@@ -88,7 +88,6 @@ pub struct ExcludedTools {
 pub struct InferenceShape {
     /// Messages to add, in order.
     pub context_messages: Vec<ContextMessage>,
-    /// Changed parameters.
     pub overrides: InferenceOverride,
     /// Tools not to offer.
     pub excluded: BTreeSet<String>,
@@ -152,11 +151,9 @@ pub enum StepShapeUpdate {
     Clear,
     /// Adds a message, or replaces the one of the same key.
     Message(ContextMessage),
-    /// Merges changed parameters.
     Override(InferenceOverride),
     /// Takes a tool out.
     Exclude(String),
-    /// Takes several out.
     ExcludeAll(ExcludedTools),
     /// Adds to the only tools.
     IncludeOnly(Vec<String>),

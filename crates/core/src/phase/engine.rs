@@ -37,7 +37,6 @@ impl PhaseRuntime {
         Ok(Self { store, max_rounds: DEFAULT_MAX_PHASE_ROUNDS })
     }
 
-    /// The state.
     pub fn store(&self) -> &StateStore {
         &self.store
     }

@@ -18,27 +18,21 @@ use crate::state::{KeyRegistration, Phase, ScheduledActionSpec, StateError};
 /// A hook and whose it is.
 #[derive(Clone)]
 pub struct TaggedPhaseHook {
-    /// The plugin.
     pub plugin_id: String,
-    /// The hook.
     pub hook: Arc<dyn PhaseHook>,
 }
 
 /// A transform and whose it is.
 #[derive(Clone)]
 pub struct TaggedRequestTransform {
-    /// The plugin.
     pub plugin_id: String,
-    /// The transform.
     pub transform: Arc<dyn InferenceRequestTransform>,
 }
 
 /// A tool and whose it is.
 #[derive(Clone)]
 pub struct TaggedTool {
-    /// The plugin.
     pub plugin_id: String,
-    /// The tool.
     pub tool: Arc<dyn Tool>,
 }
 
@@ -53,7 +47,6 @@ pub struct ExecutionEnv {
     pub effect_handlers: HashMap<String, EffectHandlerArc>,
     /// Transforms in the order of registration.
     pub request_transforms: Vec<TaggedRequestTransform>,
-    /// State keys.
     pub key_registrations: Vec<KeyRegistration>,
     /// Namespaces of values that outlive a thread.
     pub profile_keys: Arc<ProfileKeys>,

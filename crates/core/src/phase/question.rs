@@ -36,7 +36,6 @@ impl EffectSpec for AnotherStep {
 pub struct PhaseQuestion {
     /// The source of the question, as the card names it.
     pub name: String,
-    /// The question.
     pub message: String,
     /// The answers; labels are unique.
     pub choices: Vec<PhaseChoice>,
@@ -53,7 +52,6 @@ pub struct PhaseQuestion {
 pub struct PhaseChoice {
     /// The label that the user reads and selects.
     pub label: String,
-    /// Its explanation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The value that the plugin reads.
@@ -63,7 +61,6 @@ pub struct PhaseChoice {
 /// The answer to a [`PhaseQuestion`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseAnswer {
-    /// The question.
     pub question: SuspensionId,
     /// The value of the selected choice.
     pub value: JsonValue,

@@ -9,7 +9,6 @@ use crate::state::Phase;
 /// The result of a phase, for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseReport {
-    /// The phase.
     pub phase: Phase,
     /// Hooks that were run, those that were run again not counted twice.
     pub hooks: usize,

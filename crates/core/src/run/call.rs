@@ -20,31 +20,23 @@ pub enum CallState {
     Gating,
     /// A question is open.
     Suspended {
-        /// The question.
         ticket: SuspendTicket,
     },
     /// Decided to run; waits until the execution mode admits the call.
     Held {
-        /// The answered question.
         ticket: SuspendTicket,
-        /// The answer.
         decision: ToolCallResume,
     },
     /// At the gate again, with the decision in hand.
     Regating {
-        /// The answered question.
         ticket: SuspendTicket,
-        /// The answer.
         decision: ToolCallResume,
     },
-    /// Being executed.
     Running {
         /// The question and answer that let it run, if one was needed.
         allowed_by: Option<(SuspendTicket, ToolCallResume)>,
     },
-    /// Over.
     Closed {
-        /// The terminal status.
         status: ToolCallStatus,
     },
 }
@@ -52,11 +44,9 @@ pub enum CallState {
 /// The effect of a decision on its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionEffect {
-    /// It is declined.
     Decline,
     /// The payload is the result.
     Answer,
-    /// It runs.
     Run,
     /// The payload cannot be the arguments.
     BadPayload,
@@ -110,7 +100,6 @@ impl DecisionEffect {
 /// One call of the current step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Its id.
     pub id: CallId,
     /// The number of times the call's execution was started.
     pub attempt: u32,

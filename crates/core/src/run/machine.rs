@@ -10,7 +10,6 @@ use crate::state::Phase;
 mod asking;
 mod calls;
 
-/// A run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {

@@ -27,9 +27,7 @@ pub use machine::Run;
 pub enum Stage {
     /// The user's message is stored and nothing else happened.
     Created,
-    /// Hooks run.
     Phase(Phase),
-    /// A model answers.
     Inferring,
     /// Calls are gated, run, or wait.
     Tools,
@@ -37,7 +35,6 @@ pub enum Stage {
     Asking(Phase),
     /// The last hooks run; why it ends is settled.
     Ending(TerminationReason),
-    /// Over.
     Done(TerminationReason),
 }
 
@@ -53,7 +50,6 @@ pub struct RunQuestion {
     /// Whether the run waits for the time of the question and then continues; the answer may come before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumes: bool,
-    /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<ToolCallResume>,
 }
@@ -62,7 +58,6 @@ pub struct RunQuestion {
 #[expect(clippy::large_enum_variant, reason = "one is made for each fact and taken apart at once")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gate {
-    /// Execute it.
     Proceed,
     /// Ask first.
     Suspend(SuspendTicket),
@@ -73,7 +68,6 @@ pub enum Gate {
     },
     /// The call fails and the run ends.
     Block {
-        /// Why.
         reason: String,
     },
 }
@@ -84,7 +78,6 @@ pub enum Gate {
 pub enum Settled {
     /// The tool did what it should.
     Succeeded,
-    /// It did not.
     Failed,
     /// The tool asks something itself.
     Suspended(SuspendTicket),
@@ -114,7 +107,6 @@ pub enum Fact {
     Started,
     /// The hooks of a phase are done; `stop` when they end the run.
     PhaseDone {
-        /// The phase.
         phase: Phase,
         /// Why the run is to end.
         stop: Option<TerminationReason>,
@@ -122,62 +114,34 @@ pub enum Fact {
     /// The hooks of `StepEnd` are done, and one of them has the model answer again although it asked for no calls.
     AnotherStep,
     /// The hooks of a phase are done, and one of them asks the user before the run continues.
-    PhaseAsked {
-        /// The phase.
-        phase: Phase,
-        /// The question.
-        question: Box<RunQuestion>,
-    },
+    PhaseAsked { phase: Phase, question: Box<RunQuestion> },
     /// The model cannot be asked before the time of this question, for which the run waits.
-    Postponed {
-        /// The question.
-        question: Box<RunQuestion>,
-    },
+    Postponed { question: Box<RunQuestion> },
     /// The plugin that asked has read the answer; `stop` when it ends the run.
     Answered {
         /// Why the run is to end.
         stop: Option<TerminationReason>,
     },
     /// The model answered; it asks for these calls, in this order, ids unique.
-    Inferred {
-        /// The calls.
-        calls: Vec<CallId>,
-    },
+    Inferred { calls: Vec<CallId> },
     /// The gate judged a call.
-    Gated {
-        /// The call.
-        call: CallId,
-        /// The verdict.
-        gate: Gate,
-    },
-    /// An execution ended.
+    Gated { call: CallId, gate: Gate },
     Settled {
-        /// The call.
         call: CallId,
         /// The end of the execution.
         outcome: Settled,
     },
     /// A stored decision arrived.
     Decided {
-        /// The call.
         call: CallId,
         /// The question it answers; an answer to an earlier question of the call is refused.
         suspension: SuspensionId,
-        /// The decision.
         decision: ToolCallResume,
     },
     /// The time of a question ran out.
-    Expired {
-        /// The call.
-        call: CallId,
-        /// The question.
-        suspension: SuspensionId,
-    },
+    Expired { call: CallId, suspension: SuspensionId },
     /// The run is a copy, and an approved call that waits here may have started in the original run.
-    MayHaveStarted {
-        /// The call.
-        call: CallId,
-    },
+    MayHaveStarted { call: CallId },
     /// The user cancelled the run, or a new message replaces it (`superseded`).
     CancelRequested {
         /// A new message takes the run's place.
@@ -194,10 +158,7 @@ pub enum Fact {
         reason: TerminationReason,
     },
     /// Something failed that the run cannot survive.
-    Failed {
-        /// The error message.
-        message: String,
-    },
+    Failed { message: String },
 }
 
 /// Why a call is closed without a result of its tool.
@@ -209,10 +170,7 @@ pub enum Closing {
         reason: Option<String>,
     },
     /// The user requested changes before anything like the call runs.
-    ChangeWanted {
-        /// The requested changes.
-        feedback: String,
-    },
+    ChangeWanted { feedback: String },
     /// The decision's payload is the result.
     Answered,
     /// The decision's payload was to be the arguments and is not an object.
@@ -232,15 +190,9 @@ pub enum Closing {
     /// The run was cancelled while it was executed.
     Interrupted,
     /// The run ended for another reason while it was executed.
-    Stopped {
-        /// The reason.
-        why: String,
-    },
+    Stopped { why: String },
     /// A plugin blocked it.
-    Blocked {
-        /// Why.
-        reason: String,
-    },
+    Blocked { reason: String },
 }
 
 /// A lifecycle event to emit.
@@ -250,7 +202,6 @@ pub enum Notice {
     RunStart,
     /// A step starts.
     StepStart,
-    /// It is over.
     StepEnd,
     /// A decision reached the call.
     CallResumed(CallId),
@@ -272,9 +223,7 @@ pub enum Directive {
     Infer,
     /// Evaluate a call, with its decision if there is one; answered by [`Fact::Gated`].
     Gate {
-        /// The call.
         call: CallId,
-        /// The decision.
         resume: Option<ToolCallResume>,
     },
     /// Write what is true now, with the intent to execute `intent` when given. Nothing that follows may happen before
@@ -285,19 +234,15 @@ pub enum Directive {
     },
     /// Execute a call; answered by [`Fact::Settled`].
     Execute {
-        /// The call.
         call: CallId,
     },
     /// Give a call its result.
     Record {
-        /// The call.
         call: CallId,
-        /// Why.
         closing: Closing,
     },
     /// Drop the inference and the executions in flight, and wait until nothing of them is left.
     AbortInFlight,
-    /// Emit the notice.
     Emit(Notice),
 }
 
@@ -306,35 +251,23 @@ pub enum Directive {
 pub enum RefusedFact {
     /// The fact is not allowed in the run's current stage.
     #[error("not now: the run is at {stage}")]
-    Stage {
-        /// The current stage.
-        stage: String,
-    },
+    Stage { stage: String },
     /// The run has no such call in this step.
     #[error("no call {0} in this step")]
     UnknownCall(CallId),
     /// The fact is not allowed in the call's current status.
     #[error("call {call} is {status:?}")]
-    Call {
-        /// The call.
-        call: CallId,
-        /// The current status.
-        status: ToolCallStatus,
-    },
+    Call { call: CallId, status: ToolCallStatus },
     /// Another decision was made for the call.
     #[error("call {call} is already decided by {by}")]
     AlreadyDecided {
-        /// The call.
         call: CallId,
         /// The decision that counts.
         by: DecisionId,
     },
     /// The answer belongs to another question.
     #[error("call {call} has another pending question")]
-    OtherQuestion {
-        /// The call.
-        call: CallId,
-    },
+    OtherQuestion { call: CallId },
     /// A call that was running is missing from the recovery.
     #[error("the outcome of call {0} is missing")]
     Unaccounted(CallId),

@@ -37,7 +37,6 @@ impl MutationBatch {
         self.base_revision
     }
 
-    /// Adds one update.
     pub fn update<K: StateKey>(&mut self, change: K::Update) {
         self.ops.push(Box::new(move |map| update::<K>(map, change)));
         self.touch(WrittenKey { key: K::KEY, merge: K::MERGE, type_id: TypeId::of::<K>() });

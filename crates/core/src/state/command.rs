@@ -19,7 +19,6 @@ pub struct ScheduledAction {
 /// The changes requested by a hook, an action handler or a tool: updates, actions, effects.
 #[derive(Debug, Default)]
 pub struct StateCommand {
-    /// The updates.
     pub batch: MutationBatch,
     /// Work for the engine.
     pub scheduled_actions: Vec<ScheduledAction>,
@@ -28,7 +27,6 @@ pub struct StateCommand {
 }
 
 impl StateCommand {
-    /// Nothing at all.
     pub fn new() -> Self {
         Self::default()
     }
@@ -38,7 +36,6 @@ impl StateCommand {
         self.batch.is_empty() && self.scheduled_actions.is_empty() && self.effects.is_empty()
     }
 
-    /// Adds an update.
     pub fn update<K: StateKey>(&mut self, change: K::Update) {
         self.batch.update::<K>(change);
     }

@@ -23,22 +23,13 @@ pub enum StateError {
     },
     /// A plugin of this name is installed already.
     #[error("plugin `{name}` is installed twice")]
-    PluginAlreadyInstalled {
-        /// The plugin's name.
-        name: String,
-    },
+    PluginAlreadyInstalled { name: String },
     /// The plugin was never installed.
     #[error("plugin `{type_name}` is not installed")]
-    PluginNotInstalled {
-        /// The plugin's type.
-        type_name: &'static str,
-    },
+    PluginNotInstalled { type_name: &'static str },
     /// Two registrations use one key.
     #[error("state key `{key}` is registered twice")]
-    KeyAlreadyRegistered {
-        /// The key.
-        key: String,
-    },
+    KeyAlreadyRegistered { key: String },
     /// Two types use one namespace of values that outlive a thread.
     #[error("profile key `{key}` is registered with two types")]
     ProfileKeyAlreadyRegistered {
@@ -47,14 +38,10 @@ pub enum StateError {
     },
     /// A key that is not registered.
     #[error("state key `{key}` is not registered")]
-    UnknownKey {
-        /// The key.
-        key: String,
-    },
+    UnknownKey { key: String },
     /// A stored value does not fit the key's type.
     #[error("state key `{key}` cannot be read: {message}")]
     KeyDecode {
-        /// The key.
         key: String,
         /// The message from serde.
         message: String,
@@ -62,55 +49,35 @@ pub enum StateError {
     /// A value cannot be written as JSON.
     #[error("state key `{key}` cannot be written: {message}")]
     KeyEncode {
-        /// The key.
         key: String,
         /// The message from serde.
         message: String,
     },
     /// Two handlers for one scheduled action.
     #[error("action `{key}` has two handlers")]
-    HandlerAlreadyRegistered {
-        /// The action's key.
-        key: String,
-    },
+    HandlerAlreadyRegistered { key: String },
     /// Two handlers for one effect.
     #[error("effect `{key}` has two handlers")]
-    EffectHandlerAlreadyRegistered {
-        /// The effect's key.
-        key: String,
-    },
+    EffectHandlerAlreadyRegistered { key: String },
     /// Actions kept scheduling actions.
     #[error("phase {phase:?} did not finish within {max_rounds} rounds of actions")]
     PhaseRunLoopExceeded {
-        /// The phase.
         phase: Phase,
         /// The limit that was reached.
         max_rounds: usize,
     },
     /// An action without a handler.
     #[error("action `{key}` has no handler")]
-    UnknownScheduledActionHandler {
-        /// The action's key.
-        key: String,
-    },
+    UnknownScheduledActionHandler { key: String },
     /// An effect without a handler; refused before the commit.
     #[error("effect `{key}` has no handler")]
-    UnknownEffectHandler {
-        /// The effect's key.
-        key: String,
-    },
+    UnknownEffectHandler { key: String },
     /// Two batches touch one exclusive key.
     #[error("two writers of the exclusive key `{key}`")]
-    ParallelMergeConflict {
-        /// The key.
-        key: String,
-    },
+    ParallelMergeConflict { key: String },
     /// Two tools with one id.
     #[error("tool `{tool_id}` is registered twice")]
-    ToolAlreadyRegistered {
-        /// The tool's id.
-        tool_id: String,
-    },
+    ToolAlreadyRegistered { tool_id: String },
     /// A tool is registered under another id than it declares, so no call of the model would reach it.
     #[error("tool `{tool_id}` declares the id `{declared}`")]
     ToolIdMismatch {
@@ -124,7 +91,6 @@ pub enum StateError {
     Panicked {
         /// The code that panicked, such as a hook of a plugin.
         what: String,
-        /// The panic message.
         message: String,
     },
     /// The run was cancelled while hooks ran.

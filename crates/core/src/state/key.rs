@@ -44,7 +44,6 @@ pub trait StateKey: 'static + Send + Sync {
     /// The change that [`StateKey::apply`] understands.
     type Update: Send + 'static;
 
-    /// Applies one update.
     fn apply(value: &mut Self::Value, update: Self::Update);
 
     /// Writes the value as JSON.

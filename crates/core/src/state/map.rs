@@ -87,7 +87,6 @@ impl std::fmt::Debug for StateMap {
 pub struct Snapshot {
     /// Counts commits that changed something.
     pub revision: u64,
-    /// The values.
     pub ext: Arc<StateMap>,
 }
 
@@ -102,7 +101,6 @@ impl Snapshot {
         self.revision
     }
 
-    /// The values.
     pub fn ext(&self) -> &StateMap {
         &self.ext
     }

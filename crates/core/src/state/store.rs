@@ -16,7 +16,6 @@ use super::{
 pub struct PersistedState {
     /// The revision it was taken at.
     pub revision: u64,
-    /// Values by key.
     pub values: BTreeMap<String, JsonValue>,
 }
 
@@ -69,7 +68,6 @@ pub struct StateStore {
 }
 
 impl StateStore {
-    /// An empty store.
     pub fn new() -> Self {
         Self::default()
     }

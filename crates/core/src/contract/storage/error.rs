@@ -37,53 +37,28 @@ pub enum StorageError {
 pub enum StoreError {
     /// Another process took the thread over; this one must stop driving it.
     #[error("another process took over thread {thread}; nothing was written")]
-    Fenced {
-        /// The thread.
-        thread: ThreadId,
-    },
+    Fenced { thread: ThreadId },
     /// The decision that a call wanted to use does not exist, is a cancellation, or was already used.
     #[error("question {suspension} has no unused decision; the call must not start")]
-    NotDecided {
-        /// The question.
-        suspension: SuspensionId,
-    },
+    NotDecided { suspension: SuspensionId },
     /// The same execution was started before.
     #[error(
         "attempt {attempt} of call {call} has already started",
         attempt = id.attempt, call = id.call_id
     )]
-    AlreadyStarted {
-        /// The execution.
-        id: AttemptId,
-    },
+    AlreadyStarted { id: AttemptId },
     /// An outcome for an execution that was never started.
     #[error("attempt {attempt} of call {call} was never started", attempt = id.attempt, call = id.call_id)]
-    NotStarted {
-        /// The execution.
-        id: AttemptId,
-    },
+    NotStarted { id: AttemptId },
     /// A second outcome.
     #[error("attempt {attempt} of call {call} already has an outcome", attempt = id.attempt, call = id.call_id)]
-    AlreadyEnded {
-        /// The execution.
-        id: AttemptId,
-    },
+    AlreadyEnded { id: AttemptId },
     /// A question cannot change to that status from the one it has.
     #[error("question {suspension} is {from:?} and cannot become {to:?}")]
-    IllegalMove {
-        /// The question.
-        suspension: SuspensionId,
-        /// The current status.
-        from: SuspensionStatus,
-        /// The requested status.
-        to: SuspensionStatus,
-    },
+    IllegalMove { suspension: SuspensionId, from: SuspensionStatus, to: SuspensionStatus },
     /// A finished run stays finished.
     #[error("run {run} is done and cannot resume")]
-    RunOver {
-        /// The run.
-        run: RunId,
-    },
+    RunOver { run: RunId },
     /// The thread does not exist.
     #[error("unknown thread {0}")]
     NoThread(ThreadId),
@@ -99,19 +74,13 @@ pub enum StoreError {
     /// A part of a request names another thread or run than the rest.
     #[error("{what} does not belong to {place}")]
     Misplaced {
-        /// The item.
         what: String,
         /// The place that the request gave for the item.
         place: String,
     },
     /// A queued message is gone: it was withdrawn, or its run started elsewhere.
     #[error("message {id} is no longer in the queue of thread {thread}")]
-    NotQueued {
-        /// The thread.
-        thread: ThreadId,
-        /// The message.
-        id: u64,
-    },
+    NotQueued { thread: ThreadId, id: u64 },
     /// The job does not exist.
     #[error("unknown job {0}")]
     NoJob(JobId),
@@ -123,7 +92,6 @@ pub enum StoreError {
     Duplicate {
         /// The mailbox.
         thread: ThreadId,
-        /// The key.
         key: String,
         /// The job that has it.
         job: JobId,
@@ -131,25 +99,18 @@ pub enum StoreError {
     /// A live process drives the thread.
     #[error("thread {thread} is in use by process {pid}", pid = owner.pid)]
     Owned {
-        /// The thread.
         thread: ThreadId,
         /// The owner of the lease.
         owner: Box<Owner>,
     },
     /// Rows of a thread are missing, doubled or unreadable. Other threads are not touched by it.
     #[error("thread {thread} is damaged: {why}")]
-    Damaged {
-        /// The thread.
-        thread: ThreadId,
-        /// The problem.
-        why: String,
-    },
+    Damaged { thread: ThreadId, why: String },
     /// A value that could be written but never read again.
     #[error("{what} cannot be stored: {why}")]
     Unwritable {
         /// The kind of value.
         what: &'static str,
-        /// Why not.
         why: String,
     },
     /// Another process locked the store for too long.
@@ -175,13 +136,7 @@ pub enum StoreError {
     NoMessage,
     /// A backup cannot be written.
     #[error("the backup {} cannot be written: {why}", path.display())]
-    Backup {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// No space left.
+    Backup { path: PathBuf, why: String },
     #[error("the disk is full; nothing was written")]
     Full,
     /// The file or its folder became read-only.
@@ -261,11 +216,7 @@ impl From<StoreError> for StorageError {
 pub enum AcquireError {
     /// A live process drives it.
     #[error("the thread is in use by process {pid}", pid = owner.pid)]
-    Busy {
-        /// The current owner.
-        owner: Owner,
-    },
-    /// The store failed.
+    Busy { owner: Owner },
     #[error(transparent)]
     Store(#[from] StoreError),
 }

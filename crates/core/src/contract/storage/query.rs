@@ -11,7 +11,6 @@ use crate::contract::record::SuspensionStatus;
 /// The term of a lease, in milliseconds of the boot's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Now.
     pub now: u64,
     /// Until when; `None` is as long as its process lives.
     pub until: Option<u64>,
@@ -41,11 +40,8 @@ impl Slice {
 /// A filter for listing questions; a field that is `None` does not restrict the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuspensionFilter {
-    /// Of this thread.
     pub thread: Option<ThreadId>,
-    /// Of this run.
     pub run: Option<RunId>,
-    /// With this status.
     pub status: Option<SuspensionStatus>,
 }
 
@@ -80,8 +76,6 @@ pub struct Portion {
 pub struct AuditFilter {
     /// Written at this time or later, in Unix milliseconds.
     pub since: Option<u64>,
-    /// Of this thread.
     pub thread: Option<ThreadId>,
-    /// Of these kinds.
     pub kinds: Vec<AuditKind>,
 }
