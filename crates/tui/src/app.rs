@@ -57,7 +57,6 @@ pub const HINT_MS: u64 = 5000;
 /// The state of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunState {
-    /// Nothing.
     #[default]
     Idle,
     /// A message was sent and nothing came back yet.
@@ -135,7 +134,6 @@ impl WallClock {
 /// How long after a key an input method may follow the cursor.
 const WRITING_MS: u64 = 10_000;
 
-/// The whole model.
 #[derive(Debug)]
 pub struct App {
     /// The host's description of itself.
@@ -148,7 +146,6 @@ pub struct App {
     pub now: Moment,
     /// Messages that wait for their turn.
     pub queue: MessageQueue,
-    /// Open questions.
     pub cards: QuestionCards,
     /// The target of keys.
     pub focus: Focus,
@@ -207,7 +204,6 @@ pub(super) struct Attaching {
 /// The draft as last sent to be stored, so that it outlives the program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptDraft {
-    /// The stored text.
     pub(super) text: String,
     /// The conversation for which it is stored.
     pub(super) thread: Option<ThreadId>,
@@ -218,7 +214,6 @@ pub(super) struct KeptDraft {
 }
 
 impl App {
-    /// An empty model.
     pub fn new(info: HostInfo, keymap: Keymap, clock: WallClock, size: (u16, u16)) -> App {
         let mut app = App {
             info,

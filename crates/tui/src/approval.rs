@@ -98,9 +98,7 @@ pub enum CardAction {
     Taken,
     /// The key means nothing here.
     NotMine,
-    /// The answer.
     Decide(Box<Answer>),
-    /// Review edited arguments.
     Review(Value),
     /// Open a text in the user's editor.
     Editor(EditorDocument),
@@ -156,15 +154,11 @@ impl Default for BodyWindow {
 /// A question that waits.
 #[derive(Clone, Debug)]
 pub struct Card {
-    /// The question's id.
     pub id: SuspensionId,
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The run.
     pub run_id: RunId,
     /// The question, and the call.
     pub ticket: SuspendTicket,
-    /// The question, read.
     pub question: Question,
     /// The kind of answer that the card expects.
     pub kind: CardKind,

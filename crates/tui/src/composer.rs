@@ -177,7 +177,6 @@ impl Composer {
         self.caret = self.text.len();
     }
 
-    /// Types a character.
     pub fn insert(&mut self, c: char) {
         self.save(if c.is_whitespace() { EditKind::Other } else { EditKind::Typing });
         // The character may join the one after it.

@@ -22,7 +22,6 @@ pub const SMALL: (u16, u16) = (48, 12);
 pub enum ImageState {
     /// It is on its way.
     Asked,
-    /// It is here.
     Here(Arc<Pixels>),
     /// Why it cannot be shown.
     Broken(String),

@@ -129,7 +129,6 @@ impl Input {
         self.ask(ReaderState::Paused);
     }
 
-    /// Reads again.
     pub fn resume(&self) {
         self.ask(ReaderState::Running);
     }

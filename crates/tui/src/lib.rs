@@ -50,13 +50,11 @@ pub struct TuiOptions {
     pub initial_prompt: Option<String>,
     /// Whether messages leave pending questions open and are queued after them.
     pub keep_waiting: bool,
-    /// Colours.
     pub theme: theme::ThemeChoice,
     /// The background colour, if known before the terminal is queried.
     pub background: Option<theme::Background>,
     /// The abilities of the terminal besides showing text.
     pub abilities: terminal::Abilities,
-    /// Keys.
     pub keymap: keymap::Keymap,
     /// Whether the terminal rewraps long rows when it gets narrower: see [`terminal::reflows`].
     pub reflow: bool,
@@ -94,10 +92,8 @@ pub struct TuiOptions {
     pub utc_offset: i32,
 }
 
-/// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The user quit.
     Quit,
     /// The terminal went away.
     Hangup,
@@ -110,13 +106,11 @@ pub enum Cause {
 pub struct ExitStatus {
     /// The conversation, for a note about how to resume it.
     pub thread: Option<ThreadId>,
-    /// Its title.
     pub title: String,
     /// How long it was open, and what it cost, in words.
     pub spent: Vec<String>,
     /// The number of its pending questions.
     pub waiting: usize,
-    /// Why it ended.
     pub cause: Cause,
 }
 

@@ -102,7 +102,6 @@ impl Laid {
 }
 
 impl MarkdownStream {
-    /// An empty message.
     pub fn new(highlighter: &Highlighter) -> MarkdownStream {
         MarkdownStream {
             highlighter: highlighter.clone(),

@@ -12,10 +12,8 @@ use super::thread_actions::{RewindCmd, RewindMsg};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 
-/// Something happened.
 #[derive(Clone, Debug)]
 pub enum Msg {
-    /// A key.
     Key(KeyEvent),
     /// A paste, whole.
     Paste(String),
@@ -33,17 +31,13 @@ pub enum Msg {
     Tick,
     /// An event of a run.
     Agent(ThreadId, Box<AgentEvent>),
-    /// Conversations.
     Thread(ThreadMsg),
     /// Questions, rules and grants.
     Question(QuestionMsg),
-    /// Models and keys.
     Model(ModelMsg),
-    /// Images.
     Image(ImageMsg),
     /// What helps to write.
     Writing(WritingMsg),
-    /// The program itself.
     Program(ProgramMsg),
     /// The result of an action on whole conversations.
     Back(Box<RewindMsg>),
@@ -64,19 +58,15 @@ pub enum Msg {
 /// A command to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cmd {
-    /// With a conversation.
     Thread(ThreadCmd),
     /// With a question, or with what is granted.
     Question(QuestionCmd),
     /// With models or keys.
     Model(ModelCmd),
-    /// With an image.
     Image(ImageCmd),
     /// For what is being written.
     Writing(WritingCmd),
-    /// By the program.
     Program(ProgramCmd),
-    /// With whole conversations.
     Back(RewindCmd),
     /// Open a text in the user's editor.
     Editor(SuspensionId, CallDraft),
@@ -102,11 +92,9 @@ pub enum Cmd {
     Copy(String),
     /// Print these entries once more, whole.
     ShowWhole(Vec<u64>),
-    /// Draw everything again.
     Redraw,
     /// Go back to the shell for a while.
     Suspend,
-    /// End.
     Quit,
 }
 

@@ -20,7 +20,6 @@ pub enum PickerKind {
     Rules,
     /// The ledger of grants.
     Grants,
-    /// One grant.
     Grant,
     /// Goes back to a message.
     Back,
@@ -150,7 +149,6 @@ impl Picker {
         }
     }
 
-    /// A list.
     pub fn new(kind: PickerKind, rows: Vec<PickRow>) -> Picker {
         let mut picker = Picker::loading(kind);
         picker.fill(rows);
@@ -242,7 +240,6 @@ impl Picker {
         shown.filter_map(|(place, at)| Some((place, self.row(*at)?)))
     }
 
-    /// The chosen row.
     pub fn chosen(&self) -> Option<&PickRow> {
         self.row(*self.fitting.get(self.selected)?)
     }

@@ -51,23 +51,17 @@ roles! {
     Dim = "dim",
     /// The program's own colour: prompt mark, active item.
     Accent = "accent",
-    /// The user's messages.
     User = "user",
     /// The mark of the assistant's words.
     Assistant = "assistant",
-    /// The assistant's reasoning.
     Thinking = "thinking",
     /// A tool's name and mark.
     Tool = "tool",
     /// The output of a tool.
     ToolOutput = "tool.output",
-    /// Something failed.
     Error = "error",
-    /// Something needs care.
     Warning = "warning",
-    /// Something worked.
     Success = "success",
-    /// Neutral notices.
     Info = "info",
     /// An added line of a diff.
     DiffAdd = "diff.add",
@@ -81,15 +75,11 @@ roles! {
     DiffContext = "diff.context",
     /// The head of a hunk, and gaps between hunks.
     DiffHunk = "diff.hunk",
-    /// Line numbers.
     LineNumber = "line.number",
     /// Code in running text.
     Code = "code",
-    /// Comments in code.
     CodeComment = "code.comment",
-    /// Keywords in code.
     CodeKeyword = "code.keyword",
-    /// Strings in code.
     CodeString = "code.string",
     /// Numbers and other constants in code.
     CodeConstant = "code.constant",
@@ -101,7 +91,6 @@ roles! {
     CodeVariable = "code.variable",
     /// Operators and punctuation in code.
     CodePunctuation = "code.punctuation",
-    /// Headings.
     Heading = "heading",
     /// The text of a link.
     Link = "link",
@@ -113,9 +102,7 @@ roles! {
     Bullet = "list.bullet",
     /// Lines of tables and rules.
     Rule = "rule",
-    /// Strong text.
     Strong = "strong",
-    /// Emphasised text.
     Emphasis = "emphasis",
     /// The chosen row of a list.
     Selection = "selection",
@@ -127,7 +114,6 @@ roles! {
     CardTitle = "card.title",
     /// A key in a hint.
     Key = "key",
-    /// The status line.
     Status = "status",
     /// The part of the status line that says the mode.
     StatusMode = "status.mode",

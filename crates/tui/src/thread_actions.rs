@@ -31,7 +31,6 @@ pub struct RewindPoint {
 /// The places of a conversation, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RewindPoints {
-    /// Them.
     pub points: Vec<RewindPoint>,
     /// A description of the last rewind, if it can be undone.
     pub undo: Option<String>,
@@ -70,17 +69,14 @@ pub enum RewindCmd {
     Points(ThreadId, PickPurpose),
     /// Ask what going back would do.
     Preview(ThreadId, Option<u64>),
-    /// Go back.
     Go(ThreadId, Option<u64>, RewindTarget),
     /// Fork a conversation up to that point; `None` copies all of it.
     Fork(ThreadId, Option<u64>),
     /// Find what was said, in all conversations. The number comes back with the answer.
     Search(u64, String),
-    /// Name a conversation.
     Rename(ThreadId, String),
     /// Put a conversation before all others, or back among them.
     Pin(ThreadId, bool),
-    /// Delete a conversation.
     Delete(ThreadId),
     /// Write a conversation to a file.
     Export(ThreadId, ExportFormat),
@@ -104,13 +100,10 @@ pub enum PickPurpose {
 /// An answer to a [`RewindCmd`]. Errors are sentences for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RewindMsg {
-    /// The places.
     Points(PickPurpose, Result<RewindPoints, String>),
     /// The effects of a rewind.
     Preview(Option<u64>, Result<RewindPreview, String>),
-    /// It is done.
     Went(Result<Rewound, String>),
-    /// The new conversation.
     Forked(Result<Rewound, String>),
     /// Conversations in which it was said, with the words around it; whether that is all.
     Found(u64, Vec<(ThreadId, String)>, bool),

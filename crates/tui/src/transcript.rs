@@ -54,13 +54,10 @@ impl Moment {
 /// The severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Good to know.
     Info,
     /// What a run did, at its end.
     Summary,
-    /// Needs care.
     Warning,
-    /// Went wrong.
     Error,
 }
 
@@ -69,7 +66,6 @@ pub enum Level {
 pub enum EntryKind {
     /// A message of the user.
     User {
-        /// The words.
         text: String,
         /// The text with a placeholder for each long paste, if there are any.
         shown: Option<String>,
@@ -88,22 +84,17 @@ pub enum EntryKind {
         /// The thoughts so far.
         text: String,
     },
-    /// A tool call.
     Tool(Box<ToolEntry>),
     /// The program says something.
     Notice {
-        /// The severity.
         level: Level,
         /// The text of the notice.
         text: String,
     },
-    /// Changes to files.
     Changes(Box<Changes>),
     /// A text that the user asked to read.
     Page {
-        /// The page's title.
         title: String,
-        /// Its lines.
         text: String,
         /// Whether nothing in them is a mark.
         is_literal: bool,
@@ -150,7 +141,6 @@ impl Entry {
 struct Retry {
     attempt: u64,
     max: u64,
-    /// When.
     until: Moment,
     /// The model, when it is another one.
     model: Option<String>,
@@ -200,7 +190,6 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// All entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -354,7 +343,6 @@ impl Transcript {
         taken
     }
 
-    /// Adds a notice.
     pub fn note(&mut self, level: Level, text: impl Into<String>) {
         self.push(EntryKind::Notice { level, text: text.into() }, true);
     }

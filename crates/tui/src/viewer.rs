@@ -27,7 +27,6 @@ pub use mark::{Point, TextSelection};
 /// An entry and a row in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowPosition {
-    /// The entry's id.
     pub id: u64,
     /// The row in it.
     pub row: usize,
@@ -56,9 +55,7 @@ pub enum InputPurpose {
 /// The content that a viewer shows, and the room for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// The conversation.
     pub transcript: &'a Transcript,
-    /// The layout context.
     pub layout_context: LayoutContext<'a>,
     /// Rows of the screen for it.
     pub rows: usize,
@@ -106,7 +103,6 @@ pub struct Viewer {
     chosen: u64,
     all_folded: bool,
     folds: HashMap<u64, bool>,
-    /// The current search.
     pub search: Option<Search>,
     /// A line of text that is being written.
     pub input: Option<(InputPurpose, String)>,
@@ -210,7 +206,6 @@ impl Viewer {
         self.at = RowPosition { id: scene.id(index), row };
     }
 
-    /// Moves by rows.
     pub fn scroll(&mut self, scene: &Scene<'_>, by: isize) {
         if scene.len() == 0 {
             return;

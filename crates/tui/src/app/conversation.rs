@@ -19,7 +19,6 @@ pub struct ShownConversation {
     pub transcript: Transcript,
     /// The state of the run.
     pub run: RunState,
-    /// The latest run.
     pub run_id: Option<RunId>,
     /// The owner of the conversation's active run, if that is another process.
     pub driver: ThreadOwner,

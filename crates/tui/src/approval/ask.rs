@@ -33,7 +33,6 @@ pub struct AskState {
     choices: Vec<QuestionChoice>,
     multi: bool,
     free_text: bool,
-    /// The selected row.
     cursor: Option<usize>,
     chosen: BTreeSet<usize>,
     writing: Option<Box<Composer>>,
@@ -49,7 +48,6 @@ impl AskState {
         AskState { choices, multi, free_text, cursor: None, chosen: BTreeSet::new(), writing }
     }
 
-    /// The choices.
     pub fn choices(&self) -> &[QuestionChoice] {
         &self.choices
     }

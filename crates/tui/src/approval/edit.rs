@@ -13,7 +13,6 @@ use aye_core::contract::judgement::{Risk, Ruling};
 /// Arguments in place of the proposed ones, and what is known of them.
 #[derive(Clone, Debug)]
 pub struct ArgumentEdit {
-    /// The arguments.
     pub arguments: Value,
     /// The review of the arguments by the rules and the tool; `None` until it is known.
     pub review: Option<Result<Review, String>>,
@@ -22,7 +21,6 @@ pub struct ArgumentEdit {
 /// The text to open in the user's editor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditorDocument {
-    /// The text.
     pub text: String,
     /// A name for its file.
     pub name: String,

@@ -16,7 +16,6 @@ use aye_core::contract::suspension::Answer;
 /// The text being written.
 #[derive(Clone, Debug)]
 pub enum Writing {
-    /// The pattern.
     Pattern(Composer),
     /// The end: a date, a number of uses.
     End(Composer),
@@ -31,7 +30,6 @@ pub struct GrantForm {
     pub own: Option<String>,
     /// The scope, by its place in [`SCOPES`].
     pub scope: usize,
-    /// Until when.
     pub end: GrantEnd,
     /// The text being written.
     pub writing: Option<Writing>,

@@ -18,7 +18,6 @@ use aye_core::contract::mode::Mode;
 use aye_core::contract::suspension::Answer;
 
 impl Card {
-    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> CardAction {
         self.problem = None;
         match &mut self.stage {

@@ -12,7 +12,6 @@ const PASTE_CHARS: usize = 1500;
 /// The start of a mark.
 const MARK: &str = "[paste ";
 
-/// A long paste.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Paste {
     /// The mark in the text.

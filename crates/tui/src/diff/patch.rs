@@ -10,12 +10,7 @@ pub(super) enum DiffSpan {
     /// In both.
     Same(Vec<String>),
     /// Old ones, and what came instead.
-    Change {
-        /// Gone.
-        old: Vec<String>,
-        /// Come.
-        new: Vec<String>,
-    },
+    Change { old: Vec<String>, new: Vec<String> },
 }
 
 impl DiffSpan {
@@ -91,7 +86,6 @@ fn owned(lines: &[&str]) -> Vec<String> {
 }
 
 impl Patch {
-    /// Compares two texts.
     pub fn between(old: &str, new: &str) -> Patch {
         let (old_lines, new_lines) = (split(old), split(new));
         let front = old_lines.iter().zip(&new_lines).take_while(|(a, b)| a == b).count();

@@ -91,7 +91,6 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
         Ok(self.obey(cmds).await?.is_break().then_some(cause))
     }
 
-    /// Carries out commands.
     pub(super) async fn obey(&mut self, cmds: Vec<Cmd>) -> Result<ControlFlow<()>, TuiError> {
         for cmd in cmds {
             match cmd {

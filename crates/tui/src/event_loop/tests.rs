@@ -30,7 +30,6 @@ use aye_core::contract::record::{
 };
 use aye_core::contract::suspension::Answer;
 
-/// Records its requests.
 #[derive(Default)]
 struct FakeHost {
     asked: Mutex<Vec<String>>,

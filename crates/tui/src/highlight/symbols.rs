@@ -34,7 +34,6 @@ const DEFINES: [&str; 14] = [
 /// Something that a file defines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its name.
     pub name: String,
     /// Its line, from one on.
     pub line: usize,

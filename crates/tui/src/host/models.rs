@@ -61,7 +61,6 @@ pub trait ModelHost: Send + Sync {
 pub enum ModelCmd {
     /// Ask for the list of models.
     List,
-    /// Choose a model.
     Set(String),
     /// Choose a model for this session.
     Try(String),

@@ -89,7 +89,6 @@ pub struct HostInfo {
     pub effort_in_force: Option<ReasoningEffort>,
     /// The agent that is talked to, unless it is the built-in one.
     pub agent: Option<String>,
-    /// The permission mode.
     pub mode: Mode,
     /// The most that a mode may allow on this machine; `None` for no limit.
     pub most_mode: Option<Mode>,
@@ -118,7 +117,6 @@ pub enum StartChoice {
     LogIn,
     /// Use a model of a server on this machine, and keep it in the settings.
     Use {
-        /// The provider.
         provider: String,
         /// The model, as that server calls it.
         model: String,
@@ -132,7 +130,6 @@ pub enum StartChoice {
 /// A user setting that is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The colours.
     Theme,
 }
 
@@ -159,7 +156,6 @@ pub struct UntrustedRow {
 /// An MCP server of a project, before it ever runs. Its texts come from the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectServer {
-    /// Its name.
     pub name: String,
     /// The whole command line, or the URL.
     pub runs: String,
@@ -200,7 +196,6 @@ pub struct Renewal {
 pub struct TextPage {
     /// The title of the page.
     pub title: String,
-    /// The lines.
     pub text: String,
     /// Whether the lines are shown as they are: nothing in them is a mark.
     pub is_literal: bool,
@@ -254,7 +249,6 @@ pub trait ProgramHost: Send + Sync {
 pub enum ProgramCmd {
     /// Ask for what the status line says.
     Info,
-    /// Trust the folder.
     Trust,
     /// Change the permission mode.
     SetMode(Mode),

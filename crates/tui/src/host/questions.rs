@@ -40,7 +40,6 @@ pub struct RuleRow {
 /// A grant of the ledger, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrantRow {
-    /// Its id.
     pub id: String,
     /// The pattern that it allows.
     pub pattern: String,
@@ -50,7 +49,6 @@ pub struct GrantRow {
     pub state: String,
     /// Whether it can be revoked.
     pub holds: bool,
-    /// Until when.
     pub end: String,
     /// The number of times it was used.
     pub uses: String,
@@ -121,7 +119,6 @@ pub enum QuestionCmd {
     WhoAnswered(SuspensionId),
     /// Look at a question of any conversation.
     Open(SuspensionId),
-    /// Store an answer.
     Decide(SuspensionId, Box<Answer>),
     /// Ask what the rules and the tool say of edited arguments.
     Review(SuspensionId, Value),

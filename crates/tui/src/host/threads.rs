@@ -17,9 +17,7 @@ use aye_core::contract::summary::SummaryRecord;
 /// A conversation that can be continued.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastThread {
-    /// Its id.
     pub id: ThreadId,
-    /// Its title.
     pub title: String,
     /// What became of its last run, in a word; empty when it is done.
     pub state: String,
@@ -27,7 +25,6 @@ pub struct LastThread {
     pub at: u64,
 }
 
-/// The user's input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserInput {
     /// The text. With a skill, the text after its name.
@@ -45,7 +42,6 @@ pub struct UserInput {
 }
 
 impl UserInput {
-    /// Words only.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
@@ -96,13 +92,11 @@ impl Shell {
 /// A conversation as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenedThread {
-    /// The conversation.
     pub thread: ThreadRecord,
     /// Its last messages, in order.
     pub messages: Vec<StoredMessage>,
     /// The messages before those; [`ThreadHost::earlier`] returns them.
     pub earlier: Option<Earlier>,
-    /// Its latest run.
     pub run: Option<RunRecord>,
     /// Questions that are open, oldest first.
     pub waiting: Vec<SuspensionRecord>,
@@ -146,9 +140,7 @@ pub enum ThreadOwner {
 /// A message that starts a run once its conversation is free.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueuedRow {
-    /// Its number.
     pub id: QueueId,
-    /// The words.
     pub text: String,
     /// The text with a mark in place of each long paste, if there is one.
     pub shown: Option<String>,
@@ -165,7 +157,6 @@ pub struct QueuedRow {
 /// The changes of a displayed conversation, read from the store. All of them are committed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSync {
-    /// The conversation.
     pub thread: ThreadRecord,
     /// The owner of its active run.
     pub driver: ThreadOwner,
@@ -175,7 +166,6 @@ pub struct ThreadSync {
     pub messages: Vec<StoredMessage>,
     /// Results of the open step, which are no messages yet.
     pub results: Vec<StoredMessage>,
-    /// Its latest run.
     pub run: Option<RunRecord>,
     /// Questions that are open, oldest first.
     pub waiting: Vec<SuspensionRecord>,
@@ -194,7 +184,6 @@ pub struct ThreadSync {
 /// The form of an exported conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// For readers.
     Markdown,
     /// For programs: everything that is stored.
     Json,
@@ -262,7 +251,6 @@ pub enum ThreadCmd {
     Earlier(ThreadId, u64),
     /// Request the position in the store of the message with that id.
     Place(ThreadId, String),
-    /// Say something.
     Start(ThreadId, UserInput),
     /// Queue a message after what the conversation does now.
     Enqueue(ThreadId, UserInput),
@@ -295,7 +283,6 @@ pub enum ThreadMsg {
     Unqueued {
         /// Removed.
         back: Vec<QueueId>,
-        /// Gone.
         gone: Vec<QueueId>,
     },
     /// The list of conversations.

@@ -12,18 +12,15 @@ use aye_core::contract::ids::ThreadId;
 pub struct KeepDraft {
     /// Counts them: an older one does not replace a newer one.
     pub number: u64,
-    /// The conversation.
     pub thread: ThreadId,
     /// Nothing was said in it yet: the next new conversation in the folder takes it over.
     pub is_new: bool,
-    /// The text.
     pub draft: Draft,
 }
 
 /// A skill that can be called by `/name`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkillRow {
-    /// The name.
     pub name: String,
     /// The purpose of the skill.
     pub description: String,
@@ -78,7 +75,6 @@ pub enum WritingCmd {
     History,
     /// Add to the history.
     Remember(String),
-    /// Find paths.
     Files(u64, String),
     /// Ask for the list of skills.
     Skills,

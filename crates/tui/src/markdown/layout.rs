@@ -19,7 +19,6 @@ use aye_core::contract::display::visible_line;
 const MAX_LEVELS: usize = 12;
 /// Maximum width of a rule, so that it survives in the scrollback of a terminal that gets narrower.
 const RULE: u16 = 60;
-/// Indent of code.
 const CODE_INDENT: usize = 2;
 /// The columns that the ground of code covers. Wider rows would be broken in a terminal that gets a little narrower.
 const TINTED: usize = 72;
@@ -29,7 +28,6 @@ const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷',
 /// The treatment of code blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coding<'a> {
-    /// Gives them colours.
     pub(super) highlighter: Option<&'a Highlighter>,
     /// The number of code blocks before the piece, if they are numbered.
     pub(super) before: Option<usize>,

@@ -10,10 +10,8 @@ const MOST: usize = 120;
 /// Progress beside the program's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TitleProgress {
-    /// Nothing is done.
     #[default]
     None,
-    /// It works.
     Working,
     /// A question is waiting for the user.
     Waiting,
@@ -35,7 +33,6 @@ impl TitleProgress {
 pub struct Chrome {
     /// The title, safe to send.
     pub title: String,
-    /// Progress.
     pub progress: TitleProgress,
 }
 

@@ -19,15 +19,12 @@ const CONTEXT_ERROR: u64 = 90;
 /// A part of the status line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// The model.
     Model,
     /// The effort level of the model.
     Effort,
-    /// The permission mode.
     Mode,
     /// The agent, unless it is the built-in one.
     Agent,
-    /// The folder.
     Folder,
     /// The branch of git.
     Branch,
@@ -50,7 +47,6 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// All of them.
     pub const ALL: [Segment; 14] = [
         Segment::Model,
         Segment::Effort,

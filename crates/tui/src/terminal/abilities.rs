@@ -5,16 +5,12 @@ use crate::theme::Depth;
 /// A program between us and the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multiplexer {
-    /// tmux.
     Tmux,
-    /// GNU screen.
     Screen,
-    /// Zellij.
     Zellij,
 }
 
 impl Multiplexer {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Multiplexer::Tmux => "tmux",

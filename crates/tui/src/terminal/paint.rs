@@ -44,7 +44,6 @@ const MODIFIERS: [(Modifier, u8); 9] = [
 ];
 
 impl Painter {
-    /// Starts a frame.
     pub(super) fn begin(&mut self, bytes: &[u8]) {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);

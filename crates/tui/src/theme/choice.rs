@@ -8,9 +8,7 @@ pub const AUTO: &str = "auto";
 /// The background colour of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// Dark.
     Dark,
-    /// Light.
     Light,
 }
 

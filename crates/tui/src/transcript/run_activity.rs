@@ -7,13 +7,10 @@ use super::{EntryKind, ToolState, Transcript};
 pub enum RunActivity {
     /// The model was asked and said nothing yet.
     Asking,
-    /// The model thinks.
     Thinking,
-    /// The model answers.
     Answering,
     /// The model writes a call of this tool.
     Calling(String),
-    /// This tool runs.
     Running(String),
     /// This number of calls run.
     Several(usize),

@@ -17,7 +17,6 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Adds output.
     pub fn push(&mut self, text: &str) {
         for c in text.chars() {
             match c {

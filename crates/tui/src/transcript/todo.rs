@@ -7,20 +7,16 @@ use super::Transcript;
 /// The state of a to-do item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TodoState {
-    /// Not started.
     Open,
     /// Being done.
     Current,
-    /// Done.
     Done,
 }
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Todo {
-    /// The description.
     pub text: String,
-    /// The state.
     pub state: TodoState,
 }
 

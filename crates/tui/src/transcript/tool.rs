@@ -28,7 +28,6 @@ pub enum ToolState {
     Waiting,
     /// It is being executed.
     Running,
-    /// Done.
     Done,
     /// It was tried and went wrong.
     Failed,
@@ -45,7 +44,6 @@ pub enum ToolState {
 }
 
 impl ToolState {
-    /// All of them.
     pub const ALL: [ToolState; 11] = [
         ToolState::Receiving,
         ToolState::Proposed,
@@ -109,7 +107,6 @@ impl ToolState {
 /// The progress of a running call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolProgress {
-    /// In words.
     pub message: Option<String>,
     /// From 0 to 1.
     pub part: Option<f64>,
@@ -130,12 +127,9 @@ impl ToolProgress {
     }
 }
 
-/// One tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolEntry {
-    /// The call's id.
     pub call_id: String,
-    /// The tool.
     pub name: String,
     /// The arguments, `null` until they are complete.
     pub arguments: Value,
@@ -200,7 +194,6 @@ impl ToolEntry {
         self.child = Some(Box::new(state));
     }
 
-    /// It runs.
     pub(super) fn run(&mut self, at: Moment) {
         if self.result.is_none() && self.state != ToolState::Running {
             self.state = ToolState::Running;
@@ -230,7 +223,6 @@ impl ToolEntry {
         self.started = None;
     }
 
-    /// It is over.
     pub(super) fn settle(&mut self, at: Option<Moment>, result: &ToolResult, outcome: ToolCallOutcome) {
         if outcome == ToolCallOutcome::Suspended {
             self.wait(result.suspension.as_deref());

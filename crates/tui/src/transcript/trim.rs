@@ -14,7 +14,6 @@ const APART: u64 = 64;
 /// The position in the store of the first content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorePosition {
-    /// At that place.
     Seq(u64),
     /// In the message of that id, as soon as it is written down.
     Message(String),

@@ -201,7 +201,6 @@ impl App {
         self.submit(UserInput::text(GO_ON), false, cmds);
     }
 
-    /// The text, remembered.
     fn take_text(&mut self, cmds: &mut Vec<Cmd>) -> String {
         let shown = self.composer.pasted().map(|draft| draft.text);
         let text = self.begin_text();

@@ -86,7 +86,6 @@ impl Sheets {
         Sheets { look, kept: HashMap::new(), turn: 0, epoch: 0, card: CardColours::default() }
     }
 
-    /// The colours.
     pub fn look(&self) -> &RenderStyle {
         &self.look
     }

@@ -20,7 +20,6 @@ pub(super) const HERE: &str = "▸ ";
 /// The field or button selected with the arrows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct At<'a> {
-    /// The component.
     pub(super) component: Option<&'a str>,
     /// Its place in the data, for components that are drawn several times.
     pub(super) path: Option<&'a str>,

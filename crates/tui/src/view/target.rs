@@ -27,9 +27,7 @@ pub enum Press {
 pub struct ClickTarget {
     /// The row, from the first of the picture.
     pub row: u16,
-    /// The columns.
     pub columns: Range<u16>,
-    /// The effect.
     pub press: Press,
 }
 

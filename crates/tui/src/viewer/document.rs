@@ -22,7 +22,6 @@ const PART: usize = 200;
 pub struct Document {
     /// Distinguishes its entries from those of other documents and of the conversation.
     pub epoch: u32,
-    /// Its pages.
     pub pages: Transcript,
 }
 
@@ -48,12 +47,10 @@ pub struct FileLeaf {
     pub counts: Option<(usize, usize)>,
 }
 
-/// Lines that changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HunkLeaf {
     /// The file's place in the folder.
     pub shown: String,
-    /// The lines.
     pub patch: Patch,
     /// Whether this part continues the hunk above.
     pub continues_hunk: bool,

@@ -7,7 +7,6 @@ use super::{RowPosition, Scene, Viewer, source};
 /// A search, with its last match.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The text.
     pub query: String,
     pattern: Regex,
     /// The row that was gone to.
@@ -35,7 +34,6 @@ pub enum SearchStep {
     Here,
     /// Round the end.
     Wrapped,
-    /// Nowhere.
     Nowhere,
 }
 

@@ -6,7 +6,6 @@ use crate::wrap;
 /// A row of an entry and a column in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
-    /// The row.
     pub row_position: RowPosition,
     /// The column, from the first one of the text.
     pub column: usize,

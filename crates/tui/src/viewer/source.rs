@@ -159,7 +159,6 @@ pub fn conversation(transcript: &Transcript) -> String {
 pub struct Code {
     /// The language as given in the message.
     pub language: String,
-    /// The code.
     pub text: String,
 }
 

@@ -35,7 +35,6 @@ fn said(count: usize) -> Transcript {
     transcript
 }
 
-/// The visible rows.
 fn sight(reader: &Viewer, scene: &Scene<'_>) -> Vec<String> {
     let mut sheets = Sheets::new(RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() });
     let (first, skip) = reader.top(scene, &mut sheets);

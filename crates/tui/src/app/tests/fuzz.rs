@@ -13,7 +13,6 @@ use crate::host::ThreadMsg;
 
 use fastrand::Rng;
 
-/// Steps per conversation.
 const STEPS: usize = 400;
 const KEYS: &[&str] = &[
     "y",

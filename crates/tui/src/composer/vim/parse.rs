@@ -129,9 +129,7 @@ impl ParsedKeys {
 pub(super) enum ParseStep {
     /// An incomplete command.
     More,
-    /// No command.
     No,
-    /// A command.
     Done(ParsedKeys),
 }
 
