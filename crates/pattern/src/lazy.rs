@@ -59,7 +59,6 @@ impl LazyRegex {
         !state.is_dead()
     }
 
-    /// The source.
     pub fn as_str(&self) -> &str {
         &self.0.source
     }

@@ -56,7 +56,6 @@ impl PartialEq for Name {
 /// A pattern's conditions on the arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Args {
-    /// Nothing.
     Any,
     /// This glob on the primary argument.
     Primary(Matcher),
@@ -78,7 +77,6 @@ pub struct Condition {
 /// A comparison of a value.
 #[derive(Debug, Clone)]
 pub enum Matcher {
-    /// The same text.
     Exact(String),
     /// A glob, anchored at both ends.
     Glob {

@@ -12,7 +12,6 @@ pub enum PathSegment {
     AnyKey,
     /// The element with this index.
     Index(usize),
-    /// All elements.
     AnyIndex,
 }
 

@@ -102,7 +102,6 @@ impl OpenFolder {
         if path.as_os_str().is_empty() { self.own_stat() } else { self.stat(path) }
     }
 
-    /// Lists the entries.
     pub(crate) fn entries(&self) -> io::Result<Vec<FolderEntry>> {
         let listed = rustix::fs::openat(
             &self.0,
@@ -156,7 +155,6 @@ impl OpenFolder {
         File::from(file).write_all(bytes)
     }
 
-    /// Makes a link.
     pub(crate) fn link(&self, name: &OsStr, target: &Path) -> io::Result<()> {
         Ok(rustix::fs::symlinkat(target, &self.0, name)?)
     }

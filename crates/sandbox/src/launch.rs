@@ -62,9 +62,7 @@ impl LaunchPolicy {
 /// The program to start in place of another one, so that the kernel enforces a policy on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// The program.
     pub program: OsString,
-    /// Its arguments.
     pub args: Vec<OsString>,
     /// Variables to set in its environment.
     pub env: Vec<(OsString, OsString)>,

@@ -21,7 +21,6 @@ pub const MAX_MASKS: usize = 500;
 pub struct Policy {
     /// The profile: how much of the machine the command may access.
     pub profile: Profile,
-    /// The project's folder.
     pub workspace: PathBuf,
     /// The user's home folder. Not visible, except for what else is named here.
     pub home: Option<PathBuf>,
@@ -70,7 +69,6 @@ pub struct Policy {
 pub struct PartialFolder {
     /// The folder: the workspace, or one of the readable and writable folders.
     pub path: PathBuf,
-    /// Its visible entries.
     pub shown: Vec<PathBuf>,
 }
 

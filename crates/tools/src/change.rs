@@ -111,7 +111,6 @@ fn still_agreed(change: &PlannedChange, ctx: &ToolCallContext) -> Result<(), Too
 
 /// The arguments of a call that changes one file.
 pub(super) trait ChangeArgs: Send + Sync + 'static {
-    /// The tool.
     const TOOL: &'static str;
 
     /// Returns the file, as the call names it.
@@ -228,7 +227,6 @@ impl PlannedChange {
         }
     }
 
-    /// Makes it.
     pub(super) fn apply(
         mut self,
         tool: &str,

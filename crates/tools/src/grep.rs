@@ -44,7 +44,6 @@ const MAX_GLOB: usize = 4096;
 /// Memory for one line, or for one file when a match may span lines.
 const MAX_HEAP: usize = 32 << 20;
 
-/// Searches file contents.
 pub(super) struct Grep {
     pub(super) env: Arc<ToolEnv>,
 }

@@ -14,7 +14,6 @@ use super::lenient;
 const MAX_LINES: usize = 20_000;
 /// Maximum lines shown verbatim.
 const MAX_SHOWN: usize = 20;
-/// Maximum places shown.
 const MAX_PLACES: usize = 3;
 /// Maximum lines shown of what changed in a file.
 const MAX_CHANGED: usize = 40;

@@ -12,7 +12,6 @@ use std::ops::Range;
 pub(super) struct LenientMatch {
     pub(super) range: Range<usize>,
     pub(super) new: String,
-    /// What was ignored.
     pub(super) ignoring: String,
 }
 

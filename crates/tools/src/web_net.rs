@@ -47,10 +47,8 @@ impl AllowedHosts {
 /// Why a URL is not asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlRefused {
-    /// It is none.
     #[error("is not a URL")]
     NoUrl,
-    /// Another scheme.
     #[error("only http and https can be fetched, not {0}:")]
     Scheme(String),
     /// It brings a user name or password.
@@ -64,12 +62,7 @@ pub enum UrlRefused {
     NotPublic(String),
     /// Another port of the host is allowed.
     #[error("port {port} of {host} is not allowed")]
-    Port {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-    },
+    Port { host: String, port: u16 },
     /// What is sent could be read on the way.
     #[error("must begin with https://")]
     NotTls,

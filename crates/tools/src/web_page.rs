@@ -78,7 +78,6 @@ pub(super) fn is_html(kind: &str, text: &str) -> bool {
     kind.is_empty() && (start.starts_with("<!doctype html") || start.starts_with("<html"))
 }
 
-/// HTML as markdown.
 pub(super) async fn markdown(html: String) -> String {
     let (tx, rx) = tokio::sync::oneshot::channel();
     let work = move || {

@@ -19,7 +19,6 @@ pub enum OptionFit {
     Yes,
     /// Only the shell knows.
     Maybe,
-    /// It does not.
     No,
 }
 
@@ -61,9 +60,7 @@ struct OptionRule {
 /// A word of a rule that is no option.
 #[derive(Debug)]
 enum Operand {
-    /// Any words.
     Any,
-    /// One word.
     Word(LazyRegex),
 }
 

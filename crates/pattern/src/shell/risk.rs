@@ -11,7 +11,6 @@ use super::{Word, base_name, git};
 /// A word that makes a command do more than its name says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RiskyWord {
-    /// The word.
     pub index: usize,
     /// The last word that a rule must spell out for the risk to be intended; larger than the command: all of
     /// them.

@@ -7,7 +7,6 @@ use super::{Analysis, MAX_DEPTH, Simple, Word, base_name, git, tail, walk};
 /// The content of a command that is itself a command.
 #[derive(Debug, PartialEq)]
 pub(super) enum Inner {
-    /// Nothing.
     None,
     /// A command made of these words.
     Words(Vec<Word>),

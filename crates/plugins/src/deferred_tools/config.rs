@@ -77,7 +77,6 @@ impl Default for DeferredToolsConfig {
     }
 }
 
-/// Names the section.
 pub struct DeferredToolsConfigKey;
 
 impl PluginConfigKey for DeferredToolsConfigKey {

@@ -8,12 +8,10 @@ use aye_core::contract::tool::ToolDescriptor;
 pub struct ToolCost {
     /// With its schema.
     pub full: f64,
-    /// Its name.
     pub name: f64,
 }
 
 impl ToolCost {
-    /// Of one tool.
     pub fn of(tool: &ToolDescriptor) -> Self {
         let schema = tool.parameters.to_string().len();
         Self { full: (schema as f64 / 4.0).max(10.0), name: (tool.id.len() as f64 / 4.0).max(1.0) }

@@ -54,7 +54,6 @@ use aye_core::state::{JsonValue, KeyScope, Phase, StateError, StateKeyOptions};
 /// The name of the plugin.
 pub const DEFERRED_TOOLS_PLUGIN: &str = "ext-deferred-tools";
 
-/// Defers tools.
 #[derive(Clone)]
 pub struct DeferredToolsPlugin {
     views: Arc<Views>,

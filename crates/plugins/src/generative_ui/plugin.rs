@@ -10,7 +10,6 @@ use aye_core::phase::{
 };
 use aye_core::state::{KeyScope, Phase, StateCommand, StateError, StateKeyOptions};
 
-/// The plugin's name.
 pub const A2UI_PLUGIN: &str = "generative-ui";
 
 /// The plugin that adds `render_a2ui`. The tool's description explains its use to the model; a program's own

@@ -11,7 +11,6 @@ pub struct Surfaces;
 pub enum SurfacesUpdate {
     /// Puts a surface in the place of the one of the same id.
     Put(Box<Surface>),
-    /// Takes one away.
     Delete(String),
 }
 

@@ -11,7 +11,6 @@ use aye_core::contract::tool::{
 };
 use aye_core::state::StateCommand;
 
-/// The tool's name.
 pub const RENDER_TOOL: &str = "render_a2ui";
 
 /// The tool that shows surfaces; it waits for the user if the last surface that a call touches has a button.

@@ -48,7 +48,6 @@ pub struct HandoffConfig {
     pub agents: Vec<String>,
 }
 
-/// Names the section.
 pub struct HandoffConfigKey;
 
 impl PluginConfigKey for HandoffConfigKey {

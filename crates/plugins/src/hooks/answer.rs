@@ -58,7 +58,6 @@ pub struct GivenResult {
     pub error: bool,
 }
 
-/// A question.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookAsk {
@@ -70,7 +69,6 @@ pub struct HookAsk {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    /// The text.
     pub content: String,
     /// The position of the message.
     #[serde(default = "conversation")]
@@ -93,7 +91,6 @@ pub enum HookFailure {
     /// It ended with a status that means neither yes nor no.
     #[error("ended with exit status {status}{}", last_line.as_ref().map(|line| format!(": {line}")).unwrap_or_default())]
     Status {
-        /// The status.
         status: i32,
         /// The last line of its stderr.
         last_line: Option<String>,
@@ -118,7 +115,6 @@ pub enum HookFailure {
     NoEffect {
         /// The member.
         part: &'static str,
-        /// The phase.
         phase: Phase,
     },
     /// Its answer has too many parts.

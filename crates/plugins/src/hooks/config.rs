@@ -44,7 +44,6 @@ pub fn phase_name(phase: Phase) -> &'static str {
 /// The owner of the file that contains a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookLayer {
-    /// The user's.
     User,
     /// The project's; it is used only in a folder that is trusted.
     Project,
@@ -69,7 +68,6 @@ impl HookLayer {
     }
 }
 
-/// One hook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookSpec {
     /// The name; unique among all hooks.

@@ -34,7 +34,6 @@ use aye_core::state::{JsonValue, Phase, ScheduledAction, ScheduledActionSpec, St
 use aye_pattern::shell::{Simple, Word, analyse, canonical};
 use aye_pattern::{Looked, Matcher, Quantifier};
 
-/// The plugin's name.
 pub const HOOKS_PLUGIN: &str = "hooks";
 
 /// The working folder of a program's runs, and the other context that its hooks need.
@@ -44,7 +43,6 @@ pub struct HookContext {
     pub cwd: PathBuf,
     /// The folder that `~/` stands for.
     pub home: PathBuf,
-    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The terms on which questions are asked.
     pub terms: Terms,

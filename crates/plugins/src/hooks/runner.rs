@@ -20,9 +20,7 @@ pub const MAX_STDERR: usize = 8 * 1024;
 pub struct HookRequest {
     /// The program, looked up in `PATH` when it has no slash.
     pub program: PathBuf,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// Its working directory.
     pub cwd: PathBuf,
     /// Variables to add to the environment.
     pub env: Vec<(String, String)>,
@@ -30,7 +28,6 @@ pub struct HookRequest {
     pub input: Vec<u8>,
     /// Then the whole group is killed.
     pub timeout: Duration,
-    /// For whom.
     pub on_behalf: SpawnContext,
     /// The restrictions that the kernel enforces.
     pub profile: Profile,
@@ -41,7 +38,6 @@ pub struct HookRequest {
 /// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookOutput {
-    /// The command's stdout.
     pub stdout: String,
     /// Whether the stdout is truncated.
     pub is_cut: bool,

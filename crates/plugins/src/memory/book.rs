@@ -19,7 +19,6 @@ pub const MAX_RENDERED: usize = 8 * 1024;
 pub enum Scope {
     /// The user, in all projects.
     User,
-    /// The project.
     Project,
 }
 
@@ -63,11 +62,7 @@ impl Scope {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Author {
     /// A model, as this agent.
-    Agent {
-        /// The agent.
-        name: String,
-    },
-    /// A user.
+    Agent { name: String },
     Person {
         /// The name of their account.
         user: String,
@@ -81,14 +76,12 @@ pub enum Author {
 pub struct Authorship {
     /// Unix milliseconds.
     pub at: u64,
-    /// By whom.
     pub by: Author,
     /// The conversation, when there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
 }
 
-/// One note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The note's id; `u1` belongs to the user, `p1` to the project. Never reused.
@@ -107,16 +100,13 @@ pub struct Note {
 /// Why notes were not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
-    /// Nothing to keep.
     #[error("the note is empty; nothing changed")]
     Empty,
-    /// Too long.
     #[error("this note has {size} bytes; the maximum is {MAX_TEXT}; nothing changed")]
     TooLong {
         /// Its bytes.
         size: usize,
     },
-    /// No room.
     #[error(
         "the memory of the {} is full ({MAX_NOTES} notes, or {MAX_RENDERED} bytes of them); remove or shorten some first",
         scope.as_str()
@@ -125,12 +115,8 @@ pub enum MemoryError {
         /// The memory that is full.
         scope: Scope,
     },
-    /// No such id.
     #[error("unknown note {}; nothing changed", aye_core::contract::display::visible_line(id))]
-    NoSuchNote {
-        /// The given id.
-        id: String,
-    },
+    NoSuchNote { id: String },
     /// The storage of the notes failed.
     #[error("memory is unavailable: {0}")]
     Store(String),

@@ -68,7 +68,6 @@ impl Plugin for MemoryPlugin {
 pub struct MemoryMarks {
     /// The newest note of the user.
     pub user: u64,
-    /// Of the project.
     pub project: u64,
 }
 

@@ -5,22 +5,17 @@ use std::collections::BTreeMap;
 /// The run that something belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RunRef {
-    /// The conversation.
     pub thread_id: String,
-    /// The run.
     pub run_id: String,
     /// The run whose call it serves.
     pub parent_run_id: Option<String>,
-    /// The agent.
     pub agent_id: String,
     /// The client's id of the request that the run serves.
     pub correlation_id: Option<String>,
 }
 
-/// One inference.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenAISpan {
-    /// The run.
     pub run: RunRef,
     /// The model's name, as its provider knows it; the agent's model when no answer came.
     pub model: String,
@@ -46,7 +41,6 @@ pub struct GenAISpan {
     pub thinking_tokens: Option<i32>,
     /// The start, in Unix milliseconds.
     pub started_at_ms: u64,
-    /// The duration.
     pub duration_ms: u64,
     /// The conversation sent to the model, as JSON; only if contents are requested.
     pub input: Option<String>,
@@ -64,13 +58,10 @@ impl GenAISpan {
 /// One execution of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolSpan {
-    /// The run.
     pub run: RunRef,
-    /// The tool.
     pub name: String,
     /// `execute_tool`.
     pub operation: String,
-    /// The call.
     pub call_id: String,
     /// `function`.
     pub tool_type: String,
@@ -109,9 +100,7 @@ pub struct AgentMetrics {
 /// The inferences of one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelStats {
-    /// The model.
     pub model: String,
-    /// The provider.
     pub provider: String,
     /// The number of inferences.
     pub inference_count: usize,
@@ -119,20 +108,17 @@ pub struct ModelStats {
     pub input_tokens: i64,
     /// Tokens that came out.
     pub output_tokens: i64,
-    /// Their total duration.
     pub total_duration_ms: u64,
 }
 
 /// The executions of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolStats {
-    /// The tool.
     pub name: String,
     /// The number of executions.
     pub call_count: usize,
     /// The number of failed executions.
     pub failure_count: usize,
-    /// Their total duration.
     pub total_duration_ms: u64,
 }
 

@@ -43,7 +43,6 @@ pub struct InMemorySink {
 }
 
 impl InMemorySink {
-    /// An empty one.
     pub fn new() -> Self {
         Self::default()
     }

@@ -17,7 +17,6 @@ pub(super) struct CallDescription {
     pub(super) is_outside: bool,
 }
 
-/// Describes a call.
 pub(super) fn call_description(call: &PreparedCall<'_>, risk: Risk) -> CallDescription {
     let question = &call.question;
     match &call.subject {

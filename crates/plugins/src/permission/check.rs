@@ -17,13 +17,11 @@ pub struct CheckContext<'a> {
     pub cwd: &'a Path,
     /// The folder that relative patterns are about.
     pub workspace: &'a Path,
-    /// The user's home.
     pub home: Option<&'a Path>,
     /// The domains that commands in [`Profile::Workspace`] may reach.
     pub domains: &'a [DomainPattern],
     /// The profiles that the machine enforces.
     pub enforced: EnforcedProfiles,
-    /// The permission mode.
     pub mode: Mode,
     /// Answers what a git command would change or print.
     pub git: Option<&'a dyn AskGit>,

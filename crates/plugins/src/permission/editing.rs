@@ -64,7 +64,6 @@ pub enum GrantRefusal {
     /// It binds nothing.
     #[error("it would allow any call of {tool}; name {name}, {TO_A_FILE}")]
     AnyCall {
-        /// The tool.
         tool: String,
         /// The argument that must be named.
         name: &'static str,
@@ -83,12 +82,7 @@ pub enum GrantRefusal {
     FlagsFirst(String),
     /// The subcommand is as broad as a program.
     #[error("name an argument of `{program} {subcommand}`; {TO_A_FILE}")]
-    AnySubject {
-        /// The program.
-        program: String,
-        /// Its subcommand.
-        subcommand: String,
-    },
+    AnySubject { program: String, subcommand: String },
     /// It is for a protected file.
     #[error("`{0}` is protected: {TO_A_FILE}")]
     Protected(String),

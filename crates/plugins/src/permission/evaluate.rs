@@ -22,9 +22,7 @@ pub(super) use judge::{Judge, excerpt, named};
 /// One call that is to be judged.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRequest<'a> {
-    /// The tool's name.
     pub tool: &'a str,
-    /// Its arguments.
     pub args: &'a Value,
     /// The folder that relative paths start from.
     pub cwd: &'a Path,
@@ -53,7 +51,6 @@ pub struct EnforcedProfiles {
 }
 
 impl EnforcedProfiles {
-    /// All of it.
     pub const ALL: EnforcedProfiles = EnforcedProfiles { read: true, workspace: true };
 
     fn masks_in(self, profile: Profile) -> bool {
@@ -68,7 +65,6 @@ impl EnforcedProfiles {
 /// The decision on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictKind {
-    /// It runs.
     Allow,
     /// The user is asked.
     Ask(AskKind),
@@ -112,7 +108,6 @@ pub enum AskKind {
 /// The answer to a [`CallRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The decision.
     pub decision: VerdictKind,
     /// The rule that decided, as its pattern.
     pub rule: Option<String>,
@@ -425,52 +420,27 @@ pub fn evaluate(rules: &RuleSet, question: &CallRequest<'_>) -> Verdict {
 pub enum InvalidCall {
     /// Its arguments have no names.
     #[error("the arguments of {tool} are not an object")]
-    NotAnObject {
-        /// The tool.
-        tool: String,
-    },
+    NotAnObject { tool: String },
     /// An argument is missing.
     #[error("{tool} needs the argument `{name}`")]
-    Missing {
-        /// The tool.
-        tool: String,
-        /// The argument.
-        name: String,
-    },
+    Missing { tool: String, name: String },
     /// An argument is empty.
     #[error("the argument `{name}` of {tool} is empty")]
-    Empty {
-        /// The tool.
-        tool: String,
-        /// The argument.
-        name: String,
-    },
+    Empty { tool: String, name: String },
     /// An argument contains a NUL byte.
     #[error("the argument `{name}` of {tool} contains a NUL byte")]
-    Nul {
-        /// The tool.
-        tool: String,
-        /// The argument.
-        name: String,
-    },
+    Nul { tool: String, name: String },
     /// An argument is something else than a string.
     #[error("the argument `{name}` of {tool} must be a string{}", found.map(|kind| format!(", not {kind}")).unwrap_or_default())]
     NotAString {
-        /// The tool.
         tool: String,
-        /// The argument.
         name: String,
         /// The type of the value, if it is reported.
         found: Option<&'static str>,
     },
     /// The path of a tool is not one.
     #[error("{tool}: {why}")]
-    Path {
-        /// The tool.
-        tool: String,
-        /// Why.
-        why: NotAPath,
-    },
+    Path { tool: String, why: NotAPath },
     /// The folder of a glob is not one.
     #[error(transparent)]
     Folder(#[from] NotAPath),

@@ -18,9 +18,7 @@ use std::path::Path;
 /// The format of a rules file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleFormat {
-    /// YAML.
     Yaml,
-    /// JSON.
     Json,
 }
 
@@ -38,16 +36,13 @@ pub enum RulesFileError {
     /// It cannot be read.
     #[error("cannot read {file}: {source}")]
     Read {
-        /// The file.
         file: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// Something in it is wrong.
     #[error("{file}:{line}: {message}")]
     Invalid {
-        /// The file.
         file: String,
         /// The line, counted from 1.
         line: u64,

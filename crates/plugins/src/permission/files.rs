@@ -106,7 +106,6 @@ impl FileRules {
         PathRoots { cwd: &self.cwd, workspace: &self.workspace, home: self.home.as_deref() }
     }
 
-    /// The rules.
     pub(super) fn rules(&self) -> &[Arc<Rule>] {
         &self.rules
     }

@@ -159,7 +159,6 @@ impl Permissions {
         self.read(|now| Arc::clone(&now.rules))
     }
 
-    /// Replaces the rules.
     pub fn set_rules(&self, rules: RuleSet) {
         self.write(|now| now.rules = Arc::new(rules));
     }

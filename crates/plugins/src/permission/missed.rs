@@ -18,7 +18,6 @@ enum Class {
     Outranked,
     /// It applied here but no longer does.
     Over,
-    /// It applies elsewhere.
     Elsewhere,
 }
 

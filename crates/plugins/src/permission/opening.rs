@@ -90,7 +90,6 @@ impl SandboxGrant {
         }
     }
 
-    /// Its pattern.
     pub fn pattern(&self) -> Pattern {
         match self {
             SandboxGrant::Writable(folder) => Pattern::literal(TOOL, "writable", &folder.to_string_lossy()),
@@ -133,7 +132,6 @@ impl SandboxGrant {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} {fault}", visible_line(&folder.to_string_lossy()))]
 pub struct FolderRefusal {
-    /// The folder.
     pub folder: PathBuf,
     /// The problem with the folder.
     pub fault: FolderFault,

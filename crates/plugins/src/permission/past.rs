@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A folder that calls ran in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastFolder {
-    /// The folder.
     pub cwd: PathBuf,
     /// The root of its project.
     pub workspace: PathBuf,
@@ -26,15 +25,12 @@ pub struct PastFolder {
 /// A question that was asked once or more: equal calls in the same folder are one question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastQuestion {
-    /// The tool.
     pub tool: String,
-    /// Its arguments.
     pub arguments: Value,
     /// The folder, as its place in [`Past::folders`].
     pub folder: usize,
 }
 
-/// One call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastMade {
     /// Its question, as its place in [`Past::questions`].
@@ -43,9 +39,7 @@ pub struct PastMade {
     pub n: u64,
     /// When, in Unix milliseconds.
     pub at: u64,
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The call.
     pub call_id: CallId,
     /// The verdict of then.
     pub ruling: Ruling,
@@ -55,14 +49,12 @@ pub struct PastMade {
     pub answer: Option<PastAnswer>,
 }
 
-/// The past.
 #[derive(Debug, Default)]
 pub struct Past {
     /// Every different call.
     pub questions: Vec<PastQuestion>,
     /// Every call, oldest first.
     pub calls: Vec<PastMade>,
-    /// Every folder.
     pub folders: Vec<PastFolder>,
     places: HashMap<String, usize>,
     known: HashMap<(String, String, usize), usize>,

@@ -10,11 +10,9 @@ use std::path::{Component, Path, PathBuf};
 /// The folders of a question.
 #[derive(Debug, Clone, Copy)]
 pub struct PathRoots<'a> {
-    /// The working directory.
     pub cwd: &'a Path,
     /// The folder that a project's rules are about.
     pub workspace: &'a Path,
-    /// The user's home.
     pub home: Option<&'a Path>,
 }
 
@@ -53,7 +51,6 @@ const MAX_LINKS: usize = 40;
 /// Why a text cannot be a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAPath {
-    /// It is empty.
     #[error("the path is empty")]
     Empty,
     /// It contains a NUL byte.
@@ -218,7 +215,6 @@ fn relative_part(path: &Path, places: &PathRoots<'_>, real: &Path) -> PathBuf {
 pub(super) struct Forms {
     /// Relative to the workspace, when it is inside; the workspace itself is `.`.
     pub relative: Option<String>,
-    /// Absolute.
     pub absolute: String,
     /// With `~` for the home folder, when it is below it.
     pub home: Option<String>,

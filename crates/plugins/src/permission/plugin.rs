@@ -32,7 +32,6 @@ use aye_sandbox::SandboxRefusal;
 use serde_json::json;
 use std::sync::Arc;
 
-/// The plugin's name.
 pub const PERMISSION_PLUGIN: &str = "permission";
 
 /// A callback that returns the patterns that others granted for the run, such as the tools of a skill that a

@@ -36,11 +36,8 @@ fn is_path(tool: &str, key: &str) -> bool {
 /// Says whether a rule can match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RuleReport {
-    /// The rule.
     pub rule: String,
-    /// What it does.
     pub behavior: Behavior,
-    /// Where it stands.
     pub origin: String,
     /// Whether some call matches it; `None` if that is not known.
     pub can_match: Option<bool>,

@@ -78,7 +78,6 @@ impl fmt::Display for Layer {
 /// The origin of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSource {
-    /// Its layer.
     pub layer: Layer,
     /// The file, when it came from one.
     pub file: Option<String>,
@@ -124,7 +123,6 @@ impl fmt::Display for RuleSource {
     }
 }
 
-/// One rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     /// The calls it is about.

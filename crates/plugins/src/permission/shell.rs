@@ -19,11 +19,9 @@ use std::path::PathBuf;
 /// The result of matching a deny or ask rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hit {
-    /// It does.
     Yes,
     /// Only the shell would know.
     Maybe,
-    /// It does not.
     No,
 }
 

@@ -12,9 +12,7 @@ use std::path::Path;
 /// The number of calls per verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct VerdictCounts {
-    /// They run.
     pub allowed: u64,
-    /// They need approval.
     pub asked: u64,
     /// They do not run.
     pub denied: u64,

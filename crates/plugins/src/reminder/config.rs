@@ -102,7 +102,6 @@ pub struct ReminderMessageEntry {
     pub cooldown_turns: u32,
 }
 
-/// Names the section.
 pub struct ReminderConfigKey;
 
 impl PluginConfigKey for ReminderConfigKey {

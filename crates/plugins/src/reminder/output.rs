@@ -10,12 +10,10 @@ use aye_pattern::{Matcher, comparison_text};
 /// The condition on a result's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusMatcher {
-    /// Any status.
     #[default]
     Any,
     /// The call did what it should.
     Success,
-    /// The call failed.
     Error,
     /// The call waits.
     Pending,
@@ -68,7 +66,6 @@ pub enum ContentMatcher {
 /// The conditions on a result, status and content together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutputMatcher {
-    /// The status.
     pub status: StatusMatcher,
     /// The content; `None` is any.
     pub content: Option<ContentMatcher>,

@@ -21,22 +21,16 @@ pub enum ReminderConfigError {
     /// The file cannot be read.
     #[error("cannot read {file}: {source}")]
     Read {
-        /// The file.
         file: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The format is not known.
     #[error("unknown format `{format}` of reminder rules; expected json")]
-    UnknownFormat {
-        /// The requested format.
-        format: String,
-    },
+    UnknownFormat { format: String },
     /// The file is not JSON, or a key is unknown, missing or of the wrong type.
     #[error("{at}: {message}")]
     Invalid {
-        /// The location.
         at: String,
         /// What is wrong, and what was expected.
         message: String,
@@ -44,35 +38,23 @@ pub enum ReminderConfigError {
     /// A tool pattern, a glob or a regular expression is malformed.
     #[error("{at}: {message}")]
     InvalidPattern {
-        /// The location.
         at: String,
         /// What is wrong with the pattern.
         message: String,
     },
     /// The target is unknown.
     #[error("{at}: unknown target `{target}`; expected one of {}", words(&ReminderTarget::WORDS))]
-    InvalidTarget {
-        /// The location.
-        at: String,
-        /// The word.
-        target: String,
-    },
+    InvalidTarget { at: String, target: String },
     /// The output condition is invalid.
     #[error("{at}: {message}")]
     InvalidOutput {
-        /// The location.
         at: String,
         /// What is wrong, and what was expected.
         message: String,
     },
     /// The operation on a field is unknown.
     #[error("{at}: unknown operation `{op}`; expected one of {}", OPS.join(", "))]
-    InvalidOp {
-        /// The location.
-        at: String,
-        /// The word.
-        op: String,
-    },
+    InvalidOp { at: String, op: String },
 }
 
 const OPS: [&str; 6] = ["glob", "exact", "regex", "not_glob", "not_exact", "not_regex"];

@@ -26,7 +26,6 @@ impl ReminderTarget {
         ("conversation", Self::Conversation),
     ];
 
-    /// Its word.
     pub fn word(self) -> &'static str {
         match self {
             Self::System => "system",

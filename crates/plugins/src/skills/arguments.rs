@@ -14,7 +14,6 @@ pub(super) struct ArgumentValues<'a> {
     pub(super) names: &'a [String],
     /// The skill's folder; `None` for one that is compiled in.
     pub(super) dir: Option<&'a Path>,
-    /// The conversation.
     pub(super) session: &'a str,
 }
 

@@ -12,7 +12,6 @@ use aye_core::contract::display::{count_unsafe, visible, visible_line};
 /// One skill of `aye skills list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedSkill {
-    /// Its name.
     pub name: String,
     /// Its description, with control and invisible characters written out.
     pub description: String,
@@ -77,7 +76,6 @@ pub struct CheckRow {
     pub name: Option<String>,
     /// Whether the skill can be loaded.
     pub ok: bool,
-    /// Errors and warnings.
     pub issues: Vec<SkillIssue>,
 }
 

@@ -26,7 +26,6 @@ const MAX_SKILLS: usize = 500;
 pub enum SkillScope {
     /// The project's, used in trusted folders only.
     Project,
-    /// The user's.
     User,
     /// Those that are compiled in.
     Bundled,
@@ -81,7 +80,6 @@ pub fn user_roots(config_dir: &Path, home: Option<&Path>) -> Vec<SkillRoot> {
 /// A skill with the place it was found at.
 #[derive(Clone)]
 pub struct FoundSkill {
-    /// The skill.
     pub skill: Arc<dyn Skill>,
     /// The owner of the skill.
     pub scope: SkillScope,
@@ -94,7 +92,6 @@ pub struct FoundSkill {
 pub struct Discovery {
     /// In order of precedence, hidden ones included.
     pub found: Vec<FoundSkill>,
-    /// Errors and warnings.
     pub issues: Vec<SkillIssue>,
 }
 

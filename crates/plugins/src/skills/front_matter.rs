@@ -68,7 +68,6 @@ fn is_false(flag: &bool) -> bool {
 /// A skill file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillDoc {
-    /// The front matter.
     pub meta: SkillMeta,
     /// The text below the front matter, literally; lines end with a newline only.
     pub instructions: String,
@@ -77,9 +76,7 @@ pub struct SkillDoc {
 /// The result of reading one file: a skill unless a finding is an error.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
-    /// The skill.
     pub doc: Option<SkillDoc>,
-    /// Errors and warnings.
     pub issues: Vec<SkillIssue>,
 }
 
@@ -390,7 +387,6 @@ fn is_usable(name: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the name `{}` {fault}", visible_line(name))]
 pub struct SkillNameError {
-    /// The name.
     pub name: String,
     /// What is wrong with the name.
     pub fault: SkillNameFault,
@@ -405,7 +401,6 @@ pub enum SkillNameFault {
     /// It has another character.
     #[error("has an invalid character; expected lower-case letters, digits and `-`")]
     Character,
-    /// It is empty.
     #[error("is empty")]
     Empty,
     /// It starts or ends with a hyphen.

@@ -68,7 +68,6 @@ impl SkillSubsystem {
         self
     }
 
-    /// The registry.
     pub fn registry(&self) -> &Arc<dyn SkillRegistry> {
         &self.registry
     }

@@ -129,7 +129,6 @@ pub(super) fn named(registry: &dyn SkillRegistry, line: &str) -> Option<(Arc<dyn
     visible_line(skill)
 )]
 pub struct NotUserInvocable {
-    /// The skill.
     pub skill: String,
 }
 

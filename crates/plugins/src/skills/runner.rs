@@ -19,7 +19,6 @@ pub struct ScriptRequest {
     pub program: String,
     /// Its arguments, the script among them.
     pub args: Vec<String>,
-    /// Its working directory.
     pub cwd: PathBuf,
     /// Variables to add to the environment.
     pub env: Vec<(String, String)>,

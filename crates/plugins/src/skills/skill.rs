@@ -22,38 +22,19 @@ const MAX_BYTES: u64 = 16 << 20;
 pub enum SkillError {
     /// The skill has no file of that name.
     #[error("skill `{skill}` has no `{path}`{}", if known.is_empty() { String::new() } else { format!("; it has: {}", known.join(", ")) })]
-    NotFound {
-        /// The skill.
-        skill: String,
-        /// The requested path.
-        path: String,
-        /// The existing files.
-        known: Vec<String>,
-    },
+    NotFound { skill: String, path: String, known: Vec<String> },
     /// The path leads out of the skill, or could.
     #[error("`{path}` leads out of the skill's folder; give a path inside it such as references/guide.md")]
-    Escapes {
-        /// The requested path.
-        path: String,
-    },
+    Escapes { path: String },
     /// Only files below `scripts/` run.
     #[error("`{path}` is not in scripts/; only scripts there can run")]
-    NotAScript {
-        /// The requested path.
-        path: String,
-    },
+    NotAScript { path: String },
     /// Files below `scripts/` are run, not read.
     #[error("`{path}` is a script; run it with the tool skill_script")]
-    IsAScript {
-        /// The requested path.
-        path: String,
-    },
+    IsAScript { path: String },
     /// No interpreter is known for the script.
     #[error("`{path}` has an unknown extension; expected .sh, .py or .js")]
-    NoInterpreter {
-        /// The requested path.
-        path: String,
-    },
+    NoInterpreter { path: String },
     /// The file cannot be used: it changed since it was found, or a built-in skill is invalid.
     #[error("{issue}")]
     Broken {
@@ -68,7 +49,6 @@ pub enum SkillError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -130,7 +110,6 @@ impl Interpreter {
 pub struct Script {
     /// Its path inside the skill, with `/`.
     pub path: String,
-    /// The script's interpreter.
     pub interpreter: Interpreter,
     /// The location of the script's text.
     pub source: ScriptSource,

@@ -9,7 +9,6 @@ use aye_core::state::{KeyScope, MergeStrategy, Snapshot, StateKey};
 /// A skill that was taken up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveSkill {
-    /// Its name.
     pub name: String,
     /// The content it had then.
     pub hash: String,
@@ -36,7 +35,6 @@ impl StateKey for ActiveSkills {
 /// Tool patterns that the user granted to a skill, for this run and this content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillGrant {
-    /// The skill.
     pub skill: String,
     /// The hash of the skill's content when the user agreed.
     pub hash: String,
@@ -59,12 +57,10 @@ pub struct Consent {
 pub enum ConsentUpdate {
     /// A call asks about a content.
     Asked {
-        /// The call.
         call_id: String,
         /// The content.
         hash: String,
     },
-    /// The user agreed.
     Granted(SkillGrant),
 }
 

@@ -73,7 +73,6 @@ pub(super) fn question(
     PhaseQuestion { name: ASKER.into(), message, choices, action: ReadLimitAnswer::KEY.into(), otherwise }
 }
 
-/// Reads the answer.
 pub(super) struct ReadLimitAnswer;
 
 impl ScheduledActionSpec for ReadLimitAnswer {

@@ -23,7 +23,6 @@ pub enum StopConfigError {
     /// `content_match` is not a regular expression.
     #[error("content_match: `{pattern}` is not a regular expression: {message}")]
     BadPattern {
-        /// The pattern.
         pattern: String,
         /// What is wrong with the pattern.
         message: String,
@@ -39,7 +38,6 @@ pub struct StopConfig {
     pub conditions: Vec<StopConditionSpec>,
 }
 
-/// Names the section.
 pub struct StopConfigKey;
 
 impl PluginConfigKey for StopConfigKey {

@@ -17,9 +17,7 @@ pub enum StopPoint {
 /// The decision of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopDecision {
-    /// Continue the run.
     Continue,
-    /// End the run.
     Stop {
         /// Machine-readable.
         code: String,

@@ -11,9 +11,7 @@ use aye_core::state::StateKey;
 /// One settled call, as the policies remember it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettledCall {
-    /// The call.
     pub call_id: String,
-    /// The tool.
     pub tool: String,
     /// Equal for calls of one tool with the same arguments: see [`fingerprint`].
     pub fingerprint: String,
@@ -147,7 +145,6 @@ pub enum StopStateUpdate {
     Returned(String),
     /// The step ends with this number of repeats.
     RepeatsNoticed(u32),
-    /// A file changed.
     FileChanged,
     /// Something ran that can show whether changed files work.
     Ran,

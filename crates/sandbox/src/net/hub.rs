@@ -57,7 +57,6 @@ pub struct NetHub {
 /// Whether other commands of the conversation may reach the ports that a command listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// Never.
     Never,
     /// After [`NetSession::serve`].
     Later,

@@ -72,7 +72,6 @@ enum Rejection {
     Bad(&'static str),
     /// It may not go where it wants to.
     Refused(SandboxRefusal, String),
-    /// The connection failed.
     Failed(String),
 }
 

@@ -57,7 +57,6 @@ impl OutputDecoder {
 pub(crate) struct Spill {
     /// The folder; it is made when it is needed.
     pub(crate) dir: PathBuf,
-    /// The file's name.
     pub(crate) name: String,
 }
 
@@ -135,7 +134,6 @@ impl Capture {
         }
     }
 
-    /// Takes a piece.
     pub(super) fn push(&mut self, text: &str) {
         let mut done = String::new();
         for part in text.split_inclusive(['\n', '\r']) {
@@ -238,7 +236,6 @@ impl Capture {
         }
     }
 
-    /// Ends the text.
     pub(super) fn finish(mut self) -> Captured {
         let mut last = String::new();
         self.settle(&mut last);

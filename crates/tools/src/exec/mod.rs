@@ -82,9 +82,7 @@ impl Default for ExecConfig {
 pub struct ExecRequest {
     /// The program, looked up in `PATH` of `env` when it has no slash.
     pub program: OsString,
-    /// Its arguments.
     pub args: Vec<OsString>,
-    /// Its working directory.
     pub cwd: PathBuf,
     /// All of its environment: see [`child_env`].
     pub env: EnvVars,
@@ -151,7 +149,6 @@ pub enum ExecError {
     /// It could not be started.
     #[error("cannot start {program}: {reason}")]
     Start {
-        /// The program.
         program: String,
         /// The system's error message.
         reason: String,

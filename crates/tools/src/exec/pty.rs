@@ -8,11 +8,9 @@ use tokio::net::unix::pipe;
 
 /// Both ends of a terminal.
 pub(crate) struct Terminal {
-    /// The program's output.
     pub(crate) output: pipe::Receiver,
     /// The typed input.
     pub(crate) keys: pipe::Sender,
-    /// Its size.
     pub(crate) size: TerminalSize,
     /// The program's end.
     pub(crate) program: OwnedFd,

@@ -282,7 +282,6 @@ pub async fn converse(
 /// The stdout of a program that was given something on its stdin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramOutput {
-    /// The text.
     pub text: String,
     /// Whether only the start was kept.
     pub is_cut: bool,

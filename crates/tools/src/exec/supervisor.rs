@@ -61,20 +61,11 @@ const MAX_NAMES: usize = 20;
 #[serde(rename_all = "snake_case", untagged)]
 pub enum SupervisorReport {
     /// First: the command runs.
-    Started {
-        /// The command's process.
-        pid: i32,
-        /// Its group.
-        pgid: i32,
-    },
+    Started { pid: i32, pgid: i32 },
     /// Instead: it could not be started.
-    NotStarted {
-        /// Why.
-        error: String,
-    },
+    NotStarted { error: String },
     /// The output on its stdout, if that was a separate one.
     Said {
-        /// The text.
         said: String,
         /// Whether only the start was kept.
         cut: bool,

@@ -128,13 +128,7 @@ pub enum NotConfined {
     Network(io::Error),
     /// A private folder cannot be made.
     #[error("cannot create {}: {error}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// Preparing it panicked.
+    Folder { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Panicked(#[from] tokio::task::JoinError),
 }

@@ -15,7 +15,6 @@ enum Next {
     With(&'static str, (&'static str, &'static str)),
     /// Something else, or nothing, because of these words.
     Nothing(&'static str),
-    /// Read the file.
     Read,
 }
 use Next::{Nothing, Quote, Read, With};

@@ -71,7 +71,6 @@ fn simple() -> impl Strategy<Value = String> {
     })
 }
 
-/// A line.
 fn line() -> impl Strategy<Value = String> {
     simple().prop_recursive(4, 24, 4, |inner| {
         let pair = (inner.clone(), inner.clone());
