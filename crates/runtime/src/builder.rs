@@ -83,7 +83,6 @@ pub struct AgentRuntimeBuilder {
 }
 
 impl AgentRuntimeBuilder {
-    /// Nothing registered.
     pub fn new() -> Self {
         Self::default()
     }
@@ -143,7 +142,6 @@ impl AgentRuntimeBuilder {
         self
     }
 
-    /// Registers an agent.
     #[must_use]
     pub fn with_agent_spec(mut self, spec: AgentSpec) -> Self {
         if self.catalog.agents.contains_key(&spec.id) {
@@ -161,7 +159,6 @@ impl AgentRuntimeBuilder {
         self
     }
 
-    /// Registers several agents.
     #[must_use]
     pub fn with_agent_specs(self, specs: impl IntoIterator<Item = AgentSpec>) -> Self {
         specs.into_iter().fold(self, Self::with_agent_spec)
@@ -206,7 +203,6 @@ impl AgentRuntimeBuilder {
         self
     }
 
-    /// Registers a provider.
     #[must_use]
     pub fn with_provider(mut self, name: impl Into<String>, executor: Arc<dyn LlmExecutor>) -> Self {
         let name = name.into();
@@ -226,7 +222,6 @@ impl AgentRuntimeBuilder {
         self
     }
 
-    /// Registers a plugin.
     #[must_use]
     pub fn with_plugin(mut self, id: impl Into<String>, plugin: Arc<dyn Plugin>) -> Self {
         let id = id.into();

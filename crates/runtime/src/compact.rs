@@ -44,7 +44,6 @@ pub enum CompactError {
     /// Another process made one that reaches farther.
     #[error("another process has just summarised this conversation")]
     Superseded,
-    /// The model failed.
     #[error("the model could not write a summary: {0}")]
     Model(#[from] InferenceExecutionError),
     /// The model gave nothing.
@@ -56,7 +55,6 @@ pub enum CompactError {
     /// The agent cannot run.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -42,7 +42,6 @@ pub enum DelegateRunStatus {
     Completed,
     /// It did not; why.
     Failed(String),
-    /// It was stopped.
     Cancelled,
     /// It took longer than it may.
     Timeout,
@@ -51,7 +50,6 @@ pub enum DelegateRunStatus {
 /// The result of a delegated run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelegateRunResult {
-    /// The agent.
     pub agent_id: String,
     /// The status at the end.
     pub status: DelegateRunStatus,
@@ -64,7 +62,6 @@ pub struct DelegateRunResult {
 /// Why a backend could not run an agent at all.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AgentBackendError {
-    /// No such agent.
     #[error("unknown agent `{0}`")]
     AgentNotFound(String),
     /// The run did not start, or its outcome is unknown.

@@ -17,7 +17,6 @@ pub(crate) const FORMAT: u32 = 1;
 /// The result of one call of the current step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// The call.
     pub call: CallId,
     /// The outcome of the call.
     pub outcome: ToolCallOutcome,
@@ -30,12 +29,10 @@ pub struct CallResult {
 pub struct RunDocument {
     /// The version of this form; a higher one is refused by name.
     pub format: u32,
-    /// The machine.
     pub machine: Run,
     /// The revision of the published agents that the run started with; 0 if none was published.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub revision: u64,
-    /// The current step.
     #[serde(flatten)]
     pub step: CurrentStep,
 }
@@ -54,7 +51,6 @@ pub struct CurrentStep {
     pub results: Vec<CallResult>,
     /// Whether the results are already in the thread.
     pub recorded: bool,
-    /// The model's message.
     pub message_id: MessageId,
 }
 
@@ -127,7 +123,6 @@ impl RunDocument {
         run.machine.get("revision").and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// Writes it.
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)
     }

@@ -126,7 +126,6 @@ pub(super) struct CallBounds {
     pub(super) paths: Vec<PathBuf>,
 }
 
-/// An active run.
 pub(super) struct Driver {
     pub(super) shared: Arc<RuntimeCore>,
     pub(super) lease: Arc<Lease>,

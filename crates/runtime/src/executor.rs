@@ -22,7 +22,6 @@ use aye_core::state::{StateCommand, StateError};
 /// The result of one call.
 #[derive(Debug)]
 pub struct ToolExecutionResult {
-    /// The call.
     pub call: ToolCall,
     /// The result that the model reads.
     pub result: ToolResult,

@@ -26,9 +26,7 @@ pub type LoopDecision = (CallId, ToolCallResume);
 
 /// The parameters of one [`run_agent_loop`].
 pub struct AgentLoopParams<'a> {
-    /// Gives the agent.
     pub resolver: &'a dyn AgentResolver,
-    /// The agent's id.
     pub agent_id: &'a str,
     /// The engine whose state the run works on, so that callers can inspect what the run leaves there.
     pub runtime: &'a PhaseRuntime,
@@ -36,11 +34,9 @@ pub struct AgentLoopParams<'a> {
     pub sink: Arc<dyn EventSink>,
     /// The store of the run; without one the run is lost when the call returns.
     pub checkpoint_store: Option<&'a dyn ThreadRunStore>,
-    /// The new messages.
     pub messages: Vec<Message>,
     /// The names of thread and run.
     pub run_identity: RunIdentity,
-    /// Ends the run.
     pub cancellation_token: Option<CancellationToken>,
     /// Answers to questions. With a receiver the loop waits for answers; without one, or once its sender is
     /// dropped, a waiting run is returned with [`TerminationReason::Suspended`].

@@ -30,9 +30,7 @@ pub enum UnknownPolicy {
     Ask,
     /// Report to the model that the call may have run.
     Report,
-    /// Run it again.
     Retry,
-    /// End the run.
     Stop,
 }
 
@@ -41,7 +39,6 @@ pub enum UnknownPolicy {
 pub struct LeftoverProcess {
     /// The process that started it, dead or stopped.
     pub pid: u32,
-    /// The run.
     pub run: RunId,
     /// Whether processes of the run may be signalled. Else they are only waited for: the pid counts in another namespace,
     /// or nobody can tell whether the process that started them is alive.

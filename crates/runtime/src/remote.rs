@@ -131,11 +131,9 @@ impl AgentRuntime {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the agent `{agent}` at {url} could not be looked up: {message}")]
 pub struct DiscoveryError {
-    /// The agent.
     pub agent: String,
     /// The URL of its endpoint.
     pub url: String,
-    /// What went wrong.
     pub message: String,
 }
 

@@ -25,15 +25,11 @@ pub struct ContextReport {
     pub threshold: Option<usize>,
     /// The agent's own instructions.
     pub system: usize,
-    /// Each tool.
     pub tools: Vec<(String, usize)>,
     /// Messages of the user and the model.
     pub messages: usize,
-    /// Tool results.
     pub results: usize,
-    /// The summary.
     pub summary_tokens: usize,
-    /// The summary's record.
     pub summary: Option<SummaryRecord>,
     /// The number of messages in the conversation.
     pub count: usize,
@@ -48,9 +44,7 @@ pub struct ContextReport {
 /// The next request of a conversation, as far as it is known: what is written next is added at its end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestParts {
-    /// The system prompt.
     pub system: Vec<PromptPart>,
-    /// The tools.
     pub tools: Vec<ToolDescriptor>,
     /// The messages, without the bytes of images.
     pub messages: Vec<Arc<Message>>,

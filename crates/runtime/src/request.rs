@@ -19,9 +19,7 @@ use aye_core::state::StateError;
 /// A request for a run over a thread, which is created if there is none.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The new messages.
     pub messages: Vec<Message>,
     /// The agent's id; the default agent when `None`, or the first by id if there is no default.
     pub agent_id: Option<String>,
@@ -70,7 +68,6 @@ impl RunRequest {
         }
     }
 
-    /// Says who answers.
     #[must_use]
     pub fn with_agent_id(mut self, agent_id: impl Into<String>) -> Self {
         self.agent_id = Some(agent_id.into());
@@ -88,9 +85,7 @@ impl RunRequest {
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentRunResult {
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The run.
     pub run_id: RunId,
     /// The text of the last assistant message.
     pub response: String,
@@ -123,37 +118,23 @@ pub enum RuntimeError {
     /// Another process is active on the thread.
     #[error("{process} is running thread {thread_id}")]
     ThreadAlreadyRunning {
-        /// The conversation.
         thread_id: ThreadId,
         /// The pid of that process.
         pid: u32,
         /// That process in words: `process 7`, with its machine's name where the pid means nothing here.
         process: String,
     },
-    /// No such agent.
     #[error("unknown agent `{agent_id}`")]
-    AgentNotFound {
-        /// The agent.
-        agent_id: String,
-    },
+    AgentNotFound { agent_id: String },
     /// The agent cannot run.
     #[error("{message}")]
-    ResolveFailed {
-        /// Why.
-        message: String,
-    },
+    ResolveFailed { message: String },
     /// The thread has no unfinished run.
     #[error("thread {thread_id} has nothing to resume")]
-    NothingToResume {
-        /// The conversation.
-        thread_id: ThreadId,
-    },
+    NothingToResume { thread_id: ThreadId },
     /// There is nothing to answer: the request and the conversation have no messages.
     #[error("a run needs a message; thread {thread_id} has none")]
-    NoMessage {
-        /// The conversation.
-        thread_id: ThreadId,
-    },
+    NoMessage { thread_id: ThreadId },
     /// A message does not fit into the model's window. Nothing was stored.
     #[error(
         "the message is about {} tokens, and {model} takes {} at once: nothing was sent; shorten it, put it into a \
@@ -171,26 +152,13 @@ pub enum RuntimeError {
     },
     /// A queued message cannot start yet: the thread has an unfinished run.
     #[error("thread {thread_id} has an unfinished run; the message stays queued after it")]
-    NotFree {
-        /// The conversation.
-        thread_id: ThreadId,
-    },
+    NotFree { thread_id: ThreadId },
     /// A queued message was removed from the queue, or was started elsewhere.
     #[error("message {id} is no longer in the queue of thread {thread_id}")]
-    NotQueued {
-        /// The conversation.
-        thread_id: ThreadId,
-        /// The message.
-        id: QueueId,
-    },
+    NotQueued { thread_id: ThreadId, id: QueueId },
     /// The stored run cannot be read.
     #[error("run {run_id} cannot be resumed: {message}")]
-    Damaged {
-        /// The run.
-        run_id: RunId,
-        /// Why.
-        message: String,
-    },
+    Damaged { run_id: RunId, message: String },
     /// The store failed; what was not written did not happen.
     #[error("{0}")]
     Store(String),
@@ -199,10 +167,7 @@ pub enum RuntimeError {
     Full,
     /// Another owner took the thread over; this one must not write any more.
     #[error("thread {thread_id} was taken over by another process")]
-    Fenced {
-        /// The conversation.
-        thread_id: ThreadId,
-    },
+    Fenced { thread_id: ThreadId },
     /// A fault of ours: the machine refused a fact.
     #[error("internal error: {0}")]
     Internal(String),
@@ -242,7 +207,6 @@ pub enum DecideError {
     /// The payload is not what the question asks for.
     #[error("the decision for {id} does not match: {message}")]
     Schema {
-        /// The question.
         id: SuspensionId,
         /// What is wrong, and where.
         message: String,
@@ -250,7 +214,6 @@ pub enum DecideError {
     /// The question does not take such an answer.
     #[error("invalid decision for {id}: {message}")]
     Unfit {
-        /// The question.
         id: SuspensionId,
         /// Why, and what would be right.
         message: String,
@@ -258,12 +221,10 @@ pub enum DecideError {
     /// The edited arguments cannot be used.
     #[error("the edited arguments of {id} cannot be used: {message}")]
     Arguments {
-        /// The question.
         id: SuspensionId,
         /// What is wrong, and where.
         message: String,
     },
-    /// The store failed.
     #[error("{0}")]
     Store(#[source] StoreError),
 }

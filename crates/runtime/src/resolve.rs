@@ -22,7 +22,6 @@ use aye_pattern::Pattern;
 /// Why an agent cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ResolveError {
-    /// No such agent.
     #[error("unknown agent `{0}`")]
     AgentNotFound(String),
     /// The agent's model is not registered.
@@ -37,9 +36,7 @@ pub enum ResolveError {
     /// A config section does not fit its schema.
     #[error("invalid section `{key}` of plugin `{plugin}`: {message}")]
     InvalidPluginConfig {
-        /// The plugin.
         plugin: String,
-        /// The section.
         key: String,
         /// What is wrong with the section.
         message: String,
@@ -50,9 +47,7 @@ pub enum ResolveError {
     /// Two tools with one id.
     #[error("the tool `{tool_id}` comes from {source_a} and from {source_b}")]
     ToolIdConflict {
-        /// The tool.
         tool_id: String,
-        /// One source.
         source_a: String,
         /// The other one.
         source_b: String,
@@ -60,7 +55,6 @@ pub enum ResolveError {
     /// A tool pattern of the agent does not parse.
     #[error("invalid tool pattern `{pattern}`: {message}")]
     InvalidToolPattern {
-        /// The pattern.
         pattern: String,
         /// What is wrong with the pattern.
         message: String,
@@ -68,7 +62,6 @@ pub enum ResolveError {
     /// An agent that may be delegated to cannot be.
     #[error("the agent `{agent}` cannot delegate to `{delegate}`: {message}")]
     InvalidDelegate {
-        /// The agent.
         agent: String,
         /// The other one.
         delegate: String,
@@ -83,7 +76,6 @@ pub enum ResolveError {
 /// An agent with everything it needs, for one run.
 #[derive(Clone)]
 pub struct ResolvedAgent {
-    /// The specification.
     pub spec: Arc<AgentSpec>,
     /// The model's registered id.
     pub model_id: String,

@@ -179,7 +179,6 @@ enum RetryStage {
     Try,
     /// Its answer comes in.
     Stream(LlmStream),
-    /// Nothing more comes.
     Done,
     /// Wait, then ask.
     Wait(Duration),

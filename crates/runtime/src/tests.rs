@@ -452,7 +452,6 @@ async fn a_new_message_closes_pending_questions() {
     assert_eq!(house.executed(), 0);
 }
 
-/// Returns its arguments.
 struct Paging;
 
 #[async_trait]

@@ -36,11 +36,8 @@ const GO_ON: &str = "Your last answer was cut off at the output limit inside a t
 /// A tool result that becomes a preview, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
-    /// The conversation.
     pub thread_id: ThreadId,
-    /// The call.
     pub call_id: CallId,
-    /// The text.
     pub text: String,
 }
 
@@ -50,9 +47,7 @@ pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
 
 /// The next request beside its messages.
 pub(super) struct Prompt {
-    /// The system text.
     pub(super) parts: Vec<PromptPart>,
-    /// The tools.
     pub(super) tools: Vec<ToolDescriptor>,
     /// What happened: each becomes a message.
     pub(super) events: Vec<String>,
@@ -673,7 +668,6 @@ impl Driver {
         ModelUsage::add_to(&mut self.record.spent, model, usage);
     }
 
-    /// Enters several.
     pub(super) fn charge_all(&mut self, spent: &[ModelUsage]) {
         for ModelUsage { model, usage } in spent {
             self.charge(model, usage);

@@ -45,7 +45,6 @@ impl Reply {
         Self::new(answer.resume(0), Meaning::Approval)
     }
 
-    /// Values.
     pub fn values(answer: Answer) -> Self {
         Self::new(answer.resume(0), Meaning::Values)
     }
@@ -69,7 +68,6 @@ pub enum AnswerPlace<'a> {
     Runtime(&'a AgentRuntime),
     /// In a store; the process that drives the run learns of it from there. Edited arguments were checked by the caller.
     Store {
-        /// The store.
         store: &'a dyn ThreadRunStore,
         /// The time in Unix milliseconds.
         now_ms: u64,

@@ -110,7 +110,6 @@ pub trait FrontEnd: Send + Sync {
 /// The end of an attendance.
 #[derive(Debug)]
 pub struct SessionEnd {
-    /// Why it ended.
     pub why: Leaving,
     /// The result of the last run, or the error of the last attempt; `None` if there was none.
     pub result: Option<Result<AgentRunResult, RuntimeError>>,
@@ -129,7 +128,6 @@ pub struct Rest<'a> {
 }
 
 impl Rest<'_> {
-    /// The runtime.
     pub fn runtime(&self) -> &AgentRuntime {
         self.runtime
     }

@@ -24,18 +24,15 @@ pub struct Manner {
 /// What an attender does while another process drives the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// It leaves.
     Leave,
     /// It follows a run that it drove or was started for, and leaves any other.
     FollowOwn,
-    /// It follows.
     Follow,
 }
 
 /// The queued messages that an attender starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// None.
     Nothing,
     /// Those of users: no report of a background command or subagent.
     Written,
@@ -58,7 +55,6 @@ pub enum First {
     Look,
 }
 
-/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionFact {
     /// The front end requests another run.
@@ -143,10 +139,7 @@ pub enum SessionDirective {
     /// Ask the run that is driven to stop.
     Stop,
     /// Wait for a change, or for this moment in Unix milliseconds.
-    Wait {
-        /// The moment.
-        until: Option<u64>,
-    },
+    Wait { until: Option<u64> },
     /// Follow the process that drives: wait for a change, or for the end of the process or of its lease.
     Follow,
     /// Leave. Nothing is active, and no directive follows.
@@ -166,7 +159,6 @@ pub enum Leaving {
     Failed,
     /// The conversation was deleted.
     Gone,
-    /// The user cancelled.
     Cancelled,
     /// The front end left.
     Closed,

@@ -37,7 +37,6 @@ const RULES: [&[u8]; 2] = [b".git/info/exclude", b".gitignore"];
 const MAX_RULES: u64 = 1 << 20;
 /// Number of bytes read after which the known state is written.
 const PROGRESS: u64 = 128 << 20;
-/// The deepest folder.
 const MAX_DEPTH: usize = 256;
 
 /// The path below the folder, as the system has it.
@@ -62,7 +61,6 @@ pub(super) struct WalkContext<'a> {
     pub(super) without: &'a [PathBuf],
     pub(super) limits: &'a SnapshotLimits,
     pub(super) objects: &'a Objects,
-    /// Looks no further.
     pub(super) is_stopped: &'a dyn Fn() -> bool,
     /// Writes down what is known so far: reading all of it again takes long.
     pub(super) progress: &'a dyn Fn(&FolderScan),
@@ -177,7 +175,6 @@ struct Room {
 
 struct FolderScanner<'a> {
     place: &'a WalkContext<'a>,
-    /// Of the look.
     number: u64,
     device: u64,
     /// Files are read; otherwise they are only counted.

@@ -60,7 +60,6 @@ pub enum OpenError {
         path.display()
     )]
     NewerVersion {
-        /// The file.
         path: PathBuf,
         /// Its format.
         found: i64,
@@ -70,7 +69,6 @@ pub enum OpenError {
     /// The file is not a store of aye.
     #[error("{} is not a store of aye: {why}", path.display())]
     NotOurs {
-        /// The file.
         path: PathBuf,
         /// The reason why it is not.
         why: String,
@@ -78,7 +76,6 @@ pub enum OpenError {
     /// A directory, a link, a pipe.
     #[error("{} is {what}; the store must be a plain file", path.display())]
     NotAFile {
-        /// The path.
         path: PathBuf,
         /// The kind of file that was found.
         what: &'static str,
@@ -92,7 +89,6 @@ pub enum OpenError {
     /// Another process has locked the store.
     #[error("the store {} was locked by {} for longer than {waited_ms} ms", path.display(), holder(*pid))]
     Locked {
-        /// The file.
         path: PathBuf,
         /// The number of that process, where the system reports it.
         pid: Option<u32>,
@@ -106,7 +102,6 @@ pub enum OpenError {
         path.display()
     )]
     LogLost {
-        /// The file.
         path: PathBuf,
         /// What happened to the log.
         what: String,
@@ -117,24 +112,15 @@ pub enum OpenError {
          {0}-wal to another folder to continue without the latest writes, or restore a backup with `aye store restore FILE`",
         path.display()
     )]
-    ForeignLog {
-        /// The store's file.
-        path: PathBuf,
-    },
-    /// Broken.
+    ForeignLog { path: PathBuf },
     #[error("the store {} is damaged: {why}", path.display())]
     Corrupt {
-        /// The file.
         path: PathBuf,
         /// What is wrong with the file.
         why: String,
     },
-    /// No space left.
     #[error("the disk is full; the store {} cannot be opened", path.display())]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
+    Full { path: PathBuf },
     /// The store would be on a network file system.
     #[error(
         "the store {} is on a network file system ({kind}), which would damage it; set AYE_HOME or XDG_DATA_HOME to a \
@@ -143,42 +129,28 @@ pub enum OpenError {
         path.display()
     )]
     NetworkFileSystem {
-        /// The file.
         path: PathBuf,
         /// The kind of file system.
         kind: String,
     },
     /// A setting that the promises rest on was not taken.
     #[error("the store {} is not safe here: {setting} is {found} instead of {wanted}", path.display())]
-    Setting {
-        /// The file.
-        path: PathBuf,
-        /// The setting.
-        setting: &'static str,
-        /// The actual value.
-        found: String,
-        /// The required value.
-        wanted: &'static str,
-    },
+    Setting { path: PathBuf, setting: &'static str, found: String, wanted: &'static str },
     /// A migration failed; the store is as it was.
     #[error("the store {} could not be upgraded from format {from} to {to}", path.display())]
     Migration {
-        /// The file.
         path: PathBuf,
         /// Its format.
         from: i64,
         /// The one that failed.
         to: i64,
-        /// Why.
         #[source]
         source: rusqlite::Error,
     },
     /// The disk or SQLite said something else.
     #[error("the store {} cannot be opened: {source}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: ForeignError,
     },
@@ -197,11 +169,8 @@ pub enum OpenErrorKind {
     ReadOnly,
     /// Another process has locked the store.
     Locked,
-    /// Broken.
     Corrupt,
-    /// No space left.
     Full,
-    /// Something else.
     Io,
 }
 

@@ -13,7 +13,6 @@ use aye_core::contract::suspension::{ACTION_CHILD_RUN, SuspendTicket};
 /// A filter for listing questions; a field that is `None` does not restrict the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxFilter {
-    /// Of this thread.
     pub thread: Option<ThreadId>,
     /// About this tool, in letters of any case.
     pub tool: Option<String>,

@@ -109,7 +109,6 @@ impl Objects {
         Self { path, open: Mutex::new(None) }
     }
 
-    /// Pieces in memory.
     #[cfg(any(test, feature = "testing"))]
     pub fn in_memory() -> Self {
         Self::at(PathBuf::from(":memory:"))

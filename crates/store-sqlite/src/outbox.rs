@@ -14,7 +14,6 @@ const COLUMNS: &str =
 pub enum OutboxStatus {
     /// To be sent, for the first time or again.
     Queued,
-    /// It was taken.
     Accepted,
     /// A user took it back.
     Cancelled,
@@ -39,7 +38,6 @@ impl OutboxStatus {
 /// A message to another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Its number.
     pub number: u64,
     /// The conversation that it is about.
     pub thread_id: ThreadId,
@@ -62,7 +60,6 @@ pub struct OutboxRow {
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxOutcome {
-    /// It was taken.
     Accepted,
     /// It is tried again at this time.
     Retry {

@@ -9,11 +9,9 @@ use aye_core::contract::ids::{RunId, ThreadId};
 /// A URL that is notified about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTarget {
-    /// The run.
     pub run_id: RunId,
     /// Unique for the run.
     pub id: String,
-    /// Its conversation.
     pub thread_id: ThreadId,
     /// The address and its secrets, as JSON.
     pub config: String,

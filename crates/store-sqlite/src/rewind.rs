@@ -26,7 +26,6 @@ const COPIED: usize = 256;
 /// A copy of the first messages of a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkAt {
-    /// The thread.
     pub from: ThreadId,
     /// The number of its messages that the copy has.
     pub keep: u64,

@@ -29,7 +29,6 @@ const FORGET_ONE_BY_ONE: i64 = 200;
 /// A conversation that contains a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    /// The conversation.
     pub thread: ThreadRecord,
     /// The text at its first match, with the text around it.
     pub around: String,

@@ -36,7 +36,6 @@ impl FileStore {
         Self { folder: folder.into(), opened: Opened::default() }
     }
 
-    /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -26,9 +26,7 @@ const LOOKUP_LIMIT: usize = 20;
 /// The result of looking up a suspension by an id prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SuspensionLookup {
-    /// Exactly this one.
     One(Box<SuspensionRecord>),
-    /// Nothing.
     None,
     /// Several, open ones first, then oldest first, at most 20.
     Many(Vec<SuspensionRecord>),

@@ -18,7 +18,6 @@ use aye_core::contract::summary::SummaryRecord;
 /// A thread read in one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadView {
-    /// The conversation.
     pub thread: ThreadRecord,
     /// The lease, with its owner, alive or not, and its end.
     pub lease: Option<LeaseRecord>,
@@ -26,7 +25,6 @@ pub struct ThreadView {
     pub messages: Vec<StoredMessage>,
     /// The total number of messages.
     pub total: u64,
-    /// The latest run.
     pub run: Option<RunRecord>,
     /// The questions that wait for a user, oldest first, including those of the children.
     pub waiting: Vec<SuspensionRecord>,

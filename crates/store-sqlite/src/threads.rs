@@ -23,9 +23,7 @@ const TOUCH_INTERVAL: i64 = 60_000;
 /// The result of looking up a thread by an id prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ThreadLookup {
-    /// Exactly this one.
     One(ThreadRecord),
-    /// Nothing.
     None,
     /// Several, newest first, at most 20.
     Many(Vec<ThreadRecord>),

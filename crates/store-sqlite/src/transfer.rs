@@ -40,7 +40,6 @@ pub struct ThreadRest {
     /// Its state by key.
     #[serde(default)]
     pub state: BTreeMap<String, Value>,
-    /// Its summaries.
     #[serde(default)]
     pub summaries: Vec<SummaryRecord>,
     /// The images that its messages name: base64 by SHA-256.
@@ -71,23 +70,17 @@ pub struct ThreadRest {
 pub struct ThreadExport {
     /// The call that it serves, when it is below the exported conversation.
     pub child: Option<ChildRecord>,
-    /// The thread.
     pub thread: ThreadRecord,
-    /// The rest.
     pub rest: ThreadRest,
 }
 
-/// A whole conversation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ThreadCopy {
     /// The call that it serves, when it is below the copied conversation.
     #[serde(default)]
     pub child: Option<ChildRecord>,
-    /// The thread.
     pub thread: ThreadRecord,
-    /// The messages.
     pub messages: Vec<StoredMessage>,
-    /// The rest.
     #[serde(flatten)]
     pub rest: ThreadRest,
     /// The conversations of the subagents below it, each after its parent.
@@ -273,11 +266,8 @@ fn broken(why: String) -> SqlFailure {
 /// A part of a conversation whose number grows with its length.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CopyPart {
-    /// A message.
     Message(StoredMessage),
-    /// A run.
     Run(Box<RunRecord>),
-    /// A summary.
     Summary(SummaryRecord),
     /// An image that a message names.
     Image {
@@ -291,11 +281,9 @@ pub enum CopyPart {
 /// What [`Store::export_parts`] passes on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExportPart {
-    /// A conversation starts.
     Start {
         /// The call that it serves, when it is below the exported conversation.
         child: Option<ChildRecord>,
-        /// The thread.
         thread: ThreadRecord,
     },
     /// A part of it: messages, then runs, summaries and images.

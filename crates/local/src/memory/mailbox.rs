@@ -27,7 +27,6 @@ impl Default for InMemoryMailboxStore {
 }
 
 impl InMemoryMailboxStore {
-    /// An empty mailbox.
     pub fn new() -> Self {
         Self { store: InMemoryStore::new(), is_alone: true }
     }

@@ -61,7 +61,6 @@ impl Default for InMemoryStore {
 }
 
 impl InMemoryStore {
-    /// An empty store.
     pub fn new() -> Self {
         let rows = Mutex::new(Some(Rows::default()));
         let changes = broadcast::Sender::new(BEHIND);

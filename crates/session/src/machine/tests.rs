@@ -18,7 +18,6 @@ enum Run {
     },
 }
 
-/// Who drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
     Attender(usize),

@@ -17,9 +17,7 @@ use aye_core::contract::suspension::ResumeDecisionAction;
 pub struct RecentCall {
     /// Its run and its id.
     pub id: (RunId, CallId),
-    /// The tool.
     pub tool: String,
-    /// Its arguments.
     pub arguments: Value,
     /// The folder it was to run in.
     pub cwd: PathBuf,

@@ -131,7 +131,6 @@ fn unfinished<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<RunRecord>, D::E
 /// Marks that a part was refused; the reason is in [`Sink::failed`].
 struct Refused;
 
-/// Receives the parts.
 struct Sink<'a> {
     put: &'a mut dyn FnMut(usize, CopyPart) -> Result<(), SqlFailure>,
     failed: &'a mut Option<SqlFailure>,
