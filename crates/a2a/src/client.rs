@@ -55,30 +55,19 @@ pub(crate) enum A2aClientError {
     Busy(String),
     /// The other side failed, and may have done something.
     #[error("{host} failed with status {status}: {message}")]
-    Failed {
-        /// The host.
-        host: String,
-        /// The status.
-        status: u16,
-        /// Its message.
-        message: String,
-    },
+    Failed { host: String, status: u16, message: String },
     /// The other side refused the request. It did nothing.
     #[error("{host} refused it ({reason}): {message}")]
     Refused {
-        /// The host.
         host: String,
-        /// The status.
         status: u16,
         /// The protocol's name of the reason.
         reason: String,
-        /// Its message.
         message: String,
     },
     /// It redirects, and redirects are not followed.
     #[error("{host} redirects to {to}; use that URL in the endpoint if you trust it")]
     Redirects {
-        /// The host.
         host: String,
         /// The URL that it names.
         to: String,
@@ -86,7 +75,6 @@ pub(crate) enum A2aClientError {
     /// The response cannot be used.
     #[error("{host} sent a response that cannot be used: {why}")]
     Unusable {
-        /// The host.
         host: String,
         /// What is wrong with it.
         why: String,

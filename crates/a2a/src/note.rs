@@ -21,7 +21,6 @@ pub(crate) struct TaskNote {
     pub(crate) salt: String,
     /// The task, once it is known.
     pub(crate) task: Option<String>,
-    /// The newest message.
     pub(crate) sent: Option<SentMessage>,
     /// The questions that the user is asked.
     pub(crate) asked: Option<AskedStatus>,

@@ -35,7 +35,6 @@ const MAX_CHOICES: usize = 12;
 /// What a call asks for. It is part of the arguments, so that the answer can be matched to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RemoteAsk {
-    /// Text.
     Text,
     /// An approval, by the id of the question there.
     Approval(String),

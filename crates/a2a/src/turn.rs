@@ -14,7 +14,6 @@ use super::question::{RemoteAsk, SEND_AGAIN};
 pub(crate) struct Turn {
     /// Its id: always the same for the same position in the conversation.
     pub(crate) id: String,
-    /// Its content.
     pub(crate) parts: Vec<A2aPart>,
     /// Whether it answers questions of the task.
     pub(crate) answers: bool,

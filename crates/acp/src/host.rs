@@ -22,14 +22,12 @@ pub enum Refusal {
     NoModel(String),
     /// The request is wrong.
     Invalid(String),
-    /// Something failed.
     Failed(String),
 }
 
 /// An MCP server that a client brings along.
 #[derive(Clone, Debug)]
 pub struct ClientServer {
-    /// Its name.
     pub name: String,
     /// The transport of the server.
     pub transport: ServerTransport,
@@ -41,19 +39,9 @@ pub enum WrittenPart {
     /// Text that the user wrote.
     Text(String),
     /// Something that the model may read itself.
-    Link {
-        /// Its name.
-        name: String,
-        /// Its address.
-        uri: String,
-    },
+    Link { name: String, uri: String },
     /// The text of something that the user attached.
-    Resource {
-        /// Its address.
-        uri: String,
-        /// The text.
-        text: String,
-    },
+    Resource { uri: String, text: String },
     /// An image, in base64.
     Image(String),
 }
@@ -105,13 +93,11 @@ pub trait FolderHost: Send + Sync {
     /// Takes in the editor's own view of its files.
     fn attach_editor(&self, files: Arc<dyn EditorFiles>);
 
-    /// The folder.
     fn cwd(&self) -> PathBuf;
 
     /// The project that the folder belongs to.
     fn project(&self) -> PathBuf;
 
-    /// The permission mode.
     fn mode(&self) -> Mode;
 
     /// Changes it for this session.

@@ -433,7 +433,6 @@ impl AcpSession {
         }
     }
 
-    /// Stores a decision.
     async fn decide(&self, question: &SuspensionRecord, answer: Answer) -> Decided {
         match self.host.decide(&question.id, answer).await {
             Ok(outcome) => {

@@ -10,16 +10,10 @@ pub enum SettingsEditError {
     Syntax(String),
     /// No position was found where the key could be set.
     #[error("cannot insert `{key}` into it")]
-    NotInserted {
-        /// The key.
-        key: String,
-    },
+    NotInserted { key: String },
     /// The key cannot be removed without a change of the rest.
     #[error("cannot remove `{key}` from it")]
-    NotRemoved {
-        /// The key.
-        key: String,
-    },
+    NotRemoved { key: String },
 }
 
 fn parsed(settings: &str) -> Result<toml::Spanned<DeTable<'_>>, SettingsEditError> {

@@ -13,7 +13,6 @@ use aye_core::contract::address::is_this_machine;
 pub struct ProbeCandidate {
     /// The provider that it would be.
     pub provider: String,
-    /// Wire form.
     pub adapter: Adapter,
     /// Address with the slash at its end.
     pub base_url: String,
@@ -47,9 +46,7 @@ pub struct OfferedModel {
 /// A provider after settings, environment and built-in values were joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedProvider {
-    /// Its name.
     pub name: String,
-    /// Wire form.
     pub adapter: Adapter,
     /// The base URL, ending in a slash; empty if none is configured.
     pub base_url: String,

@@ -21,7 +21,6 @@ const MAX_IMPORTS: usize = 32;
 /// The text of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstructionFile {
-    /// The file.
     pub path: PathBuf,
     /// The file's text, or its start with a note.
     pub text: String,
@@ -77,7 +76,6 @@ pub struct InstructionPlaces<'a> {
     pub home: Option<&'a Path>,
     /// The repository's root.
     pub root: &'a Path,
-    /// The working directory.
     pub cwd: &'a Path,
     /// Says of a file to which a link of the project or an import leads whether no rule keeps it from being read.
     pub may_follow: &'a dyn Fn(&Path) -> bool,

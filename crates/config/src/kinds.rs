@@ -60,7 +60,6 @@ pub(crate) enum OtherKind {
 }
 
 impl OtherKind {
-    /// Names a value.
     pub(crate) fn of(value: &Value) -> Self {
         Self::Value(describe(value))
     }

@@ -50,14 +50,11 @@ pub enum Origin {
     Default,
     /// A place in a file; line and column count from 1, and 0 means the file as a whole.
     File {
-        /// The file.
         path: PathBuf,
-        /// The line.
         line: usize,
         /// The column, in characters.
         column: usize,
     },
-    /// An environment variable.
     Env(String),
     /// A flag of the command line, as it was typed.
     Flag(String),
@@ -87,7 +84,6 @@ pub struct Problem {
     pub message: String,
 }
 
-/// One checked key.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerEntry {
     pub key: Key,

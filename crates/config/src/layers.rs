@@ -94,9 +94,7 @@ pub struct Sources<'a> {
     pub project: &'a [PathBuf],
     /// Whether the user trusts the opened folder.
     pub is_trusted: bool,
-    /// Variables.
     pub env: &'a Env,
-    /// The command line.
     pub flags: &'a Flags,
     /// What the administrator of the machine set.
     pub policy: Option<&'a MachinePolicy>,
@@ -105,7 +103,6 @@ pub struct Sources<'a> {
 /// Settings, where each came from, and what was ignored on the way.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The effective settings.
     pub settings: Settings,
     /// The origin of each value.
     pub provenance: Provenance,

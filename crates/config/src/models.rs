@@ -34,7 +34,6 @@ pub const DEMO: &str = "demo";
 pub struct ModelSelection {
     /// Name of the provider.
     pub provider: String,
-    /// Wire form.
     #[serde(serialize_with = "adapter_word")]
     pub adapter: Adapter,
     /// Address with the slash at its end; empty for the demo model.
@@ -101,7 +100,6 @@ pub enum SelectError {
     /// The provider is known and has no key.
     #[error("model `{model}` ({origin}) needs a key: {advice}")]
     NoKey {
-        /// The requested model.
         model: String,
         /// The origin of the request.
         origin: String,
@@ -113,7 +111,6 @@ pub enum SelectError {
         "provider `{provider}` ({origin}) has no base_url; set providers.{provider}.base_url in your config.toml"
     )]
     NoBaseUrl {
-        /// The provider.
         provider: String,
         /// The origin of the request.
         origin: String,
@@ -125,11 +122,9 @@ pub enum SelectError {
          `{model}`"
     )]
     NoSuchProvider {
-        /// The requested model.
         model: String,
         /// The origin of the request.
         origin: String,
-        /// The unknown provider.
         provider: String,
         /// The near one, or those that are known.
         known: String,
@@ -140,11 +135,9 @@ pub enum SelectError {
          OPENAI_BASE_URL for your own server, or start Ollama; `aye models` lists available models"
     )]
     NoProvider {
-        /// The requested model.
         model: String,
         /// The origin of the request.
         origin: String,
-        /// The variables.
         key_envs: String,
     },
     /// The policy of the machine does not allow it.
@@ -159,10 +152,7 @@ pub enum SelectError {
     },
     /// `provider/` without a model, and the provider has no default.
     #[error("no model given; write {provider}/NAME, or set `model` in your config.toml")]
-    NoModel {
-        /// The provider.
-        provider: String,
-    },
+    NoModel { provider: String },
 }
 
 /// Returns whether a probe could change the choice; otherwise the caller need not wait for one.
@@ -620,7 +610,6 @@ pub fn gone(current: &ModelSelection, hits: &[ProbeHit]) -> Option<String> {
 /// The origin of a provider's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySource {
-    /// The provider.
     pub provider: String,
     /// The variable that contains the key, or would if it were set.
     pub variable: Option<String>,

@@ -80,12 +80,10 @@ impl Paths {
         [&self.config_dir, &self.data_dir, &self.state_dir, &self.cache_dir].map(|dir| without_links(dir))
     }
 
-    /// The user's settings.
     pub fn config_file(&self) -> PathBuf {
         self.config_dir.join("config.toml")
     }
 
-    /// The user's hooks.
     pub fn hooks_file(&self) -> PathBuf {
         self.config_dir.join("hooks.toml")
     }
@@ -195,7 +193,6 @@ impl Paths {
         self.cache_dir.join("newest-version")
     }
 
-    /// The composer's history.
     pub fn history_file(&self) -> PathBuf {
         self.state_dir.join("history.jsonl")
     }

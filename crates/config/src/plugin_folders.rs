@@ -24,9 +24,7 @@ pub struct PluginFolder {
     pub dir: PathBuf,
     /// Folders of skills; they may be missing, and so may all others.
     pub skills: Vec<PathBuf>,
-    /// Folders of agents.
     pub agents: Vec<PathBuf>,
-    /// Folders of commands.
     pub commands: Vec<PathBuf>,
     /// Files of MCP servers.
     pub servers: Vec<PathBuf>,

@@ -7,7 +7,6 @@ use super::settings::Adapter;
 pub struct BuiltInProvider {
     /// Its name in `provider/name`.
     pub name: &'static str,
-    /// Wire form.
     pub adapter: Adapter,
     /// Address, with the slash at its end.
     pub base_url: &'static str,

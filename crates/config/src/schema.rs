@@ -238,7 +238,6 @@ macro_rules! part {
 
 pub(crate) use {part, table};
 
-/// The whole tree.
 pub(crate) const ROOT: Fields = Settings::FIELDS;
 
 /// Returns the field and the leaf that a dotted key names, or why it names none: the first part that is unknown, or

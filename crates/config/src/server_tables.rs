@@ -11,24 +11,13 @@ use serde_json::{Map, Value};
 pub enum ServerTableError {
     /// A server of this name is configured.
     #[error("the server `{}` already exists in {file}", visible_line(.name))]
-    Exists {
-        /// Its name.
-        name: String,
-        /// The file's path.
-        file: String,
-    },
+    Exists { name: String, file: String },
     /// The settings are no TOML, or the server has no form in it.
     #[error("{file}: {message}; nothing changed")]
-    Invalid {
-        /// The file's path.
-        file: String,
-        /// What is wrong.
-        message: String,
-    },
+    Invalid { file: String, message: String },
     /// A table cannot be added at the end, or not be removed without a change of others.
     #[error("{file} has a layout that aye cannot {action}; edit it by hand")]
     Layout {
-        /// The file's path.
         file: String,
         /// What cannot be done.
         action: &'static str,

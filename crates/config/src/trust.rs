@@ -414,12 +414,7 @@ fn hash_folder(dir: &Path) -> Option<String> {
 pub enum TrustError {
     /// The file exists and cannot be read in its format.
     #[error("{}: {message}; move it away to start with an empty list", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        message: String,
-    },
+    Unreadable { path: PathBuf, message: String },
     /// It cannot be written.
     #[error("trust is not stored")]
     Write(#[from] PrivateFileError),

@@ -37,11 +37,8 @@ use question::QuestionView;
 
 /// Exit statuses: part of what scripts rely on.
 pub mod exit {
-    /// Done.
     pub const DONE: u8 = 0;
-    /// Failed.
     pub const FAILED: u8 = 1;
-    /// Wrong usage.
     pub const USAGE: u8 = 2;
     /// Waiting for a decision.
     pub const WAITING: u8 = 3;
@@ -75,7 +72,6 @@ pub enum OutputFormat {
 /// The work of a headless session.
 #[derive(Debug)]
 pub enum Job {
-    /// Say something.
     Run(RunRequest),
     /// Resume what is waiting or was interrupted, then start the messages queued after it.
     Resume(ThreadId),
@@ -86,7 +82,6 @@ pub enum Job {
 }
 
 impl Job {
-    /// The conversation.
     pub fn thread(&self) -> &ThreadId {
         match self {
             Self::Run(request) | Self::Behind(request) => &request.thread_id,
@@ -387,7 +382,6 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
 pub struct Unstarted<'a> {
     /// The sentence for the user.
     pub error: &'a str,
-    /// The exit status.
     pub exit: u8,
     /// The name for programs.
     pub code: ErrorCode,

@@ -26,7 +26,6 @@ const KEPT: usize = 4 << 20;
 /// The known requirements and restrictions of the server at a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ServerQuirks {
-    /// OpenAI itself.
     openai: bool,
     /// Wants thoughts back in the same turn; others refuse the unknown field, so it is an exception.
     echo_thoughts: bool,

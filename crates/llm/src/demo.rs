@@ -35,12 +35,10 @@ const HELP: &str = "I understand:
 | `help` | show this table |
 ";
 
-/// The demo model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DemoExecutor;
 
 impl DemoExecutor {
-    /// The demo model.
     pub fn new() -> Self {
         Self
     }

@@ -43,7 +43,6 @@ impl Default for GenaiExecutor {
     }
 }
 
-/// One request's destination.
 struct Destination {
     origin: ModelEndpoint,
     base: reqwest::Url,

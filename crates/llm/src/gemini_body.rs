@@ -23,7 +23,6 @@ pub(super) fn path(model: &str) -> String {
     format!("models/{model}:streamGenerateContent")
 }
 
-/// The body.
 pub(super) fn build(prepared: &PreparedMessages, request: &InferenceRequest) -> Value {
     let model = request.wire_model();
     let mut body = Map::new();

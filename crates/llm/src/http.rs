@@ -20,7 +20,6 @@ pub(super) struct LazyClient {
 }
 
 impl LazyClient {
-    /// The client.
     pub(super) fn get(
         &self,
         origin: &ModelEndpoint,

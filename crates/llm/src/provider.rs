@@ -15,7 +15,6 @@ pub enum WireFormat {
     /// Responses of OpenAI.
     #[serde(rename = "openai_responses", alias = "open_ai_responses")]
     OpenAiResponses,
-    /// Messages of Anthropic.
     Anthropic,
     /// `generateContent` of Gemini.
     Gemini,
@@ -24,7 +23,6 @@ pub enum WireFormat {
 }
 
 impl WireFormat {
-    /// All of them.
     pub const ALL: [Self; 5] =
         [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
 
@@ -84,7 +82,6 @@ impl WireFormat {
 pub struct ProviderConfig {
     /// Its name, for messages.
     pub name: String,
-    /// The wire format.
     pub adapter: WireFormat,
     /// The base URL; a trailing slash makes no difference, and a bare host means the usual path on it.
     pub base_url: Option<String>,
@@ -115,7 +112,6 @@ impl ProviderConfig {
         }
     }
 
-    /// Sets the address.
     #[must_use]
     pub fn with_base_url(mut self, base_url: impl Into<String>) -> Self {
         self.base_url = Some(base_url.into());

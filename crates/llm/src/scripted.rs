@@ -36,7 +36,6 @@ pub struct ScriptedReply {
 }
 
 impl ScriptedReply {
-    /// Nothing at all.
     pub fn new() -> Self {
         Self::default()
     }
@@ -52,7 +51,6 @@ impl ScriptedReply {
         self.then(ScriptStep::Text(text.into()))
     }
 
-    /// Thinks.
     #[must_use]
     pub fn reasoning(self, text: impl Into<String>) -> Self {
         self.then(ScriptStep::Reasoning(text.into()))
@@ -88,7 +86,6 @@ impl ScriptedReply {
         self.then(ScriptStep::Stop(reason))
     }
 
-    /// Fails here.
     #[must_use]
     pub fn fail(self, error: InferenceExecutionError) -> Self {
         self.then(ScriptStep::Fail(error))

@@ -20,7 +20,6 @@ const MAX_BESIDE: usize = 40;
 const MAX_MESSAGE: usize = 4000;
 const MAX_NAME: usize = 64;
 const MAX_FORM: usize = 32 * 1024;
-/// One answer.
 const MAX_ANSWER: usize = 64 * 1024;
 /// The prefix of surface ids.
 const SURFACE: &str = "mcp:";

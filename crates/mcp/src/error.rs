@@ -18,7 +18,6 @@ pub enum McpServerError {
     /// No server has this name.
     #[error("unknown MCP server `{}`; {}", visible_line(name), there_are(known))]
     UnknownServer {
-        /// The name.
         name: String,
         /// The names of those that are configured.
         known: Vec<String>,
@@ -26,7 +25,6 @@ pub enum McpServerError {
     /// The server failed and is not retried automatically.
     #[error("the server {server} is unavailable: {why}")]
     Unavailable {
-        /// The server.
         server: String,
         /// The reason for the failure.
         why: String,
@@ -39,39 +37,19 @@ pub enum McpServerError {
         /// Its name in the configuration.
         name: String,
     },
-    /// It was stopped.
     #[error("the server {server} was stopped")]
-    Stopped {
-        /// The server.
-        server: String,
-    },
+    Stopped { server: String },
     /// It was not connected in time.
     #[error("the server {server} is not connected: {state}")]
-    NotConnected {
-        /// The server.
-        server: String,
-        /// The server's state.
-        state: String,
-    },
-    /// The program ends.
+    NotConnected { server: String, state: String },
     #[error("aye is exiting")]
     Exiting,
     /// The request to the server has no result.
     #[error("the server {server}: {error}")]
-    Call {
-        /// The server.
-        server: String,
-        /// Why.
-        error: CallError,
-    },
+    Call { server: String, error: CallError },
     /// It has no prompt of this name.
     #[error("the server {server} has no prompt `{}`", visible_line(prompt))]
-    UnknownPrompt {
-        /// The server.
-        server: String,
-        /// The name.
-        prompt: String,
-    },
+    UnknownPrompt { server: String, prompt: String },
     /// A prompt lacks these arguments.
     #[error("it needs: {}", .0.join(", "))]
     MissingArguments(Vec<String>),
@@ -80,16 +58,10 @@ pub enum McpServerError {
     Empty,
     /// There is nothing to trust.
     #[error("the server {server} offers no tools: {state}")]
-    NoTools {
-        /// The server.
-        server: String,
-        /// The server's state.
-        state: String,
-    },
+    NoTools { server: String, state: String },
     /// Its tools were not shown to the user yet.
     #[error("review the tools of {server} first: /mcp {typed}")]
     NotReviewed {
-        /// The server.
         server: String,
         /// Its name as it can be typed.
         typed: String,
@@ -167,7 +139,6 @@ pub enum LoginUrlError {
     NotEncrypted {
         /// The scheme of the URL.
         scheme: String,
-        /// Its host.
         host: String,
     },
 }
@@ -211,7 +182,6 @@ pub enum LoginError {
     /// No request can be made.
     #[error("cannot create an HTTP client")]
     HttpClient,
-    /// A request failed.
     #[error("{}", plainly(.0))]
     Request(#[source] reqwest::Error),
     /// The protocol was not followed, or something was refused.
@@ -222,7 +192,6 @@ pub enum LoginError {
     Port {
         /// The port; 0 means any.
         port: u16,
-        /// Why.
         error: io::Error,
     },
     /// The stored data is not a login.

@@ -59,15 +59,11 @@ use aye_core::contract::tool::Tool;
 /// A program to start as a server.
 #[derive(Debug)]
 pub struct ServerLaunch {
-    /// The program.
     pub program: String,
-    /// Its arguments.
     pub args: Vec<OsString>,
-    /// The working directory.
     pub cwd: PathBuf,
     /// Variables beside those that every program gets.
     pub env: BTreeMap<OsString, OsString>,
-    /// The server's name.
     pub name: String,
     /// The restrictions that the kernel enforces.
     pub profile: Profile,
@@ -104,7 +100,6 @@ pub struct Surroundings {
     pub offer: ToolSink,
     /// The function that notifies the user.
     pub tell: Tell,
-    /// The trusted tools.
     pub pins: Arc<dyn PinStore>,
     /// The storage of logins.
     pub logins: Arc<dyn LoginStore>,
@@ -118,6 +113,5 @@ pub struct Surroundings {
     pub questions: Questions,
     /// Receives the instructions of servers for the model.
     pub guidance: Guidance,
-    /// The clock.
     pub clock: Arc<dyn Clock>,
 }

@@ -259,7 +259,6 @@ fn canonical(value: &Value) -> String {
     sorted(value).to_string()
 }
 
-/// All prompts.
 pub(super) async fn prompts(client: &Client, limit: Duration) -> Result<Vec<Prompt>, CallError> {
     let list = Listed {
         key: "prompts",
@@ -273,7 +272,6 @@ pub(super) async fn prompts(client: &Client, limit: Duration) -> Result<Vec<Prom
     Ok(pages(client, limit, list).await?.0)
 }
 
-/// All resources.
 pub(super) async fn resources(client: &Client, limit: Duration) -> Result<Vec<Resource>, CallError> {
     let list = Listed {
         key: "resources",

@@ -52,7 +52,6 @@ pub trait LoginStore: Send + Sync {
     fn lock(&self, scope: &str, server: &str) -> Result<Box<dyn Send>, KeepError>;
 }
 
-/// Keeps nothing.
 pub struct NoLogins;
 
 impl LoginStore for NoLogins {

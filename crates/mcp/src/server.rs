@@ -38,7 +38,6 @@ pub enum ServerState {
     },
     /// The server accepts nothing before a user logs in.
     NeedsLogin,
-    /// It was stopped.
     Stopped,
 }
 
@@ -66,11 +65,8 @@ pub struct ToolView {
 /// A prompt as shown to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptView {
-    /// The server.
     pub server: String,
-    /// Its name.
     pub name: String,
-    /// Its purpose.
     pub description: String,
     /// Its arguments in their order, and whether each is needed.
     pub arguments: Vec<(String, bool)>,
@@ -89,7 +85,6 @@ pub struct ServerView {
     pub place: String,
     /// Its command line or address.
     pub shown: String,
-    /// Its state.
     pub phase: ServerState,
     /// Its name for itself, and the protocol's revision.
     pub about: String,
@@ -97,9 +92,7 @@ pub struct ServerView {
     pub instructions: Option<String>,
     /// Whether the model reads the instructions.
     pub is_guiding: bool,
-    /// Its tools.
     pub tools: Vec<ToolView>,
-    /// Its prompts.
     pub prompts: Vec<PromptView>,
     /// Whether the server has resources.
     pub has_resources: bool,

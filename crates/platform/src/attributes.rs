@@ -7,7 +7,6 @@ use rustix::fs::{Mode, Stat};
 pub struct FileAttributes {
     /// The device that it is on.
     pub device: u64,
-    /// Its number there.
     pub inode: u64,
     /// Its kind and its permission bits.
     pub mode: u32,

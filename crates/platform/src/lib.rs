@@ -30,11 +30,8 @@ pub use system::{
 /// A system, for what people call by its name: programs, keychains and words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// Linux.
     Linux,
-    /// macOS.
     MacOs,
-    /// Any other.
     Other,
 }
 

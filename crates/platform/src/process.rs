@@ -24,7 +24,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns this process.
     pub fn this() -> Process {
         Process {
             pid: std::process::id(),

@@ -1,13 +1,9 @@
 /// What the system says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its number.
     pub pid: i32,
-    /// Its parent's number.
     pub parent: i32,
-    /// Its process group.
     pub group: i32,
-    /// Its session.
     pub session: i32,
     /// `R`, `S`, `Z`, `T`, …
     pub state: u8,

@@ -38,7 +38,6 @@ pub enum TokenScope {
 }
 
 impl TokenScope {
-    /// All of them.
     pub const ALL: [TokenScope; 4] =
         [TokenScope::Read, TokenScope::Chat, TokenScope::Decide, TokenScope::Admin];
 

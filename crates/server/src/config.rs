@@ -18,18 +18,14 @@ const MAX_DEFINITION: usize = 256 << 10;
 /// A kind of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigNamespace {
-    /// Agents.
     Agents,
-    /// Names for models.
     Models,
     /// Services that offer models.
     Providers,
-    /// MCP servers.
     McpServers,
 }
 
 impl ConfigNamespace {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Agents, Self::Models, Self::Providers, Self::McpServers];
 
     /// Its name in paths.

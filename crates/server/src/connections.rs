@@ -31,7 +31,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
 
-/// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     from: IpAddr,

@@ -69,7 +69,6 @@ impl ApiError {
         ["already_decided", "closed", "expired"].contains(&self.code)
     }
 
-    /// The status.
     pub fn status(&self) -> StatusCode {
         self.status
     }

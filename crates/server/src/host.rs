@@ -173,17 +173,13 @@ pub trait PushHost: Send + Sync {
 /// A push target that was not notified of the end of its task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingPush {
-    /// The conversation.
     pub thread: ThreadId,
-    /// The task.
     pub run: RunId,
-    /// The address.
     pub config: A2aPushConfig,
 }
 
 /// The agents of one folder.
 pub trait AgentFolder: Send + Sync {
-    /// Their runtime.
     fn runtime(&self) -> &AgentRuntime;
 
     /// Waits for tools of servers, before a run starts or resumes.

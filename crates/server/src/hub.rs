@@ -282,7 +282,6 @@ impl Hub {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store.
     pub(super) fn store(&self) -> &Arc<dyn ThreadRunStore> {
         self.program.store()
     }
@@ -322,13 +321,11 @@ impl Hub {
         }
     }
 
-    /// The conversation.
     pub(super) async fn thread(&self, id: &ThreadId) -> Result<ThreadRecord, ApiError> {
         let found = self.store().load_thread(id).await?;
         found.ok_or_else(|| ApiError::not_found("conversation", id.as_str()))
     }
 
-    /// The run.
     pub(super) async fn run(&self, id: &RunId) -> Result<RunRecord, ApiError> {
         let found = self.store().load_run(id).await?;
         found.ok_or_else(|| ApiError::not_found("run", id.as_str()))

@@ -47,12 +47,7 @@ pub enum ListenError {
     Bind(String, #[source] std::io::Error),
     /// A file of the certificate cannot be used.
     #[error("cannot use {}: {why}", file.display())]
-    Certificate {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        why: String,
-    },
+    Certificate { file: PathBuf, why: String },
 }
 
 impl Tls {

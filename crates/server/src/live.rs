@@ -106,7 +106,6 @@ impl Channels {
         Arc::clone(channels.entry(thread.clone()).or_insert_with(fresh))
     }
 
-    /// A reader comes.
     pub(super) fn join(&self, thread: &ThreadId) -> Joined {
         let channel = self.channel(thread);
         let progress = channel.progress();

@@ -102,7 +102,6 @@ pub enum McpServeError {
     /// Client and server do not understand each other.
     #[error(transparent)]
     Start(#[from] Box<ServerInitializeError>),
-    /// The server panicked.
     #[error(transparent)]
     Panicked(#[from] tokio::task::JoinError),
 }

@@ -11,9 +11,7 @@ pub const PUSH_DONE: &str = "done";
 pub struct A2aPushConfig {
     /// Unique for the task; made when none is given.
     pub id: String,
-    /// The task.
     pub task_id: String,
-    /// The address.
     pub url: String,
     /// A secret of the receiver: it is sent with each message, which is also signed with it.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -17,7 +17,6 @@ use super::error::ApiError;
 use super::follow::{Follower, Frame};
 use super::hub::Hub;
 
-/// Reads one run.
 pub(super) struct RunReader {
     /// The frames that are known already.
     ready: VecDeque<Frame>,

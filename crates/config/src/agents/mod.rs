@@ -32,7 +32,6 @@ pub enum AgentScope {
     Settings,
     /// The project's, used in trusted folders only.
     Project,
-    /// The user's.
     User,
     /// The agent was defined over the server's API.
     Api,
@@ -133,7 +132,6 @@ impl ParsedAgent {
 pub struct ParsedAgents {
     /// In order of precedence, hidden ones included.
     pub found: Vec<ParsedAgent>,
-    /// Errors and warnings.
     pub issues: Vec<AgentIssue>,
 }
 

@@ -18,7 +18,6 @@ use aye_core::contract::spec::Price;
 pub struct ListedModel {
     /// The name for `--model`.
     pub name: String,
-    /// The provider.
     pub provider: String,
     /// Whether the model can be used now.
     pub usable: bool,

@@ -46,7 +46,6 @@ impl WrongServer {
 /// file and are not safe to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedServer {
-    /// Its name.
     pub name: String,
     /// The whole command line, each argument quoted where a shell would need it, or the URL.
     pub runs: String,

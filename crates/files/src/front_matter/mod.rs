@@ -38,7 +38,6 @@ pub struct Issue {
     pub path: PathBuf,
     /// The line, from 1; 0 is the file as a whole.
     pub line: usize,
-    /// The severity.
     pub severity: Severity,
     /// The problem and what was expected instead.
     pub message: String,

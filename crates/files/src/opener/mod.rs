@@ -38,7 +38,6 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
 pub enum Unresolved {
     /// This link leads to nothing.
     Dangling(PathBuf),
-    /// The system's error.
     Io(io::Error),
 }
 
@@ -194,7 +193,6 @@ fn make_with_mode(top: impl AsFd, path: &Path, mode: Mode) -> Result<OwnedFd, Er
 /// A name in a folder that is kept open. What is done with it is done there, wherever the folder is moved.
 #[derive(Debug)]
 pub struct FilePlace {
-    /// The folder.
     pub folder: OwnedFd,
     /// The name in it.
     pub name: OsString,

@@ -13,7 +13,6 @@ use crate::error::ApiError;
 use crate::guard::{Guard, MAX_BODY, guard};
 use crate::hub::Hub;
 
-/// All routes.
 pub(crate) fn router(guarding: Guard) -> Router {
     let hub = Arc::clone(&guarding.hub);
     api(&hub)
