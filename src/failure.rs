@@ -145,7 +145,6 @@ pub(crate) enum AppError {
     /// A file or a program could not be used.
     #[error(transparent)]
     File(#[from] std::io::Error),
-    /// A task panicked.
     #[error(transparent)]
     Panicked(#[from] tokio::task::JoinError),
     /// It cannot be done as things are, or was asked for in the wrong way: a sentence for the user.

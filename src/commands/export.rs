@@ -18,9 +18,7 @@ const MESSAGES: u64 = 500;
 /// A format for conversations, written message by message: a long conversation is never in memory as a whole.
 #[derive(Clone, Copy)]
 pub(crate) enum ExportEncoder {
-    /// For programs.
     Json,
-    /// For users.
     Markdown,
     /// For a browser: one file, without scripts and without anything that is fetched.
     Html,
@@ -52,7 +50,6 @@ impl ExportEncoder {
         }
     }
 
-    /// One message.
     fn message(self, stored: &StoredMessage) -> String {
         match self {
             ExportEncoder::Json => {

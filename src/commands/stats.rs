@@ -116,7 +116,6 @@ fn cost(tally: &Tally, price: Price) -> f64 {
     price.cost_of(tally.input, tally.cached, tally.written, tally.output) as f64 / BILLION
 }
 
-/// All rows.
 #[derive(Debug, Default)]
 struct Stats {
     total: StatsRow,

@@ -27,7 +27,6 @@ pub(crate) struct CommandFile {
     pub(crate) description: String,
     /// A hint for its arguments.
     pub(crate) hint: Option<String>,
-    /// Who wrote it.
     pub(crate) origin: &'static str,
     text: String,
 }

@@ -54,7 +54,6 @@ fn place(app: &AppContext, path: &str) -> PathBuf {
     workspace.cwd.join(path)
 }
 
-/// Attaches a file.
 pub(crate) async fn attach_file(app: &AppContext, path: &str) -> Result<ImageRef, NotAttached> {
     let place = place(app, path);
     let cwd = &app.foundation.workspace.cwd;

@@ -60,7 +60,6 @@ fn refuse_unknown_command(app: &AppContext, text: &str) -> Result<(), AppError> 
 /// What a user wrote, and what a front end adds to it.
 #[derive(Default)]
 pub(crate) struct WrittenMessage<'a> {
-    /// The whole text.
     pub(crate) text: &'a str,
     /// The part of the text that a person typed. Only this can mention something: a pipe or a long paste may contain
     /// anything.

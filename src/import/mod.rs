@@ -74,7 +74,6 @@ impl ForeignAgent {
 pub(crate) enum ImportScope {
     /// The user's, below the home folder.
     User,
-    /// The project's.
     Project,
 }
 

@@ -24,7 +24,6 @@ use crate::state::{
     JsonValue, KeyScope, MergeStrategy, Phase, StateCommand, StateError, StateKey, StateKeyOptions,
 };
 
-/// The plugin's name.
 pub(crate) const CHECKS_PLUGIN: &str = "checks";
 
 /// Time for the checks of one step.

@@ -25,7 +25,6 @@ use crate::plugins::permission::Permissions;
 use crate::program::git_index::has_unstaged_changes;
 use crate::state::{Phase, StateCommand, StateError};
 
-/// The plugin's name.
 pub(crate) const ENVIRONMENT_PLUGIN: &str = "environment";
 
 /// Characters of a branch's name.

@@ -16,7 +16,6 @@ use crate::state::{
     JsonValue, KeyScope, MergeStrategy, Phase, StateCommand, StateError, StateKey, StateKeyOptions,
 };
 
-/// The plugin's name.
 pub(crate) const FOLDER_INSTRUCTIONS_PLUGIN: &str = "folder-instructions";
 
 /// The tools whose file counts as touched.

@@ -20,7 +20,6 @@ const SERVICE: &str = "aye";
 /// How long a keyring that needs no unlocking may take.
 const PROMPT: Duration = Duration::from_secs(3);
 
-/// Opens the keyring.
 type Open = dyn Fn() -> keyring_core::Result<Arc<CredentialStore>> + Send + Sync;
 
 /// The system's keyring. Clones share the keys that were read.

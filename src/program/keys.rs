@@ -226,7 +226,6 @@ pub(crate) async fn report(foundation: &Foundation) -> (bool, String) {
     (is_well, words)
 }
 
-/// A stored key.
 pub(crate) struct KeyLogin {
     /// What was done, as a sentence.
     pub(crate) words: String,

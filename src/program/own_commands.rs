@@ -16,7 +16,6 @@ use crate::plugins::permission::{Permissions, VerdictKind, evaluate};
 /// Characters of a command in a message for users.
 const MAX_SHOWN: usize = 100;
 
-/// Runs such commands.
 #[derive(Clone)]
 pub(crate) struct OwnCommands {
     pub(crate) runner: Arc<dyn HookRunner>,

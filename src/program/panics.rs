@@ -15,7 +15,6 @@ const PANICKED: u8 = 101;
 /// The newest panic of the thread that may end the program.
 type Last = Arc<Mutex<Option<String>>>;
 
-/// Runs the program.
 pub(crate) fn contained(program: impl FnOnce() -> ExitCode) -> ExitCode {
     let last = Last::default();
     let (owner, noted) = (thread::current().id(), Arc::clone(&last));

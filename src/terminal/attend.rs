@@ -116,7 +116,6 @@ impl ThreadFollower {
         self.report(thread, SessionFact::Changed, Attender::resume);
     }
 
-    /// Starts queued messages.
     pub(crate) fn start_queued(&self, thread: &ThreadId) {
         // A run that is active here decides whether they start after it.
         let is_active = self.state(|state| state.drives(thread));

@@ -16,7 +16,6 @@ const MAX_TEXT: u64 = 16 << 20;
 
 /// The text that the editor saved. Its file is removed with this value, unless it is kept.
 pub(crate) struct EditorText {
-    /// The current text.
     pub(crate) text: String,
     folder: tempfile::TempDir,
     file: PathBuf,

@@ -138,7 +138,6 @@ pub(super) fn actor_origin(actor: &Actor) -> String {
     parts.join(", ")
 }
 
-/// Describes a decision.
 pub(super) fn said(decision: &ToolCallResume) -> String {
     let mut text = match (decision.action, &decision.arguments, &decision.result) {
         (ResumeDecisionAction::Cancel, _, _) if decision.is_modify() => "changes requested".to_owned(),

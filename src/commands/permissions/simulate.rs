@@ -114,7 +114,6 @@ pub(crate) async fn suggestions(
     Ok(0)
 }
 
-/// Describes the difference.
 fn words(difference: Difference) -> &'static str {
     match difference {
         Difference::AllowsDeclined => "you denied it; these rules would allow it",

@@ -24,7 +24,6 @@ const NEEDED: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNT
 pub(super) enum ClipboardContent {
     /// A picture's bytes.
     Image(Vec<u8>),
-    /// A text.
     Text(String),
 }
 

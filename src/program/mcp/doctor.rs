@@ -15,7 +15,6 @@ use crate::contract::server::{ServerScope, ServerTransport};
 use crate::mcp::{LoginState, PinStore as _, login_command, login_state};
 use crate::program::foundation::Foundation;
 
-/// A configured server.
 #[derive(Debug, Serialize)]
 pub(crate) struct ServerRow {
     pub(crate) name: String,

@@ -11,7 +11,6 @@ use crate::mcp::{Guidance, Manager, Questions};
 use crate::phase::{AddContextMessage, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::{Phase, StateCommand, StateError};
 
-/// The plugin's name.
 pub(crate) const MCP_PLUGIN: &str = "mcp";
 
 /// The start of the servers, which the first run waits for: a tool that comes after the first request of a conversation is
