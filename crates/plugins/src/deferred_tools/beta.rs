@@ -26,7 +26,7 @@ pub struct Beta {
 }
 
 impl Beta {
-    /// Before the first inference, with what is known from before.
+    /// Before the first inference, with an estimate from before.
     pub fn start(p: f64, params: &DiscBetaParams) -> Self {
         let p = if p.is_finite() { p.clamp(0.0, 1.0) } else { PRIOR };
         Self { a: (p * params.n0).max(LEAST), b: ((1.0 - p) * params.n0).max(LEAST), turn: 0 }

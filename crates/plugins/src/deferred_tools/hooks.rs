@@ -7,11 +7,9 @@ use super::beta::{Beta, PRIOR};
 use super::config::ToolLoadMode;
 use super::index::View;
 use super::list::list;
-use super::priors::{AgentToolPriors, AgentToolPriorsValue, LearnAction, RunSample};
 use super::state::{
     DeferToolAction, DeferralRegistry, DeferralState, DeferralStateValue, DeferralUpdate, DiscBetaState,
-    DiscBetaUpdate, PromoteToolAction, RegistryValue, RunToolUsage, Settle, SettleAction, ToolUsageStats,
-    UsageUpdate,
+    DiscBetaUpdate, PromoteToolAction, RegistryValue, Settle, SettleAction, ToolUsageStats, UsageUpdate,
 };
 use super::{TOOL_SEARCH, Views};
 use aye_core::contract::context_message::ContextMessage;
@@ -234,67 +232,7 @@ impl PhaseHook for CountHook {
         if !seen.is_empty() {
             command.update::<DiscBetaState>(DiscBetaUpdate::Seen(seen));
         }
-        let called: Vec<_> = called.into_iter().collect();
-        command.update::<RunToolUsage>(called.clone());
-        command.update::<ToolUsageStats>(UsageUpdate::Inference(called));
+        command.update::<ToolUsageStats>(UsageUpdate::Inference(called.into_iter().collect()));
         Ok(command)
-    }
-}
-
-/// Takes over what earlier runs taught.
-pub(super) struct LoadPriorsHook(pub(super) Arc<Views>);
-
-#[async_trait]
-impl PhaseHook for LoadPriorsHook {
-    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
-        let mut command = StateCommand::new();
-        // This happens once per run, at the first inference that counts. If no tool is deferred, none counts
-        // and nothing is read.
-        let has_begun = ctx.state::<RunToolUsage>().is_some_and(|run| run.turns > 0);
-        if has_begun || !self.0.view(ctx)?.is_on() {
-            return Ok(command);
-        }
-        let Some(profile) = ctx.profile() else { return Ok(command) };
-        match profile.read::<AgentToolPriors>(&ctx.agent_spec.id).await {
-            Ok(priors) => {
-                let priors = priors.frequencies();
-                if ctx.state::<DiscBetaState>().map_or(!priors.is_empty(), |known| known.priors != priors) {
-                    command.update::<DiscBetaState>(DiscBetaUpdate::Priors(priors));
-                }
-            }
-            Err(error) => tracing::warn!(%error, "the tool usage statistics cannot be read"),
-        }
-        Ok(command)
-    }
-}
-
-/// Has the run learned from.
-pub(super) struct PersistPriorsHook(pub(super) Arc<Views>);
-
-#[async_trait]
-impl PhaseHook for PersistPriorsHook {
-    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
-        let mut command = StateCommand::new();
-        if let Some(run) = ctx.state::<RunToolUsage>().filter(|run| run.turns > 0) {
-            let offered = self.0.view(ctx)?.index.deferrable.keys().cloned().collect();
-            command.schedule_action::<LearnAction>(RunSample { run: run.clone(), offered })?;
-        }
-        Ok(command)
-    }
-}
-
-#[async_trait]
-impl TypedScheduledActionHandler<LearnAction> for Handlers {
-    async fn handle_typed(&self, ctx: &PhaseContext, sample: RunSample) -> Result<StateCommand, StateError> {
-        if let Some(profile) = ctx.profile() {
-            let learn = |known: &mut AgentToolPriorsValue| {
-                known.learn(&sample.run, &sample.offered);
-                Ok::<(), std::convert::Infallible>(())
-            };
-            if let Err(error) = profile.update::<AgentToolPriors, _, _>(&ctx.agent_spec.id, learn).await {
-                tracing::warn!(%error, "the tool usage statistics cannot be stored");
-            }
-        }
-        Ok(StateCommand::new())
     }
 }

@@ -4,7 +4,7 @@
 //! Rules decide which tools are deferred; deferring is on automatically if it saves more than it costs.
 //! `ToolSearch` finds deferred tools and has them offered from the next step on; so does a call of one. A
 //! requested tool that is not used is deferred again: a [`Beta`] distribution that forgets estimates how
-//! often each tool is used, and the estimates of one run are the initial ones of the next.
+//! often each tool is used in this conversation.
 //!
 //! The order in `BeforeInference`: first the actions that others scheduled ([`PromoteToolAction`],
 //! [`DeferToolAction`]), then unused tools are deferred, then the deferred tools are removed from the request
@@ -30,20 +30,18 @@ pub use beta::{Beta, PRIOR};
 pub use config::{DeferralRule, DeferredToolsConfig, DeferredToolsConfigKey, DiscBetaParams, ToolLoadMode};
 pub use cost::ToolCost;
 pub use hooks::LIST_KEY;
-pub use priors::{AgentToolPriors, AgentToolPriorsValue, ToolPrior};
+pub use priors::{AgentToolPriors, AgentToolPriorsValue, RunToolUsage, RunUsage, ToolPrior};
 pub use savings::{Savings, savings};
 pub use search::{MAX_RESULTS, Query};
 pub use state::{
     DeferToolAction, DeferralRegistry, DeferralState, DeferralStateValue, DeferralUpdate, DiscBetaState,
-    DiscBetaUpdate, DiscBetaValue, PromoteToolAction, RegistryValue, RunToolUsage, RunUsage, ToolUsage,
-    ToolUsageStats, UsageUpdate,
+    DiscBetaUpdate, DiscBetaValue, PromoteToolAction, RegistryValue, ToolUsage, ToolUsageStats, UsageUpdate,
 };
 pub use tool::{TOOL_SEARCH, ToolSearchTool};
 
 use self::config::DeferralPolicy;
-use self::hooks::{CountHook, Handlers, LoadPriorsHook, PersistPriorsHook, RegisterHook, ShapeHook};
+use self::hooks::{CountHook, Handlers, RegisterHook, ShapeHook};
 use self::index::{Index, View};
-use self::priors::LearnAction;
 use self::state::SettleAction;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::spec::PluginConfigKey;
@@ -150,7 +148,6 @@ impl Plugin for DeferredToolsPlugin {
         registrar.register_key::<DeferralState>(thread)?;
         registrar.register_key::<DiscBetaState>(thread)?;
         registrar.register_key::<ToolUsageStats>(thread)?;
-        registrar.register_key::<RunToolUsage>(StateKeyOptions::default())?;
         registrar.register_key::<DeferralRegistry>(StateKeyOptions {
             persistent: false,
             ..StateKeyOptions::default()
@@ -162,9 +159,6 @@ impl Plugin for DeferredToolsPlugin {
         registrar.register_hook(Phase::AfterInference, CountHook(views()));
         registrar.register_hook(Phase::BeforeToolExecute, RegisterHook(views()));
         registrar.register_profile_key::<AgentToolPriors>()?;
-        registrar.register_scheduled_action::<LearnAction, _>(Handlers(views()))?;
-        registrar.register_hook(Phase::BeforeInference, LoadPriorsHook(views()));
-        registrar.register_hook(Phase::RunEnd, PersistPriorsHook(views()));
         registrar.register_tool(TOOL_SEARCH, Arc::new(ToolSearchTool))
     }
 

@@ -1,15 +1,12 @@
-//! Long-term knowledge about the use of tools, learned over several runs.
+//! What earlier versions learned over several runs about the use of tools. Nothing writes it any more, and it
+//! is still read where it is stored; decision 0066 says why.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::state::RunUsage;
 use aye_core::contract::profile::ProfileKey;
-use aye_core::scheduled_actions;
-
-/// Maximum tools remembered for an agent.
-const MAX_TOOLS: usize = 1000;
+use aye_core::state::{MergeStrategy, StateKey};
 
 /// The frequency of a tool's use, over several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,36 +25,6 @@ pub struct AgentToolPriorsValue {
     pub tools: BTreeMap<String, ToolPrior>,
 }
 
-impl AgentToolPriorsValue {
-    /// Takes a run in. A tool that is seen for the first time takes the run's own frequency; one that was on offer and
-    /// was not called is used less often than was thought; one that was not there stays as it was.
-    pub fn learn(&mut self, run: &RunUsage, offered: &BTreeSet<String>) {
-        if run.turns == 0 {
-            return;
-        }
-        let known: Vec<String> = self.tools.keys().filter(|tool| offered.contains(*tool)).cloned().collect();
-        let called = run.called.keys().filter(|tool| offered.contains(*tool)).cloned();
-        for tool in known.into_iter().chain(called).collect::<BTreeSet<_>>() {
-            let calls = run.called.get(&tool).copied().unwrap_or(0);
-            let frequency = (f64::from(calls) / f64::from(run.turns)).min(1.0);
-            let prior = self.tools.entry(tool).or_default();
-            let lambda = (1.0 / (f64::from(prior.n) + 1.0)).max(0.1);
-            prior.p = (1.0 - lambda) * prior.p + lambda * frequency;
-            prior.n = prior.n.saturating_add(1);
-        }
-        while self.tools.len() > MAX_TOOLS {
-            let least = self.tools.iter().min_by(|(_, a), (_, b)| a.p.total_cmp(&b.p));
-            let Some(tool) = least.map(|(tool, _)| tool.clone()) else { break };
-            self.tools.remove(&tool);
-        }
-    }
-
-    /// The frequencies, by tool.
-    pub fn frequencies(&self) -> BTreeMap<String, f64> {
-        self.tools.iter().map(|(tool, prior)| (tool.clone(), prior.p)).collect()
-    }
-}
-
 /// The profile key of the learned estimates, stored by the agent's id.
 pub struct AgentToolPriors;
 
@@ -66,14 +33,30 @@ impl ProfileKey for AgentToolPriors {
     type Value = AgentToolPriorsValue;
 }
 
-/// A run to learn from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct RunSample {
-    pub(super) run: RunUsage,
-    pub(super) offered: BTreeSet<String>,
+/// The number of calls of each tool in one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunUsage {
+    /// Inferences.
+    pub turns: u32,
+    /// Those in which a tool was called.
+    pub called: BTreeMap<String, u32>,
 }
 
-scheduled_actions! {
-    /// Has a run learned from at its end. An action, and not done by the hook: a hook may run twice.
-    pub(super) LearnAction = "deferred_tools.learn" in RunEnd: RunSample;
+/// The run's [`RunUsage`].
+pub struct RunToolUsage;
+
+impl StateKey for RunToolUsage {
+    const KEY: &'static str = "deferred_tools.run_usage";
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    type Value = RunUsage;
+    /// The tools that an inference called, none twice.
+    type Update = Vec<String>;
+
+    fn apply(value: &mut Self::Value, called: Self::Update) {
+        value.turns += 1;
+        for tool in called {
+            *value.called.entry(tool).or_default() += 1;
+        }
+    }
 }

@@ -131,7 +131,7 @@ impl StateKey for DeferralRegistry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiscBetaValue {
-    /// The estimates from before the thread started.
+    /// The estimates from before the thread started, which earlier versions or the embedding program gave it.
     pub priors: BTreeMap<String, f64>,
     /// The estimates from the thread's own observations.
     pub tools: BTreeMap<String, Beta>,
@@ -201,34 +201,6 @@ impl StateKey for ToolUsageStats {
         };
         let turn = value.turn;
         value.last.extend(tools.into_iter().map(|tool| (tool, turn)));
-    }
-}
-
-/// The number of calls of each tool in one run, learned from at its end.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RunUsage {
-    /// Inferences.
-    pub turns: u32,
-    /// Those in which a tool was called.
-    pub called: BTreeMap<String, u32>,
-}
-
-/// The run's [`RunUsage`].
-pub struct RunToolUsage;
-
-impl StateKey for RunToolUsage {
-    const KEY: &'static str = "deferred_tools.run_usage";
-    const MERGE: MergeStrategy = MergeStrategy::Commutative;
-    type Value = RunUsage;
-    /// The tools that an inference called, none twice.
-    type Update = Vec<String>;
-
-    fn apply(value: &mut Self::Value, called: Self::Update) {
-        value.turns += 1;
-        for tool in called {
-            *value.called.entry(tool).or_default() += 1;
-        }
     }
 }
 

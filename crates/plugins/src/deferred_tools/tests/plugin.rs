@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use crate::deferred_tools::*;
 use aye_core::contract::inference::StreamResult;
 use aye_core::contract::message::ToolCall;
-use aye_core::contract::profile::{ProfileAccess, ProfileKeys};
 use aye_core::contract::spec::AgentSpec;
 use aye_core::contract::tool::{Tool as _, ToolCallContext, ToolDescriptor, ToolResult};
 use aye_core::phase::{
@@ -14,8 +13,6 @@ use aye_core::phase::{
     PluginDescriptor, PluginRegistrar, ToolCallInfo,
 };
 use aye_core::state::{PersistedState, Phase, StateCommand, StateError, StateStore, UnknownKeyPolicy};
-use aye_local::SystemClock;
-use aye_store_sqlite::Store;
 
 /// A tool as provided by a server.
 fn brought(i: usize) -> ToolDescriptor {
@@ -67,7 +64,6 @@ struct Thread {
     phases: PhaseRuntime,
     spec: Arc<AgentSpec>,
     tools: Arc<[ToolDescriptor]>,
-    profile: Option<ProfileAccess>,
 }
 
 fn plugin() -> DeferredToolsPlugin {
@@ -87,7 +83,7 @@ impl Thread {
             Some(section) => AgentSpec::new("agent").with_section("deferred_tools", section),
             None => AgentSpec::new("agent"),
         };
-        Self { env, phases, spec: Arc::new(spec), tools: tools.into(), profile: None }
+        Self { env, phases, spec: Arc::new(spec), tools: tools.into() }
     }
 
     fn with(n: usize) -> Self {
@@ -95,11 +91,10 @@ impl Thread {
     }
 
     async fn phase(&self, phase: Phase, of: impl FnOnce(PhaseContext) -> PhaseContext) -> InferenceShape {
-        let mut ctx = PhaseContext::test_default()
+        let ctx = PhaseContext::test_default()
             .with_phase(phase)
             .with_agent_spec(Arc::clone(&self.spec))
             .with_tools(Arc::clone(&self.tools));
-        ctx.profile.clone_from(&self.profile);
         let report = self.phases.run_phase(&self.env, of(ctx)).await.expect("the phase");
         assert_eq!(report.failed_actions, 0);
         report.inference
@@ -375,39 +370,29 @@ async fn tools_come_and_go() {
     assert!(thread.step(&[]).await.offers(CREATE));
 }
 
+/// Conversations of earlier versions begin with what earlier runs had taught.
 #[tokio::test]
-async fn usage_learnt_in_one_run_applies_to_the_next() {
-    let store = Store::in_memory().expect("a store");
-    let keys = ProfileKeys::new().with::<AgentToolPriors>();
-    let profile = ProfileAccess::new(store.profiles(Arc::new(SystemClock)), keys);
-    let run = async |calls: bool| {
-        let mut thread = Thread::with(100);
-        thread.profile = Some(profile.clone());
-        thread.phase(Phase::RunStart, |ctx| ctx).await;
+async fn a_stored_estimate_still_counts_in_its_conversation() {
+    let stored = json!({"priors": {CREATE: 0.9}, "tools": {}});
+    let value: DiscBetaValue = serde_json::from_value(stored).expect("a row of an earlier version");
+    let stays = async |priors: BTreeMap<String, f64>| {
+        let thread = Thread::with(100);
+        let mut command = StateCommand::new();
+        command.update::<DiscBetaState>(DiscBetaUpdate::Priors(priors));
+        thread.phases.submit_command(&thread.env, command).await.expect("the estimate");
         thread.step(&[]).await;
         thread.search(&format!("select:{CREATE}")).await;
         let mut stayed = 0;
-        for _ in 0..30 {
-            stayed +=
-                u32::from(thread.step(if calls { &[CREATE, "Read"] } else { &[] }).await.offers(CREATE));
+        while thread.step(&[]).await.offers(CREATE) {
+            stayed += 1;
+            assert!(stayed < 200, "it is never deferred again");
         }
-        thread.phase(Phase::RunEnd, |ctx| ctx).await;
         stayed
     };
-    let unknown = run(false).await;
-    assert_eq!(
-        profile.read::<AgentToolPriors>("agent").await.expect("read"),
-        AgentToolPriorsValue::default()
-    );
-    assert_eq!(run(true).await, 30);
-    let known = profile.read::<AgentToolPriors>("agent").await.expect("read");
-    let prior = known.tools[CREATE];
-    assert_eq!((known.tools.len(), prior.n), (1, 1), "only deferred tools that were called: {known:?}");
-    assert!((prior.p - 30.0 / 31.0).abs() < 1e-9, "{prior:?}");
-    let later = run(false).await;
-    assert!(later > unknown, "a frequently used tool stays longer: {later} and {unknown}");
-    let known = profile.read::<AgentToolPriors>("agent").await.expect("read");
-    assert_eq!(known.tools[CREATE].n, 2);
+    assert!(stays(value.priors).await > stays(BTreeMap::new()).await);
+    let learned: AgentToolPriorsValue =
+        serde_json::from_value(json!({"tools": {CREATE: {"p": 0.5, "n": 3}}})).expect("a row");
+    assert_eq!(learned.tools[CREATE], ToolPrior { p: 0.5, n: 3 });
 }
 
 /// Tools added later come last, so that the provider's prefix cache stays valid.
@@ -443,7 +428,7 @@ async fn by_default_tools_are_deferred_where_that_saves_more_than_it_costs() {
         let mut tools = vec![ToolSearchTool.descriptor()];
         tools.extend((0..count).map(brought));
         let spec = Arc::new(AgentSpec::new("agent"));
-        let thread = Thread { env, phases, spec, tools: tools.into(), profile: None };
+        let thread = Thread { env, phases, spec, tools: tools.into() };
         let shape = thread.step(&[]).await;
         thread.offers(&shape).len()
     };

@@ -208,36 +208,6 @@ fn the_list_of_names_is_short_and_stable() {
 }
 
 #[test]
-fn usage_statistics_match_the_specification() {
-    let run = |turns: u32, called: &[(&str, u32)]| RunUsage {
-        turns,
-        called: called.iter().map(|(tool, n)| ((*tool).to_owned(), *n)).collect(),
-    };
-    let offered: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
-    let mut known = AgentToolPriorsValue::default();
-    known.learn(&run(10, &[("a", 5), ("Read", 9)]), &offered);
-    assert_eq!(
-        known.frequencies(),
-        [("a".to_owned(), 0.5)].into(),
-        "the first use takes the run's frequency"
-    );
-    // λ = 1/(n+1): both runs weigh the same.
-    known.learn(&run(4, &[("b", 1)]), &offered);
-    assert_eq!(known.tools["a"], ToolPrior { p: 0.25, n: 2 });
-    assert_eq!(known.tools["b"], ToolPrior { p: 0.25, n: 1 });
-    known.learn(&run(0, &[]), &offered);
-    assert_eq!(known.tools["a"].n, 2, "a run without an inference changes no statistics");
-    known.learn(&run(1, &[]), &BTreeSet::from(["b".to_owned()]));
-    assert_eq!(known.tools["a"].n, 2, "an absent tool is unchanged");
-    for _ in 0..20 {
-        known.learn(&run(1, &[("a", 1)]), &offered);
-    }
-    let before = known.tools["a"].p;
-    known.learn(&run(1, &[]), &offered);
-    assert!(near(known.tools["a"].p, 0.9 * before), "λ is never below 0.1");
-}
-
-#[test]
 fn savings_count_what_is_deferred_and_what_it_costs() {
     let schema =
         json!({"type": "object", "properties": {"text": {"type": "string", "description": "x".repeat(300)}}});
