@@ -38,6 +38,7 @@ pub use crate::commands::tasks::TasksCommand;
 pub use crate::commands::threads::{ExportFormatArg, ThreadsCommand};
 pub use crate::commands::upgrade::UpgradeArgs;
 pub use crate::commands::work::WorkArgs;
+pub use crate::commands::worktrees::WorktreesCommand;
 pub use crate::import::ForeignAgent;
 pub use global::Global;
 pub use shared::{JsonFlag, ListArgs, PageArgs};
@@ -137,6 +138,9 @@ pub enum CliCommand {
     /// List and revoke grants
     #[command(subcommand)]
     Grants(GrantsCommand),
+    /// List, merge and remove the git worktrees that `aye -w` made
+    #[command(subcommand)]
+    Worktrees(WorktreesCommand),
     /// List, add, edit and remove memory notes
     #[command(subcommand)]
     Memory(MemoryCommand),

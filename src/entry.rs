@@ -117,6 +117,7 @@ async fn run_command(command: CliCommand, cli: &StartFlags, env: Env) -> Result<
         CliCommand::Answer(args) => Box::pin(commands::approvals::answer(args, cli, &foundation)).await,
         CliCommand::Approvals(command) => Box::pin(commands::approvals::run(command, cli, &foundation)).await,
         CliCommand::Grants(command) => commands::grants::run(command, &foundation).await,
+        CliCommand::Worktrees(command) => commands::worktrees::run(command, &foundation).await,
         CliCommand::Memory(command) => commands::memory::run(command, &foundation).await,
         CliCommand::Queue(command) => commands::queue::run(command, &foundation, cli).await,
         CliCommand::Acp => commands::acp::run(foundation, cli).await,

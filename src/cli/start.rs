@@ -28,6 +28,12 @@ pub struct StartFlags {
     #[arg(short = 'r', long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,
 
+    /// Work in a git worktree of its own, on the branch aye/NAME; it is made if there is none
+    ///
+    /// `aye worktrees` lists, merges and removes them. Changes that are not committed stay in this checkout.
+    #[arg(short = 'w', long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    pub worktree: Option<String>,
+
     /// Short for --model
     #[arg(short = 'm', value_name = "NAME", conflicts_with = "model")]
     pub model_name: Option<String>,

@@ -10,7 +10,7 @@ use crate::contract::display::visible_line;
 use crate::failure::Failure;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::program::{ask, moved, say};
+use crate::program::{ask, moved, say, worktrees};
 use crate::terminal::background::BackgroundRuns;
 use crate::terminal::host::TerminalHost;
 use crate::terminal::{statusline, themes};
@@ -25,7 +25,8 @@ pub(crate) async fn run(cli: &StartFlags, env: Env) -> Result<u8, Failure> {
             "the chat needs a terminal on stdin and stdout; for a pipe or a script use aye -p \"...\"",
         ));
     }
-    let foundation = Foundation::load(cli, env)?;
+    let (foundation, cli) = worktrees::load(cli, env).await?;
+    let cli = &cli;
     if foundation.store_is_gone() {
         if !ask_for_empty_store(&foundation)? {
             return Err(Failure::failed("nothing changed"));

@@ -24,6 +24,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("how-do-i", include_str!("../../docs/how-do-i.md")),
     ("keys", include_str!("../../docs/keys.md")),
     ("sessions", include_str!("../../docs/sessions.md")),
+    ("worktrees", include_str!("../../docs/worktrees.md")),
     ("background", include_str!("../../docs/background.md")),
     ("terminals", include_str!("../../docs/terminals.md")),
     ("memory", include_str!("../../docs/memory.md")),

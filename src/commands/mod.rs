@@ -32,6 +32,7 @@ pub(crate) mod tasks;
 pub(crate) mod threads;
 pub(crate) mod upgrade;
 pub(crate) mod work;
+pub(crate) mod worktrees;
 
 use serde_json::Value;
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::headless::{self, AnswerSchema, AskPolicy, Job, Options, OutputFormat, TypedAnswers, Unstarted};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::program::{moved, say};
+use crate::program::{moved, say, worktrees};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
 mod input;
@@ -45,7 +45,8 @@ pub(crate) async fn run(cli: &StartFlags, env: Env) -> Result<u8, Failure> {
 
 /// Does it. `is_due`: whether the message that is worked on has no result yet.
 async fn attempt(cli: &StartFlags, env: Env, is_due: &mut bool) -> Result<u8, Failure> {
-    let foundation = Foundation::load(cli, env)?;
+    let (foundation, cli) = worktrees::load(cli, env).await?;
+    let cli = &cli;
     notice_untrusted(&foundation);
     let lines = (cli.input_format == InputFormatArg::StreamJson).then(MessageLines::of_stdin);
     let mut lines =

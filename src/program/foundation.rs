@@ -70,7 +70,7 @@ pub(crate) struct Foundation {
 }
 
 /// The repository of a linked worktree, which is outside of the folder: commands may change it if the user trusts that.
-fn repository_item(root: &Path) -> Option<TrustItem> {
+pub(crate) fn repository_item(root: &Path) -> Option<TrustItem> {
     let common = common_git_folder(root)?;
     let shown = visible_line(&common.to_string_lossy()).into_owned();
     Some(TrustItem {

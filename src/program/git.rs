@@ -46,7 +46,7 @@ const LOOKED_AT: usize = 5_000;
 
 /// Git, in one folder.
 #[derive(Clone)]
-struct Git {
+pub(crate) struct HarmlessGit {
     program: PathBuf,
     root: PathBuf,
     env: BTreeMap<OsString, OsString>,
@@ -95,14 +95,14 @@ impl From<GitError> for AppError {
 }
 
 /// The output of git, and whether it succeeded.
-struct GitOutput {
-    is_ok: bool,
+pub(crate) struct GitOutput {
+    pub(crate) is_ok: bool,
     out: Vec<u8>,
     words: String,
 }
 
-impl Git {
-    fn of(foundation: &Foundation) -> Result<Git, GitError> {
+impl HarmlessGit {
+    pub(crate) fn of(foundation: &Foundation) -> Result<HarmlessGit, GitError> {
         let mut env = crate::program::parts::tool_env(foundation).child_env(None::<(&str, &str)>);
         let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         // A project folder in PATH could run a program like a hook.
@@ -122,10 +122,10 @@ impl Git {
             env.insert(name.into(), value.into());
         }
         let settings = GIT_SETTINGS.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Ok(Git { program, root: foundation.workspace.root.clone(), env, settings })
+        Ok(HarmlessGit { program, root: foundation.workspace.root.clone(), env, settings })
     }
 
-    async fn ask(&self, args: &[&str], input: &[u8], most: usize) -> Result<GitOutput, GitError> {
+    pub(crate) async fn ask(&self, args: &[&str], input: &[u8], most: usize) -> Result<GitOutput, GitError> {
         let mut command = Command::new(&self.program);
         command.arg("--no-pager").args(args).current_dir(&self.root);
         command.env_clear().envs(&self.env).env("GIT_CONFIG_COUNT", self.settings.len().to_string());
@@ -166,13 +166,18 @@ impl Git {
     }
 
     /// Does the same, and treats anything but success as an error.
-    async fn list(&self, args: &[&str], input: &[u8], most: usize) -> Result<Vec<u8>, GitError> {
+    pub(crate) async fn list(&self, args: &[&str], input: &[u8], most: usize) -> Result<Vec<u8>, GitError> {
         let told = self.ask(args, input, most).await?;
         if told.is_ok { Ok(told.out) } else { Err(GitError::Said(why(&told.words))) }
     }
 
+    /// Runs a command that changes the repository, with the same precautions.
+    pub(crate) async fn change(&self, args: &[&str]) -> Result<(), GitError> {
+        self.list(args, b"", MAX_LIST).await.map(drop)
+    }
+
     /// Disables filters of any name.
-    async fn without_filters(&mut self) -> Result<(), GitError> {
+    pub(crate) async fn without_filters(&mut self) -> Result<(), GitError> {
         let told = self.ask(&["config", "-z", "--name-only", "--list"], b"", MAX_LIST).await?;
         self.settings.extend(harmless(&told.out)?);
         Ok(())
@@ -181,7 +186,7 @@ impl Git {
 
 /// Answers what the permission plugin asks of git.
 pub(crate) struct GitQuestions {
-    git: Arc<Git>,
+    git: Arc<HarmlessGit>,
     /// By the root of the repository.
     histories: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<KnownHistory>>>>,
 }
@@ -197,7 +202,7 @@ struct KnownHistory {
 impl GitQuestions {
     /// Returns no files without git.
     pub(crate) fn of(foundation: &Foundation) -> Option<GitQuestions> {
-        let git = Arc::new(Git::of(foundation).ok()?);
+        let git = Arc::new(HarmlessGit::of(foundation).ok()?);
         Some(GitQuestions { git, histories: Mutex::default() })
     }
 }
@@ -231,10 +236,10 @@ impl AskGit for GitQuestions {
     }
 }
 
-impl Git {
+impl HarmlessGit {
     /// The same git in another folder.
-    fn in_folder(&self, root: &Path) -> Git {
-        Git { root: root.to_owned(), ..self.clone() }
+    pub(crate) fn in_folder(&self, root: &Path) -> HarmlessGit {
+        HarmlessGit { root: root.to_owned(), ..self.clone() }
     }
 
     /// Adds the files of commits that were not listed yet: of those that a reference leads to, and of those with these
@@ -361,7 +366,7 @@ fn read_raw(raw: &[u8], into: &mut Candidates) {
 
 /// The first commit of the repository: the same wherever it is. `None` where git cannot say.
 pub(crate) async fn first_commit(foundation: &Foundation) -> Option<String> {
-    let git = Git::of(foundation).ok()?;
+    let git = HarmlessGit::of(foundation).ok()?;
     let args = ["rev-list", "--max-parents=0", "HEAD"];
     let roots = tokio::time::timeout(LIMIT, git.list(&args, b"", MAX_WORDS)).await.ok()?.ok()?;
     let roots = String::from_utf8_lossy(&roots).into_owned();
@@ -376,7 +381,7 @@ pub(crate) async fn changes(foundation: &Foundation, wanted: &str) -> Result<Cha
 }
 
 async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, GitError> {
-    let mut git = Git::of(foundation)?;
+    let mut git = HarmlessGit::of(foundation)?;
     git.list(&["rev-parse", "--show-prefix"], b"", MAX_WORDS).await?;
     git.without_filters().await?;
     let head = git.ask(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], b"", MAX_WORDS).await?;
@@ -408,7 +413,7 @@ async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, GitError
 
 /// Returns the committed contents of files by id; `None` for one that is not text or too long to show.
 async fn texts(
-    git: &Git,
+    git: &HarmlessGit,
     ids: impl Iterator<Item = &String>,
 ) -> Result<BTreeMap<String, Option<Vec<u8>>>, GitError> {
     let mut list: Vec<&str> = ids.map(String::as_str).collect();
@@ -589,7 +594,7 @@ mod tests {
         let identity = [("user.name", "a"), ("user.email", "a@b")];
         let settings = identity.map(|(name, value)| (name.into(), value.into())).into();
         let root = dir.path().canonicalize().unwrap();
-        let git = Git { program: "git".into(), root, env, settings };
+        let git = HarmlessGit { program: "git".into(), root, env, settings };
         let run = async |words: &str| {
             let words: Vec<&str> = words.split(' ').collect();
             git.list(&words, b"", MAX_LIST).await.unwrap();
@@ -604,7 +609,7 @@ mod tests {
         assert_eq!(names(&mut known).await, "", "no repository");
         run("init -q -b main").await;
         assert_eq!(names(&mut known).await, "", "no commit");
-        let below = Git { root: git.root.join("below"), ..git.clone() };
+        let below = HarmlessGit { root: git.root.join("below"), ..git.clone() };
         std::fs::create_dir_all(below.root.join(".git")).unwrap();
         assert!(
             below.list_history(&mut KnownHistory::default(), &BTreeSet::new()).await.is_err(),

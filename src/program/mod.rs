@@ -38,6 +38,7 @@ pub(crate) mod sections;
 pub(crate) mod snapshots;
 pub(crate) mod telemetry;
 pub(crate) mod webhook;
+pub(crate) mod worktrees;
 
 use std::io::{BufRead as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;

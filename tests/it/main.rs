@@ -67,3 +67,4 @@ mod user_edit;
 mod waiting;
 mod webhook;
 mod wire;
+mod worktrees;

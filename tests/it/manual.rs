@@ -193,6 +193,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("aye mcp test", "starts a program from a registry"),
     ("aye \"", "opens the terminal"),
     ("aye  ", "opens the terminal"),
+    ("aye -w parser \"", "opens the terminal"),
     ("aye -p --json-schema", "the demo model writes no JSON"),
     ("aye answer ID '{\"userAction\"", "the demo model draws no form"),
     ("aye approve ID --resume    # accepts the form", "the demo model draws no form"),

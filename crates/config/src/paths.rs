@@ -128,6 +128,14 @@ impl Paths {
         self.state_dir.join("drafts")
     }
 
+    /// The folder of the git worktrees that aye makes. It is beside the data folder: commands in a worktree may change it,
+    /// and nothing of aye's own files.
+    pub fn worktrees_dir(&self) -> PathBuf {
+        let name =
+            self.data_dir.file_name().filter(|name| *name == "aye").map_or("worktrees", |_| "aye-worktrees");
+        self.data_dir.with_file_name(name)
+    }
+
     /// The folder of the log files.
     pub fn log_dir(&self) -> PathBuf {
         self.state_dir.join("log")

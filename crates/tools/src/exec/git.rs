@@ -95,6 +95,8 @@ pub fn harmless(names: &[u8]) -> Result<BTreeMap<OsString, OsString>, GitGuardEr
         } else if is(section, "diff") && is(key, "textconv") {
             set("textconv", "cat");
             set("cachetextconv", "false");
+        } else if is(section, "merge") && first != last && is(key, "driver") {
+            set("driver", "git merge-file --quiet %A %O %B");
         } else if is(section, "submodule") && first != last {
             set("ignore", "dirty");
         }
