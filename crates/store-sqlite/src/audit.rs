@@ -5,6 +5,7 @@
 
 mod chain;
 mod cross_check;
+mod facts;
 mod history;
 mod recent_calls;
 mod sums;
@@ -20,6 +21,8 @@ use aye_core::contract::audit_entry::{AuditEntry, Covered};
 use aye_core::contract::ids::{CallId, RunId, ThreadId};
 use aye_core::contract::judgement::{JudgedCall, TriedRule};
 use aye_core::contract::record::RunRecord;
+
+use chain::unwritable;
 
 pub use recent_calls::RecentCall;
 #[cfg(test)]
@@ -177,10 +180,6 @@ pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> R
     conn.prepare_cached("INSERT INTO audit_rules (hash, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute((&hash, &rules))?;
     append_entry(conn, &entry)
-}
-
-fn unwritable(error: serde_json::Error) -> SqlFailure {
-    SqlFailure(StoreError::Unwritable { what: "a row of the audit", why: error.to_string() })
 }
 
 fn row_of(row: &Row<'_>) -> Result<AuditRow, SqlFailure> {

@@ -5,9 +5,9 @@
 //! after it and the end mark. Write access to the file is enough for that; a copy of the last hash kept elsewhere
 //! detects it.
 
-use super::{Covered, unwritable};
-use crate::SqlFailure;
+use crate::{SqlFailure, StoreError};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind as Kind};
+use aye_core::contract::audit_entry::Covered;
 
 /// Maximum number of mismatching rows kept for examination; a longer list would not be read.
 const KEPT: usize = 256;
@@ -37,6 +37,10 @@ impl Link {
     fn fits(&self, n: i64, previous: &str) -> Result<bool, SqlFailure> {
         Ok(self.hash_as(n, previous)? == self.hash)
     }
+}
+
+pub(super) fn unwritable(error: serde_json::Error) -> SqlFailure {
+    SqlFailure(StoreError::Unwritable { what: "a row of the audit", why: error.to_string() })
 }
 
 /// A row that does not fit.

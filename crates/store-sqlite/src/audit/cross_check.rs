@@ -8,19 +8,18 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::chain::Link;
+use super::facts::{Fact, FactReader, LastRow, ThreadFacts};
 use crate::SqlFailure;
-use crate::rows::{body, body_or_null, suspension_status, suspension_status_from, text};
+use crate::rows::{body, suspension_status, text};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind};
-use aye_core::contract::digest::sha256_hex;
-use aye_core::contract::record::SuspensionStatus;
 
 /// More differences than these are counted only.
 const LISTED: usize = 1000;
 
 /// The state that the audit rows read so far describe.
-#[derive(Debug, Default)]
 pub(super) struct ExpectedState {
-    threads: HashMap<String, Thread>,
+    reader: FactReader,
+    threads: HashMap<String, ThreadFacts>,
     grants: HashMap<String, Grant>,
     /// The last rows of before there was an audit: of questions, executions and grants.
     start: (i64, i64, i64),
@@ -28,134 +27,13 @@ pub(super) struct ExpectedState {
     unlisted: u64,
 }
 
-/// The audit's account of a conversation since it was started, or started again.
-#[derive(Debug, Default)]
-struct Thread {
-    questions: HashMap<String, QuestionRows>,
-    executions: HashMap<(String, String, u64), Execution>,
-}
-
-/// The row that said something last.
-#[derive(Clone, Copy, Debug)]
-struct LastRow {
-    n: i64,
-    at: Option<u64>,
-}
-
-#[derive(Debug)]
-struct QuestionRows {
-    place: LastRow,
-    asked: Option<String>,
-    status: SuspensionStatus,
-    answer: Option<String>,
-}
-
-#[derive(Debug)]
-struct Execution {
-    place: LastRow,
-    began: Option<String>,
-    ended: Option<(Value, Value)>,
-}
-
 #[derive(Debug)]
 struct Grant {
     place: LastRow,
-    given: Option<String>,
+    given: Option<u128>,
     is_revoked: bool,
     is_over: bool,
     uses: i64,
-}
-
-/// Digests, because what they are made of may be long.
-fn digest(parts: &impl serde::Serialize) -> String {
-    sha256_hex(serde_json::to_string(parts).unwrap_or_default())
-}
-
-#[derive(Deserialize)]
-struct Asked {
-    suspension: String,
-    action: Value,
-    tool: Value,
-    arguments: Value,
-    #[serde(default)]
-    expires_at: Value,
-}
-
-#[derive(Deserialize)]
-struct Ticket {
-    suspension: TicketQuestion,
-    pending: TicketCall,
-}
-
-#[derive(Deserialize)]
-struct TicketQuestion {
-    action: Value,
-    #[serde(default)]
-    expires_at: Value,
-}
-
-#[derive(Deserialize)]
-struct TicketCall {
-    name: Value,
-    arguments: Value,
-}
-
-#[derive(Deserialize)]
-struct Decided {
-    suspension: String,
-    decision: Value,
-    actor: Value,
-    #[serde(flatten)]
-    answer: AnswerRow,
-}
-
-#[derive(Deserialize)]
-struct Resume {
-    decision_id: Value,
-    #[serde(flatten)]
-    answer: AnswerRow,
-}
-
-#[derive(Deserialize, serde::Serialize)]
-struct AnswerRow {
-    action: Value,
-    #[serde(default)]
-    result: Value,
-    #[serde(default)]
-    reason: Value,
-    #[serde(default)]
-    arguments: Value,
-}
-
-#[derive(Deserialize)]
-struct QuestionFacts {
-    suspension: String,
-}
-
-#[derive(Deserialize)]
-struct Began {
-    attempt: u64,
-    tool: Value,
-    arguments: Value,
-    hash: Value,
-    class: Value,
-    suspension: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Intent {
-    tool: Value,
-    arguments: Value,
-    hash: Value,
-    class: Value,
-}
-
-#[derive(Deserialize)]
-struct Ended {
-    #[serde(default)]
-    attempt: u64,
-    kind: Value,
-    outcome: Value,
 }
 
 #[derive(Deserialize)]
@@ -163,7 +41,7 @@ struct GrantFacts {
     id: String,
 }
 
-#[derive(Deserialize, serde::Serialize)]
+#[derive(Deserialize)]
 struct Given {
     id: Value,
     pattern: Value,
@@ -176,8 +54,13 @@ struct Given {
     actor: Value,
 }
 
-/// Parses a body as its kind requires. An unreadable row is ignored, because the chain reports that it was
-/// changed.
+impl Given {
+    fn hash(&self, reader: &FactReader) -> u128 {
+        let Self { id, pattern, scope, created_at, expires_at, max_uses, actor } = self;
+        reader.hash(&[id, pattern, scope, created_at, expires_at, max_uses, actor].map(Value::to_string))
+    }
+}
+
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
@@ -189,82 +72,29 @@ impl ExpectedState {
             .prepare_cached(sql)?
             .query_row((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?;
-        Ok(ExpectedState { start: start.unwrap_or_default(), ..ExpectedState::default() })
+        Ok(ExpectedState {
+            reader: FactReader::new(true),
+            threads: HashMap::new(),
+            grants: HashMap::new(),
+            start: start.unwrap_or_default(),
+            faults: Vec::new(),
+            unlisted: 0,
+        })
     }
 
-    /// Takes the next row.
+    /// Takes the next row. An unreadable one is ignored, because the chain reports that it was changed.
     pub(super) fn take(&mut self, kind: AuditKind, link: &Link) {
-        let place = LastRow { n: link.n, at: u64::try_from(link.at).ok() };
-        let [Some(thread), run, call] = &link.about else { return self.take_grant(kind, link, place) };
-        if kind == AuditKind::Deleted {
-            self.threads.remove(thread);
-            return;
-        }
-        if matches!(kind, AuditKind::Judged | AuditKind::Hook) {
-            return;
-        }
-        let thread = self.threads.entry(thread.clone()).or_default();
-        let key = |attempt| (run.clone().unwrap_or_default(), call.clone().unwrap_or_default(), attempt);
-        let question = |thread: &mut Thread, id: String, status| {
-            let new = QuestionRows { place, asked: None, status, answer: None };
-            let question = thread.questions.entry(id).or_insert(new);
-            (question.place, question.status) = (place, status);
-        };
-        let body = link.body.as_str();
-        let close = |thread: &mut Thread, status| {
-            if let Some(facts) = read::<QuestionFacts>(body) {
-                question(thread, facts.suspension, status);
-            }
-        };
-        match kind {
-            AuditKind::Asked => {
-                let Some(facts) = read::<Asked>(body) else { return };
-                let asked = digest(&(facts.action, facts.tool, facts.arguments, facts.expires_at));
-                let status = SuspensionStatus::Open;
-                let new = QuestionRows { place, asked: Some(asked), status, answer: None };
-                thread.questions.insert(facts.suspension, new);
-            }
-            AuditKind::Decided => {
-                let Some(facts) = read::<Decided>(body) else { return };
-                question(thread, facts.suspension.clone(), SuspensionStatus::Decided);
-                if let Some(question) = thread.questions.get_mut(&facts.suspension) {
-                    question.answer = Some(digest(&(facts.decision, facts.answer, facts.actor)));
-                }
-            }
-            AuditKind::Expired => close(thread, SuspensionStatus::Expired),
-            AuditKind::Superseded => close(thread, SuspensionStatus::Superseded),
-            AuditKind::Applied => close(thread, SuspensionStatus::Applied),
-            AuditKind::Began => {
-                let Some(facts) = read::<Began>(body) else { return };
-                let began = digest(&(facts.tool, facts.arguments, facts.hash, facts.class));
-                thread
-                    .executions
-                    .insert(key(facts.attempt), Execution { place, began: Some(began), ended: None });
-                if let Some(id) = facts.suspension {
-                    question(thread, id, SuspensionStatus::Applied);
-                }
-            }
-            AuditKind::Ended => {
-                let Some(facts) = read::<Ended>(body) else { return };
-                let new = Execution { place, began: None, ended: None };
-                let execution = thread.executions.entry(key(facts.attempt)).or_insert(new);
-                (execution.place, execution.ended) = (place, Some((facts.kind, facts.outcome)));
-            }
-            AuditKind::Judged
-            | AuditKind::Hook
-            | AuditKind::Deleted
-            | AuditKind::Granted
-            | AuditKind::Revoked
-            | AuditKind::Spent
-            | AuditKind::Lapsed
-            | AuditKind::Configured
-            | AuditKind::Other => {}
+        let [Some(thread), ..] = &link.about else { return self.take_grant(kind, link) };
+        match self.reader.fact(kind, link) {
+            Ok(Some(Fact::Deleted)) => drop(self.threads.remove(thread)),
+            Ok(Some(fact)) => drop(self.threads.entry(thread.clone()).or_default().apply(fact, link)),
+            Ok(None) | Err(_) => {}
         }
     }
 
-    fn take_grant(&mut self, kind: AuditKind, link: &Link, place: LastRow) {
+    fn take_grant(&mut self, kind: AuditKind, link: &Link) {
         let Some(GrantFacts { id }) = read(&link.body) else { return };
-        let grants = &mut self.grants;
+        let (place, Self { reader, grants, .. }) = (LastRow::of(link), self);
         let mut change = |change: &dyn Fn(&mut Grant)| {
             let new = Grant { place, given: None, is_revoked: false, is_over: false, uses: 0 };
             let grant = grants.entry(id.clone()).or_insert(new);
@@ -273,7 +103,7 @@ impl ExpectedState {
         };
         match kind {
             AuditKind::Granted => change(&|grant| {
-                grant.given = read::<Given>(&link.body).map(|given| digest(&given));
+                grant.given = read::<Given>(&link.body).map(|given| given.hash(reader));
             }),
             AuditKind::Revoked => change(&|grant| grant.is_revoked = true),
             AuditKind::Lapsed => change(&|grant| grant.is_over = true),
@@ -363,95 +193,63 @@ impl ExpectedState {
     }
 
     fn questions(&mut self, conn: &Connection) -> Result<(), SqlFailure> {
-        let mut statement = conn.prepare_cached(
-            "SELECT n, id, thread_id, status, ticket, decision, decided_by FROM suspension ORDER BY n",
-        )?;
-        let mut rows = statement.query(())?;
-        while let Some(row) = rows.next()? {
-            let (n, id, thread, word): (i64, _, _, _) =
-                (row.get(0)?, text(row, 1)?, text(row, 2)?, text(row, 3)?);
-            let facts = self.threads.get_mut(&thread).and_then(|thread| thread.questions.remove(&id));
-            let is_older = n <= self.start.0;
+        let reader = self.reader.clone();
+        reader.each_question(conn, |row| {
+            let (id, word) = (&row.id, &row.status);
+            let thread = self.threads.get_mut(row.thread.as_ref());
+            let facts = thread.and_then(|thread| thread.questions.remove(id.as_ref()));
+            let is_older = row.n <= self.start.0;
             let Some(facts) = facts else {
                 if !is_older {
-                    self.differs(
-                        None,
-                        format!("question {id} is in its table, but no row records that it was asked"),
-                    );
+                    let what = format!("question {id} is in its table, but no row records that it was asked");
+                    self.differs(None, what);
                 }
-                continue;
+                return;
             };
             let place = Some(facts.place);
             if facts.asked.is_none() && !is_older {
                 self.differs(place, format!("no row records that question {id} was asked"));
             }
-            if suspension_status_from(&word) != Some(facts.status) {
-                let status = suspension_status(facts.status);
-                self.differs(
-                    place,
-                    format!("question {id} is {word} in its table, but {status} in this row"),
-                );
+            let status = suspension_status(facts.status);
+            if *word != status {
+                let what = format!("question {id} is {word} in its table, but {status} in this row");
+                self.differs(place, what);
             }
-            if let Some(asked) = facts.asked {
-                let ticket = serde_json::from_slice::<Ticket>(body(row, 4)?).ok();
-                let stands = ticket.map(|Ticket { suspension: s, pending: p }| {
-                    digest(&(s.action, p.name, p.arguments, s.expires_at))
-                });
-                if stands != Some(asked) {
-                    self.differs(place, format!("question {id} belongs to another call in its table"));
-                }
+            if facts.asked.is_some() && row.asked != facts.asked {
+                self.differs(place, format!("question {id} belongs to another call in its table"));
             }
-            let decision = body_or_null(row, 5)?.and_then(|b| serde_json::from_slice::<Resume>(b).ok());
-            let actor = body_or_null(row, 6)?.and_then(|b| serde_json::from_slice::<Value>(b).ok());
-            let stands = decision.zip(actor).map(|(d, actor)| digest(&(d.decision_id, d.answer, actor)));
-            let is_other = match (&facts.answer, &stands) {
-                (Some(facts), Some(stands)) => facts != stands,
-                (Some(_), None) => true,
-                (None, Some(_)) => !is_older,
-                (None, None) => false,
-            };
-            if is_other {
+            if row.answer != facts.answer && (facts.answer.is_some() || !is_older) {
                 self.differs(place, format!("the answer to question {id} differs in its table"));
             }
-        }
-        Ok(())
+        })
     }
 
     fn executions(&mut self, conn: &Connection) -> Result<(), SqlFailure> {
-        let mut statement = conn.prepare_cached(
-            "SELECT n, run_id, call_id, attempt, thread_id, body, outcome FROM intent ORDER BY n",
-        )?;
-        let mut rows = statement.query(())?;
-        while let Some(row) = rows.next()? {
-            let (n, run, call): (i64, _, _) = (row.get(0)?, text(row, 1)?, text(row, 2)?);
-            let attempt = u64::try_from(row.get::<_, i64>(3)?).unwrap_or_default();
-            let what = format!("attempt {attempt} of call {call}");
-            let thread = self.threads.get_mut(&text(row, 4)?);
-            let facts = thread.and_then(|thread| thread.executions.remove(&(run, call, attempt)));
-            let is_older = n <= self.start.1;
+        let reader = self.reader.clone();
+        reader.each_execution(conn, |row| {
+            let what = format!("attempt {} of call {}", row.attempt, row.call);
+            let thread = self.threads.get_mut(row.thread.as_ref());
+            let key = (row.run.clone().into_owned(), row.call.clone().into_owned(), row.attempt);
+            let facts = thread.and_then(|thread| thread.executions.remove(&key));
+            let is_older = row.n <= self.start.1;
             let Some(facts) = facts else {
                 if !is_older {
                     self.differs(None, format!("{what} is in its table, but no row records its start"));
                 }
-                continue;
+                return;
             };
             let place = Some(facts.place);
-            let intent = serde_json::from_slice::<Intent>(body(row, 5)?).ok();
-            let stands = intent.map(|i| digest(&(i.tool, i.arguments, i.hash, i.class)));
             match facts.began {
                 None if !is_older => self.differs(place, format!("no row records the start of {what}")),
-                Some(began) if Some(&began) != stands.as_ref() => {
+                Some(_) if facts.began != row.began => {
                     self.differs(place, format!("{what} belongs to another call in its table"));
                 }
                 None | Some(_) => {}
             }
-            let outcome = body_or_null(row, 6)?.and_then(|b| serde_json::from_slice::<Ended>(b).ok());
-            let stands = outcome.map(|outcome| (outcome.kind, outcome.outcome));
-            if facts.ended != stands && (facts.ended.is_some() || !is_older) {
+            if facts.ended != row.ended && (facts.ended.is_some() || !is_older) {
                 self.differs(place, format!("the outcome of {what} differs in its table"));
             }
-        }
-        Ok(())
+        })
     }
 
     fn grants(&mut self, conn: &Connection) -> Result<(), SqlFailure> {
@@ -476,7 +274,7 @@ impl ExpectedState {
                 let number = |value: &Value| value.as_u64().map(crate::rows::int);
                 (number(&given.expires_at), number(&given.max_uses)) == columns
             });
-            let given = given.map(|given| digest(&given));
+            let given = given.map(|given| given.hash(&self.reader));
             if !is_older && (facts.given.is_none() || given != facts.given || !fits) {
                 self.differs(place, format!("grant {id} differs in its table"));
             }

@@ -134,7 +134,7 @@ impl Verification {
 /// again: text that one thread allocates and the other frees costs more than the second thread saves.
 fn verify(conn: &Connection) -> Result<AuditReport, SqlFailure> {
     let mut verification = Verification::new(conn)?;
-    let keys = verification.sums.keys();
+    let reader = verification.sums.reader();
     let tables = std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<Vec<Link>>(4);
         let (returner, returned) = channel::<Vec<Link>>();
@@ -152,7 +152,7 @@ fn verify(conn: &Connection) -> Result<AuditReport, SqlFailure> {
             Ok(sender.send(batch).ok().map(|()| returned.try_recv().unwrap_or_default()))
         });
         drop(sender);
-        let tables = read.and_then(|()| TableSums::read(&keys, conn));
+        let tables = read.and_then(|()| TableSums::read(&reader, conn));
         let checked: Result<(), SqlFailure> =
             checker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         checked.and(tables.map(Some))
@@ -164,7 +164,7 @@ fn verify(conn: &Connection) -> Result<AuditReport, SqlFailure> {
         read_rows(conn, |batch| {
             batch.iter().try_for_each(|link| verification.take(link)).map(|()| Some(batch))
         })?;
-        TableSums::read(&keys, conn)?
+        TableSums::read(&reader, conn)?
     };
     verification.end(tables, conn)
 }
@@ -252,7 +252,7 @@ pub(crate) fn is_quick(conn: &Connection) -> Result<(bool, usize), SqlFailure> {
         sums.take(AuditKind::parse(&link.kind).unwrap_or(AuditKind::Other), &link);
     }
     let kept = sums.open_items();
-    let tables = TableSums::read(&sums.keys(), conn)?;
+    let tables = TableSums::read(&sums.reader(), conn)?;
     Ok((sums.agree(tables), kept))
 }
 
