@@ -13,7 +13,7 @@ use super::ids::{CallId, RunId, ThreadId};
 use super::mailbox::{MailboxJob, MailboxJobOrigin};
 use super::message::Message;
 use super::record::Owner;
-use super::tool::ToolError;
+use super::tool_result::ToolError;
 
 /// The member of a message's metadata that names the command whose end it reports.
 const FROM_COMMAND: &str = "from_command";

@@ -8,7 +8,7 @@ use super::lifecycle::{TerminationReason, ToolCallOutcome};
 use super::suspension::{
     ACTION_RUN_QUESTION, ACTION_WAIT, PendingToolCall, ResumeDecisionAction, SuspendTicket,
 };
-use super::tool::ToolResult;
+use super::tool_result::ToolResult;
 
 /// One event of a run. Orders are fixed: see the event orders in `src/ARCHITECTURE.md`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

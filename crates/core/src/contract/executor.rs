@@ -12,7 +12,7 @@ use super::content::ContentBlock;
 use super::error_code::ErrorCode;
 use super::inference::{InferenceOverride, StreamResult};
 use super::message::{Message, MessagePart, parts_of};
-use super::tool::ToolDescriptor;
+use super::tool_descriptor::ToolDescriptor;
 
 /// The order in which the calls of one step run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -18,6 +18,7 @@ pub mod error_code;
 pub mod event;
 pub mod event_sink;
 pub mod executor;
+mod file_preview;
 pub mod foreign;
 pub mod grant;
 pub mod handoff;
@@ -56,7 +57,9 @@ pub mod terms;
 pub mod thread;
 pub mod todo;
 pub mod tool;
+mod tool_descriptor;
 pub mod tool_intercept;
+mod tool_result;
 pub mod workspace;
 
 pub use self::storage::MailboxStore;

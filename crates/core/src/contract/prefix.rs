@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::tool::ToolDescriptor;
+use super::tool_descriptor::ToolDescriptor;
 use crate::state::{KeyScope, StateKey};
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]

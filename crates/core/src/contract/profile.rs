@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use super::storage::StorageError;
-use super::storage::encode;
+use super::storage::encode::encode;
+pub use super::storage::error::StorageError;
 use crate::state::{JsonValue, StateError};
 
 /// The maximum number of attempts of [`ProfileAccess::update`] if others write at the same time.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::display::visible_line;
+use super::file_preview::FilePreview;
 use super::grant::MissedGrant;
 use super::ids::ThreadId;
 use super::judgement::{Profile, Risk};
@@ -22,7 +23,6 @@ use super::suspension::{
     ACTION_WAIT, Suspension,
 };
 use super::terms::Notify;
-use super::tool::FilePreview;
 use crate::state::Phase;
 
 /// A pending question. An empty text counts as absent.

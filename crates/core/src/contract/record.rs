@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::file_preview::FilePreview;
 use super::hook::HookRan;
 use super::ids::{CallId, DecisionId, JobId, RunId, SuspensionId, ThreadId};
 use super::inference::{ModelUsage, TokenUsage};
@@ -19,7 +20,8 @@ use super::snapshot::{ForkRecord, SnapshotRecord};
 use super::suspension::{
     ACTION_PERMISSION, Actor, CHANNEL_REMOTE, ResumeDecisionAction, SuspendTicket, ToolCallResume,
 };
-use super::tool::{FilePreview, ToolClass, ToolResult};
+use super::tool_descriptor::ToolClass;
+use super::tool_result::ToolResult;
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use super::file_preview::FilePreview;
 use super::ids::{RunId, ThreadId};
-use super::tool::FilePreview;
 
 /// Names files of a folder as they were: the SHA-256 of them all, hex, and after a `+` each that of a few files which were
 /// kept before that, the earliest first. Without the first part nothing is known of other files. Equal names are equal

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::contract::json::depth_of;
 
 /// `serde_json` refuses to read what is nested deeper than 128 levels but writes it: such a row would close its thread
