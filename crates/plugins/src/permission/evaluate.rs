@@ -10,7 +10,7 @@ use super::git_changes::AskGit;
 use super::path::{self, Forms, NotAPath, PathRoots, ResolvedPath};
 use super::reach::{self, FilesInCommits, NamedFile, Reached};
 use super::rules::{GrantMark, Rule, RuleSet, ToolPermissionBehavior as Behavior};
-use aye_core::contract::judgement::Profile;
+use aye_core::contract::judgement::{Profile, Ruling};
 use aye_files::known::KnownFiles;
 use aye_pattern::shell::{Analysis, analyse};
 use aye_pattern::{Looked, Matcher};
@@ -72,6 +72,17 @@ pub enum VerdictKind {
     Deny,
     /// The call is invalid: it does not run, and nobody is asked.
     Error,
+}
+
+impl From<VerdictKind> for Ruling {
+    fn from(verdict: VerdictKind) -> Self {
+        match verdict {
+            VerdictKind::Allow => Self::Allow,
+            VerdictKind::Ask(_) => Self::Ask,
+            VerdictKind::Deny => Self::Deny,
+            VerdictKind::Error => Self::Error,
+        }
+    }
 }
 
 impl VerdictKind {

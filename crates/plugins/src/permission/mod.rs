@@ -8,6 +8,7 @@
 
 mod call_description;
 mod check;
+mod command_match;
 mod disguise;
 mod editing;
 mod enforce;
@@ -29,6 +30,7 @@ mod protected;
 mod reach;
 mod reachable;
 mod repository;
+mod rule_texts;
 mod rules;
 mod shell;
 mod shipped;

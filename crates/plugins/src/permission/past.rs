@@ -142,13 +142,3 @@ impl Past {
         done.into_iter().flat_map(|(_, verdicts)| verdicts).collect()
     }
 }
-
-/// The verdict without its reasons.
-pub(super) fn ruling(decision: VerdictKind) -> Ruling {
-    match decision {
-        VerdictKind::Allow => Ruling::Allow,
-        VerdictKind::Ask(_) => Ruling::Ask,
-        VerdictKind::Deny => Ruling::Deny,
-        VerdictKind::Error => Ruling::Error,
-    }
-}

@@ -6,11 +6,11 @@
 //! without a question. Both apply to known programs: a program that opens files on its own is left to the
 //! rules that allow it.
 
+use super::command_match::no_files;
 use super::files::{FileRules, Inside, binds};
 use super::path::{self, Forms, PathRoots};
 use super::repository::{NamesInHistory, Printed, Repository, printed};
 use super::rules::Rule;
-use super::shell::no_files;
 use super::tables::TABLES;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::path_policy::PathAccess;

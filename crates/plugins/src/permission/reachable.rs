@@ -1,6 +1,7 @@
 //! Whether a rule can match any call at all, and what it would not find: a rule that protects nothing looks like one that
 //! does.
 
+use super::command_match::matchers;
 use super::evaluate::{CallRequest, SHELL_TOOL, VerdictKind, evaluate, known_primary};
 use super::names::BUILT_IN;
 use super::rules::{InvalidRule, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
@@ -178,7 +179,7 @@ fn reach(rule: &Rule, knows: &dyn Fn(&str) -> bool) -> (Option<bool>, Option<Str
     if !pattern.matches_tool(SHELL_TOOL) {
         return (Some(true), None);
     }
-    let matchers = super::shell::matchers(rule);
+    let matchers = matchers(rule);
     let undecided = || matchers.iter().find_map(|matcher| matcher.undecided_options());
     let Some(matcher) = matchers.first() else { return (Some(true), None) };
     if matches!(matcher, Matcher::Regex(_)) || matchers.len() > 1 {

@@ -1,7 +1,5 @@
 //! Rules and where they come from.
 
-use super::names::check_name;
-use super::reachable::check_reach;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::record::GrantRecord;
 use aye_core::contract::terms::Terms;
@@ -176,37 +174,6 @@ impl RuleSet {
     /// No rules: everything asks.
     pub fn new() -> RuleSet {
         RuleSet::default()
-    }
-
-    /// Rules given as pattern texts, as flags and the check protocol do.
-    ///
-    /// # Errors
-    /// When a text is not a pattern, or would deny or ask under the misspelt name of a tool or in a form that never
-    /// matches.
-    pub fn from_patterns<S: AsRef<str>>(
-        layer: Layer,
-        behavior: ToolPermissionBehavior,
-        patterns: impl IntoIterator<Item = S>,
-    ) -> Result<RuleSet, PatternError> {
-        let mut set = RuleSet::new();
-        for pattern in patterns {
-            let text = pattern.as_ref();
-            let pattern = Pattern::parse(text)?;
-            let checked = check_name(&pattern, behavior).and_then(|()| check_reach(&pattern, behavior));
-            checked.map_err(|why| PatternError { position: 0, message: why.0, pattern: text.to_owned() })?;
-            set.push(Rule::new(pattern, behavior, RuleSource::of(layer)));
-        }
-        Ok(set)
-    }
-
-    /// The run's own layer: `--allowed-tools` and `--disallowed-tools`.
-    ///
-    /// # Errors
-    /// When a text is not a pattern.
-    pub fn from_flags<S: AsRef<str>>(allowed: &[S], disallowed: &[S]) -> Result<RuleSet, PatternError> {
-        let mut set = RuleSet::from_patterns(Layer::Run, ToolPermissionBehavior::Deny, disallowed)?;
-        set.join(RuleSet::from_patterns(Layer::Run, ToolPermissionBehavior::Allow, allowed)?);
-        Ok(set)
     }
 
     /// Adds a rule. Two rules with the same pattern are both kept.

@@ -1,7 +1,7 @@
 //! Simulates what other rules would have decided about past calls.
 
 use super::evaluate::Verdict;
-use super::past::{Past, PastMade, ruling};
+use super::past::{Past, PastMade};
 use super::rules::RuleSet;
 use aye_core::contract::audit::PastAnswer;
 use aye_core::contract::judgement::Ruling;
@@ -92,7 +92,7 @@ pub fn simulate(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Simulation
         saved: 0,
     };
     for (at, call) in past.calls.iter().enumerate() {
-        let now = ruling(simulation.verdicts[call.question].decision);
+        let now = simulation.verdicts[call.question].decision.into();
         simulation.tally.count(now);
         simulation.then.count(call.ruling);
         match (call.ruling, now) {

@@ -1,11 +1,12 @@
 //! Records how a call was judged: every rule that was tried, and what the call can do.
 
+use super::command_match::Hit;
 use super::evaluate::{
     CallRequest, CallSubject, Judge, PreparedCall, Verdict, VerdictKind, edits_inside, is_file_edit,
 };
 use super::mode::{Mode, is_read_only};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
-use super::shell::{self, CommandPart, Hit};
+use super::shell::{self, CommandPart};
 use aye_core::contract::judgement::{JudgedPath, Judgement, Risk, Ruling, SandboxOpening, TriedRule};
 use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::ToolClass;
@@ -108,12 +109,7 @@ pub(super) fn judgement(
 ) -> Judgement {
     let mut grants = verdict.grants.iter().map(|grant| grant.id.clone());
     Judgement {
-        ruling: match verdict.decision {
-            VerdictKind::Allow => Ruling::Allow,
-            VerdictKind::Ask(_) => Ruling::Ask,
-            VerdictKind::Deny => Ruling::Deny,
-            VerdictKind::Error => Ruling::Error,
-        },
+        ruling: verdict.decision.into(),
         rule: verdict.rule.clone(),
         origin: verdict.origin.clone(),
         why: verdict.why.clone(),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::super::command_match::{self, Hit};
 use super::super::disguise;
 use super::super::files::binds;
 use super::super::opening::wants_out;
@@ -11,7 +12,7 @@ use super::super::path::{ResolvedPath, normalise};
 use super::super::protected::is_named_by;
 use super::super::reach::{self, RuleOverlap};
 use super::super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
-use super::super::shell::{self, Hit};
+use super::super::shell;
 use super::{
     Allowed, AskKind, CallRequest, CallSubject, EnforcedProfiles, PreparedCall, SHELL_TOOL, Verdict,
     VerdictKind, is_file_edit, path_holds, runs_program,
@@ -157,8 +158,10 @@ impl<'a> Judge<'a> {
                         let why = format!("it may write to a file covered by {}", named(rule));
                         return Some(ask(rule, why));
                     }
-                    let part =
-                        self.part(|command, matcher| shell::against(matcher, command) == Hit::Maybe, rule);
+                    let part = self.part(
+                        |command, matcher| command_match::against(matcher, command) == Hit::Maybe,
+                        rule,
+                    );
                     let why = format!(
                         "the arguments of `{}` are only known when it runs, so {} may match; write them out",
                         part.unwrap_or_default(),
@@ -221,7 +224,7 @@ impl<'a> Judge<'a> {
         if has_regex(rule) {
             let part = match self.subject {
                 CallSubject::Shell(_) => {
-                    self.part(|command, matcher| shell::against(matcher, command) == Hit::Yes, rule)
+                    self.part(|command, matcher| command_match::against(matcher, command) == Hit::Yes, rule)
                 }
                 CallSubject::File { .. } | CallSubject::Other => None,
             };
@@ -235,26 +238,26 @@ impl<'a> Judge<'a> {
     /// The first command of a line that is as said to a rule's comparison of the command.
     fn part(&self, is: impl Fn(&Simple, &Matcher) -> bool, rule: &Rule) -> Option<String> {
         let CallSubject::Shell(analysis) = self.subject else { return None };
-        let matchers = shell::matchers(rule);
+        let matchers = command_match::matchers(rule);
         let mut commands = analysis.commands.iter();
         let found = commands.find(|command| matchers.iter().any(|matcher| is(command, matcher)))?;
-        Some(excerpt(&shell::shown(found)))
+        Some(excerpt(&command_match::shown(found)))
     }
 
     /// A rule that denies or asks about a program, and a command of an unknown program that has it among its words.
     fn hidden(&self, analysis: &Analysis) -> Option<(&'a Rule, String)> {
         let mut unknown =
-            analysis.commands.iter().filter(|command| shell::may_run_others(command)).peekable();
+            analysis.commands.iter().filter(|command| command_match::may_run_others(command)).peekable();
         unknown.peek()?;
         let unknown: Vec<&Simple> = unknown.collect();
         let strict =
             |rule: &&Rule| rule.behavior != Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
         self.all().filter(strict).find_map(|rule| {
-            let matchers = shell::matchers(rule);
+            let matchers = command_match::matchers(rule);
             let found = unknown
                 .iter()
-                .find(|command| matchers.iter().any(|matcher| shell::mentions(matcher, command)))?;
-            Some((rule, excerpt(&shell::shown(found))))
+                .find(|command| matchers.iter().any(|matcher| command_match::mentions(matcher, command)))?;
+            Some((rule, excerpt(&command_match::shown(found))))
         })
     }
 
@@ -278,7 +281,7 @@ impl<'a> Judge<'a> {
         let strict =
             |rule: &&Rule| rule.behavior != Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
         self.all().filter(strict).find_map(|rule| {
-            let matchers = shell::matchers(rule);
+            let matchers = command_match::matchers(rule);
             let is_program = |command: &Simple, file: &Path| {
                 matchers.iter().any(|matcher| {
                     let (literal, _) = matcher.literal_words();
@@ -287,13 +290,14 @@ impl<'a> Judge<'a> {
                     let mut others = analysis.commands.iter().filter(|other| !std::ptr::eq(*other, command));
                     name.is_some_and(|name| disguise::is_program(file, name))
                         || others.any(|other| {
-                            (disguise::makes_copies(other) || is_missing()) && shell::mentions(matcher, other)
+                            (disguise::makes_copies(other) || is_missing())
+                                && command_match::mentions(matcher, other)
                         })
                 })
             };
             let (command, _) =
                 started.iter().find(|(command, files)| files.iter().any(|file| is_program(command, file)))?;
-            Some((rule, excerpt(&shell::shown(command))))
+            Some((rule, excerpt(&command_match::shown(command))))
         })
     }
 
@@ -324,7 +328,7 @@ impl<'a> Judge<'a> {
             Quantifier::One,
             &mut |looked| match self.subject {
                 CallSubject::Shell(analysis) if looked.key == Some("command") => {
-                    match shell::restricts(&looked, analysis) {
+                    match command_match::restricts(&looked, analysis) {
                         Hit::Yes => true,
                         Hit::Maybe => {
                             maybe = true;
