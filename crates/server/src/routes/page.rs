@@ -29,10 +29,23 @@ macro_rules! modules {
 }
 
 modules! {
+    call "call.js"
+    card "card.js"
+    connection "connection.js"
     diff "diff.js"
     forms "forms.js"
+    go "go.js"
+    inbox "inbox.js"
+    list "list.js"
     markdown "markdown.js"
+    page "page.js"
+    route "route.js"
+    server "server.js"
+    sign_in "sign-in.js"
+    start "start.js"
+    state "state.js"
     storage "storage.js"
+    talk "talk.js"
     text "text.js"
     words "words.js"
 }
