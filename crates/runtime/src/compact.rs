@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::resolve::ResolvedAgent;
-use super::window::{Compacting, place};
 use super::windows::{SettledSummaries, answer_of};
 use super::{AgentRuntime, RuntimeCore, RuntimeError};
 use aye_core::context::{
@@ -259,5 +258,23 @@ impl AgentRuntime {
                 Err(error) => return all.ok_or(error),
             }
         }
+    }
+}
+
+/// Returns the number of messages that a summary replaces.
+pub(super) fn place(summary: &SummaryRecord) -> usize {
+    usize::try_from(summary.upto_seq).unwrap_or(usize::MAX).max(1)
+}
+
+/// The right to make the summary of a conversation, in this process.
+pub(super) struct Compacting {
+    pub(super) shared: Arc<RuntimeCore>,
+    pub(super) thread: ThreadId,
+}
+
+impl Drop for Compacting {
+    fn drop(&mut self) {
+        self.shared.windows.change(&self.thread, |memory| memory.compacting = false);
+        self.shared.windows.settled.notify_waiters();
     }
 }

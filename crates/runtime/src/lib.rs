@@ -16,6 +16,7 @@ mod call;
 mod carry;
 mod catalog;
 mod change_listener;
+mod charges;
 mod children;
 mod compact;
 mod delegate;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::compact::place;
 use super::stored_thread::StoredThread;
-use super::window::{marks_of, place, place_of, rest_hint};
+use super::window::{marks_of, place_of, rest_hint};
 use super::windows::{WindowMemory, answer_of, load, room};
 use super::{AgentRuntime, RuntimeError};
 use aye_core::context::{self, Fit, FitLimits, History, Sizes, estimate};

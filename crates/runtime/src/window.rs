@@ -4,25 +4,24 @@
 //! ([`PrefixRecord`], stored with the conversation), and what changes later is said in messages at the end. Only a
 //! compaction starts anew: a summary, or messages left out or shortened because they do not fit.
 
+mod summary;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::carry;
-use super::compact::Compaction;
+use super::compact::place;
 use super::driver::Driver;
 use super::images;
-use super::in_flight::Done;
-use super::windows::{LoadedMessages, SuspectedLimit, WindowMemory, answer_of, load, room};
+use super::windows::{LoadedMessages, WindowMemory, answer_of, load, room};
 use super::{AgentRuntime, RunRequest, RuntimeError, resolve};
 use aye_core::context::{self, Fit, FitLimits, History, Marks, PromptNow, Sizes, estimate};
-use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
+use aye_core::contract::activity::Activity;
 use aye_core::contract::content::ContentBlock;
-use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::ids::{CallId, MessageId, ThreadId};
-use aye_core::contract::inference::{ModelUsage, TokenUsage};
+use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::message::{Message, Role, Visibility};
 use aye_core::contract::prefix::{PrefixRecord, PromptChanges, PromptChangesKey, PromptPart};
-use aye_core::contract::spec::ContextWindowPolicy;
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::tool::ToolDescriptor;
 use aye_core::state::MutationBatch;
@@ -512,40 +511,6 @@ impl Driver {
         }
     }
 
-    /// Adopts the current summary, whichever process made it. It is reported unless an earlier run did so.
-    async fn load_new_summary(&mut self) {
-        let known = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
-        let was_fresh = std::mem::take(&mut self.packing.is_fresh);
-        let found = if was_fresh {
-            Ok(self.packing.loaded.take())
-        } else {
-            self.shared.store.summary(&self.record.thread_id, known).await
-        };
-        match found {
-            Ok(None) => {}
-            Ok(Some(summary))
-                // The store made sure of a message that is not loaded when it took the summary.
-                if place(&summary) <= self.history.len()
-                    && self.history.get(place(&summary) - 1).is_none_or(|m| m.id == summary.upto) =>
-            {
-                let is_it = |own: &SummaryRecord| own.upto == summary.upto;
-                if self.shared.windows.take_unreported(&self.record.thread_id, is_it).is_some() {
-                    self.emit_activities(vec![summary.activity()]).await;
-                } else if !was_fresh {
-                    // The process that made it counts its tokens.
-                    let made_elsewhere = SummaryRecord { usage: None, ..summary.clone() };
-                    self.emit_activities(vec![made_elsewhere.activity()]).await;
-                }
-                self.packing.summary = Some(Arc::new(summary));
-            }
-            Ok(Some(summary)) => {
-                tracing::error!(thread = %self.record.thread_id, upto = %summary.upto, "a summary of other messages");
-            }
-            // The messages are all there: a request without the summary is only longer.
-            Err(error) => tracing::error!(%error, "the summary cannot be read"),
-        }
-    }
-
     /// Makes the previews that are needed and not there yet, off the runtime's threads.
     async fn shorten(&mut self, fit: &Fit) {
         let (sizes, known) = (&self.packing.sizes, &self.packing.previews);
@@ -568,47 +533,6 @@ impl Driver {
         match tokio::task::spawn_blocking(work).await {
             Ok(made) => self.packing.previews.extend(made),
             Err(error) => tracing::error!(%error, "large results stay whole"),
-        }
-    }
-
-    /// Has a summary made in the background when it is time.
-    fn compact_if_due(
-        &mut self,
-        policy: &ContextWindowPolicy,
-        memory: &WindowMemory,
-        tokens: usize,
-        is_cut: bool,
-    ) {
-        let Some(threshold) = policy.autocompact_threshold else { return };
-        let counted = memory.calibration.apply(tokens);
-        let grew = memory.failed_at.is_none_or(|before| counted >= before + (threshold / 8).max(1024));
-        if memory.compacting || !(counted >= threshold || is_cut) || !grew {
-            return;
-        }
-        self.shared.windows.change(&self.record.thread_id, |memory| memory.compacting = true);
-        let compaction = self.compaction(policy.clone());
-        tokio::spawn(async move {
-            let (shared, thread) = (Arc::clone(&compaction.shared), compaction.thread_id.clone());
-            // The right is released whatever happens, even if the task is dropped.
-            let _done = Compacting { shared: Arc::clone(&shared), thread: thread.clone() };
-            match compaction.run(None).await {
-                Ok(_) => shared.windows.change(&thread, |memory| memory.failed_at = None),
-                Err(error) => {
-                    tracing::info!(%thread, %error, "no summary was made");
-                    shared.windows.change(&thread, |memory| memory.failed_at = Some(counted));
-                }
-            }
-        });
-    }
-
-    fn compaction(&self, policy: ContextWindowPolicy) -> Compaction {
-        Compaction {
-            shared: Arc::clone(&self.shared),
-            thread_id: self.record.thread_id.clone(),
-            agent_id: self.record.agent_id.clone(),
-            agent: self.agent.clone(),
-            policy,
-            existing: self.packing.summary.clone(),
         }
     }
 
@@ -656,61 +580,6 @@ impl Driver {
         }
     }
 
-    /// Charges the run for the requests beside runs: summaries and titles.
-    pub(super) fn charge_bill(&mut self) {
-        let bill = self.shared.windows.take_bill(&self.record.thread_id);
-        self.charge_all(&bill);
-    }
-
-    /// Enters a request into the run's ledger, which budgets read.
-    pub(super) fn charge(&mut self, model: &str, usage: &TokenUsage) {
-        self.record.usage.add(usage);
-        ModelUsage::add_to(&mut self.record.spent, model, usage);
-    }
-
-    pub(super) fn charge_all(&mut self, spent: &[ModelUsage]) {
-        for ModelUsage { model, usage } in spent {
-            self.charge(model, usage);
-        }
-    }
-
-    /// Handles a request that the provider refused as too long: older messages are summarised, more is left
-    /// out, and the request is repeated. Returns `false` if this already was the second attempt.
-    pub(super) async fn overflowed(&mut self, error: &InferenceExecutionError) -> bool {
-        if std::mem::replace(&mut self.packing.is_second, true) {
-            return false;
-        }
-        let refused = self.packing.estimated;
-        let (model, prefix) = (self.agent.model_id.clone(), self.packing.prefix.clone());
-        self.shared.windows.change(&self.record.thread_id, |memory| {
-            *memory = std::mem::take(memory).of_model(&model);
-            if !matches!(error, InferenceExecutionError::ContextOverflow(_)) {
-                memory.suspected = Some(SuspectedLimit { before: memory.ceiling, prefix });
-            }
-            memory.ceiling = Some(refused - refused / 4);
-        });
-        self.inference.partial.clear();
-        let retry = InferenceRetry {
-            attempt: 1,
-            max: 1,
-            model: self.agent.model_id.clone(),
-            reason: format!("{error}; summarising older messages"),
-            reset: true,
-            ..InferenceRetry::default()
-        };
-        self.events.emit(KnownActivity::Retry(retry).event(self.step.message_id.as_str())).await;
-        let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
-        let compaction = self.compaction(policy);
-        self.in_flight.start(async move {
-            if let Err(error) = compaction.run(None).await {
-                // Leaving out more messages helps even without a summary.
-                tracing::info!(%error, "no summary was made");
-            }
-            Done::Compacted
-        });
-        true
-    }
-
     /// Whether the model may be asked once more to continue a cut-off answer: the limit applies to a run
     /// across all its restarts.
     pub(super) fn may_continue_answer(&self) -> bool {
@@ -739,22 +608,4 @@ pub(super) fn marks_of(prefix: &PrefixRecord) -> Marks {
 /// A place in a conversation.
 pub(super) fn place_of(seq: u64) -> usize {
     usize::try_from(seq).unwrap_or(usize::MAX)
-}
-
-/// Returns the number of messages that a summary replaces.
-pub(super) fn place(summary: &SummaryRecord) -> usize {
-    usize::try_from(summary.upto_seq).unwrap_or(usize::MAX).max(1)
-}
-
-/// The right to make the summary of a conversation, in this process.
-pub(super) struct Compacting {
-    pub(super) shared: Arc<super::RuntimeCore>,
-    pub(super) thread: ThreadId,
-}
-
-impl Drop for Compacting {
-    fn drop(&mut self) {
-        self.shared.windows.change(&self.thread, |memory| memory.compacting = false);
-        self.shared.windows.settled.notify_waiters();
-    }
 }
