@@ -23,6 +23,7 @@ use crate::commands::put_json;
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::judgement::Profile;
+use crate::contract::question::subject;
 use crate::contract::record::{DecideOutcome, GrantRecord, InboxRow, SuspensionRecord};
 use crate::contract::suspension::{Actor, Answer};
 use crate::failure::Failure;
@@ -519,17 +520,9 @@ pub(crate) fn answer_commands(questions: &[SuspensionRecord]) -> String {
     approve.into_iter().chain(answers).collect::<Vec<_>>().join("; ")
 }
 
-/// Summarizes the call on one line.
-fn summary(suspension: &SuspensionRecord) -> String {
-    let pending = &suspension.ticket.pending;
-    about(&pending.name, &call_summary(&pending.name, &pending.arguments))
-}
-
-/// Returns a tool and its summary; the tool alone if the summary adds nothing.
-fn about(tool: &str, summary: &str) -> String {
-    if tool == summary {
-        visible_line(tool).into_owned()
-    } else {
-        format!("{} {summary}", visible_line(tool))
-    }
+/// Returns what the question is about, on one line.
+fn summary(record: &SuspensionRecord) -> String {
+    let pending = &record.ticket.pending;
+    let summary = call_summary(&pending.name, &pending.arguments);
+    subject(&record.ticket.suspension.action, &pending.name, &summary)
 }

@@ -272,7 +272,7 @@ fn the_tutorial_can_be_followed() {
     );
     let script = script.replace(" ID ", " $(aye inbox | awk 'NR == 1 {print $1}') ");
     let out = home.program("bash", &["-c", &script]).run().exits(0);
-    for part in ["Bash python3 greet.py", "exit status 3", "Write notes.txt", "hello from aye", "intact: "] {
+    for part in ["$ python3 greet.py", "exit status 3", "Write notes.txt", "hello from aye", "intact: "] {
         assert!(out.stdout.contains(part), "{part}: {}\n{}", out.stdout, out.stderr);
     }
 }

@@ -402,7 +402,7 @@ fn a_question_ends_the_run_with_3_and_says_how_to_answer() {
     assert_eq!(home.read("log.txt"), "", "nothing is run");
 
     let list = home.ok(&["approvals", "list"]).stdout;
-    assert!(list.contains(&id) && list.contains("Bash echo ran"), "{list}");
+    assert!(list.contains(&id) && list.contains("$ echo ran"), "{list}");
     let shown = home.ok(&["approvals", "show", &id]).stdout;
     assert!(shown.contains(TOUCH) && shown.contains(&home.work().display().to_string()), "{shown}");
     assert_eq!(home.ok(&["approvals", "show", &id, "--json"]).json()["id"], id.as_str());

@@ -116,7 +116,7 @@ fn the_list_covers_all_threads_oldest_first_and_filtered() {
     assert_eq!(ageless(&text), ageless(&home.ok(&["approvals", "list"]).stdout));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 6, "{text}");
-    assert!(lines[2].contains("2 h") && lines[2].contains("Bash make three"), "{text}");
+    assert!(lines[2].contains("2 h") && lines[2].contains("$ make three"), "{text}");
     assert!(lines[3].contains("make three · "), "{text}");
     for (line, row) in lines.iter().step_by(2).zip(rows.as_array().expect("a list")) {
         let short = line.split(' ').next().expect("an id");
@@ -150,7 +150,7 @@ fn expired_questions_are_not_listed() {
 #[test]
 fn short_forms_decide_and_say_how_to_resume() {
     let (llm, home, id) = waiting();
-    let out = home.ok(&["approve", &id]).says(&format!("approved: Bash {RUN}"));
+    let out = home.ok(&["approve", &id]).says(&format!("approved: $ {RUN}"));
     let thread = home.thread();
     assert!(out.stderr.contains(&format!("resume with: aye -r {thread} -p")), "{}", out.stderr);
     assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "It is done.\n");
@@ -158,13 +158,13 @@ fn short_forms_decide_and_say_how_to_resume() {
     assert_eq!(llm.asked().len(), 2);
 
     let (llm, home, id) = waiting();
-    home.ok(&["deny", &id, "--reason", "not today"]).says("denied: Bash");
+    home.ok(&["deny", &id, "--reason", "not today"]).says("denied: $");
     home.ok(&["-c", "-p"]);
     assert!(llm.last().result("c1").contains("not today"));
     assert_eq!(home.read("log.txt"), "");
 
     let (llm, home, id) = asked();
-    home.ok(&["answer", &id, "{\"answer\": \"blue\"}"]).says("answered: AskUser Which?");
+    home.ok(&["answer", &id, "{\"answer\": \"blue\"}"]).says("answered: Which?");
     home.ok(&["-c", "-p"]);
     assert!(llm.last().result("q1").contains("blue"));
 }
@@ -224,7 +224,7 @@ fn several_are_answered_at_once_or_none() {
 #[test]
 fn resume_continues_at_once_like_a_headless_run() {
     let (llm, home, id) = waiting();
-    let out = home.ok(&["approve", &id, "--resume"]).says("approved: Bash");
+    let out = home.ok(&["approve", &id, "--resume"]).says("approved: $");
     assert_eq!(out.stdout, "It is done.\n");
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(llm.asked().len(), 2);
@@ -280,7 +280,7 @@ fn a_run_driven_by_another_process_is_left_to_it() {
     let running = home.aye(&[&["-p", "go"], &parallel[..]].concat()).spawn();
     until("a question, and the other command", || !home.open().is_empty() && home.works("cat gate"));
     let id = home.question();
-    let out = home.aye(&["approve", &id, "--resume"]).run().exits(0).says("approved: Bash echo a");
+    let out = home.aye(&["approve", &id, "--resume"]).run().exits(0).says("approved: $ echo a");
     assert!(out.stderr.contains("resumes the run"), "{}", out.stderr);
     assert_eq!((out.stdout.as_str(), home.open().len()), ("", 0));
     home.write("gate", "");
@@ -319,7 +319,7 @@ fn invalid_ids_are_refused_one_by_one() {
     );
     // An answered one still counts: its earlier prefix names no other now.
     home.ok(&["approve", &ids[0]]);
-    refused(&home, &["approve", "perm_call"], 2, &["several ids", &ids[1], "decided: Bash make one"]);
+    refused(&home, &["approve", "perm_call"], 2, &["several ids", &ids[1], "decided: $ make one"]);
 }
 
 #[test]
@@ -555,9 +555,9 @@ fn the_terminal_answers_questions_of_other_conversations_in_place() {
         tty.ready();
         tty.wait("the badge", |view| view.has("2 waiting elsewhere"));
         tty.send(INBOX);
-        tty.wait("the list", |view| view.has("Bash echo one") && view.has("Bash echo three"));
+        tty.wait("the list", |view| view.has("$ echo one") && view.has("$ echo three"));
         tty.send("three");
-        tty.wait("the filter", |view| view.has("1/1") && !view.has("Bash echo one"));
+        tty.wait("the filter", |view| view.has("1/1") && !view.has("$ echo one"));
         tty.send("\r");
         tty.card("echo three >> log.txt");
         tty.wait("its conversation", |view| view.has(" › Run this command?"));
@@ -582,9 +582,9 @@ fn the_badge_and_the_list_follow_other_processes() {
     home.aye(&["-p", "echo one >> log.txt"]).run().exits(3);
     tty.wait("the badge", |view| view.has("1 waiting elsewhere"));
     tty.send(INBOX);
-    tty.wait("the list", |view| view.has("Bash echo one"));
+    tty.wait("the list", |view| view.has("$ echo one"));
     home.aye(&["-p", "echo three >> log.txt"]).run().exits(3);
-    tty.wait("the second one", |view| view.has("Bash echo three") && view.has("1/2"));
+    tty.wait("the second one", |view| view.has("$ echo three") && view.has("1/2"));
     // A card shown here and answered there disappears, with a notice of who answered.
     tty.send("\r");
     tty.card("echo one");
@@ -606,7 +606,7 @@ fn a_question_of_another_folder_resumes_there() {
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     tty.send(INBOX);
-    tty.wait("the list", |view| view.has("Bash echo one"));
+    tty.wait("the list", |view| view.has("$ echo one"));
     tty.send("\r");
     tty.card("echo one");
     tty.shows("/sub");
@@ -623,7 +623,7 @@ fn right_opens_the_conversation_of_a_question() {
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     tty.say("/inbox");
-    tty.wait("the list", |view| view.has("→ open") && view.has("Bash echo one"));
+    tty.wait("the list", |view| view.has("→ open") && view.has("$ echo one"));
     tty.send("\x1b[C");
     tty.wait("its conversation", |view| view.has("❯ echo one >> log.txt") && view.has("1 waiting"));
     tty.card("echo one");

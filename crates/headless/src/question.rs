@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use aye_core::contract::display::{call_summary, visible_line};
-use aye_core::contract::question::Question;
+use aye_core::contract::question::{Question, subject};
 use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::schema::form;
 
@@ -43,13 +43,10 @@ impl<'a> QuestionView<'a> {
 
     /// Returns the subject of the question and the reason for it.
     pub(super) fn about(&self) -> String {
+        let action = &self.record.ticket.suspension.action;
+        let subject = subject(action, &self.record.ticket.pending.name, &self.summary);
         let mut text =
-            format!("waiting for a decision: {}\n  {}", visible_line(self.record.id.as_str()), self.tool);
-        // A call without arguments is summarised by its name.
-        if self.summary != *self.tool {
-            text.push(' ');
-            text.push_str(&self.summary);
-        }
+            format!("waiting for a decision: {}\n  {subject}", visible_line(self.record.id.as_str()));
         if let Some(why) = &self.why {
             text.push_str("\n  why: ");
             text.push_str(why);
@@ -140,7 +137,7 @@ mod tests {
         let question = QuestionView::of(&record);
         assert_eq!(
             question.lines(0),
-            "waiting for a decision: perm_c1\n  Bash ls⏎rm x\n  why: no rule allows^[[2J it\n  \
+            "waiting for a decision: perm_c1\n  $ ls⏎rm x\n  why: no rule allows^[[2J it\n  \
              answer: aye approve perm_c1   or: aye deny perm_c1 --reason TEXT"
         );
         let object = question.object();

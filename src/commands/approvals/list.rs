@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::about;
 use super::waiting;
 use crate::commands::approvals::InboxArgs;
 use crate::commands::pager::Pager;
@@ -115,7 +114,7 @@ fn text(rows: &[InboxRow], short: &[String], now: u64, columns: u16) -> String {
     let mut out = String::new();
     for (row, id) in rows.iter().zip(shown) {
         let gap = " ".repeat(wide.saturating_sub(width(&id)));
-        let first = format!("{id}{gap}  {:>6}  {}", age(now, row.created_at), about(&row.tool, &row.summary));
+        let first = format!("{id}{gap}  {:>6}  {}", age(now, row.created_at), row.subject());
         let second = format!("{}{}", " ".repeat(wide + 10), details(row, now).join(" · "));
         let _ = writeln!(out, "{}\n{}", truncate(&first, columns), truncate(&second, columns));
     }
@@ -180,11 +179,11 @@ mod tests {
         let short = ["perm_call_ff20".to_owned(), "q".to_owned()];
         let now = 1_000_000 + 2 * 3_600_000;
         insta::assert_snapshot!(text(&rows[..1], &short, now, 80), @r"
-        perm_call_ff20     2 h  Bash git push origin main
+        perm_call_ff20     2 h  $ git push origin main
                                 network · expires in 2 h · fix the parser, which loses …
         ");
         insta::assert_snapshot!(text(&rows[..1], &short, now, 120), @r"
-        perm_call_ff20     2 h  Bash git push origin main
+        perm_call_ff20     2 h  $ git push origin main
                                 network · expires in 2 h · fix the parser, which loses the last token of a line that has no end…
         ");
         for columns in [1, 20, 80, 120, u16::MAX] {

@@ -465,6 +465,31 @@ pub fn tool_words(id: &str) -> String {
     }
 }
 
+/// Returns what a question is about in a list, on one line: `$ make`, `Edit src/main.rs`, or the question of the agent
+/// itself. `summary` is the [`call_summary`](super::display::call_summary) of the call.
+pub fn subject(action: &str, tool: &str, summary: &str) -> String {
+    let is_question = match action {
+        ACTION_ASK_USER => server_tool(tool).is_none(),
+        _ => [ACTION_RUN_QUESTION, ACTION_WAIT].contains(&action),
+    };
+    if is_question && tool != summary {
+        return summary.to_owned();
+    }
+    let words = tool_words(tool);
+    let words = visible_line(&words);
+    let call = match tool {
+        "render_a2ui" => "a form of the agent".to_owned(),
+        // A call without arguments is summarised by its name.
+        _ if tool == summary => words.into_owned(),
+        "Bash" => format!("$ {summary}"),
+        "WebFetch" => format!("Fetch {summary}"),
+        "Grep" => format!("Search for {summary}"),
+        "Glob" => format!("Look for {summary}"),
+        _ => format!("{words} {summary}"),
+    };
+    if action == ACTION_UNKNOWN_OUTCOME { format!("outcome unknown: {call}") } else { call }
+}
+
 /// The text with a capital, and without the mark at its end.
 fn sentence(text: &str) -> String {
     let text = text.trim().trim_end_matches(['.', '?', '!', '…', ':']);

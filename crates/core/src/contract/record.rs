@@ -16,6 +16,7 @@ use super::mailbox::MailboxJob;
 use super::message::Message;
 use super::prefix::PrefixRecord;
 use super::presence::Liveness;
+use super::question::subject;
 use super::snapshot::{ForkRecord, SnapshotRecord};
 use super::suspension::{
     ACTION_PERMISSION, Actor, CHANNEL_REMOTE, ResumeDecisionAction, SuspendTicket, ToolCallResume,
@@ -609,6 +610,13 @@ pub struct InboxRow {
     /// The child that asks the question, if a subagent asks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<InboxChild>,
+}
+
+impl InboxRow {
+    /// Returns what it is about, in words and on one line.
+    pub fn subject(&self) -> String {
+        subject(&self.action, &self.tool, &self.summary)
+    }
 }
 
 /// A child that asks.

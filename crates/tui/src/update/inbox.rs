@@ -83,11 +83,7 @@ impl App {
             notes.push(clock.ago(now, row.created_at));
             PickRow {
                 value: row.id.to_string(),
-                label: if row.tool == row.summary {
-                    row.tool.clone()
-                } else {
-                    format!("{} {}", row.tool, row.summary)
-                },
+                label: row.subject(),
                 detail: row.thread_title.clone(),
                 note: notes.join(" · "),
                 ..PickRow::default()

@@ -142,3 +142,22 @@ fn members_that_are_added_go_to_the_end_and_replace_at_their_place() {
         assert_eq!(text(&asked), after);
     }
 }
+
+#[test]
+fn a_list_names_a_question_in_words() {
+    let unknown = ACTION_UNKNOWN_OUTCOME;
+    for (action, tool, summary, text) in [
+        (ACTION_PERMISSION, "Bash", "make test", "$ make test"),
+        (unknown, "Bash", "make test", "outcome unknown: $ make test"),
+        (ACTION_PERMISSION, "Write", "notes.txt", "Write notes.txt"),
+        (ACTION_PERMISSION, "WebFetch", "https://example.com", "Fetch https://example.com"),
+        (ACTION_PERMISSION, "mcp__files__write_note", "a.md", "write_note (files) a.md"),
+        (ACTION_PERMISSION, "Memory", "Memory", "Memory"),
+        (ACTION_ASK_USER, "AskUser", "Which colour?", "Which colour?"),
+        (ACTION_ASK_USER, "mcp__files__write_note", "a.md", "write_note (files) a.md"),
+        (ACTION_WAIT, "Limit", "Rate limit reached", "Rate limit reached"),
+        (ACTION_SURFACE, "render_a2ui", "{\"a\":1}", "a form of the agent"),
+    ] {
+        assert_eq!(subject(action, tool, summary), text);
+    }
+}

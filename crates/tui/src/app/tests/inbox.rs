@@ -80,8 +80,7 @@ fn the_list_is_filtered_and_updated_live() {
         vec![row("perm_a", "t2", "make it"), row("perm_b", "t3", "touch it"), row("c", "t", "ls")],
     );
     let screen = test.screen();
-    for text in
-        ["Inbox", "1/3", "▸ Bash make it", "about t2", "runs · just now", "expires at 12:30", "~/other"]
+    for text in ["Inbox", "1/3", "▸ $ make it", "about t2", "runs · just now", "expires at 12:30", "~/other"]
     {
         assert!(screen.contains(text), "{text}: {screen}");
     }
@@ -101,7 +100,7 @@ fn the_list_is_filtered_and_updated_live() {
         row("perm_a", "t2", "make it"),
         row("d", "t4", "touch that"),
     ]))));
-    assert!(test.screen().contains("▸ Bash touch that"), "{}", test.screen());
+    assert!(test.screen().contains("▸ $ touch that"), "{}", test.screen());
     test.send(Msg::Question(QuestionMsg::Inbox(Ok(Vec::new()))));
     assert!(test.screen().contains("no match"), "{}", test.screen());
     test.keys("<ctrl-t>");
@@ -125,11 +124,11 @@ fn a_small_terminal_shows_the_list() {
     insta::assert_snapshot!(test.live(), @r"
 
       Inbox                                                3/30
-        Bash make 0   about t2                  runs · just now
-        Bash make 1   about t2                  runs · just now
-      ▸ Bash make 2   about t2                  runs · just now
-        Bash make 3   about t2                  runs · just now
-        Bash make 4   about t2                  runs · just now
+        $ make 0   about t2                     runs · just now
+        $ make 1   about t2                     runs · just now
+      ▸ $ make 2   about t2                     runs · just now
+        $ make 3   about t2                     runs · just now
+        $ make 4   about t2                     runs · just now
         expires at 12:30 · no rule allows `make 2`
         about t2 · in ~/other
         Enter answer · → open · type to filter · Esc close
