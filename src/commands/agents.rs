@@ -104,6 +104,22 @@ fn list(app: &AppContext) -> String {
     }))
 }
 
+/// The same for a page.
+fn labelled(app: &AppContext) -> String {
+    let line = |row: Value| {
+        let text = |key: &str| visible_line(row[key].as_str().unwrap_or_default()).into_owned();
+        let hidden = match text("hidden_by") {
+            by if by.is_empty() => String::new(),
+            by => format!("hidden by {by}"),
+        };
+        let used = if row["current"] == true { "in use" } else { "" };
+        let notes = [used.to_owned(), text("scope"), text("model"), hidden];
+        let notes: Vec<String> = notes.into_iter().filter(|note| !note.is_empty()).collect();
+        format!("{}\t{}\t{}\n", text("name"), text("description"), notes.join(" · "))
+    };
+    rows(app).into_iter().map(line).collect()
+}
+
 /// Returns the definition of an agent and the agent as it resolves here.
 fn show(app: &AppContext, name: &str) -> Result<Value, AppError> {
     if !app.agents.names().iter().any(|known| known == name) {
@@ -170,10 +186,10 @@ fn text_of(shown: &Value) -> String {
 pub(crate) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let name = words.trim();
     if name.is_empty() {
-        let text = format!("{}\n`/agent NAME` chooses the agent for your next messages.\n", list(app));
-        return Ok(TextPage { is_literal: false, title: "Agents".to_owned(), text });
+        let text = format!("{}\n`/agent NAME` chooses the agent for your next messages.\n", labelled(app));
+        return Ok(TextPage { title: "Agents".to_owned(), text, ..TextPage::default() });
     }
     app.set_agent(name)?;
     let text = format!("now using {name}, with {}.\n", app.selection().full_name());
-    Ok(TextPage { is_literal: false, title: format!("agent {name}"), text })
+    Ok(TextPage { title: format!("agent {name}"), text, ..TextPage::default() })
 }

@@ -55,5 +55,5 @@ pub(crate) fn page(app: &AppContext) -> TextPage {
     };
     let text = app.foundation.loaded.provenance.rows().iter().map(row).collect();
     let file = app.foundation.paths.display(&app.foundation.paths.config_file());
-    TextPage { is_literal: false, title: format!("Settings · change them in {file}"), text }
+    TextPage { title: format!("Settings · change them in {file}"), text, ..TextPage::default() }
 }

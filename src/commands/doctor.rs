@@ -291,7 +291,7 @@ pub(crate) fn page(app: &AppContext) -> TextPage {
     let text =
         rows.iter().map(|(name, state, text)| format!("{} {name}\t{}\n", sign(*state), visible_line(text)));
     let more = "\n`aye doctor` in a shell also checks the model, the store, the rules and the plugins.\n";
-    TextPage { is_literal: false, title: "Terminal".to_owned(), text: text.collect::<String>() + more }
+    TextPage { title: "Terminal".to_owned(), text: text.collect::<String>() + more, ..TextPage::default() }
 }
 
 fn mark(state: CheckStatus) -> &'static str {

@@ -97,7 +97,7 @@ pub(crate) fn page(app: &AppContext) -> Result<TextPage, AppError> {
     let rows: Vec<(HookSpec, bool)> =
         in_force(&app.foundation)?.into_iter().map(|hook| (hook, true)).collect();
     let text = if rows.is_empty() { format!("{}\n", no_hooks(&app.foundation)) } else { lines(&rows) };
-    Ok(TextPage { is_literal: false, title: "Hooks in force".to_owned(), text })
+    Ok(TextPage { title: "Hooks in force".to_owned(), text, ..TextPage::default() })
 }
 
 fn no_hooks(foundation: &Foundation) -> String {

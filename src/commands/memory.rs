@@ -288,7 +288,7 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
     let (verb, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
     let rest = rest.trim();
     let failed = |error: MemoryError| error.to_string();
-    let page = |title: String, text: String| Ok(TextPage { is_literal: false, title, text });
+    let page = |title: String, text: String| Ok(TextPage { title, text, ..TextPage::default() });
     match (verb, rest) {
         ("" | "list", "") => {
             let mut text = on_page(&here(&notes, foundation).await.map_err(failed)?);

@@ -380,7 +380,7 @@ pub(crate) async fn page(store: &Store) -> Result<TextPage, AppError> {
     if waiting > 0 {
         let _ = write!(text, "\n{waiting} messages to webhooks are not delivered yet: `aye queue outbox`");
     }
-    Ok(TextPage { is_literal: false, title: "Queue".to_owned(), text })
+    Ok(TextPage { title: "Queue".to_owned(), text, ..TextPage::default() })
 }
 
 /// A line for each job.

@@ -198,7 +198,7 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
     let tallies = app.store.tallies(from).await?;
     let stats = Stats::of(&tallies, &app.foundation.loaded.settings.models, &crate::program::zone());
     let title = time.map_or_else(|| "Usage".to_owned(), |time| format!("Usage · since {time}"));
-    Ok(TextPage { is_literal: false, title, text: text(&stats, by, HEAD) })
+    Ok(TextPage { title, text: text(&stats, by, HEAD), ..TextPage::default() })
 }
 
 fn key(by: StatsBy) -> &'static str {

@@ -133,14 +133,14 @@ pub(crate) async fn page(
     match (words.next(), words.next(), words.next()) {
         (None, ..) => {
             let text = lines(&tasks, &commands, app.clock.now_ms());
-            Ok(TextPage { is_literal: false, title: "Tasks of this conversation".to_owned(), text })
+            Ok(TextPage { title: "Tasks of this conversation".to_owned(), text, ..TextPage::default() })
         }
         (Some("stop"), Some(id), None) => {
             let text = match commands.iter().find(|command| command.id() == id) {
                 Some(command) => stop_command(app, command).await?,
                 None => stop(app, find(&tasks, id)?).await?,
             };
-            Ok(TextPage { is_literal: false, title: "stopped".to_owned(), text })
+            Ok(TextPage { title: "stopped".to_owned(), text, ..TextPage::default() })
         }
         _ => {
             Err("use /tasks to list them, /tasks open ID to take over a terminal, /tasks stop ID to stop one"

@@ -31,7 +31,7 @@ use crate::runtime::{AgentRuntime, ResolveError};
 pub(crate) const A2A: &str = "a2a";
 
 /// The description of the built-in agent.
-pub(crate) const AYE_IS_FOR: &str = "reads, edits and runs things in your project; built in";
+pub(crate) const AYE_IS_FOR: &str = "reads, edits and runs things in your project";
 
 /// The agents known at a start.
 pub(crate) struct Agents {

@@ -98,7 +98,7 @@ pub(crate) async fn compact(
         let _ = write!(text, "\n\nEven so, the next message would not fit: {over}");
     }
     // The notice says how much it replaces, as in other terminals and when the conversation is opened again.
-    Ok(TextPage { is_literal: false, title: "summary".to_owned(), text })
+    Ok(TextPage { title: "summary".to_owned(), text, ..TextPage::default() })
 }
 
 /// Why the next request of a conversation cannot fit, and the ways out, when no summary helps.
@@ -182,7 +182,12 @@ fn written_out(request: &RequestParts) -> TextPage {
         "{count} parts, {sum} bytes, as the model reads them; a provider's own format is around them, and your next \
          message follows.\n"
     );
-    TextPage { title: "Next request".to_owned(), text: head + text.trim_end(), is_literal: true }
+    TextPage {
+        title: "Next request".to_owned(),
+        text: head + text.trim_end(),
+        is_literal: true,
+        ..TextPage::default()
+    }
 }
 
 /// `/context [exact]`.
@@ -287,7 +292,7 @@ fn draw(
         ),
         None => format!("Context · {model} · {} tokens", short_number(used as u64)),
     };
-    TextPage { is_literal: false, title, text: text.trim_end().to_owned() }
+    TextPage { title, text: text.trim_end().to_owned(), ..TextPage::default() }
 }
 
 fn percent(part: usize, whole: usize) -> String {

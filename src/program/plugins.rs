@@ -156,8 +156,8 @@ pub(crate) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> 
     }
     let agent = app.runtime.resolved(&name)?;
     Ok(TextPage {
-        is_literal: false,
         title: format!("Plugins · {name}"),
         text: headed(&lines(&rows(app, &agent))),
+        ..TextPage::default()
     })
 }

@@ -48,8 +48,9 @@ async fn beside(app: &AppContext, thread: Option<&ThreadId>, question: &str) -> 
     let text = app.runtime.answer_beside(thread, &app.agents.current(), question).await?;
     Ok(TextPage {
         title: format!("Beside the conversation · {question}"),
-        text: text.replace('\t', "    "),
-        is_literal: false,
+        text,
+        is_markdown: true,
+        ..TextPage::default()
     })
 }
 
@@ -57,8 +58,10 @@ async fn beside(app: &AppContext, thread: Option<&ThreadId>, question: &str) -> 
 fn status(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
     let foundation = &app.foundation;
     let selection = app.selection();
-    let effort =
-        foundation.effort.get().map_or_else(|| "of the model".to_owned(), |effort| effort.to_string());
+    let effort = foundation
+        .effort
+        .get()
+        .map_or_else(|| "default of the model".to_owned(), |effort| effort.to_string());
     let sandbox = match &app.sandbox {
         None => "off (sandbox.enabled = false)".to_owned(),
         Some(sandbox) => sandbox.known_lack(&foundation.workspace.root).unwrap_or_else(|| "on".to_owned()),
@@ -67,7 +70,7 @@ fn status(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
     let rows = [
         ("version", format!("aye {}", env!("CARGO_PKG_VERSION"))),
         ("conversation", thread.map_or_else(|| "not started yet".to_owned(), ToString::to_string)),
-        ("folder", foundation.workspace.cwd.display().to_string()),
+        ("folder", foundation.paths.display(&foundation.workspace.cwd)),
         ("trust", trust.to_owned()),
         ("model", format!("{} ({})", selection.full_name(), selection.why)),
         ("effort", effort),
@@ -80,9 +83,9 @@ fn status(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
         ("log", foundation.paths.display(&foundation.paths.log_dir().join("aye.log"))),
     ];
     TextPage {
-        is_literal: false,
         title: "Status".to_owned(),
         text: aligned(&rows) + "\n`/config`, `/permissions`, `/mcp` and `/context` show more.\n",
+        ..TextPage::default()
     }
 }
 
@@ -99,15 +102,15 @@ fn feedback(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
     ];
     let mut text = String::from("Nothing is sent. Attach to a report what you are willing to show:\n\n");
     text.push_str(&aligned(&rows));
-    text.push_str("\naye doctor\tchecks of this machine and folder\n");
+    text.push_str("\nthis machine and folder\t`aye doctor`\n");
     if let Some(thread) = thread {
         let _ = writeln!(
             text,
-            "aye threads export\t`aye threads export {thread}`: this conversation; read it first, it has your files and output in it"
+            "this conversation\t`aye threads export {thread}`; read it first, it has your files and output in it"
         );
     }
-    text.push_str("aye -r ID --debug\tthe same again, with everything in the log\n");
-    TextPage { is_literal: false, title: "Feedback".to_owned(), text }
+    text.push_str("the same again\t`aye -r ID --debug` puts everything into the log\n");
+    TextPage { title: "Feedback".to_owned(), text, ..TextPage::default() }
 }
 
 fn aligned(rows: &[(&str, String)]) -> String {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use super::composer::paste::Draft;
+use super::host::TextPage;
 use super::viewer::DocEntry;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::inference::{ModelUsage, TokenUsage};
@@ -93,12 +94,7 @@ pub enum EntryKind {
     },
     Changes(Box<Changes>),
     /// A text that the user asked to read.
-    Page {
-        title: String,
-        text: String,
-        /// Whether nothing in them is a mark.
-        is_literal: bool,
-    },
+    Page(TextPage),
     /// A page of a book: no conversation has it.
     Leaf(Box<DocEntry>),
 }
@@ -130,7 +126,7 @@ impl Entry {
             | EntryKind::Thinking { .. }
             | EntryKind::Notice { .. }
             | EntryKind::Changes(_)
-            | EntryKind::Page { .. }
+            | EntryKind::Page(_)
             | EntryKind::Leaf(_) => &[],
         }
     }
@@ -383,12 +379,17 @@ impl Transcript {
 
     /// Adds something to read, as it is.
     pub fn page(&mut self, title: impl Into<String>, text: impl Into<String>) {
-        self.add_page(title.into(), text.into(), true);
+        self.add_page(TextPage {
+            title: title.into(),
+            text: text.into(),
+            is_literal: true,
+            ..TextPage::default()
+        });
     }
 
-    /// Adds something to read, as it is or with marks in its lines.
-    pub fn add_page(&mut self, title: String, text: String, is_literal: bool) {
-        self.push(EntryKind::Page { title, text, is_literal }, true);
+    /// Adds something to read.
+    pub fn add_page(&mut self, page: TextPage) {
+        self.push(EntryKind::Page(page), true);
     }
 
     /// Adds what was changed in files.
@@ -446,7 +447,7 @@ impl Transcript {
     pub fn last_address(&self) -> Option<&str> {
         let spoken = |entry: &&Entry| !matches!(entry.kind, EntryKind::Notice { .. });
         match self.entries.iter().rev().find(spoken).map(|entry| &entry.kind) {
-            Some(EntryKind::Page { text, .. }) => super::links::sole_address(text),
+            Some(EntryKind::Page(page)) => super::links::sole_address(&page.text),
             Some(_) | None => None,
         }
     }
@@ -454,7 +455,7 @@ impl Transcript {
     /// Returns whether the conversation has no messages yet. Notices and pages of the program itself, for
     /// example at the first start, do not count.
     pub fn is_empty(&self) -> bool {
-        let is_own = |entry: &Entry| matches!(entry.kind, EntryKind::Notice { .. } | EntryKind::Page { .. });
+        let is_own = |entry: &Entry| matches!(entry.kind, EntryKind::Notice { .. } | EntryKind::Page(_));
         self.trimmed == 0 && self.before <= 1 && self.entries.iter().all(is_own)
     }
 

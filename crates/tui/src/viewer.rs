@@ -378,7 +378,7 @@ fn fits(kind: &EntryKind, to: Landmark) -> bool {
             | EntryKind::Thinking { .. }
             | EntryKind::Notice { .. }
             | EntryKind::Changes(_)
-            | EntryKind::Page { .. },
+            | EntryKind::Page(_),
             Landmark::Message | Landmark::Tool | Landmark::Question,
         ) => false,
     }

@@ -46,7 +46,7 @@ impl ServerInside {
         {
             tracing::warn!(%error, "the terminal's server ended");
         }
-        let page = |text: String| TextPage { is_literal: false, title: "Server".to_owned(), text };
+        let page = |text: String| TextPage { title: "Server".to_owned(), text, ..TextPage::default() };
         if words == STOP {
             let Some(server) = running.take() else {
                 return Err("not serving; /serve starts the server".into());
@@ -59,12 +59,12 @@ impl ServerInside {
                 none => none.insert(start(arguments("")?, cli, env, events).await?),
             };
             return Ok(TextPage {
-                is_literal: false,
                 title: "This question on a phone".to_owned(),
                 text: format!(
                     "{}\n`/serve stop` or quitting aye stops the server.",
                     server.told_of(question, room())?
                 ),
+                ..TextPage::default()
             });
         }
         let args = arguments(words)?;

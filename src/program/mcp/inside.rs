@@ -56,7 +56,7 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
                 .into());
             }
         };
-        return Ok(TextPage { is_literal: false, title, text });
+        return Ok(TextPage { title, text, ..TextPage::default() });
     }
     let fail = |error: LoginError| format!("{shown}: {error}");
     let port = match &server.transport {
@@ -102,7 +102,7 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
             Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => told.tell(format!("{shown}: {why}")),
         }
     });
-    Ok(TextPage { is_literal: false, title, text })
+    Ok(TextPage { title, text, ..TextPage::default() })
 }
 
 /// Waits for the URL that ends this login, from the browser or typed. Returns `None` if the login was cancelled.
@@ -144,7 +144,7 @@ pub(super) fn cancel(app: &AppContext, name: &str) -> Result<TextPage, AppError>
     } else {
         format!("No login to {shown} in progress.\n")
     };
-    Ok(TextPage { is_literal: false, title: "MCP servers".to_owned(), text })
+    Ok(TextPage { title: "MCP servers".to_owned(), text, ..TextPage::default() })
 }
 
 /// Logs out: removes the login here and revokes its tokens at their issuer.
@@ -157,8 +157,8 @@ pub(super) async fn logout(app: &AppContext, name: &str) -> Result<TextPage, App
         .map_err(|error| error.to_string())?;
     app.mcp.manager.restart(&server.name)?;
     Ok(TextPage {
-        is_literal: false,
         title: "MCP servers".to_owned(),
         text: ended(&visible_line(&server.name), &out),
+        ..TextPage::default()
     })
 }

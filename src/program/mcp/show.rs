@@ -17,9 +17,9 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
         words.split_once(char::is_whitespace).map_or((words, ""), |(verb, name)| (verb, name.trim()));
     match (verb, name) {
         ("", _) => Ok(TextPage {
-            is_literal: false,
             title: "MCP servers".to_owned(),
             text: overview(&manager.views()),
+            ..TextPage::default()
         }),
         ("trust" | "agree", name) if !name.is_empty() => {
             // The answer on a card names what the card showed.
@@ -29,20 +29,20 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
             };
             match digest.map_or_else(|| manager.agree(name), |digest| manager.agree_to(name, digest)) {
                 Ok(said) => Ok(TextPage {
-                    is_literal: false,
                     title: "MCP servers".to_owned(),
                     text: format!("{said}.\n\n{}", overview(&manager.views())),
+                    ..TextPage::default()
                 }),
                 // What is trusted must be on the screen first.
                 Err(McpServerError::NotReviewed { typed, .. }) => {
                     let view = manager.look(name)?;
                     Ok(TextPage {
-                        is_literal: false,
                         title: format!("MCP server · {}", visible_line(&view.name)),
                         text: format!(
                             "`/mcp trust {typed}` once more trusts what follows.\n\n{}",
                             details(&view)
                         ),
+                        ..TextPage::default()
                     })
                 }
                 Err(error) => Err(error.into()),
@@ -51,9 +51,9 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
         ("restart", name) if !name.is_empty() => {
             manager.restart(name)?;
             Ok(TextPage {
-                is_literal: false,
                 title: "MCP servers".to_owned(),
                 text: format!("Restarting {name}.\n"),
+                ..TextPage::default()
             })
         }
         ("login", name) if !name.is_empty() => inside::login(app, name).await,
@@ -65,9 +65,9 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
         _ => {
             let view = manager.look(words)?;
             Ok(TextPage {
-                is_literal: false,
                 title: format!("MCP server · {}", visible_line(&view.name)),
                 text: details(&view),
+                ..TextPage::default()
             })
         }
     }

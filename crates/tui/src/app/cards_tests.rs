@@ -608,13 +608,13 @@ fn a_card_shows_the_code_that_opens_it_on_a_phone() {
     });
     assert_eq!(asked, Some((crate::palette::HostPage::Serve, "card perm_a")));
     let page = TextPage {
-        is_literal: false,
         title: "This question on a phone".into(),
         text: "http://h/#/card/perm_a".into(),
     };
     test.send(Msg::Program(ProgramMsg::Page(Ok(page))));
     assert!(test.screen().contains("http://h/#/card/perm_a"), "{}", test.screen());
     test.keys("<esc>");
+        ..TextPage::default()
     assert_eq!(test.app.focus, Focus::Card, "{}", test.screen());
     assert!(test.decisions().is_empty() && test.live().contains("$ make"), "{}", test.live());
     // Where text is written, it is a letter.

@@ -274,7 +274,7 @@ impl ProgramHost for FakeHost {
     ) -> HostFuture<'a, TextPage> {
         Box::pin(async move {
             self.note(format!("page {page:?} {words}"));
-            Ok(TextPage { is_literal: false, title: format!("{page:?}"), text: words.to_owned() })
+            Ok(TextPage { title: format!("{page:?}"), text: words.to_owned(), ..TextPage::default() })
         })
     }
 }

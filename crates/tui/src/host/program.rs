@@ -199,6 +199,8 @@ pub struct TextPage {
     pub text: String,
     /// Whether the lines are shown as they are: nothing in them is a mark.
     pub is_literal: bool,
+    /// Whether the text is Markdown, as answers of the model are.
+    pub is_markdown: bool,
 }
 
 /// The program in its folder.

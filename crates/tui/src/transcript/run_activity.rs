@@ -37,7 +37,7 @@ impl Transcript {
                 EntryKind::Tool(_)
                 | EntryKind::User { .. }
                 | EntryKind::Notice { .. }
-                | EntryKind::Page { .. }
+                | EntryKind::Page(_)
                 | EntryKind::Changes(_)
                 | EntryKind::Leaf(_),
             )

@@ -5,6 +5,7 @@ use super::super::host::{ProgramMsg, TextPage};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use super::super::viewer::Document;
+use super::super::wrap::width;
 
 /// Rows beside a page in the conversation: its title, the blank rows around it, the composer and the status line.
 const BESIDE_PAGE: usize = 7;
@@ -37,13 +38,15 @@ impl App {
     /// a running call would leave it no room.
     fn show_page(&mut self, page: TextPage) {
         self.display.hint = None;
-        let TextPage { title, text, is_literal } = page;
-        let is_long = text.lines().count() + BESIDE_PAGE > usize::from(self.display.size.1);
+        // A long line has several rows.
+        let columns = usize::from(self.display.size.0.saturating_sub(4).max(1));
+        let rows = page.text.lines().map(|line| width(line).div_ceil(columns).max(1)).sum::<usize>();
+        let is_long = rows + BESIDE_PAGE > usize::from(self.display.size.1);
         let is_hidden = !self.cards.open.is_empty() || self.conversation.transcript.has_open_calls();
         if (is_long || is_hidden) && !self.display.is_linear {
-            self.open_book(Document::of_page(title, text, is_literal));
+            self.open_book(Document::of_page(page));
         } else {
-            self.conversation.transcript.add_page(title, text, is_literal);
+            self.conversation.transcript.add_page(page);
         }
     }
 }

@@ -7,7 +7,8 @@ use super::super::theme::Role;
 use super::super::transcript::EntryKind;
 use super::super::viewer::{DocEntry, FileLeaf, HunkLeaf};
 use super::super::wrap::{truncate, width};
-use super::entry::{EntryLayout, indented};
+use super::entry::EntryLayout;
+use super::text::indented;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::snapshot::FileChangeKind;
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::diff::DiffLayout;
 use super::super::highlight::Highlighter;
-use super::super::host::HostInfo;
+use super::super::host::{HostInfo, TextPage};
 use super::super::image_cache::ImageCache;
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
@@ -32,7 +32,6 @@ mod sentence;
 use change::change;
 pub(super) use change::{Colours, colours_before, colours_of};
 
-pub(super) use page::page;
 pub(super) use plan::pinned;
 pub(super) use quiet::{group, is_quiet, may_be_quiet, thought};
 use sentence::head;
@@ -75,6 +74,16 @@ pub(super) struct EntryLayout<'a> {
 /// Asks for the colours of what a call changed or ran, if that is code.
 pub(super) fn colours(tool: &ToolEntry, highlighter: &Highlighter) -> Option<Colours> {
     sentence::colours(tool, highlighter).or_else(|| change::colours(tool, highlighter))
+}
+
+/// Renders a page.
+pub(super) fn page(page: &TextPage, columns: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let TextPage { title, text, is_literal, is_markdown } = page;
+    if *is_markdown {
+        page::answer(title, text, columns, theme)
+    } else {
+        page::page(title, text, *is_literal, columns, theme)
+    }
 }
 
 /// Returns whether more than a line of a call is shown: then it has a blank row around it.
@@ -522,12 +531,6 @@ fn block(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
 fn said(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let wrap = Wrap::words(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT);
     wrap.text(&visible(text.trim()), page.theme.style(Role::Dim))
-}
-
-pub(super) fn indented(line: Line<'static>, by: u16) -> Line<'static> {
-    let mut spans = vec![Span::raw(" ".repeat(usize::from(by)))];
-    spans.extend(line.spans);
-    Line { spans, ..line }
 }
 
 /// Text without colour sequences: they say nothing here, and written out they would bury the rest. Everything else

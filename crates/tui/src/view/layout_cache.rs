@@ -18,8 +18,9 @@ use super::super::viewer::DocEntry;
 use super::RenderStyle;
 use super::card::CardColours;
 use super::document;
-use super::entry::{self, Colours, EntryLayout, indented};
+use super::entry::{self, Colours, EntryLayout};
 use super::scrollback;
+use super::text::{self, indented};
 
 /// The number of entries whose layout is cached.
 const KEPT: usize = 256;
@@ -218,9 +219,9 @@ impl Sheets {
                 if entry.is_done {
                     stream.finish();
                 }
-                let lines = stream.lines(scrollback::text_width(layout_context.width), theme);
+                let lines = stream.lines(text::text_width(layout_context.width), theme);
                 let mut lines: Vec<Line<'static>> =
-                    lines.into_iter().map(|line| indented(line, scrollback::INDENT)).collect();
+                    lines.into_iter().map(|line| indented(line, text::INDENT)).collect();
                 if *interrupted {
                     lines.push(entry::cut_off(page));
                 }
@@ -234,9 +235,7 @@ impl Sheets {
             EntryKind::Tool(tool) if layout_context.whole => entry::everything(tool, page),
             EntryKind::Tool(tool) => entry::tool(tool, page),
             EntryKind::Notice { level, text } => entry::notice(*level, text, layout_context.width, theme),
-            EntryKind::Page { title, text, is_literal } => {
-                entry::page(title, text, *is_literal, page.width, page.theme)
-            }
+            EntryKind::Page(text) => entry::page(text, page.width, page.theme),
             EntryKind::Changes(changes) => super::changes::changes(changes, page),
             EntryKind::Leaf(leaf) => match &**leaf {
                 DocEntry::File(file) => vec![document::file(file, page)],

@@ -14,7 +14,8 @@ use super::super::theme::{Role, Theme};
 use super::super::transcript::{Entry, EntryKind, Level, ToolState, Transcript};
 use super::RenderStyle;
 use super::card::CardColours;
-use super::entry::{self, Colours, EntryLayout, indented};
+use super::entry::{self, Colours, EntryLayout};
+use super::text::{INDENT, indented, text_width};
 use aye_core::contract::image::ImageRef;
 
 /// The maximum entries of a stored conversation printed when it is opened.
@@ -23,10 +24,6 @@ const SHOWN_AT_OPEN: usize = 200;
 const MOST_BEHIND: usize = 300;
 /// How many entries ahead colours are requested.
 const ASKED_AHEAD: usize = 16;
-/// Text wider than this is hard to read.
-const TEXT_WIDTH: u16 = 110;
-/// The indent of the model's text.
-pub(super) const INDENT: u16 = 2;
 
 /// The words of an answer on their way into lines.
 #[derive(Debug)]
@@ -354,10 +351,6 @@ fn waits_for_more(app: &App, behind: usize) -> bool {
     }
 }
 
-pub(super) fn text_width(columns: u16) -> u16 {
-    columns.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
-}
-
 fn page<'a>(app: &'a App, look: &'a RenderStyle) -> EntryLayout<'a> {
     page_of(app, &look.theme)
 }
@@ -402,9 +395,7 @@ fn draw(entry: &Entry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
             entry::notice(level, text, page.width, page.theme)
         }
         // Answers go through their stream; pages of a book are in no conversation.
-        EntryKind::Page { title, text, is_literal } => {
-            entry::page(title, text, *is_literal, page.width, page.theme)
-        }
+        EntryKind::Page(text) => entry::page(text, page.width, page.theme),
         EntryKind::Changes(changes) => super::changes::changes(changes, page),
         EntryKind::Leaf(_) => Vec::new(),
         EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],

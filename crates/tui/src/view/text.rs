@@ -1,8 +1,25 @@
 //! Short texts as spans.
 
-use ratatui::text::Span;
+use ratatui::text::{Line, Span};
 
 use super::super::theme::{Role, Theme};
+
+/// The indent of the model's text.
+pub(super) const INDENT: u16 = 2;
+/// Text wider than this is hard to read.
+const TEXT_WIDTH: u16 = 110;
+
+/// Returns the columns for the model's text.
+pub(super) fn text_width(columns: u16) -> u16 {
+    columns.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
+}
+
+/// The line, moved to the right.
+pub(super) fn indented(line: Line<'static>, by: u16) -> Line<'static> {
+    let mut spans = vec![Span::raw(" ".repeat(usize::from(by)))];
+    spans.extend(line.spans);
+    Line { spans, ..line }
+}
 
 /// Text whose words between backticks have the colour of code instead of their marks. Without colours the marks stay, and
 /// so does one that nothing closes on its line.

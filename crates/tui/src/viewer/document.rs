@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::super::diff::Patch;
+use super::super::host::TextPage;
 use super::super::status::short_path;
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::source;
@@ -58,9 +59,9 @@ pub struct HunkLeaf {
 
 impl Document {
     /// Creates a document of one text.
-    pub fn of_page(title: String, text: String, is_literal: bool) -> Document {
+    pub fn of_page(page: TextPage) -> Document {
         let mut book = Document::default();
-        book.pages.add_page(title, text, is_literal);
+        book.pages.add_page(page);
         book
     }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use serde_json::Value;
 
+use super::super::host::TextPage;
 use super::super::links::sole_address;
 use super::super::transcript::{EntryKind, ToolEntry, Transcript};
 use super::{DocEntry, Document};
@@ -18,7 +19,7 @@ pub fn pieces(kind: &EntryKind) -> Vec<Cow<'_, str>> {
             vec![text.into()]
         }
         EntryKind::Notice { text, .. } => vec![text.into()],
-        EntryKind::Page { title, text, .. } => vec![title.into(), text.into()],
+        EntryKind::Page(page) => vec![page.title.as_str().into(), page.text.as_str().into()],
         EntryKind::Changes(changes) => vec![changes_of(changes).into()],
         EntryKind::Leaf(leaf) => leaf_pieces(leaf),
         EntryKind::Tool(tool) => {
@@ -52,9 +53,9 @@ pub fn text(kind: &EntryKind) -> String {
             text.clone()
         }
         EntryKind::Notice { text, .. } => text.clone(),
-        EntryKind::Page { title, text, is_literal } => match sole_address(text) {
+        EntryKind::Page(TextPage { title, text, is_literal, is_markdown }) => match sole_address(text) {
             Some(address) => address.to_owned(),
-            None if *is_literal => format!("{title}\n{text}"),
+            None if *is_literal || *is_markdown => format!("{title}\n{text}"),
             None => format!("{title}\n{}", text.replace('\t', "  ")),
         },
         EntryKind::Changes(changes) => changes_of(changes),
@@ -136,7 +137,7 @@ pub fn conversation(transcript: &Transcript) -> String {
             EntryKind::Thinking { .. } => ("# Thoughts", false),
             EntryKind::Tool(_) => ("# Call", true),
             EntryKind::Changes(_) => ("# Changes", true),
-            EntryKind::Notice { .. } | EntryKind::Page { .. } | EntryKind::Leaf(_) => ("# Note", true),
+            EntryKind::Notice { .. } | EntryKind::Page(_) | EntryKind::Leaf(_) => ("# Note", true),
         };
         let text = text(&entry.kind);
         let text = text.trim_end();

@@ -51,8 +51,11 @@ fn a_page_above_a_card_is_seen_whole() {
         test.ask_bash("a", "cargo test");
         test.finish(TerminationReason::Suspended);
         let text: Vec<String> = (1..=30).map(|n| format!("row {n} of the page")).collect();
-        let page =
-            crate::host::TextPage { is_literal: false, title: "Context".into(), text: text.join("\n") };
+        let page = crate::host::TextPage {
+            title: "Context".into(),
+            text: text.join("\n"),
+            ..crate::host::TextPage::default()
+        };
         test.send(Msg::Program(ProgramMsg::Page(Ok(page))));
         assert!(test.screen().contains("Context"), "{}", test.screen());
         assert!(test.screen().contains("row 1 of the page"), "the start comes first: {}", test.screen());
@@ -65,7 +68,11 @@ fn a_page_above_a_card_is_seen_whole() {
     let mut test = TestApp::new(80, 24);
     test.start("go");
     test.call("a", "Bash", json!({"command": "sleep 9"}));
-    let page = crate::host::TextPage { is_literal: false, title: "Stats".into(), text: "one row".into() };
+    let page = crate::host::TextPage {
+        title: "Stats".into(),
+        text: "one row".into(),
+        ..crate::host::TextPage::default()
+    };
     test.send(Msg::Program(ProgramMsg::Page(Ok(page.clone()))));
     assert!(test.app.overlays.viewer.is_some(), "beside a running call");
     test.keys("<esc>");
@@ -74,7 +81,11 @@ fn a_page_above_a_card_is_seen_whole() {
     assert!(test.app.overlays.viewer.is_none(), "nothing hides it: it stays in the conversation");
     assert!(test.scrollback.join("\n").contains("one row"));
     let text: Vec<String> = (1..=30).map(|n| format!("row {n} of the page")).collect();
-    let page = crate::host::TextPage { is_literal: false, title: "Settings".into(), text: text.join("\n") };
+    let page = crate::host::TextPage {
+        title: "Settings".into(),
+        text: text.join("\n"),
+        ..crate::host::TextPage::default()
+    };
     test.send(Msg::Program(ProgramMsg::Page(Ok(page))));
     assert!(
         test.screen().contains("row 1 of the page"),

@@ -12,7 +12,8 @@ use super::super::super::status::short_path;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate};
 use super::super::Rendered;
-use super::super::entry::{Colours, indented};
+use super::super::entry::Colours;
+use super::super::text::indented;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::judgement::Ruling;
 

@@ -11,7 +11,8 @@ use super::super::super::diff::{Patch, Show};
 use super::super::super::highlight::Highlighter;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::transcript::{ToolEntry, ToolState};
-use super::{DIFF_LINES, EntryLayout, OUTPUT_INDENT, folded, indented};
+use super::super::text::indented;
+use super::{DIFF_LINES, EntryLayout, OUTPUT_INDENT, folded};
 use aye_core::contract::display::visible;
 
 /// Longer changes get no colours.

@@ -2,36 +2,49 @@
 
 use ratatui::text::{Line, Span};
 
+use super::super::super::highlight::Highlighter;
 use super::super::super::links::is_address;
+use super::super::super::markdown;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate, width};
-use super::super::text::{capital, marked};
+use super::super::text::{INDENT, capital, indented, marked, text_width};
 use aye_core::contract::display::{visible, visible_line};
 
-/// The indent of a page: below the name after a mark and a space.
-const INDENT: u16 = 2;
-/// And of what is wrapped: one step further.
+/// The indent of what is wrapped: one step further than a page, which stands below its name.
 const WRAPPED: u16 = 4;
 /// A longer label does not move the values of the others.
 const LABEL: usize = 30;
 /// The columns that a value needs next to its label; with fewer its rest starts further left.
 const VALUE: usize = 30;
 
-/// Renders a page. [`TextPage`](crate::host::TextPage) says what its lines mean.
-pub(crate) fn page(
-    title: &str,
-    text: &str,
-    is_literal: bool,
-    columns: u16,
-    theme: &Theme,
-) -> Vec<Line<'static>> {
+/// Renders an answer of the model, which is Markdown.
+pub(super) fn answer(title: &str, text: &str, columns: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let mut lines = head(title, columns, theme);
+    lines.push(Line::default());
+    let body = markdown::render(text, text_width(columns), theme, &Highlighter::off());
+    lines.extend(body.into_iter().map(|line| indented(line, INDENT)));
+    lines
+}
+
+fn head(title: &str, columns: u16, theme: &Theme) -> Vec<Line<'static>> {
     let title = visible_line(title);
     let (name, about) = title.split_once(" · ").unwrap_or((&title, ""));
     let mut head = vec![Span::styled(capital(name), theme.style(Role::CardTitle))];
     if !about.is_empty() {
         head.push(Span::styled(format!("  {about}"), theme.style(Role::Dim)));
     }
-    let mut lines = Wrap::words(columns).indent(0, INDENT).line(&Line::from(head));
+    Wrap::words(columns).indent(0, INDENT).line(&Line::from(head))
+}
+
+/// Renders a page. [`TextPage`](crate::host::TextPage) says what its lines mean.
+pub(super) fn page(
+    title: &str,
+    text: &str,
+    is_literal: bool,
+    columns: u16,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
+    let mut lines = head(title, columns, theme);
     let text = visible(text.trim_end());
     let labels = text.lines().filter_map(|line| line.split_once('\t')).map(|(label, _)| width(label));
     let column = labels.filter(|wide| *wide <= LABEL).max().unwrap_or(0);
@@ -168,6 +181,15 @@ mod tests {
         // A value that has no room next to its label goes on below it.
         let narrow = shown("", "folder\ta value that needs two rows", false, 24);
         assert_eq!(narrow[2].to_string(), "    needs two rows");
+    }
+
+    #[test]
+    fn an_answer_of_the_model_is_laid_out_as_answers_are() {
+        let text = "It **fails**:\n\n- `a`\tb\n- c\n";
+        let theme = Theme::builtin("dark").expect("exists");
+        let rows: Vec<String> =
+            answer("Beside · why?", text, 60, &theme).iter().map(ToString::to_string).collect();
+        assert_eq!(rows, ["Beside  why?", "", "  It fails:", "  ", "  • a    b", "  • c"]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(in crate::view) fn is_quiet(entry: &Entry) -> bool {
         | EntryKind::Assistant { .. }
         | EntryKind::Thinking { .. }
         | EntryKind::Notice { .. }
-        | EntryKind::Page { .. }
+        | EntryKind::Page(_)
         | EntryKind::Changes(_)
         | EntryKind::Leaf(_) => false,
     }
@@ -47,7 +47,7 @@ pub(in crate::view) fn may_be_quiet(entry: &Entry) -> bool {
         | EntryKind::Assistant { .. }
         | EntryKind::Thinking { .. }
         | EntryKind::Notice { .. }
-        | EntryKind::Page { .. }
+        | EntryKind::Page(_)
         | EntryKind::Changes(_)
         | EntryKind::Leaf(_) => false,
     }
