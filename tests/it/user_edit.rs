@@ -251,7 +251,7 @@ fn a_command_is_edited_on_its_card_and_runs_as_shown() {
     tty.send("\x01\x1bf\x1bd new \r");
     tty.card("echo new");
     tty.shows("as you edited it");
-    tty.shows("your edit: needs approval too");
+    tty.shows("your edit needs approval too");
     tty.send("c");
     tty.send("new is better\r");
     tty.shows("comment: new is better");

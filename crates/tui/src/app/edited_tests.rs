@@ -74,8 +74,11 @@ fn an_edited_command_is_reviewed_and_approved_exactly_as_shown() {
     test.keys("y");
     assert!(test.decisions().is_empty() && test.live().contains("being checked"), "{}", test.live());
 
-    answer_review(&mut test, Ok(review(Ruling::Ask, "needs approval too: no rule allows it")));
-    assert!(test.live().contains("your edit: needs approval too: no rule allows it"), "{}", test.live());
+    answer_review(
+        &mut test,
+        Ok(review(Ruling::Ask, "needs approval too: no rule covers `rm`; add `Bash(rm *)`")),
+    );
+    assert!(test.live().contains("your edit needs approval too: no rule covers `rm`\n"), "{}", test.live());
     test.keys("y");
     assert!(test.decisions().is_empty(), "the current card was not visible for long enough");
     test.wait(400);

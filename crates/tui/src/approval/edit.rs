@@ -201,8 +201,8 @@ impl Card {
             _ => None,
         };
         let hunks = texts.map(|(old, new)| {
-            let (file, places) = self.places_of(&old);
-            Hunks::between(&old, &new).in_file(file, places)
+            let (file, places, [before, after]) = self.places_of(&old);
+            Hunks::between(&old, &new).in_file(file, places).within(before, after)
         });
         match hunks {
             Some(hunks) if !hunks.all().is_empty() => self.stage = CardStage::Hunks(Box::new(hunks)),
@@ -215,12 +215,12 @@ impl Card {
         CardAction::Taken
     }
 
-    /// Returns the changed file, and for each place where the text is replaced, the number of lines before
-    /// it.
-    fn places_of(&self, old: &str) -> (PathBuf, Vec<usize>) {
+    /// Returns the changed file, for each place where the text is replaced the number of lines before it, and what stands
+    /// around the first place on its lines.
+    fn places_of(&self, old: &str) -> (PathBuf, Vec<usize>, [&str; 2]) {
         let Some(preview) = self.previews().first() else { return Default::default() };
         if self.text_argument() == Some("content") {
-            return (preview.path.clone(), vec![0]);
+            return (preview.path.clone(), vec![0], [""; 2]);
         }
         let text = preview.old_text.as_deref().unwrap_or_default();
         // Models write `\n` whatever line endings the file has.
@@ -229,8 +229,12 @@ impl Card {
         let is_for_all = self.arguments().get("replace_all") == Some(&Value::Bool(true));
         let most = if is_for_all { usize::MAX } else { 1 };
         let line_of = |(at, _): (usize, &str)| text[..at].matches('\n').count();
-        let places = text.match_indices(old).take(most).map(line_of).collect();
-        (preview.path.clone(), places)
+        let places: Vec<_> = text.match_indices(old).take(most).map(line_of).collect();
+        let around = text.split_once(old).map(|(before, after)| {
+            let before = before.rsplit('\n').next().unwrap_or_default();
+            [before, after.split('\n').next().unwrap_or_default().trim_end_matches('\r')]
+        });
+        (preview.path.clone(), places, around.unwrap_or_default())
     }
 
     /// Takes the pieces that stay.

@@ -31,6 +31,8 @@ pub struct Hunks {
     file: PathBuf,
     /// Lines of the file before the old text, for each place where it is replaced; empty when that is not known.
     places: Vec<usize>,
+    /// The rest of the file's line before the old text, and after it.
+    around: (String, String),
 }
 
 impl Hunks {
@@ -40,13 +42,27 @@ impl Hunks {
         let (old, new) = (lines(old), lines(new));
         let pieces =
             changes(&old, &new).into_iter().map(|(old, new)| Hunk { old, new, is_kept: true }).collect();
-        Hunks { old, new, pieces, at: 0, file: PathBuf::new(), places: Vec::new() }
+        Hunks {
+            old,
+            new,
+            pieces,
+            at: 0,
+            file: PathBuf::new(),
+            places: Vec::new(),
+            around: Default::default(),
+        }
     }
 
     /// Says where the change is made.
     #[must_use]
     pub fn in_file(self, file: PathBuf, places: Vec<usize>) -> Hunks {
         Hunks { file, places, ..self }
+    }
+
+    /// Says what stands on the file's first and last line around the old text, so that whole lines can be shown.
+    #[must_use]
+    pub fn within(self, before: &str, after: &str) -> Hunks {
+        Hunks { around: (before.to_owned(), after.to_owned()), ..self }
     }
 
     /// The file that is changed.
@@ -64,9 +80,21 @@ impl Hunks {
         &self.pieces
     }
 
-    /// The lines that a piece takes away, and those that it brings.
-    pub fn lines(&self, hunk: &Hunk) -> (&[String], &[String]) {
-        (&self.old[hunk.old.clone()], &self.new[hunk.new.clone()])
+    /// The lines that a piece takes away, and those that it brings, as whole lines of the file.
+    pub fn lines(&self, hunk: &Hunk) -> (Vec<String>, Vec<String>) {
+        let (before, after) = &self.around;
+        let whole = |all: &[String], piece: &Range<usize>| {
+            let mut lines = all[piece.clone()].to_vec();
+            if let Some(first) = lines.first_mut().filter(|_| piece.start == 0) {
+                first.insert_str(0, before);
+            }
+            let is_last = piece.end == all.len();
+            if let Some(last) = lines.last_mut().filter(|last| is_last && !last.ends_with('\n')) {
+                last.push_str(after);
+            }
+            lines
+        };
+        (whole(&self.old, &hunk.old), whole(&self.new, &hunk.new))
     }
 
     /// The piece that the arrows are at.
@@ -162,6 +190,19 @@ mod tests {
         assert_eq!(hunks.text(), "a\nB\nc\nd\n");
         hunks.step(-9);
         assert_eq!(hunks.cursor(), 0);
+    }
+
+    /// An edit may replace a part of a line; what is stored is that part only.
+    #[test]
+    fn lines_are_shown_as_the_file_has_them() {
+        let hunks = Hunks::between("b\nx\nc", "B\nx\nc\nd").within("a ", " e");
+        let shown: Vec<_> = hunks.all().iter().map(|hunk| hunks.lines(hunk)).collect();
+        let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            shown,
+            [(lines(&["a b\n"]), lines(&["a B\n"])), (lines(&["c e"]), lines(&["c\n", "d e"]))]
+        );
+        assert_eq!(hunks.text(), "B\nx\nc\nd");
     }
 
     #[test]

@@ -8,12 +8,11 @@ use super::super::super::approval::{Batch, Card};
 use super::super::super::composer::{Composer, layout};
 use super::super::super::diff::hunks::{Hunk, Hunks};
 use super::super::super::diff::{Patch, Show};
-use super::super::super::status::short_path;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate};
 use super::super::Rendered;
 use super::super::entry::Colours;
-use super::super::text::indented;
+use super::super::text::{indented, marked};
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::judgement::Ruling;
 
@@ -62,7 +61,8 @@ fn places(hunks: &Hunks, at: usize) -> String {
 pub(super) fn patch_of(hunks: &Hunks, hunk: &Hunk) -> Patch {
     let (gone, come) = hunks.lines(hunk);
     let before = hunks.places().first().copied().unwrap_or_default();
-    let visible = |lines: &[String]| lines.iter().map(|line| visible(line).into_owned()).collect::<Vec<_>>();
+    let visible =
+        |lines: Vec<String>| lines.iter().map(|line| visible(line).into_owned()).collect::<Vec<_>>();
     Patch::of_change((before + hunk.old.start, before + hunk.new.start), &visible(gone), &visible(come))
 }
 
@@ -77,18 +77,14 @@ pub(super) fn hunks(
     let mut lines = Vec::new();
     let mut row = 0;
     let count = hunks.all().len();
-    let path = short_path(hunks.file(), app.info.home.as_deref());
-    let text = match hunks.places().len() {
-        0 | 1 => path,
-        places => format!("{path}, replaced in {places} places"),
-    };
-    if !text.is_empty() {
-        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::CardTitle)));
+    if hunks.places().len() > 1 {
+        let text = format!("replaced in {} places", hunks.places().len());
+        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Dim)));
     }
     for (at, hunk) in hunks.all().iter().enumerate() {
         let is_here = at == hunks.cursor();
         if is_here {
-            // The name of the file stays above the first hunk.
+            // What is above the first hunk stays there.
             row = if at == 0 { 0 } else { lines.len() };
         }
         let tick = if hunk.is_kept { "[x]" } else { "[ ]" };
@@ -134,10 +130,16 @@ pub(super) fn review(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
                 Ruling::Allow | Ruling::Ask => Role::Dim,
                 Ruling::Deny | Ruling::Error => Role::Error,
             };
-            (format!("your edit: {}", review.words), role)
+            // Which rule would allow it is of no use here: the edited call is allowed once.
+            let words = review.words.split_once("; add `").map_or(&*review.words, |(words, _)| words);
+            let text = match words.strip_prefix("needs approval too") {
+                Some(why) => format!("your edit needs approval too{why}"),
+                None => format!("your edit: {words}"),
+            };
+            (text, role)
         }
     };
-    Wrap::words(inner).text(&visible_line(&text), theme.style(role))
+    Wrap::words(inner).line(&Line::from(marked(&visible_line(&text), role, theme)))
 }
 
 /// Returns the title of a batch: the answer it is about to give.

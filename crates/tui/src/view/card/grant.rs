@@ -103,7 +103,7 @@ fn how_far(form: &GrantForm, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
         let text = if i == form.scope { format!("[{name}]") } else { (*name).to_owned() };
         scopes.push(Span::styled(text, theme.style(if i == form.scope { Role::Accent } else { Role::Dim })));
     }
-    Wrap::words(inner).line(&Line::from(scopes))
+    Wrap::words(inner).indent(0, 6).line(&Line::from(scopes))
 }
 
 /// Renders which past calls of this project the grant would have matched.
