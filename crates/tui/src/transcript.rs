@@ -171,6 +171,8 @@ pub struct Transcript {
     at: Option<Moment>,
     /// The model's current plan.
     todos: Vec<Todo>,
+    /// The run that made the plan is over.
+    is_plan_over: bool,
     /// The number of results with images.
     pictured: usize,
     /// Messages before this place are in the store only.

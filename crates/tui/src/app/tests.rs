@@ -366,7 +366,30 @@ fn a_line_ends_a_run() {
     test.start("again");
     test.call("e", "Bash", json!({"command": "ls"}));
     test.finish(TerminationReason::Cancelled);
-    assert!(test.screen().contains("─ worked 0.0 s · 1 call\n"), "{}", test.screen());
+    assert!(test.screen().contains("─ worked 0.1 s · 1 call\n"), "{}", test.screen());
+}
+
+#[test]
+fn a_plan_is_over_with_its_run() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    let todos = json!([{"content": "Write the test", "status": "in_progress"}]);
+    let plan = |test: &mut TestApp, id: &str| {
+        test.call(id, "TodoWrite", json!({"todos": todos}));
+        test.event(E::ToolCallDone {
+            id: id.into(),
+            message_id: "m".into(),
+            result: ToolResult::text("TodoWrite", "ok"),
+            outcome: ToolCallOutcome::Succeeded,
+        });
+    };
+    plan(&mut test, "a");
+    assert!(test.live().contains("▸ Write the test"), "{}", test.live());
+    test.finish(TerminationReason::NaturalEnd);
+    test.start("something else");
+    assert!(!test.live().contains("Write the test"), "{}", test.live());
+    plan(&mut test, "b");
+    assert!(test.live().contains("▸ Write the test"), "{}", test.live());
 }
 
 /// What a newcomer needs is on the first rows, each with what it means next to it.

@@ -144,6 +144,7 @@ impl Transcript {
         }
         if let Some(plan) = plan {
             self.todos = plan;
+            self.is_plan_over = false;
         }
         self.touch(index, |entry| {
             if let EntryKind::Tool(tool) = &entry.kind {

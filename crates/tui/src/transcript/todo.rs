@@ -38,8 +38,14 @@ impl Todo {
 }
 
 impl Transcript {
-    /// The plan, while something in it is open; else nothing.
+    /// The plan of the current run, while something in it is open; else nothing.
     pub fn plan(&self) -> &[Todo] {
-        if self.todos.iter().any(|todo| todo.state != TodoState::Done) { &self.todos } else { &[] }
+        let is_open = !self.is_plan_over && self.todos.iter().any(|todo| todo.state != TodoState::Done);
+        if is_open { &self.todos } else { &[] }
+    }
+
+    /// A new run starts: it has no plan until it makes one.
+    pub(crate) fn end_plan(&mut self) {
+        self.is_plan_over = true;
     }
 }

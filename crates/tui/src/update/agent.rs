@@ -115,6 +115,7 @@ impl App {
     pub(super) fn begin_tally(&mut self) {
         let (from, cost) = (self.conversation.transcript.next_id(), cost(self).unwrap_or_default());
         self.conversation.tally = Some(RunTally { from, cost, ..RunTally::default() });
+        self.conversation.transcript.end_plan();
     }
 
     /// Says what the run did, unless it only answered.
@@ -136,8 +137,9 @@ impl App {
             return;
         }
         let changes: Vec<_> = calls.iter().filter_map(|tool| change_of(tool)).collect();
-        let line =
-            tally.line(&duration(tally.active_ms), calls.len(), &changes, cost(self).unwrap_or_default());
+        // Every run took some time.
+        let worked = duration(tally.active_ms.max(100));
+        let line = tally.line(&worked, calls.len(), &changes, cost(self).unwrap_or_default());
         self.conversation.transcript.note(Level::Summary, line);
     }
 
