@@ -242,7 +242,9 @@ fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendere
         (None, None) => {
             let has_code = viewer.book.is_none();
             let (message, call) = if has_code { ("message", "call") } else { ("file", "hunk") };
+            // The first one stays where there is little room.
             let keys = [
+                (Action::Close, "close"),
                 (Action::Search, "search"),
                 (Action::NextMessage, message),
                 (Action::NextTool, call),
@@ -250,9 +252,14 @@ fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendere
                 (Action::CopySource, "copy"),
                 (Action::CodeBlock, "code"),
                 (Action::View, "editor"),
-                (Action::Close, "close"),
             ];
-            let keys = keys.into_iter().filter(|(action, _)| has_code || *action != Action::CodeBlock);
+            // A page alone has no parts.
+            let is_one = !has_code && entries == 1;
+            let is_of_parts =
+                |action| matches!(action, Action::NextMessage | Action::NextTool | Action::Fold);
+            let keys = keys.into_iter().filter(|(action, _)| {
+                (has_code || *action != Action::CodeBlock) && !(is_one && is_of_parts(*action))
+            });
             (String::new(), keys.collect())
         }
     };

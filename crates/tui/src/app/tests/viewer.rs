@@ -61,6 +61,11 @@ fn a_page_above_a_card_is_seen_whole() {
         assert!(test.screen().contains("row 1 of the page"), "the start comes first: {}", test.screen());
         test.keys("<end>");
         assert!(test.screen().contains("row 30 of the page"), "{}", test.screen());
+        let foot = test.screen().lines().last().expect("a row").to_owned();
+        assert!(
+            foot.contains("q close · / search · y copy") && !foot.contains("hunk"),
+            "a page has no parts: {foot}"
+        );
         test.keys("<esc>");
         assert!(test.screen().contains("cargo test"), "the card is back: {}", test.screen());
         assert!(!test.screen().contains("row 30"), "{}", test.screen());
