@@ -21,7 +21,7 @@ const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "�
 const MAX_COMMAND_COLUMNS: u16 = 32;
 
 /// From this many columns on, a countdown and how to interrupt fit next to each other.
-const BESIDE_COUNTDOWN: u16 = 80;
+const BESIDE_COUNTDOWN: u16 = 58;
 
 mod chrome;
 mod command;
@@ -235,6 +235,11 @@ fn run_activity(app: &App) -> String {
     let tool = |name: &str| truncate(&visible_line(&tool_words(name)), 24);
     match app.conversation.transcript.run_activity() {
         RunActivity::Asking if app.display.size.0 < 50 => "waiting".to_owned(),
+        RunActivity::Asking
+            if app.display.size.0 < 80 && app.conversation.transcript.retry(app.now).is_some() =>
+        {
+            "waiting".to_owned()
+        }
         RunActivity::Asking => "waiting for the model".to_owned(),
         RunActivity::Thinking => "thinking".to_owned(),
         RunActivity::Answering => "answering".to_owned(),

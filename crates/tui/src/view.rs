@@ -281,7 +281,10 @@ pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> 
     let hints = if !info.start.is_empty() {
         start_hints(&info.start, room.saturating_sub(MARK_COLUMNS))
     } else if info.is_demo {
-        "/login connects a model · or just try it: \"run ls\" · ? keys".to_owned()
+        let parts = ["/login connects a model", "or just try it: \"run ls\"", "? keys"];
+        let all = parts.join(" · ");
+        let fits = super::wrap::width(&all) + MARK_COLUMNS <= room;
+        if fits { all } else { [parts[0], parts[2]].join(" · ") }
     } else {
         "? keys · / commands · @ files".to_owned()
     };

@@ -121,6 +121,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
         let why = match picker.kind {
             _ if !picker.filter().is_empty() => "    no match",
             PickerKind::Inbox => "    no pending questions",
+            PickerKind::Grants => "    no grants; the second answer of a card adds one",
             PickerKind::Threads
             | PickerKind::Models
             | PickerKind::Skills
@@ -131,7 +132,6 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
             | PickerKind::Key
             | PickerKind::Themes
             | PickerKind::History
-            | PickerKind::Grants
             | PickerKind::Grant
             | PickerKind::Back
             | PickerKind::Fork
@@ -202,6 +202,8 @@ fn widest(picker: &Picker, columns: u16) -> usize {
         // These rows have no text next to the message.
         PickerKind::Back | PickerKind::Fork => 3,
         PickerKind::History => 5,
+        // What a rule does is worth more than the rest of its pattern, which is shown below.
+        PickerKind::Rules if columns < 80 => 1,
         _ => 2,
     };
     let widest = picker.widest().min(usize::from(columns) * share / 5);
@@ -276,7 +278,12 @@ fn row_line(layout: &RowLayout<'_>, theme: &Theme) -> Line<'static> {
     let mut left = vec![Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent))];
     left.extend(matched(&label, words, theme.style(role)));
     left.push(Span::raw(gap));
-    left.extend(matched(&detail, words, theme.style(Role::Dim)));
+    if row.unusable.is_some() && words.is_empty() {
+        // It names commands.
+        left.extend(marked(&detail, Role::Dim, theme));
+    } else {
+        left.extend(matched(&detail, words, theme.style(Role::Dim)));
+    }
     let right = if note.is_empty() {
         Vec::new()
     } else {

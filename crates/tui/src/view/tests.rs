@@ -404,6 +404,7 @@ fn the_first_lines_say_what_answers_and_where() {
     assert_eq!(shown(&info, 80), wanted.join("\n"));
     let demo = crate::host::HostInfo { is_demo: true, ..info.clone() };
     assert!(shown(&demo, 80).contains("/login connects a model"), "{}", shown(&demo, 80));
+    assert!(shown(&demo, 60).ends_with("/login connects a model · ? keys"), "{}", shown(&demo, 60));
     let found = crate::host::StartChoice::Use {
         provider: "ollama".into(),
         model: "qwen3".into(),
