@@ -86,7 +86,8 @@ pub(crate) async fn run(cli: &StartFlags, env: Env) -> Result<u8, Failure> {
         let cause = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
         Failure::failed(format!("{e}{cause}"))
     })?;
-    if let (Some(thread), Cause::Quit) = (&status.thread, status.cause) {
+    let has_begun = !status.title.is_empty() || status.waiting > 0;
+    if let (Some(thread), Cause::Quit, true) = (&status.thread, status.cause, has_begun) {
         let waiting = match status.waiting {
             0 => None,
             1 => Some("1 pending question".to_owned()),

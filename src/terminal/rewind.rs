@@ -370,7 +370,7 @@ impl AppContext {
         let mut changes =
             tokio::task::spawn_blocking(move || own.changes_since(&tree, &wanted, SHOWN_FILES)).await??;
         let when = crate::commands::when(first.created_at);
-        changes.notes.insert(0, format!("since {when}, before the first step that may have changed files"));
+        changes.notes.insert(0, format!("since {when}, before this conversation could change files"));
         Ok(changes)
     }
 }

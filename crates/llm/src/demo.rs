@@ -192,6 +192,10 @@ fn about(result: &Message, calls: &[&ToolCall]) -> String {
     if status == "error" || start.starts_with("error") || text == repair::NO_RESULT {
         return format!("`{name}` did not succeed:\n\n{}", block(&text));
     }
+    // What follows is for a model to read.
+    if text.starts_with("The user edited the call") {
+        return "The call ran as you edited it.".to_owned();
+    }
     let done = match name {
         "List" => "Here is what is in the folder:",
         "Read" => "Here is the file:",

@@ -1,5 +1,7 @@
 //! The models that can be chosen, and those that cannot with the reason.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::super::endpoints::{ProbeHit, ResolvedProvider, resolve_providers};
@@ -108,6 +110,9 @@ pub fn list_models(
         }
     }
     rows.push(usable(&demo(String::new()), "built in, needs no network".to_owned()));
+    // A model of the settings that its server lists, too, is one model.
+    let mut known = BTreeSet::new();
+    rows.retain(|row| known.insert(row.name.clone()));
     if let Some(current) = current {
         mark(&mut rows, current, gone(current, hits));
     }

@@ -184,7 +184,7 @@ impl Layout<'_> {
                 self.text(&text, self.style().patch(self.theme.style(Role::Dim)));
             }
             Event::FootnoteReference(label) => {
-                self.text(&footnote(&label), self.style().patch(self.theme.style(Role::Link)));
+                self.text(&footnote(&label), self.style().patch(self.theme.style(Role::Accent)));
             }
             Event::SoftBreak => self.text(" ", self.style()),
             Event::HardBreak => self.text("\n", self.style()),
@@ -270,7 +270,7 @@ impl Layout<'_> {
             }
             Tag::FootnoteDefinition(label) => {
                 self.begin_block(false);
-                let mark = Span::styled(format!("{} ", footnote(&label)), self.theme.style(Role::Link));
+                let mark = Span::styled(format!("{} ", footnote(&label)), self.theme.style(Role::Accent));
                 self.level(Some(mark), Span::raw("  "));
                 self.containers.push(Container { kind: Holds::Blocks, children: 0 });
             }
