@@ -118,6 +118,15 @@ impl App {
         self.conversation.transcript.end_plan();
     }
 
+    /// Says what a run of this terminal did that another driver finished: a server in this process, or another one.
+    pub(super) fn end_synced_tally(&mut self) {
+        let worked = self.conversation.run.active_since().map(|since| self.now.since(since));
+        if let Some(tally) = &mut self.conversation.tally {
+            tally.active_ms += worked.unwrap_or_default();
+        }
+        self.end_tally();
+    }
+
     /// Says what the run did, unless it only answered.
     fn end_tally(&mut self) {
         let Some(tally) = self.conversation.tally.take() else { return };

@@ -134,6 +134,9 @@ impl App {
                 if self.conversation.ended.as_ref() != Some(&run.id) {
                     self.conversation.ended = Some(run.id.clone());
                     self.conversation.transcript.sync_end(sync);
+                    if !is_starting {
+                        self.end_synced_tally();
+                    }
                     if let Some(termination) = &run.termination {
                         self.take_back_own(termination, cmds);
                     }

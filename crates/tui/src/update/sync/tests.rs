@@ -149,6 +149,22 @@ fn text_being_typed_is_kept_when_the_run_resumes_here() {
     assert!(!is_shown(&test, "a"), "it is closed");
 }
 
+/// A server in the same process resumes the run with the answer; the terminal follows it to its end.
+#[test]
+fn a_run_that_another_driver_ends_has_its_line() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.ask_bash("a", "make");
+    test.finish(TerminationReason::Suspended);
+    tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
+    test.wait(2000);
+    let end = Some(run("r", RunStatus::Done, Some(TerminationReason::NaturalEnd)));
+    tell(&mut test, sync(ThreadOwner::Nobody, end.clone(), &[]));
+    tell(&mut test, sync(ThreadOwner::Nobody, end, &[]));
+    let line = "─ worked 2.0 s · 1 call · asked once";
+    assert_eq!(test.screen().matches(line).count(), 1, "{}", test.screen());
+}
+
 #[test]
 fn a_follower_sends_through_the_queue_and_stops_nothing() {
     let mut test = TestApp::new(100, 30);
