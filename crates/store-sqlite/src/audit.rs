@@ -24,7 +24,6 @@ use aye_core::contract::record::RunRecord;
 
 use chain::unwritable;
 
-pub use recent_calls::RecentCall;
 #[cfg(test)]
 pub(crate) use verify::{differences, is_quick};
 

@@ -3,28 +3,12 @@
 use rusqlite::{Connection, Row};
 
 use super::rows::{body, body_or_null, int, path_from, text, uint};
-use super::{SqlFailure, Store, StoreError};
+use super::{InboxFilter, SqlFailure, Store, StoreError};
 use aye_core::contract::display::{call_summary, visible_line};
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::record::{InboxChild, InboxRow};
 use aye_core::contract::suspension::{ACTION_CHILD_RUN, SuspendTicket};
-
-/// A filter for listing questions; a field that is `None` does not restrict the list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InboxFilter {
-    pub thread: Option<ThreadId>,
-    /// About this tool, in letters of any case.
-    pub tool: Option<String>,
-    /// Asked before this time, in Unix milliseconds.
-    pub asked_before: Option<u64>,
-    /// Only questions that have not expired at this time, in Unix milliseconds.
-    pub valid_at: Option<u64>,
-    /// Leaves out this many of them first.
-    pub offset: usize,
-    /// At most this many.
-    pub limit: Option<usize>,
-}
 
 /// The parts of a ticket that a list shows.
 pub(super) struct TicketView {

@@ -79,8 +79,12 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-pub use audit::RecentCall;
 use aye_core::contract::presence::Presence;
+pub use aye_core::contract::program_store::{
+    CopyPart, ExportPart, ForkAt, InboxFilter, JobFilter, JobLookup, Match, MessageSelection, OutboxOutcome,
+    OutboxRow, OutboxStatus, PrunePlace, Pruned, PushTarget, PushTargetsOf, RecentCall, SuspensionLookup,
+    ThreadCopy, ThreadCopyFile, ThreadExport, ThreadLookup, ThreadRest, ThreadView, push_key,
+};
 pub use aye_core::contract::storage::{
     AcquireError, AuditFilter, ChangeKind, Portion, Slice, StoreChange, StoreError, SuspensionFilter, Term,
     ThreadRunStore, ThreadTail,
@@ -90,20 +94,10 @@ pub use change_feed::ChangeSubscription;
 use connection::{StoreRequest, transact};
 pub(crate) use error::SqlFailure;
 pub use error::{OpenError, OpenErrorKind};
-pub use inbox::InboxFilter;
-pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
+pub use mailbox::{Mailbox, NextWork};
 pub use open::StoreLock;
-pub use outbox::{OutboxOutcome, OutboxRow, OutboxStatus};
 pub use pages::Page;
-pub use push::{PushTarget, PushTargetsOf, push_key};
-pub use rewind::ForkAt;
-pub use search::Match;
 pub use source::FileStore;
-pub use suspensions::SuspensionLookup;
-pub use thread_view::{MessageSelection, ThreadView};
-pub use threads::ThreadLookup;
-pub use transfer::{CopyPart, ExportPart, ThreadCopy, ThreadCopyFile, ThreadExport, ThreadRest};
-pub use upkeep::{PrunePlace, Pruned};
 
 /// How long a request waits for another process to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

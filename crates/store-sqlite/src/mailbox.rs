@@ -20,7 +20,6 @@ use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus
 use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
 
 pub(super) use claim::{end_resume, end_wait, note_wait, of_thread, queue_resume, settle, take};
-pub use jobs::{JobFilter, JobLookup};
 pub(super) use jobs::{jobs_from, next_jobs};
 pub use next_work::NextWork;
 #[cfg(test)]

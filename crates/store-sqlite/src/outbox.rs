@@ -3,77 +3,11 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::rows::{int, text, uint};
-use super::{SqlFailure, Store, StoreError};
+use super::{OutboxOutcome, OutboxRow, OutboxStatus, SqlFailure, Store, StoreError};
 use aye_core::contract::ids::ThreadId;
 
 const COLUMNS: &str =
     "n, thread_id, target, body, status, attempt_count, available_at, last_error, created_at";
-
-/// The state of a message to another program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutboxStatus {
-    /// To be sent, for the first time or again.
-    Queued,
-    Accepted,
-    /// A user took it back.
-    Cancelled,
-    /// It was given up.
-    DeadLetter,
-}
-
-impl OutboxStatus {
-    const ALL: [OutboxStatus; 4] = [Self::Queued, Self::Accepted, Self::Cancelled, Self::DeadLetter];
-
-    /// The word in the database and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Accepted => "accepted",
-            Self::Cancelled => "cancelled",
-            Self::DeadLetter => "dead_letter",
-        }
-    }
-}
-
-/// A message to another program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutboxRow {
-    pub number: u64,
-    /// The conversation that it is about.
-    pub thread_id: ThreadId,
-    /// To whom, such as `webhook:phone`.
-    pub target: String,
-    /// The content to send.
-    pub body: String,
-    /// The state of the message.
-    pub status: OutboxStatus,
-    /// Attempts that failed.
-    pub attempt_count: u32,
-    /// Not sent before.
-    pub available_at: u64,
-    /// Why the last attempt failed.
-    pub last_error: Option<String>,
-    /// Written, in Unix milliseconds.
-    pub created_at: u64,
-}
-
-/// The result of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OutboxOutcome {
-    Accepted,
-    /// It is tried again at this time.
-    Retry {
-        /// Unix milliseconds.
-        at: u64,
-        /// Why it was not taken.
-        error: String,
-    },
-    /// No other attempt would help, or there were enough.
-    DeadLetter {
-        /// Why it was not taken.
-        error: String,
-    },
-}
 
 impl Store {
     /// Stores a message until it is accepted. `key` identifies its content and receiver: a second message

@@ -3,37 +3,10 @@
 use rusqlite::Row;
 
 use super::rows::{all, int, text};
-use super::{Store, StoreError};
-use aye_core::contract::ids::{RunId, ThreadId};
+use super::{PushTarget, PushTargetsOf, Store, StoreError};
+use aye_core::contract::ids::RunId;
 
-/// A URL that is notified about a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PushTarget {
-    pub run_id: RunId,
-    /// Unique for the run.
-    pub id: String,
-    pub thread_id: ThreadId,
-    /// The address and its secrets, as JSON.
-    pub config: String,
-}
-
-/// The owner of the URLs to list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PushTargetsOf {
-    /// Those of a run.
-    Run(RunId),
-    /// The URLs of a conversation that have not been notified of the end.
-    Waiting(ThreadId),
-    /// The URLs of all conversations that have not been notified of the end.
-    AllWaiting,
-}
-
-/// The key of a message to an address about the place where its run stopped.
-pub fn push_key(run: &RunId, id: &str, stop: &str) -> String {
-    format!("push {run} {id} {stop}")
-}
-
-/// Selects the URLs that have not been notified of the end of their run; the key is that of [`push_key`].
+/// Selects the URLs that have not been notified of the end of their run; the key is that of [`push_key`](super::push_key).
 macro_rules! waiting {
     () => {
         "NOT EXISTS (SELECT 1 FROM delivery WHERE key = 'push ' || run_id || ' ' || push_target.id || ' done')"

@@ -9,11 +9,11 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde_json::Value;
 
 use super::rows::{all, body, body_or_null, decode, encode, first, int, path_bytes, text, uint};
-use super::{SqlFailure, Store, StoreError, search};
+use super::{ForkAt, SqlFailure, Store, StoreError, search};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::json::depth_of;
 use aye_core::contract::message::Role;
-use aye_core::contract::record::{NamedBy, ThreadMarks, ThreadRecord};
+use aye_core::contract::record::{NamedBy, ThreadMarks};
 use aye_core::contract::snapshot::{ForkRecord, SnapshotRecord, WentBackRecord};
 
 /// Larger states are not kept for each moment: a copy then has the one of its thread's end.
@@ -22,18 +22,6 @@ const MAX_STATE: usize = 64 << 10;
 const SEARCHED: i64 = 2_000;
 /// Number of messages that a fork copies at once.
 const COPIED: usize = 256;
-
-/// A copy of the first messages of a thread.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ForkAt {
-    pub from: ThreadId,
-    /// The number of its messages that the copy has.
-    pub keep: u64,
-    /// The copy: its title, when empty, is the thread's.
-    pub copy: ThreadRecord,
-    /// The thread is left for the copy.
-    pub is_rewind: bool,
-}
 
 /// Writes a snapshot. If a snapshot of the same step exists, it takes precedence and the new one only adds
 /// what is missing.

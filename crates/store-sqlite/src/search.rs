@@ -9,10 +9,9 @@ use rusqlite::{Connection, Transaction};
 
 use super::rows::{body, text, uint};
 use super::threads::thread_of;
-use super::{SqlFailure, Store, StoreError};
+use super::{Match, SqlFailure, Store, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::{Message, Role};
-use aye_core::contract::record::ThreadRecord;
 
 /// Characters before and after a match.
 const AROUND: usize = 40;
@@ -25,14 +24,6 @@ const MAX_GRAMS: usize = 48;
 /// A thread with more messages leaves the index together with everything else in it: to take each out costs more than to
 /// build a new one.
 const FORGET_ONE_BY_ONE: i64 = 200;
-
-/// A conversation that contains a text.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Match {
-    pub thread: ThreadRecord,
-    /// The text at its first match, with the text around it.
-    pub around: String,
-}
 
 impl Store {
     /// Adds messages to the index for at most one short transaction. `true`: there are more.

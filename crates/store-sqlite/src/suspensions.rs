@@ -9,7 +9,10 @@ use super::rows::{
     all, body, body_or_null, decode, encode, first, int, readable, suspension_status, suspension_status_from,
     text, uint,
 };
-use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, SuspensionFilter, mailbox, statistics};
+use super::{
+    ChangeKind, SqlFailure, Store, StoreChange, StoreError, SuspensionFilter, SuspensionLookup, mailbox,
+    statistics,
+};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
@@ -22,15 +25,6 @@ use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 const COLUMNS: &str = "id, thread_id, run_id, call_id, ticket, status, created_at, decision, decided_by";
 /// More matches than these are not worth a list.
 const LOOKUP_LIMIT: usize = 20;
-
-/// The result of looking up a suspension by an id prefix.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SuspensionLookup {
-    One(Box<SuspensionRecord>),
-    None,
-    /// Several, open ones first, then oldest first, at most 20.
-    Many(Vec<SuspensionRecord>),
-}
 
 impl Store {
     /// Stores an answer, once. The caller has checked its payload against the question's schema.

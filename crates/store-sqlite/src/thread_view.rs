@@ -3,55 +3,12 @@
 use rusqlite::Connection;
 
 use super::{
-    SqlFailure, Store, StoreError, children, commands, journal, leases, mailbox, runs, summaries, threads,
+    MessageSelection, SqlFailure, Store, StoreError, ThreadView, children, commands, journal, leases,
+    mailbox, runs, summaries, threads,
 };
-use aye_core::contract::child::TaskRecord;
-use aye_core::contract::command::CommandRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
-use aye_core::contract::record::{
-    LeaseRecord, OpenIntent, QueuedMessage, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
-    ThreadRecord,
-};
-use aye_core::contract::summary::SummaryRecord;
-
-/// A thread read in one transaction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ThreadView {
-    pub thread: ThreadRecord,
-    /// The lease, with its owner, alive or not, and its end.
-    pub lease: Option<LeaseRecord>,
-    /// The messages after the requested position.
-    pub messages: Vec<StoredMessage>,
-    /// The total number of messages.
-    pub total: u64,
-    pub run: Option<RunRecord>,
-    /// The questions that wait for a user, oldest first, including those of the children.
-    pub waiting: Vec<SuspensionRecord>,
-    /// Answers that were not carried out yet, of the latest run and of the children that its calls wait for.
-    pub decided: usize,
-    /// The children below that are not over, oldest first.
-    pub children: Vec<TaskRecord>,
-    /// The commands in the background, of the children below too, whose end is not known, oldest first.
-    pub commands: Vec<CommandRecord>,
-    /// Executions of an unfinished latest run that were started and have no outcome yet.
-    pub running: Vec<OpenIntent>,
-    /// The messages that start runs once the thread is free.
-    pub queued: Vec<QueuedMessage>,
-    /// The newest summaries that replace older messages, oldest first.
-    pub summaries: Vec<SummaryRecord>,
-}
-
-/// The part of a thread's messages to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageSelection {
-    /// All.
-    All,
-    /// The messages after a position.
-    Behind(u64),
-    /// This many messages at the end.
-    Last(usize),
-}
+use aye_core::contract::record::SuspensionStatus;
 
 impl Store {
     /// Reads a thread: all of it, or only the messages after a position. Returns `None` if the thread does

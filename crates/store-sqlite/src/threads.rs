@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::rows::{
     all, body, decode, encode, first, int, path_bytes, path_from, run_status_from, text, uint,
 };
-use super::{SqlFailure, Store, StoreError, images, outlines, rewind, statistics};
+use super::{SqlFailure, Store, StoreError, ThreadLookup, images, outlines, rewind, statistics};
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{StoredMessage, ThreadRecord, ThreadSummary};
@@ -19,15 +19,6 @@ use aye_core::contract::suspension::ACTION_CHILD_RUN;
 const LOOKUP_LIMIT: i64 = 20;
 /// Milliseconds between two writes of the time of a thread's last change, while its run goes through its steps.
 const TOUCH_INTERVAL: i64 = 60_000;
-
-/// The result of looking up a thread by an id prefix.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ThreadLookup {
-    One(ThreadRecord),
-    None,
-    /// Several, newest first, at most 20.
-    Many(Vec<ThreadRecord>),
-}
 
 impl Store {
     /// Adds a thread without messages. It does not wait for the disk: an empty thread is nothing to lose, and the

@@ -1,95 +1,30 @@
 //! Export and import of whole conversations.
 
-mod file;
-
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rusqlite::{Connection, OptionalExtension as _, Row};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::rows::{body, decode, encode, int, run_status, text, uint};
-use super::{SqlFailure, Store, StoreError, audit, children, images, journal, runs, suspensions, threads};
+use super::{
+    CopyPart, ExportPart, SqlFailure, Store, StoreError, ThreadCopy, ThreadCopyFile, ThreadExport,
+    ThreadRest, audit, children, images, journal, runs, suspensions, threads,
+};
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::child::ChildRecord;
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Message, Role};
-use aye_core::contract::record::{
-    Decision, ExecutionStart, OpenIntent, OutcomeRecord, RunRecord, StoredMessage, SuspensionRecord,
-    SuspensionStatus, ThreadRecord,
-};
+use aye_core::contract::record::{Decision, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::storage::SuspensionFilter;
 use aye_core::contract::summary::SummaryRecord;
-pub use file::ThreadCopyFile;
 
 /// The result shown to the model for a call that had no result when its conversation was exported.
 const NOT_HERE: &str = "The conversation was copied while this call was waiting. It did not run here.";
 /// Why a file is refused whose second reading differs from the first.
 const CHANGED: &str = "the file changed while it was read";
-
-/// The parts of a conversation besides its messages.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ThreadRest {
-    /// Its runs, oldest first.
-    #[serde(default)]
-    pub runs: Vec<RunRecord>,
-    /// Its state by key.
-    #[serde(default)]
-    pub state: BTreeMap<String, Value>,
-    #[serde(default)]
-    pub summaries: Vec<SummaryRecord>,
-    /// The images that its messages name: base64 by SHA-256.
-    #[serde(default)]
-    pub images: BTreeMap<String, String>,
-    /// The source of its title, unless that is its first line: `model` or `person`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub named_by: Option<String>,
-    /// The time since when it is pinned, in Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pinned_at: Option<i64>,
-    /// The branch it worked on last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<String>,
-    /// The questions of its unfinished runs that are open, or decided and not carried out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub suspensions: Vec<SuspensionRecord>,
-    /// The executions of its unfinished runs whose outcome is unknown.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub intents: Vec<OpenIntent>,
-    /// The number of its messages when the rest was read.
-    #[serde(skip)]
-    pub message_count: u64,
-}
-
-/// A conversation without its messages.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ThreadExport {
-    /// The call that it serves, when it is below the exported conversation.
-    pub child: Option<ChildRecord>,
-    pub thread: ThreadRecord,
-    pub rest: ThreadRest,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct ThreadCopy {
-    /// The call that it serves, when it is below the copied conversation.
-    #[serde(default)]
-    pub child: Option<ChildRecord>,
-    pub thread: ThreadRecord,
-    pub messages: Vec<StoredMessage>,
-    #[serde(flatten)]
-    pub rest: ThreadRest,
-    /// The conversations of the subagents below it, each after its parent.
-    #[serde(default)]
-    pub children: Vec<ThreadCopy>,
-    /// The unfinished runs that continue here, and their calls that may have run elsewhere.
-    #[serde(skip)]
-    pub adopted: HashMap<RunId, Vec<(ExecutionStart, OutcomeRecord)>>,
-}
 
 impl Store {
     /// Returns a thread and those of the subagents below it, each after its parent, as they are at one moment.
@@ -261,35 +196,6 @@ fn parts_of(
 
 fn broken(why: String) -> SqlFailure {
     SqlFailure(StoreError::Unwritable { what: "the conversation", why })
-}
-
-/// A part of a conversation whose number grows with its length.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CopyPart {
-    Message(StoredMessage),
-    Run(Box<RunRecord>),
-    Summary(SummaryRecord),
-    /// An image that a message names.
-    Image {
-        /// Its SHA-256.
-        hash: String,
-        /// Base64.
-        data: String,
-    },
-}
-
-/// What [`Store::export_parts`] passes on.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ExportPart {
-    Start {
-        /// The call that it serves, when it is below the exported conversation.
-        child: Option<ChildRecord>,
-        thread: ThreadRecord,
-    },
-    /// A part of it: messages, then runs, summaries and images.
-    Part(CopyPart),
-    /// It ends: the rest, without what came as parts.
-    End(Box<ThreadRest>),
 }
 
 /// Takes the parts out of a copy, in the order of a file.

@@ -5,7 +5,10 @@ use std::path::Path;
 use rusqlite::{Connection, Transaction};
 
 use super::rows::{body, int, text, uint};
-use super::{SqlFailure, Store, StoreError, audit, children, images, leases, log_mark, search, transact};
+use super::{
+    PrunePlace, Pruned, SqlFailure, Store, StoreError, audit, children, images, leases, log_mark, search,
+    transact,
+};
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::clock::uptime_ms;
 use aye_core::contract::ids::ThreadId;
@@ -18,22 +21,6 @@ use aye_core::contract::suspension::Actor;
 const BATCH: i64 = 50;
 /// A store that cannot shrink in place yet is rebuilt once when it is not larger; a larger one when it is pruned.
 const SMALL: i64 = 256 << 20;
-
-/// The position from which pruning continues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PrunePlace {
-    updated_at: i64,
-    n: i64,
-}
-
-/// The result of one step of pruning.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
-    /// The threads that were deleted.
-    pub threads: Vec<ThreadId>,
-    /// The position to continue from; `None` if there are no more threads.
-    pub next: Option<PrunePlace>,
-}
 
 /// A connection that overwrites what it deletes, until it is dropped.
 struct Overwriting<'a>(&'a mut Connection);

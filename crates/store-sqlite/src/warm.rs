@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::open::APPLICATION_ID;
-use super::thread_view::MessageSelection;
 use super::{
-    SqlFailure, Store, Term, children, journal, leases, prompts, runs, summaries, thread_view, threads,
+    MessageSelection, SqlFailure, Store, Term, children, journal, leases, prompts, runs, summaries,
+    thread_view, threads,
 };
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::message::Message;

@@ -39,6 +39,7 @@ pub mod path_policy;
 pub mod prefix;
 pub mod presence;
 pub mod profile;
+pub mod program_store;
 pub mod progress;
 pub mod question;
 pub mod record;

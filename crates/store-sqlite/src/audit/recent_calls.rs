@@ -7,25 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::rows::{body, body_or_null, int, text, uint};
-use crate::{Store, StoreError};
+use crate::{RecentCall, Store, StoreError};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::ids::{CallId, RunId};
 use aye_core::contract::suspension::ResumeDecisionAction;
-
-/// A call that met the rules once.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RecentCall {
-    /// Its run and its id.
-    pub id: (RunId, CallId),
-    pub tool: String,
-    pub arguments: Value,
-    /// The folder it was to run in.
-    pub cwd: PathBuf,
-    /// When, in Unix milliseconds.
-    pub at: u64,
-    /// Whether the user denied the call.
-    pub declined: bool,
-}
 
 #[derive(Deserialize)]
 struct Judged {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::rows::{all, body, decode, first, int, text, uint};
-use super::super::{SqlFailure, StoreError, rows};
+use super::super::{JobFilter, JobLookup, SqlFailure, StoreError, rows};
 use super::Mailbox;
 use aye_core::contract::ids::{JobId, RunId, ThreadId};
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin, MailboxJobStatus};
@@ -43,25 +43,6 @@ impl Body {
     }
 }
 
-/// A filter for listing jobs.
-#[derive(Clone, Debug, Default)]
-pub struct JobFilter {
-    /// Of this mailbox only.
-    pub mailbox: Option<ThreadId>,
-    /// Only jobs in these states; empty for any state.
-    pub statuses: Vec<MailboxJobStatus>,
-    /// Maximum jobs to list.
-    pub limit: Option<usize>,
-}
-
-/// The result of looking up a job by its number or an id prefix.
-#[derive(Clone, Debug, PartialEq)]
-pub enum JobLookup {
-    One(Box<MailboxJob>),
-    None,
-    Many(Vec<JobId>),
-}
-
 impl Mailbox {
     /// Returns the job, or `None` if it does not exist.
     ///
@@ -90,7 +71,7 @@ impl Mailbox {
             .read(move |conn| {
                 let sql = format!("SELECT count(*) FROM mailbox WHERE {FILTER}");
                 let mut statement = conn.prepare_cached(&sql)?;
-                Ok(uint(statement.query_row(filter.parameters(), |row| row.get(0))?))
+                Ok(uint(statement.query_row(parameters(&filter), |row| row.get(0))?))
             })
             .await
     }
@@ -153,19 +134,17 @@ fn listed(
     (limit, offset): (i64, i64),
 ) -> Result<Vec<MailboxJob>, SqlFailure> {
     let sql = format!("SELECT {{}} FROM mailbox WHERE {FILTER} ORDER BY {order} LIMIT ?3 OFFSET ?4");
-    let (mailbox, words) = filter.parameters();
+    let (mailbox, words) = parameters(filter);
     readable(conn, &sql, (mailbox, words, limit, offset))
 }
 
 const FILTER: &str = "(?1 IS NULL OR mailbox_id = ?1) AND (?2 = '' OR instr(?2, ' ' || status || ' '))";
 
-impl JobFilter {
-    /// The parameters of [`FILTER`].
-    fn parameters(&self) -> (Option<&str>, String) {
-        let words: Vec<&str> = self.statuses.iter().map(|status| status.as_str()).collect();
-        let words = if words.is_empty() { String::new() } else { format!(" {} ", words.join(" ")) };
-        (self.mailbox.as_ref().map(ThreadId::as_str), words)
-    }
+/// The parameters of [`FILTER`].
+fn parameters(filter: &JobFilter) -> (Option<&str>, String) {
+    let words: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
+    let words = if words.is_empty() { String::new() } else { format!(" {} ", words.join(" ")) };
+    (filter.mailbox.as_ref().map(ThreadId::as_str), words)
 }
 
 pub(super) fn by_id(conn: &Connection, id: &JobId) -> Result<Option<MailboxJob>, SqlFailure> {

@@ -1,8 +1,7 @@
 //! An exported conversation in a file, read part by part: a long conversation is never in memory as a whole.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{BufReader, Seek as _};
+use std::io::{BufReader, Read, Seek};
 use std::marker::PhantomData;
 
 use serde::Deserialize;
@@ -11,24 +10,33 @@ use serde::de::{
 };
 use serde_json::Value;
 
-use super::{CopyPart, ThreadCopy, ThreadRest, broken};
-use crate::SqlFailure;
-use aye_core::contract::child::ChildRecord;
-use aye_core::contract::lifecycle::RunStatus;
-use aye_core::contract::record::{OpenIntent, RunRecord, SuspensionRecord, ThreadRecord};
+use super::transfer::{CopyPart, ThreadCopy, ThreadRest};
+use crate::contract::child::ChildRecord;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::record::{OpenIntent, RunRecord, SuspensionRecord, ThreadRecord};
+use crate::contract::storage::StoreError;
 
 /// The bytes that are read at a time.
 const BUFFER: usize = 64 * 1024;
 
 /// A file with an exported conversation. It is read more than once, so it must be a regular file.
-#[derive(Debug)]
-pub struct ThreadCopyFile(File);
+pub struct ThreadCopyFile(Box<dyn ReadSeek>);
+
+trait ReadSeek: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> ReadSeek for T {}
+
+impl fmt::Debug for ThreadCopyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadCopyFile").finish_non_exhaustive()
+    }
+}
 
 impl ThreadCopyFile {
     /// Takes an open file.
     #[must_use]
-    pub fn new(file: File) -> Self {
-        Self(file)
+    pub fn new(file: impl Read + Seek + Send + 'static) -> Self {
+        Self(Box::new(file))
     }
 
     /// Reads what must be known before anything is imported: the threads, their unfinished runs and what these wait
@@ -41,12 +49,22 @@ impl ThreadCopyFile {
     }
 
     /// Calls `put` with each part and the position of its thread: 0, then those of `children`.
-    pub(super) fn parts(
+    ///
+    /// # Errors
+    /// That of `put`, which ends the reading; [`StoreError::Unwritable`] when the file is unreadable, or changed so that it
+    /// is not an exported conversation any more.
+    pub fn parts<E: From<StoreError>>(
         &mut self,
-        put: &mut dyn FnMut(usize, CopyPart) -> Result<(), SqlFailure>,
-    ) -> Result<(), SqlFailure> {
+        put: &mut dyn FnMut(usize, CopyPart) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut failed = None;
-        let mut sink = Sink { put, failed: &mut failed };
+        let mut put = |nth, part| {
+            put(nth, part).map_err(|failure| {
+                failed = Some(failure);
+                Refused
+            })
+        };
+        let mut sink = Sink { put: &mut put };
         let done = self.rewound().and_then(|reader| {
             let mut reader = serde_json::Deserializer::from_reader(reader);
             Conversation { nth: 0, sink: &mut sink }.deserialize(&mut reader)?;
@@ -54,13 +72,15 @@ impl ThreadCopyFile {
         });
         match failed {
             Some(failure) => Err(failure),
-            None => done.map_err(|error| broken(error.to_string())),
+            None => done.map_err(|error| {
+                StoreError::Unwritable { what: "the conversation", why: error.to_string() }.into()
+            }),
         }
     }
 
-    fn rewound(&mut self) -> Result<BufReader<&File>, serde_json::Error> {
+    fn rewound(&mut self) -> Result<BufReader<&mut dyn ReadSeek>, serde_json::Error> {
         self.0.rewind().map_err(serde_json::Error::io)?;
-        Ok(BufReader::with_capacity(BUFFER, &self.0))
+        Ok(BufReader::with_capacity(BUFFER, &mut *self.0))
     }
 }
 
@@ -128,20 +148,16 @@ fn unfinished<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<RunRecord>, D::E
     Ok(runs)
 }
 
-/// Marks that a part was refused; the reason is in [`Sink::failed`].
+/// Marks that a part was refused; the reason is kept beside the reading.
 struct Refused;
 
 struct Sink<'a> {
-    put: &'a mut dyn FnMut(usize, CopyPart) -> Result<(), SqlFailure>,
-    failed: &'a mut Option<SqlFailure>,
+    put: &'a mut dyn FnMut(usize, CopyPart) -> Result<(), Refused>,
 }
 
 impl Sink<'_> {
     fn put(&mut self, nth: usize, part: CopyPart) -> Result<(), Refused> {
-        (self.put)(nth, part).map_err(|failure| {
-            *self.failed = Some(failure);
-            Refused
-        })
+        (self.put)(nth, part)
     }
 }
 

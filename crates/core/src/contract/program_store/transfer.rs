@@ -1,0 +1,114 @@
+//! Export and import of whole conversations.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::contract::child::ChildRecord;
+use crate::contract::ids::RunId;
+use crate::contract::record::{
+    ExecutionStart, OpenIntent, OutcomeRecord, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+};
+use crate::contract::summary::SummaryRecord;
+
+/// The parts of a conversation besides its messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadRest {
+    /// Its runs, oldest first.
+    #[serde(default)]
+    pub runs: Vec<RunRecord>,
+    /// Its state by key.
+    #[serde(default)]
+    pub state: BTreeMap<String, Value>,
+    /// Its summaries.
+    #[serde(default)]
+    pub summaries: Vec<SummaryRecord>,
+    /// The images that its messages name: base64 by SHA-256.
+    #[serde(default)]
+    pub images: BTreeMap<String, String>,
+    /// The source of its title, unless that is its first line: `model` or `person`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<String>,
+    /// The time since when it is pinned, in Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_at: Option<i64>,
+    /// The branch it worked on last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The questions of its unfinished runs that are open, or decided and not carried out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspensions: Vec<SuspensionRecord>,
+    /// The executions of its unfinished runs whose outcome is unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intents: Vec<OpenIntent>,
+    /// The number of its messages when the rest was read.
+    #[serde(skip)]
+    pub message_count: u64,
+}
+
+/// A conversation without its messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadExport {
+    /// The call that it serves, when it is below the exported conversation.
+    pub child: Option<ChildRecord>,
+    /// The thread.
+    pub thread: ThreadRecord,
+    /// The rest.
+    pub rest: ThreadRest,
+}
+
+/// A whole conversation.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct ThreadCopy {
+    /// The call that it serves, when it is below the copied conversation.
+    #[serde(default)]
+    pub child: Option<ChildRecord>,
+    /// The thread.
+    pub thread: ThreadRecord,
+    /// The messages.
+    pub messages: Vec<StoredMessage>,
+    /// The rest.
+    #[serde(flatten)]
+    pub rest: ThreadRest,
+    /// The conversations of the subagents below it, each after its parent.
+    #[serde(default)]
+    pub children: Vec<ThreadCopy>,
+    /// The unfinished runs that continue here, and their calls that may have run elsewhere.
+    #[serde(skip)]
+    pub adopted: HashMap<RunId, Vec<(ExecutionStart, OutcomeRecord)>>,
+}
+
+/// A part of a conversation whose number grows with its length.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CopyPart {
+    /// A message.
+    Message(StoredMessage),
+    /// A run.
+    Run(Box<RunRecord>),
+    /// A summary.
+    Summary(SummaryRecord),
+    /// An image that a message names.
+    Image {
+        /// Its SHA-256.
+        hash: String,
+        /// Base64.
+        data: String,
+    },
+}
+
+/// A part of an export.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExportPart {
+    /// A conversation starts.
+    Start {
+        /// The call that it serves, when it is below the exported conversation.
+        child: Option<ChildRecord>,
+        /// The thread.
+        thread: ThreadRecord,
+    },
+    /// A part of it: messages, then runs, summaries and images.
+    Part(CopyPart),
+    /// It ends: the rest, without what came as parts.
+    End(Box<ThreadRest>),
+}
