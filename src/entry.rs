@@ -66,7 +66,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
 
 #[cfg(feature = "failpoints")]
 fn arm(place: &str) {
-    crate::store::failpoint::arm(place.to_owned());
+    aye_core::failpoint::arm(place.to_owned());
 }
 
 #[cfg(not(feature = "failpoints"))]

@@ -38,6 +38,7 @@ pub mod contract {
     /// The traits that stores implement, and their errors.
     pub mod storage {
         pub use aye_core::contract::profile::ProfileStore;
+        pub use aye_core::contract::program_store::*;
         pub use aye_core::contract::storage::*;
     }
 }

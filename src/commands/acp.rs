@@ -182,7 +182,7 @@ impl EditorHost for Host {
         Box::pin(async move {
             let (foundation, _) = self.foundation(None)?;
             let store = foundation.open_store_to_read().map_err(|e| Refusal::Failed(e.message))?;
-            let threads = store.threads(cwd).await;
+            let threads = store.threads_page(cwd, 0, None).await;
             store.close().await;
             let threads = threads.map_err(|error| Refusal::Failed(error.to_string()))?;
             Ok(threads.into_iter().filter(|row| row.messages > 0).map(|row| row.thread).collect())

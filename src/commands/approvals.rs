@@ -25,13 +25,13 @@ use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::judgement::Profile;
 use crate::contract::question::subject;
 use crate::contract::record::{DecideOutcome, GrantRecord, InboxRow, SuspensionRecord};
+use crate::contract::storage::{InboxFilter, SharedStore, StoreError, SuspensionLookup};
 use crate::contract::suspension::{Actor, Answer};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
 use crate::runtime::DecideError;
 use crate::session::{self, AnswerError, AnswerPlace, Reply};
-use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
 pub(crate) const ANSWER_EXAMPLE: &str = "Example:\n  aye answer ask_0198c '{\"answer\": \"the second one\"}'";
 
@@ -358,12 +358,16 @@ pub(crate) async fn answer(
 }
 
 /// Returns the pending questions that match the filter, oldest first. Expired ones are not pending.
-pub(crate) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Result<Vec<InboxRow>, Failure> {
+pub(crate) async fn waiting(
+    store: &SharedStore,
+    filter: InboxFilter,
+    now: u64,
+) -> Result<Vec<InboxRow>, Failure> {
     store.inbox(InboxFilter { valid_at: Some(now), ..filter }).await.map_err(Failure::failed)
 }
 
 /// Returns the question whose id starts with this prefix.
-pub(crate) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
+pub(crate) async fn find(store: &SharedStore, id: &str) -> Result<SuspensionRecord, Failure> {
     if id.is_empty() {
         return Err(Failure::usage(format!("the id of a question is empty; {LIST}")));
     }
@@ -381,13 +385,13 @@ pub(crate) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Fa
 
 /// Stores an answer that fits its question.
 pub(crate) async fn decide(
-    store: &Store,
+    store: &SharedStore,
     suspension: &SuspensionRecord,
     answer: &CommandAnswer,
     actor: Actor,
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
-    let place = AnswerPlace::Store { store, now_ms: now };
+    let place = AnswerPlace::Store { store: &**store, now_ms: now };
     let answered = session::answer(place, &suspension.id, answer.reply(), actor).await;
     answered.map(|answered| answered.outcome).map_err(|error| match error {
         AnswerError::Refused(DecideError::Store(StoreError::ReadOnly)) => {
@@ -406,7 +410,7 @@ fn check(suspension: &SuspensionRecord, answer: &CommandAnswer) -> Result<(), Fa
 
 /// Gives one answer to all of these questions, or to none if one of them cannot take it.
 async fn answer_all(
-    store: &Store,
+    store: &SharedStore,
     ids: &[String],
     answer: &CommandAnswer,
     then: ThenArgs,
@@ -437,7 +441,7 @@ async fn answer_all(
 
 /// Answers each of these questions separately: decisions that others make in the meantime stay.
 async fn answer_each(
-    store: &Store,
+    store: &SharedStore,
     found: Vec<SuspensionRecord>,
     answer: &CommandAnswer,
     which: &str,
@@ -475,7 +479,7 @@ fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(
 
 /// Stores the answers and resumes their runs. Returns the exit status, and why some answers were not accepted.
 async fn settle(
-    store: &Store,
+    store: &SharedStore,
     found: Vec<SuspensionRecord>,
     answer: &CommandAnswer,
     then: ThenArgs,

@@ -5,7 +5,6 @@ mod object;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use serde_json::json;
@@ -18,10 +17,10 @@ use crate::contract::display::{escape_json, visible_line};
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::TriedRule;
 use crate::contract::record::GrantRecord;
+use crate::contract::storage::{AuditFilter, SharedStore};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::{put, say};
-use crate::store::{AuditFilter, Store};
+use crate::program::{put, put_or_stop, say};
 
 /// `aye audit`
 #[derive(Args, Clone, Debug)]
@@ -91,7 +90,7 @@ pub(crate) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, 
 }
 
 /// Returns the conversation whose id starts with this prefix, even if it is deleted.
-async fn thread_by_prefix(store: &Store, prefix: &str) -> Result<ThreadId, Failure> {
+async fn thread_by_prefix(store: &SharedStore, prefix: &str) -> Result<ThreadId, Failure> {
     let mut found = store.audit_threads(prefix).await.map_err(Failure::failed)?;
     match found.len() {
         1 => Ok(found.remove(0)),
@@ -103,71 +102,47 @@ async fn thread_by_prefix(store: &Store, prefix: &str) -> Result<ThreadId, Failu
     }
 }
 
-/// Writes rows while the store reads them, so that none are buffered; stores the number of rows written, or
-/// why writing failed.
-struct Out {
-    told: Mutex<Result<u64, Failure>>,
-}
-
-impl Out {
-    fn new() -> Arc<Out> {
-        Arc::new(Out { told: Mutex::new(Ok(0)) })
-    }
-
-    /// Writes a text. Returns `false` if nobody reads the output any more.
-    fn write(&self, text: &str) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&mut *told, crate::program::put_or_stop(text)) {
-            (Ok(count), Ok(goes_on)) => {
-                *count += 1;
-                goes_on
-            }
-            (_, Err(failure)) => {
-                *told = Err(failure);
-                false
-            }
-            (Err(_), Ok(_)) => false,
-        }
-    }
-
-    fn end(&self) -> Result<u64, Failure> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *told, Ok(0))
-    }
-}
-
 /// The name of the tool that rows are about.
 fn tool_of(rows: &[AuditRow]) -> Option<&str> {
     rows.iter().find_map(|row| row.body.get("tool")?.as_str())
 }
 
-async fn rows(store: &Store, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
-    let out = Out::new();
-    let writer = Arc::clone(&out);
-    let each = move |row: AuditRow| {
-        let row = [row];
-        let is_wanted = args.tool.is_none() || args.tool.as_deref() == tool_of(&row);
-        !is_wanted || writer.write(&line(&json!(row[0])))
-    };
-    store.audit_each(filter, each).await.map_err(Failure::failed)?;
-    out.end()
+async fn rows(store: &SharedStore, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
+    let mut feed = store.read_audit(filter);
+    let mut written = 0;
+    while let Some(rows) = feed.next().await.map_err(Failure::failed)? {
+        for row in rows {
+            if args.tool.is_some() && args.tool.as_deref() != tool_of(std::slice::from_ref(&row)) {
+                continue;
+            }
+            written += 1;
+            if !put_or_stop(&line(&json!(row)))? {
+                return Ok(written);
+            }
+        }
+    }
+    Ok(written)
 }
 
-async fn calls(store: &Store, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
+async fn calls(store: &SharedStore, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
     let rules = store.audit_rules().await.map_err(Failure::failed)?;
     let grants = store.all_grants().await.map_err(Failure::failed)?;
     let known = Names { rules: rules.into_iter().collect(), grants, all_rules: args.rules };
-    let out = Out::new();
-    let writer = Arc::clone(&out);
-    let each = move |rows: Vec<AuditRow>| {
-        if args.tool.is_some() && args.tool.as_deref() != tool_of(&rows) {
-            return true;
+    let mut feed = store.read_audit_calls(filter);
+    let mut written = 0;
+    while let Some(calls) = feed.next().await.map_err(Failure::failed)? {
+        for rows in calls {
+            if args.tool.is_some() && args.tool.as_deref() != tool_of(&rows) {
+                continue;
+            }
+            let text = if args.json { line(&object::of(&rows, &known)) } else { block::of(&rows, &known) };
+            written += 1;
+            if !put_or_stop(&text)? {
+                return Ok(written);
+            }
         }
-        let text = if args.json { line(&object::of(&rows, &known)) } else { block::of(&rows, &known) };
-        writer.write(&text)
-    };
-    store.audit_calls(filter, each).await.map_err(Failure::failed)?;
-    out.end()
+    }
+    Ok(written)
 }
 
 fn line(value: &serde_json::Value) -> String {

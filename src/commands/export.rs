@@ -1,7 +1,6 @@
 //! Exports a conversation as text for users or for programs.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -9,8 +8,8 @@ use crate::contract::child::ChildRecord;
 use crate::contract::display::{escape_json, escape_markup, escape_path, visible};
 use crate::contract::message::{Message, Role};
 use crate::contract::record::{StoredMessage, ThreadRecord};
+use crate::contract::storage::{CopyPart, ExportPart, SharedStore, ThreadRest};
 use crate::failure::AppError;
-use crate::store::{CopyPart, ExportPart, Store, ThreadRest};
 
 /// The number of messages that are read at a time.
 const MESSAGES: u64 = 500;
@@ -78,7 +77,7 @@ pub(crate) fn as_markdown(thread: &ThreadRecord, messages: &[StoredMessage]) -> 
 
 /// Writes a conversation message by message. `put` returns whether to go on.
 pub(crate) async fn write(
-    store: &Store,
+    store: &SharedStore,
     thread: &ThreadRecord,
     form: ExportEncoder,
     mut put: impl FnMut(&str) -> std::io::Result<bool>,
@@ -97,15 +96,20 @@ pub(crate) async fn write(
 /// Writes everything that `import` reads: the conversation and those of its subagents, as JSON. All of it is from one
 /// moment, although a run may write in the meantime.
 pub(crate) async fn write_all(
-    store: &Store,
+    store: &SharedStore,
     thread: &ThreadRecord,
-    put: impl FnMut(&str) -> std::io::Result<bool> + Send + 'static,
+    put: impl FnMut(&str) -> std::io::Result<bool>,
 ) -> Result<(), AppError> {
-    let writer = Arc::new(Mutex::new(JsonWriter::new(put)));
-    let shared = Arc::clone(&writer);
-    let each = move |part| shared.lock().unwrap_or_else(PoisonError::into_inner).write(&part);
-    store.export_parts(&thread.id, each).await?;
-    writer.lock().unwrap_or_else(PoisonError::into_inner).finish()
+    let mut writer = JsonWriter::new(put);
+    let mut feed = store.export_thread(&thread.id);
+    'parts: while let Some(parts) = feed.next().await? {
+        for part in &parts {
+            if !writer.write(part) {
+                break 'parts;
+            }
+        }
+    }
+    writer.finish()
 }
 
 /// The lists of a conversation in their order: what opens and closes them.
@@ -218,7 +222,7 @@ impl<F: FnMut(&str) -> std::io::Result<bool>> JsonWriter<F> {
 
 /// Writes this many messages from the first one on. Returns whether to go on.
 async fn write_messages(
-    store: &Store,
+    store: &SharedStore,
     thread: &ThreadRecord,
     form: ExportEncoder,
     count: u64,

@@ -11,10 +11,10 @@ use crate::commands::{put_json, when};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::record::GrantRecord;
+use crate::contract::storage::SharedStore;
 use crate::failure::{AppError, Failure};
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
-use crate::store::Store;
 use crate::tui::host::GrantRow;
 
 /// `aye grants ...`
@@ -56,7 +56,7 @@ pub(crate) struct GrantStatus {
 const HOLDS: &str = "in force";
 
 /// Returns the grants: those in effect first, then the others if `all` is set; newest first in each group.
-pub(crate) async fn rows(store: &Store, now_ms: u64, all: bool) -> Result<Vec<GrantStatus>, AppError> {
+pub(crate) async fn rows(store: &SharedStore, now_ms: u64, all: bool) -> Result<Vec<GrantStatus>, AppError> {
     let held = store.grants(now_ms).await?;
     let ids: HashSet<String> = held.iter().map(|grant| grant.id.clone()).collect();
     let mut rows: Vec<GrantStatus> =

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::commands::{put_json, when};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::{visible, visible_line};
+use crate::contract::storage::SharedStore;
 use crate::contract::suspension::Actor;
 use crate::failure::{AppError, Failure};
 use crate::plugins::memory::{Author, Authorship, MAX_TEXT, Memory, MemoryError, Note, Notes, Scope};
@@ -17,7 +18,6 @@ use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::memory::places;
 use crate::program::{put, say};
-use crate::store::Store;
 use crate::terminal::editor;
 use crate::tui::host::TextPage;
 
@@ -89,8 +89,13 @@ pub(crate) async fn run(command: MemoryCommand, foundation: &Foundation) -> Resu
     done.map(|()| 0)
 }
 
-async fn execute(command: MemoryCommand, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
-    let notes = places(foundation).access(store.profiles(Arc::new(SystemClock)));
+async fn execute(
+    command: MemoryCommand,
+    store: &SharedStore,
+    foundation: &Foundation,
+) -> Result<(), Failure> {
+    let notes =
+        places(foundation).access(store.profile_store(Arc::new(SystemClock)).map_err(Failure::failed)?);
     let stamp = || stamp(crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
     match command {
         MemoryCommand::List { all, json } => list(&notes, foundation, all, json).await,

@@ -40,11 +40,11 @@ use crate::cli::start::{StartFlags, ThreadChoice};
 use crate::contract::display::escape_json;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::ThreadRecord;
+use crate::contract::storage::{SharedStore, ThreadLookup};
 use crate::failure::Failure;
 use crate::program::app_context::AppContext;
 use crate::program::moved;
 use crate::program::{put, put_or_stop};
-use crate::store::{Store, ThreadLookup};
 
 pub(crate) fn put_json(value: &Value) -> Result<(), Failure> {
     put(&format!("{}\n", escape_json(&serde_json::to_string_pretty(value).unwrap_or_default())))
@@ -81,7 +81,7 @@ impl JsonRows {
 }
 
 /// Returns the thread whose id starts with this prefix.
-pub(crate) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRecord, Failure> {
+pub(crate) async fn thread_by_prefix(store: &SharedStore, id: &str) -> Result<ThreadRecord, Failure> {
     match store.find_thread(id).await.map_err(Failure::failed)? {
         ThreadLookup::One(thread) => Ok(thread),
         ThreadLookup::None => {
@@ -101,7 +101,7 @@ pub(crate) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
 /// An unknown id, and an id for a new conversation that one has already.
 pub(crate) async fn chosen_thread(app: &AppContext, cli: &StartFlags) -> Result<Option<ThreadId>, Failure> {
     if let Some(id) = &cli.session_id
-        && app.store.thread(&ThreadId::from(id.to_string())).await.map_err(Failure::failed)?.is_some()
+        && app.store.load_thread(&ThreadId::from(id.to_string())).await.map_err(Failure::failed)?.is_some()
     {
         return Err(Failure::usage(format!(
             "--session-id {id}: there is a conversation of this id; open it with -r {id}"

@@ -9,23 +9,25 @@ use crate::cli::start::StartFlags;
 use crate::commands;
 use crate::commands::approvals::answer_commands;
 use crate::commands::columns::columns;
-use crate::commands::work::Consumer;
 use crate::commands::{print, since};
 use crate::compose::{self, WrittenMessage};
 use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::consumer::Consumer;
 use crate::contract::display::escape_json;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use crate::contract::message::Message;
 use crate::contract::record::{SuspensionStatus, ThreadRecord};
+use crate::contract::storage::{
+    JobFilter, JobLookup, OutboxRow, OutboxStatus, SharedStore, StoreError, SuspensionFilter,
+};
 use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::webhook::Webhooks;
 use crate::program::{app_context, put, say};
 use crate::runtime::{RunRequest, RuntimeError};
-use crate::store::{JobFilter, JobLookup, OutboxRow, OutboxStatus, Store, StoreError, SuspensionFilter};
 use crate::tui::host::TextPage;
 
 /// `aye queue ...`
@@ -164,7 +166,7 @@ pub(crate) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
 
 async fn add(
     args: QueueAddArgs,
-    store: &Store,
+    store: &SharedStore,
     foundation: &Foundation,
     cli: &StartFlags,
 ) -> Result<(), Failure> {
@@ -187,7 +189,7 @@ async fn add(
     job.agent_id = args.agent.unwrap_or_default();
     job.dedupe_key = args.key;
     job.sender_id = Some(app_context::actor(foundation, "cli").user);
-    let job = match store.mailbox().enqueue(job).await {
+    let job = match store.submit(job).await {
         Ok(job) => job,
         Err(error @ StoreError::Duplicate { .. }) => {
             return Err(Failure::failed(format!("{error}; nothing was queued")));
@@ -243,7 +245,7 @@ async fn message(
 }
 
 async fn new_thread(
-    store: &Store,
+    store: &SharedStore,
     foundation: &Foundation,
     text: &str,
     now: u64,
@@ -269,11 +271,11 @@ pub(crate) struct JobState {
 }
 
 impl JobState {
-    pub(crate) async fn of(store: &Store, job: &MailboxJob) -> Result<JobState, Failure> {
+    pub(crate) async fn of(store: &SharedStore, job: &MailboxJob) -> Result<JobState, Failure> {
         let (mut waiting, mut how) = (Vec::new(), String::new());
         let mut has_begun = false;
         if let (MailboxJobStatus::Queued, Some(run)) = (job.status, &job.run_id)
-            && let Some(run) = store.run(run).await.map_err(Failure::failed)?
+            && let Some(run) = store.load_run(run).await.map_err(Failure::failed)?
         {
             has_begun = run.status != RunStatus::Done;
             let filter = SuspensionFilter {
@@ -303,7 +305,7 @@ impl JobState {
             }
             MailboxJobStatus::Queued => ("queued", String::new()),
             MailboxJobStatus::Claimed => {
-                let pid = job.claimed_by.as_deref().and_then(Consumer::pid_of);
+                let pid = claimant_pid(job);
                 ("working", pid.map(|pid| format!("process {pid}")).unwrap_or_default())
             }
             MailboxJobStatus::Accepted => ("done", String::new()),
@@ -333,14 +335,14 @@ fn object(job: &MailboxJob, standing: &JobState) -> Value {
 const OPEN: [MailboxJobStatus; 3] =
     [MailboxJobStatus::Queued, MailboxJobStatus::Claimed, MailboxJobStatus::DeadLetter];
 
-async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
+async fn list(args: &QueueListArgs, store: &SharedStore) -> Result<(), Failure> {
     let mailbox = match &args.thread {
         Some(id) => Some(commands::thread_by_prefix(store, id).await?.id),
         None => None,
     };
     let statuses = if args.all { Vec::new() } else { OPEN.to_vec() };
     let filter = JobFilter { mailbox, statuses, limit: (args.limit > 0).then_some(args.limit) };
-    let jobs = store.mailbox().list_jobs(filter.clone()).await.map_err(Failure::failed)?;
+    let jobs = store.list_jobs(filter.clone()).await.map_err(Failure::failed)?;
     if args.json {
         let mut rows = Vec::new();
         for job in &jobs {
@@ -357,18 +359,22 @@ async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
 }
 
 /// Returns how many jobs a list left out, when it is as long as it may be.
-async fn left_out(jobs: &[MailboxJob], filter: JobFilter, store: &Store) -> Result<Option<u64>, StoreError> {
+async fn left_out(
+    jobs: &[MailboxJob],
+    filter: JobFilter,
+    store: &SharedStore,
+) -> Result<Option<u64>, StoreError> {
     if filter.limit.is_none_or(|limit| jobs.len() < limit) {
         return Ok(None);
     }
-    let count = store.mailbox().count_jobs(filter).await?;
+    let count = store.count_jobs(filter).await?;
     Ok(count.checked_sub(jobs.len() as u64).filter(|left_out| *left_out > 0))
 }
 
 /// The page `/queue`.
-pub(crate) async fn page(store: &Store) -> Result<TextPage, AppError> {
+pub(crate) async fn page(store: &SharedStore) -> Result<TextPage, AppError> {
     let filter = JobFilter { statuses: OPEN.to_vec(), limit: Some(LISTED), ..JobFilter::default() };
-    let jobs = store.mailbox().list_jobs(filter.clone()).await?;
+    let jobs = store.list_jobs(filter.clone()).await?;
     let mut text = match jobs.as_slice() {
         [] => "the queue is empty; `aye queue add` queues a message".to_owned(),
         [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
@@ -384,7 +390,7 @@ pub(crate) async fn page(store: &Store) -> Result<TextPage, AppError> {
 }
 
 /// A line for each job.
-async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
+async fn lines(jobs: &[MailboxJob], store: &SharedStore) -> Result<String, Failure> {
     let mut rows = Vec::new();
     for job in jobs {
         let JobState { word, note, .. } = JobState::of(store, job).await?;
@@ -402,10 +408,10 @@ async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
 }
 
 /// Returns the named jobs. All are looked up before anything is done, so that a typing error changes nothing.
-async fn named(ids: &[String], store: &Store) -> Result<Vec<MailboxJob>, Failure> {
+async fn named(ids: &[String], store: &SharedStore) -> Result<Vec<MailboxJob>, Failure> {
     let mut found = Vec::new();
     for id in ids {
-        match store.mailbox().find_job(id).await.map_err(Failure::failed)? {
+        match store.find_job(id).await.map_err(Failure::failed)? {
             JobLookup::One(job) => found.push(*job),
             JobLookup::None => {
                 return Err(Failure::usage(format!(
@@ -425,7 +431,7 @@ async fn named(ids: &[String], store: &Store) -> Result<Vec<MailboxJob>, Failure
 }
 
 /// Messages to webhooks.
-async fn outbox(args: &QueueOutboxArgs, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
+async fn outbox(args: &QueueOutboxArgs, store: &SharedStore, foundation: &Foundation) -> Result<(), Failure> {
     if let Some(number) = args.retry {
         if !store.retry_in_outbox(number, SystemClock.now_ms()).await.map_err(Failure::failed)? {
             return Err(Failure::usage(format!(
@@ -471,13 +477,18 @@ async fn outbox(args: &QueueOutboxArgs, store: &Store, foundation: &Foundation) 
     put(&columns(rows.map(cells)))
 }
 
-async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
+/// The process of the worker that has claimed a job.
+fn claimant_pid(job: &MailboxJob) -> Option<u32> {
+    Consumer::owner_of(job.claimed_by.as_deref()?).map(|owner| owner.pid)
+}
+
+async fn cancel(ids: &[String], store: &SharedStore) -> Result<(), Failure> {
     let jobs = named(ids, store).await?;
     for job in &jobs {
         let why = match job.status {
             MailboxJobStatus::Queued => continue,
             MailboxJobStatus::Claimed => {
-                let pid = job.claimed_by.as_deref().and_then(Consumer::pid_of);
+                let pid = claimant_pid(job);
                 let who = pid.map_or_else(|| "a worker".to_owned(), |pid| format!("process {pid}"));
                 format!("{who} is running it")
             }
@@ -494,7 +505,7 @@ async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
         )));
     }
     for job in jobs {
-        match store.mailbox().cancel(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)? {
+        match store.cancel_job(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)? {
             Some(job) => put(&format!("{}  cancelled\n", job.sequence))?,
             None => {
                 return Err(Failure::failed(format!("job {} has just started", job.sequence)));
@@ -504,7 +515,7 @@ async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn retry(ids: &[String], store: &Store) -> Result<(), Failure> {
+async fn retry(ids: &[String], store: &SharedStore) -> Result<(), Failure> {
     let jobs = named(ids, store).await?;
     if let Some(job) = jobs.iter().find(|job| job.status != MailboxJobStatus::DeadLetter) {
         return Err(Failure::failed(format!(
@@ -514,8 +525,7 @@ async fn retry(ids: &[String], store: &Store) -> Result<(), Failure> {
         )));
     }
     for job in jobs {
-        let again =
-            store.mailbox().requeue_dead(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)?;
+        let again = store.requeue_dead(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)?;
         match again {
             Some(again) => put(&format!("{}  queued again as {}\n", job.sequence, again.sequence))?,
             None => {

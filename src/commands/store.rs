@@ -13,14 +13,14 @@ use crate::commands::{put_json, when};
 use crate::contract::clock::{Clock as _, SystemClock, uptime_ms};
 use crate::contract::display::visible_line;
 use crate::contract::record::{Owner, SuspensionStatus};
-use crate::contract::storage::SuspensionFilter;
+use crate::contract::storage::{ProgramStore, PrunePlace, SharedStore, SuspensionFilter};
 use crate::contract::suspension::ResumeDecisionAction;
 use crate::contract::terms::Expiry;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, say};
 use crate::runtime::mark_unknown;
-use crate::store::{OpenError, PrunePlace, Store};
+use crate::store::{OpenError, Store};
 use crate::tools::SandboxFolders;
 
 /// `aye store ...`
@@ -98,7 +98,7 @@ pub(crate) async fn run(command: StoreCommand, foundation: &Foundation) -> Resul
 }
 
 async fn backup(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
-    let store = foundation.open_store_to_read()?;
+    let store = foundation.open_file_to_read()?;
     let file = foundation.workspace.cwd.join(file);
     store.backup(&file).await.map_err(Failure::failed)?;
     store.close().await;
@@ -106,7 +106,7 @@ async fn backup(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
 }
 
 /// Returns the faults of a store, one line each.
-async fn faults(store: &Store) -> Result<Vec<String>, Failure> {
+async fn faults(store: &dyn ProgramStore) -> Result<Vec<String>, Failure> {
     let mut found = store.check().await.map_err(Failure::failed)?;
     let audit = store.verify_audit().await.map_err(Failure::failed)?;
     let wrong = audit.faults.len() as u64 + audit.unlisted;
@@ -118,7 +118,7 @@ async fn faults(store: &Store) -> Result<Vec<String>, Failure> {
 
 async fn check(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let store = foundation.open_store_to_read()?;
-    let found = faults(&store).await?;
+    let found = faults(&*store).await?;
     let bytes = store.used_bytes().await.map_err(Failure::failed)?;
     store.close().await;
     let path = foundation.paths.database();
@@ -178,7 +178,7 @@ fn conversations(count: u64) -> String {
 
 /// Deletes conversations that were changed before a time, oldest first, as long as the store is larger than `keep`.
 pub(crate) async fn prune_store(
-    store: &Store,
+    store: &SharedStore,
     before: Option<u64>,
     keep: Option<u64>,
     foundation: &Foundation,
@@ -190,11 +190,9 @@ pub(crate) async fn prune_store(
         {
             return Ok(gone);
         }
-        let told = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
-        let presence = store.presence();
-        let alive = move |other: &Owner| presence.liveness(other);
+        let actor = crate::program::app_context::actor(foundation, "cli");
         let pruned =
-            store.prune(before, place, &Owner::default(), alive, told).await.map_err(Failure::failed)?;
+            store.prune(before, place, actor, SystemClock.now_ms()).await.map_err(Failure::failed)?;
         gone += pruned.threads.len() as u64;
         match pruned.next {
             Some(next) => place = next,
@@ -331,7 +329,7 @@ async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathB
 const UNUSED: Duration = Duration::from_hours(30 * 24);
 
 /// Deletes what is older than the setting `threads.keep` allows, and old files of sandboxed commands.
-pub(crate) async fn prune_by_setting(store: &Store, foundation: &Foundation) {
+pub(crate) async fn prune_by_setting(store: &SharedStore, foundation: &Foundation) {
     let caches = foundation.paths.cache_dir.clone();
     let _ = tokio::task::spawn_blocking(move || SandboxFolders::remove_unused(&caches, UNUSED)).await;
     let Expiry::After(keep) = foundation.loaded.settings.threads.keep else { return };

@@ -17,11 +17,11 @@ use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::presence::Liveness;
 use crate::contract::record::Owner;
+use crate::contract::storage::SharedStore;
 use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::put;
-use crate::store::Store;
 use crate::tools::exec::as_read;
 use crate::tui::host::TextPage;
 
@@ -173,7 +173,7 @@ async fn stop_command(app: &AppContext, command: &CommandRecord) -> Result<Strin
 }
 
 /// Returns the command with exactly this id.
-async fn command_of(store: &Store, id: &str) -> Result<Option<CommandRecord>, Failure> {
+async fn command_of(store: &SharedStore, id: &str) -> Result<Option<CommandRecord>, Failure> {
     let commands = as_they_stand(store, store.all_commands(false).await.map_err(Failure::failed)?);
     Ok(commands.into_iter().find(|command| command.id() == id))
 }
@@ -198,7 +198,7 @@ pub(crate) async fn kept_elsewhere(
 }
 
 /// A command whose process is dead has ended with it.
-fn as_they_stand(store: &Store, commands: Vec<CommandRecord>) -> Vec<CommandRecord> {
+fn as_they_stand(store: &SharedStore, commands: Vec<CommandRecord>) -> Vec<CommandRecord> {
     let (presence, here) = (store.presence(), Owner::of_this_process());
     let stands = |mut command: CommandRecord| {
         let watcher = presence.liveness(&command.owner).of_watcher(&command.owner, &here);
@@ -331,7 +331,10 @@ fn shown(task: &TaskRecord, said: &str, now: u64) -> String {
 }
 
 /// Returns the task's last answer.
-async fn said(store: &Store, task: &TaskRecord) -> Result<Option<String>, crate::store::StoreError> {
+async fn said(
+    store: &SharedStore,
+    task: &TaskRecord,
+) -> Result<Option<String>, crate::contract::storage::StoreError> {
     let last = store.last_answer(&task.child.thread_id, None).await?;
     Ok(last.map(|message| message.text()))
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
@@ -17,11 +16,11 @@ use crate::contract::display::visible_line;
 use crate::contract::ids::{CallId, RunId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{NamedBy, Owner, ThreadSummary};
+use crate::contract::storage::{Match, SharedStore, StoreError, ThreadCopy, ThreadCopyFile};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, put_or_stop, say};
 use crate::runtime::adopt;
-use crate::store::{Match, Store, StoreError, ThreadCopy, ThreadCopyFile};
 
 /// `aye threads ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -141,7 +140,7 @@ pub(crate) async fn run(command: ThreadsCommand, foundation: &Foundation) -> Res
             };
             export(&store, &id, form, format == ExportFormatArg::Json).await?;
         }
-        ThreadsCommand::Import { file } => import(&store, &file).await?,
+        ThreadsCommand::Import { file } => import(&store, &file, foundation).await?,
         ThreadsCommand::Rename { id, title } => {
             let thread = thread_by_prefix(&store, &id).await?;
             store.rename_thread(&thread.id, &title, NamedBy::Person).await.map_err(Failure::failed)?;
@@ -192,22 +191,23 @@ impl Pieces {
     }
 }
 
-async fn list(store: &Store, json: bool, page: PageArgs, foundation: &Foundation) -> Result<(), Failure> {
+async fn list(
+    store: &SharedStore,
+    json: bool,
+    page: PageArgs,
+    foundation: &Foundation,
+) -> Result<(), Failure> {
     if json {
-        let out = Arc::new(Mutex::new((JsonRows::default(), Ok(()))));
-        let written = Arc::clone(&out);
-        let each = move |thread: ThreadSummary| {
-            let (rows, written) = &mut *written.lock().unwrap_or_else(PoisonError::into_inner);
-            let added = rows.add(&json!(thread));
-            let goes_on = matches!(added, Ok(true));
-            *written = added.map(drop);
-            goes_on
-        };
-        store.threads_each(page.offset, page.limit, each).await.map_err(Failure::failed)?;
-        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rows, written) = std::mem::replace(&mut *out, (JsonRows::default(), Ok(())));
-        written?;
-        return rows.finish();
+        let mut out = JsonRows::default();
+        let mut feed = store.read_threads(page.offset, page.limit);
+        'rows: while let Some(threads) = feed.next().await.map_err(Failure::failed)? {
+            for thread in threads {
+                if !out.add(&json!(thread))? {
+                    break 'rows;
+                }
+            }
+        }
+        return out.finish();
     }
     let mut pager = Pager::new(&foundation.env);
     let mut pieces = Pieces::of(page);
@@ -231,7 +231,7 @@ fn cells(row: &ThreadSummary) -> [String; 4] {
 }
 
 async fn search(
-    store: &Store,
+    store: &SharedStore,
     words: &str,
     json: bool,
     page: PageArgs,
@@ -268,7 +268,7 @@ fn matches(found: &[Match]) -> String {
 
 /// Adds messages written since the last search to the index. If the index cannot be written, the search reads
 /// these messages instead.
-async fn update_index(store: &Store) -> Result<(), Failure> {
+async fn update_index(store: &SharedStore) -> Result<(), Failure> {
     let missing = store.unindexed_messages().await.map_err(Failure::failed)?;
     if missing > MANY {
         say(&format!("indexing {missing} messages for search, once"));
@@ -284,7 +284,7 @@ async fn update_index(store: &Store) -> Result<(), Failure> {
     }
 }
 
-async fn export(store: &Store, id: &str, form: ExportEncoder, with_rest: bool) -> Result<(), Failure> {
+async fn export(store: &SharedStore, id: &str, form: ExportEncoder, with_rest: bool) -> Result<(), Failure> {
     let thread = thread_by_prefix(store, id).await?;
     let put = |text: &str| put_or_stop(text).map_err(|failure| std::io::Error::other(failure.message));
     let written =
@@ -294,10 +294,9 @@ async fn export(store: &Store, id: &str, form: ExportEncoder, with_rest: bool) -
 
 /// Opens an exported conversation. What can be read only once is copied into a file without a name, on the disk of the
 /// store: the folder for temporary files may be in memory.
-fn open_copy(file: &Path, store: &Store) -> std::io::Result<std::fs::File> {
+fn open_copy(file: &Path, folder: Option<&Path>) -> std::io::Result<std::fs::File> {
     let opened = if file.as_os_str() == "-" { None } else { Some(std::fs::File::open(file)?) };
     let spool = |mut from: &mut dyn std::io::Read| {
-        let folder = store.path().and_then(Path::parent);
         let mut spooled = folder.map_or_else(tempfile::tempfile, tempfile::tempfile_in)?;
         std::io::copy(&mut from, &mut spooled)?;
         Ok(spooled)
@@ -310,10 +309,12 @@ fn open_copy(file: &Path, store: &Store) -> std::io::Result<std::fs::File> {
 }
 
 /// Imports the output of `export --format json`.
-async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
+async fn import(store: &SharedStore, file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     let name = visible_line(&file.to_string_lossy()).into_owned();
+    let database = foundation.paths.database();
+    let folder = database.parent().filter(|_| !foundation.is_ephemeral);
     let opened =
-        open_copy(file, store).map_err(|error| Failure::failed(format!("cannot read {name}: {error}")))?;
+        open_copy(file, folder).map_err(|error| Failure::failed(format!("cannot read {name}: {error}")))?;
     let mut file = ThreadCopyFile::new(opened);
     let mut copy = file.outline().map_err(|error| {
         Failure::failed(if error.is_io() {
@@ -377,17 +378,18 @@ fn adopt_runs(copy: &mut ThreadCopy, served: &[(RunId, CallId)]) -> (usize, u64)
     (open, unknown)
 }
 
-async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Result<(), Failure> {
+async fn delete(store: &SharedStore, ids: Vec<String>, foundation: &Foundation) -> Result<(), Failure> {
     // All are looked up first, so that a typing error deletes nothing.
     let mut found = Vec::new();
     for id in ids {
         found.push(thread_by_prefix(store, &id).await?);
     }
     for thread in found {
-        let told = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
+        let (actor, now) = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
         let presence = store.presence();
-        let is_alive = move |other: &Owner| presence.liveness(other);
-        store.delete_thread(&thread.id, &Owner::default(), is_alive, told).await.map_err(Failure::failed)?;
+        let is_alive = Box::new(move |other: &Owner| presence.liveness(other));
+        let deleted = store.delete_thread(&thread.id, &Owner::default(), is_alive, actor, now).await;
+        deleted.map_err(Failure::failed)?;
         say(&format!("deleted {}", thread.id));
     }
     if !store.shrink(false).await.map_err(Failure::failed)? {

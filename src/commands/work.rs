@@ -8,7 +8,6 @@
 //! which something becomes due, and for the end of the drivers of other jobs; every 30 seconds it checks anyway,
 //! because a message of another process may have been lost.
 
-mod consumer;
 mod report;
 mod signals;
 
@@ -27,13 +26,14 @@ use crate::contract::event_sink::NullEventSink;
 use crate::contract::executor::CODE_PAUSED;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
+use crate::contract::record::Owner;
+use crate::contract::storage::{ChangeFeed, ChangeKind, NoWork, StoreChange, StoreError, WorkClaim};
 use crate::failure::{AppError, Failure};
 use crate::headless::{end_commands, exit, exit_code};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::runtime::{AgentRunResult, OwnerWatch, RuntimeError, UnknownPolicy};
 use crate::session::Ended;
-use crate::store::{ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreChange, StoreError};
 use crate::terminal::background::{app_in, for_other_folders};
 
 /// `aye work`
@@ -56,8 +56,6 @@ pub struct WorkArgs {
     pub json: bool,
 }
 
-pub(crate) use consumer::Consumer;
-
 use report::WorkReport;
 
 pub(crate) use signals::Signals;
@@ -68,7 +66,7 @@ const BULK: usize = 64;
 /// The maximum jobs of dead workers taken over at a time.
 const SWEEP: usize = 100;
 
-/// How long to wait before retrying a job that another process was faster to take.
+/// How long to wait before claiming a job again that another process was faster to start.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: WorkArgs, foundation: Foundation, cli: &StartFlags) -> Result<u8, Failure> {
@@ -101,10 +99,9 @@ struct Worker {
     env: Env,
     /// The apps of other folders.
     apps: HashMap<PathBuf, Arc<AppContext>>,
-    mailbox: Mailbox,
     config: MailboxConfig,
-    me: Consumer,
-    changes: ChangeSubscription,
+    me: Owner,
+    changes: Box<dyn ChangeFeed>,
     signals: Signals,
     report: WorkReport,
     args: WorkArgs,
@@ -119,9 +116,8 @@ impl Worker {
             cli: for_other_folders(cli),
             env,
             apps: HashMap::new(),
-            mailbox: here.store.mailbox(),
             config: here.foundation.loaded.settings.mailbox.clone(),
-            me: Consumer::new(here.runtime.owner().clone()),
+            me: here.runtime.owner().clone(),
             // Before the first read, so that nothing is missed.
             changes: here.store.watch().map_err(Failure::failed)?,
             signals: Signals::new(),
@@ -138,67 +134,53 @@ impl Worker {
     }
 
     async fn work(&mut self) -> Result<(), Failure> {
-        let mut is_busy = false;
         while !self.signals.has_come() && self.args.max.is_none_or(|max| self.served < max) {
-            let next_work = self.look().await.map_err(Failure::failed)?;
-            match next_work.next.clone() {
-                Some(job) if !is_busy => {
-                    let (me, lease) = (self.me.to_string(), self.config.lease_ms);
-                    let claimed = self.mailbox.claim_job(&job.job_id, &me, self.now(), lease).await;
-                    let Some(job) = claimed.map_err(Failure::failed)? else { continue };
-                    match self.serve(job).await? {
+            match self.claim().await.map_err(Failure::failed)? {
+                WorkClaim::Claimed(job) => {
+                    match self.serve(*job).await? {
                         Served::Done => self.served += 1,
-                        Served::Busy => is_busy = true,
+                        // The job is first in the queue again.
+                        Served::Busy if self.args.once => return Ok(()),
+                        Served::Busy => self.wait(&NoWork::default(), Some(PAUSE)).await,
                         Served::BrokenOff => return Ok(()),
                     }
-                    if self.args.once && !is_busy {
+                    if self.args.once {
                         return Ok(());
                     }
                 }
-                _ => {
-                    let is_over = next_work.next.is_none() && next_work.held.is_empty();
-                    let is_empty = is_over && next_work.claimed.is_empty() && next_work.retrying == 0;
+                WorkClaim::Nothing(no_work) => {
+                    let is_empty = no_work.held.is_empty() && no_work.claimed == 0 && no_work.retrying == 0;
                     if self.args.once || (self.args.until_empty && is_empty) {
                         return Ok(());
                     }
-                    self.wait(&next_work, is_busy).await;
-                    is_busy = false;
+                    self.wait(&no_work, None).await;
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes over the jobs of dead workers, and returns the next work.
-    async fn look(&mut self) -> Result<NextWork, StoreError> {
+    /// Takes jobs away from dead workers, and claims the next job.
+    async fn claim(&mut self) -> Result<WorkClaim, StoreError> {
         let now = self.now();
-        let me = self.me.clone();
-        let runtime = self.here.runtime.clone();
-        let is_gone = move |other: &str| me.knows_dead(other, |owner| runtime.liveness(owner));
-        self.mailbox.reclaim(now, SWEEP, is_gone).await?;
+        self.here.store.reclaim(now, SWEEP).await?;
         let is_time =
             |cleaned: u64| u128::from(now.saturating_sub(cleaned)) >= self.config.gc_interval.as_millis();
         if self.cleaned.is_none_or(is_time) {
             let ttl = u64::try_from(self.config.gc_ttl.as_millis()).unwrap_or(u64::MAX);
-            self.mailbox.purge_terminal(now.saturating_sub(ttl)).await?;
+            self.here.store.purge_jobs(now.saturating_sub(ttl)).await?;
             crate::commands::store::prune_by_setting(&self.here.store, &self.here.foundation).await;
             self.cleaned = Some(now);
         }
-        let runtime = self.here.runtime.clone();
-        self.mailbox.next_work(now, move |lease| runtime.is_kept_out_by(lease)).await
+        self.here.store.claim_next(&self.me, now, self.config.lease_ms).await
     }
 
-    /// Waits until there is a reason to check for work.
-    async fn wait(&mut self, next_work: &NextWork, briefly: bool) {
+    /// Waits until there is a reason to ask for work, at most this long.
+    async fn wait(&mut self, no_work: &NoWork, longest: Option<Duration>) {
         let runtime = &self.here.runtime;
-        let leases = next_work.held.iter().cloned();
-        let claims = next_work.claimed.iter().filter_map(|who| self.me.lease_of(who));
-        let typed = next_work.typed.iter().cloned();
-        let mut guards: Vec<Option<OwnerWatch>> = leases
-            .chain(claims)
-            .chain(typed)
-            .map(|lease| Some(OwnerWatch::of(None, &lease, runtime)))
-            .collect();
+        let others = no_work.held.iter().chain(&no_work.behind);
+        let mut guards: Vec<Option<OwnerWatch>> =
+            others.map(|lease| Some(OwnerWatch::of(None, lease, runtime))).collect();
         let someone_ends = async {
             if guards.is_empty() {
                 return std::future::pending().await;
@@ -209,8 +191,8 @@ impl Worker {
             .await;
         };
         let now = self.here.clock.now_ms();
-        let until = next_work.wake_at.map(|at| Duration::from_millis(at.saturating_sub(now).max(1)));
-        let until = if briefly { Some(until.map_or(PAUSE, |until| until.min(PAUSE))) } else { until };
+        let until = no_work.wake_at.map(|at| Duration::from_millis(at.saturating_sub(now).max(1)));
+        let until = until.into_iter().chain(longest).min();
         let time_comes = async {
             match until {
                 Some(time) => tokio::time::sleep(time).await,
@@ -227,7 +209,7 @@ impl Worker {
 
     /// The app of the folder that a conversation works in.
     async fn app_of(&mut self, job: &MailboxJob) -> Result<Arc<AppContext>, AppError> {
-        let thread = self.here.store.thread(&job.mailbox_id).await?;
+        let thread = self.here.store.load_thread(&job.mailbox_id).await?;
         let thread = thread.ok_or_else(|| format!("unknown conversation {}", job.mailbox_id))?;
         if thread.cwd == self.here.foundation.workspace.cwd {
             return Ok(Arc::clone(&self.here));
@@ -279,7 +261,7 @@ impl Worker {
                 }
                 () = tokio::time::sleep(self.config.lease_renewal_interval) => {
                     let now = self.here.clock.now_ms();
-                    let kept = self.mailbox.extend_lease(&job.job_id, &token, now, self.config.lease_ms).await;
+                    let kept = self.here.store.extend_claim(&job.job_id, &token, now, self.config.lease_ms).await;
                     // A lost claim is no reason to stop: the lease of the thread determines who may continue,
                     // and the job ends with the run, whoever claims it.
                     if !matches!(kept, Ok(true)) {
@@ -332,14 +314,14 @@ impl Worker {
         };
         let left = match &failed {
             // The run's last transaction has already done it.
-            None => self.mailbox.ack(id, token, now).await,
+            None => self.here.store.accept_job(id, token, now).await,
             Some(JobFailure { why, retry, not_before }) => {
                 let pause = self.config.retry_delay_ms(job.attempt_count.saturating_add(1));
                 let at = now.saturating_add(pause).max(not_before.unwrap_or_default());
                 match retry {
-                    Retry::Counted => self.mailbox.nack(id, token, at, why, now).await,
-                    Retry::Uncounted => self.mailbox.postpone(id, token, at, why, now).await,
-                    Retry::Never => self.mailbox.dead_letter(id, token, why, now).await,
+                    Retry::Counted => self.here.store.retry_job(id, token, at, why, now).await,
+                    Retry::Uncounted => self.here.store.postpone_job(id, token, at, why, now).await,
+                    Retry::Never => self.here.store.dead_letter_job(id, token, why, now).await,
                 }
             }
         };
@@ -359,7 +341,7 @@ impl Worker {
     /// Returns a job to the queue unchanged. A job that ended with its run, or that another worker claimed, is left alone.
     async fn give_back(&self, job: &MailboxJob) -> Result<(), Failure> {
         let token = job.claim_token.as_deref().unwrap_or_default();
-        match self.mailbox.give_back(&job.job_id, token, self.now()).await {
+        match self.here.store.give_back_job(&job.job_id, token, self.now()).await {
             Ok(_) | Err(StoreError::NotClaimed(_) | StoreError::NoJob(_)) => Ok(()),
             Err(error) => Err(Failure::failed(error)),
         }
@@ -411,7 +393,7 @@ impl JobFailure {
 }
 
 /// Waits for a commit that may concern jobs.
-async fn wait_for_change(changes: &mut ChangeSubscription) {
+async fn wait_for_change(changes: &mut Box<dyn ChangeFeed>) {
     let matters = |change: &StoreChange| change.kind != ChangeKind::Grant;
     loop {
         let mut is_new = matters(&changes.next_or_check().await);

@@ -41,7 +41,7 @@ pub(crate) async fn complete(app: &AppContext, query: &str) -> Vec<MentionRow> {
         rows.extend(skills.take(OFFERED).map(|skill| row(skill.name.clone(), skill.summary())));
     }
     if let Some(begun) = wanted(query, THREAD) {
-        let threads = app.store.threads(None).await.unwrap_or_default();
+        let threads = app.store.threads_page(None, 0, None).await.unwrap_or_default();
         let fitting = threads.into_iter().filter(|row| {
             !row.thread.title.is_empty()
                 && (fits(&row.thread.title, begun) || short(row.thread.id.as_str()).starts_with(begun))
@@ -82,7 +82,7 @@ pub(crate) async fn attached(app: &AppContext, text: &str) -> Result<Vec<Content
 }
 
 async fn conversation(app: &AppContext, id: &str) -> Result<String, AppError> {
-    let threads = app.store.threads(None).await?;
+    let threads = app.store.threads_page(None, 0, None).await?;
     let mut named = threads.into_iter().filter(|row| row.thread.id.as_str().ends_with(id));
     let thread = match (named.next(), named.next()) {
         (Some(ThreadSummary { thread, .. }), None) => thread,

@@ -13,6 +13,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::storage::{SharedStore, StoreError};
 use crate::contract::suspension::Actor;
 use crate::contract::tool::ToolCallContext;
 use crate::failure::{AppError, Failure};
@@ -52,13 +53,12 @@ use crate::program::webhook::Webhooks;
 use crate::program::{agents, context, deferred, grants, models, prompt, reminders, say, sections};
 use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
 use crate::snapshots::FolderSnapshots;
-use crate::store::{Store, StoreError};
 use crate::tools::{self, ToolEnv};
 
 /// The assembled program, ready for a front end.
 pub struct AppContext {
     pub(crate) foundation: Foundation,
-    pub(crate) store: Store,
+    pub(crate) store: SharedStore,
     pub(crate) runtime: AgentRuntime,
     pub(crate) permission: Permissions,
     pub(crate) skills: Discovery,
@@ -129,7 +129,11 @@ impl AppContext {
         Ok(next)
     }
 
-    async fn build_on(store: Store, mut foundation: Foundation, cli: &StartFlags) -> Result<Self, Failure> {
+    async fn build_on(
+        store: SharedStore,
+        mut foundation: Foundation,
+        cli: &StartFlags,
+    ) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
         let reminders = reminders::in_force(&mut foundation);
         let selection = models::choose(&foundation).await?;
@@ -353,7 +357,7 @@ pub(crate) fn skills_of(foundation: &Foundation) -> Discovery {
 }
 
 struct Parts<'a> {
-    store: &'a Store,
+    store: &'a SharedStore,
     permission: &'a Permissions,
     clock: &'a Arc<dyn Clock>,
     notifier: &'a Notifier,
@@ -431,7 +435,7 @@ fn runtime(
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone())
         .with_targets(Arc::clone(targets));
     let mut builder = AgentRuntimeBuilder::new()
-        .with_store(store.clone())
+        .with_thread_run_store(store.clone())
         .with_clock(Arc::clone(clock))
         .with_owner(Owner::of_this_process())
         .with_lease(settings.lease)

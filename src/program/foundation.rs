@@ -18,6 +18,7 @@ use crate::contract::editor::EditorSlot;
 use crate::contract::inference::ReasoningEffort;
 use crate::contract::path_policy::PathPolicy;
 use crate::contract::server::ServerConfig;
+use crate::contract::storage::SharedStore;
 use crate::contract::workspace::Workspace;
 use crate::failure::{AppError, Failure};
 use crate::pattern::escape_glob;
@@ -287,23 +288,30 @@ impl Foundation {
         instructions
     }
 
-    pub(crate) fn open_store(&self) -> Result<Store, Failure> {
-        self.open_writable().map_err(|closed| closed.failure)
+    pub(crate) fn open_store(&self) -> Result<SharedStore, Failure> {
+        let store = self.open_writable().map_err(|closed| closed.failure)?;
+        Ok(Arc::new(store))
     }
 
     /// Opens the store for a command that answers questions; names a read-only one as the reason.
-    pub(crate) fn open_store_to_answer(&self) -> Result<Store, Failure> {
-        self.open_writable().map_err(|closed| {
+    pub(crate) fn open_store_to_answer(&self) -> Result<SharedStore, Failure> {
+        let opened = self.open_writable().map_err(|closed| {
             if !closed.is_read_only {
                 return closed.failure;
             }
             let path = self.paths.display(&self.paths.database());
             Failure::failed(format!("{path} is read-only; the decision cannot be stored; nothing changed"))
-        })
+        });
+        Ok(Arc::new(opened?))
     }
 
     /// Opens the store for a command that only reads: a read-only one will do.
-    pub(crate) fn open_store_to_read(&self) -> Result<Store, Failure> {
+    pub(crate) fn open_store_to_read(&self) -> Result<SharedStore, Failure> {
+        Ok(Arc::new(self.open_file_to_read()?))
+    }
+
+    /// The same for a command that needs a store in a file.
+    pub(crate) fn open_file_to_read(&self) -> Result<Store, Failure> {
         let path = self.paths.database();
         let closed = match self.open_writable() {
             Ok(store) => return Ok(store),
@@ -392,6 +400,11 @@ impl Foundation {
             Failure::failed(format!("{error}{cause} (--ephemeral keeps nothing and needs no folder)"))
         })
     }
+}
+
+/// Opens the store in a file that is not the one of the settings.
+pub(crate) fn open_store_at(path: &Path) -> Result<SharedStore, OpenError> {
+    Ok(Arc::new(Store::open(path)?))
 }
 
 /// The maximum bytes read of the list of stores.

@@ -10,13 +10,13 @@ use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch};
 use crate::contract::ids::SuspensionId;
 use crate::contract::judgement::Profile;
 use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus};
+use crate::contract::storage::{ChangeKind, RecentCall, SharedStore, StoreChange};
 use crate::contract::suspension::Actor;
 use crate::failure::AppError;
 use crate::plugins::permission::{
     CallRequest, GrantRefusal, Permissions, PreparedCall, RuleSet, SandboxGrant, VerdictKind, check_grant_in,
 };
 use crate::program::app_context::AppContext;
-use crate::store::{ChangeKind, RecentCall, Store, StoreChange};
 
 /// The number of audit rows searched for calls that a pattern would have matched.
 const HISTORY: u64 = 5_000;
@@ -31,7 +31,7 @@ const ENDED: u64 = 200;
 pub(crate) struct GrantWatch(tokio::task::JoinHandle<()>);
 
 impl GrantWatch {
-    pub(crate) fn start(store: Store, permission: Permissions, clock: Arc<dyn Clock>) -> GrantWatch {
+    pub(crate) fn start(store: SharedStore, permission: Permissions, clock: Arc<dyn Clock>) -> GrantWatch {
         GrantWatch(tokio::spawn(async move {
             let mut watch = match store.watch() {
                 Ok(watch) => watch,
@@ -57,7 +57,7 @@ impl Drop for GrantWatch {
 }
 
 /// Loads the grants of a store.
-pub(crate) async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
+pub(crate) async fn load(store: &SharedStore, permission: &Permissions, now_ms: u64) {
     let (grants, ended) = tokio::join!(store.grants(now_ms), store.ended_grants(ENDED));
     match grants {
         Ok(grants) => permission.set_grants(grants),
@@ -121,7 +121,10 @@ impl AppContext {
 }
 
 /// Returns the question if it is still pending.
-pub(crate) async fn open_question(store: &Store, id: &SuspensionId) -> Result<SuspensionRecord, AppError> {
+pub(crate) async fn open_question(
+    store: &SharedStore,
+    id: &SuspensionId,
+) -> Result<SuspensionRecord, AppError> {
     let found = store.suspension(id).await?;
     found
         .filter(|asked| asked.status == SuspensionStatus::Open)

@@ -13,13 +13,13 @@ use crate::config::{ModelSelection, Origin};
 use crate::contract::config_entry::EntryVersion;
 use crate::contract::display::visible_line;
 use crate::contract::spec::AgentSpec;
+use crate::contract::storage::StoreError;
 use crate::program::agents::{choices, pointer_of, spec_of, unavailable};
 use crate::program::app_context::AppContext;
 use crate::program::parts::{AGENT, entry_of};
 use crate::program::{models, prompt};
 use crate::runtime::PublishedAgents;
 use crate::server::{AgentDefinition, ConfigNamespace, ModelDefinition};
-use crate::store::StoreError;
 
 /// What is wrong with a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use crate::contract::address::is_this_machine;
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible;
 use crate::contract::record::SuspensionRecord;
+use crate::contract::storage::{OutboxOutcome, OutboxRow, PushTargetsOf, SharedStore, StoreError, push_key};
 use crate::contract::terms::Notify;
 use crate::program::foundation::Foundation;
 use crate::server::{A2aPushConfig, QuestionCard, WaitingPush, fresh_token, sign};
-use crate::store::{OutboxOutcome, OutboxRow, PushTargetsOf, Store, StoreError, push_key};
 use crate::tools::{public_client, root_cause};
 
 /// How long an attempt may take; another process takes the message over after twice that.
@@ -66,7 +66,7 @@ struct Inner {
     named: BTreeMap<String, WebhookSettings>,
     env: Env,
     paths: Paths,
-    store: Store,
+    store: SharedStore,
     /// The URL of the page.
     page: Mutex<Option<String>>,
     /// Hosts that push notifications may go to although they are not public.
@@ -84,7 +84,7 @@ impl Drop for Inner {
 }
 
 impl Webhooks {
-    pub(crate) fn new(foundation: &Foundation, store: Store) -> Self {
+    pub(crate) fn new(foundation: &Foundation, store: SharedStore) -> Self {
         let settings = &foundation.loaded.settings;
         Self(Arc::new(Inner {
             named: settings.webhooks.clone(),

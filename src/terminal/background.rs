@@ -101,7 +101,7 @@ impl BackgroundRuns {
         here: &Arc<AppContext>,
         question: &SuspensionRecord,
     ) -> Result<Arc<AppContext>, AppError> {
-        let thread = here.store.thread(&question.thread_id).await?;
+        let thread = here.store.load_thread(&question.thread_id).await?;
         let own = &here.foundation.workspace.cwd;
         let folder = folder_of(question, thread.as_ref().map_or(own, |thread| &thread.cwd));
         if folder == *own {
@@ -156,7 +156,8 @@ pub(crate) async fn report_end(
     result: &Result<AgentRunResult, RuntimeError>,
 ) {
     let Some(text) = end_text(result) else { return };
-    let title = app.store.thread(thread).await.ok().flatten().map_or_else(String::new, |thread| thread.title);
+    let title =
+        app.store.load_thread(thread).await.ok().flatten().map_or_else(String::new, |thread| thread.title);
     // When the program ends, nobody is left to receive the event.
     let _ = events.send(HostEvent::Note(format!("“{title}” {text}")));
 }

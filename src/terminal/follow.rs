@@ -24,9 +24,9 @@ use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::{FailedTry, QueuedMessage};
+use crate::contract::storage::{ChangeKind, MessageSelection, StoreChange, StoreError, ThreadView};
 use crate::program::app_context::AppContext;
 use crate::runtime::{AgentRuntime, RuntimeError};
-use crate::store::{ChangeKind, StoreChange, StoreError, ThreadView};
 use crate::terminal::attend::Attended;
 use crate::terminal::host::{Events, with_open_results};
 use crate::tui::host::{HostEvent, QueuedRow, ThreadOwner, ThreadSync, UserInput};
@@ -287,15 +287,16 @@ impl ThreadFollower {
         let Some(mark) = self.mark() else { return };
         // This process's own activity is reported by its events.
         let after = if mark.is_driving { NOTHING } else { mark.seen };
-        let thread_view = match self.app.store.thread_view(&mark.thread, Some(after)).await {
-            Ok(Some(thread_view)) => thread_view,
-            // The program ends.
-            Ok(None) | Err(StoreError::Closed) => return,
-            Err(error) => {
-                tracing::error!(thread = %mark.thread, %error, "the conversation cannot be read");
-                return;
-            }
-        };
+        let thread_view =
+            match self.app.store.thread_view_at(&mark.thread, MessageSelection::Behind(after)).await {
+                Ok(Some(thread_view)) => thread_view,
+                // The program ends.
+                Ok(None) | Err(StoreError::Closed) => return,
+                Err(error) => {
+                    tracing::error!(thread = %mark.thread, %error, "the conversation cannot be read");
+                    return;
+                }
+            };
         let waits =
             !thread_view.waiting.is_empty() || thread_view.decided > 0 || !thread_view.queued.is_empty();
         self.state(|state| state.waits = waits);
@@ -346,7 +347,7 @@ impl ThreadFollower {
     /// write.
     async fn catch_up(&self, thread: &ThreadId) {
         while let Some(mark) = self.mark().filter(|mark| mark.thread == *thread) {
-            match self.app.store.thread_view(thread, Some(mark.seen)).await {
+            match self.app.store.thread_view_at(thread, MessageSelection::Behind(mark.seen)).await {
                 Ok(Some(thread_view)) => {
                     let mark = ReadMark { is_driving: false, ..mark };
                     if self.send_read(&mark, &thread_view, ThreadOwner::Own).await {

@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 
 use crate::cli::start::StartFlags;
 use crate::compose::symbols::Symbols;
+use crate::contract::storage::ChangeKind;
 use crate::program::app_context::AppContext;
 use crate::program::grants::CallHistory;
-use crate::store::ChangeKind;
 use crate::terminal::background::BackgroundRuns;
 use crate::terminal::drafts::Drafts;
 use crate::terminal::files::Files;

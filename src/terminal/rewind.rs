@@ -9,10 +9,10 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, Visibility};
 use crate::contract::record::{StoredMessage, ThreadRecord};
 use crate::contract::snapshot::{Changes, RewindTarget, SnapshotRecord, TreeId, WentBackRecord};
+use crate::contract::storage::{ForkAt, SharedStore};
 use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
 use crate::snapshots::{FolderSnapshots, RestorePlan, Restored};
-use crate::store::{ForkAt, Store};
 use crate::tui::thread_actions::{RewindPoint, RewindPoints, RewindPreview, Rewound};
 
 /// The maximum characters of a message quoted in a sentence.
@@ -282,7 +282,7 @@ impl AppContext {
         };
         let other = went.from_thread.clone().filter(|_| what.takes_conversation());
         if let Some(other) = &other {
-            if self.store.thread(other).await?.is_none() {
+            if self.store.load_thread(other).await?.is_none() {
                 return Err(format!("the conversation to return to was deleted: {other}").into());
             }
             self.ensure_idle(thread, sink).await?;
@@ -334,7 +334,7 @@ impl AppContext {
         };
         let fork = self.fork_at(thread, keep, false, self.clock.now_ms()).await?;
         let id = fork.copy.id.clone();
-        let title = self.store.thread(thread).await?.map(|record| record.title).unwrap_or_default();
+        let title = self.store.load_thread(thread).await?.map(|record| record.title).unwrap_or_default();
         let name = if title.is_empty() {
             String::new()
         } else {
@@ -387,13 +387,13 @@ fn did(what: RewindTarget, plan: Option<&RestorePlan>) -> String {
 
 /// Prepares a copy of the start of a conversation.
 async fn fork_at(
-    store: &Store,
+    store: &SharedStore,
     thread: &ThreadId,
     keep: Option<u64>,
     is_rewind: bool,
     now: u64,
 ) -> Result<ForkAt, AppError> {
-    let record = store.thread(thread).await?.ok_or_else(|| format!("unknown thread {thread}"))?;
+    let record = store.load_thread(thread).await?.ok_or_else(|| format!("unknown thread {thread}"))?;
     if store.child(thread).await?.is_some() {
         return Err("a subagent's conversation cannot be forked; fork its parent".into());
     }
@@ -406,7 +406,7 @@ async fn fork_at(
         };
         let (count, end) = store.messages_tail(thread, LISTED).await?;
         match place(&end) {
-            None if count > end.len() as u64 => place(&store.messages(thread).await?),
+            None if count > end.len() as u64 => place(&store.load_messages(thread).await?),
             found => found,
         }
         .unwrap_or(0)
@@ -423,7 +423,7 @@ async fn fork_at(
 
 /// `aye threads fork`.
 pub(crate) async fn fork_stored(
-    store: &Store,
+    store: &SharedStore,
     thread: &ThreadId,
     keep: Option<u64>,
     now: u64,

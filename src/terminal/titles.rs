@@ -40,7 +40,7 @@ async fn name(app: &AppContext, thread: &ThreadId) -> Result<bool, AppError> {
     // A first line that is short and has nothing after it is a sufficient title.
     let of_person = messages.iter().filter(|message| message.role == Role::User).count();
     let answered = messages.iter().any(|message| message.role == Role::Assistant);
-    let first = app.store.thread(thread).await?.map(|thread| thread.title).unwrap_or_default();
+    let first = app.store.load_thread(thread).await?.map(|thread| thread.title).unwrap_or_default();
     if !answered || of_person < 2 && first.chars().count() <= ENOUGH {
         return Ok(false);
     }

@@ -22,6 +22,7 @@ mod no_sync;
 mod open;
 mod place;
 mod read_only;
+mod row_feed;
 mod rows;
 mod upkeep;
 mod warm;
@@ -70,6 +71,9 @@ pub mod objects;
 // For programs that embed aye.
 mod pages;
 mod source;
+
+// The traits that it implements.
+mod program;
 mod traits;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::Message;
-use aye_core::contract::presence::Liveness;
+use aye_core::contract::presence::{Announced, Liveness};
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{Term, ThreadRunStore};
 use aye_core::contract::suspension::{
@@ -131,6 +131,17 @@ pub async fn waiting(store: &dyn ThreadRunStore, expires_at: Option<u64>) -> (Fe
     let messages = vec![Message::user("what time is it?")];
     store.checkpoint(Checkpoint { messages, opened, ..checkpoint(&fence, &run) }).await.unwrap();
     (fence, run)
+}
+
+/// An owner that is alive until the value is dropped.
+pub fn announced(store: &dyn ThreadRunStore, token: &str) -> Announced {
+    store.presence().announce(owner(token))
+}
+
+pub async fn acquired(store: &dyn ThreadRunStore, thread: &str, owner: &Owner) -> Fence {
+    let presence = store.presence();
+    let liveness = Box::new(move |other: &Owner| presence.liveness(other));
+    store.acquire(&thread.into(), owner, Term::ENDLESS, liveness).await.unwrap()
 }
 
 pub async fn status(store: &dyn ThreadRunStore, id: &str) -> SuspensionStatus {

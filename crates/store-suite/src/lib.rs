@@ -1,5 +1,6 @@
-//! The requirements on every store, as tests of [`ThreadRunStore`]: [`store_suite!`] generates them for a
-//! store. Each test gets its own store.
+//! The requirements on every store, as tests: [`store_suite!`] generates those of a runtime's store ([`ThreadRunStore`]),
+//! [`program_store_suite!`] the others of a program's ([`ProgramStore`]). Each test gets its own store.
+#![expect(missing_docs, reason = "the names say it")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "tests"))]
 
@@ -8,19 +9,31 @@ pub mod commands;
 pub mod decisions;
 pub mod fixtures;
 pub mod journal;
+pub mod kept;
 pub mod lists;
 pub mod mailbox;
 pub mod profile;
+pub mod program_lists;
 pub mod threads;
+pub mod transfer;
+pub mod workers;
 
 use std::any::Any;
 use std::sync::Arc;
 
+use aye_core::contract::program_store::ProgramStore;
 use aye_core::contract::storage::ThreadRunStore;
 
 /// A new store, for one test.
 pub struct Opened {
     pub store: Arc<dyn ThreadRunStore>,
+    /// Values that must live as long as the store.
+    pub keep: Box<dyn Any>,
+}
+
+/// A new store of a program, for one test.
+pub struct OpenedProgram {
+    pub store: Arc<dyn ProgramStore>,
     /// Values that must live as long as the store.
     pub keep: Box<dyn Any>,
 }
@@ -98,6 +111,49 @@ macro_rules! store_suite {
                 runs_are_listed_newest_first
                 parts_of_lists_match_the_whole
                 open_jobs_are_listed_in_their_turn
+            }
+        }
+    };
+}
+
+/// The tests of the other traits, for a store that a function opens as [`OpenedProgram`].
+#[macro_export]
+macro_rules! program_store_suite {
+    ($open:path) => {
+        $crate::store_tests! {
+            $open,
+            workers {
+                the_first_job_of_a_free_thread_is_claimed
+                of_several_workers_one_gets_a_job
+                a_job_that_waits_for_an_answer_is_claimed_after_it
+                a_job_typed_in_a_living_process_is_left_to_it
+                jobs_of_dead_workers_are_reclaimed
+                a_claimed_job_ends_or_returns
+                jobs_are_listed_and_found
+            }
+            program_lists {
+                the_inbox_has_what_waits_for_a_user
+                a_prefix_names_one_question_for_good
+                conversations_are_listed_and_found
+                a_part_of_a_conversation_is_shown
+                a_text_is_found_with_or_without_an_index
+                tasks_of_all_conversations_are_listed
+                the_audit_is_read_row_by_row_and_call_by_call
+                a_reader_that_is_dropped_keeps_nobody_waiting
+                past_calls_have_the_answers_of_users
+            }
+            kept {
+                a_message_to_another_program_is_sent_until_it_is_taken
+                urls_of_a_run_are_kept_with_its_thread
+                a_definition_changes_only_as_expected
+                what_was_typed_is_remembered_once
+                a_moved_folder_keeps_its_conversations
+                a_rewind_continues_in_a_copy
+                old_conversations_are_pruned_unless_something_needs_them
+                counts_outlive_their_threads
+            }
+            transfer {
+                a_conversation_comes_back_as_it_left
             }
         }
     };

@@ -11,11 +11,11 @@ use crate::contract::display::{shortened, visible_line};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::schema;
+use crate::contract::storage::{SharedStore, SuspensionFilter};
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use crate::failure::Failure;
 use crate::runtime::DecideError;
 use crate::session::AnswerError;
-use crate::store::{Store, SuspensionFilter};
 
 /// The maximum characters of foreign text in a sentence.
 const QUOTED: usize = 200;
@@ -46,7 +46,10 @@ pub(super) fn ambiguous(id: &str, found: &[SuspensionRecord]) -> Failure {
 }
 
 /// Why the question cannot be answered any more; `None` while it can.
-pub(super) async fn look(store: &Store, suspension: &SuspensionRecord) -> Result<Option<Failure>, Failure> {
+pub(super) async fn look(
+    store: &SharedStore,
+    suspension: &SuspensionRecord,
+) -> Result<Option<Failure>, Failure> {
     let id = visible_line(suspension.id.as_str());
     let what = format!("{id} ({})", summary(suspension));
     let why = match suspension.status {
@@ -59,7 +62,7 @@ pub(super) async fn look(store: &Store, suspension: &SuspensionRecord) -> Result
         }
         SuspensionStatus::Expired => {
             let end = suspension.ticket.suspension.expires_at.map(|at| format!(" at {}", moment(at)));
-            let run = store.run(&suspension.run_id).await.map_err(Failure::failed)?;
+            let run = store.load_run(&suspension.run_id).await.map_err(Failure::failed)?;
             let is_over = run.is_some_and(|run| run.status == RunStatus::Done);
             let again = if is_over { " \"please try that again\"" } else { "" };
             format!(
@@ -73,8 +76,8 @@ pub(super) async fn look(store: &Store, suspension: &SuspensionRecord) -> Result
 }
 
 /// Why a question was closed without an answer.
-async fn closed(store: &Store, suspension: &SuspensionRecord) -> Result<String, Failure> {
-    let runs = store.runs(&suspension.thread_id).await.map_err(Failure::failed)?;
+async fn closed(store: &SharedStore, suspension: &SuspensionRecord) -> Result<String, Failure> {
+    let runs = store.list_runs(&suspension.thread_id).await.map_err(Failure::failed)?;
     if runs.iter().any(|run| run.parent_run_id.as_ref() == Some(&suspension.run_id)) {
         return Ok("a new message superseded it; the call did not run".to_owned());
     }

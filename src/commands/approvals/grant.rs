@@ -7,17 +7,17 @@ use crate::contract::display::visible_line;
 use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::question::Question;
 use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord};
+use crate::contract::storage::SharedStore;
 use crate::contract::suspension::ACTION_PERMISSION;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::grants::{check_opening, check_pattern, open_question, record};
-use crate::store::Store;
 
 /// Grants the rule that the flags name, if any, and returns the line that reports it.
 pub(crate) async fn give(
     flags: GrantFlags,
     found: &SuspensionRecord,
-    store: &Store,
+    store: &SharedStore,
     foundation: &Foundation,
     cli: &StartFlags,
 ) -> Result<Option<(GrantRecord, String)>, Failure> {
@@ -30,7 +30,7 @@ pub(crate) async fn give(
     let end = end.map_err(|why| Failure::usage(format!("--for: {why}")))?;
     let pattern = pattern(&asked, &wanted)?;
     // The rules and the project are those of the folder that the question came from.
-    let thread = store.thread(&asked.thread_id).await.map_err(Failure::failed)?;
+    let thread = store.load_thread(&asked.thread_id).await.map_err(Failure::failed)?;
     let mut there = cli.clone();
     there.global.cd = Some(thread.map_or_else(|| foundation.workspace.cwd.clone(), |thread| thread.cwd));
     let mut there_is = Foundation::load(&there, foundation.env.clone())?;

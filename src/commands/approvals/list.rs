@@ -11,18 +11,22 @@ use crate::commands::{put_json, thread_by_prefix, when};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::record::InboxRow;
+use crate::contract::storage::{InboxFilter, SharedStore, StoreError};
 use crate::contract::suspension::ACTION_WAIT;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::say;
-use crate::store::{InboxFilter, Store, StoreError};
 use crate::tui::wrap::{truncate, width};
 
 /// Ids are shown with at least this many characters, although fewer may be enough: users read them out, and
 /// type them again after other questions have arrived.
 const LEAST: usize = 12;
 
-pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation) -> Result<u8, Failure> {
+pub(super) async fn run(
+    args: &InboxArgs,
+    store: &SharedStore,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
     let now = SystemClock.now_ms();
     // A store that cannot be written to keeps what is over; it is left out of the list all the same.
     match store.expire_due(now).await {
@@ -57,7 +61,7 @@ const PIECE: usize = 200;
 
 /// The pending questions, read in parts.
 struct List<'a> {
-    store: &'a Store,
+    store: &'a SharedStore,
     filter: InboxFilter,
     now: u64,
     at: usize,
@@ -84,7 +88,7 @@ impl List<'_> {
 }
 
 /// Returns the filter that the arguments describe.
-pub(super) async fn filter(args: &InboxArgs, store: &Store, now: u64) -> Result<InboxFilter, Failure> {
+pub(super) async fn filter(args: &InboxArgs, store: &SharedStore, now: u64) -> Result<InboxFilter, Failure> {
     let thread = match &args.thread {
         Some(id) => Some(thread_by_prefix(store, id).await?.id),
         None => None,

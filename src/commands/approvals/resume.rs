@@ -10,12 +10,12 @@ use crate::contract::display::shell_word;
 use crate::contract::ids::ThreadId;
 use crate::contract::question::Question;
 use crate::contract::record::{LeaseRecord, SuspensionRecord, SuspensionStatus};
+use crate::contract::storage::{ChangeFeed, ChangeKind, SharedStore};
 use crate::failure::Failure;
 use crate::headless::{self, Job};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::say;
-use crate::store::{ChangeKind, ChangeSubscription, Store};
 
 /// How long a process that received an answer may take to start acting on it.
 const TAKEN_UP: Duration = Duration::from_millis(400);
@@ -24,11 +24,11 @@ const TAKEN_UP: Duration = Duration::from_millis(400);
 pub(super) struct Follow {
     /// The subscription from before the answer, so that nothing is missed. Without it no other process is
     /// noticed, but nothing worse happens.
-    changes: Option<ChangeSubscription>,
+    changes: Option<Box<dyn ChangeFeed>>,
 }
 
 impl Follow {
-    pub(super) fn new(store: &Store) -> Follow {
+    pub(super) fn new(store: &SharedStore) -> Follow {
         Follow { changes: store.watch().ok() }
     }
 
@@ -36,7 +36,7 @@ impl Follow {
     /// does.
     pub(super) async fn on(
         &mut self,
-        store: &Store,
+        store: &SharedStore,
         answered: Vec<SuspensionRecord>,
         then: ThenArgs,
         cli: &StartFlags,
@@ -70,7 +70,7 @@ impl Follow {
     /// does.
     async fn wait_for_takeover(
         &mut self,
-        store: &Store,
+        store: &SharedStore,
         suspension: &SuspensionRecord,
         thread: &ThreadId,
     ) -> Result<Option<Option<u32>>, Failure> {
@@ -99,7 +99,7 @@ impl Follow {
 }
 
 /// Returns when a process may have started to drive the thread, or may have made progress with it.
-async fn began(changes: &mut ChangeSubscription, thread: &ThreadId) {
+async fn began(changes: &mut Box<dyn ChangeFeed>, thread: &ThreadId) {
     loop {
         let change = changes.next().await;
         let is_it = match change.kind {
@@ -121,7 +121,7 @@ struct ResumePoint {
 
 impl ResumePoint {
     async fn of(
-        store: &Store,
+        store: &SharedStore,
         suspension: &SuspensionRecord,
         thread: ThreadId,
         foundation: &Foundation,
@@ -132,7 +132,7 @@ impl ResumePoint {
         let folder = if let Some(cwd) = Question::of(&suspension.ticket.suspension).cwd {
             cwd.into()
         } else {
-            let thread = store.thread(&suspension.thread_id).await.map_err(Failure::failed)?;
+            let thread = store.load_thread(&suspension.thread_id).await.map_err(Failure::failed)?;
             thread.map_or_else(|| here.clone(), |thread| thread.cwd)
         };
         Ok(ResumePoint { thread, is_elsewhere: folder != *here, folder })
@@ -147,7 +147,7 @@ impl ResumePoint {
     /// Resumes in this process, in the folder that the question was asked in.
     async fn resume(
         self,
-        store: &Store,
+        store: &SharedStore,
         then: ThenArgs,
         cli: &StartFlags,
         foundation: &Foundation,

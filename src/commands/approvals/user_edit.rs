@@ -16,6 +16,7 @@ use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::judgement::{Risk, Ruling};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::spec::AgentSpec;
+use crate::contract::storage::{SharedStore, SuspensionFilter};
 use crate::contract::suspension::{ACTION_PERMISSION, Answer, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::{Tool, ToolCallContext, ToolClass};
 use crate::failure::{AppError, Failure};
@@ -24,7 +25,6 @@ use crate::program::foundation::Foundation;
 use crate::program::put;
 use crate::runtime::{check_arguments, shown_payload};
 use crate::state::Snapshot;
-use crate::store::{Store, SuspensionFilter};
 use crate::terminal::editor;
 use crate::tui::host::Review;
 
@@ -113,7 +113,7 @@ fn only_reads(suspension: &SuspensionRecord) -> bool {
 
 /// Returns the pending approval requests: the read-only ones, or the others.
 pub(crate) async fn open_permissions(
-    store: &Store,
+    store: &SharedStore,
     thread: Option<&str>,
     reads: bool,
 ) -> Result<Vec<SuspensionRecord>, Failure> {
@@ -136,7 +136,7 @@ pub(crate) async fn edited(
     suspension: &SuspensionRecord,
     given: Option<String>,
     yes: CommandAnswer,
-    store: &Store,
+    store: &SharedStore,
     foundation: &Foundation,
     cli: &StartFlags,
 ) -> Result<CommandAnswer, Failure> {
@@ -197,11 +197,11 @@ pub(crate) async fn edited(
 async fn review_elsewhere(
     suspension: &SuspensionRecord,
     arguments: &Value,
-    store: &Store,
+    store: &SharedStore,
     foundation: &Foundation,
     cli: &StartFlags,
 ) -> Result<Review, AppError> {
-    let thread = store.thread(&suspension.thread_id).await?;
+    let thread = store.load_thread(&suspension.thread_id).await?;
     let cwd = thread.map_or_else(|| foundation.workspace.cwd.clone(), |thread| thread.cwd);
     let mut there = load_at(&cwd, foundation, cli)?;
     let rules = there.rules(cli)?;

@@ -14,13 +14,13 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::escape_json;
 use crate::contract::ids::SuspensionId;
 use crate::contract::record::InboxRow;
+use crate::contract::storage::{ChangeFeed, ChangeKind, InboxFilter, SharedStore};
 use crate::failure::Failure;
-use crate::store::{ChangeKind, ChangeSubscription, InboxFilter, Store};
 
 /// How long to wait after a change for related ones: a step of a run makes several.
 const GATHER: Duration = Duration::from_millis(30);
 
-pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> {
+pub(super) async fn run(args: &InboxArgs, store: &SharedStore) -> Result<u8, Failure> {
     // Changes are received from here on; the first read includes everything committed before.
     let mut changes = store.watch().map_err(Failure::failed)?;
     let mut ends = Ends::new();
@@ -49,7 +49,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> 
 }
 
 /// Waits until there may be a new question.
-async fn a_change(changes: &mut ChangeSubscription) {
+async fn a_change(changes: &mut Box<dyn ChangeFeed>) {
     loop {
         match changes.next_or_check().await.kind {
             ChangeKind::Run | ChangeKind::Anything => break,

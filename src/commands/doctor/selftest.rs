@@ -19,9 +19,9 @@ use crate::contract::judgement::Profile;
 use crate::contract::tool::SpawnContext;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
+use crate::program::foundation::open_store_at;
 use crate::program::programs::ProjectPrograms;
 use crate::program::put;
-use crate::store::Store;
 use crate::tools::exec::{self, ExecConfig, ExecRequest, ExecResult};
 
 /// How long a probe may take that waits for another process.
@@ -406,7 +406,7 @@ async fn store(report: &mut Report, folder: &Path) {
     if !can_go_on {
         return;
     }
-    let opened = Store::open(&database);
+    let opened = open_store_at(&database);
     let Ok(store) = opened else {
         add("two processes open one store", opened.map(drop).map_err(failed));
         return;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -24,17 +23,14 @@ use crate::program::{put, say};
 /// All calls of the audit since a time.
 async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failure> {
     let store = foundation.open_store_to_read()?;
-    let past = Arc::new(Mutex::new(Past::default()));
-    let filled = Arc::clone(&past);
-    let each = move |row| {
-        filled.lock().unwrap_or_else(PoisonError::into_inner).add(row, folder);
-        true
-    };
-    let read = store.past_calls(since, each).await;
+    let mut past = Past::default();
+    let mut feed = store.read_past_calls(since);
+    while let Some(rows) = feed.next().await.map_err(Failure::failed)? {
+        for row in rows {
+            past.add(row, folder);
+        }
+    }
     store.close().await;
-    read.map_err(Failure::failed)?;
-    let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
-    let past = std::mem::take(&mut *past);
     if past.calls.is_empty() {
         say("the audit has no call that the rules judged in that time");
     }

@@ -17,7 +17,7 @@ use crate::contract::grant::GrantRequest;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::message::Message;
 use crate::contract::record::GrantRecord;
-use crate::contract::storage::ThreadRunStore;
+use crate::contract::storage::{PushTarget, PushTargetsOf, SharedStore, ThreadRunStore};
 use crate::contract::suspension::{Actor, CHANNEL_HTTP};
 use crate::program::app_context::AppContext;
 use crate::runtime::AgentRuntime;
@@ -25,7 +25,6 @@ use crate::server::{
     A2aPushConfig, Access, AgentFolder, ApiError, ConfigHost, ConfigNamespace, PushHost, ServerHost,
     WaitingPush, catalog_view,
 };
-use crate::store::{PushTarget, PushTargetsOf, Store};
 use crate::terminal::background::app_in;
 use crate::tools::public_client;
 
@@ -35,7 +34,7 @@ pub(super) struct Served {
     cli: StartFlags,
     env: Env,
     /// A separate handle: its change feed reports what the apps commit.
-    pub(super) store: Store,
+    pub(super) store: SharedStore,
     shared: Arc<dyn ThreadRunStore>,
     access: Access,
     folders: Vec<PathBuf>,
@@ -53,12 +52,12 @@ impl Served {
         here: Arc<AppContext>,
         cli: StartFlags,
         env: Env,
-        store: Store,
+        store: SharedStore,
         access: Access,
         folders: Vec<PathBuf>,
         (report_failure, url): (FailureReporter, Option<String>),
     ) -> Self {
-        let shared = Arc::new(store.clone());
+        let shared: Arc<dyn ThreadRunStore> = store.clone();
         let apps = tokio::sync::Mutex::default();
         let publishing = tokio::sync::Mutex::default();
         let served =

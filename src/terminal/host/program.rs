@@ -14,10 +14,10 @@ use crate::contract::judgement::Profile;
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
+use crate::contract::storage::SharedStore;
 use crate::program::environment::branch;
 use crate::program::mcp::agree_to_shown;
 use crate::program::mcp::show::changed;
-use crate::store::Store;
 use crate::terminal::{statusline, themes};
 use crate::tui::host::{
     Choice, Host, HostEvent, HostFuture, HostInfo, LastThread, Mode, ModelPrices, ProgramHost, ProjectServer,
@@ -27,7 +27,7 @@ use crate::tui::palette::HostPage;
 use crate::tui::theme::ThemeRow;
 
 /// Returns the last conversation of a folder, and what became of its run.
-async fn last_here(store: &Store, cwd: &Path) -> Option<LastThread> {
+async fn last_here(store: &SharedStore, cwd: &Path) -> Option<LastThread> {
     let thread = store.latest_thread(cwd).await.ok()??;
     let run = store.latest_run(&thread.id).await.ok()?;
     let state = match run.map(|run| (run.status, run.termination)) {

@@ -11,12 +11,12 @@ use crate::config::repository_root;
 use crate::contract::grant::GrantPreview;
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::record::{DecideOutcome, GrantScope, InboxRow, SuspensionRecord};
+use crate::contract::storage::InboxFilter;
 use crate::contract::suspension::Answer;
 use crate::failure::AppError;
 use crate::program::app_context::AppContext;
 use crate::runtime::DecideError;
 use crate::session::{self, AnswerError, AnswerPlace, Reply};
-use crate::store::InboxFilter;
 use crate::terminal::background::folder_of;
 use crate::tui::host::{GrantRow, HostEvent, HostFuture, OpenedQuestion, QuestionHost, Review, RuleRow};
 
@@ -50,14 +50,14 @@ impl QuestionHost for TerminalHost {
     fn opened_question<'a>(&'a self, id: &'a SuspensionId) -> HostFuture<'a, Option<OpenedQuestion>> {
         Box::pin(async move {
             let Some(record) = self.app.store.suspension(id).await? else { return Ok(None) };
-            let Some(thread) = self.app.store.thread(&record.thread_id).await? else {
+            let Some(thread) = self.app.store.load_thread(&record.thread_id).await? else {
                 return Ok(None);
             };
             let project = repository_root(&folder_of(&record, &thread.cwd));
             let child = self.app.store.child(&record.thread_id).await?;
             let title = match &child {
                 Some(child) => {
-                    let root = self.app.store.thread(&child.root_thread).await?;
+                    let root = self.app.store.load_thread(&child.root_thread).await?;
                     root.map_or(thread.title, |root| root.title)
                 }
                 None => thread.title,

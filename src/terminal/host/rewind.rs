@@ -117,10 +117,9 @@ impl TerminalHost {
         if app.runtime.is_active(thread) {
             return Err("it has an active run; interrupt it first".into());
         }
-        let told = (app.actor("tui"), app.clock.now_ms());
-        let runtime = app.runtime.clone();
-        let alive = move |other: &Owner| runtime.liveness(other);
-        let deleted = app.store.delete_thread(thread, &Owner::default(), alive, told).await?;
+        let (runtime, actor, now) = (app.runtime.clone(), app.actor("tui"), app.clock.now_ms());
+        let alive = Box::new(move |other: &Owner| runtime.liveness(other));
+        let deleted = app.store.delete_thread(thread, &Owner::default(), alive, actor, now).await?;
         if !deleted {
             return Err("it was already deleted".into());
         }
@@ -132,7 +131,7 @@ impl TerminalHost {
         thread: &ThreadId,
         format: ExportFormat,
     ) -> Result<std::path::PathBuf, AppError> {
-        let opened = self.app.store.thread(thread).await?;
+        let opened = self.app.store.load_thread(thread).await?;
         let record = opened.ok_or("nothing to export yet")?;
         let (form, ending) = match format {
             ExportFormat::Markdown => (ExportEncoder::Markdown, "md"),
@@ -164,7 +163,7 @@ impl TerminalHost {
         wanted.fetch_max(number, Ordering::Relaxed);
         let start = Instant::now();
         let mut found = Vec::new();
-        let threads = match self.app.store.threads(None).await {
+        let threads = match self.app.store.threads_page(None, 0, None).await {
             Ok(threads) => threads,
             Err(error) => {
                 tracing::warn!(%error, "the conversations could not be searched");

@@ -13,10 +13,10 @@ use crate::contract::ids::{CallId, MessageId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{QueueId, RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
+use crate::contract::storage::{MessageSelection, ThreadView};
 use crate::failure::AppError;
 use crate::runtime::{RunDocument, RunRequest, RuntimeError};
 use crate::session::Ended;
-use crate::store::{MessageSelection, ThreadView};
 use crate::terminal::follow::{row_of, rows_of, running_of};
 use crate::terminal::take_over;
 use crate::tui::composer::paste::Draft;
@@ -95,7 +95,7 @@ impl ThreadHost for TerminalHost {
                 let given = self.cli.session_id.map(|id| ThreadId::from(id.to_string()));
                 let id = match given {
                     // The id of the command line is for the first conversation.
-                    Some(id) if self.app.store.thread(&id).await?.is_none() => id,
+                    Some(id) if self.app.store.load_thread(&id).await?.is_none() => id,
                     Some(_) | None => ThreadId::fresh(),
                 };
                 let thread = ThreadRecord {
@@ -267,7 +267,7 @@ impl ThreadHost for TerminalHost {
     }
 
     fn threads(&self) -> HostFuture<'_, Vec<ThreadSummary>> {
-        Box::pin(async move { Ok(self.app.store.threads(None).await?) })
+        Box::pin(async move { Ok(self.app.store.threads_page(None, 0, None).await?) })
     }
 }
 

@@ -8,6 +8,7 @@ pub mod child;
 pub mod clock;
 pub mod command;
 pub mod config_entry;
+pub mod consumer;
 pub mod content;
 pub mod context_message;
 pub mod diff;

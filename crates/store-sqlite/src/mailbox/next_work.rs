@@ -8,10 +8,13 @@ use super::super::rows::{int, uint};
 use super::super::{SqlFailure, StoreError, leases};
 use super::Mailbox;
 use super::jobs::readable;
+use aye_core::contract::clock::uptime_ms;
+use aye_core::contract::consumer::Consumer;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::message::Message;
-use aye_core::contract::record::LeaseRecord;
+use aye_core::contract::program_store::{NoWork, WorkClaim};
+use aye_core::contract::record::{LeaseRecord, Owner};
 
 /// Jobs whose thread is free: its last run is done, or is the job's own run and can be resumed. A run can be
 /// resumed if a dead process left it, one of its questions was answered, or one of its questions has expired.
@@ -86,6 +89,46 @@ impl Mailbox {
         is_held: impl Fn(&LeaseRecord) -> bool + Send + 'static,
     ) -> Result<NextWork, StoreError> {
         self.store.read(move |conn| next_of(conn, now, is_held)).await
+    }
+
+    /// Claims the first job that a worker may start.
+    pub(crate) async fn claim_next(
+        &self,
+        worker: &Owner,
+        now: u64,
+        lease_ms: u64,
+    ) -> Result<WorkClaim, StoreError> {
+        let consumer = Consumer::new(worker.clone()).to_string();
+        loop {
+            let (presence, own) = (self.store.presence(), worker.token.clone());
+            let is_held = move |lease: &LeaseRecord| {
+                lease.owner.token != own && lease.holds(uptime_ms(), presence.liveness(&lease.owner))
+            };
+            let mut found = self.next_work(now, is_held).await?;
+            let Some(job) = found.next.take() else { return Ok(WorkClaim::Nothing(found.without(worker))) };
+            // A look writes nothing, so that workers without work keep nobody waiting. Another one may be faster.
+            match self.claim_job(&job.job_id, &consumer, now, lease_ms).await {
+                Ok(Some(job)) => return Ok(WorkClaim::Claimed(Box::new(job))),
+                Ok(None) | Err(StoreError::NoJob(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl NextWork {
+    /// What the worker waits for: not for itself.
+    fn without(self, worker: &Owner) -> NoWork {
+        let claimants = self.claimed.iter().filter_map(|claimant| Consumer::owner_of(claimant));
+        let others = claimants.filter(|owner| owner.token != worker.token);
+        let claims = others.map(|owner| LeaseRecord { owner, epoch: 0, until: None });
+        NoWork {
+            behind: self.typed.into_iter().chain(claims).collect(),
+            held: self.held,
+            claimed: self.claimed.len() as u64,
+            retrying: self.retrying,
+            wake_at: self.wake_at,
+        }
     }
 }
 

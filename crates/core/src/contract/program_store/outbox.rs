@@ -1,6 +1,9 @@
 //! Messages to other programs.
 
+use async_trait::async_trait;
+
 use crate::contract::ids::ThreadId;
+use crate::contract::storage::StoreError;
 
 /// The state of a message to another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,4 +73,42 @@ pub enum OutboxOutcome {
         /// Why it was not taken.
         error: String,
     },
+}
+
+/// Keeps messages to other programs until they were taken or given up.
+#[async_trait]
+pub trait OutboxStore: Send + Sync {
+    /// Stores a message until it is accepted. `key` identifies its content and receiver: a second message with the same
+    /// key is not stored. Returns `false` if the key already existed.
+    async fn put_into_outbox(
+        &self,
+        thread: &ThreadId,
+        key: String,
+        target: String,
+        body: String,
+        now_ms: u64,
+    ) -> Result<bool, StoreError>;
+
+    /// Claims the oldest message that is due, for an attempt of at most `lease_ms`; if the claimant dies in the
+    /// meantime, the message is left to the next one. If no message is due, the inner error is the time when the next
+    /// one is, if any.
+    async fn claim_from_outbox(
+        &self,
+        now_ms: u64,
+        lease_ms: u64,
+    ) -> Result<Result<OutboxRow, Option<u64>>, StoreError>;
+
+    /// Writes the result of an attempt.
+    async fn settle_in_outbox(
+        &self,
+        number: u64,
+        outcome: OutboxOutcome,
+        now_ms: u64,
+    ) -> Result<(), StoreError>;
+
+    /// Messages that were not taken, oldest first; `all`: those that were, too.
+    async fn outbox(&self, all: bool) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// Makes a dead message due again, from now on. Returns `false` if there is no such message.
+    async fn retry_in_outbox(&self, number: u64, now_ms: u64) -> Result<bool, StoreError>;
 }

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::rows::RowFeed;
+use super::transfer_file::ThreadCopyFile;
 use crate::contract::child::ChildRecord;
-use crate::contract::ids::RunId;
+use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::record::{
     ExecutionStart, OpenIntent, OutcomeRecord, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
 };
+use crate::contract::storage::StoreError;
 use crate::contract::summary::SummaryRecord;
 
 /// The parts of a conversation besides its messages.
@@ -111,4 +115,23 @@ pub enum ExportPart {
     Part(CopyPart),
     /// It ends: the rest, without what came as parts.
     End(Box<ThreadRest>),
+}
+
+/// Moves whole conversations between stores.
+#[async_trait]
+pub trait TransferStore: Send + Sync {
+    /// A thread and those of the subagents below it, each after its parent, as they are at one moment. Missing messages
+    /// are found before any part of their thread is returned.
+    fn export_thread(&self, thread: &ThreadId) -> RowFeed<ExportPart>;
+
+    /// Adds a thread that was written elsewhere, with all its parts and the threads below it. Of the file, only a part is
+    /// in memory at a time. `outline` is what [`ThreadCopyFile::outline`] read from it, with `adopted`.
+    ///
+    /// The runs in `adopted` stay as they are, and their pending questions are pending again. Other runs are closed: their
+    /// unfinished work is cancelled, and a call without a result gets one that states this.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when a thread or a run of the same id exists; [`StoreError::Unwritable`] when the file is
+    /// incomplete, unreadable, or changed since `outline` was read. Nothing was written.
+    async fn import_thread_file(&self, outline: ThreadCopy, file: ThreadCopyFile) -> Result<(), StoreError>;
 }
