@@ -87,6 +87,7 @@ pub fn info() -> HostInfo {
         context_window: Some(200_000),
         prices: ModelPrices::default(),
         mode: Mode::default(),
+        most_mode: None,
         cwd: "/work".into(),
         project: "/work".into(),
         home: None,

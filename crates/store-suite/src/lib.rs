@@ -1,6 +1,5 @@
 //! The requirements on every store, as tests: [`store_suite!`] generates those of a runtime's store ([`ThreadRunStore`]),
 //! [`program_store_suite!`] the others of a program's ([`ProgramStore`]). Each test gets its own store.
-#![expect(missing_docs, reason = "the names say it")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "tests"))]
 
