@@ -19,6 +19,7 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use crate::contract::message::Message;
 use crate::contract::record::{SuspensionStatus, ThreadRecord};
+use crate::contract::schedule::Schedule;
 use crate::contract::storage::{
     JobFilter, JobLookup, OutboxRow, OutboxStatus, SharedStore, StoreError, SuspensionFilter,
 };
@@ -35,7 +36,7 @@ use crate::tui::host::TextPage;
 pub enum QueueCommand {
     /// Queue a message for `aye work`, or for a terminal that shows the conversation
     #[command(
-        after_help = "Examples:\n  aye queue add \"bring the changelog up to date\"\n  aye queue add --thread 0198c --at 22:00 \"run the long tests\"\n  git diff | aye queue add --priority 10 \"review this\""
+        after_help = "Examples:\n  aye queue add \"bring the changelog up to date\"\n  aye queue add --thread 0198c --at 22:00 \"run the long tests\"\n  aye queue add --every \"weekday at 7:30\" \"update the dependencies\"\n  git diff | aye queue add --priority 10 \"review this\""
     )]
     Add(QueueAddArgs),
     /// List jobs: queued, running, waiting for an answer, or dead
@@ -82,6 +83,17 @@ pub struct QueueAddArgs {
     /// Start at this time at the earliest: 14:30, 2h (from now), a day, or a time such as 2026-11-21T14:30:00Z
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
+
+    /// Come again: 30m, 2h, `1d at 7:30`, `weekday at 7:30` or `mon at 7:30`, each time in a new conversation
+    ///
+    /// With --thread, each time in that conversation. What was missed while no worker ran comes once. `aye queue cancel`
+    /// ends it.
+    #[arg(long, value_name = "WHEN", conflicts_with_all = ["at", "key", "cron"])]
+    pub every: Option<String>,
+
+    /// The same, by a crontab expression: minute, hour, day of month, month, day of week
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["at", "key"])]
+    pub cron: Option<String>,
 
     /// Refuse the message while the conversation has another open job with this key
     #[arg(long, value_name = "KEY")]
@@ -177,6 +189,7 @@ async fn add(
         .ok_or_else(|| Failure::usage("no prompt; use aye queue add \"...\" or pipe one in"))?;
     let typed = prompt.unwrap_or(&text);
     let at = args.at.as_deref().map(|at| since::at(at, now)).transpose()?;
+    let schedule = schedule(&args)?;
     let message = message(&text, typed, args.agent.clone(), foundation, cli).await?;
     let thread = match &args.thread {
         Some(id) => commands::thread_by_prefix(store, id).await?.id,
@@ -189,6 +202,9 @@ async fn add(
     job.agent_id = args.agent.unwrap_or_default();
     job.dedupe_key = args.key;
     job.sender_id = Some(app_context::actor(foundation, "cli").user);
+    if let Some(schedule) = &schedule {
+        job = job.with_schedule(schedule);
+    }
     let job = match store.submit(job).await {
         Ok(job) => job,
         Err(error @ StoreError::Duplicate { .. }) => {
@@ -199,8 +215,25 @@ async fn add(
     if args.json {
         return commands::put_json(&object(&job, &JobState::of(store, &job).await?));
     }
-    let when = at.map(|at| format!(", not before {}", commands::when(at))).unwrap_or_default();
+    let when = match &schedule {
+        Some(schedule) => format!(", {}: first at {}", schedule.text, commands::when(job.available_at)),
+        None => at.map(|at| format!(", not before {}", commands::when(at))).unwrap_or_default(),
+    };
     put(&format!("{}  queued in conversation {}{when}\n", job.sequence, job.mailbox_id))
+}
+
+/// Reads when the message comes again, by the clock of this machine.
+fn schedule(args: &QueueAddArgs) -> Result<Option<Schedule>, Failure> {
+    let zone = crate::program::zone();
+    // A zone without a name cannot be looked up later.
+    let zone = zone.iana_name().unwrap_or("UTC");
+    let schedule = match (&args.every, &args.cron) {
+        (Some(text), _) => Schedule::every(text, zone),
+        (None, Some(text)) => Schedule::cron(text, zone),
+        (None, None) => return Ok(None),
+    };
+    let schedule = schedule.map_err(Failure::usage)?;
+    Ok(Some(if args.thread.is_some() { schedule.in_same_thread() } else { schedule }))
 }
 
 /// Composes the message, and refuses one that the worker would refuse. Text that mentions nothing needs neither servers
@@ -301,7 +334,9 @@ impl JobState {
                 ("retry", format!("{}; again at {}", tries(), commands::when(job.available_at)))
             }
             MailboxJobStatus::Queued if job.available_at > job.created_at => {
-                ("queued", format!("not before {}", commands::when(job.available_at)))
+                let at = commands::when(job.available_at);
+                let again = job.schedule().map(|schedule| format!("{}, ", schedule.text)).unwrap_or_default();
+                ("queued", format!("{again}not before {at}"))
             }
             MailboxJobStatus::Queued => ("queued", String::new()),
             MailboxJobStatus::Claimed => {

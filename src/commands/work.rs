@@ -10,6 +10,7 @@
 
 mod report;
 mod signals;
+mod unit;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -54,9 +55,14 @@ pub struct WorkArgs {
     /// Write one line of JSON per job
     #[arg(long)]
     pub json: bool,
+
+    /// Print a file that keeps a worker running: a unit of systemd, or an agent of launchd
+    #[arg(long, value_enum, value_name = "SYSTEM", num_args = 0..=1, default_missing_value = "native")]
+    pub print_unit: Option<UnitKind>,
 }
 
 use report::WorkReport;
+pub use unit::UnitKind;
 
 pub(crate) use signals::Signals;
 
@@ -70,6 +76,9 @@ const SWEEP: usize = 100;
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: WorkArgs, foundation: Foundation, cli: &StartFlags) -> Result<u8, Failure> {
+    if let Some(kind) = args.print_unit {
+        return unit::print(kind, &foundation);
+    }
     queue::refuse_ephemeral(&foundation)?;
     print::notice_untrusted(&foundation);
     let _log = crate::logging::to_file(&foundation.paths.log_dir());

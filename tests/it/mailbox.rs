@@ -523,6 +523,58 @@ fn two_killed_workers_lose_no_job_and_start_none_twice() {
 }
 
 #[test]
+fn a_schedule_queues_the_next_job_when_one_begins_and_makes_up_for_nothing() {
+    let llm = echo();
+    let home = Home::with(&llm);
+    let (number, first) = add(&home, &["--every", "1d at 7:30"], "check the dependencies");
+    home.ok(&["queue", "list"]).prints("1d at 7:30, not before");
+    assert!(work(&home, 0).is_empty(), "it is not due");
+    // A worker comes after three of its times.
+    let due_long_ago = |number: &str| {
+        let db = Connection::open(home.root().join("aye/data/aye.db")).expect("a store");
+        let at = "UPDATE mailbox SET available_at = available_at - 3 * 86400000 WHERE n = ?1";
+        assert_eq!(db.execute(at, [number]).expect("it is queued"), 1);
+    };
+    due_long_ago(&number);
+    assert_eq!(statuses(&work(&home, 0)), ["done"], "missed times come once");
+    let jobs = listed(&home, &[]);
+    let [next] = &jobs[..] else { panic!("{jobs:?}") };
+    assert_eq!(next["request_extras"]["schedule"]["text"], "1d at 7:30");
+    let second = next["mailbox_id"].as_str().expect("a conversation");
+    assert_ne!(second, first, "each time a new conversation");
+    assert!(next["available_at"].as_u64() > Some(0) && next["state"] == "queued");
+    assert_eq!(said(&home, &first).len(), 2);
+
+    // A worker that dies in the middle leaves one job with the schedule.
+    let number = next["sequence"].to_string();
+    due_long_ago(&number);
+    let crashed = home.aye(&["work", "--once"]).env("AYE_FAILPOINT", "store.checkpoint.before").run();
+    let is_scheduled = |job: &&Value| !job["request_extras"]["schedule"].is_null();
+    assert_eq!(listed(&home, &[]).iter().filter(is_scheduled).count(), 1, "{}", crashed.stderr);
+    work(&home, 0);
+    let jobs = listed(&home, &[]);
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    home.ok(&["queue", "cancel", &jobs[0]["sequence"].to_string()]);
+    assert!(listed(&home, &[]).is_empty(), "a schedule that is cancelled is over");
+
+    let (_, thread) = add(&home, &["--thread", &first, "--cron", "0 9 * * mon"], "again");
+    assert_eq!(thread, first);
+    for (flag, text, why) in
+        [("--every", "10s", "expected a span of at least 1m"), ("--cron", "* * *", "expected five fields")]
+    {
+        home.aye(&["queue", "add", flag, text, "x"]).run().exits(2).says(why);
+    }
+}
+
+#[test]
+fn a_unit_keeps_a_worker_running() {
+    let home = Home::new();
+    let unit = home.ok(&["work", "--print-unit", "systemd"]);
+    unit.prints(" work\nWorkingDirectory=").prints("AYE_HOME=").prints("[Install]");
+    home.ok(&["work", "--print-unit", "launchd"]).prints("<key>ProgramArguments</key>").prints("</plist>");
+}
+
+#[test]
 fn tab_queues_a_message_while_the_agent_works() {
     let gate = Gate::default();
     let waits = gate.clone();

@@ -16,6 +16,7 @@ use super::rows::{encode, int, uint};
 use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, images, threads};
 use aye_core::contract::ids::{JobId, ThreadId, check_given};
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
+use aye_core::contract::record::ThreadRecord;
 
 use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
 
@@ -476,6 +477,23 @@ fn claim(
          updated_at = max(updated_at, ?5) WHERE n = ?1",
     )?
     .execute((n, token, consumer, int(now.saturating_add(lease_ms)), int(now)))?;
-    one(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?
-        .ok_or_else(|| SqlFailure(StoreError::NoJob(JobId::from(n.to_string()))))
+    let mut job = one(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?
+        .ok_or_else(|| SqlFailure(StoreError::NoJob(JobId::from(n.to_string()))))?;
+    pass_on_schedule(conn, &mut job, now)?;
+    Ok(job)
+}
+
+/// Queues the next job of a schedule when one of it begins: a crash in between loses neither, and makes none twice.
+fn pass_on_schedule(conn: &Connection, job: &mut MailboxJob, now: u64) -> Result<(), SqlFailure> {
+    let Some(next) = job.pass_on_schedule(now) else { return Ok(()) };
+    if next.mailbox_id != job.mailbox_id
+        && let Some(thread) = threads::one(conn, &job.mailbox_id)?
+    {
+        let (id, created_at, updated_at) = (next.mailbox_id.clone(), now, now);
+        threads::add(conn, &ThreadRecord { id, created_at, updated_at, ..thread })?;
+    }
+    insert(conn, next)?;
+    conn.prepare_cached("UPDATE mailbox SET body = ?2 WHERE n = ?1")?
+        .execute((int(job.sequence), encode("the job", &Body::of(job))?))?;
+    Ok(())
 }

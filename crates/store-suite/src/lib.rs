@@ -81,7 +81,7 @@ macro_rules! store_suite {
                 child_questions_are_pending_with_their_parent
             }
             mailbox {
-                a_claim_has_one_winner_and_its_token_ends_it
+                a_claim_has_one_winner_and_its_token_ends_it a_schedule_passes_from_job_to_job
                 the_order_is_priority_time_creation_number
                 a_failed_attempt_is_counted_and_the_last_one_is_final
                 a_queued_message_leaves_when_its_run_starts

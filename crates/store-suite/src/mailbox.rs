@@ -6,6 +6,7 @@ use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use aye_core::contract::message::Message;
 use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
+use aye_core::contract::schedule::Schedule;
 use aye_core::contract::storage::{MailboxStore, Slice, StorageError, StoreError, Term, ThreadRunStore};
 use aye_core::contract::suspension::ACTION_WAIT;
 
@@ -50,6 +51,31 @@ pub async fn a_claim_has_one_winner_and_its_token_ends_it(store: &dyn ThreadRunS
     assert_eq!(store.cancel(&third.job_id, 44).await.unwrap(), None);
     let missing = store.cancel(&JobId::from("none"), 44).await;
     assert!(matches!(missing, Err(StorageError::NotFound(_))));
+}
+
+pub async fn a_schedule_passes_from_job_to_job(store: &dyn ThreadRunStore) {
+    let first = ThreadRecord { title: "daily".into(), ..thread("t1") };
+    store.ensure_thread(first.clone()).await.unwrap();
+    let mailbox = store.mailboxes().unwrap();
+    const MINUTE: u64 = 60_000;
+    let schedule = Schedule::every("1m", "UTC").unwrap();
+    let due = mailbox.enqueue(job("again", MINUTE).with_schedule(&schedule)).await.unwrap();
+    assert_eq!(due.available_at, 2 * MINUTE, "a schedule begins at its first time");
+    assert!(mailbox.claim_job(&due.job_id, "a", MINUTE, LEASE).await.unwrap().is_some());
+    let next = store.open_jobs(None, Slice { offset: 0, limit: 10 }).await.unwrap();
+    let next: Vec<_> = next.into_iter().filter(|job| job.schedule().is_some()).collect();
+    assert_eq!(next.len(), 1, "one job at a time has the schedule");
+    assert_eq!((next[0].available_at, next[0].messages[0].text()), (3 * MINUTE, "again".to_owned()));
+    let thread = store.load_thread(&next[0].mailbox_id).await.unwrap().unwrap();
+    assert!(thread.id != first.id && thread.cwd == first.cwd && thread.title == first.title, "{thread:?}");
+    // The one that was claimed has none any more, so trying it again makes no second one.
+    let claimed = load(mailbox, &due).await;
+    assert_eq!(claimed.schedule(), None);
+    let token = claimed.claim_token.unwrap();
+    mailbox.nack(&due.job_id, &token, MINUTE, "busy", MINUTE).await.unwrap();
+    assert!(mailbox.claim_job(&due.job_id, "a", MINUTE, LEASE).await.unwrap().is_some());
+    let next = store.open_jobs(None, Slice { offset: 0, limit: 10 }).await.unwrap();
+    assert_eq!(next.iter().filter(|job| job.schedule().is_some()).count(), 1);
 }
 
 fn job(text: &str, now: u64) -> MailboxJob {

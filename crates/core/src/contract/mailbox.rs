@@ -18,6 +18,7 @@ use super::ids::{JobId, RunId, ThreadId};
 use super::lifecycle::TerminationReason;
 use super::message::Message;
 use super::record::{Owner, RunRecord};
+use super::schedule::Schedule;
 
 /// The member of a job's extras that names the process it was typed into.
 const TYPED_INTO: &str = "typed_into";
@@ -25,6 +26,8 @@ const TYPED_INTO: &str = "typed_into";
 const CORRELATION_ID: &str = "correlation_id";
 /// The key of the id that the first run gets.
 const RUN_ID: &str = "run_id";
+/// The key of the schedule.
+const SCHEDULE: &str = "schedule";
 
 /// The default priority of a job: 0 comes first, 255 last.
 pub const DEFAULT_PRIORITY: u8 = 128;
@@ -246,6 +249,48 @@ impl MailboxJob {
             extras.insert(RUN_ID.to_owned(), Value::from(id.as_str()));
         }
         self
+    }
+
+    /// Makes the job come again. It is due at the first time of the schedule, counted from when it was made.
+    #[must_use]
+    pub fn with_schedule(mut self, schedule: &Schedule) -> Self {
+        self.available_at =
+            schedule.next_after(self.created_at, self.created_at).unwrap_or(self.available_at);
+        let extras = self.request_extras.get_or_insert_with(|| Value::Object(serde_json::Map::new()));
+        if let (Value::Object(extras), Ok(schedule)) = (extras, serde_json::to_value(schedule)) {
+            extras.insert(SCHEDULE.to_owned(), schedule);
+        }
+        self
+    }
+
+    /// Returns when the job comes again. Whoever claims it passes the schedule on to the next job, so that one job at a
+    /// time has it.
+    pub fn schedule(&self) -> Option<Schedule> {
+        let schedule = self.request_extras.as_ref()?.get(SCHEDULE)?;
+        serde_json::from_value(schedule.clone()).ok()
+    }
+
+    /// Takes the schedule out. Returns the job that has it from now on: the same request, at the next time.
+    pub fn pass_on_schedule(&mut self, now: u64) -> Option<Self> {
+        let schedule = self.schedule()?;
+        let mut next = Self {
+            job_id: JobId::fresh(),
+            mailbox_id: if schedule.same_thread { self.mailbox_id.clone() } else { ThreadId::fresh() },
+            dedupe_key: None,
+            last_error: None,
+            run_id: None,
+            created_at: now,
+            updated_at: now,
+            ..self.clone()
+        };
+        if let Some(Value::Object(extras)) = &mut next.request_extras {
+            extras.remove(RUN_ID);
+        }
+        if let Some(Value::Object(extras)) = &mut self.request_extras {
+            extras.remove(SCHEDULE);
+        }
+        next.available_at = schedule.next_after(self.available_at, now)?;
+        Some(next)
     }
 
     /// Returns the id of the run that serves the job first, if the sender chose one.

@@ -45,6 +45,7 @@ pub mod progress;
 pub mod question;
 pub mod record;
 pub mod renderer;
+pub mod schedule;
 pub mod schema;
 pub mod server;
 pub mod snapshot;

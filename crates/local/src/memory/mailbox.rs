@@ -78,13 +78,23 @@ impl Rows {
     }
 }
 
-fn claim(job: &mut MailboxJob, consumer: &str, now: u64, lease_ms: u64) -> MailboxJob {
+fn claim(
+    rows: &mut Rows,
+    job: &JobId,
+    consumer: &str,
+    now: u64,
+    lease_ms: u64,
+) -> Result<MailboxJob, StoreError> {
+    let job = rows.job(job)?;
     job.status = MailboxJobStatus::Claimed;
     job.claim_token = Some(uuid::Uuid::now_v7().to_string());
     job.claimed_by = Some(consumer.to_owned());
     job.lease_until = Some(now.saturating_add(lease_ms));
     job.updated_at = job.updated_at.max(now);
-    job.clone()
+    let next = job.pass_on_schedule(now);
+    let claimed = job.clone();
+    rows.continue_schedule(&claimed, next)?;
+    Ok(claimed)
 }
 
 #[async_trait]
@@ -126,7 +136,7 @@ impl MailboxStore for InMemoryMailboxStore {
             };
             let first = rows.jobs.iter().filter(|job| is_due(job)).min_by_key(|job| turn(job));
             let first = first.map(|job| job.job_id.clone());
-            first.map_or(Ok(Vec::new()), |id| Ok(vec![claim(rows.job(&id)?, consumer, now, lease_ms)]))
+            first.map_or(Ok(Vec::new()), |id| Ok(vec![claim(rows, &id, consumer, now, lease_ms)?]))
         };
         self.change(work, |claimed| claimed.first().map(|job| job.mailbox_id.clone()))
     }
@@ -143,7 +153,7 @@ impl MailboxStore for InMemoryMailboxStore {
             if status != MailboxJobStatus::Queued || rows.claimed(&mailbox_id).is_some() {
                 return Ok(None);
             }
-            Ok(Some(claim(rows.job(job)?, consumer, now, lease_ms)))
+            Ok(Some(claim(rows, job, consumer, now, lease_ms)?))
         };
         self.change(work, |claimed| claimed.as_ref().map(|job| job.mailbox_id.clone()))
     }

@@ -9,7 +9,7 @@ use super::rows::Rows;
 use aye_core::contract::ids::{ThreadId, check_given};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
-use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
+use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord, ThreadRecord};
 use aye_core::contract::storage::{ChangeKind, QueueStore, Slice, StoreError};
 
 impl Rows {
@@ -44,6 +44,22 @@ impl Rows {
         job.messages = job.messages.into_iter().map(|message| self.without_images(message)).collect();
         self.jobs.push(Arc::new(job.clone()));
         Ok(job)
+    }
+
+    /// Queues the next job of a schedule, in a conversation of its own if it is for another one.
+    pub(super) fn continue_schedule(
+        &mut self,
+        job: &MailboxJob,
+        next: Option<MailboxJob>,
+    ) -> Result<(), StoreError> {
+        let Some(next) = next else { return Ok(()) };
+        if let Some(thread) = self.threads.get(&job.mailbox_id)
+            && next.mailbox_id != job.mailbox_id
+        {
+            let (id, created_at, updated_at) = (next.mailbox_id.clone(), next.created_at, next.created_at);
+            self.ensure_thread(ThreadRecord { id, created_at, updated_at, ..thread.record.clone() })?;
+        }
+        self.enqueue(next).map(drop)
     }
 
     /// Queues the job that resumes a waiting run, or moves it to another time.
@@ -124,6 +140,9 @@ impl Rows {
         }
         job.run_id = Some(run.id.clone());
         job.updated_at = job.updated_at.max(run.updated_at);
+        let next = job.pass_on_schedule(run.updated_at);
+        let taken = job.clone();
+        self.continue_schedule(&taken, next)?;
         Ok(())
     }
 

@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::super::rows::int;
 use super::super::{SqlFailure, StoreError};
-use super::insert;
-use super::jobs::several;
+use super::jobs::{one, several};
+use super::{insert, pass_on_schedule};
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
@@ -31,6 +31,9 @@ pub(crate) fn take(conn: &Connection, run: &RunRecord, taking: &JobClaim) -> Res
             .execute((id, thread, run.id.as_str(), now, token))?,
     };
     if taken == 1 {
+        if let Some(mut job) = one(conn, "SELECT {} FROM mailbox WHERE n = ?1", (id,))? {
+            pass_on_schedule(conn, &mut job, run.updated_at)?;
+        }
         return Ok(());
     }
     Err(StoreError::NotQueued { thread: run.thread_id.clone(), id: taking.id }.into())
