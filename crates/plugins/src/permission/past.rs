@@ -1,6 +1,6 @@
 //! The calls of the past, as questions that other rules can be asked.
 
-use super::evaluate::{CallRequest, EnforcedProfiles, PreparedCall, Verdict, VerdictKind};
+use super::evaluate::{CallRequest, EnforcedProfiles, PreparedCall, Verdict};
 use super::rules::RuleSet;
 use aye_core::contract::audit::{PastAnswer, PastRow};
 use aye_core::contract::ids::{CallId, ThreadId};

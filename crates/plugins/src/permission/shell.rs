@@ -10,10 +10,10 @@ use super::rules::{Layer, Rule, RuleSet};
 use super::tables::TABLES;
 use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::{
-    Analysis, Assignment, OptionFit, ProgramWords, Simple, Word, canonical, code_words, globs_are_harmless,
-    is_awk, is_explained, is_stateful, is_transparent, only_named, only_reads, risks, sed_only_prints,
+    Analysis, ProgramWords, Simple, Word, canonical, globs_are_harmless, is_awk, is_stateful, is_transparent,
+    only_named, only_reads, risks, sed_only_prints,
 };
-use aye_pattern::{Args, Condition, Looked, Matcher, Pattern, Quantifier};
+use aye_pattern::{Args, Looked, Matcher, Pattern, Quantifier};
 use std::cell::OnceCell;
 use std::path::PathBuf;
 

@@ -1,13 +1,11 @@
 //! Records how a call was judged: every rule that was tried, and what the call can do.
 
 use super::command_match::Hit;
-use super::evaluate::{
-    CallRequest, CallSubject, Judge, PreparedCall, Verdict, VerdictKind, edits_inside, is_file_edit,
-};
+use super::evaluate::{CallRequest, CallSubject, Judge, PreparedCall, Verdict, edits_inside, is_file_edit};
 use super::mode::{Mode, is_read_only};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, CommandPart};
-use aye_core::contract::judgement::{JudgedPath, Judgement, Risk, Ruling, SandboxOpening, TriedRule};
+use aye_core::contract::judgement::{JudgedPath, Judgement, Risk, SandboxOpening, TriedRule};
 use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::ToolClass;
 use aye_pattern::shell::effect;

@@ -2,7 +2,6 @@
 //! conversation, and an item that is closed is forgotten. Only if the sums differ, the items are compared one by one (see
 //! `cross_check`), which finds out what differs.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use rusqlite::Connection;
@@ -113,11 +112,11 @@ impl TableSums {
         Ok(is_readable.then_some(sums))
     }
 
-    fn add(&mut self, thread: &Cow<'_, str>, sum: u128) {
-        if let Some(of_thread) = self.0.get_mut(thread.as_ref()) {
+    fn add(&mut self, thread: &str, sum: u128) {
+        if let Some(of_thread) = self.0.get_mut(thread) {
             *of_thread = of_thread.wrapping_add(sum);
         } else {
-            self.0.insert(thread.clone().into_owned(), sum);
+            self.0.insert(thread.to_owned(), sum);
         }
     }
 }
