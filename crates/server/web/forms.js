@@ -1,6 +1,5 @@
 // Forms made from a JSON schema.
 
-import { own } from "./markdown.js";
 import { el } from "./text.js";
 import { count } from "./words.js";
 
