@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::chain::Link;
-use super::facts::{Fact, FactReader, LastRow, ThreadFacts};
+use super::facts::{AuditFact, FactReader, LastRow, ThreadFacts};
 use crate::SqlFailure;
 use crate::rows::{body, suspension_status, text};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind};
@@ -86,7 +86,7 @@ impl ExpectedState {
     pub(super) fn take(&mut self, kind: AuditKind, link: &Link) {
         let [Some(thread), ..] = &link.about else { return self.take_grant(kind, link) };
         match self.reader.fact(kind, link) {
-            Ok(Some(Fact::Deleted)) => drop(self.threads.remove(thread)),
+            Ok(Some(AuditFact::Deleted)) => drop(self.threads.remove(thread)),
             Ok(Some(fact)) => drop(self.threads.entry(thread.clone()).or_default().apply(fact, link)),
             Ok(None) | Err(_) => {}
         }

@@ -20,7 +20,7 @@ use aye_core::contract::record::SuspensionStatus;
 
 /// What a row of the audit says of a conversation. After an end that is not final, what became of the
 /// execution may still be found out.
-pub(super) enum Fact {
+pub(super) enum AuditFact {
     Deleted,
     Asked { question: String, asked: u128 },
     Decided { question: String, answer: u128 },
@@ -79,7 +79,7 @@ pub(super) struct ClosedItems {
 
 impl ThreadFacts {
     /// Takes what the next row says.
-    pub(super) fn apply(&mut self, fact: Fact, link: &Link) -> ClosedItems {
+    pub(super) fn apply(&mut self, fact: AuditFact, link: &Link) -> ClosedItems {
         let place = LastRow::of(link);
         let key = |attempt| {
             let [_, run, call] = &link.about;
@@ -87,20 +87,20 @@ impl ThreadFacts {
         };
         let mut closed = ClosedItems::default();
         match fact {
-            Fact::Deleted => *self = Self::default(),
-            Fact::Asked { question, asked } => {
+            AuditFact::Deleted => *self = Self::default(),
+            AuditFact::Asked { question, asked } => {
                 let status = SuspensionStatus::Open;
                 let new = QuestionFacts { place, asked: Some(asked), status, answer: None };
                 self.questions.insert(question, new);
             }
-            Fact::Decided { question, answer } => {
+            AuditFact::Decided { question, answer } => {
                 self.move_question(&question, SuspensionStatus::Decided, place).answer = Some(answer);
             }
-            Fact::Closed { question, status } => {
+            AuditFact::Closed { question, status } => {
                 self.move_question(&question, status, place);
                 closed.question = Some(question);
             }
-            Fact::Began { attempt, began, question } => {
+            AuditFact::Began { attempt, began, question } => {
                 self.executions
                     .insert(key(attempt), ExecutionFacts { place, began: Some(began), ended: None });
                 if let Some(question) = &question {
@@ -108,7 +108,7 @@ impl ThreadFacts {
                 }
                 closed.question = question;
             }
-            Fact::Ended { attempt, ended, is_final } => {
+            AuditFact::Ended { attempt, ended, is_final } => {
                 let key = key(attempt);
                 closed.execution = is_final.then(|| key.clone());
                 let new = ExecutionFacts { place, began: None, ended: None };
@@ -241,20 +241,20 @@ impl FactReader {
     }
 
     /// What a row about a conversation says of questions and executions.
-    pub(super) fn fact(&self, kind: AuditKind, link: &Link) -> Result<Option<Fact>, Unreadable> {
+    pub(super) fn fact(&self, kind: AuditKind, link: &Link) -> Result<Option<AuditFact>, Unreadable> {
         let read = || parse::<Members<'_>>(link.body.as_bytes());
-        let closed = |status| Ok(Fact::Closed { question: parse_member(read()?.suspension)?, status });
+        let closed = |status| Ok(AuditFact::Closed { question: parse_member(read()?.suspension)?, status });
         Ok(Some(match kind {
-            AuditKind::Deleted => Fact::Deleted,
+            AuditKind::Deleted => AuditFact::Deleted,
             AuditKind::Asked => {
                 let row = read()?;
                 let asked = self.members([row.action, row.tool, row.arguments, row.expires_at]);
-                Fact::Asked { question: parse_member(row.suspension)?, asked }
+                AuditFact::Asked { question: parse_member(row.suspension)?, asked }
             }
             AuditKind::Decided => {
                 let row = read()?;
                 let answer = self.answer(&row, row.decision, row.actor);
-                Fact::Decided { question: parse_member(row.suspension)?, answer }
+                AuditFact::Decided { question: parse_member(row.suspension)?, answer }
             }
             AuditKind::Expired => closed(SuspensionStatus::Expired)?,
             AuditKind::Superseded => closed(SuspensionStatus::Superseded)?,
@@ -262,13 +262,13 @@ impl FactReader {
             AuditKind::Began => {
                 let row = read()?;
                 let question = row.suspension.map(|id| parse_member(Some(id))).transpose()?;
-                Fact::Began { attempt: parse_member(row.attempt)?, began: self.began(&row), question }
+                AuditFact::Began { attempt: parse_member(row.attempt)?, began: self.began(&row), question }
             }
             AuditKind::Ended => {
                 let row = read()?;
                 let attempt = row.attempt.map_or(Ok(0), |attempt| parse_member(Some(attempt)))?;
                 let is_final = row.kind.is_none_or(|kind| kind.get() != "\"unknown\"");
-                Fact::Ended { attempt, ended: self.ended(&row), is_final }
+                AuditFact::Ended { attempt, ended: self.ended(&row), is_final }
             }
             AuditKind::Judged
             | AuditKind::Hook

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 
 use super::chain::Link;
-use super::facts::{ClosedItems, ExecutionFacts, ExecutionId, Fact, FactReader, ThreadFacts};
+use super::facts::{AuditFact, ClosedItems, ExecutionFacts, ExecutionId, FactReader, ThreadFacts};
 use crate::SqlFailure;
 use aye_core::contract::audit::AuditKind;
 
@@ -55,7 +55,7 @@ impl Sums {
                 return;
             }
         };
-        if matches!(fact, Fact::Deleted) {
+        if matches!(fact, AuditFact::Deleted) {
             self.threads.remove(thread);
             return;
         }
