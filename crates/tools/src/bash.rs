@@ -445,15 +445,16 @@ fn refused<'a>(output: &'a str, workspace: &Path) -> Option<(&'a str, SandboxRef
     output.lines().rev().map(str::trim).find_map(|line| {
         // It leaves the places of letters as they are.
         let small = line.to_ascii_lowercase();
-        let says = |sentences: &[&str]| sentences.iter().filter_map(|sentence| small.find(sentence)).min();
-        let said = says(&NO_NETWORK).or_else(|| says(&REFUSALS));
-        let part = said.map_or(line, |at| around(line, at));
+        let position_of =
+            |sentences: &[&str]| sentences.iter().filter_map(|sentence| small.find(sentence)).min();
+        let found = position_of(&NO_NETWORK).or_else(|| position_of(&REFUSALS));
+        let part = found.map_or(line, |at| around(line, at));
         let other = || SandboxRefusal::Other(part.chars().take(MAX_REFUSAL).collect());
-        let refusal = if let Some(at) = says(&NO_NETWORK) {
+        let refusal = if let Some(at) = position_of(&NO_NETWORK) {
             let (before, after) = line.split_at(at);
             let name = words_of(after).find_map(domain_name);
             name.or_else(|| words_of(before).filter_map(domain_name).last()).map(SandboxRefusal::Domain)
-        } else if says(&REFUSALS).is_some() {
+        } else if position_of(&REFUSALS).is_some() {
             paths_of(line, workspace).next().map(SandboxRefusal::Path)
         } else if small.contains("no such file or directory") {
             Some(SandboxRefusal::Path(hidden_path(line, workspace)?))

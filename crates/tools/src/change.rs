@@ -41,7 +41,7 @@ pub(super) struct PlannedFile {
 
 impl PlannedFile {
     /// Reads the state of a file; nothing is created yet.
-    pub(super) fn look(env: &ToolEnv, file_path: &str) -> Result<Self, ToolError> {
+    pub(super) fn inspect(env: &ToolEnv, file_path: &str) -> Result<Self, ToolError> {
         if file_path.ends_with('/') {
             return Err(ToolError::InvalidArguments(
                 "`file_path` ends with a slash; it must name a file".into(),
@@ -135,7 +135,7 @@ fn planned(
     open_text: Option<&str>,
 ) -> Result<PlannedChange, ToolError> {
     if let Some(text) = open_text {
-        let PlannedFile { name, before, .. } = PlannedFile::look(env, args.file_path())?;
+        let PlannedFile { name, before, .. } = PlannedFile::inspect(env, args.file_path())?;
         if before.map_or(!text.is_empty(), |bytes| is_unsaved(text, &bytes)) {
             let what = format!("{name} has unsaved changes in the editor");
             return Err(advised(what, "ask the user to save it, then try again"));
@@ -314,7 +314,7 @@ fn save_in_editor(
     if !tokio::runtime::Handle::current().block_on(save) {
         return Ok(Saved::No);
     }
-    let now = PlannedFile::look(env, &real.to_string_lossy())?;
+    let now = PlannedFile::inspect(env, &real.to_string_lossy())?;
     Ok(match &now.before {
         Some(bytes) if *bytes == change.after => Saved::AsAgreed,
         bytes if *bytes == change.subject.before => {

@@ -65,7 +65,7 @@ fn failed(message: String) -> ToolError {
 }
 
 fn plan(env: &ToolEnv, call: &EditArgs, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
-    let subject = PlannedFile::look(env, &call.file_path)?;
+    let subject = PlannedFile::inspect(env, &call.file_path)?;
     let name = &subject.name;
     let Some(bytes) = &subject.before else {
         let meant = misnamed::did_you_mean(env, ctx, &subject.real);

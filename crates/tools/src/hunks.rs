@@ -129,7 +129,7 @@ impl ChangeArgs for PatchArgs {
     }
 
     fn plan(&self, env: &ToolEnv, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
-        let subject = PlannedFile::look(env, &self.file_path)?;
+        let subject = PlannedFile::inspect(env, &self.file_path)?;
         let name = &subject.name;
         let Some(bytes) = &subject.before else {
             let meant = misnamed::did_you_mean(env, ctx, &subject.real);

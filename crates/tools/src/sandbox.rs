@@ -106,12 +106,12 @@ impl ToolEnv {
         if is_outside {
             if let Some(rules) = rules {
                 // What it renames stays bound by the rules. A folder such as the home folder is too large for that.
-                let look = move || {
+                let remember = move || {
                     if sandbox.problem(Profile::Workspace, false, &workspace).is_none() {
                         sandbox.find_known(&workspace, rules.as_ref(), &known);
                     }
                 };
-                tokio::task::spawn_blocking(look).await?;
+                tokio::task::spawn_blocking(remember).await?;
             }
             return Ok((request, Confinement::default()));
         }
@@ -417,7 +417,7 @@ impl Sandbox {
                 && (is_installed(&roots, path)
                     || self.folders.readable.iter().any(|readable| path.starts_with(readable)))
         };
-        let look = || -> Vec<Masked> {
+        let find_masks = || -> Vec<Masked> {
             let masked = self.masks.below(&roots, &toolchains, rules, known).into_iter();
             masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect()
         };
@@ -426,10 +426,10 @@ impl Sandbox {
             let now = || it.path.symlink_metadata().map(|about| (about.dev(), about.ino()));
             it.id.is_none_or(|id| now().is_ok_and(|now| now == id.device_and_inode()))
         };
-        let mut masked = look();
+        let mut masked = find_masks();
         if !masked.iter().all(is_same) {
             self.masks.forget();
-            masked = look();
+            masked = find_masks();
         }
         let roots = [roots.as_slice(), &toolchains].concat();
         // A link is hidden with what it leads to.

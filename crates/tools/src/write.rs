@@ -39,7 +39,7 @@ fn parse(args: &Value) -> Result<WriteArgs, ToolError> {
 
 fn plan(env: &ToolEnv, call: &WriteArgs, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
     let content = call.content.as_str();
-    let subject = PlannedFile::look(env, &call.file_path)?;
+    let subject = PlannedFile::inspect(env, &call.file_path)?;
     let name = &subject.name;
     let (after, encoding) = match &subject.before {
         None => (content.as_bytes().to_vec(), UTF_8),

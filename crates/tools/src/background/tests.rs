@@ -182,8 +182,8 @@ async fn a_running_command_is_moved_to_the_background() {
     assert!(text.starts_with("The user moved it to the background as b7."), "{text}");
     sandbox.write("go", "");
     let read_new_output = async || {
-        let looked = sandbox.call_in("BashOutput", json!({"bash_id": "b7"}), &ctx).await;
-        looked.expect("a result").model_text()
+        let read = sandbox.call_in("BashOutput", json!({"bash_id": "b7"}), &ctx).await;
+        read.expect("a result").model_text()
     };
     let printed = read_new_output().await;
     let pid = printed.lines().nth(1).expect("its process");

@@ -263,12 +263,12 @@ mod tests {
         }
         let mut env = plain.clone();
         guard_git(&mut env, &root).await.unwrap();
-        let said: Vec<String> = lines.iter().map(|line| run(&env, &root, line)).collect();
+        let output: Vec<String> = lines.iter().map(|line| run(&env, &root, line)).collect();
         assert_eq!(pwned(dir.path()), Vec::<String>::new());
-        assert!(said[0].contains("modified:   a.txt") && said[0].contains("b.x"), "{}", said[0]);
-        assert!(said[1].matches("+two").count() == 2, "{}", said[1]);
-        assert!(said[2].contains("+one"), "{}", said[2]);
-        assert!(said[3].contains("two"), "{}", said[3]);
+        assert!(output[0].contains("modified:   a.txt") && output[0].contains("b.x"), "{}", output[0]);
+        assert!(output[1].matches("+two").count() == 2, "{}", output[1]);
+        assert!(output[2].contains("+one"), "{}", output[2]);
+        assert!(output[3].contains("two"), "{}", output[3]);
         // Without the file, git takes the recorded one.
         std::fs::remove_file(root.join(".gitmodules")).unwrap();
         let mut env = plain.clone();
@@ -294,8 +294,8 @@ mod tests {
         assert!(run(&env, dir.path(), "git log 2>&1").contains("does not have any commits"));
         let mut guarded = env;
         guard_git(&mut guarded, dir.path()).await.unwrap();
-        let said = run(&guarded, dir.path(), "git log 2>&1; git config user.name");
-        assert!(said.contains("bareRepository") && said.contains("Ada"), "{said}");
+        let output = run(&guarded, dir.path(), "git log 2>&1; git config user.name");
+        assert!(output.contains("bareRepository") && output.contains("Ada"), "{output}");
     }
 
     #[test]

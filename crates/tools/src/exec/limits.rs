@@ -21,7 +21,7 @@ use super::ExecResult;
 use aye_platform::{descendants, process, proportional_bytes, resident_bytes, signal};
 
 /// How often a command is looked at that no control group limits.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Temporary files are counted again when this part of their limit was written.
 const PART: u64 = 16;
 /// Directory entries that are counted at most.
@@ -64,13 +64,13 @@ impl CommandLimits {
     /// Adds to the result which limits its command met. `group` has counted it.
     pub(super) fn explain(&self, group: Option<&ControlGroup>, result: &mut ExecResult) {
         let (processes, memory) = group.map(ControlGroup::met).unwrap_or_default();
-        let says =
+        let mentions =
             |words: &[&str]| words.iter().any(|word| result.output.to_ascii_lowercase().contains(word));
         let has_failed = !result.is_success();
         if processes {
             result.notes.push(self.on_processes());
         } else if has_failed
-            && says(&["resource temporarily unavailable", "cannot fork", "failed to spawn thread"])
+            && mentions(&["resource temporarily unavailable", "cannot fork", "failed to spawn thread"])
         {
             result.notes.push(format!("perhaps {}", self.on_processes()));
         }
@@ -79,8 +79,8 @@ impl CommandLimits {
         }
         if let Some(bytes) = self.shared_memory
             && has_failed
-            && says(&["no space left on device"])
-            && says(&["/dev/shm", "shared memory", "shm_open"])
+            && mentions(&["no space left on device"])
+            && mentions(&["/dev/shm", "shared memory", "shm_open"])
         {
             result.notes.push(format!(
                 "perhaps the command met the limit of {} MiB in /dev/shm (half of sandbox.max_memory_percent)",
@@ -92,13 +92,13 @@ impl CommandLimits {
     /// Waits until the command takes too much, and returns what it was. `pid` is above its processes.
     pub(super) async fn exceeded(self: Arc<Self>, pid: i32, is_counted: bool) -> String {
         let mut watch = TmpWatch::new(&self);
-        let mut pause = LOOK;
+        let mut pause = CHECK_INTERVAL;
         loop {
             tokio::time::sleep(pause).await;
             // A server that runs for days changes slowly.
-            pause = (pause + LOOK / 50).min(10 * LOOK);
+            pause = (pause + CHECK_INTERVAL / 50).min(10 * CHECK_INTERVAL);
             let (limits, mut before) = (Arc::clone(&self), watch);
-            let looked = tokio::task::spawn_blocking(move || {
+            let checked = tokio::task::spawn_blocking(move || {
                 let taken = || {
                     let below = descendants(pid).iter().map(|process| process.pid).collect::<Vec<_>>();
                     limits.taken(&below)
@@ -106,7 +106,7 @@ impl CommandLimits {
                 let found = before.exceeded().or_else(|| if is_counted { None } else { taken() });
                 (before, found)
             });
-            match looked.await {
+            match checked.await {
                 Ok((_, Some(found))) => return found,
                 Ok((now, None)) => watch = now,
                 Err(_) => return std::future::pending().await,
@@ -353,7 +353,7 @@ impl Drop for ControlGroup {
         if !left.is_empty() {
             let remove_later = move || {
                 for _ in 0..ROUNDS {
-                    std::thread::sleep(LOOK / 5);
+                    std::thread::sleep(CHECK_INTERVAL / 5);
                     remove(&mut left);
                 }
             };

@@ -24,9 +24,9 @@ use aye_sandbox::Launch;
 /// How long output may continue after the awaited process has ended.
 const DRAIN: Duration = Duration::from_millis(500);
 /// Bytes kept of a separate stdout, if no supervisor limits it.
-const MAX_SAID: usize = 256 << 10;
+const MAX_REPORT_BYTES: usize = 256 << 10;
 /// How often to check whether the supervisor was stopped.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time a supervisor may need beyond the grace between TERM and KILL, before it is killed itself.
 const SUPERVISOR_SLACK: Duration = Duration::from_secs(4);
 
@@ -157,7 +157,7 @@ pub async fn end_of_run(owner: Option<u32>, run: String) {
         |pid: u32| i32::try_from(pid).ok().and_then(process).is_none_or(|process| process.is_over());
     let term_at = if owner.is_none_or(is_dead) { alone } else { now };
     let (kill_at, end) = (term_at + grace, term_at + grace + SUPERVISOR_SLACK);
-    let mut told = Vec::new();
+    let mut signalled = Vec::new();
     loop {
         let supervisors = supervisors_of(&run);
         let now = Instant::now();
@@ -174,8 +174,8 @@ pub async fn end_of_run(owner: Option<u32>, run: String) {
             for process in started_by(supervisor.pid, &[supervisor.pid]) {
                 if now >= kill_at {
                     process.signal(Signal::KILL);
-                } else if now >= term_at && !told.contains(&process.id()) {
-                    told.push(process.id());
+                } else if now >= term_at && !signalled.contains(&process.id()) {
+                    signalled.push(process.id());
                     process.signal(Signal::TERM);
                     process.signal(Signal::CONT);
                 }
@@ -375,7 +375,7 @@ async fn run_supervised(
     let mut kill_at: Option<Instant> = None;
     // Set once the process has ended: when to stop reading its output.
     let mut end_at: Option<Instant> = None;
-    let mut look_at = began + LOOK;
+    let mut check_at = began + CHECK_INTERVAL;
     let mut is_timeless = timeless.is_cancelled();
     while exit.is_none() || output.is_some() || (input.is_some() && status_pipe.is_some()) {
         let read = async {
@@ -434,10 +434,10 @@ async fn run_supervised(
                     }
                 }
             }
-            told = read_some(&mut status_pipe, &mut piece), if input.is_some() || running.supervised => match told {
+            count = read_some(&mut status_pipe, &mut piece), if input.is_some() || running.supervised => match count {
                 Ok(0) | Err(_) => status_pipe = None,
                 // A supervisor limits its reports.
-                Ok(n) if running.supervised || reports.len() <= MAX_SAID => {
+                Ok(n) if running.supervised || reports.len() <= MAX_REPORT_BYTES => {
                     request.frozen = None;
                     reports.extend_from_slice(&piece[..n]);
                     if running.inside && is_pipe && has_ended(&reports) {
@@ -448,9 +448,9 @@ async fn run_supervised(
                 }
                 Ok(_) => {}
             },
-            () = sleep_until(look_at), if running.supervised && exit.is_none() => {
+            () = sleep_until(check_at), if running.supervised && exit.is_none() => {
                 running.wake();
-                look_at = Instant::now() + LOOK;
+                check_at = Instant::now() + CHECK_INTERVAL;
             }
             status = running.child.wait(), if exit.is_none() => {
                 exit = Some(status?);
@@ -507,9 +507,9 @@ async fn run_supervised(
         running.stop();
         let _ = pipe.read_to_end(&mut reports).await;
     }
-    let mut said = ProgramOutput::default();
+    let mut program_output = ProgramOutput::default();
     if running.supervised {
-        let started = read_reports(&request, &reports, &mut result, &mut said)?;
+        let started = read_reports(&request, &reports, &mut result, &mut program_output)?;
         let is_stopped = result.cancelled || result.timed_out;
         if running.inside
             && started.is_none()
@@ -531,9 +531,9 @@ async fn run_supervised(
         use std::os::unix::process::ExitStatusExt as _;
         result.exit_code = status.code();
         result.signal = status.signal();
-        said.is_cut = reports.len() > MAX_SAID;
-        reports.truncate(MAX_SAID);
-        said.text = String::from_utf8_lossy(&reports).into_owned();
+        program_output.is_cut = reports.len() > MAX_REPORT_BYTES;
+        reports.truncate(MAX_REPORT_BYTES);
+        program_output.text = String::from_utf8_lossy(&reports).into_owned();
     }
     let captured = capture.finish();
     result.output = captured.text;
@@ -543,7 +543,7 @@ async fn run_supervised(
     if let Some(limits) = &request.limits {
         limits.explain(group.as_deref(), &mut result);
     }
-    Ok((result, said))
+    Ok((result, program_output))
 }
 
 /// Adds plain text for the model; the user's screen gets the colours.

@@ -52,7 +52,7 @@ const OVERDUE_GRACE: Duration = Duration::from_secs(1);
 /// How long to wait for the command's stdout after the command and all its processes are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Bytes kept of a stdout that is sent in a report.
-const MAX_SAID: usize = 256 << 10;
+const MAX_OUTPUT_BYTES: usize = 256 << 10;
 /// Maximum survivors to list.
 const MAX_NAMES: usize = 20;
 
@@ -107,7 +107,7 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(2);
     };
     match start(&duty, program, args) {
-        Ok((child, said)) => {
+        Ok((child, output)) => {
             let mut supervisor = Supervisor {
                 child,
                 grace: duty.grace,
@@ -119,9 +119,9 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
                 overdue: false,
             };
             let (code, signal, left) = supervisor.watch();
-            if let Some(said) = said {
-                let (said, cut) = said.recv_timeout(LAST_WORDS).unwrap_or_default();
-                report(&SupervisorReport::Said { said: String::from_utf8_lossy(&said).into_owned(), cut });
+            if let Some(output) = output {
+                let (output, cut) = output.recv_timeout(LAST_WORDS).unwrap_or_default();
+                report(&SupervisorReport::Said { said: String::from_utf8_lossy(&output).into_owned(), cut });
             }
             report(&SupervisorReport::Ended { code, signal, left, overdue: supervisor.overdue });
             ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
@@ -184,7 +184,7 @@ fn is_alone() -> bool {
 }
 
 /// The stdout of the command, sent once it is closed, and whether only its start was kept.
-type Said = mpsc::Receiver<(Vec<u8>, bool)>;
+type OutputReceiver = mpsc::Receiver<(Vec<u8>, bool)>;
 
 /// Reads the input from the first bytes of the lifeline.
 fn input(duty: &SupervisorSpec) -> std::io::Result<Option<Vec<u8>>> {
@@ -195,29 +195,29 @@ fn input(duty: &SupervisorSpec) -> std::io::Result<Option<Vec<u8>>> {
 }
 
 /// Gives the command its input and takes its stdout, each at the pace of the command.
-fn converse(child: &mut Child, input: Vec<u8>) -> Said {
+fn converse(child: &mut Child, input: Vec<u8>) -> OutputReceiver {
     if let Some(mut stdin) = child.stdin.take() {
         // The command need not read its input.
         std::thread::spawn(move || stdin.write_all(&input));
     }
-    let (tell, said) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     if let Some(stdout) = child.stdout.take() {
         std::thread::spawn(move || {
             let (mut kept, mut stdout) = (Vec::new(), stdout);
-            let _ = stdout.by_ref().take(MAX_SAID as u64).read_to_end(&mut kept);
+            let _ = stdout.by_ref().take(MAX_OUTPUT_BYTES as u64).read_to_end(&mut kept);
             // A full pipe must not stop it.
             let more = std::io::copy(&mut stdout, &mut std::io::sink()).unwrap_or_default();
-            let _ = tell.send((kept, more > 0));
+            let _ = sender.send((kept, more > 0));
         });
     }
-    said
+    receiver
 }
 
 fn start(
     duty: &SupervisorSpec,
     program: OsString,
     args: impl Iterator<Item = OsString>,
-) -> std::io::Result<(i32, Option<Said>)> {
+) -> std::io::Result<(i32, Option<OutputReceiver>)> {
     let input = input(duty)?;
     if is_alone() {
         return Err(std::io::Error::other("its parent process is gone"));
@@ -247,12 +247,12 @@ fn start(
         None => streams.clone().spawn(Command::new(&program).args(&args))?,
     };
     drop(streams);
-    let said = input.map(|input| converse(&mut child, input));
+    let receiver = input.map(|input| converse(&mut child, input));
     // From here on only the command's own processes hold the output, so its end means that they are gone.
     rustix::stdio::dup2_stderr(File::options().write(true).open("/dev/null")?)?;
     let pid = i32::try_from(child.id()).map_err(std::io::Error::other)?;
     report(&SupervisorReport::Started { pid, pgid: pid });
-    Ok((pid, said))
+    Ok((pid, receiver))
 }
 
 /// The standard streams of the command.

@@ -90,20 +90,20 @@ impl Confinement {
 /// is dropped.
 pub struct ReportedChanges {
     confinement: Confinement,
-    tell: Box<dyn Fn(String) + Send>,
+    report: Box<dyn Fn(String) + Send>,
 }
 
 impl Confinement {
     /// For a program that runs beside others.
-    pub fn reported(self, tell: impl Fn(String) + Send + 'static) -> ReportedChanges {
-        ReportedChanges { confinement: self, tell: Box::new(tell) }
+    pub fn reported(self, report: impl Fn(String) + Send + 'static) -> ReportedChanges {
+        ReportedChanges { confinement: self, report: Box::new(report) }
     }
 }
 
 impl Drop for ReportedChanges {
     fn drop(&mut self) {
         for note in self.confinement.unchanged.iter().flat_map(|unchanged| unchanged.settle(true)) {
-            (self.tell)(note);
+            (self.report)(note);
         }
     }
 }

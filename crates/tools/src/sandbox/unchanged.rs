@@ -74,14 +74,15 @@ impl Unchanged {
         let _frozen = self.freezer.freeze(1);
         if beside {
             let changed = self.before.changed(&self.protected);
-            let say = |path: &PathBuf| format!("protected, but changed during the command: {}", shown(path));
+            let describe =
+                |path: &PathBuf| format!("protected, but changed during the command: {}", shown(path));
             let made = self.missing.iter().flat_map(MissingFiles::made);
             let made = made.map(|(path, _)| {
                 format!("rules deny changing it, but it was made during the command: {}", shown(&path))
             });
-            return changed.iter().map(say).chain(made).collect();
+            return changed.iter().map(describe).chain(made).collect();
         }
-        let say = |it: SetAside| match it.to {
+        let describe = |it: SetAside| match it.to {
             Some(to) => {
                 let back = match it.restored {
                     Some(true) => "; the original is restored",
@@ -93,7 +94,8 @@ impl Unchanged {
             }
             None => format!("{} is protected, and the command changed it", shown(&it.path)),
         };
-        let mut notes: Vec<String> = self.before.set_aside(&self.protected).into_iter().map(say).collect();
+        let mut notes: Vec<String> =
+            self.before.set_aside(&self.protected).into_iter().map(describe).collect();
         let made = self.missing.as_ref().map(MissingFiles::made).unwrap_or_default();
         notes.extend(self.before.set_aside_made(made).into_iter().map(|it| match it.to {
             Some(to) => {
