@@ -17,29 +17,11 @@ use super::update::{Completion, MessageQueue, QuestionCards};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::ThreadId;
 
-#[cfg(test)]
-mod cards_tests;
-#[cfg(test)]
-mod comfort_tests;
-#[cfg(test)]
-mod compose_tests;
 mod conversation;
 mod display;
-#[cfg(test)]
-mod edited_tests;
-#[cfg(test)]
-mod images_tests;
 mod overlays;
 #[cfg(test)]
-mod rewind_tests;
-#[cfg(test)]
-mod states_tests;
-#[cfg(test)]
 pub(super) mod tests;
-#[cfg(test)]
-mod trust_tests;
-#[cfg(test)]
-mod widths_tests;
 
 pub use conversation::ShownConversation;
 pub use display::DisplayState;

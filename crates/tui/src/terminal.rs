@@ -29,8 +29,6 @@ mod notify;
 mod paint;
 mod plain;
 #[cfg(test)]
-mod reflow_tests;
-#[cfg(test)]
 mod tests;
 
 pub use abilities::{Abilities, Multiplexer};

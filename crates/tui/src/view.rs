@@ -24,8 +24,6 @@ pub mod entry;
 pub mod layout_cache;
 pub mod linear;
 mod lists;
-#[cfg(test)]
-mod render_tests;
 mod sample;
 mod screen_reader;
 pub mod scrollback;

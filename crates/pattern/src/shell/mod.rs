@@ -22,8 +22,6 @@ mod walk;
 mod words;
 
 #[cfg(test)]
-mod effect_tests;
-#[cfg(test)]
 mod tests;
 
 pub use chars::{excerpt, suspicious, visible};

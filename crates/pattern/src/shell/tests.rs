@@ -1,5 +1,7 @@
 use super::*;
 
+mod effect;
+
 fn found(command: &str) -> Vec<String> {
     analyse(command).commands.iter().map(|c| c.texts().join(" ")).collect()
 }

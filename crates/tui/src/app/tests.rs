@@ -645,11 +645,20 @@ fn a_failed_load_of_a_run_ends_the_wait() {
 }
 
 mod answers;
+mod cards;
+mod comfort;
+mod compose;
+mod edited;
 mod fuzz;
+mod images;
 mod inbox;
 mod long;
 mod press;
+mod rewind;
+mod states;
+mod trust;
 mod viewer;
+mod widths;
 
 fn retry(delay_ms: u64, model: &str, instead: bool) -> E {
     E::ActivitySnapshot {

@@ -5,6 +5,8 @@ use ratatui::style::{Color, Style, Stylize};
 
 use super::*;
 
+mod reflow;
+
 /// A terminal emulator that keeps its scrollback.
 struct Screen {
     parser: vt100::Parser,

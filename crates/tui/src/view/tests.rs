@@ -14,6 +14,8 @@ use aye_core::contract::record::StoredMessage;
 use aye_core::contract::suspension::{ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME};
 use aye_core::contract::tool::ToolResult;
 
+mod render;
+
 fn text(delta: &str) -> E {
     E::TextDelta { delta: delta.into() }
 }
