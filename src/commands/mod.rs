@@ -9,7 +9,6 @@ pub(crate) mod columns;
 pub(crate) mod config;
 pub(crate) mod docs;
 pub(crate) mod doctor;
-pub(crate) mod export;
 pub(crate) mod grants;
 pub(crate) mod hooks;
 pub(crate) mod import;

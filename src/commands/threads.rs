@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::cli::shared::{ListArgs, PageArgs};
 use crate::commands::columns::columns;
-use crate::commands::export::{ExportEncoder, write, write_all};
 use crate::commands::pager::Pager;
 use crate::commands::{JsonRows, put_json, thread_by_prefix, when};
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -18,6 +17,7 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{NamedBy, Owner, ThreadSummary};
 use crate::contract::storage::{Match, SharedStore, StoreError, ThreadCopy, ThreadCopyFile};
 use crate::failure::Failure;
+use crate::program::export::{ExportEncoder, write, write_all};
 use crate::program::foundation::Foundation;
 use crate::program::{put, put_or_stop, say};
 use crate::runtime::adopt;

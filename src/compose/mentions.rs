@@ -1,6 +1,5 @@
 //! Mentions with `@` besides files: skills, and other conversations, whose text is attached to the message.
 
-use crate::commands::export;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::contract::message::Visibility;
@@ -8,6 +7,7 @@ use crate::contract::record::ThreadSummary;
 use crate::failure::AppError;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::program::app_context::AppContext;
+use crate::program::export;
 use crate::tui::host::MentionRow;
 
 const THREAD: &str = "thread:";

@@ -8,6 +8,7 @@ pub(crate) mod context;
 pub(crate) mod deferred;
 pub(crate) mod dialler;
 pub(crate) mod environment;
+pub(crate) mod export;
 pub(crate) mod folder_instructions;
 pub(crate) mod foundation;
 pub(crate) mod git;

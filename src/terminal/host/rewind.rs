@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 
 use super::TerminalHost;
-use crate::commands::export;
-use crate::commands::export::ExportEncoder;
 use crate::config::write_private;
 use crate::contract::event_sink::NullEventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{NamedBy, Owner};
 use crate::contract::snapshot::{Changes, RewindTarget};
 use crate::failure::AppError;
+use crate::program::export;
+use crate::program::export::ExportEncoder;
 use crate::program::git;
 use crate::terminal::compare;
 use crate::tui::host::ExportFormat;
