@@ -332,10 +332,11 @@ fn read_only_calls_are_approved_at_once_and_the_rest_denied_singly() {
     use ResumeDecisionAction::{Cancel, Resume};
     let mut test = three(["reads", "runs", "reads"]);
     let live = test.live();
-    assert!(live.contains("R allow 2 read-only") && live.contains("D deny the other 1"), "{live}");
+    assert!(live.contains("R allow 2 read-only") && live.contains("D deny the other\n"), "{live}");
     test.keys("R");
     let live = test.live();
     assert!(live.contains("Allow these 2 read-only calls?"), "{live}");
+    assert!(live.contains("1. Run this command?") && live.contains("R allow these 2"), "{live}");
     assert!(live.contains("$ run a") && live.contains("$ run c") && !live.contains("$ run b"), "{live}");
     test.keys("R");
     assert!(decided(&test).is_empty(), "pressing twice by mistake does not approve");
@@ -351,6 +352,7 @@ fn read_only_calls_are_approved_at_once_and_the_rest_denied_singly() {
     test.wait(1000);
     assert!(test.live().contains("run b"), "the remaining one is shown: {}", test.live());
     test.keys("D");
+    assert!(test.live().contains("Deny this call?") && test.live().contains("D deny it"), "{}", test.live());
     test.wait(400);
     test.keys("D");
     assert_eq!(decided(&test).last(), Some(&("perm_b", Cancel)));

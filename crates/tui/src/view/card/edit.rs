@@ -158,8 +158,7 @@ pub(super) fn batch(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> 
     let Some((_, ids)) = &app.cards.batch else { return Vec::new() };
     let mut lines = Vec::new();
     for (at, card) in app.cards.open.iter().enumerate().filter(|(_, card)| ids.contains(&card.id)) {
-        let name = visible_line(&card.ticket.pending.name).into_owned();
-        let text = format!("{}. {name}", at + 1);
+        let text = format!("{}. {}", at + 1, super::words::question(card, app));
         lines.push(Line::styled(truncate(&text, inner), theme.style(Role::CardTitle)));
         lines.extend(super::call(card, app, inner.saturating_sub(2).max(1), theme, &[]).into_iter().map(
             |line| {

@@ -311,9 +311,10 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
     let esc = |what: &str| of(KeyContext::Composer, Action::Interrupt, what);
     let enter = |what: &str| key(Action::Accept, what);
     if let Some((which, ids)) = &app.cards.batch {
+        let calls = if ids.len() == 1 { "it".to_owned() } else { format!("these {}", ids.len()) };
         let yes = match which {
-            Batch::AllowReads => key(Action::AllowReads, &format!("allow these {}", ids.len())),
-            Batch::DenyRest => key(Action::DenyRest, &format!("deny these {}", ids.len())),
+            Batch::AllowReads => key(Action::AllowReads, &format!("allow {calls}")),
+            Batch::DenyRest => key(Action::DenyRest, &format!("deny {calls}")),
         };
         return vec![yes, KeyHint::told("any other key", "back")];
     }
@@ -411,7 +412,11 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
             keys.push(key(Action::AllowReads, &format!("allow {reads} read-only")));
         }
         if rest > 0 {
-            let which = if reads > 0 { format!("deny the other {rest}") } else { format!("deny all {rest}") };
+            let which = match (reads, rest) {
+                (0, rest) => format!("deny all {rest}"),
+                (_, 1) => "deny the other".to_owned(),
+                (_, rest) => format!("deny the other {rest}"),
+            };
             keys.push(key(Action::DenyRest, &which));
         }
     }
