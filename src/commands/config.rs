@@ -1,5 +1,7 @@
 //! `aye config`.
 
+use std::path::Path;
+
 use clap::Subcommand;
 use serde_json::json;
 
@@ -51,7 +53,8 @@ fn lines(rows: &[ProvenanceRow]) -> String {
 pub(crate) fn page(app: &AppContext) -> TextPage {
     let row = |row: &ProvenanceRow| {
         let (key, value) = (visible_line(&row.key), visible_line(&row.value));
-        format!("{key}\t{value}\t{}\n", visible_line(&row.origin.to_string()))
+        let origin = app.foundation.paths.display(Path::new(&row.origin.to_string()));
+        format!("{key}\t{value}\t{}\n", visible_line(&origin))
     };
     let text = app.foundation.loaded.provenance.rows().iter().map(row).collect();
     let file = app.foundation.paths.display(&app.foundation.paths.config_file());

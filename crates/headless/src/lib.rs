@@ -22,6 +22,7 @@ use aye_core::contract::event::{AgentEvent, StreamEvent};
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
+use aye_core::contract::question::subject;
 use aye_core::contract::suspension::Actor;
 use aye_local::SystemClock;
 use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, SettledSummaries, UnknownPolicy};
@@ -204,8 +205,8 @@ impl EventSink for Printer {
 fn progress(event: &AgentEvent) {
     match event {
         AgentEvent::ToolCallReady { name, arguments, .. } => {
-            let subject = call_subject(arguments).map(|subject| format!(" {subject}"));
-            note(&format!("· {}{}", visible_line(name), subject.unwrap_or_default()));
+            let about = call_subject(arguments).unwrap_or_else(|| name.clone());
+            note(&format!("· {}", subject("", name, &about)));
         }
         AgentEvent::ToolCallDone { result, outcome, .. } => {
             let word = match outcome {

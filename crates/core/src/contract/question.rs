@@ -482,6 +482,7 @@ pub fn subject(action: &str, tool: &str, summary: &str) -> String {
         // A call without arguments is summarised by its name.
         _ if tool == summary => words.into_owned(),
         "Bash" => format!("$ {summary}"),
+        "AskUser" => format!("Ask: {summary}"),
         "WebFetch" => format!("Fetch {summary}"),
         "Grep" => format!("Search for {summary}"),
         "Glob" => format!("Look for {summary}"),

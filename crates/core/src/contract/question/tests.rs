@@ -155,6 +155,8 @@ fn a_list_names_a_question_in_words() {
         (ACTION_PERMISSION, "Memory", "Memory", "Memory"),
         (ACTION_ASK_USER, "AskUser", "Which colour?", "Which colour?"),
         (ACTION_ASK_USER, "mcp__files__write_note", "a.md", "write_note (files) a.md"),
+        // A call that is made, not asked about.
+        ("", "AskUser", "Which colour?", "Ask: Which colour?"),
         (ACTION_WAIT, "Limit", "Rate limit reached", "Rate limit reached"),
         (ACTION_SURFACE, "render_a2ui", "{\"a\":1}", "a form of the agent"),
     ] {
