@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use aye_core::contract::spelling;
 use aye_files::opener::{PASSAGE, open_beneath};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -47,9 +48,9 @@ impl FolderEntry {
         self.kind == FileType::Symlink
     }
 
-    /// The name in lower case.
-    pub(crate) fn lower(&self) -> String {
-        self.name.to_string_lossy().to_lowercase()
+    /// The name as it compares with a protected one.
+    pub(crate) fn folded(&self) -> String {
+        spelling::folded(&self.name.to_string_lossy()).into_owned()
     }
 }
 

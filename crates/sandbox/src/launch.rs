@@ -27,7 +27,6 @@ pub const LAUNCH_ARG: &str = "__launch";
 pub(crate) const TERMINAL_WORD: &str = "terminal";
 
 /// The exit status when the launcher cannot enforce the policy, or start the program.
-#[cfg(target_os = "linux")]
 const NOT_STARTED: u8 = 126;
 
 /// The policy that the launcher enforces on itself, as JSON in the argument after [`LAUNCH_ARG`].
@@ -97,8 +96,12 @@ impl Launch {
         let tmp = policy.tmp.iter().map(|tmp| ("TMPDIR".into(), tmp.clone().into_os_string())).collect();
         if layers.seatbelt {
             let words = ["-p".into(), seatbelt::profile(policy).into(), program.to_owned()];
-            let args = words.into_iter().chain(args.iter().cloned()).collect();
-            return Launch { program: seatbelt::PROGRAM.into(), args, env: tmp, launcher: None };
+            let args: Vec<OsString> = words.into_iter().chain(args.iter().cloned()).collect();
+            let program = OsString::from(seatbelt::PROGRAM);
+            if policy.terminal {
+                return Launch { env: tmp, ..Launch::in_terminal(own, &program, &args) };
+            }
+            return Launch { program, args, env: tmp, launcher: None };
         }
         let (mut all, mut launcher) = (Vec::new(), None);
         let (first, policy_to_enforce) = if let Some(bwrap) = &layers.bwrap {
@@ -158,7 +161,6 @@ impl Launch {
 #[expect(clippy::disallowed_methods, reason = "a separate process, whose stderr is the command's")]
 pub fn launch_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     use std::io::Write as _;
-    use std::os::unix::process::CommandExt as _;
     let args: Vec<OsString> = args.collect();
     let mut args = match mounts::take(&args) {
         Ok(rest) => rest.iter().cloned(),
@@ -181,32 +183,48 @@ pub fn launch_main(args: impl Iterator<Item = OsString>) -> ExitCode {
         && relay.is_none()
         && let Err(error) = take_terminal()
     {
-        let _ = writeln!(stderr, "aye: the command cannot have a terminal, and nothing was started: {error}");
-        return ExitCode::from(NOT_STARTED);
+        return without_terminal(&error);
     }
     if let Some(policy_to_enforce) = &policy_to_enforce
         && let Err(error) = policy_to_enforce.enforce()
     {
         return not_enforced(&error);
     }
-    let named = program.to_string_lossy().into_owned();
-    let error = match relay.cloned() {
-        None => Command::new(&program).args(args).exec(),
-        Some(relay) => {
-            let mut command = command(has_terminal, program, args);
-            // The thread inherits the restrictions.
-            let started = in_thread(move |started| {
-                let spawn = |variables| command.envs::<Vec<_>, _, _>(variables).spawn();
-                crate::net::relay::run(&relay, spawn, started);
-            });
-            match started.and_then(|mut child| child.wait()) {
-                Ok(status) => return exit_code(status),
-                Err(error) => error,
-            }
-        }
-    };
-    let _ = writeln!(stderr, "aye: cannot start {named}: {error}");
-    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { NOT_STARTED })
+    let Some(relay) = relay.cloned() else { return become_program(&program, args) };
+    let mut command = command(has_terminal, program.clone(), args);
+    // The thread inherits the restrictions.
+    let started = in_thread(move |started| {
+        let spawn = |variables| command.envs::<Vec<_>, _, _>(variables).spawn();
+        crate::net::relay::run(&relay, spawn, started);
+    });
+    match started.and_then(|mut child| child.wait()) {
+        Ok(status) => exit_code(status),
+        Err(error) => not_started(&program, &error),
+    }
+}
+
+/// Becomes the program. Returns only if that fails.
+fn become_program(program: &OsStr, args: impl Iterator<Item = OsString>) -> ExitCode {
+    use std::os::unix::process::CommandExt as _;
+    not_started(program, &Command::new(program).args(args).exec())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a separate process, whose stderr is the command's")]
+fn not_started(program: &OsStr, error: &io::Error) -> ExitCode {
+    use std::io::Write as _;
+    let program = program.to_string_lossy();
+    let _ = writeln!(std::io::stderr(), "aye: cannot start {program}: {error}");
+    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { NOT_STARTED })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a separate process, whose stderr is the command's")]
+fn without_terminal(error: &io::Error) -> ExitCode {
+    use std::io::Write as _;
+    let _ = writeln!(
+        std::io::stderr(),
+        "aye: the command cannot have a terminal, and nothing was started: {error}"
+    );
+    ExitCode::from(NOT_STARTED)
 }
 
 #[cfg(target_os = "linux")]
@@ -320,13 +338,11 @@ impl ThreadLaunch {
 }
 
 /// Makes a session whose terminal is the standard input.
-#[cfg(target_os = "linux")]
 fn take_terminal() -> std::io::Result<()> {
     rustix::process::setsid()?;
     Ok(rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?)
 }
 
-/// Fails: there is no launcher for this system.
 /// Returns the arguments: there are no mounts to make on this system.
 ///
 /// # Errors
@@ -352,9 +368,22 @@ impl ThreadLaunch {
     }
 }
 
+/// Runs the launcher, which makes a terminal the command's own: all else is done by the system's launcher. Returns only if
+/// that fails.
 #[cfg(not(target_os = "linux"))]
-pub fn launch_main(_args: impl Iterator<Item = OsString>) -> ExitCode {
-    ExitCode::from(2)
+#[expect(clippy::disallowed_methods, reason = "a separate process, whose stderr is the command's")]
+pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    use std::io::Write as _;
+    let mut stderr = std::io::stderr();
+    let is_terminal = args.next().is_some_and(|word| word == TERMINAL_WORD);
+    let (Some(program), true) = (args.next(), is_terminal) else {
+        let _ = writeln!(stderr, "aye: only aye starts a launcher");
+        return ExitCode::from(2);
+    };
+    match take_terminal() {
+        Ok(()) => become_program(&program, args),
+        Err(error) => without_terminal(&error),
+    }
 }
 
 #[cfg(test)]
@@ -393,6 +422,11 @@ mod tests {
         assert_eq!(launch.args[0], "-p");
         assert_eq!(launch.args[1].to_str(), Some(seatbelt::profile(&policy).as_str()));
         assert_eq!(launch.args[2..], ["bash", "-c"]);
+        assert_eq!(launch.env, [("TMPDIR".into(), "/var/x".into())]);
+        let policy = Policy { terminal: true, ..policy };
+        let launch = Launch::new(&policy, &layers, own, cwd, OsStr::new("bash"), &args);
+        assert_eq!(launch.program, "/opt/aye");
+        assert_eq!(launch.args[..4], [LAUNCH_ARG, TERMINAL_WORD, "/usr/bin/sandbox-exec", "-p"]);
         assert_eq!(launch.env, [("TMPDIR".into(), "/var/x".into())]);
     }
 

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use aye_core::contract::spelling;
 use rustix::fs::FileType;
 
 use crate::folder::{FolderEntry, OpenFolder, kind_of};
@@ -239,7 +240,7 @@ fn is_named(name: &str, part: &str) -> bool {
 
 /// Whether the name of a folder's entry is protected.
 pub(crate) fn is_protected(part: &str) -> bool {
-    let part = part.to_lowercase();
+    let part = spelling::folded(part);
     NAMES.iter().any(|name| is_named(name, &part))
 }
 
@@ -251,12 +252,47 @@ const CONTROL: &[(&str, &[&str])] = &[
     (".jj", &["repo/config.toml", "repo/store/git_target"]),
 ];
 
+/// What is protected at the root of a folder, whether it exists or not.
+pub(crate) struct Reserved {
+    /// What is there, and the parts of a version control folder that run programs.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Folders that contain some of it and must keep their names; the rest of them is free.
+    pub(crate) folders: Vec<PathBuf>,
+    /// Names, as in [`NAMES`].
+    pub(crate) names: Vec<&'static str>,
+    /// Names and the folders that they are in, as in [`PAIRS`].
+    pub(crate) pairs: &'static [(&'static str, &'static str)],
+}
+
+/// Returns what is protected at the root of a folder. A version control folder that exists is written by commits, and a
+/// folder that is a repository itself has only its own parts.
+pub(crate) fn reserved(root: &OpenFolder) -> Reserved {
+    let paths = of_repository(root);
+    let above = |path: &PathBuf| path.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
+    let mut folders: Vec<PathBuf> = paths.iter().flat_map(above).collect();
+    folders.retain(|folder| !folder.as_os_str().is_empty());
+    if is_repository(root) {
+        return Reserved { paths, folders, names: Vec::new(), pairs: &[] };
+    }
+    let mut entries = root.entries().unwrap_or_default();
+    entries.retain(FolderEntry::is_folder);
+    let used: Vec<String> = entries.iter().map(FolderEntry::folded).collect();
+    let is_control = |name: &str| CONTROL.iter().any(|(control, _)| *control == name);
+    let is_first = |name: &String| is_control(name) || PAIRS.iter().any(|(first, _)| first == name);
+    folders.extend(
+        entries.iter().filter(|entry| is_first(&entry.folded())).map(|entry| PathBuf::from(&entry.name)),
+    );
+    let is_in_use = |name: &str| is_control(name) && used.iter().any(|used| used == name);
+    let names = NAMES.iter().copied().filter(|name| !is_in_use(name)).collect();
+    Reserved { paths, folders, names, pairs: PAIRS }
+}
+
 /// Returns the protected files and folders at the root of a repository, even if they do not exist, as far as
 /// their names are known. Paths start at the folder.
 pub(crate) fn at_root(root: &OpenFolder) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in root.entries().unwrap_or_default() {
-        let (part, inner) = (entry.lower(), PathBuf::from(&entry.name));
+        let (part, inner) = (entry.folded(), PathBuf::from(&entry.name));
         // A link may lead anywhere: the link itself is protected, not its target.
         if entry.is_folder()
             && let Some((_, names)) = CONTROL.iter().find(|(name, _)| *name == part)
@@ -280,15 +316,18 @@ pub(crate) fn at_root(root: &OpenFolder) -> Vec<PathBuf> {
 /// The protected files of a folder that is a repository itself, such as the main one of a linked worktree. Paths start
 /// at the folder.
 pub(crate) fn of_repository(folder: &OpenFolder) -> Vec<PathBuf> {
-    let kind = |name: &str| folder.stat(name).map(|stat| kind_of(&stat)).ok();
-    // Each may be a link.
-    if kind("HEAD").is_some_and(|kind| kind != FileType::Directory)
-        && kind("objects").is_some_and(|kind| matches!(kind, FileType::Directory | FileType::Symlink))
-    {
+    if is_repository(folder) {
         let folders = git_folders(folder, PathBuf::new());
         return folders.iter().flat_map(|folder| CONTROL[0].1.iter().map(|name| folder.join(name))).collect();
     }
     at_root(folder)
+}
+
+fn is_repository(folder: &OpenFolder) -> bool {
+    let kind = |name: &str| folder.stat(name).map(|stat| kind_of(&stat)).ok();
+    // Each may be a link.
+    kind("HEAD").is_some_and(|kind| kind != FileType::Directory)
+        && kind("objects").is_some_and(|kind| matches!(kind, FileType::Directory | FileType::Symlink))
 }
 
 /// Folders in a repository that contain no other repository.
@@ -317,7 +356,7 @@ fn git_folders(root: &OpenFolder, git: PathBuf) -> Vec<PathBuf> {
 fn real_folders(root: &OpenFolder, folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = root.folder(folder).and_then(|folder| folder.entries()).unwrap_or_default();
     let folders = entries.into_iter().filter(FolderEntry::is_folder);
-    folders.map(|entry| (entry.lower(), folder.join(&entry.name))).collect()
+    folders.map(|entry| (entry.folded(), folder.join(&entry.name))).collect()
 }
 
 #[cfg(test)]

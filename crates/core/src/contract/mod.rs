@@ -51,6 +51,7 @@ pub mod server;
 pub mod snapshot;
 pub mod span;
 pub mod spec;
+pub mod spelling;
 pub mod statistics;
 pub mod storage;
 pub mod summary;
