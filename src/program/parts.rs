@@ -37,7 +37,7 @@ pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
     let secret_variables =
         settings.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect();
     let mut env = ToolEnv::new(foundation.workspace.clone(), foundation.paths.output_dir());
-    env.exec.supervisor = aye_platform::own_program();
+    env.exec.supervisor = aye_platform::own_program(&foundation.paths.programs_dir());
     env.exec.max_timeout = env.exec.max_timeout.max(settings.bash.timeout);
     env.exec.default_timeout = settings.bash.timeout;
     env.exec.max_output = usize::try_from(settings.bash.max_output).unwrap_or(usize::MAX);

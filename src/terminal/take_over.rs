@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use rustix::termios::{OptionalActions, Termios, Winsize, tcgetattr, tcgetwinsize, tcsetattr};
@@ -35,8 +34,8 @@ struct SavedTerminal {
 impl SavedTerminal {
     fn new() -> std::io::Result<Self> {
         // A separate open file description: the flag for reading must not affect the shell.
-        let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-        let terminal = File::options().read(true).write(true).custom_flags(nonblocking).open("/dev/tty")?;
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK;
+        let terminal = aye_platform::own_terminal(flags)?;
         let before = tcgetattr(&terminal)?;
         let mut raw = before.clone();
         raw.make_raw();

@@ -118,6 +118,12 @@ impl Paths {
         self.data_dir.join("output")
     }
 
+    /// Returns the folder of names under which running programs are started again after an upgrade, where the system needs
+    /// one.
+    pub fn programs_dir(&self) -> PathBuf {
+        self.state_dir.join("programs")
+    }
+
     /// Returns the folder of conversations that were exported in the terminal.
     pub fn exports(&self) -> PathBuf {
         self.data_dir.join("exports")

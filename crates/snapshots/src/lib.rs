@@ -229,8 +229,7 @@ impl FolderSnapshots {
 
     /// Scans the folder until a caller waits for a snapshot, which continues from there.
     fn scan_ahead(&self) {
-        // Of this thread only. Without it the look is only less considerate.
-        let _ = rustix::process::setpriority_process(None, NICE);
+        aye_platform::set_thread_niceness(NICE);
         match self.inner.take(&[], &|| self.inner.waiting.load(Ordering::Relaxed) > 0) {
             Ok(_) => self.inner.make_room(),
             Err(why) => tracing::info!(%why, "no snapshot was made in advance"),

@@ -90,7 +90,10 @@ impl Input {
     /// that is just about to pause it.
     pub fn start(events: UnboundedSender<TerminalEvent>) -> io::Result<Input> {
         let mut signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::window_change())?;
-        let mut input = Input::over(rustix::stdio::stdin(), events.clone())?;
+        let mut input = match aye_platform::input_to_poll()? {
+            None => Input::over(rustix::stdio::stdin(), events.clone())?,
+            Some(terminal) => Input::over(terminal, events.clone())?,
+        };
         input.resizes = Some(tokio::spawn(async move {
             while signal.recv().await.is_some() {
                 if let Some((width, height)) = super::terminal::size()

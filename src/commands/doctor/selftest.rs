@@ -87,7 +87,7 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &StartFlags
     let top = top.map_err(|error| Failure::failed(format!("cannot make a folder for the test: {error}")))?;
     let folder = top.path().canonicalize().map_err(|error| Failure::failed(error.to_string()))?;
     let mut report = Report::default();
-    Commands { folder: folder.clone(), config: supervised() }.probe(&mut report).await;
+    Commands { folder: folder.clone(), config: supervised(&folder) }.probe(&mut report).await;
     clock(&mut report);
     terminal(&mut report);
     files(&mut report, &folder);
@@ -124,9 +124,9 @@ fn text_of(rows: &[Row]) -> String {
     text
 }
 
-fn supervised() -> ExecConfig {
+fn supervised(folder: &Path) -> ExecConfig {
     ExecConfig {
-        supervisor: aye_platform::own_program(),
+        supervisor: aye_platform::own_program(&folder.join("programs")),
         grace: Duration::from_millis(300),
         ..ExecConfig::default()
     }
@@ -382,7 +382,8 @@ async fn store(report: &mut Report, folder: &Path) {
     let database = home.join("data/aye.db");
     let mut add = |name, probe| report.add("store", name, probe);
     let run = |args: &[&str]| -> Result<String, Why> {
-        let program = aye_platform::own_program().ok_or_else(|| failed("the program's path is not known"))?;
+        let program = aye_platform::own_program(&folder.join("programs"))
+            .ok_or_else(|| failed("the program's path is not known"))?;
         let mut command = Command::new(program);
         command.args(args).env_clear().current_dir(&home).stdin(Stdio::null());
         command
@@ -459,7 +460,7 @@ async fn sandbox(report: &mut Report, folder: &Path, foundation: &mut Foundation
     let listener = std::net::TcpListener::bind("127.0.0.1:0");
     let port =
         listener.as_ref().ok().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
-    let commands = Commands { folder: root.clone(), config: supervised() };
+    let commands = Commands { folder: root.clone(), config: supervised(&root) };
     let sandboxed = async |script: &str| -> Result<ExecResult, Why> {
         let none: [(&str, &str); 0] = [];
         let env = programs.env.env_in(Some(Profile::Workspace), none);

@@ -46,8 +46,9 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     process(i32::try_from(pid).ok()?).filter(|process| !process.is_over()).map(|process| process.started)
 }
 
-/// Returns the running program as something to start: an upgrade of the file does not take it away.
-pub fn own_program() -> Option<PathBuf> {
+/// Returns the running program as something to start: an upgrade of the file does not take it away. Other systems keep a
+/// name of it in a folder of the user's for that.
+pub fn own_program(_: &Path) -> Option<PathBuf> {
     Some("/proc/self/exe".into())
 }
 
@@ -172,6 +173,12 @@ pub fn drop_inspection(makes_namespaces: bool) {
     }
 }
 
+/// Sets how much this thread gives way to others, from 0 to 19.
+pub fn set_thread_niceness(niceness: i32) {
+    // Without it the thread is only less considerate.
+    let _ = rustix::process::setpriority_process(None, niceness);
+}
+
 /// Returns how many filters for system calls a process has: one in the sandbox has more than aye.
 pub fn system_call_filters(pid: i32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -225,6 +232,20 @@ pub fn network_kind(folder: &Path) -> Option<String> {
     network::kind(folder, mounts)
 }
 
+/// Returns whether a folder ignores case, where each has a setting of its own. `None`: its volume decides for all.
+pub fn ignores_case(folder: &Path) -> Option<bool> {
+    /// The file systems with folders of both kinds: ext4, f2fs, tmpfs.
+    const EITHER: [u32; 3] = [0xEF53, 0xF2F5_2010, 0x0102_1994];
+    /// `FS_CASEFOLD_FL` of ioctl_iflags(2).
+    const IGNORES: u32 = 0x4000_0000;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder, flags, Mode::empty()).ok()?;
+    let kind = rustix::fs::fstatfs(&folder).ok()?.f_type;
+    let kind = u32::try_from(i128::from(kind) & 0xFFFF_FFFF).ok()?;
+    let flags = EITHER.contains(&kind).then(|| rustix::fs::ioctl_getflags(&folder).ok())??;
+    Some(flags.bits() & IGNORES != 0)
+}
+
 /// Opens a path below an open folder without following any link, in one call. `None` where the kernel cannot.
 pub fn open_beneath(folder: impl AsFd, path: &Path, flags: OFlags) -> Option<Result<OwnedFd, Errno>> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -266,6 +287,22 @@ pub fn reserve(file: &File, bytes: u64) -> Result<(), Errno> {
 /// Those of the system.
 pub fn set_folder_mode(folder: impl AsFd, mode: Mode) -> Result<(), Errno> {
     rustix::fs::chmod(link_of(folder), mode)
+}
+
+/// Opens the terminal that this process belongs to.
+///
+/// # Errors
+/// Those of the system.
+pub fn own_terminal(flags: OFlags) -> io::Result<File> {
+    Ok(rustix::fs::open("/dev/tty", flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
+/// Returns the terminal to read in place of standard input, where that one cannot be waited for.
+///
+/// # Errors
+/// Those of the system.
+pub fn input_to_poll() -> io::Result<Option<File>> {
+    Ok(None)
 }
 
 /// Returns a short path to an open folder, for what takes only short ones.

@@ -1,18 +1,22 @@
 //! What every system with POSIX has. Processes are those that `ps` lists.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, Mode, OFlags, linkat, unlinkat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::stdio::{stderr, stdin, stdout};
 use rustix::time::ClockId;
 
 use crate::stat::ProcessStat;
@@ -46,9 +50,40 @@ pub(crate) fn started(_: u32) -> Option<u64> {
     None
 }
 
-/// Returns the running program as something to start.
-pub fn own_program() -> Option<PathBuf> {
-    std::env::current_exe().ok()
+/// Returns the running program as something to start: a name of it in `folder`, which an upgrade of the file does not take
+/// away, or its own where there can be none.
+pub fn own_program(folder: &Path) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    Some(keep(&own, folder, SystemTime::now()).unwrap_or(own))
+}
+
+/// How long an older program is kept after it was replaced.
+const KEPT: Duration = Duration::from_hours(24 * 30);
+
+/// Gives a file a second name in a folder, the same each time, and removes names that nothing else has.
+fn keep(file: &Path, folder: &Path, now: SystemTime) -> io::Result<PathBuf> {
+    let about = file.metadata()?;
+    let kept = folder.join(format!("{:x}-{:x}", about.ino(), about.mtime()));
+    if kept.metadata().is_ok_and(|kept| (kept.dev(), kept.ino()) == (about.dev(), about.ino())) {
+        return Ok(kept);
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    for entry in std::fs::read_dir(folder)?.flatten() {
+        // The last change is that the other name was removed.
+        let is_old = |about: Metadata| {
+            let changed = UNIX_EPOCH + Duration::from_secs(about.ctime().unsigned_abs());
+            about.nlink() == 1 && now.duration_since(changed).is_ok_and(|age| age > KEPT)
+        };
+        if entry.metadata().is_ok_and(is_old) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    match std::fs::hard_link(file, &kept) {
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        linked => linked?,
+    }
+    Ok(kept)
 }
 
 const PS: &str = "/bin/ps";
@@ -166,6 +201,9 @@ pub fn hide_memory() {}
 /// Removes the rights to inspect other processes, where the system has them.
 pub fn drop_inspection(_: bool) {}
 
+/// Sets how much this thread gives way to others, where that can be said of one thread: POSIX has it for processes only.
+pub fn set_thread_niceness(_: i32) {}
+
 /// Returns how many filters for system calls a process has.
 pub fn system_call_filters(_: i32) -> u32 {
     0
@@ -206,6 +244,11 @@ pub fn network_kind(_: &Path) -> Option<String> {
     None
 }
 
+/// Returns whether a folder ignores case, where each has a setting of its own. `None`: the system has no such setting.
+pub fn ignores_case(_: &Path) -> Option<bool> {
+    None
+}
+
 /// Opens a path below an open folder without following any link, in one call. `None`: the system has no such call.
 pub fn open_beneath(_: impl AsFd, _: &Path, _: OFlags) -> Option<Result<OwnedFd, Errno>> {
     None
@@ -242,6 +285,37 @@ pub fn set_folder_mode(folder: impl AsFd, mode: Mode) -> Result<(), Errno> {
     rustix::fs::fchmod(folder, mode)
 }
 
+/// Opens the terminal that this process belongs to, under its own name if it is known: on macOS nothing can wait for input of
+/// `/dev/tty`.
+///
+/// # Errors
+/// Those of the system.
+pub fn own_terminal(flags: OFlags) -> io::Result<File> {
+    let session = rustix::process::getsid(None)?;
+    let is_own = |fd: &BorrowedFd<'_>| rustix::termios::tcgetsid(fd).is_ok_and(|of| of == session);
+    let name = terminal_name([stdin(), stdout(), stderr()].into_iter().filter(is_own));
+    let name = name.unwrap_or_else(|| "/dev/tty".into());
+    Ok(rustix::fs::open(name, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
+fn terminal_name<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>) -> Option<PathBuf> {
+    let names = fds.into_iter().filter_map(|fd| rustix::termios::ttyname(fd, Vec::new()).ok());
+    let mut names = names.map(|name| PathBuf::from(OsStr::from_bytes(name.as_bytes())));
+    names.find(|name| name != Path::new("/dev/tty"))
+}
+
+/// Returns the terminal to read in place of standard input, where that one cannot be waited for.
+///
+/// # Errors
+/// Those of the system.
+pub fn input_to_poll() -> io::Result<Option<File>> {
+    let stdin = stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&Timespec::default()))?;
+    let can_wait = !fds[0].revents().contains(PollFlags::NVAL);
+    if can_wait || !rustix::termios::isatty(stdin) { Ok(None) } else { own_terminal(OFlags::RDWR).map(Some) }
+}
+
 /// Returns a short path to an open folder. `None`: the system has none.
 pub fn short_path(_: impl AsFd) -> Option<PathBuf> {
     None
@@ -271,8 +345,6 @@ pub fn open_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::fd::AsRawFd as _;
-
-    use rustix::event::{PollFd, PollFlags};
 
     use super::*;
 
@@ -306,7 +378,7 @@ mod tests {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it starts");
         let end = end_of_child(i32::try_from(child.id()).expect("a pid")).expect("a descriptor");
         let mut poll = [PollFd::new(&end, PollFlags::IN)];
-        assert_eq!(rustix::event::poll(&mut poll, Some(&rustix::event::Timespec::default())), Ok(0));
+        assert_eq!(rustix::event::poll(&mut poll, Some(&Timespec::default())), Ok(0));
         drop(child.stdin.take());
         assert_eq!(rustix::event::poll(&mut poll, None), Ok(1));
         assert!(child.wait().expect("its status").success());
@@ -325,5 +397,39 @@ mod tests {
         let mut read = [0; 16];
         let length = owner.read(&mut read).expect("read");
         assert_eq!(&read[..length], b"one");
+    }
+
+    #[test]
+    fn a_terminal_is_opened_by_its_own_name() {
+        let (owner, program) = open_terminal().expect("a terminal");
+        let (_, pipe) = rustix::pipe::pipe().expect("a pipe");
+        let name = terminal_name([pipe.as_fd(), program.as_fd()]).expect("it has a name");
+        assert!(name.starts_with("/dev/") && name != Path::new("/dev/tty"), "{name:?}");
+        let mut again =
+            File::from(rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("opened"));
+        again.write_all(b"x").expect("written");
+        let mut fds = [PollFd::new(&owner, PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut fds, None), Ok(1));
+        assert_eq!(terminal_name([pipe.as_fd()]), None);
+    }
+
+    #[test]
+    fn a_program_keeps_a_name_when_its_file_is_replaced() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (own, folder) = (dir.path().join("aye"), dir.path().join("cache/programs"));
+        std::fs::write(&own, "old").expect("written");
+        let now = SystemTime::now();
+        let kept = keep(&own, &folder, now).expect("linked");
+        assert_eq!(keep(&own, &folder, now).expect("linked"), kept);
+        std::fs::write(dir.path().join("new"), "new").expect("written");
+        std::fs::rename(dir.path().join("new"), &own).expect("replaced");
+        let newer = keep(&own, &folder, now).expect("linked");
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        assert_eq!((read(&kept).as_deref(), read(&newer).as_deref()), (Some("old"), Some("new")));
+        // A month later a third one is installed.
+        std::fs::remove_file(&own).expect("removed");
+        std::fs::write(&own, "third").expect("written");
+        keep(&own, &folder, now + 2 * KEPT).expect("linked");
+        assert_eq!(read(&kept), None);
     }
 }

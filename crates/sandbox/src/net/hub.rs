@@ -8,10 +8,10 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use aye_core::contract::address::DomainPattern;
-use aye_platform::{Process, started};
+use aye_platform::Process;
 use futures::future::join_all;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy_bidirectional};
 use tokio::net::{UnixListener, UnixStream};
@@ -106,7 +106,7 @@ impl NetHub {
     /// Creates a hub whose sockets are in `folder`, which must be closed to other users. All commands may
     /// reach `domains`.
     pub fn new(folder: PathBuf, domains: Vec<DomainPattern>, dialler: Arc<dyn Dialler>) -> NetHub {
-        remove_stale(&folder);
+        remove_stale(&folder, SystemTime::now());
         NetHub {
             folder,
             domains,
@@ -398,14 +398,23 @@ fn own_prefix() -> String {
     format!("{}-{}-", this.pid, this.pid_namespace)
 }
 
-/// Removes sockets of processes of this pid namespace that ended without removing them.
-fn remove_stale(folder: &Path) {
-    let namespace = Process::this().pid_namespace.to_string();
+/// A socket refuses connections for a moment before its process listens. So younger ones stay.
+const MIN_STALE: Duration = Duration::from_mins(1);
+
+/// Removes sockets of processes that ended without removing them: they refuse connections. Whether a process has such a
+/// number is not asked, because the number may count elsewhere, and not every system tells.
+fn remove_stale(folder: &Path, now: SystemTime) {
+    use std::os::unix::fs::FileTypeExt as _;
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let mut parts = name.to_str().unwrap_or_default().split('-');
-        let (pid, of) = (parts.next().and_then(|pid| pid.parse().ok()), parts.next());
-        if of == Some(namespace.as_str()) && pid.is_some_and(|pid| started(pid).is_none()) {
+        let is_old = |about: std::fs::Metadata| {
+            let age = about.modified().ok().and_then(|made| now.duration_since(made).ok());
+            about.file_type().is_socket() && age.is_some_and(|age| age >= MIN_STALE)
+        };
+        let refuses = || {
+            std::os::unix::net::UnixStream::connect(entry.path())
+                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if entry.metadata().is_ok_and(is_old) && refuses() {
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -556,20 +565,20 @@ mod tests {
 
     #[test]
     fn sockets_of_ended_processes_are_removed() {
+        use std::os::unix::net::UnixListener;
         let folder = tempfile::tempdir().expect("a folder");
-        let own = own_prefix() + "0";
-        let ended = format!("999999999-{}-0", Process::this().pid_namespace);
-        // The process is alive, maybe: its number counts elsewhere.
-        let elsewhere = "999999999-1-0";
-        for name in [own.as_str(), &ended, elsewhere] {
-            std::fs::write(folder.path().join(name), "").expect("written");
-        }
-        remove_stale(folder.path());
-        let left = std::fs::read_dir(folder.path()).expect("readable").flatten();
-        let mut left: Vec<_> = left.map(|entry| entry.file_name().into_string().expect("a name")).collect();
-        left.sort();
-        let mut kept = [own, elsewhere.to_owned()];
-        kept.sort();
-        assert_eq!(left, kept);
+        let bind = |name: &str| UnixListener::bind(folder.path().join(name)).expect("bound");
+        let _alive = bind("1-1-0");
+        drop(bind("2-1-0"));
+        std::fs::write(folder.path().join("file"), "").expect("written");
+        let left = |now| {
+            remove_stale(folder.path(), now);
+            let left = std::fs::read_dir(folder.path()).expect("readable").flatten();
+            let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+            left.sort();
+            left
+        };
+        assert_eq!(left(SystemTime::now()), ["1-1-0", "2-1-0", "file"], "its process may be about to listen");
+        assert_eq!(left(SystemTime::now() + 2 * MIN_STALE), ["1-1-0", "file"]);
     }
 }
