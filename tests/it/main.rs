@@ -53,6 +53,7 @@ mod rewind;
 mod sandbox;
 mod screen;
 mod serve;
+mod spelling;
 mod stale;
 mod stats;
 mod stops;

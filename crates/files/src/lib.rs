@@ -5,6 +5,7 @@
 pub mod foreign;
 pub mod front_matter;
 pub mod known;
+pub mod names;
 pub mod opener;
 pub mod rights;
 pub mod unused;

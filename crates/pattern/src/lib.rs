@@ -16,6 +16,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+use aye_core::contract::spelling;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -157,13 +158,33 @@ impl Matcher {
     /// True when a path is what the pattern names, or lies in it: as a rule that denies or asks reads it.
     pub fn covers_path(&self, path: &str) -> bool {
         match self {
-            Matcher::Exact(want) => {
-                let want = glob::path_text(want);
-                path.strip_prefix(want.as_ref())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || want == "/")
-            }
+            Matcher::Exact(want) => covers(want, path),
             Matcher::Glob { covering, .. } => covering.is_match(path),
             Matcher::Regex(_) | Matcher::Host(_) => self.is_match(path),
+        }
+    }
+
+    /// True when the pattern names some spelling of a folded path ([`spelling::folded`]), or a folder that it lies in.
+    pub fn covers_folded(&self, folded: &str) -> bool {
+        match self {
+            Matcher::Exact(want) => {
+                let want = spelling::folded(want);
+                want == folded || covers(&want, folded)
+            }
+            Matcher::Glob { regex, covering, .. } => {
+                regex.is_match_folded(folded) || covering.is_match_folded(folded)
+            }
+            Matcher::Regex(regex) => regex.is_match_folded(folded),
+            Matcher::Host(_) => false,
+        }
+    }
+
+    /// Returns whether the pattern may match one spelling of a path and not another.
+    pub fn is_case_sensitive(&self) -> bool {
+        match self {
+            Matcher::Exact(text) | Matcher::Glob { text, .. } => !spelling::is_folded(text),
+            Matcher::Regex(regex) => regex.is_case_sensitive(),
+            Matcher::Host(_) => false,
         }
     }
 
@@ -178,18 +199,23 @@ impl Matcher {
         }
     }
 
-    /// The regular expression that finds every path which [`Matcher::covers_path`] does.
-    pub fn covering_source(&self) -> String {
+    /// Regular expressions that find every path which [`Matcher::covers_path`] does and, as a folded text, every one which
+    /// [`Matcher::covers_folded`] does.
+    pub fn covering_sources(&self) -> Vec<String> {
+        let both = |regex: &LazyRegex| {
+            let folded = regex.is_case_sensitive().then(|| regex.folded_source());
+            [regex.as_str().to_owned()].into_iter().chain(folded).collect()
+        };
         match self {
             Matcher::Exact(want) => {
                 let want = glob::path_text(want);
-                let want = want.trim_end_matches('/');
-                format!(r"\A(?:{})(?:/(?s:.)*)?\z", regex::escape(want))
+                let source = format!(r"\A(?:{})(?:/(?s:.)*)?\z", regex::escape(want.trim_end_matches('/')));
+                both(&LazyRegex::later(source))
             }
-            Matcher::Glob { covering, .. } => covering.as_str().to_owned(),
-            Matcher::Regex(regex) => regex.as_str().to_owned(),
+            Matcher::Glob { covering, .. } => both(covering),
+            Matcher::Regex(regex) => both(regex),
             // It matches no path.
-            Matcher::Host(_) => r"[^\s\S]".to_owned(),
+            Matcher::Host(_) => Vec::new(),
         }
     }
 
@@ -270,6 +296,13 @@ impl Matcher {
             Matcher::Regex(_) => 1,
         }
     }
+}
+
+/// True when a path is the wanted one, or lies in it.
+fn covers(want: &str, path: &str) -> bool {
+    let want = glob::path_text(want);
+    path.strip_prefix(want.as_ref())
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || want == "/")
 }
 
 /// The number of values that must match.

@@ -380,3 +380,49 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_folded_path_is_found_by_any_spelling_of_a_pattern() {
+    let glob = |text: &str| Matcher::glob(text).unwrap();
+    let exact = |text: &str| Matcher::Exact(text.into());
+    let regex = |text: &str| Matcher::regex(text).unwrap();
+    for (matcher, path, want) in [
+        (glob(".env"), ".ENV", true),
+        (glob(".ENV"), "a/.env", true),
+        (glob("**/Secret/"), "secret/x", true),
+        (glob("[A-C]x"), "bX", true),
+        (glob("caf\u{e9}/**"), "CAFE\u{301}/x", true),
+        (glob("cafe\u{301}"), "caf\u{e9}", true),
+        (glob("STRASSE"), "stra\u{df}e", true),
+        (glob("\u{17f}ecret"), "Secret", true),
+        (glob(".env"), ".envx", false),
+        (exact("Keys/"), "keys/a", true),
+        (exact("./KEYS"), "keys", true),
+        (exact("keys"), "keysx", false),
+        (regex(r"\.PEM$"), "x.pem", true),
+        (regex(r"\.pem$"), "x.PEM", true),
+        (regex(r"^\S+\.Key$"), "a b.key", false),
+    ] {
+        let folded = spelling::folded(path);
+        assert_eq!(matcher.covers_folded(&folded), want, "{matcher:?} on {path:?}");
+        let sieve = matcher.covering_sources().join("|");
+        let sieve = regex::Regex::new(&sieve).unwrap();
+        assert!(
+            !want || sieve.is_match(&folded) || sieve.is_match(path),
+            "{matcher:?} lets {path:?} through"
+        );
+    }
+    assert!(
+        glob("a/*.PEM").is_case_sensitive()
+            && regex("[A-Z]").is_case_sensitive()
+            && exact("\u{e9}").is_case_sensitive()
+    );
+    assert!(!glob("a/*.pem").is_case_sensitive() && !regex(r"\Aa\S*\z").is_case_sensitive());
+}
+
+#[test]
+fn a_pattern_in_lower_case_compiles_nothing_more_for_folded_texts() {
+    let regex = LazyRegex::later(r"(?s)\Aa.*\z".into());
+    assert!(regex.is_match_folded("ab") && regex.is_compiled());
+    assert_eq!(regex.folded_source(), regex.as_str());
+}

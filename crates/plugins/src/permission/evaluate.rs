@@ -12,6 +12,7 @@ use super::reach::{self, FilesInCommits, NamedFile, Reached};
 use super::rules::{GrantMark, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::judgement::{Profile, Ruling};
 use aye_files::known::KnownFiles;
+use aye_files::names::Mounted;
 use aye_pattern::shell::{Analysis, analyse};
 use aye_pattern::{Looked, Matcher};
 
@@ -36,7 +37,7 @@ pub struct CallRequest<'a> {
 
 impl CallRequest<'_> {
     pub(super) fn places(&self) -> PathRoots<'_> {
-        PathRoots { cwd: self.cwd, workspace: self.workspace, home: self.home }
+        PathRoots { cwd: self.cwd, workspace: self.workspace, home: self.home, volumes: &Mounted }
     }
 }
 
@@ -542,8 +543,16 @@ fn kind(value: &Value) -> &'static str {
 }
 
 /// One view of a path against one comparison. An allow (`strict`) that is relative reaches only what is inside; a deny or
-/// ask that names a folder covers what is in it.
+/// ask that names a folder covers what is in it, and all spellings of a name where the volume takes them for one.
 pub(super) fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bool {
+    // Only where it would restrict: what allows is compared letter by letter.
+    let is_restriction = strict == looked.negated;
+    let holds = is_named(looked, forms, strict)
+        || is_restriction && is_named_folded(looked.matcher, forms) && forms.ignores_spelling();
+    holds != looked.negated
+}
+
+fn is_named(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bool {
     let matcher = looked.matcher;
     let text = matcher.text();
     let hits = |form: &str| if strict { matcher.is_match_path(form) } else { matcher.is_match(form) };
@@ -565,8 +574,24 @@ pub(super) fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bo
             _ => matcher.covers_path(&forms.absolute) || in_home(),
         }
     };
-    let holds = relative || absolute || home || !strict && !looked.negated && covers();
-    holds != looked.negated
+    relative || absolute || home || !strict && !looked.negated && covers()
+}
+
+/// Whether another spelling of the path would be named, or a folder that it lies in.
+fn is_named_folded(matcher: &Matcher, forms: &Forms) -> bool {
+    let folded = forms.folded();
+    if folded.is_none() && !matcher.is_case_sensitive() {
+        return false;
+    }
+    let forms = folded.as_ref().unwrap_or(forms);
+    let covers = |form: &str| matcher.covers_folded(form);
+    match &forms.relative {
+        Some(form) if !matcher.is_rooted() => {
+            let is_glob = matches!(matcher, Matcher::Glob { .. });
+            covers(form) || is_glob && covers(&format!("./{form}"))
+        }
+        _ => covers(&forms.absolute) || forms.home.as_deref().is_some_and(covers),
+    }
 }
 
 /// True for the tools that change one file.

@@ -8,7 +8,9 @@ use super::evaluate::path_holds;
 use super::path::{self, Forms, PathRoots};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
+use aye_core::contract::spelling;
 use aye_files::known::KnownFiles;
+use aye_files::names::Volumes;
 use aye_pattern::{Args, Quantifier};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -75,6 +77,7 @@ pub struct FileRules {
     cwd: PathBuf,
     workspace: PathBuf,
     home: Option<PathBuf>,
+    volumes: &'static dyn Volumes,
     known: Arc<KnownFiles>,
     sieves: Arc<Sieves>,
 }
@@ -91,6 +94,7 @@ impl FileRules {
             cwd: places.cwd.to_owned(),
             workspace: places.workspace.to_owned(),
             home: places.home.map(Path::to_owned),
+            volumes: places.volumes,
             known: Arc::default(),
             sieves: Arc::default(),
         }
@@ -103,7 +107,8 @@ impl FileRules {
     }
 
     fn places(&self) -> PathRoots<'_> {
-        PathRoots { cwd: &self.cwd, workspace: &self.workspace, home: self.home.as_deref() }
+        let home = self.home.as_deref();
+        PathRoots { cwd: &self.cwd, workspace: &self.workspace, home, volumes: self.volumes }
     }
 
     pub(super) fn rules(&self) -> &[Arc<Rule>] {
@@ -245,7 +250,7 @@ impl Sieves {
     }
 }
 
-/// One expression that matches whatever any of the rules matches: it clears nearly all files at once.
+/// One expression that matches whatever any of the rules matches, in some spelling: it clears nearly all files at once.
 #[derive(Debug)]
 struct Sieve {
     rules: Vec<Arc<Rule>>,
@@ -262,10 +267,10 @@ impl Sieve {
         let mut sources: Vec<String> = Vec::new();
         for rule in rules {
             match rule.pattern.args() {
-                Args::Primary(matcher) => sources.push(matcher.covering_source()),
+                Args::Primary(matcher) => sources.extend(matcher.covering_sources()),
                 Args::All(conditions) => {
                     let plain = conditions.iter().find(|c| !c.negated && c.path.single_key() == Some(KEY));
-                    sources.push(plain?.matcher.covering_source());
+                    sources.extend(plain?.matcher.covering_sources());
                 }
                 Args::Any => return None,
             }
@@ -284,10 +289,9 @@ impl Sieve {
             texts.push(forms.absolute.clone());
             texts
         };
-        forms
-            .iter()
-            .flat_map(texts)
-            .any(|text| regex.is_match(&text) || is_folder && regex.is_match(&format!("{text}/")))
+        let finds = |text: &str| regex.is_match(text) || is_folder && regex.is_match(&format!("{text}/"));
+        let mut texts = forms.iter().flat_map(texts);
+        texts.any(|text| finds(&text) || !spelling::is_folded(&text) && finds(&spelling::folded(&text)))
     }
 }
 
@@ -295,6 +299,7 @@ impl Sieve {
 mod tests {
     use super::super::rules::Layer;
     use super::*;
+    use aye_files::names::Mounted;
 
     fn rules(deny: &[&str], ask: &[&str]) -> RuleSet {
         let mut set = RuleSet::from_patterns(Layer::User, Behavior::Deny, deny).unwrap();
@@ -303,7 +308,10 @@ mod tests {
     }
 
     fn policy(deny: &[&str], ask: &[&str], root: &Path) -> FileRules {
-        FileRules::of(&rules(deny, ask), &PathRoots { cwd: root, workspace: root, home: None })
+        FileRules::of(
+            &rules(deny, ask),
+            &PathRoots { cwd: root, workspace: root, home: None, volumes: &Mounted },
+        )
     }
 
     #[test]

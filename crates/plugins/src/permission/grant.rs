@@ -1,7 +1,7 @@
 //! The grants that a user may give at a prompt.
 
 use super::evaluate::{CallRequest, SHELL_TOOL, VerdictKind, evaluate, is_file_edit, known_primary};
-use super::path::{self, PathRoots};
+use super::path;
 use super::rules::RuleSet;
 use super::tables::TABLES;
 use super::typing::INPUT_TOOL;
@@ -196,7 +196,7 @@ pub(super) fn pattern_word(word: &str) -> String {
 }
 
 fn file(question: &CallRequest<'_>, key: &str, text: &str) -> Vec<GrantProposal> {
-    let places = PathRoots { cwd: question.cwd, workspace: question.workspace, home: question.home };
+    let places = question.places();
     let Ok(seen) = path::resolve_path(text, &places) else { return Vec::new() };
     let (tool, writes) = (question.tool, is_file_edit(question.tool));
     let doing = match tool {

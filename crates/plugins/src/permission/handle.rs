@@ -21,6 +21,7 @@ use aye_core::contract::terms::Terms;
 use aye_core::contract::workspace::Workspace;
 use aye_core::phase::PhaseContext;
 use aye_files::known::KnownFiles;
+use aye_files::names::Mounted;
 use aye_pattern::{Pattern, PatternError};
 use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -333,7 +334,7 @@ impl PathPolicies for Permissions {
     fn policy(&self, agent: &AgentSpec) -> Arc<dyn PathPolicy> {
         let place = &self.shared.workspace;
         let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
-        let places = PathRoots { cwd: &place.cwd, workspace: &place.root, home };
+        let places = PathRoots { cwd: &place.cwd, workspace: &place.root, home, volumes: &Mounted };
         let rules = self.rules();
         // An agent's section that cannot be read makes every call ask, so it adds nothing here.
         let own = agent.sections.get(PermissionSection::KEY).and_then(|section| read_section(section).ok());

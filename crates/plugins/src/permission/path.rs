@@ -2,7 +2,9 @@
 
 use super::protected::{bare_repository, protected_name};
 use aye_core::contract::display::unescape_path;
+use aye_core::contract::spelling;
 use aye_files::known::{FileId, KnownFiles};
+use aye_files::names::{self, Volumes};
 use aye_pattern::shell::suspicious;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -14,12 +16,15 @@ pub struct PathRoots<'a> {
     /// The folder that a project's rules are about.
     pub workspace: &'a Path,
     pub home: Option<&'a Path>,
+    /// Where the files are.
+    pub volumes: &'static dyn Volumes,
 }
 
 /// A path, resolved in every way that matters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct ResolvedPath {
-    /// The path as written and the one the system would open; more when `~` can be read in two ways.
+    /// The path as written and the one the system would open, with the names that folders store if these are others; more
+    /// when `~` can be read in two ways.
     pub views: Vec<PathBuf>,
     /// The texts that rules are checked against, for each view.
     pub forms: Vec<Forms>,
@@ -100,13 +105,21 @@ pub(super) fn resolve_path(text: &str, places: &PathRoots<'_>) -> Result<Resolve
         protected: protected_name(Path::new(text)),
         is_strange: text.chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some()),
     };
+    // The links of the workspace were followed already.
+    let resolve = |path: &Path| match path.strip_prefix(places.workspace) {
+        Ok(rest) => resolve_below(real.clone(), rest),
+        Err(_) => resolve(path),
+    };
     for path in written {
         let lexical = normalise(&path);
         let (target, is_dangling) = resolve(&path);
         seen.is_dangling |= is_dangling;
         // Where `..` takes away a link, the file tools and the system differ.
         let by_letters = (lexical != path).then(|| resolve(&lexical).0);
-        for view in [lexical, target].into_iter().chain(by_letters) {
+        let targets: Vec<PathBuf> = [target].into_iter().chain(by_letters).collect();
+        let stored: Vec<PathBuf> =
+            targets.iter().filter_map(|target| names::stored(places.volumes, target, &real)).collect();
+        for view in [lexical].into_iter().chain(targets).chain(stored) {
             if seen.protected.is_none() {
                 seen.protected = protected_name(&relative_part(&view, places, &real));
             }
@@ -162,11 +175,16 @@ pub(super) fn normalise(path: &Path) -> PathBuf {
 ///
 /// The second value is true if a link on the way leads to nothing.
 pub(super) fn resolve(path: &Path) -> (PathBuf, bool) {
+    resolve_below(PathBuf::new(), path)
+}
+
+/// The same for a path below a folder of which the links were followed.
+fn resolve_below(folder: PathBuf, path: &Path) -> (PathBuf, bool) {
     let parts = |path: &Path, of_link: bool| -> Vec<(OsString, bool)> {
         path.components().rev().map(|c| (c.as_os_str().to_owned(), of_link)).collect()
     };
     let mut rest = parts(path, false);
-    let mut at = PathBuf::new();
+    let mut at = folder;
     let (mut links, mut dangling) = (0, false);
     while let Some((next, of_link)) = rest.pop() {
         match Path::new(&next).components().next() {
@@ -211,13 +229,15 @@ fn relative_part(path: &Path, places: &PathRoots<'_>, real: &Path) -> PathBuf {
 }
 
 /// The texts that a rule is checked against for one view of a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Forms {
     /// Relative to the workspace, when it is inside; the workspace itself is `.`.
     pub relative: Option<String>,
     pub absolute: String,
     /// With `~` for the home folder, when it is below it.
     pub home: Option<String>,
+    /// Where the file is.
+    volumes: &'static dyn Volumes,
 }
 
 /// All ways to write a path in a rule; `real` is where the workspace really is.
@@ -231,16 +251,35 @@ pub(super) fn forms(view: &Path, places: &PathRoots<'_>, real: &Path) -> Forms {
         relative,
         absolute: view.to_string_lossy().into_owned(),
         home: home.map(|path| format!("~/{}", path.to_string_lossy())),
+        volumes: places.volumes,
     }
 }
 
 impl Forms {
     /// Returns the forms for the content of the folder: the texts end in a slash.
     pub(super) fn inside(&self) -> Forms {
+        self.map(|text| format!("{}/", text.trim_end_matches('/')))
+    }
+
+    /// Returns the forms in which all spellings of the path are the same; `None` if these are.
+    pub(super) fn folded(&self) -> Option<Forms> {
+        let is_folded = spelling::is_folded(&self.absolute);
+        (!is_folded).then(|| self.map(|text| spelling::folded(text).into_owned()))
+    }
+
+    /// Whether the path may name the same file as another spelling of it.
+    pub(super) fn ignores_spelling(&self) -> bool {
+        // A path that is not text cannot be asked about.
+        self.absolute.contains(char::REPLACEMENT_CHARACTER)
+            || names::ignores_spelling(self.volumes, Path::new(&self.absolute))
+    }
+
+    fn map(&self, change: impl Fn(&str) -> String) -> Forms {
         Forms {
-            relative: self.relative.as_ref().map(|text| format!("{text}/")),
-            absolute: format!("{}/", self.absolute.trim_end_matches('/')),
-            home: self.home.as_ref().map(|text| format!("{}/", text.trim_end_matches('/'))),
+            relative: self.relative.as_deref().map(&change),
+            absolute: change(&self.absolute),
+            home: self.home.as_deref().map(change),
+            volumes: self.volumes,
         }
     }
 }

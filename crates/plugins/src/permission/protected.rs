@@ -6,6 +6,7 @@
 //! serves every mode, every tool and every command.
 
 use super::rules::Rule;
+use aye_core::contract::spelling;
 use aye_pattern::shell::suspicious;
 use aye_sandbox::protected::{NAMES, PAIRS};
 use std::path::Path;
@@ -56,7 +57,7 @@ fn plain_name(part: &str) -> String {
     let visible: String = part.chars().filter(|c| suspicious(*c).is_none()).collect();
     let trimmed =
         if visible.chars().all(|c| c == '.') { &visible } else { visible.trim_end_matches(['.', ' ']) };
-    trimmed.to_lowercase()
+    spelling::folded(trimmed).into_owned()
 }
 
 /// Returns whether a rule names a protected file: the rule then covers the file on purpose.
@@ -123,6 +124,7 @@ mod tests {
             ".GDBINIT",
             ".nvim.lua.",
             "RUST-TOOLCHAIN.toml",
+            ".ba\u{17f}hrc",
         ] {
             assert!(protected_name(Path::new(path)).is_some(), "{path}");
         }

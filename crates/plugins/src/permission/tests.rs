@@ -13,6 +13,7 @@ mod past;
 mod plugin;
 mod reasons;
 mod rules;
+mod spelling;
 mod terms;
 
 /// What the library uses if `PROPTEST_CASES` is not set.
