@@ -25,7 +25,7 @@ pub use system::{
     known_descendants, locks, memory_bytes, mounts, network_kind, open_beneath, open_terminal,
     own_control_groups, own_program, own_terminal, process, processes, processes_with_words,
     proportional_bytes, rename_new, reserve, resident_bytes, set_folder_mode, set_thread_niceness,
-    short_path, system_call_filters,
+    system_call_filters, with_short_path,
 };
 
 /// A system, for what people call by its name: programs, keychains and words.

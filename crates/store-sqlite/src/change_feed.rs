@@ -123,7 +123,7 @@ impl ChangeNotifier {
     }
 }
 
-/// An address of at most as many bytes as a socket's may have: a long path is reached through its opened folder.
+/// An address of at most as many bytes as a socket's may have: a long path has a short one.
 fn with_address<T>(
     folder: &Path,
     name: &Path,
@@ -133,9 +133,7 @@ fn with_address<T>(
     if whole.as_os_str().len() < MAX_ADDRESS {
         return work(&whole);
     }
-    let opened = std::fs::File::open(folder)?;
-    let short = aye_platform::short_path(&opened).ok_or(std::io::ErrorKind::InvalidFilename)?;
-    work(&short.join(name))
+    aye_platform::with_short_path(folder, |short| work(&short.join(name)))
 }
 
 /// Receives the commits of other handles, for as long as the subscription lives.

@@ -305,9 +305,13 @@ pub fn input_to_poll() -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Returns a short path to an open folder, for what takes only short ones.
-pub fn short_path(folder: impl AsFd) -> Option<PathBuf> {
-    Some(link_of(folder))
+/// Calls `work` with a short path to a folder, for what takes only short ones.
+///
+/// # Errors
+/// Those of the system and of `work`.
+pub fn with_short_path<T>(folder: &Path, work: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let opened = File::open(folder)?;
+    work(&link_of(&opened))
 }
 
 fn link_of(open: impl AsFd) -> PathBuf {

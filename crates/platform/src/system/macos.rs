@@ -11,8 +11,8 @@ pub use super::portable::{
     end_of_child, end_of_process, hide_memory, ignores_case, input_to_poll, is_copied_attribute,
     known_descendants, locks, memory_bytes, mounts, network_kind, open_beneath, open_terminal,
     own_control_groups, own_program, own_terminal, process, processes, processes_with_words,
-    proportional_bytes, reserve, resident_bytes, set_folder_mode, set_thread_niceness, short_path,
-    system_call_filters,
+    proportional_bytes, reserve, resident_bytes, set_folder_mode, set_thread_niceness, system_call_filters,
+    with_short_path,
 };
 pub(crate) use super::portable::{UPTIME, boot_id, command_line, hostname, pid_namespace, started};
 

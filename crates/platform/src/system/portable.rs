@@ -316,9 +316,34 @@ pub fn input_to_poll() -> io::Result<Option<File>> {
     if can_wait || !rustix::termios::isatty(stdin) { Ok(None) } else { own_terminal(OFlags::RDWR).map(Some) }
 }
 
-/// Returns a short path to an open folder. `None`: the system has none.
-pub fn short_path(_: impl AsFd) -> Option<PathBuf> {
-    None
+/// Calls `work` with a short path to a folder, for what takes only short ones: a link in a folder of the user's in `/tmp`.
+///
+/// # Errors
+/// Those of the system and of `work`.
+pub fn with_short_path<T>(folder: &Path, work: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let links = PathBuf::from(format!("/tmp/aye-{}", rustix::process::getuid().as_raw()));
+    work(&link_to(folder, &links)?)
+}
+
+/// Makes a link to a folder, the same each time. Nobody else may have made the folder of links.
+fn link_to(folder: &Path, links: &Path) -> io::Result<PathBuf> {
+    match std::fs::DirBuilder::new().mode(0o700).create(links) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
+    let about = links.symlink_metadata()?;
+    if !about.is_dir() || about.uid() != rustix::process::getuid().as_raw() || about.mode() & 0o077 != 0 {
+        return Err(io::Error::other(format!("{} is not this user's alone", links.display())));
+    }
+    let mut name = DefaultHasher::new();
+    folder.hash(&mut name);
+    let link = links.join(format!("{:016x}", name.finish()));
+    if !std::fs::read_link(&link).is_ok_and(|target| target == folder) {
+        let new = links.join(format!("{:016x}-{}", name.finish(), std::process::id()));
+        std::os::unix::fs::symlink(folder, &new)?;
+        std::fs::rename(new, &link)?;
+    }
+    Ok(link)
 }
 
 /// Whether an attribute says something about a file or belongs to its user. The others are the system's.
@@ -431,5 +456,28 @@ mod tests {
         std::fs::write(&own, "third").expect("written");
         keep(&own, &folder, now + 2 * KEPT).expect("linked");
         assert_eq!(read(&kept), None);
+    }
+
+    #[test]
+    fn a_long_path_has_a_short_link_that_nobody_else_could_make() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("d".repeat(120));
+        std::fs::create_dir(&folder).expect("made");
+        let links = dir.path().join("links");
+        let link = link_to(&folder, &links).expect("a link");
+        assert_eq!(link_to(&folder, &links).expect("a link"), link);
+        std::fs::write(link.join("x"), "").expect("written");
+        assert!(folder.join("x").exists());
+        // One that leads elsewhere is replaced.
+        std::fs::remove_file(&link).expect("removed");
+        std::os::unix::fs::symlink("/", &link).expect("linked");
+        assert_eq!(
+            link_to(&folder, &links).expect("a link").canonicalize().expect("it exists"),
+            folder.canonicalize().expect("it exists")
+        );
+        std::fs::set_permissions(&links, std::os::unix::fs::PermissionsExt::from_mode(0o770))
+            .expect("opened");
+        link_to(&folder, &links).expect_err("others can write there");
+        with_short_path(&folder, |path| std::fs::metadata(path.join("x"))).expect("found");
     }
 }
