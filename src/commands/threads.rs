@@ -386,10 +386,7 @@ async fn delete(store: &SharedStore, ids: Vec<String>, foundation: &Foundation) 
     }
     for thread in found {
         let (actor, now) = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
-        let presence = store.presence();
-        let is_alive = Box::new(move |other: &Owner| presence.liveness(other));
-        let deleted = store.delete_thread(&thread.id, &Owner::default(), is_alive, actor, now).await;
-        deleted.map_err(Failure::failed)?;
+        store.delete_thread(&thread.id, &Owner::default(), actor, now).await.map_err(Failure::failed)?;
         say(&format!("deleted {}", thread.id));
     }
     if !store.shrink(false).await.map_err(Failure::failed)? {

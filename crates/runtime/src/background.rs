@@ -384,9 +384,7 @@ pub enum NoTerminal {
 
 impl RuntimeCore {
     /// Queues what happened to commands of the thread that its next run has to know.
-    pub(super) async fn report_commands(self: &Arc<Self>, thread: &ThreadId) -> Result<(), StoreError> {
-        let shared = Arc::clone(self);
-        let is_alive = Box::new(move |owner: &Owner| shared.command_liveness(owner));
-        self.store.report_commands(thread, is_alive, self.clock.now_ms()).await
+    pub(super) async fn report_commands(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        self.store.report_commands(thread, self.clock.now_ms()).await
     }
 }

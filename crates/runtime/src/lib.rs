@@ -79,7 +79,7 @@ use aye_core::contract::record::{LeaseRecord, Owner, RunRecord, ThreadRecord};
 use aye_core::contract::renderer::Renderer;
 use aye_core::contract::snapshot::Snapshots;
 use aye_core::contract::spec::AgentSpec;
-use aye_core::contract::storage::{AcquireError, IsAlive, StoreError, ThreadRunStore};
+use aye_core::contract::storage::{AcquireError, StoreError, ThreadRunStore};
 use aye_core::contract::suspension::Actor;
 use aye_core::contract::terms::Terms;
 use aye_core::phase::PhaseRuntime;
@@ -176,12 +176,6 @@ impl RuntimeCore {
     /// Returns whether the process of an owner is alive.
     pub(crate) fn liveness(&self, other: &Owner) -> Liveness {
         if other.token == self.owner.token { Liveness::Yes } else { self.presence.liveness(other) }
-    }
-
-    /// The same as a value, for stores.
-    fn is_alive(&self) -> IsAlive {
-        let (own, presence) = (self.owner.token.clone(), Arc::clone(&self.presence));
-        Box::new(move |other| if other.token == own { Liveness::Yes } else { presence.liveness(other) })
     }
 
     pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
@@ -607,7 +601,7 @@ impl AgentRuntime {
         let term = lease::term(shared);
         shared
             .store
-            .acquire(thread_id, &shared.owner, term, shared.is_alive())
+            .acquire(thread_id, &shared.owner, term)
             .await
             .map(|fence| LeaseGuard::new(Arc::clone(shared), fence, term))
             .map_err(|e| match e {
@@ -698,7 +692,7 @@ impl AgentRuntime {
         let shared = &self.inner.shared;
         let nobody = Owner { token: String::new(), ..shared.owner.clone() };
         let now = shared.clock.now_ms();
-        shared.store.delete_thread(thread_id, &nobody, shared.is_alive(), actor, now).await
+        shared.store.delete_thread(thread_id, &nobody, actor, now).await
     }
 
     /// Whether a lease excludes this process: another process owns it that is not known to be dead, and it has not

@@ -5,7 +5,6 @@ use super::result_text;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::lifecycle::ToolCallOutcome;
-use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::{
     AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord,
     Owner, RunRecord, SuspensionRecord, SuspensionStatus,
@@ -27,13 +26,14 @@ use aye_core::run::{CallState, Fact};
 pub async fn mark_unknown(store: &dyn ThreadRunStore, owner: &Owner, now_ms: u64) -> Result<u64, StoreError> {
     let mut marked = 0;
     for run in store.unfinished_runs().await? {
-        let fence =
-            match store.acquire(&run.thread_id, owner, Term::ENDLESS, Box::new(|_| Liveness::No)).await {
-                Ok(fence) => fence,
-                Err(AcquireError::Store(error)) => return Err(error),
-                // No owner of before the backup is alive.
-                Err(AcquireError::Busy { .. }) => continue,
-            };
+        // Every lease from before the backup is over by then.
+        let term = Term { now: u64::MAX, until: None };
+        let fence = match store.acquire(&run.thread_id, owner, term).await {
+            Ok(fence) => fence,
+            Err(AcquireError::Store(error)) => return Err(error),
+            // No owner from before the backup is alive.
+            Err(AcquireError::Busy { .. }) => continue,
+        };
         let result = mark(store, run, owner, &fence, now_ms).await;
         store.release(&fence).await?;
         marked += result?;

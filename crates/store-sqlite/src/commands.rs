@@ -8,7 +8,6 @@ use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, Comman
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::{AttemptId, Owner};
-use aye_core::contract::storage::IsAlive;
 
 const COLUMNS: &str = "c.n, c.thread_id, i.run_id, i.call_id, c.agent, c.line, c.owner, c.started_at, c.stop, \
                        c.told, c.ended_at, c.outcome";
@@ -117,7 +116,7 @@ impl Store {
     pub async fn report_commands(
         &self,
         thread: &ThreadId,
-        is_alive: IsAlive,
+        is_alive: impl Fn(&Owner) -> Liveness + Send + 'static,
         now_ms: u64,
     ) -> Result<(), StoreError> {
         let thread = thread.clone();

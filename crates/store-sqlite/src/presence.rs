@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use super::{Store, StoreError};
 use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::ids::ThreadId;
 use aye_core::contract::presence::{Announced, Liveness, Presence, Sign};
 use aye_core::contract::record::Owner;
 use aye_platform::{HeldLock, LockFolder, LockState};
@@ -37,6 +39,26 @@ fn machine() -> String {
     let id = aye_platform::machine_id();
     let id = if id.is_empty() { aye_platform::boot_id().to_owned() } else { id };
     if id.is_empty() { id } else { sha256_hex(format!("aye on {id}"))[..32].to_owned() }
+}
+
+impl Store {
+    /// Tells whether the process of an owner is alive, on the store's own thread.
+    pub(super) fn liveness(&self) -> impl Fn(&Owner) -> Liveness + Send + use<> {
+        let presence = self.presence();
+        move |owner| presence.liveness(owner)
+    }
+
+    /// [`Store::report_commands`], by what the store knows of the processes that watch them.
+    pub(super) async fn report_ended_commands(
+        &self,
+        thread: &ThreadId,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        let liveness = self.liveness();
+        let here = Owner { boot_id: aye_platform::boot_id().to_owned(), ..Owner::default() };
+        let is_alive = move |owner: &Owner| liveness(owner).of_watcher(owner, &here);
+        self.report_commands(thread, is_alive, now_ms).await
+    }
 }
 
 impl Presence for FilePresence {

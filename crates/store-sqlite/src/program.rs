@@ -168,9 +168,7 @@ same! {
         leave() -> ();
     } [
         async fn prune(&self, before: Option<u64>, from: PrunePlace, actor: Actor, now_ms: u64) -> Done<Pruned> {
-            let presence = self.presence();
-            let liveness = move |owner: &Owner| presence.liveness(owner);
-            Store::prune(self, before, from, &Owner::default(), liveness, (actor, now_ms)).await
+            Store::prune(self, before, from, &Owner::default(), self.liveness(), (actor, now_ms)).await
         }
 
         fn has_listener(&self) -> bool {
@@ -186,10 +184,10 @@ impl WorkStore for Store {
     }
 
     async fn reclaim(&self, now_ms: u64, limit: usize) -> Done<Vec<MailboxJob>> {
-        let presence = self.presence();
+        let liveness = self.liveness();
         // One that is not a worker of aye, or of which nobody can tell, is trusted until its claim is over.
         let is_gone = move |claimant: &str| {
-            Consumer::owner_of(claimant).is_some_and(|owner| presence.liveness(&owner) == Liveness::No)
+            Consumer::owner_of(claimant).is_some_and(|owner| liveness(&owner) == Liveness::No)
         };
         self.mailbox().reclaim(now_ms, limit, is_gone).await
     }

@@ -29,8 +29,8 @@ use aye_core::contract::record::{
 };
 use aye_core::contract::storage::{
     AcquireError, AuditFilter, AuditStore, ChangeFeed, ChildStore, CommandStore, DecisionStore, GrantStore,
-    IsAlive, LeaseStore, MailboxStore, Portion, QueueStore, RunStore, Slice, StorageError, StoreChange,
-    StoreError, SuspensionFilter, Term, ThreadRunStore, ThreadStore, ThreadTail,
+    LeaseStore, MailboxStore, Portion, QueueStore, RunStore, Slice, StorageError, StoreChange, StoreError,
+    SuspensionFilter, Term, ThreadRunStore, ThreadStore, ThreadTail,
 };
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::suspension::Actor;
@@ -163,7 +163,7 @@ forward! {
         end_command as end_command(
             number: u64, end: CommandEnd, report: CommandReport, now_ms: u64
         ) -> Done<bool>;
-        report_commands as report_commands(thread: &ThreadId, is_alive: IsAlive, now_ms: u64) -> Done<()>;
+        report_commands as report_ended_commands(thread: &ThreadId, now_ms: u64) -> Done<()>;
         stop_command as stop_command(number: u64) -> Done<bool>;
         command as command(number: u64) -> Done<Option<CommandRecord>>;
         commands as commands(thread: &ThreadId) -> Done<Vec<CommandRecord>>;
@@ -188,9 +188,9 @@ macro_rules! whole {
                     thread: &ThreadId,
                     owner: &Owner,
                     term: Term,
-                    is_alive: IsAlive,
                 ) -> Result<Fence, AcquireError> {
-                    Store::acquire(&*self.opened()?, thread, owner, term, is_alive).await
+                    let store = self.opened()?;
+                    Store::acquire(&*store, thread, owner, term, store.liveness()).await
                 }
 
                 async fn renew(&self, fence: &Fence, until: u64) -> Done<bool> {
@@ -229,11 +229,11 @@ macro_rules! whole {
                     &self,
                     thread: &ThreadId,
                     own: &Owner,
-                    is_alive: IsAlive,
                     actor: Actor,
                     now_ms: u64,
                 ) -> Done<bool> {
-                    Store::delete_thread(&*self.opened()?, thread, own, is_alive, (actor, now_ms)).await
+                    let store = self.opened()?;
+                    Store::delete_thread(&*store, thread, own, store.liveness(), (actor, now_ms)).await
                 }
 
                 fn mailboxes(&self) -> Done<Arc<dyn MailboxStore>> {

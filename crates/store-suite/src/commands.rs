@@ -4,15 +4,13 @@ use super::fixtures::*;
 use aye_core::contract::command::{CommandEnd, CommandReport};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
-use aye_core::contract::presence::Liveness;
-use aye_core::contract::record::AttemptId;
+use aye_core::contract::record::{AttemptId, Owner};
 use aye_core::contract::storage::{Term, ThreadRunStore};
 
 /// A store with a run whose call `c1` runs.
 pub async fn running(store: &dyn ThreadRunStore) -> AttemptId {
     store.ensure_thread(thread("t1")).await.unwrap();
-    let fence =
-        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     store.begin(begin(&fence, &run, "c1", 1, None)).await.unwrap();
     attempt("r1", "c1", 1)
@@ -20,7 +18,11 @@ pub async fn running(store: &dyn ThreadRunStore) -> AttemptId {
 
 /// The number of a background command of that call.
 pub async fn begun(store: &dyn ThreadRunStore, id: &AttemptId) -> u64 {
-    let made = store.begin_command(id, "main".into(), "sleep 9".into(), owner("me"), 5).await.unwrap();
+    begun_by(store, id, &owner("me")).await
+}
+
+async fn begun_by(store: &dyn ThreadRunStore, id: &AttemptId, owner: &Owner) -> u64 {
+    let made = store.begin_command(id, "main".into(), "sleep 9".into(), owner.clone(), 5).await.unwrap();
     assert_eq!((made.thread_id.as_str(), made.call_id.as_str(), made.word()), ("t1", "c1", "running"));
     made.number
 }
@@ -82,12 +84,14 @@ pub async fn an_exit_is_recorded_once_and_queued(store: &dyn ThreadRunStore) {
 
 pub async fn the_next_run_is_notified_of_commands_that_died_with_their_process(store: &dyn ThreadRunStore) {
     let id = running(store).await;
-    let number = begun(store, &id).await;
+    let me = announced(store, "me");
+    let number = begun_by(store, &id, &me.owner).await;
     let thread = ThreadId::from("t1");
-    store.report_commands(&thread, Box::new(|_| Liveness::Yes), 9).await.unwrap();
+    store.report_commands(&thread, 9).await.unwrap();
     assert!(store.queued(&thread).await.unwrap().is_empty(), "it runs");
+    drop(me);
     for _ in 0..2 {
-        store.report_commands(&thread, Box::new(|_| Liveness::No), 9).await.unwrap();
+        store.report_commands(&thread, 9).await.unwrap();
         let queued = store.queued(&thread).await.unwrap();
         assert_eq!(queued.len(), 1, "once");
         assert!(queued[0].messages[0].text().contains("its outcome is unknown"), "{queued:?}");
@@ -97,4 +101,13 @@ pub async fn the_next_run_is_notified_of_commands_that_died_with_their_process(s
     // A command that ended together with its process.
     let again = store.begin_command(&id, "main".into(), "x".into(), owner("me"), 5).await;
     assert!(again.is_err(), "one command for each execution");
+}
+
+pub async fn a_command_of_another_boot_has_ended(store: &dyn ThreadRunStore) {
+    let id = running(store).await;
+    let thread = ThreadId::from("t1");
+    // Nobody could tell that from the process alone.
+    begun_by(store, &id, &Owner { boot_id: "an earlier one".into(), ..owner("me") }).await;
+    store.report_commands(&thread, 9).await.unwrap();
+    assert_eq!(store.queued(&thread).await.unwrap().len(), 1);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::Message;
-use aye_core::contract::presence::{Announced, Liveness};
+use aye_core::contract::presence::Announced;
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{Term, ThreadRunStore};
 use aye_core::contract::suspension::{
@@ -123,9 +123,17 @@ pub fn outcome(id: AttemptId, kind: OutcomeKind) -> OutcomeRecord {
 
 /// A thread `t1` with a waiting run `r1` and the question `q1` about its call `c1`.
 pub async fn waiting(store: &dyn ThreadRunStore, expires_at: Option<u64>) -> (Fence, RunRecord) {
+    waiting_of(store, &owner("me"), expires_at).await
+}
+
+/// The same of another owner.
+pub async fn waiting_of(
+    store: &dyn ThreadRunStore,
+    owner: &Owner,
+    expires_at: Option<u64>,
+) -> (Fence, RunRecord) {
     store.ensure_thread(thread("t1")).await.unwrap();
-    let fence =
-        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
+    let fence = store.acquire(&"t1".into(), owner, Term::ENDLESS).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let opened = vec![question("q1", &run, "c1", expires_at)];
     let messages = vec![Message::user("what time is it?")];
@@ -139,9 +147,7 @@ pub fn announced(store: &dyn ThreadRunStore, token: &str) -> Announced {
 }
 
 pub async fn acquired(store: &dyn ThreadRunStore, thread: &str, owner: &Owner) -> Fence {
-    let presence = store.presence();
-    let liveness = Box::new(move |other: &Owner| presence.liveness(other));
-    store.acquire(&thread.into(), owner, Term::ENDLESS, liveness).await.unwrap()
+    store.acquire(&thread.into(), owner, Term::ENDLESS).await.unwrap()
 }
 
 pub async fn status(store: &dyn ThreadRunStore, id: &str) -> SuspensionStatus {

@@ -116,8 +116,7 @@ pub async fn intents_stay_pending_until_their_outcome(store: &dyn ThreadRunStore
 pub async fn foreign_rows_are_refused(store: &dyn ThreadRunStore) {
     let (fence, mine) = waiting(store, None).await;
     store.ensure_thread(thread("t2")).await.unwrap();
-    let fence2 =
-        store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
+    let fence2 = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS).await.unwrap();
     let theirs = run("r2", "t2", RunStatus::Running);
     let misplaced = [
         store.checkpoint(checkpoint(&fence, &theirs)).await,
@@ -140,21 +139,20 @@ pub async fn foreign_rows_are_refused(store: &dyn ThreadRunStore) {
 }
 
 pub async fn an_expired_lease_is_taken_over_from_a_living_owner(store: &dyn ThreadRunStore) {
-    let (_, run) = waiting(store, None).await;
+    let (me, you) = (announced(store, "me"), announced(store, "you"));
+    let (_, run) = waiting_of(store, &me.owner, None).await;
     let t1 = || "t1".into();
     let until = |now, until| Term { now, until: Some(until) };
-    let mine = store.acquire(&t1(), &owner("me"), until(0, 100), Box::new(|_| Liveness::Yes)).await.unwrap();
+    let mine = store.acquire(&t1(), &me.owner, until(0, 100)).await.unwrap();
     store.begin(begin(&mine, &run, "c2", 1, None)).await.unwrap();
-    let busy =
-        store.acquire(&t1(), &owner("you"), until(99, 199), Box::new(|_| Liveness::Yes)).await.unwrap_err();
+    let busy = store.acquire(&t1(), &you.owner, until(99, 199)).await.unwrap_err();
     assert!(matches!(busy, AcquireError::Busy { .. }), "{busy}");
     assert!(store.renew(&mine, 200).await.unwrap());
     assert!(store.renew(&mine, 150).await.unwrap());
     assert_eq!(store.lease(&t1()).await.unwrap().unwrap().until, Some(200), "it does not get shorter");
-    assert!(store.acquire(&t1(), &owner("you"), until(199, 299), Box::new(|_| Liveness::Yes)).await.is_err());
-    let yours =
-        store.acquire(&t1(), &owner("you"), until(200, 300), Box::new(|_| Liveness::Yes)).await.unwrap();
-    let held = LeaseRecord { owner: owner("you"), epoch: yours.epoch, until: Some(300) };
+    assert!(store.acquire(&t1(), &you.owner, until(199, 299)).await.is_err());
+    let yours = store.acquire(&t1(), &you.owner, until(200, 300)).await.unwrap();
+    let held = LeaseRecord { owner: you.owner.clone(), epoch: yours.epoch, until: Some(300) };
     assert_eq!(store.lease(&t1()).await.unwrap(), Some(held.clone()));
 
     assert!(!store.renew(&mine, 900).await.unwrap());
@@ -163,26 +161,21 @@ pub async fn an_expired_lease_is_taken_over_from_a_living_owner(store: &dyn Thre
     assert!(matches!(late, Err(StoreError::Fenced { .. })));
     assert_eq!(store.lease(&t1()).await.unwrap(), Some(held));
     // A dead owner's expiry does not matter, and an owner without expiry keeps it while its process lives.
-    let mine = store.acquire(&t1(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::No)).await.unwrap();
+    drop(you);
+    let mine = store.acquire(&t1(), &me.owner, Term::ENDLESS).await.unwrap();
     assert!(store.renew(&mine, 10).await.unwrap());
-    assert!(
-        store
-            .acquire(&t1(), &owner("you"), until(u64::MAX, u64::MAX), Box::new(|_| Liveness::Yes))
-            .await
-            .is_err()
-    );
+    assert!(store.acquire(&t1(), &owner("other"), until(u64::MAX, u64::MAX)).await.is_err());
     store.release(&mine).await.unwrap();
     assert_eq!(store.lease(&t1()).await.unwrap(), None);
 }
 
 pub async fn a_lease_of_an_owner_that_nobody_knows_lasts_until_its_end(store: &dyn ThreadRunStore) {
     waiting(store, None).await;
-    let unknown = || Box::new(|_: &Owner| Liveness::Unknown);
     let mut now = 0;
     let mut acquire = async |token: &str, later: u64, until: Option<u64>| {
         now += later;
         let term = Term { now, until: until.map(|length| now + length) };
-        store.acquire(&"t1".into(), &owner(token), term, unknown()).await
+        store.acquire(&"t1".into(), &owner(token), term).await
     };
     acquire("me", 0, None).await.unwrap();
     let kept = acquire("you", 0, Some(100)).await.expect("a lease without an end would last for ever");
@@ -205,21 +198,12 @@ pub async fn an_owner_is_alive_until_its_sign_is_gone(store: &dyn ThreadRunStore
 }
 
 pub async fn a_paused_owner_writes_nothing_after_losing_its_lease(store: &dyn ThreadRunStore) {
-    let (old, run) = waiting(store, None).await;
-    let busy = store
-        .acquire(&"t1".into(), &owner("you"), Term::ENDLESS, Box::new(|_| Liveness::Yes))
-        .await
-        .unwrap_err();
+    let me = announced(store, "me");
+    let (old, run) = waiting_of(store, &me.owner, None).await;
+    let busy = store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS).await.unwrap_err();
     assert!(matches!(&busy, AcquireError::Busy { owner } if owner.token == "me"), "{busy}");
-    let new = store
-        .acquire(
-            &"t1".into(),
-            &owner("you"),
-            Term::ENDLESS,
-            Box::new(|them| if them.token == "me" { Liveness::No } else { Liveness::Yes }),
-        )
-        .await
-        .unwrap();
+    drop(me);
+    let new = store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS).await.unwrap();
     assert!(new.epoch > old.epoch);
     assert_eq!(store.lease(&"t1".into()).await.unwrap().map(|lease| lease.owner), Some(owner("you")));
     let late = Checkpoint { messages: vec![Message::user("late")], ..checkpoint(&old, &run) };
@@ -231,16 +215,11 @@ pub async fn a_paused_owner_writes_nothing_after_losing_its_lease(store: &dyn Th
 
     store.release(&new).await.unwrap();
     assert!(matches!(store.checkpoint(checkpoint(&new, &run)).await, Err(StoreError::Fenced { .. })));
-    let third =
-        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
-    let fourth =
-        store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
+    let third = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let fourth = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
     assert!(fourth.epoch > third.epoch && third.epoch > new.epoch);
     assert!(matches!(store.checkpoint(checkpoint(&third, &run)).await, Err(StoreError::Fenced { .. })));
-    let none = store
-        .acquire(&"t9".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes))
-        .await
-        .unwrap_err();
+    let none = store.acquire(&"t9".into(), &owner("me"), Term::ENDLESS).await.unwrap_err();
     assert!(matches!(none, AcquireError::Store(StoreError::NoThread(_))), "{none}");
 }
 
@@ -258,7 +237,6 @@ pub async fn the_last_write_of_a_run_releases_the_lease(store: &dyn ThreadRunSto
     assert!(matches!(store.checkpoint(end).await, Err(StoreError::Fenced { .. })));
     // Those who wait for the thread are notified.
     while watch.next().await.kind != ChangeKind::Owner {}
-    let next =
-        store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
+    let next = store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS).await.unwrap();
     assert!(next.epoch > fence.epoch);
 }

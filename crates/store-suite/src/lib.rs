@@ -92,6 +92,7 @@ macro_rules! store_suite {
                 each_read_returns_only_new_output
                 an_exit_is_recorded_once_and_queued
                 the_next_run_is_notified_of_commands_that_died_with_their_process
+                a_command_of_another_boot_has_ended
             }
             profile {
                 invalid_names_and_large_values_are_refused

@@ -8,11 +8,8 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use aye_core::contract::message::Message;
-use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
-use aye_core::contract::storage::{
-    AuditFilter, IsAlive, Slice, StoreError, SuspensionFilter, Term, ThreadRunStore,
-};
+use aye_core::contract::storage::{AuditFilter, Slice, StoreError, SuspensionFilter, Term, ThreadRunStore};
 use aye_core::contract::suspension::Actor;
 
 const ALL: Slice = Slice { offset: 0, limit: 99 };
@@ -31,10 +28,7 @@ pub async fn threads_are_listed_newest_change_first(store: &dyn ThreadRunStore) 
     let (fence, parent) = waiting(store, None).await;
     let row = ChildRecord { parent_run: parent.id.clone(), ..child("t1.a", "t1", false) };
     store.create_child(row, String::new(), "/work".into()).await.unwrap();
-    let of_child = store
-        .acquire(&"t1.a".into(), &owner("me"), Term::ENDLESS, Box::new(|_| Liveness::Yes))
-        .await
-        .unwrap();
+    let of_child = store.acquire(&"t1.a".into(), &owner("me"), Term::ENDLESS).await.unwrap();
     let asks = run("r2", "t1.a", RunStatus::Waiting);
     let opened = vec![question("q2", &asks, "c2", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&of_child, &asks) }).await.unwrap();
@@ -67,21 +61,24 @@ pub async fn a_users_title_is_kept(store: &dyn ThreadRunStore) {
 }
 
 pub async fn a_deleted_thread_leaves_its_audit(store: &dyn ThreadRunStore) {
-    let (fence, parent) = waiting(store, None).await;
+    let owner_of_t1 = announced(store, "one");
+    let (fence, parent) = waiting_of(store, &owner_of_t1.owner, None).await;
     let row = ChildRecord { parent_run: parent.id.clone(), ..child("t1.a", "t1", false) };
     store.create_child(row, String::new(), "/work".into()).await.unwrap();
     store.submit(MailboxJob::new("t1", vec![Message::user("next")], 1)).await.unwrap();
     talk(store, "t2", 1).await;
-    let delete = async |id: &str, own: &str, is_alive: IsAlive| {
+    let gone = announced(store, "gone");
+    acquired(store, "t2", &gone.owner).await;
+    let delete = async |id: &str, own: &str| {
         let actor = Actor { user: "ada".into(), ..Actor::default() };
-        store.delete_thread(&id.into(), &owner(own), is_alive, actor, 70).await
+        store.delete_thread(&id.into(), &owner(own), actor, 70).await
     };
-    let used = delete("t1", "other", Box::new(|_| Liveness::Yes)).await;
+    let used = delete("t1", "other").await;
     assert!(matches!(used, Err(StoreError::Owned { .. })), "{used:?}");
     assert_eq!(store.message_count(&"t1".into()).await.unwrap(), 1, "nothing was deleted");
-    assert!(delete("t1", "me", Box::new(|_| Liveness::Yes)).await.unwrap(), "its owner may");
-    assert!(!delete("t1", "me", Box::new(|_| Liveness::Yes)).await.unwrap());
-    assert!(!delete("t9", "me", Box::new(|_| Liveness::Yes)).await.unwrap());
+    assert!(delete("t1", "one").await.unwrap(), "its owner may");
+    assert!(!delete("t1", "one").await.unwrap());
+    assert!(!delete("t9", "one").await.unwrap());
     assert_eq!(ids(store, ALL).await, ["t2"]);
     assert_eq!(store.load_messages(&"t1".into()).await.unwrap(), []);
     assert_eq!(store.load_run(&"r1".into()).await.unwrap(), None);
@@ -95,7 +92,10 @@ pub async fn a_deleted_thread_leaves_its_audit(store: &dyn ThreadRunStore) {
     assert_eq!(audit.iter().map(|row| row.kind).collect::<Vec<_>>(), [AuditKind::Asked, AuditKind::Deleted]);
     assert_eq!((&audit[1].body["questions"], &audit[1].body["actor"]["user"]), (&1.into(), &"ada".into()));
     // A dead owner does not count, and the id is free again.
-    assert!(delete("t2", "other", Box::new(|_| Liveness::No)).await.unwrap());
+    let used = delete("t2", "other").await;
+    assert!(matches!(used, Err(StoreError::Owned { .. })), "{used:?}");
+    drop(gone);
+    assert!(delete("t2", "other").await.unwrap());
     store.ensure_thread(thread("t1")).await.unwrap();
     let again = store.checkpoint(checkpoint(&fence, &parent)).await;
     assert!(matches!(again, Err(StoreError::Fenced { .. })), "{again:?}");
@@ -105,7 +105,7 @@ pub async fn runs_are_listed_newest_first(store: &dyn ThreadRunStore) {
     for (thread_id, runs) in [("t1", ["r1", "r2"]), ("t2", ["r3", "r4"])] {
         store.ensure_thread(thread(thread_id)).await.unwrap();
         let (id, me) = (ThreadId::from(thread_id), owner("me"));
-        let fence = store.acquire(&id, &me, Term::ENDLESS, Box::new(|_| Liveness::Yes)).await.unwrap();
+        let fence = store.acquire(&id, &me, Term::ENDLESS).await.unwrap();
         for (id, status) in runs.into_iter().zip([RunStatus::Done, RunStatus::Running]) {
             store.checkpoint(checkpoint(&fence, &run(id, thread_id, status))).await.unwrap();
         }

@@ -69,13 +69,7 @@ pub async fn a_conversation_comes_back_as_it_left(store: &dyn ProgramStore) {
     let before = store.load_messages(&"t1".into()).await.unwrap();
     assert!(
         store
-            .delete_thread(
-                &"t1".into(),
-                &owner("me"),
-                Box::new(|_| aye_core::contract::presence::Liveness::No),
-                aye_core::contract::suspension::Actor::default(),
-                1
-            )
+            .delete_thread(&"t1".into(), &owner("me"), aye_core::contract::suspension::Actor::default(), 1)
             .await
             .unwrap()
     );

@@ -10,7 +10,7 @@ use super::TerminalHost;
 use crate::config::write_private;
 use crate::contract::event_sink::NullEventSink;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{NamedBy, Owner};
+use crate::contract::record::NamedBy;
 use crate::contract::snapshot::{Changes, RewindTarget};
 use crate::failure::AppError;
 use crate::program::export;
@@ -117,10 +117,7 @@ impl TerminalHost {
         if app.runtime.is_active(thread) {
             return Err("it has an active run; interrupt it first".into());
         }
-        let (runtime, actor, now) = (app.runtime.clone(), app.actor("tui"), app.clock.now_ms());
-        let alive = Box::new(move |other: &Owner| runtime.liveness(other));
-        let deleted = app.store.delete_thread(thread, &Owner::default(), alive, actor, now).await?;
-        if !deleted {
+        if !app.runtime.delete_thread(thread, app.actor("tui")).await? {
             return Err("it was already deleted".into());
         }
         Ok(self.app.store.shrink(false).await.map(drop)?)

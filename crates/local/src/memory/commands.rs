@@ -8,9 +8,9 @@ use super::InMemoryStore;
 use super::rows::{CommandRow, Execution, Rows};
 use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::presence::Liveness;
+use aye_core::contract::presence::{Liveness, Presence as _};
 use aye_core::contract::record::{AttemptId, Owner};
-use aye_core::contract::storage::{ChangeKind, CommandStore, IsAlive, StoreError};
+use aye_core::contract::storage::{ChangeKind, CommandStore, StoreError};
 
 impl Rows {
     fn command_mut(&mut self, number: u64) -> Option<&mut CommandRow> {
@@ -130,17 +130,14 @@ impl CommandStore for InMemoryStore {
         Ok(thread.is_some())
     }
 
-    async fn report_commands(
-        &self,
-        thread: &ThreadId,
-        is_alive: IsAlive,
-        now_ms: u64,
-    ) -> Result<(), StoreError> {
+    async fn report_commands(&self, thread: &ThreadId, now_ms: u64) -> Result<(), StoreError> {
+        let here = Owner::of_this_process();
+        let liveness = |owner: &Owner| self.shared.presence.liveness(owner).of_watcher(owner, &here);
         self.write(|rows| {
             let untold = rows.commands.iter().map(|row| &row.record);
             let untold = untold.filter(|record| record.thread_id == *thread && !record.told);
             let is_over =
-                |record: &&CommandRecord| record.end.is_some() || is_alive(&record.owner) == Liveness::No;
+                |record: &&CommandRecord| record.end.is_some() || liveness(&record.owner) == Liveness::No;
             for record in untold.filter(is_over).cloned().collect::<Vec<_>>() {
                 let end = record.end.unwrap_or(CommandEnd::Unknown);
                 rows.settle_command(record.number, end, CommandReport::Queued, now_ms)?;

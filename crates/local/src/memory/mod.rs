@@ -27,7 +27,7 @@ use aye_core::contract::presence::LocalPresence;
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{Checkpoint, ExecutionStart, Owner};
 use aye_core::contract::storage::{
-    ChangeFeed, ChangeKind, IsAlive, MailboxStore, StoreChange, StoreError, ThreadRunStore,
+    ChangeFeed, ChangeKind, MailboxStore, StoreChange, StoreError, ThreadRunStore,
 };
 use aye_core::contract::suspension::Actor;
 
@@ -144,11 +144,10 @@ impl ThreadRunStore for InMemoryStore {
         &self,
         thread: &ThreadId,
         own: &Owner,
-        is_alive: IsAlive,
         actor: Actor,
         now_ms: u64,
     ) -> Result<bool, StoreError> {
-        self.write(|rows| rows.delete_thread(thread, own, &is_alive, &actor, now_ms))
+        self.write(|rows| rows.delete_thread(thread, own, &self.shared.presence, &actor, now_ms))
     }
 
     fn mailboxes(&self) -> Result<Arc<dyn MailboxStore>, StoreError> {

@@ -19,13 +19,13 @@ use aye_core::contract::image::ImageRef;
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin};
 use aye_core::contract::message::Message;
 use aye_core::contract::prefix::PrefixRecord;
-use aye_core::contract::presence::Presence;
+use aye_core::contract::presence::{LocalPresence, Presence};
 use aye_core::contract::record::{
     Fence, LeaseRecord, NamedBy, Owner, StoredMessage, SuspensionRecord, SuspensionStatus, ThreadMarks,
     ThreadRecord, ThreadSummary,
 };
 use aye_core::contract::storage::{
-    AcquireError, ChangeKind, ChildStore, IsAlive, LeaseStore, Slice, StoreError, Term, ThreadStore,
+    AcquireError, ChangeKind, ChildStore, LeaseStore, Slice, StoreError, Term, ThreadStore,
 };
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::suspension::Actor;
@@ -74,7 +74,7 @@ impl Rows {
         &mut self,
         id: &ThreadId,
         own: &Owner,
-        is_alive: &IsAlive,
+        presence: &LocalPresence,
         actor: &Actor,
         now_ms: u64,
     ) -> Result<bool, StoreError> {
@@ -83,7 +83,7 @@ impl Rows {
         }
         if let Some(lease) = self.leases.get(id).and_then(LeaseRow::record)
             && lease.owner.token != own.token
-            && lease.is_in_use(uptime_ms(), is_alive(&lease.owner))
+            && lease.is_in_use(uptime_ms(), presence.liveness(&lease.owner))
         {
             return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(lease.owner) });
         }
@@ -211,18 +211,13 @@ impl ThreadStore for InMemoryStore {
 
 #[async_trait]
 impl LeaseStore for InMemoryStore {
-    async fn acquire(
-        &self,
-        thread: &ThreadId,
-        owner: &Owner,
-        term: Term,
-        is_alive: IsAlive,
-    ) -> Result<Fence, AcquireError> {
+    async fn acquire(&self, thread: &ThreadId, owner: &Owner, term: Term) -> Result<Fence, AcquireError> {
+        let presence = &self.shared.presence;
         let taken = self.write(|rows| {
             let known = rows.leases.get(thread);
             if let Some(lease) = known.and_then(LeaseRow::record)
                 && lease.owner.token != owner.token
-                && lease.holds(term.now, is_alive(&lease.owner))
+                && lease.holds(term.now, presence.liveness(&lease.owner))
             {
                 return Ok(Err(lease.owner));
             }

@@ -100,9 +100,9 @@ impl Mailbox {
     ) -> Result<WorkClaim, StoreError> {
         let consumer = Consumer::new(worker.clone()).to_string();
         loop {
-            let (presence, own) = (self.store.presence(), worker.token.clone());
+            let (liveness, own) = (self.store.liveness(), worker.token.clone());
             let is_held = move |lease: &LeaseRecord| {
-                lease.owner.token != own && lease.holds(uptime_ms(), presence.liveness(&lease.owner))
+                lease.owner.token != own && lease.holds(uptime_ms(), liveness(&lease.owner))
             };
             let mut found = self.next_work(now, is_held).await?;
             let Some(job) = found.next.take() else { return Ok(WorkClaim::Nothing(found.without(worker))) };

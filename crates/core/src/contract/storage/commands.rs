@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{IsAlive, StoreError};
+use super::StoreError;
 use crate::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{AttemptId, Owner};
@@ -59,12 +59,7 @@ pub trait CommandStore: Send + Sync {
     }
 
     /// Queues what the thread does not know yet: the ends of commands, and that those ended whose process is known to be dead.
-    async fn report_commands(
-        &self,
-        _thread: &ThreadId,
-        _is_alive: IsAlive,
-        _now_ms: u64,
-    ) -> Result<(), StoreError> {
+    async fn report_commands(&self, _thread: &ThreadId, _now_ms: u64) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -36,7 +36,7 @@ pub use encode::encode;
 pub use error::{AcquireError, StorageError, StoreError, holder};
 pub use mailbox::MailboxStore;
 pub use query::{AuditFilter, Portion, Slice, SuspensionFilter, Term, ThreadTail};
-pub use runs::{IsAlive, LeaseStore, RunStore};
+pub use runs::{LeaseStore, RunStore};
 pub use threads::ThreadStore;
 
 /// Threads and runs, and the transactions that change both: the store of a runtime.
@@ -91,7 +91,6 @@ pub trait ThreadRunStore:
         &self,
         thread: &ThreadId,
         own: &Owner,
-        is_alive: IsAlive,
         actor: Actor,
         now_ms: u64,
     ) -> Result<bool, StoreError>;

@@ -8,7 +8,7 @@ use super::{AcquireError, Slice, StoreError, Term};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::inference::ModelUsage;
 use crate::contract::lifecycle::RunStatus;
-use crate::contract::presence::{Liveness, NoPresence, Presence};
+use crate::contract::presence::{NoPresence, Presence};
 use crate::contract::record::{
     AttemptId, Fence, IntentRecord, LeaseRecord, OpenIntent, OutcomeRecord, Owner, RunRecord,
 };
@@ -59,10 +59,8 @@ pub trait RunStore: Send + Sync {
     }
 }
 
-/// Tells whether the process of an owner is alive.
-pub type IsAlive = Box<dyn Fn(&Owner) -> Liveness + Send>;
-
-/// Gives one owner at a time the right to write to a thread. Times are milliseconds of
+/// Gives one owner at a time the right to write to a thread. Which owners are alive is what the store's
+/// [`presence`](LeaseStore::presence) says. Times are milliseconds of
 /// [`Clock::uptime_ms`](crate::contract::clock::Clock::uptime_ms).
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
@@ -72,13 +70,7 @@ pub trait LeaseStore: Send + Sync {
     ///
     /// # Errors
     /// [`AcquireError::Busy`] with the live owner; [`StoreError::NoThread`].
-    async fn acquire(
-        &self,
-        thread: &ThreadId,
-        owner: &Owner,
-        term: Term,
-        is_alive: IsAlive,
-    ) -> Result<Fence, AcquireError>;
+    async fn acquire(&self, thread: &ThreadId, owner: &Owner, term: Term) -> Result<Fence, AcquireError>;
 
     /// Makes the right last until then, never shorter than before. `false` when it was lost.
     async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError>;
