@@ -83,3 +83,78 @@ impl<T: Send> RowReader<T> for Reader<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Passes on numbers from another thread, and then how it ends.
+    fn numbers(count: usize, end: Result<(), StoreError>) -> (RowFeed<usize>, Arc<AtomicUsize>) {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&sent);
+        let rows = feed(move |mut rows: RowSender<usize>| async move {
+            let work = move || {
+                for n in 0..count {
+                    counted.store(n + 1, Ordering::Relaxed);
+                    if !rows.send(n, 1) {
+                        return;
+                    }
+                }
+            };
+            tokio::task::spawn_blocking(work).await.unwrap();
+            end
+        });
+        (rows, sent)
+    }
+
+    async fn rest(feed: &mut RowFeed<usize>) -> (Vec<usize>, Option<StoreError>) {
+        let mut found = Vec::new();
+        loop {
+            match feed.next().await {
+                Ok(Some(rows)) => found.extend(rows),
+                Ok(None) => return (found, None),
+                Err(error) => return (found, Some(error)),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_come_in_order_and_before_the_error_that_ends_them() {
+        for count in [0, 1, FULL, FULL + 1, 10 * FULL + 7] {
+            let all: Vec<usize> = (0..count).collect();
+            assert!(matches!(rest(&mut numbers(count, Ok(())).0).await, (found, None) if found == all));
+            let (mut feed, _) = numbers(count, Err(StoreError::Full));
+            let (found, error) = rest(&mut feed).await;
+            assert_eq!(found, all);
+            assert!(matches!(error, Some(StoreError::Full)), "{error:?}");
+            assert!(matches!(feed.next().await, Ok(None)), "an error is reported once");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_few_rows_wait_to_be_read() {
+        let (mut feed, sent) = numbers(100 * FULL, Ok(()));
+        assert_eq!(feed.next().await.unwrap().unwrap().len(), FULL);
+        // Whatever the other thread did in the meantime: what it passed on waits in the channel, or is being passed on.
+        for _ in 0..100 {
+            assert!(sent.load(Ordering::Relaxed) <= (WAITING + 2) * FULL);
+            tokio::task::yield_now().await;
+        }
+        drop(feed);
+    }
+
+    #[tokio::test]
+    async fn a_large_row_does_not_wait_for_others() {
+        let mut feed = feed(|mut rows: RowSender<usize>| async move {
+            let work = move || [(1, 1), (2, FULL), (3, 1)].map(|(row, weight)| rows.send(row, weight));
+            tokio::task::spawn_blocking(work).await.unwrap();
+            Ok(())
+        });
+        assert_eq!(feed.next().await.unwrap(), Some(vec![1, 2]));
+        assert_eq!(feed.next().await.unwrap(), Some(vec![3]));
+        assert_eq!(feed.next().await.unwrap(), None);
+    }
+}
