@@ -62,7 +62,7 @@ pub struct WorkArgs {
 }
 
 use report::WorkReport;
-pub use unit::UnitKind;
+pub(crate) use unit::UnitKind;
 
 pub(crate) use signals::Signals;
 

@@ -146,7 +146,7 @@ impl Worktrees {
         }
         let is_free = |name: &String| all.iter().all(|known| known.name != *name);
         let name = match name {
-            "" => (1..).map(|n| format!("w{n}")).find(is_free).unwrap_or_default(),
+            "" => (1..=all.len() + 1).map(|n| format!("w{n}")).find(is_free).unwrap_or_default(),
             _ => name.to_owned(),
         };
         let worktree = Worktree { path: self.folder.join(&name), name };
@@ -165,9 +165,10 @@ impl Worktrees {
             .ask(&["show-ref", "--verify", "--quiet", &full], b"", 4096)
             .await
             .map_err(Failure::failed)?;
-        let words = match is_known.is_ok {
-            true => vec!["worktree", "add", "--quiet", &path, &branch],
-            false => vec!["worktree", "add", "--quiet", "-b", &branch, &path, "HEAD"],
+        let words = if is_known.is_ok {
+            vec!["worktree", "add", "--quiet", &path, &branch]
+        } else {
+            vec!["worktree", "add", "--quiet", "-b", &branch, &path, "HEAD"]
         };
         self.git.change(&words).await.map_err(Failure::failed)?;
         let left = self.uncommitted(&self.root).await.map_err(Failure::failed)?;

@@ -68,7 +68,7 @@ pub async fn a_schedule_passes_from_job_to_job(store: &dyn ThreadRunStore) {
     let thread = store.load_thread(&next[0].mailbox_id).await.unwrap().unwrap();
     assert!(thread.id != first.id && thread.cwd == first.cwd && thread.title == first.title, "{thread:?}");
     // The one that was claimed has none any more, so trying it again makes no second one.
-    let claimed = load(mailbox, &due).await;
+    let claimed = load(&*mailbox, &due).await;
     assert_eq!(claimed.schedule(), None);
     let token = claimed.claim_token.unwrap();
     mailbox.nack(&due.job_id, &token, MINUTE, "busy", MINUTE).await.unwrap();

@@ -322,7 +322,7 @@ fn a_providers_own_list_overrides_the_table() {
     assert_eq!(rows[1].why, "listed, OPENAI_API_KEY is set");
     let mut own = own;
     own.models.insert("openai/gpt-6-sol".into(), ModelSettings::default());
-    let rows = list_models(&own, &env, std::slice::from_ref(&hit), Some(&current));
+    let rows = list_models(&own, &env, std::slice::from_ref(&hit), Some(&current), None);
     let of = rows.iter().filter(|row| row.name == "openai/gpt-6-sol").collect::<Vec<_>>();
     assert_eq!(of.len(), 1, "in the settings and listed: {rows:#?}");
     let known = select(&settings(Some("openai/gpt-6-sol")), &vars, &[]).expect("set up");

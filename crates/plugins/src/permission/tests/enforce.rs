@@ -344,7 +344,10 @@ async fn unsandboxable_commands_ask() {
     world.permissions.set_enforcement(Enforcement::off());
     assert_eq!(asked(&world, "ls -la").await, None);
     assert!(
-        world.permissions.set_mode(Mode::Auto).is_err_and(|why| why.problem.contains("the sandbox is off"))
+        world
+            .permissions
+            .set_mode(Mode::Auto)
+            .is_err_and(|why| why.to_string().contains("the sandbox is off"))
     );
 }
 
