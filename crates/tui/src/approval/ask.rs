@@ -120,8 +120,13 @@ impl AskState {
         true
     }
 
+    /// Ticks the choice that the arrows are at, else the first one, where several may be chosen.
     pub(super) fn toggle(&mut self) {
-        let Some(at) = self.cursor.filter(|at| *at < self.choices.len() && self.multi) else { return };
+        let at = self.cursor.unwrap_or(0);
+        if !self.multi || at >= self.choices.len() {
+            return;
+        }
+        self.cursor = Some(at);
         if !self.chosen.remove(&at) {
             self.chosen.insert(at);
         }

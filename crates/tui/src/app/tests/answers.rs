@@ -388,9 +388,16 @@ fn tool_questions_take_a_choice_or_text() {
     let parameters = json!({"question": "Which?", "multi": true, "choices": [{"label": "a"}, {"label": "b"}, {"label": "c"}]});
     let mut test = TestApp::new(100, 30);
     test.start("ask me");
-    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters.clone());
     test.keys("13<down><down> <enter>");
     assert_eq!(test.decisions()[0].result, json!({"answers": ["c"]}));
+
+    // The space bar does what its hint says before the arrows were used, too.
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.keys(" <enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answers": ["a"]}));
 }
 
 fn library_question(free_text: bool) -> TestApp {
