@@ -10,7 +10,7 @@ use aye_core::contract::audit::AuditRow;
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::judgement::JudgedCall;
 use aye_core::contract::record::RunRecord;
-use aye_core::contract::storage::{AuditFilter, AuditStore, StoreError};
+use aye_core::contract::storage::{AuditFilter, AuditStore, Slice, StoreError};
 
 fn unwritable(error: &serde_json::Error) -> StoreError {
     StoreError::Unwritable { what: "a row of the audit", why: error.to_string() }
@@ -43,5 +43,9 @@ impl AuditStore for InMemoryStore {
             };
             rows.audit.iter().filter(is_wanted).map(|row| AuditRow::clone(row)).collect()
         })
+    }
+
+    async fn audit_page(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, StoreError> {
+        Ok(slice.of(self.audit(filter).await?))
     }
 }

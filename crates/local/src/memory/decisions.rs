@@ -13,7 +13,7 @@ use aye_core::contract::record::{
     AttemptId, DecideOutcome, Decision, GrantRecord, RunRecord, SuspensionRecord, SuspensionStatus,
 };
 use aye_core::contract::storage::{
-    ChangeKind, DecisionStore, GrantStore, StoreChange, StoreError, SuspensionFilter,
+    ChangeKind, DecisionStore, GrantStore, Slice, StoreChange, StoreError, SuspensionFilter,
 };
 use aye_core::contract::suspension::ResumeDecisionAction;
 
@@ -177,6 +177,22 @@ impl DecisionStore for InMemoryStore {
             };
             rows.suspensions.iter().filter(is_wanted).map(|row| SuspensionRecord::clone(row)).collect()
         })
+    }
+
+    async fn suspensions_page(
+        &self,
+        filter: SuspensionFilter,
+        slice: Slice,
+    ) -> Result<Vec<SuspensionRecord>, StoreError> {
+        Ok(slice.of(self.suspensions(filter).await?))
+    }
+
+    async fn pending_count(&self, now_ms: u64) -> Result<u64, StoreError> {
+        let filter = SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
+        let is_pending = |row: &&SuspensionRecord| {
+            !row.ticket.is_served() && row.ticket.suspension.expires_at.is_none_or(|end| end > now_ms)
+        };
+        Ok(self.suspensions(filter).await?.iter().filter(is_pending).count() as u64)
     }
 
     async fn decide(

@@ -10,6 +10,7 @@ mod commands;
 mod decisions;
 mod journal;
 mod mailbox;
+mod parts;
 mod profile;
 mod queue;
 mod rows;

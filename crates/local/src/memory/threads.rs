@@ -1,7 +1,7 @@
 //! Conversations, children and leases.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,15 +9,17 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::InMemoryStore;
+use super::parts::{last_of, plain, size_of};
 use super::rows::{Conversation, LeaseRow, Rows};
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::child::ChildRecord;
 use aye_core::contract::clock::uptime_ms;
 use aye_core::contract::content::ContentBlock;
-use aye_core::contract::ids::{ThreadId, check_given};
+use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin};
-use aye_core::contract::message::Message;
+use aye_core::contract::message::{Message, Role};
+use aye_core::contract::outline::Outline;
 use aye_core::contract::prefix::PrefixRecord;
 use aye_core::contract::presence::{LocalPresence, Presence};
 use aye_core::contract::record::{
@@ -25,7 +27,8 @@ use aye_core::contract::record::{
     ThreadRecord, ThreadSummary,
 };
 use aye_core::contract::storage::{
-    AcquireError, ChangeKind, ChildStore, LeaseStore, Slice, StoreError, Term, ThreadStore,
+    AcquireError, ChangeKind, ChildStore, LeaseStore, Portion, Slice, StoreError, Term, ThreadStore,
+    ThreadTail,
 };
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::suspension::Actor;
@@ -159,6 +162,83 @@ impl ThreadStore for InMemoryStore {
 
     async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError> {
         self.messages_tail(id, 0).await.map(|(count, _)| count)
+    }
+
+    async fn messages_page(&self, id: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, StoreError> {
+        Ok(slice.of(self.load_messages(id).await?))
+    }
+
+    async fn messages_of_run(
+        &self,
+        id: &ThreadId,
+        run: &RunId,
+    ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+        let mut messages = self.load_messages(id).await?;
+        let count = messages.len() as u64;
+        messages.retain(|stored| stored.run_id == *run);
+        Ok((count, messages))
+    }
+
+    async fn thread_tail(&self, thread: &ThreadId, portion: Portion) -> Result<ThreadTail, StoreError> {
+        let mut rest = plain(self.load_messages(thread).await?);
+        let summarised = self.summary(thread, 0).await?.map_or(0, |summary| summary.upto_seq);
+        let floor = usize::try_from(summarised).unwrap_or(usize::MAX).saturating_sub(1);
+        let outline = Outline::of(&rest);
+        let messages = last_of(&rest, rest.len(), Portion { floor: portion.floor.max(floor), ..portion });
+        let base = rest.len() - messages.len();
+        rest.truncate(base);
+        let apart = outline.needed().into_iter().filter_map(|at| Some((at, rest.get(at)?.clone()))).collect();
+        Ok(ThreadTail { outline, is_assumed: false, base, messages, apart })
+    }
+
+    async fn messages_back(
+        &self,
+        thread: &ThreadId,
+        before: usize,
+        portion: Portion,
+    ) -> Result<Vec<Message>, StoreError> {
+        Ok(last_of(&plain(self.load_messages(thread).await?), before, portion))
+    }
+
+    async fn messages_from(
+        &self,
+        thread: &ThreadId,
+        from: usize,
+        bytes: usize,
+    ) -> Result<Vec<Message>, StoreError> {
+        let mut messages = plain(self.load_messages(thread).await?);
+        messages.drain(..from.min(messages.len()));
+        let mut read = 0;
+        let count = messages.iter().take_while(|message| {
+            let is_wanted = read < bytes;
+            read += size_of(message);
+            is_wanted
+        });
+        messages.truncate(count.count());
+        Ok(messages)
+    }
+
+    async fn last_answer(
+        &self,
+        thread: &ThreadId,
+        run: Option<&RunId>,
+    ) -> Result<Option<Message>, StoreError> {
+        let messages = self.load_messages(thread).await?;
+        let is_it = |stored: &StoredMessage| {
+            stored.message.role == Role::Assistant && run.is_none_or(|run| stored.run_id == *run)
+        };
+        Ok(messages.into_iter().rfind(is_it).map(|stored| stored.message))
+    }
+
+    async fn used_call_ids(
+        &self,
+        thread: &ThreadId,
+        ids: Vec<String>,
+    ) -> Result<HashSet<String>, StoreError> {
+        let messages = plain(self.load_messages(thread).await?);
+        let used: HashSet<&str> =
+            messages.iter().flat_map(|message| &message.tool_calls).map(|call| call.id.as_str()).collect();
+        Ok(ids.into_iter().filter(|id| used.contains(id.as_str())).collect())
     }
 
     async fn thread_state(&self, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError> {

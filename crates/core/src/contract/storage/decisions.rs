@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use super::{AuditFilter, Slice, StoreError, SuspensionFilter};
 use crate::contract::audit::AuditRow;
 use crate::contract::ids::SuspensionId;
-use crate::contract::record::{DecideOutcome, Decision, GrantRecord, SuspensionRecord, SuspensionStatus};
+use crate::contract::record::{DecideOutcome, Decision, GrantRecord, SuspensionRecord};
 
-/// Stores questions. The provided methods read all that the filter leaves. They are asked and closed by
+/// Stores questions. They are asked and closed by
 /// [`ThreadRunStore::checkpoint`](super::ThreadRunStore::checkpoint).
 ///
 /// # Errors
@@ -25,18 +25,10 @@ pub trait DecisionStore: Send + Sync {
         &self,
         filter: SuspensionFilter,
         slice: Slice,
-    ) -> Result<Vec<SuspensionRecord>, StoreError> {
-        Ok(slice.of(self.suspensions(filter).await?))
-    }
+    ) -> Result<Vec<SuspensionRecord>, StoreError>;
 
     /// The number of pending questions of all threads that users have to answer and that have not expired.
-    async fn pending_count(&self, now_ms: u64) -> Result<u64, StoreError> {
-        let filter = SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
-        let is_pending = |row: &&SuspensionRecord| {
-            !row.ticket.is_served() && row.ticket.suspension.expires_at.is_none_or(|end| end > now_ms)
-        };
-        Ok(self.suspensions(filter).await?.iter().filter(is_pending).count() as u64)
-    }
+    async fn pending_count(&self, now_ms: u64) -> Result<u64, StoreError>;
 
     /// Stores a decision, durably and once: of several that come at once exactly one is accepted. Before, each question
     /// whose time is over at `now_ms` is marked as expired, for good. The caller has checked the payload.
@@ -83,7 +75,5 @@ pub trait AuditStore: Send + Sync {
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditRow>, StoreError>;
 
     /// A part of the rows that the filter leaves, oldest first.
-    async fn audit_page(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, StoreError> {
-        Ok(slice.of(self.audit(filter).await?))
-    }
+    async fn audit_page(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, StoreError>;
 }

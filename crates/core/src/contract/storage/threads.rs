@@ -8,8 +8,7 @@ use serde_json::Value;
 use super::{Portion, Slice, StoreError, ThreadTail};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::image::ImageRef;
-use crate::contract::message::{Message, Role};
-use crate::contract::outline::Outline;
+use crate::contract::message::Message;
 use crate::contract::prefix::PrefixRecord;
 use crate::contract::record::{NamedBy, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::contract::summary::SummaryRecord;
@@ -17,7 +16,7 @@ use crate::contract::summary::SummaryRecord;
 /// Keeps conversations. Messages are only appended, by [`ThreadRunStore::checkpoint`](super::ThreadRunStore::checkpoint);
 /// their places count up from 1 without a gap.
 ///
-/// The provided methods read all messages of a thread. A store that can read a part of them should do so.
+/// A method that is about a part of a thread should read that part only, so none of them has a body here.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] when a row that is read is missing or unreadable; see [`StoreError`] for the rest.
@@ -71,21 +70,13 @@ pub trait ThreadStore: Send + Sync {
     async fn image(&self, hash: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// The number of messages of a thread.
-    async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError> {
-        Ok(self.load_messages(id).await?.len() as u64)
-    }
+    async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError>;
 
     /// The number of messages of a thread, and the last `n` of them, in order.
-    async fn messages_tail(&self, id: &ThreadId, n: usize) -> Result<(u64, Vec<StoredMessage>), StoreError> {
-        let mut messages = self.load_messages(id).await?;
-        let count = messages.len();
-        Ok((count as u64, messages.split_off(count.saturating_sub(n))))
-    }
+    async fn messages_tail(&self, id: &ThreadId, n: usize) -> Result<(u64, Vec<StoredMessage>), StoreError>;
 
     /// A part of the messages of a thread, in order.
-    async fn messages_page(&self, id: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, StoreError> {
-        Ok(slice.of(self.load_messages(id).await?))
-    }
+    async fn messages_page(&self, id: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, StoreError>;
 
     /// Returns the number of messages of a thread, and the messages of a run, in order. The messages of a run
     /// are consecutive.
@@ -93,26 +84,11 @@ pub trait ThreadStore: Send + Sync {
         &self,
         id: &ThreadId,
         run: &RunId,
-    ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
-        let mut messages = self.load_messages(id).await?;
-        let count = messages.len() as u64;
-        messages.retain(|stored| stored.run_id == *run);
-        Ok((count, messages))
-    }
+    ) -> Result<(u64, Vec<StoredMessage>), StoreError>;
 
     /// The end of a thread. A summary bounds it further: the messages that it replaces are not read, except the last
     /// of them. A thread that does not exist is empty.
-    async fn thread_tail(&self, thread: &ThreadId, portion: Portion) -> Result<ThreadTail, StoreError> {
-        let mut rest = plain(self.load_messages(thread).await?);
-        let summarised = self.summary(thread, 0).await?.map_or(0, |summary| summary.upto_seq);
-        let floor = usize::try_from(summarised).unwrap_or(usize::MAX).saturating_sub(1);
-        let outline = Outline::of(&rest);
-        let messages = last_of(&rest, rest.len(), Portion { floor: portion.floor.max(floor), ..portion });
-        let base = rest.len() - messages.len();
-        rest.truncate(base);
-        let apart = outline.needed().into_iter().filter_map(|at| Some((at, rest.get(at)?.clone()))).collect();
-        Ok(ThreadTail { outline, is_assumed: false, base, messages, apart })
-    }
+    async fn thread_tail(&self, thread: &ThreadId, portion: Portion) -> Result<ThreadTail, StoreError>;
 
     /// The messages before a place, from 0, in order.
     async fn messages_back(
@@ -120,9 +96,7 @@ pub trait ThreadStore: Send + Sync {
         thread: &ThreadId,
         before: usize,
         portion: Portion,
-    ) -> Result<Vec<Message>, StoreError> {
-        Ok(last_of(&plain(self.load_messages(thread).await?), before, portion))
-    }
+    ) -> Result<Vec<Message>, StoreError>;
 
     /// Returns the messages from a position on, counted from 0, in order, until they have this many bytes as
     /// JSON.
@@ -131,71 +105,22 @@ pub trait ThreadStore: Send + Sync {
         thread: &ThreadId,
         from: usize,
         bytes: usize,
-    ) -> Result<Vec<Message>, StoreError> {
-        let mut messages = plain(self.load_messages(thread).await?);
-        messages.drain(..from.min(messages.len()));
-        let mut read = 0;
-        let count = messages.iter().take_while(|message| {
-            let is_wanted = read < bytes;
-            read += size_of(message);
-            is_wanted
-        });
-        messages.truncate(count.count());
-        Ok(messages)
-    }
+    ) -> Result<Vec<Message>, StoreError>;
 
     /// The last message that the model wrote: of a run, or of the whole thread.
     async fn last_answer(
         &self,
         thread: &ThreadId,
         run: Option<&RunId>,
-    ) -> Result<Option<Message>, StoreError> {
-        let messages = self.load_messages(thread).await?;
-        let is_it = |stored: &StoredMessage| {
-            stored.message.role == Role::Assistant && run.is_none_or(|run| stored.run_id == *run)
-        };
-        Ok(messages.into_iter().rfind(is_it).map(|stored| stored.message))
-    }
+    ) -> Result<Option<Message>, StoreError>;
 
     /// Returns which of these ids are already used by calls of a thread.
-    async fn used_call_ids(
-        &self,
-        thread: &ThreadId,
-        ids: Vec<String>,
-    ) -> Result<HashSet<String>, StoreError> {
-        let messages = plain(self.load_messages(thread).await?);
-        let used: HashSet<&str> =
-            messages.iter().flat_map(|message| &message.tool_calls).map(|call| call.id.as_str()).collect();
-        Ok(ids.into_iter().filter(|id| used.contains(id.as_str())).collect())
-    }
+    async fn used_call_ids(&self, thread: &ThreadId, ids: Vec<String>)
+    -> Result<HashSet<String>, StoreError>;
 
     /// Brings what the store knows of all messages of a thread up to date, when [`ThreadTail::is_assumed`] says that it
     /// is not.
     async fn complete_outline(&self, _thread: &ThreadId) -> Result<(), StoreError> {
         Ok(())
     }
-}
-
-fn plain(messages: Vec<StoredMessage>) -> Vec<Message> {
-    messages.into_iter().map(|stored| stored.message).collect()
-}
-
-/// The bytes of a message as JSON.
-fn size_of(message: &Message) -> usize {
-    serde_json::to_string(message).map_or(0, |text| text.len())
-}
-
-/// A portion of the messages before a place. A tool's result comes with the message that asked for it.
-fn last_of(messages: &[Message], before: usize, portion: Portion) -> Vec<Message> {
-    let end = before.min(messages.len());
-    let (mut first, mut bytes) = (end, 0);
-    while first > portion.floor {
-        let is_whole = first == end || messages[first].role != Role::Tool;
-        if bytes >= portion.bytes && end - first >= portion.count && is_whole {
-            break;
-        }
-        first -= 1;
-        bytes += size_of(&messages[first]);
-    }
-    messages[first..end].to_vec()
 }
