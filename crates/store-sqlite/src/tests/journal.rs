@@ -106,6 +106,10 @@ async fn unreadable_values_are_not_written() {
 
 #[tokio::test]
 async fn a_lease_in_another_clock_ends_by_the_wall_clock() {
+    // Where boots cannot be told apart, only the lock says that the owner of before has ended.
+    if aye_platform::boot_id().is_empty() {
+        return;
+    }
     let home = Home::new();
     let store = home.open();
     waiting(&store, None).await;
