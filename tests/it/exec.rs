@@ -144,7 +144,9 @@ async fn a_command_that_ignores_term_is_killed_with_its_children() {
 
 #[tokio::test]
 async fn a_daemon_is_killed_when_its_command_ends_and_named() {
-    let result = sh("setsid sleep 1000 & echo $!; disown").await;
+    // Named by what it became: the shell goes on before that.
+    let until = "while [ \"$(cat /proc/$!/comm)\" != sleep ]; do :; done";
+    let result = sh(&format!("setsid sleep 1000 & {until}; echo $!; disown")).await;
     assert_eq!(result.exit_code, Some(0));
     let pid = result.output.trim();
     assert!(!lives(pid));

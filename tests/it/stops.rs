@@ -418,7 +418,7 @@ fn a_spent_budget_asks_and_its_answer_counts_once() {
         ]
     );
     assert_eq!(llm.asked().len(), 3);
-    home.ok(&["answer", &id, MORE]).says("answered: Limit");
+    home.ok(&["answer", &id, MORE]).says("the budget is $40.00");
     home.aye(&["answer", &id, r#"{"answer": "Stop"}"#]).run().exits(1).says("already");
     // The answer allows three more inferences, and then it asks again.
     let out = home.aye(&["-c", "-p", "--output-format", "json"]).run().exits(3);

@@ -256,7 +256,16 @@ impl Aye {
         let is_piped = self.stdin.is_some() || self.is_stdin_open;
         let stdin = if is_piped { Stdio::piped() } else { Stdio::null() };
         self.command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.command.spawn().expect("the program starts");
+        // A program that the test wrote just now is busy until the processes that another test forked meanwhile have
+        // executed theirs.
+        let mut child = loop {
+            match self.command.spawn() {
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::yield_now()
+                }
+                started => break started.expect("the program starts"),
+            }
+        };
         if let Some(text) = self.stdin
             && let Some(mut stdin) = child.stdin.take()
         {
