@@ -261,7 +261,7 @@ impl Aye {
         let mut child = loop {
             match self.command.spawn() {
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
-                    std::thread::yield_now()
+                    std::thread::yield_now();
                 }
                 started => break started.expect("the program starts"),
             }
