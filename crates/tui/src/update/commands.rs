@@ -406,7 +406,7 @@ impl App {
             (Composer, Action::Newline, "start a new line"),
             (Composer, Action::Interrupt, "interrupt; twice: rewind to an earlier message"),
             (Composer, Action::FocusCard, "answer the pending question"),
-            (Global, Action::CycleMode, "permission mode: plan, ask, accept-edits, auto"),
+            (Global, Action::CycleMode, "permission mode: ask, accept-edits, plan"),
             (Global, Action::Viewer, "read and search the whole conversation"),
             (Global, Action::Inbox, "questions of all conversations"),
             (Global, Action::CancelOrQuit, "clear, interrupt, and twice: quit"),
