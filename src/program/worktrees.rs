@@ -109,7 +109,11 @@ impl Worktrees {
             )));
         }
         git.without_filters().await.map_err(Failure::failed)?;
-        Ok(Self { git, root, folder: own.join(foundation.project_id()) })
+        // People see this path: it begins with the name of the project.
+        let name =
+            root.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)).unwrap_or("project");
+        let folder = own.join(format!("{name}-{}", &foundation.project_id()[..8]));
+        Ok(Self { git, root, folder })
     }
 
     /// Returns those that exist, by name.
