@@ -145,13 +145,14 @@ async fn remove(worktrees: &Worktrees, name: &str, force: bool) -> Result<u8, Fa
         Ok(state) => Some(changes(state)),
         Err(error) => Some(format!("what git cannot say ({error})")),
     };
+    let is_agreed = force || loses.is_some();
     if let Some(loses) = loses.filter(|_| !force)
         && !ask(&format!("Worktree {name} has {loses}, which would be lost. Remove it? [y/N] "))?
     {
         put("nothing changed\n")?;
         return Ok(1);
     }
-    worktrees.remove(&worktree).await.map_err(Failure::failed)?;
+    worktrees.remove(&worktree, is_agreed).await.map_err(Failure::failed)?;
     put(&format!("removed worktree {name} and its branch\n"))?;
     Ok(0)
 }

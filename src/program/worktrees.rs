@@ -235,11 +235,13 @@ impl Worktrees {
         String::from_utf8_lossy(&head).trim().to_owned()
     }
 
-    /// Removes the folder and the branch, with what is only there.
-    pub(crate) async fn remove(&self, worktree: &Worktree) -> Result<(), GitError> {
-        let path = worktree.path.to_string_lossy().into_owned();
-        self.git.change(&["worktree", "remove", "--force", &path]).await?;
-        self.git.change(&["branch", "--quiet", "-D", &worktree.branch()]).await
+    /// Removes the folder and the branch. With `loses`, what is only there is lost; without, git refuses to lose what somebody
+    /// wrote meanwhile.
+    pub(crate) async fn remove(&self, worktree: &Worktree, loses: bool) -> Result<(), GitError> {
+        let (path, branch) = (worktree.path.to_string_lossy().into_owned(), worktree.branch());
+        let force: &[&str] = if loses { &["--force"] } else { &[] };
+        self.git.change(&[&["worktree", "remove"], force, &[&path]].concat()).await?;
+        self.git.change(&["branch", "--quiet", if loses { "-D" } else { "-d" }, &branch]).await
     }
 }
 
