@@ -10,7 +10,7 @@ use crate::agents::{
     AgentDialect, AgentIssue, AgentRoot, AgentScope, HitlMode, ParsedAgent, ParsedAgents, Severity,
     SourceLocator, discover_following, project_roots, read_fields, user_roots,
 };
-use crate::config::{ModelSelection, Origin, Settings, needs_probe, select_model};
+use crate::config::{MachinePolicy, ModelSelection, Origin, Settings, needs_probe, select_model};
 use crate::contract::display::visible_line;
 use crate::contract::near::or_these;
 use crate::contract::spec::AgentSpec;
@@ -411,6 +411,11 @@ pub(crate) fn spec_of(
         (true, true) if spec.max_rounds == 0 => limit,
         (true, true) => spec.max_rounds.min(limit),
     };
+    // Nor one of the machine, even where what aye does by itself is below it.
+    let most = foundation.loaded.provenance.policy().and_then(MachinePolicy::max_turns);
+    if let Some(most) = most.filter(|most| spec.max_rounds == 0 || spec.max_rounds > *most) {
+        spec.max_rounds = most;
+    }
     let catalog = runtime.catalog();
     for (id, guard) in catalog.plugins.iter().filter(|(_, plugin)| plugin.is_guard()) {
         if !spec.plugin_ids.is_empty() && !spec.plugin_ids.contains(id) {

@@ -28,7 +28,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// How long things are kept: users may keep them for a shorter time.
 const RETENTION: [&str; 2] = ["threads.keep", "mailbox.keep"];
 
-/// Lists of which users may use a part.
+/// Lists from which users may choose.
 const OPENINGS: [&str; 5] =
     ["sandbox.readable", "sandbox.writable", "sandbox.domains", "sandbox.env", "sandbox.sockets"];
 
@@ -143,6 +143,12 @@ impl MachinePolicy {
     pub fn permission_mode(&self) -> Option<PermissionMode> {
         let entry = self.settings.iter().find(|entry| entry.key == Key::of("permission_mode"))?;
         PermissionMode::parse(entry.value.as_str()?)
+    }
+
+    /// Returns the most inferences that a run may make.
+    pub fn max_turns(&self) -> Option<usize> {
+        let entry = self.settings.iter().find(|entry| entry.key == Key::of("max_turns"))?;
+        usize::try_from(entry.value.as_integer()?).ok().filter(|most| *most > 0)
     }
 
     /// Returns why a model, as `provider/model`, cannot be used here. The demo model sends nothing anywhere.

@@ -57,6 +57,10 @@ fn a_limit_is_the_most_whoever_sets_it() {
             "`permission_mode` is ignored: the policy of this machine (/etc/aye/policy.toml:2:1) allows at most \"auto\"",
         ]
     );
+    assert_eq!(
+        (policy.max_turns(), self::policy("[settings]\nmax_turns = 0\n").max_turns()),
+        (Some(20), None)
+    );
     let origin = loaded.provenance.origin("max_turns").map(ToString::to_string);
     assert_eq!(origin.as_deref(), Some("/etc/aye/policy.toml:3:1"));
     assert_eq!(
