@@ -1,9 +1,9 @@
 //! Removes keys from what other processes can read of this one.
 //!
 //! The kernel shows the environment a process was started with in `/proc/PID/environ` for as long as the
-//! process runs, whatever it does with its variables later. So a program that finds secrets in its
-//! environment restarts itself without them and passes them over a socket that only the new process has. The
-//! secrets are then in no environment, and no longer in the socket once they have been read. Memory is
+//! process runs, whatever it does with its variables later. So they are overwritten where they lie. Where a
+//! process cannot do that, it restarts itself without them and passes them over a socket that only the new
+//! process has: they are then in no environment, and no longer in the socket once they have been read. Memory is
 //! protected by `PR_SET_DUMPABLE`, and against root's own commands by removing their `CAP_SYS_PTRACE`
 //! (`tools/exec/supervisor.rs`).
 
@@ -14,6 +14,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+
+use aye_platform::hide_variables;
 
 use crate::tools::exec::{holds_password, is_secret};
 
@@ -29,8 +31,8 @@ const KEY_LENGTH: usize = 24;
 
 type Variables = BTreeMap<OsString, OsString>;
 
-/// Returns the variables that the program was started with. Does not return if the program restarts without some of
-/// them; if that fails, they stay in place.
+/// Returns the variables that the program was started with, and removes keys from its environment. Does not return if
+/// the program has to restart for that; if that fails, they stay in place.
 pub(crate) fn variables(args: &[OsString]) -> Variables {
     let mut all: Variables = std::env::vars_os().collect();
     if all.get(OsStr::new(NAMES)).is_some_and(|name| name == NAME) {
@@ -41,6 +43,7 @@ pub(crate) fn variables(args: &[OsString]) -> Variables {
     let (secret, public): (Variables, Variables) =
         all.clone().into_iter().partition(|(name, value)| is_to_hide(name, value));
     if !secret.is_empty()
+        && hide_variables(&|name| secret.contains_key(name)).is_err()
         && let Err(error) = start_again(args, &secret, public)
     {
         tracing::warn!(%error, "keys stay in the environment of this process");

@@ -21,9 +21,9 @@ pub use process::{
 pub use stat::ProcessStat;
 pub use system::{
     ACCESS_LIST, ADOPTS_ORPHANS, INSPECTED, PASSAGE, adopt_orphans, cannot_see_processes, drop_inspection,
-    end_of_child, end_of_process, hide_memory, ignores_case, input_to_poll, is_copied_attribute,
-    known_descendants, locks, memory_bytes, mounts, network_kind, open_beneath, open_terminal,
-    own_control_groups, own_program, own_terminal, process, processes, processes_with_words,
+    end_of_child, end_of_process, hide_memory, hide_variables, ignores_case, input_to_poll,
+    is_copied_attribute, known_descendants, locks, memory_bytes, mounts, network_kind, open_beneath,
+    open_terminal, own_control_groups, own_program, own_terminal, process, processes, processes_with_words,
     proportional_bytes, rename_new, reserve, resident_bytes, set_folder_mode, set_thread_niceness,
     system_call_filters, with_short_path,
 };

@@ -2,10 +2,12 @@
 
 mod network;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags};
@@ -50,6 +52,34 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
 /// name of it in a folder of the user's for that.
 pub fn own_program(_: &Path) -> Option<PathBuf> {
     Some("/proc/self/exe".into())
+}
+
+/// Takes the variables `is_hidden` names out of the environment that the system shows of this process, and out of the one
+/// that the programs it starts would inherit. Must come before anything else runs.
+///
+/// Fails if the system does not show it without them afterwards.
+pub fn hide_variables(is_hidden: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+    let is_entry_hidden = |entry: &[u8]| {
+        let name = entry.split(|byte| *byte == b'=').next().unwrap_or_default();
+        !entry.is_empty() && is_hidden(OsStr::from_bytes(name))
+    };
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // proc_pid_stat(5): env_start and env_end are fields 50 and 51; the state, after the name, is field 3.
+    let mut fields = stat.rsplit(") ").next().unwrap_or_default().split_whitespace().skip(50 - 3);
+    let mut address = || fields.next().and_then(|field| field.parse::<u64>().ok()).filter(|at| *at > 0);
+    let (start, end) = address().zip(address()).filter(|(start, end)| start < end).ok_or(Errno::NOSYS)?;
+    let memory = File::options().read(true).write(true).open("/proc/self/mem")?;
+    let mut shown = vec![0; usize::try_from(end - start).unwrap_or(0)];
+    memory.read_exact_at(&mut shown, start)?;
+    let mut at = start;
+    for entry in shown.split(|byte| *byte == 0) {
+        if is_entry_hidden(entry) {
+            memory.write_all_at(&vec![0; entry.len()], at)?;
+        }
+        at += entry.len() as u64 + 1;
+    }
+    let is_left = std::fs::read("/proc/self/environ")?.split(|byte| *byte == 0).any(is_entry_hidden);
+    if is_left { Err(Errno::PERM.into()) } else { Ok(()) }
 }
 
 /// Returns why processes cannot be seen here, and what helps.

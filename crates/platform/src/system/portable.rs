@@ -50,6 +50,11 @@ pub(crate) fn started(_: u32) -> Option<u64> {
     None
 }
 
+/// Fails: here a process cannot change what the system shows of it.
+pub fn hide_variables(_: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Returns the running program as something to start: a name of it in `folder`, which an upgrade of the file does not take
 /// away, or its own where there can be none.
 pub fn own_program(folder: &Path) -> Option<PathBuf> {
