@@ -154,7 +154,7 @@ actions! {
     Stop = "stop", "deny and stop the run";
     WholeCard = "whole-card", "show the call on the whole screen";
     Phone = "phone", "show a QR code that opens the question on a phone";
-    NextCard = "next-card", "next question, then the composer";
+    NextCard = "next-card", "next question, then your message";
     PreviousCard = "previous-card", "previous question";
     RunAgain = "run-again", "unknown outcome: run again";
     MarkDone = "mark-done", "unknown outcome: mark as done";

@@ -474,7 +474,7 @@ fn a_message_is_sent_while_questions_are_pending() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.ask_bash("a", "git push");
-    test.keys("<tab>");
+    test.keys("<right>");
     test.keys("no, leave it<enter>");
     assert!(
         matches!(test.cmds.last(), Some(Cmd::Thread(ThreadCmd::Start(_, input))) if input.text == "no, leave it")

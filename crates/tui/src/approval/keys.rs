@@ -353,6 +353,10 @@ impl Card {
                 self.is_explained = !self.is_explained;
                 CardAction::Taken
             }
+            // The other cards have nothing that a comment could go with.
+            Action::Comment if !matches!(self.kind, CardKind::Permission | CardKind::Unknown) => {
+                CardAction::Next
+            }
             Action::Comment => {
                 let mut comment = line();
                 comment.insert_text(self.comment.as_deref().unwrap_or_default());

@@ -287,7 +287,7 @@ fn several_cards_are_answered_separately_in_any_order() {
         test.ask_bash(id, &format!("git push {id}"));
     }
     assert!(test.live().contains("1 of 3"), "{}", test.live());
-    test.keys("<tab>");
+    test.keys("<right>");
     test.wait(400);
     // They are one list in their order, and the one that is asked about is open in it.
     let order = |test: &TestApp| {

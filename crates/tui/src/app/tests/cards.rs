@@ -368,7 +368,7 @@ fn a_selection_typed_ahead_does_not_answer() {
 #[test]
 fn digits_never_start_a_message_while_a_question_is_pending() {
     let mut test = asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
-    test.keys("<tab>");
+    test.keys("<right>");
     assert_eq!(test.app.focus, Focus::Composer);
     test.keys("1");
     assert_eq!((test.app.composer.text(), test.decisions().len()), ("", 0));

@@ -179,7 +179,7 @@ fn a_user_command_is_sent_as_one_and_never_steers() {
     test.app.composer.clear();
     test.start("go");
     test.ask_bash("a", "git push");
-    test.keys("<tab>!ls<enter>");
+    test.keys("<right>!ls<enter>");
     assert!(
         matches!(test.cmds.last(), Some(Cmd::Thread(ThreadCmd::Enqueue(..)))),
         "it withdraws no question: {:?}",

@@ -3,11 +3,14 @@
 use serde_json::{Value, json};
 
 use super::TestApp;
+use crate::app::Focus;
 use crate::approval::edit::EditorDocument;
 use crate::host::{QuestionCmd, QuestionMsg, Review, ThreadCmd};
 use crate::msg::{Cmd, Msg};
 use aye_core::contract::judgement::Ruling;
-use aye_core::contract::suspension::{ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction};
+use aye_core::contract::suspension::{
+    ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction,
+};
 use aye_core::contract::tool::FilePreview;
 
 fn asked(width: u16, height: u16, command: &str) -> TestApp {
@@ -187,6 +190,31 @@ fn changes_to_a_call_are_requested_with_feedback() {
     assert_eq!(decision.action, ResumeDecisionAction::Cancel);
     assert_eq!(decision.result, json!({"decision": "modify"}));
     assert_eq!(decision.reason.as_deref(), Some("use make"));
+}
+
+/// Tab comments, as in other agents; a question of the agent takes its answer as text, so there Tab goes on to the
+/// message.
+#[test]
+fn tab_comments_where_a_comment_has_a_place() {
+    let mut test = asked(100, 30, "git push");
+    test.keys("<tab>2 of them, yes");
+    assert!(test.decisions().is_empty() && test.app.composer.text().is_empty(), "{}", test.live());
+    test.keys("<enter>");
+    assert!(test.live().contains("comment: 2 of them, yes"), "{}", test.live());
+    test.keys("<right>");
+    assert_eq!(test.app.focus, Focus::Composer);
+    test.keys("<tab>");
+    assert_eq!(test.app.focus, Focus::Card);
+    test.wait(400);
+    test.keys("y");
+    assert_eq!(test.decisions()[0].reason.as_deref(), Some("2 of them, yes"));
+
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    let parameters = json!({"question": "Which?", "choices": [{"label": "a"}, {"label": "b"}]});
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.keys("<tab>");
+    assert_eq!((test.app.focus, test.decisions().len()), (Focus::Composer, 0));
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn a_decision_elsewhere_closes_the_card_and_names_who_decided() {
             Cmd::Question(QuestionCmd::Open(perm_a()))
         ]
     );
-    test.keys("<tab>");
+    test.keys("<right>");
     let focus = test.app.focus;
     test.send(found(SuspensionStatus::Open));
     assert_eq!((test.app.cards.open.len(), test.app.focus), (1, focus), "it was only viewed");
@@ -275,7 +275,7 @@ fn right_opens_the_conversation() {
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("own", "git push");
-    test.keys("<tab><ctrl-t>");
+    test.keys("<right><ctrl-t>");
     test.send(Msg::Question(QuestionMsg::Inbox(Ok(vec![row("perm_own", "t", "git push")]))));
     assert!(test.screen().contains("this conversation"), "{}", test.screen());
     test.cmds.clear();
