@@ -29,12 +29,6 @@ pub use {
 pub mod contract {
     pub use aye_core::contract::*;
 
-    /// Time as a value from the composition root.
-    pub mod clock {
-        pub use aye_core::contract::clock::*;
-        pub use aye_local::SystemClock;
-    }
-
     /// The traits that stores implement, and their errors.
     pub mod storage {
         pub use aye_core::contract::profile::ProfileStore;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity, NoticeActivity};
-use aye_core::contract::clock::Clock;
+use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::display::{call_subject, escape_json, visible, visible_line};
 use aye_core::contract::error_code::ErrorCode;
 use aye_core::contract::event::{AgentEvent, StreamEvent};
@@ -24,7 +24,6 @@ use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::question::subject;
 use aye_core::contract::suspension::Actor;
-use aye_local::SystemClock;
 use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, SettledSummaries, UnknownPolicy};
 use aye_session::{Ended, Queue};
 use serde_json::json;

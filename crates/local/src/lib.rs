@@ -1,7 +1,5 @@
-//! A store in memory and the system's clock: what a runtime uses unless it is given others.
+//! A store in memory: what a runtime uses unless it is given another.
 
-mod clock;
 mod memory;
 
-pub use clock::SystemClock;
 pub use memory::{InMemoryMailboxStore, InMemoryStore};

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use aye_core::contract::clock::SystemClock;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::server::{ServerConfig, ServerScope, ServerTransport, ToolFilter};
 use aye_core::contract::tool::{ToolCallContext, ToolError, ToolResult};
-use aye_local::SystemClock;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

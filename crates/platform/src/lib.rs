@@ -48,6 +48,11 @@ pub const SYSTEM: System = if cfg!(target_os = "linux") {
 /// Whether this program was built to use nothing but POSIX.
 pub const IS_PORTABLE: bool = cfg!(portable);
 
+/// Unix milliseconds.
+pub fn now_ms() -> u64 {
+    ms(ClockId::Realtime)
+}
+
 /// Milliseconds since the machine started: the same for all processes of one boot, never put back, and counting while
 /// the machine sleeps.
 pub fn uptime_ms() -> u64 {

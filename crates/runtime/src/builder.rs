@@ -10,7 +10,7 @@ use super::resolve::resolve;
 use super::tasks::Tasks;
 use super::windows::Windows;
 use super::{AgentRuntime, GrantLoader, LeftoverHandler, RuntimeCore, lease};
-use aye_core::contract::clock::Clock;
+use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::Owner;
@@ -22,7 +22,7 @@ use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::Tool;
 use aye_core::phase::{PhaseRuntime, Plugin};
 use aye_core::state::{KeyRegistration, StateError};
-use aye_local::{InMemoryStore, SystemClock};
+use aye_local::InMemoryStore;
 
 /// Why a runtime could not be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::*;
+use aye_core::contract::clock::SystemClock;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::VecEventSink;
@@ -46,7 +47,6 @@ use aye_core::contract::tool::{
 use aye_core::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
 use aye_core::phase::{PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
 use aye_core::state::{Phase, StateCommand, StateError};
-use aye_local::SystemClock;
 use aye_store_sqlite::{Store, SuspensionFilter};
 
 /// A scripted model that records its requests.

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
-use aye_local::SystemClock;
+use aye_core::contract::clock::SystemClock;
 
 struct Folder {
     dir: tempfile::TempDir,

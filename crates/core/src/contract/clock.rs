@@ -1,5 +1,7 @@
 //! Time as a value from the composition root.
 
+use std::fmt;
+
 /// A source of time. Tests provide their own.
 pub trait Clock: Send + Sync {
     /// Unix milliseconds.
@@ -14,6 +16,26 @@ pub trait Clock: Send + Sync {
     /// Milliseconds from some moment on, without those in which the machine slept. For the active time of runs.
     fn awake_ms(&self) -> u64 {
         self.now_ms()
+    }
+}
+
+impl fmt::Debug for dyn Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+/// The clocks of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        aye_platform::now_ms()
+    }
+
+    fn awake_ms(&self) -> u64 {
+        aye_platform::awake_ms()
     }
 }
 

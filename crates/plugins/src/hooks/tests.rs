@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use aye_core::contract::clock::SystemClock;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::ToolCall;
@@ -23,7 +24,6 @@ use aye_core::phase::{
 use aye_core::state::{
     MergeStrategy, Phase, StateCommand, StateError, StateKey, StateKeyOptions, StateStore,
 };
-use aye_local::SystemClock;
 
 /// Answers each command by the hook's name as scripted, and records its input.
 struct Scripted {

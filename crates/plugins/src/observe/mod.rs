@@ -19,10 +19,9 @@ pub use otel::{OtelMetricsSink, Otlp, OtlpError};
 pub use sink::{InMemorySink, MetricsSink};
 
 use self::hooks::{Observer, ObserverHook};
-use aye_core::contract::clock::Clock;
+use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::phase::{Plugin, PluginDescriptor, PluginRegistrar};
 use aye_core::state::{Phase, StateError};
-use aye_local::SystemClock;
 
 /// The name of the plugin.
 pub const OBSERVABILITY_PLUGIN: &str = "observability";

@@ -343,7 +343,7 @@ fn a_runs_policy_includes_its_agents_rules() {
         root: place.root.clone(),
         home: place.root.clone(),
     };
-    let clock = Arc::new(aye_local::SystemClock);
+    let clock = Arc::new(aye_core::contract::clock::SystemClock);
     let permissions = Permissions::new(workspace, clock, shipped_rules(), Mode::Ask);
     let mut spec = aye_core::contract::spec::AgentSpec::new("a");
     let file = place.root.join("src/a.rs");
