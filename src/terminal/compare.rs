@@ -6,7 +6,7 @@ use crate::failure::AppError;
 use crate::tui::viewer::Document;
 
 /// Returns both as a document for the viewer.
-pub(crate) async fn book(
+pub(crate) async fn compare_threads(
     store: &SharedStore,
     one: &ThreadId,
     other: &ThreadId,

@@ -95,8 +95,8 @@ pub enum EntryKind {
     Changes(Box<Changes>),
     /// A text that the user asked to read.
     Page(TextPage),
-    /// A page of a book: no conversation has it.
-    Leaf(Box<DocEntry>),
+    /// An entry of a document; belongs to no conversation.
+    Document(Box<DocEntry>),
 }
 
 /// One piece of the conversation.
@@ -127,7 +127,7 @@ impl Entry {
             | EntryKind::Notice { .. }
             | EntryKind::Changes(_)
             | EntryKind::Page(_)
-            | EntryKind::Leaf(_) => &[],
+            | EntryKind::Document(_) => &[],
         }
     }
 }
@@ -399,9 +399,9 @@ impl Transcript {
         self.push(EntryKind::Changes(Box::new(changes)), true);
     }
 
-    /// Adds a page of a book.
-    pub(crate) fn leaf(&mut self, leaf: DocEntry) {
-        self.push(EntryKind::Leaf(Box::new(leaf)), true);
+    /// Adds an entry of a document.
+    pub(crate) fn add_doc_entry(&mut self, doc_entry: DocEntry) {
+        self.push(EntryKind::Document(Box::new(doc_entry)), true);
     }
 
     /// The call of that id, the newest when an id was used again.

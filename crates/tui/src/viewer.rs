@@ -20,7 +20,7 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
-pub use document::{DocEntry, Document, FileLeaf, HunkLeaf};
+pub use document::{DocEntry, DocFile, DocHunk, Document};
 pub use find::{Search, SearchStep};
 pub use mark::{Point, TextSelection};
 
@@ -73,11 +73,12 @@ impl Scene<'_> {
     /// The hunks of a file, when an entry is one.
     fn hunks_of(&self, index: usize) -> Vec<u64> {
         let entries = self.transcript.entries().get(index..).unwrap_or_default();
-        let is_file =
-            entries.first().is_some_and(|entry| is_leaf(entry, |leaf| matches!(leaf, DocEntry::File(_))));
+        let is_file = entries
+            .first()
+            .is_some_and(|entry| is_doc_entry(entry, |doc_entry| matches!(doc_entry, DocEntry::File(_))));
         let hunks = entries.iter().skip(1).take(if is_file { entries.len() } else { 0 });
         hunks
-            .take_while(|entry| is_leaf(entry, |leaf| matches!(leaf, DocEntry::Hunk(_))))
+            .take_while(|entry| is_doc_entry(entry, |doc_entry| matches!(doc_entry, DocEntry::Hunk(_))))
             .map(|entry| entry.id)
             .collect()
     }
@@ -95,7 +96,7 @@ pub struct Viewer {
     /// Nothing is left out.
     pub whole: bool,
     /// The document shown, if it is not the conversation.
-    pub book: Option<Arc<Document>>,
+    pub document: Option<Arc<Document>>,
     /// The first row on the screen, unless it follows the end.
     at: RowPosition,
     follows: bool,
@@ -117,7 +118,7 @@ impl Viewer {
     pub fn new(whole: bool, transcript: &Transcript) -> Viewer {
         Viewer {
             whole,
-            book: None,
+            document: None,
             at: RowPosition::default(),
             follows: true,
             chosen: transcript.entries().last().map_or(0, |entry| entry.id),
@@ -131,11 +132,11 @@ impl Viewer {
     }
 
     /// Creates a viewer at the start of a document.
-    pub fn of_book(book: Document) -> Viewer {
-        let mut reader = Viewer::new(true, &book.pages);
+    pub fn of_document(document: Document) -> Viewer {
+        let mut reader = Viewer::new(true, &document.pages);
         reader.follows = false;
-        reader.chosen = book.pages.entries().first().map_or(0, |entry| entry.id);
-        reader.book = Some(Arc::new(book));
+        reader.chosen = document.pages.entries().first().map_or(0, |entry| entry.id);
+        reader.document = Some(Arc::new(document));
         reader
     }
 
@@ -349,8 +350,8 @@ fn last_top(scene: &Scene<'_>, mut height: impl FnMut(usize) -> usize) -> (usize
 }
 
 /// Returns whether an entry is a document page that satisfies `is`.
-fn is_leaf(entry: &Entry, is: impl Fn(&DocEntry) -> bool) -> bool {
-    matches!(&entry.kind, EntryKind::Leaf(leaf) if is(leaf))
+fn is_doc_entry(entry: &Entry, is: impl Fn(&DocEntry) -> bool) -> bool {
+    matches!(&entry.kind, EntryKind::Document(doc_entry) if is(doc_entry))
 }
 
 /// Returns whether an entry is a landmark of that kind.
@@ -365,7 +366,7 @@ fn fits(kind: &EntryKind, to: Landmark) -> bool {
             );
             is_asked || tool.result.as_ref().is_some_and(|result| result.touched.is_some())
         }
-        (EntryKind::Leaf(leaf), to) => match (&**leaf, to) {
+        (EntryKind::Document(doc_entry), to) => match (&**doc_entry, to) {
             (DocEntry::File(_), Landmark::Message) => true,
             // A part that continues the hunk above is not a hunk of its own.
             (DocEntry::Hunk(hunk), Landmark::Tool) => !hunk.continues_hunk,

@@ -39,8 +39,8 @@ fn words<T>(result: Result<T, AppError>) -> Result<T, String> {
 async fn bound(changes: Result<Changes, AppError>) -> Result<(Changes, Box<Document>), AppError> {
     let changes = changes?;
     let bind = move || {
-        let book = Box::new(Document::of_changes(&changes));
-        (changes, book)
+        let document = Box::new(Document::of_changes(&changes));
+        (changes, document)
     };
     Ok(tokio::task::spawn_blocking(bind).await?)
 }
@@ -93,9 +93,9 @@ impl RewindHost for TerminalHost {
                 RewindCmd::GitChanges(wanted) => RewindMsg::Changes(words(
                     bound(git::changes(&app.foundation, &wanted).await.map_err(AppError::from)).await,
                 )),
-                RewindCmd::Compare(one, other) => {
-                    RewindMsg::Compared(words(compare::book(&app.store, &one, &other).await.map(Box::new)))
-                }
+                RewindCmd::Compare(one, other) => RewindMsg::Compared(words(
+                    compare::compare_threads(&app.store, &one, &other).await.map(Box::new),
+                )),
             }
         })
     }

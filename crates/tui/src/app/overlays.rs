@@ -24,7 +24,7 @@ pub struct Overlays {
     /// Models of the list that need a key first, with the provider that it is stored for.
     pub(crate) need_key: Vec<(String, String)>,
     /// The number of documents opened in the viewer.
-    pub(crate) books: u32,
+    pub(crate) documents: u32,
     /// Whether the list of conversations was opened at the start.
     pub(crate) resumes_by_list: bool,
 }

@@ -39,7 +39,7 @@ impl Transcript {
                 | EntryKind::Notice { .. }
                 | EntryKind::Page(_)
                 | EntryKind::Changes(_)
-                | EntryKind::Leaf(_),
+                | EntryKind::Document(_),
             )
             | None => RunActivity::Asking,
         }

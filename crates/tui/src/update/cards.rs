@@ -72,8 +72,8 @@ impl App {
         } else if let Some(card) = self.current_card() {
             let title = super::super::view::question(card, self);
             let home = self.info.home.as_deref();
-            let book = Document::of_call(title, card.arguments(), card.previews(), home);
-            self.open_book(book);
+            let document = Document::of_call(title, card.arguments(), card.previews(), home);
+            self.open_document(document);
         }
     }
 

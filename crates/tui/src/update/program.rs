@@ -44,7 +44,7 @@ impl App {
         let is_long = rows + BESIDE_PAGE > usize::from(self.display.size.1);
         let is_hidden = !self.cards.open.is_empty() || self.conversation.transcript.has_open_calls();
         if (is_long || is_hidden) && !self.display.is_linear {
-            self.open_book(Document::of_page(page));
+            self.open_document(Document::of_page(page));
         } else {
             self.conversation.transcript.add_page(page);
         }

@@ -372,13 +372,15 @@ impl App {
             RewindMsg::Changes(Ok((changes, _))) if self.display.is_linear => {
                 self.conversation.transcript.changes(changes);
             }
-            RewindMsg::Changes(Ok((_, book))) if book.count() == 0 => {
+            RewindMsg::Changes(Ok((_, document))) if document.count() == 0 => {
                 self.conversation.transcript.note(Level::Info, "no differences");
             }
-            RewindMsg::Compared(Ok(book)) if self.display.is_linear => {
-                self.conversation.transcript.page("two conversations", source::book(&book));
+            RewindMsg::Compared(Ok(document)) if self.display.is_linear => {
+                self.conversation.transcript.page("two conversations", source::document_patch(&document));
             }
-            RewindMsg::Changes(Ok((_, book))) | RewindMsg::Compared(Ok(book)) => self.open_book(*book),
+            RewindMsg::Changes(Ok((_, document))) | RewindMsg::Compared(Ok(document)) => {
+                self.open_document(*document)
+            }
             RewindMsg::Points(_, Err(why))
             | RewindMsg::Preview(_, Err(why))
             | RewindMsg::Went(Err(why))

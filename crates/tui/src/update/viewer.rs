@@ -32,11 +32,11 @@ impl App {
         }
     }
 
-    /// Opens a book in the viewer.
-    pub(super) fn open_book(&mut self, book: Document) {
-        self.overlays.books += 1;
+    /// Opens a document in the viewer.
+    pub(super) fn open_document(&mut self, document: Document) {
+        self.overlays.documents += 1;
         self.overlays.viewer =
-            Some(Viewer::of_book(Document { epoch: u32::MAX - self.overlays.books, ..book }));
+            Some(Viewer::of_document(Document { epoch: u32::MAX - self.overlays.documents, ..document }));
     }
 
     /// Returns whether the terminal is in screen reader mode, and shows a hint if so. A screen reader gets
@@ -64,8 +64,8 @@ impl App {
     pub(super) fn read<T>(&mut self, act: impl FnOnce(&mut Viewer, &Scene<'_>) -> T) -> Option<T> {
         let is_viewer = self.overlays.viewer.is_some();
         let mut reader = if is_viewer { self.overlays.viewer.take() } else { self.overlays.pane.take() }?;
-        let book = reader.book.clone();
-        let scene = view::viewer::scene(self, reader.whole, book.as_deref());
+        let document = reader.document.clone();
+        let scene = view::viewer::scene(self, reader.whole, document.as_deref());
         let done = act(&mut reader, &scene);
         if is_viewer {
             self.overlays.viewer = Some(reader);
@@ -124,7 +124,7 @@ impl App {
 
     /// Fetches earlier entries from the store when the user is near them.
     pub(super) fn load_earlier(&mut self, cmds: &mut Vec<Cmd>) {
-        let viewer = self.overlays.viewer.as_ref().filter(|viewer| viewer.book.is_none());
+        let viewer = self.overlays.viewer.as_ref().filter(|viewer| viewer.document.is_none());
         let Some(reader) = viewer.or(self.overlays.pane.as_ref()) else {
             self.forget_earlier();
             return;
@@ -260,9 +260,9 @@ impl App {
                 }
             }
             Action::ViewAll => {
-                let book = self.overlays.viewer.as_ref().and_then(|viewer| viewer.book.as_deref());
-                cmds.push(match book {
-                    Some(book) => Cmd::View("aye.diff".to_owned(), source::book(book)),
+                let document = self.overlays.viewer.as_ref().and_then(|viewer| viewer.document.as_deref());
+                cmds.push(match document {
+                    Some(document) => Cmd::View("aye.diff".to_owned(), source::document_patch(document)),
                     None => Cmd::View(
                         "conversation.md".to_owned(),
                         source::conversation(&self.conversation.transcript),
@@ -308,14 +308,14 @@ impl App {
 
     fn chosen(&self) -> Option<&Entry> {
         let reader = self.overlays.viewer.as_ref().or(self.overlays.pane.as_ref())?;
-        let scene = view::viewer::scene(self, reader.whole, reader.book.as_deref());
+        let scene = view::viewer::scene(self, reader.whole, reader.document.as_deref());
         scene.transcript.entries().get(reader.chosen(&scene))
     }
 
     /// The blocks of code of the chosen answer, or the one nearest to what is chosen.
     pub(crate) fn code_of_chosen(&self) -> Vec<Code> {
         let Some(reader) = &self.overlays.viewer else { return Vec::new() };
-        let scene = view::viewer::scene(self, reader.whole, reader.book.as_deref());
+        let scene = view::viewer::scene(self, reader.whole, reader.document.as_deref());
         let words = |entry: &Entry| match &entry.kind {
             EntryKind::Assistant { text, .. } => Some(text.clone()),
             _ => None,
@@ -335,7 +335,7 @@ impl App {
             Some(SearchStep::Wrapped) => self.show_hint("wrapped around"),
             Some(SearchStep::Nowhere)
                 if self.conversation.transcript.starts_at().is_some()
-                    && self.overlays.viewer.as_ref().is_some_and(|viewer| viewer.book.is_none()) =>
+                    && self.overlays.viewer.as_ref().is_some_and(|viewer| viewer.document.is_none()) =>
             {
                 self.show_hint("not found in the loaded part; Home loads more");
             }

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use super::super::diff::Show;
 use super::super::theme::Role;
 use super::super::transcript::EntryKind;
-use super::super::viewer::{DocEntry, FileLeaf, HunkLeaf};
+use super::super::viewer::{DocEntry, DocFile, DocHunk};
 use super::super::wrap::{truncate, width};
 use super::entry::EntryLayout;
 use super::text::indented;
@@ -17,11 +17,11 @@ const INDENT: u16 = 2;
 
 /// Returns whether no blank line separates an entry from the one above it.
 pub(super) fn stands_close(kind: &EntryKind) -> bool {
-    matches!(kind, EntryKind::Leaf(leaf) if matches!(**leaf, DocEntry::Hunk(_)))
+    matches!(kind, EntryKind::Document(doc_entry) if matches!(**doc_entry, DocEntry::Hunk(_)))
 }
 
 /// `new src/a.rs +3 −1`, which leads to the file.
-pub(super) fn file(file: &FileLeaf, page: EntryLayout<'_>) -> Line<'static> {
+pub(super) fn file(file: &DocFile, page: EntryLayout<'_>) -> Line<'static> {
     let theme = page.theme;
     let word = match file.change {
         FileChangeKind::Created => "new ",
@@ -46,7 +46,7 @@ pub(super) fn file(file: &FileLeaf, page: EntryLayout<'_>) -> Line<'static> {
 }
 
 /// Renders a hunk: its position in the file, and its lines.
-pub(super) fn hunk(hunk: &HunkLeaf, page: EntryLayout<'_>) -> Vec<Line<'static>> {
+pub(super) fn hunk(hunk: &DocHunk, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let theme = page.theme;
     let inner = page.width.saturating_sub(INDENT).max(1);
     let continues_hunk = if hunk.continues_hunk { " continued" } else { "" };

@@ -155,7 +155,7 @@ impl Sheets {
         let theme = &self.look.theme;
         let asked = || match &entry.kind {
             EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
-            EntryKind::Leaf(leaf) => match &**leaf {
+            EntryKind::Document(doc_entry) => match &**doc_entry {
                 DocEntry::Hunk(hunk) => {
                     Some(entry::colours_of(&hunk.patch, &hunk.shown, &self.look.highlighter))
                 }
@@ -237,7 +237,7 @@ impl Sheets {
             EntryKind::Notice { level, text } => entry::notice(*level, text, layout_context.width, theme),
             EntryKind::Page(text) => entry::page(text, page.width, page.theme),
             EntryKind::Changes(changes) => super::changes::changes(changes, page),
-            EntryKind::Leaf(leaf) => match &**leaf {
+            EntryKind::Document(doc_entry) => match &**doc_entry {
                 DocEntry::File(file) => vec![document::file(file, page)],
                 DocEntry::Hunk(hunk) => document::hunk(hunk, page),
             },

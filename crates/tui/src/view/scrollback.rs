@@ -394,10 +394,10 @@ fn draw(entry: &Entry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
             let level: Level = *level;
             entry::notice(level, text, page.width, page.theme)
         }
-        // Answers go through their stream; pages of a book are in no conversation.
+        // Answers go through their stream; entries of a document are in no conversation.
         EntryKind::Page(text) => entry::page(text, page.width, page.theme),
         EntryKind::Changes(changes) => super::changes::changes(changes, page),
-        EntryKind::Leaf(_) => Vec::new(),
+        EntryKind::Document(_) => Vec::new(),
         EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],
     }
 }

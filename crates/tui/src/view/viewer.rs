@@ -20,7 +20,7 @@ const FOOT: usize = 2;
 const GUTTER: u16 = 1;
 
 /// Returns what a viewer shows now: the conversation, or that document.
-pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Document>) -> Scene<'a> {
+pub fn scene<'a>(app: &'a App, whole: bool, document: Option<&'a Document>) -> Scene<'a> {
     let (columns, height) = app.display.size;
     let height = usize::from(height);
     let rows = if whole {
@@ -34,11 +34,11 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Document>) -> Scene
         now: app.now,
         whole,
         image_cache: &app.display.image_cache,
-        epoch: book.map_or(app.conversation.epoch, |book| book.epoch),
+        epoch: document.map_or(app.conversation.epoch, |document| document.epoch),
         layout: app.display.layout,
     };
     Scene {
-        transcript: book.map_or(&app.conversation.transcript, |book| &book.pages),
+        transcript: document.map_or(&app.conversation.transcript, |document| &document.pages),
         layout_context,
         rows: rows.max(1),
     }
@@ -49,7 +49,7 @@ pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
     let plain = Theme::plain();
     let (_, height) = app.display.size;
     let below = match (&app.overlays.viewer, &app.overlays.pane) {
-        (Some(viewer), _) => foot(app, viewer, &scene(app, viewer.whole, viewer.book.as_deref()), &plain),
+        (Some(viewer), _) => foot(app, viewer, &scene(app, viewer.whole, viewer.document.as_deref()), &plain),
         (None, Some(_)) => super::below(app, usize::from(height.max(1)), &plain, &[]),
         (None, None) => return None,
     };
@@ -61,7 +61,7 @@ pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
 /// The screen of the viewer.
 pub fn viewer(app: &App, viewer: &Viewer, sheets: &mut Sheets) -> Rendered {
     let theme = sheets.look().theme.clone();
-    let scene = scene(app, true, viewer.book.as_deref());
+    let scene = scene(app, true, viewer.document.as_deref());
     let mut picture: Rendered = conversation(viewer, &scene, sheets).into();
     picture.lines.resize(scene.rows, Line::default());
     if usize::from(app.display.size.1) > FOOT {
@@ -221,7 +221,7 @@ fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendere
     let entries = scene.transcript.entries().len();
     let chosen = viewer.chosen(scene);
     let mut right = format!("{}/{entries} ", chosen + 1);
-    if let Some(file) = viewer.book.as_ref().and_then(|book| book.file_at(chosen)) {
+    if let Some(file) = viewer.document.as_ref().and_then(|document| document.file_at(chosen)) {
         let name = super::truncate(&visible_line(&file.shown), columns / 3);
         right = format!("{name} · {right}");
     }
@@ -240,7 +240,7 @@ fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendere
             vec![(Action::SearchNext, "next"), (Action::SearchPrevious, "before"), (Action::Close, "close")],
         ),
         (None, None) => {
-            let has_code = viewer.book.is_none();
+            let has_code = viewer.document.is_none();
             let (message, call) = if has_code { ("message", "call") } else { ("file", "hunk") };
             // The first one stays where there is little room.
             let keys = [

@@ -26,18 +26,18 @@ pub struct Document {
     pub pages: Transcript,
 }
 
-/// A page of a book that no conversation has.
+/// An entry of a document that is not a text page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DocEntry {
     /// A file; its hunks follow.
-    File(FileLeaf),
+    File(DocFile),
     /// Lines that changed in the file above, with some around.
-    Hunk(HunkLeaf),
+    Hunk(DocHunk),
 }
 
 /// The head of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FileLeaf {
+pub struct DocFile {
     /// Its place in the folder.
     pub shown: String,
     /// Its path, if the file exists.
@@ -49,7 +49,7 @@ pub struct FileLeaf {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct HunkLeaf {
+pub struct DocHunk {
     /// The file's place in the folder.
     pub shown: String,
     pub patch: Patch,
@@ -60,50 +60,50 @@ pub struct HunkLeaf {
 impl Document {
     /// Creates a document of one text.
     pub fn of_page(page: TextPage) -> Document {
-        let mut book = Document::default();
-        book.pages.add_page(page);
-        book
+        let mut document = Document::default();
+        document.pages.add_page(page);
+        document
     }
 
     /// Creates a document of the call that a card asks about: the files that it would change, else the whole call.
     pub fn of_call(title: String, arguments: &Value, files: &[FilePreview], home: Option<&Path>) -> Document {
-        let mut book = Document::default();
+        let mut document = Document::default();
         // What cannot be shown as a change is shown as it was asked for.
         if files.is_empty() || files.iter().any(|file| file.new_text.is_none()) {
-            book.pages.page(title, call_text(arguments));
-            return book;
+            document.pages.page(title, call_text(arguments));
+            return document;
         }
-        book.pages.page(title, "");
+        document.pages.page(title, "");
         for file in files {
             let text = |text: &Option<String>| visible(text.as_deref().unwrap_or_default()).into_owned();
             let patch = Patch::between(&text(&file.old_text), &text(&file.new_text));
             let change =
                 if file.before.is_none() { FileChangeKind::Created } else { FileChangeKind::Changed };
             let shown = short_path(&file.path, home);
-            book.take(shown, Some(file.path.clone()), change, Some(patch));
+            document.take(shown, Some(file.path.clone()), change, Some(patch));
         }
-        book
+        document
     }
 
     /// Creates a document of file changes, file by file and hunk by hunk.
     pub fn of_changes(changes: &Changes) -> Document {
-        let mut book = Document::default();
+        let mut document = Document::default();
         let files = changes.files.len() + changes.more;
         let title = match files {
             0 => "no differences".to_owned(),
             1 => "1 file differs".to_owned(),
             n => format!("{n} files differ"),
         };
-        book.pages.page(title, changes.notes.join("\n"));
+        document.pages.page(title, changes.notes.join("\n"));
         for file in &changes.files {
-            book.take_file(file);
+            document.take_file(file);
         }
         if changes.more > 0 {
             let text =
                 format!("and {} more files; /diff PATH shows those whose path contains PATH", changes.more);
-            book.pages.note(Level::Info, text);
+            document.pages.note(Level::Info, text);
         }
-        book
+        document
     }
 
     fn take_file(&mut self, file: &FileChange) {
@@ -118,44 +118,44 @@ impl Document {
 
     fn take(&mut self, shown: String, path: Option<PathBuf>, change: FileChangeKind, patch: Option<Patch>) {
         let counts = patch.as_ref().map(|patch| (patch.added, patch.removed));
-        self.pages.leaf(DocEntry::File(FileLeaf { shown: shown.clone(), path, change, counts }));
+        self.pages.add_doc_entry(DocEntry::File(DocFile { shown: shown.clone(), path, change, counts }));
         for (patch, continues_hunk) in patch.into_iter().flat_map(|patch| patch.parts(PART)) {
-            self.pages.leaf(DocEntry::Hunk(HunkLeaf { shown: shown.clone(), patch, continues_hunk }));
+            self.pages.add_doc_entry(DocEntry::Hunk(DocHunk { shown: shown.clone(), patch, continues_hunk }));
         }
     }
 
     /// Creates a document of the differences between two conversations, named by their titles.
     pub fn of_forks(titles: [&str; 2], said: [&[StoredMessage]; 2]) -> Document {
-        let mut book = Document::default();
+        let mut document = Document::default();
         let messages = said[0].iter().zip(said[1]).take_while(|(a, b)| a.message == b.message).count();
         let same = match messages {
             0 => "no message is the same".to_owned(),
             1 => "the first message is the same in both".to_owned(),
             n => format!("the first {n} messages are the same in both"),
         };
-        book.pages.page("two conversations", same);
+        document.pages.page("two conversations", same);
         let [one, other] =
             said.map(|said| visible(&source::conversation(&Transcript::of_messages(said))).into_owned());
         let [left, right] = titles.map(|title| if title.is_empty() { "(no title)" } else { title });
         let patch = Patch::between(&one, &other);
-        book.take(format!("{left} → {right}"), None, FileChangeKind::Changed, Some(patch));
-        book
+        document.take(format!("{left} → {right}"), None, FileChangeKind::Changed, Some(patch));
+        document
     }
 
     /// Returns the number of files that differ.
     pub fn count(&self) -> usize {
         let is = |entry: &&Entry| match &entry.kind {
-            EntryKind::Leaf(leaf) => matches!(**leaf, DocEntry::File(_)),
+            EntryKind::Document(doc_entry) => matches!(**doc_entry, DocEntry::File(_)),
             _ => false,
         };
         self.pages.entries().iter().filter(is).count()
     }
 
     /// Returns the file that an entry belongs to.
-    pub fn file_at(&self, index: usize) -> Option<&FileLeaf> {
+    pub fn file_at(&self, index: usize) -> Option<&DocFile> {
         let before = self.pages.entries().get(..=index)?;
         before.iter().rev().find_map(|entry| match &entry.kind {
-            EntryKind::Leaf(leaf) => match &**leaf {
+            EntryKind::Document(doc_entry) => match &**doc_entry {
                 DocEntry::File(file) => Some(file),
                 DocEntry::Hunk(_) => None,
             },

@@ -21,7 +21,7 @@ pub fn pieces(kind: &EntryKind) -> Vec<Cow<'_, str>> {
         EntryKind::Notice { text, .. } => vec![text.into()],
         EntryKind::Page(page) => vec![page.title.as_str().into(), page.text.as_str().into()],
         EntryKind::Changes(changes) => vec![changes_of(changes).into()],
-        EntryKind::Leaf(leaf) => leaf_pieces(leaf),
+        EntryKind::Document(doc_entry) => doc_entry_pieces(doc_entry),
         EntryKind::Tool(tool) => {
             let mut found = vec![Cow::Borrowed(tool.name.as_str())];
             strings(&tool.arguments, &mut found);
@@ -59,31 +59,31 @@ pub fn text(kind: &EntryKind) -> String {
             None => format!("{title}\n{}", text.replace('\t', "  ")),
         },
         EntryKind::Changes(changes) => changes_of(changes),
-        EntryKind::Leaf(leaf) => leaf_text(leaf),
+        EntryKind::Document(doc_entry) => doc_entry_text(doc_entry),
         EntryKind::Tool(tool) => call(tool),
     }
 }
 
-fn leaf_pieces(leaf: &DocEntry) -> Vec<Cow<'_, str>> {
-    match leaf {
+fn doc_entry_pieces(doc_entry: &DocEntry) -> Vec<Cow<'_, str>> {
+    match doc_entry {
         DocEntry::File(file) => vec![file.shown.as_str().into()],
         DocEntry::Hunk(hunk) => hunk.patch.all_lines().map(Cow::Borrowed).collect(),
     }
 }
 
-fn leaf_text(leaf: &DocEntry) -> String {
-    match leaf {
+fn doc_entry_text(doc_entry: &DocEntry) -> String {
+    match doc_entry {
         DocEntry::File(file) => file.shown.clone(),
         DocEntry::Hunk(hunk) => hunk.patch.unified(),
     }
 }
 
-/// A whole book, as a patch.
-pub fn book(book: &Document) -> String {
+/// Renders a document as a patch.
+pub fn document_patch(document: &Document) -> String {
     let mut all = String::new();
-    for entry in book.pages.entries() {
-        if let EntryKind::Leaf(leaf) = &entry.kind
-            && let DocEntry::File(file) = &**leaf
+    for entry in document.pages.entries() {
+        if let EntryKind::Document(doc_entry) = &entry.kind
+            && let DocEntry::File(file) = &**doc_entry
         {
             all.extend(["--- a/", &file.shown, "\n+++ b/", &file.shown, "\n"]);
             continue;
@@ -137,7 +137,7 @@ pub fn conversation(transcript: &Transcript) -> String {
             EntryKind::Thinking { .. } => ("# Thoughts", false),
             EntryKind::Tool(_) => ("# Call", true),
             EntryKind::Changes(_) => ("# Changes", true),
-            EntryKind::Notice { .. } | EntryKind::Page(_) | EntryKind::Leaf(_) => ("# Note", true),
+            EntryKind::Notice { .. } | EntryKind::Page(_) | EntryKind::Document(_) => ("# Note", true),
         };
         let text = text(&entry.kind);
         let text = text.trim_end();

@@ -228,8 +228,8 @@ fn numbered(lines: std::ops::Range<usize>) -> String {
 }
 
 fn told_changes(app: &mut TestApp, changes: Changes) {
-    let book = Box::new(Document::of_changes(&changes));
-    told(app, RewindMsg::Changes(Ok((changes, book))));
+    let document = Box::new(Document::of_changes(&changes));
+    told(app, RewindMsg::Changes(Ok((changes, document))));
 }
 
 fn some_changes() -> Changes {
@@ -287,9 +287,9 @@ fn twenty_thousand_lines_open_at_once() {
         ..Changes::default()
     };
     let mut app = talked(80);
-    let book = Box::new(Document::of_changes(&changes));
+    let document = Box::new(Document::of_changes(&changes));
     let began = std::time::Instant::now();
-    told(&mut app, RewindMsg::Changes(Ok((changes, book))));
+    told(&mut app, RewindMsg::Changes(Ok((changes, document))));
     assert!(app.screen().contains("long.rs +20000 −20000"), "{}", app.screen());
     app.keys("<end>");
     assert!(app.screen().contains("after 19999"), "{}", app.screen());

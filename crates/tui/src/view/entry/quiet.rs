@@ -35,7 +35,7 @@ pub(in crate::view) fn is_quiet(entry: &Entry) -> bool {
         | EntryKind::Notice { .. }
         | EntryKind::Page(_)
         | EntryKind::Changes(_)
-        | EntryKind::Leaf(_) => false,
+        | EntryKind::Document(_) => false,
     }
 }
 
@@ -49,7 +49,7 @@ pub(in crate::view) fn may_be_quiet(entry: &Entry) -> bool {
         | EntryKind::Notice { .. }
         | EntryKind::Page(_)
         | EntryKind::Changes(_)
-        | EntryKind::Leaf(_) => false,
+        | EntryKind::Document(_) => false,
     }
 }
 
