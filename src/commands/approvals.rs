@@ -311,7 +311,7 @@ pub(crate) async fn approve(
             ));
         };
         let suspension = find(&store, id).await?;
-        errors::all(errors::look(&store, &suspension).await?.into_iter().collect())?;
+        errors::all(errors::closed_error(&store, &suspension).await?.into_iter().collect())?;
         yes.grant = grant::give(granting, &suspension, &store, foundation, cli).await?;
     }
     if !edit && args.is_none() {
@@ -321,7 +321,7 @@ pub(crate) async fn approve(
         return Err(Failure::usage("only one call at a time can be edited; nothing was decided"));
     };
     let suspension = find(&store, id).await?;
-    errors::all(errors::look(&store, &suspension).await?.into_iter().collect())?;
+    errors::all(errors::closed_error(&store, &suspension).await?.into_iter().collect())?;
     let answer = user_edit::edited(&suspension, args, yes, &store, foundation, cli).await?;
     answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
 }
@@ -429,7 +429,7 @@ async fn answer_all(
         }
     }
     for suspension in &found {
-        let is_over = errors::look(store, suspension).await?;
+        let is_over = errors::closed_error(store, suspension).await?;
         refused.extend(is_over.or_else(|| check(suspension, answer).err()));
     }
     refused.extend(several_conversations(&found, then).err());
@@ -503,7 +503,7 @@ async fn settle(
             // Another user or process decided first.
             DecideOutcome::AlreadyDecided(record)
             | DecideOutcome::Closed(record)
-            | DecideOutcome::Expired(record) => lost.extend(errors::look(store, &record).await?),
+            | DecideOutcome::Expired(record) => lost.extend(errors::closed_error(store, &record).await?),
             DecideOutcome::NotFound => {
                 lost.push(Failure::failed(format!("question {} was just deleted", suspension.id)));
             }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::keys::{MAX_KEY, log_in, log_out, look, provider, takers};
+use crate::program::keys::{MAX_KEY, log_in, log_out, provider, refresh_stored_keys, takers};
 use crate::program::{put, say};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -14,7 +14,7 @@ pub(crate) async fn login(
     in_keyring: bool,
     foundation: &Foundation,
 ) -> Result<u8, Failure> {
-    look(foundation);
+    refresh_stored_keys(foundation);
     let is_terminal = std::io::stdin().is_terminal();
     let name = match name {
         Some(name) => name,

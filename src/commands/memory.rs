@@ -82,8 +82,8 @@ fn stamp(actor: Actor, at: u64) -> Authorship {
 
 /// `aye memory`.
 pub(crate) async fn run(command: MemoryCommand, foundation: &Foundation) -> Result<u8, Failure> {
-    let looks = matches!(command, MemoryCommand::List { .. });
-    let store = if looks { foundation.open_store_to_read()? } else { foundation.open_store()? };
+    let only_lists = matches!(command, MemoryCommand::List { .. });
+    let store = if only_lists { foundation.open_store_to_read()? } else { foundation.open_store()? };
     let done = execute(command, &store, foundation).await;
     store.close().await;
     done.map(|()| 0)

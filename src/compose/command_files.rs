@@ -91,19 +91,19 @@ fn read_dir(
     found: &mut Vec<CommandFile>,
 ) {
     let mut folders = vec![(dir.to_path_buf(), prefix.to_owned())];
-    let mut looked = 0;
+    let mut visited = 0;
     while let Some((folder, prefix)) = folders.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths {
-            looked += 1;
+            visited += 1;
             let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| is_name(stem))
             else {
                 continue;
             };
             let Ok(real) = path.canonicalize() else { continue };
-            if looked > MAX_COMMANDS || !counts(&path, &real) {
+            if visited > MAX_COMMANDS || !counts(&path, &real) {
                 continue;
             }
             let name = format!("{prefix}{stem}");

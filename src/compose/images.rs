@@ -222,11 +222,11 @@ pub(crate) async fn name(app: &AppContext, blocks: &mut [ContentBlock]) {
     for block in blocks {
         let ContentBlock::Image { data, .. } = block else { continue };
         let data = std::mem::take(data);
-        let looked = tokio::task::spawn_blocking(move || {
+        let decoded = tokio::task::spawn_blocking(move || {
             let bytes = STANDARD.decode(data.as_bytes()).ok()?;
             Some((ImageRef::of("image", &bytes).ok()?, bytes))
         });
-        if let Ok(Some((image, bytes))) = looked.await {
+        if let Ok(Some((image, bytes))) = decoded.await {
             match keep(app, &image, bytes).await {
                 Ok(()) => *block = ContentBlock::StoredImage(image),
                 Err(error) => tracing::warn!(%error, "an image that a tool returned is not shown"),

@@ -136,8 +136,8 @@ pub(crate) async fn attached(
     for (path, name) in named(text) {
         let place = app.foundation.workspace.cwd.join(path);
         let (symbols, wanted, file) = (Arc::clone(symbols), name.to_owned(), path.to_owned());
-        let looked = place.clone();
-        let found = tokio::task::spawn_blocking(move || definitions(&symbols, &looked, &file, &wanted)).await;
+        let source = place.clone();
+        let found = tokio::task::spawn_blocking(move || definitions(&symbols, &source, &file, &wanted)).await;
         let Some((found, opened)) = found.unwrap_or_default().filter(|(found, _)| !found.is_empty()) else {
             continue;
         };

@@ -160,7 +160,7 @@ impl Foundation {
             foundation.warnings.extend(problems);
         }
         foundation.take_session_servers(cli)?;
-        crate::program::keys::look(&foundation);
+        crate::program::keys::refresh_stored_keys(&foundation);
         Ok(foundation)
     }
 

@@ -42,7 +42,7 @@ const MAX_ALL: usize = 48 << 20;
 /// The maximum number of files shown.
 const SHOWN: usize = 200;
 /// The maximum number of candidates compared: a file whose time changed may be unchanged.
-const LOOKED_AT: usize = 5_000;
+const MAX_COMPARED: usize = 5_000;
 
 /// Git, in one folder.
 #[derive(Clone)]
@@ -406,7 +406,7 @@ async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, GitError
         files.entry(path.to_vec()).or_default();
     }
     files.retain(|path, _| String::from_utf8_lossy(path).contains(wanted));
-    let before = texts(&git, files.values().flatten().take(LOOKED_AT)).await?;
+    let before = texts(&git, files.values().flatten().take(MAX_COMPARED)).await?;
     let root = git.root;
     Ok(tokio::task::spawn_blocking(move || compare(&root, files, &before, notes)).await?)
 }
@@ -514,10 +514,10 @@ fn compare(
     notes: Vec<String>,
 ) -> Changes {
     let mut changes = Changes { notes, ..Changes::default() };
-    let (mut looked_at, mut all) = (0, 0);
+    let (mut compared, mut all) = (0, 0);
     for (path, id) in files {
-        looked_at += 1;
-        if changes.files.len() >= SHOWN || looked_at > LOOKED_AT || all > MAX_ALL {
+        compared += 1;
+        if changes.files.len() >= SHOWN || compared > MAX_COMPARED || all > MAX_ALL {
             changes.more += 1;
             continue;
         }

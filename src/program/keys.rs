@@ -86,7 +86,7 @@ pub(crate) fn file(paths: &Paths, provider: &str) -> PathBuf {
 }
 
 /// Lists the providers with a stored key. No key is read.
-pub(crate) fn look(foundation: &Foundation) {
+pub(crate) fn refresh_stored_keys(foundation: &Foundation) {
     let rows = std::fs::read_dir(foundation.paths.keys_dir()).into_iter().flatten().flatten();
     let names =
         rows.filter_map(|row| row.file_name().into_string().ok()).filter(|name| !name.starts_with('.'));
@@ -271,7 +271,7 @@ pub(crate) async fn log_in(
         keep(&file, &provider.base_url, key, None).await?;
         foundation.paths.display(&file)
     };
-    look(foundation);
+    refresh_stored_keys(foundation);
     let done = match &offered {
         Ok(1) => format!("logged in to {} (1 model)", provider.name),
         Ok(count) => format!("logged in to {} ({count} models)", provider.name),
@@ -289,7 +289,7 @@ fn wins(foundation: &Foundation, provider: &ResolvedProvider) -> String {
 
 /// Removes a stored key; without a name, the only one.
 pub(crate) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<String, AppError> {
-    look(foundation);
+    refresh_stored_keys(foundation);
     let stored: Vec<String> = takers(foundation)
         .into_iter()
         .map(|provider| provider.name)
@@ -310,7 +310,7 @@ pub(crate) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Resu
     }
     let file = file(&foundation.paths, name);
     let forgotten = forget(&file, &foundation.keyring).await;
-    look(foundation);
+    refresh_stored_keys(foundation);
     forgotten?;
     let also = takers(foundation).into_iter().find(|provider| provider.name == name);
     let set = also.and_then(|provider| provider.key_env).filter(|name| foundation.env.has(name));

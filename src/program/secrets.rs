@@ -58,11 +58,11 @@ fn is_to_hide(name: &OsStr, value: &OsStr) -> bool {
     if upper.starts_with("AYE_") || upper.ends_with("_PROXY") || value.is_empty() {
         return false;
     }
-    is_secret(name, &[]) || holds_password(value) || looks_like_key(value)
+    is_secret(name, &[]) || holds_password(value) || is_key_shaped(value)
 }
 
 /// Returns whether the value looks like a key: one long word of letters and digits.
-fn looks_like_key(value: &OsStr) -> bool {
+fn is_key_shaped(value: &OsStr) -> bool {
     let bytes = value.as_bytes();
     let is_of_keys =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'=');

@@ -249,8 +249,8 @@ impl App {
 
     /// The colours to draw with: those of the row that is chosen in the list of themes, else those in use.
     pub fn theme(&self) -> &Theme {
-        let looked_at = self.overlays.picker.as_ref().filter(|picker| picker.kind == PickerKind::Themes);
-        let row = looked_at.and_then(Picker::chosen);
+        let theme_picker = self.overlays.picker.as_ref().filter(|picker| picker.kind == PickerKind::Themes);
+        let row = theme_picker.and_then(Picker::chosen);
         let found =
             row.and_then(|row| self.display.colours.listed.iter().find(|theme| theme.name == row.value));
         let choice = found.and_then(|row| row.theme.as_ref().ok()).unwrap_or(&self.display.colours.theme);

@@ -74,7 +74,7 @@ pub(super) async fn run(
 
     let colours = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&colours);
-    let look = RenderStyle {
+    let render_style = RenderStyle {
         theme: options.theme.on(options.background).clone().with_links(options.links.clone()),
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
@@ -92,7 +92,7 @@ pub(super) async fn run(
         .with_links(options.links.clone())
         .with_probe(terminal::size)
         .with_late_sizes(terminal::resize_report_delay(options.abilities.multiplexer));
-    let mut screen = Screen::new(live, look, &options, restore.other_screen());
+    let mut screen = Screen::new(live, render_style, &options, restore.other_screen());
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.display.segments = options.segments.clone();
     if options.status_command {
@@ -114,7 +114,7 @@ pub(super) async fn run(
     if options.full {
         app.toggle_screen();
     }
-    screen.append(view::banner(&app.info, size.0, &screen.look.theme));
+    screen.append(view::banner(&app.info, size.0, &screen.render_style.theme));
     let waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let performer = Performer::new(host, answers_in);
     let mut stage = UiLoop { app, screen, waits, performer, tty: OwnTty { guard, input } };
@@ -128,8 +128,8 @@ pub(super) async fn run(
     drop(input);
     let ended = screen.leave_other();
     // The text that was not sent is of no use on the screen of the shell.
-    let finished = screen.feed.finished(&app, &screen.look);
-    let growing = screen.feed.growing(&app, &screen.look);
+    let finished = screen.feed.finished(&app, &screen.render_style);
+    let growing = screen.feed.growing(&app, &screen.render_style);
     screen.append(finished);
     screen.append(growing);
     screen.end_linear();

@@ -83,18 +83,18 @@ impl From<Vec<Line<'static>>> for Rendered {
 const PLAN_ROWS: usize = 8;
 
 /// The live region of the model.
-pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rendered {
-    live_of(app, feed, look, 0)
+pub fn live(app: &App, feed: &mut ScrollbackWriter, render_style: &RenderStyle) -> Rendered {
+    live_of(app, feed, render_style, 0)
 }
 
 /// The live region of the model in at least `least` rows: missing ones are blank, and stand above the card and the
 /// composer.
-pub fn live_of(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle, least: usize) -> Rendered {
+pub fn live_of(app: &App, feed: &mut ScrollbackWriter, render_style: &RenderStyle, least: usize) -> Rendered {
     let (width, height) = app.display.size;
     let rows = usize::from(height.max(1));
-    let below = below(app, rows, &look.theme, feed.card_colours.of(app, &look.highlighter));
+    let below = below(app, rows, &render_style.theme, feed.card_colours.of(app, &render_style.highlighter));
     let left = rows.saturating_sub(below.lines.len());
-    let mut top = feed.growing(app, look);
+    let mut top = feed.growing(app, render_style);
     // A card has a blank row above it.
     let gap = usize::from(left > 0 && !app.cards.open.is_empty() && app.overlays.picker.is_none());
     if top.len() > left - gap {

@@ -46,7 +46,7 @@ pub(super) fn ambiguous(id: &str, found: &[SuspensionRecord]) -> Failure {
 }
 
 /// Why the question cannot be answered any more; `None` while it can.
-pub(super) async fn look(
+pub(super) async fn closed_error(
     store: &SharedStore,
     suspension: &SuspensionRecord,
 ) -> Result<Option<Failure>, Failure> {

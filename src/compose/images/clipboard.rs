@@ -90,10 +90,10 @@ pub(super) async fn read(app: &AppContext) -> Result<ClipboardContent, String> {
     let needed = NEEDED.iter().filter_map(|name| Some((*name, env.var(name)?)));
     let variables = tool_env(&app.foundation).child_env(needed).into_iter();
     let variables: Vec<(OsString, OsString)> = variables.collect();
-    look(system, &variables).await
+    read_with(system, &variables).await
 }
 
-async fn look(system: System, variables: &[(OsString, OsString)]) -> Result<ClipboardContent, String> {
+async fn read_with(system: System, variables: &[(OsString, OsString)]) -> Result<ClipboardContent, String> {
     let run = async |words: &[&str]| run(words, variables).await;
     let image = match system {
         System::Mac => match run(&["pngpaste", "-"]).await {
@@ -214,18 +214,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let script = "case \"$*\" in *TARGETS*) printf 'TARGETS\\nimage/png\\nSTRING\\n';; *image/png*) printf bytes;; esac";
         let env = with(dir.path(), "xclip", script);
-        assert_eq!(look(System::X11, &env).await, Ok(ClipboardContent::Image(b"bytes".to_vec())));
+        assert_eq!(read_with(System::X11, &env).await, Ok(ClipboardContent::Image(b"bytes".to_vec())));
         let env = with(dir.path(), "xclip", "case \"$*\" in *TARGETS*) echo STRING;; *) printf words;; esac");
-        assert_eq!(look(System::X11, &env).await, Ok(ClipboardContent::Text("words".into())));
+        assert_eq!(read_with(System::X11, &env).await, Ok(ClipboardContent::Text("words".into())));
         let env = with(dir.path(), "wl-paste", "exit 1");
-        assert!(look(System::Wayland, &env).await.unwrap_err().contains("neither an image nor text"));
+        assert!(read_with(System::Wayland, &env).await.unwrap_err().contains("neither an image nor text"));
     }
 
     #[tokio::test]
     async fn a_missing_clipboard_program_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let env = vec![("PATH".into(), dir.path().as_os_str().to_owned())];
-        let why = look(System::Wayland, &env).await.unwrap_err();
+        let why = read_with(System::Wayland, &env).await.unwrap_err();
         assert!(why.contains("wl-paste (the package wl-clipboard), which is not installed"), "{why}");
     }
 

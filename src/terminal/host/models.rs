@@ -28,7 +28,7 @@ impl TerminalHost {
 
 impl ModelHost for TerminalHost {
     fn models(&self) -> Vec<ModelRow> {
-        keys::look(&self.app.foundation);
+        keys::refresh_stored_keys(&self.app.foundation);
         let rows = self.app.model_rows(&models::kept_offers(&self.app.foundation));
         let (app, events) = (Arc::clone(&self.app), self.events.clone());
         tokio::spawn(async move {
@@ -73,7 +73,7 @@ impl ModelHost for TerminalHost {
 
     fn logins(&self) -> Vec<ModelRow> {
         let foundation = &self.app.foundation;
-        keys::look(foundation);
+        keys::refresh_stored_keys(foundation);
         let sources = key_sources(&foundation.loaded.settings, &foundation.env);
         let row = |name: String| {
             let source = sources.iter().find(|source| source.provider == name);

@@ -38,7 +38,7 @@ pub(crate) struct TestApp {
     live: Vec<String>,
     feed: ScrollbackWriter,
     sheets: Sheets,
-    look: RenderStyle,
+    render_style: RenderStyle,
     now: Moment,
 }
 
@@ -86,7 +86,7 @@ impl TestApp {
             live: Vec::new(),
             feed: ScrollbackWriter::default(),
             sheets: Sheets::new(RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() }),
-            look: RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() },
+            render_style: RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() },
             now: Moment(1000),
         }
     }
@@ -106,9 +106,9 @@ impl TestApp {
             (Some(viewer), _) => view::viewer::viewer(&self.app, viewer, &mut self.sheets),
             (None, Some(pane)) => view::viewer::full(&self.app, pane, &mut self.sheets),
             (None, None) => {
-                let finished = self.feed.finished(&self.app, &self.look);
+                let finished = self.feed.finished(&self.app, &self.render_style);
                 self.scrollback.extend(finished.iter().map(|line| text_of(line, width)));
-                view::live(&self.app, &mut self.feed, &self.look)
+                view::live(&self.app, &mut self.feed, &self.render_style)
             }
         };
         assert!(
@@ -590,7 +590,7 @@ fn full_output_is_printed_once_on_request() {
     test.keys("<alt-o>");
     assert!(matches!(&test.cmds[..], [Cmd::ShowWhole(entries)] if entries.len() == 1));
     let Some(Cmd::ShowWhole(entries)) = test.cmds.first().cloned() else { return };
-    assert_eq!(ScrollbackWriter::whole(&test.app, &test.look, entries[0]).len(), 52);
+    assert_eq!(ScrollbackWriter::whole(&test.app, &test.render_style, entries[0]).len(), 52);
     test.keys("<alt-o>");
     assert_eq!(test.cmds.len(), 1);
 }

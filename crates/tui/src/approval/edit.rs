@@ -143,7 +143,7 @@ impl Card {
             return CardAction::Taken;
         }
         self.edit = Some(ArgumentEdit { arguments: arguments.clone(), review: None });
-        self.looks_new();
+        self.mark_unseen();
         CardAction::Review(arguments)
     }
 
@@ -151,18 +151,18 @@ impl Card {
     pub fn reviewed(&mut self, arguments: &Value, review: Result<Review, String>) {
         if let Some(edit) = self.edit.as_mut().filter(|edit| edit.arguments == *arguments) {
             edit.review = Some(review);
-            self.looks_new();
+            self.mark_unseen();
         }
     }
 
     /// Goes back to what was proposed.
     pub(super) fn unedit(&mut self) {
         self.edit = None;
-        self.looks_new();
+        self.mark_unseen();
     }
 
     /// Resets the card because its content has changed: it has to be seen and read again.
-    pub(crate) fn looks_new(&mut self) {
+    pub(crate) fn mark_unseen(&mut self) {
         self.seen = None;
         self.read = 0;
         self.is_unread = false;

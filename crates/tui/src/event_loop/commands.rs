@@ -118,7 +118,7 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
                 }
                 Cmd::ShowWhole(entries) => {
                     for entry in entries {
-                        let lines = ScrollbackWriter::whole(&self.app, &self.screen.look, entry);
+                        let lines = ScrollbackWriter::whole(&self.app, &self.screen.render_style, entry);
                         self.screen.append(lines);
                     }
                 }

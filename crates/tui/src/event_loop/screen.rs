@@ -53,7 +53,7 @@ impl Anchor {
 pub(super) struct Screen<W: io::Write> {
     pub(super) terminal: LiveTerminal<W>,
     pub(super) feed: ScrollbackWriter,
-    pub(super) look: RenderStyle,
+    pub(super) render_style: RenderStyle,
     /// The other screen, while it is shown, and the size that the terminal had when it was switched to.
     other: Option<(FullScreen, (u16, u16))>,
     /// Whether the alternate screen is shown, for the code that restores the terminal.
@@ -83,15 +83,15 @@ pub(super) fn abilities(options: &TuiOptions) -> Abilities {
 impl<W: io::Write> Screen<W> {
     pub(super) fn new(
         terminal: LiveTerminal<W>,
-        look: RenderStyle,
+        render_style: RenderStyle,
         options: &TuiOptions,
         is_other: Arc<AtomicBool>,
     ) -> Screen<W> {
         Screen {
             terminal,
             feed: ScrollbackWriter::default(),
-            sheets: Sheets::new(look.clone()),
-            look,
+            sheets: Sheets::new(render_style.clone()),
+            render_style,
             other: None,
             is_other,
             mouse: options.mouse,
@@ -108,9 +108,9 @@ impl<W: io::Write> Screen<W> {
     /// Shows the model as it is now. Inline, finished lines go out for good and the rest is drawn below them; what
     /// gets finished while another screen is up goes out when it is left.
     pub(super) fn draw(&mut self, app: &App) -> io::Result<()> {
-        if !self.look.theme.is_same(app.theme()) {
-            self.look.theme = app.theme().clone().with_links(self.links.clone());
-            self.sheets = Sheets::new(self.look.clone());
+        if !self.render_style.theme.is_same(app.theme()) {
+            self.render_style.theme = app.theme().clone().with_links(self.links.clone());
+            self.sheets = Sheets::new(self.render_style.clone());
         }
         let (width, height) = app.display.size;
         self.terminal.resize(width, height);
@@ -119,7 +119,7 @@ impl<W: io::Write> Screen<W> {
             return self.show_outside(app);
         }
         self.leave_other()?;
-        let finished = self.feed.finished(app, &self.look);
+        let finished = self.feed.finished(app, &self.render_style);
         self.append(finished);
         if let Some((linear, lines)) = &mut self.linear {
             let bytes = linear.frame(&std::mem::take(lines), linear::topics(app), &linear::prompt(app));
@@ -127,7 +127,7 @@ impl<W: io::Write> Screen<W> {
             return self.show_outside(app);
         }
         let least = self.anchor.least(app);
-        let picture = view::live_of(app, &mut self.feed, &self.look, least);
+        let picture = view::live_of(app, &mut self.feed, &self.render_style, least);
         let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
         self.terminal.park(app.parks_caret());
         self.terminal.draw(rows, |area, buf| paint(&picture, area, buf))?;
@@ -197,7 +197,7 @@ impl<W: io::Write> Screen<W> {
         // The live region is removed completely: the terminal may rewrap its rows in the meantime.
         self.terminal.finish(false)?;
         self.is_other.store(true, Ordering::SeqCst);
-        let links = self.look.theme.links().clone();
+        let links = self.render_style.theme.links().clone();
         self.other = Some((FullScreen::default().with_links(links), size));
         FullScreen::enter(self.terminal.out_mut(), self.mouse)
     }

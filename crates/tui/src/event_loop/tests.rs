@@ -330,9 +330,9 @@ async fn requests_are_answered_and_a_refused_message_is_returned() {
 #[test]
 fn a_long_answer_is_in_the_scrollback_once_and_complete() {
     let (width, height) = (50, 12);
-    let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() };
+    let render_style = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-    let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
+    let mut screen = Screen::new(terminal, render_style, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     let mut at = 0;
     let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {
@@ -391,9 +391,9 @@ fn a_long_answer_is_in_the_scrollback_once_and_complete() {
 #[test]
 fn the_composer_does_not_move_during_a_run() {
     for (width, height) in [(120, 40), (80, 24), (60, 15)] {
-        let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() };
+        let render_style = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() };
         let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-        let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
+        let mut screen = Screen::new(terminal, render_style, &TuiOptions::default(), Arc::default());
         let size = |n: u16| std::num::NonZeroU16::new(n).expect("not zero");
         let mut parser = vt100::Parser::new(size(height), size(width), 2000);
         parser.process(b"$ ls\r\nREADME.md\r\n$ aye\r\n");
@@ -465,10 +465,10 @@ fn the_composer_does_not_move_during_a_run() {
 /// deltas.
 fn written(deltas: usize, per_frame: usize) -> usize {
     let (width, height) = (120, 40);
-    let look =
+    let render_style =
         RenderStyle { theme: Theme::builtin("default").expect("exists"), highlighter: Highlighter::off() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-    let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
+    let mut screen = Screen::new(terminal, render_style, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     app.update(Moment(0), Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     let tell = |app: &mut App, at: u64, event: AgentEvent| {
@@ -534,11 +534,11 @@ impl Tty for NoTty {
 /// A loop around a new model; the senders keep it from ending.
 fn stage(host: &Arc<FakeHost>, app: App) -> UiLoop<Vec<u8>, NoTty> {
     let (width, height) = app.display.size;
-    let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() };
+    let render_style = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
     let mut options = TuiOptions::default();
     options.abilities.background = true;
-    let screen = Screen::new(terminal, look, &options, Arc::default());
+    let screen = Screen::new(terminal, render_style, &options, Arc::default());
     let (answers_in, answers) = unbounded_channel();
     let (_, keys) = unbounded_channel();
     let (_, events) = unbounded_channel();

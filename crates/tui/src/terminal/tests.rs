@@ -474,12 +474,12 @@ proptest! {
             fresh.draw(1, styled).expect("in-memory writes succeed");
             for x in 0..12 {
                 let (a, b) = (term.out.parser.screen().cell(0, x), fresh.out.parser.screen().cell(0, x));
-                let look = |cell: Option<&vt100::Cell>| cell.map(|cell| {
+                let cell_style = |cell: Option<&vt100::Cell>| cell.map(|cell| {
                     let text = cell.contents().to_owned();
                     let text = if text.is_empty() && !cell.is_wide_continuation() { " ".to_owned() } else { text };
                     (text.clone(), (text != " ").then(|| cell.fgcolor()))
                 });
-                prop_assert_eq!(look(a), look(b), "column {} of {:?}", x, row);
+                prop_assert_eq!(cell_style(a), cell_style(b), "column {} of {:?}", x, row);
             }
         }
     }

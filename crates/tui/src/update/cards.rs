@@ -305,7 +305,7 @@ impl App {
             return;
         }
         self.cards.batch = Some((which, ids));
-        self.card_looks_new();
+        self.mark_card_unseen();
     }
 
     fn batch_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
@@ -342,19 +342,19 @@ impl App {
                         cmds.push(Cmd::Question(QuestionCmd::Decide(card.id.clone(), Box::new(answer))));
                     }
                 }
-                self.card_looks_new();
+                self.mark_card_unseen();
                 self.go_to_open_card();
             }
             _ => {
                 self.cards.batch = None;
-                self.card_looks_new();
+                self.mark_card_unseen();
             }
         }
     }
 
-    fn card_looks_new(&mut self) {
+    fn mark_card_unseen(&mut self) {
         if let Some(card) = self.cards.open.get_mut(self.cards.at) {
-            card.looks_new();
+            card.mark_unseen();
         }
     }
 

@@ -74,7 +74,7 @@ struct Sheet {
 /// Entries that were laid out lately.
 #[derive(Debug)]
 pub struct Sheets {
-    look: RenderStyle,
+    render_style: RenderStyle,
     kept: HashMap<u64, Sheet>,
     turn: u64,
     epoch: u32,
@@ -83,17 +83,17 @@ pub struct Sheets {
 
 impl Sheets {
     /// None yet; they will have these colours.
-    pub fn new(look: RenderStyle) -> Sheets {
-        Sheets { look, kept: HashMap::new(), turn: 0, epoch: 0, card: CardColours::default() }
+    pub fn new(render_style: RenderStyle) -> Sheets {
+        Sheets { render_style, kept: HashMap::new(), turn: 0, epoch: 0, card: CardColours::default() }
     }
 
-    pub fn look(&self) -> &RenderStyle {
-        &self.look
+    pub fn render_style(&self) -> &RenderStyle {
+        &self.render_style
     }
 
     /// Those of the code on the current card.
     pub(super) fn card_colours(&mut self, app: &App) -> &[Option<Colours>] {
-        self.card.of(app, &self.look.highlighter)
+        self.card.of(app, &self.render_style.highlighter)
     }
 
     /// Starts a frame: colours of code that arrived since the last one are used.
@@ -152,12 +152,12 @@ impl Sheets {
         (words, colours): Known,
     ) -> Sheet {
         let (.., folded, _, _, gap) = key;
-        let theme = &self.look.theme;
+        let theme = &self.render_style.theme;
         let asked = || match &entry.kind {
-            EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
+            EntryKind::Tool(tool) => entry::colours(tool, &self.render_style.highlighter),
             EntryKind::Document(doc_entry) => match &**doc_entry {
                 DocEntry::Hunk(hunk) => {
-                    Some(entry::colours_of(&hunk.patch, &hunk.shown, &self.look.highlighter))
+                    Some(entry::colours_of(&hunk.patch, &hunk.shown, &self.render_style.highlighter))
                 }
                 DocEntry::File(_) => None,
             },
@@ -190,7 +190,7 @@ impl Sheets {
         words: Option<(MarkdownStream, usize)>,
         colours: Option<&Colours>,
     ) -> (Vec<Line<'static>>, Option<(MarkdownStream, usize)>) {
-        let theme = &self.look.theme;
+        let theme = &self.render_style.theme;
         let page = EntryLayout {
             width: layout_context.width,
             theme,
@@ -248,7 +248,7 @@ impl Sheets {
     /// Creates a stream for the text of an answer. Where users can refer to a block of code by its number,
     /// the number is shown.
     fn stream(&self, layout_context: &LayoutContext<'_>) -> MarkdownStream {
-        let stream = MarkdownStream::new(&self.look.highlighter);
+        let stream = MarkdownStream::new(&self.render_style.highlighter);
         if layout_context.whole { stream.with_numbers() } else { stream }
     }
 }

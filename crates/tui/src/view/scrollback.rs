@@ -62,13 +62,13 @@ pub struct ScrollbackWriter {
 
 impl ScrollbackWriter {
     /// Lines that go to the scrollback now.
-    pub fn finished(&mut self, app: &App, look: &RenderStyle) -> Vec<Line<'static>> {
+    pub fn finished(&mut self, app: &App, render_style: &RenderStyle) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         let transcript = &app.conversation.transcript;
         if self.epoch != app.conversation.epoch {
-            self.begin(app, look, &mut lines);
+            self.begin(app, render_style, &mut lines);
         }
-        self.pass_over(app, look, &mut lines);
+        self.pass_over(app, render_style, &mut lines);
         while let Some(entry) = transcript.entries().get(self.at(transcript)) {
             let at = self.at(transcript);
             let quiet = quiet_run(transcript, at);
@@ -80,7 +80,7 @@ impl ScrollbackWriter {
                     lines.push(Line::default());
                 }
                 let entries = &transcript.entries()[at..at + quiet];
-                lines.extend(entry::group(entries, page(app, look)));
+                lines.extend(entry::group(entries, page(app, render_style)));
                 for entry in entries {
                     self.kept.remove(&entry.id);
                 }
@@ -88,15 +88,15 @@ impl ScrollbackWriter {
                 continue;
             }
             let is_over = match &entry.kind {
-                EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
-                _ if entry.is_done && self.waits_for_colours(entry, app, look) => false,
+                EntryKind::Assistant { .. } => self.drain_words(entry, app, render_style, &mut lines),
+                _ if entry.is_done && self.waits_for_colours(entry, app, render_style) => false,
                 _ if entry.is_done && waits_for_pictures(entry.images(), at, app) => false,
                 _ if entry.is_done => {
                     if has_gap(transcript, at, false) {
                         lines.push(Line::default());
                     }
                     let colours = self.colours.get(&entry.id);
-                    lines.extend(draw(entry, EntryLayout { colours, ..page(app, look) }));
+                    lines.extend(draw(entry, EntryLayout { colours, ..page(app, render_style) }));
                     true
                 }
                 _ => false,
@@ -118,22 +118,30 @@ impl ScrollbackWriter {
     }
 
     /// Skips entries that were trimmed while another screen was shown: they are not printed any more.
-    fn pass_over(&mut self, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
+    fn pass_over(&mut self, app: &App, render_style: &RenderStyle, lines: &mut Vec<Line<'static>>) {
         let gone = app.conversation.transcript.trimmed().saturating_sub(self.next);
         if gone > 0 {
             self.next += gone;
-            ScrollbackWriter::push_earlier_notice(gone, app, look, lines);
+            ScrollbackWriter::push_earlier_notice(gone, app, render_style, lines);
         }
     }
 
-    fn push_earlier_notice(count: usize, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
+    fn push_earlier_notice(
+        count: usize,
+        app: &App,
+        render_style: &RenderStyle,
+        lines: &mut Vec<Line<'static>>,
+    ) {
         let keys = app.keymap.chord_of(KeyContext::Global, Action::Viewer);
         let text = format!("  … {count} earlier entries ({keys})");
-        lines.push(Line::styled(super::truncate(&text, app.display.size.0), look.theme.style(Role::Dim)));
+        lines.push(Line::styled(
+            super::truncate(&text, app.display.size.0),
+            render_style.theme.style(Role::Dim),
+        ));
     }
 
     /// Another conversation: its last entries only, with a word about those above.
-    fn begin(&mut self, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
+    fn begin(&mut self, app: &App, render_style: &RenderStyle, lines: &mut Vec<Line<'static>>) {
         let is_first = self.epoch == 0;
         let printed = self.next;
         *self = ScrollbackWriter { epoch: app.conversation.epoch, ..ScrollbackWriter::default() };
@@ -153,21 +161,21 @@ impl ScrollbackWriter {
             let text = super::truncate(&text, app.display.size.0);
             let rest = "─".repeat(width.saturating_sub(super::width(&text)));
             lines.push(Line::default());
-            lines.push(Line::styled(format!("{text}{rest}"), look.theme.style(Role::Dim)));
+            lines.push(Line::styled(format!("{text}{rest}"), render_style.theme.style(Role::Dim)));
         }
         let left_out = entries.saturating_sub(SHOWN_AT_OPEN).min(app.conversation.transcript.settled());
         self.next = left_out + app.conversation.transcript.trimmed();
         if self.next > 0 {
             let stored = app.conversation.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
-            ScrollbackWriter::push_earlier_notice(left_out + stored, app, look, lines);
+            ScrollbackWriter::push_earlier_notice(left_out + stored, app, render_style, lines);
         }
     }
 
     /// Renders the unfinished entries, redrawn with each frame.
-    pub fn growing(&mut self, app: &App, look: &RenderStyle) -> Vec<Line<'static>> {
-        if self.theme.as_ref().is_none_or(|theme| !theme.is_same(&look.theme)) {
+    pub fn growing(&mut self, app: &App, render_style: &RenderStyle) -> Vec<Line<'static>> {
+        if self.theme.as_ref().is_none_or(|theme| !theme.is_same(&render_style.theme)) {
             self.kept.clear();
-            self.theme = Some(look.theme.clone());
+            self.theme = Some(render_style.theme.clone());
         }
         let mut lines = Vec::new();
         let transcript = &app.conversation.transcript;
@@ -184,20 +192,24 @@ impl ScrollbackWriter {
             let quiet = quiet_run(transcript, index);
             if quiet > 1 {
                 grouped = index + quiet;
-                lines.extend(entry::group(&transcript.entries()[index..grouped], page(app, look)));
+                lines.extend(entry::group(&transcript.entries()[index..grouped], page(app, render_style)));
                 continue;
             }
             if matches!(entry.kind, EntryKind::Assistant { .. }) {
-                let words = self.words_of(entry, look);
+                let words = self.words_of(entry, render_style);
                 let width = text_width(app.display.size.0);
                 lines.extend(
-                    words.stream.lines(width, &look.theme).into_iter().map(|line| indented(line, INDENT)),
+                    words
+                        .stream
+                        .lines(width, &render_style.theme)
+                        .into_iter()
+                        .map(|line| indented(line, INDENT)),
                 );
                 continue;
             }
             let is_timed =
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
-            self.ask_for_colours(entry, look);
+            self.ask_for_colours(entry, render_style);
             let colours = self.colours.get(&entry.id);
             let colourful = usize::from(colours.is_some_and(Colours::are_ready));
             let stage = app.display.image_cache.ready(entry.images()) * 2 + colourful;
@@ -210,7 +222,7 @@ impl ScrollbackWriter {
                 lines.extend_from_slice(&kept.lines);
                 continue;
             }
-            let drawn = draw(entry, EntryLayout { colours, ..page(app, look) });
+            let drawn = draw(entry, EntryLayout { colours, ..page(app, render_style) });
             lines.extend_from_slice(&drawn);
             let kept = Kept { version: entry.version, width: app.display.size.0, stage, lines: drawn };
             self.kept.insert(entry.id, kept);
@@ -219,8 +231,8 @@ impl ScrollbackWriter {
     }
 
     /// An entry once more, with nothing folded.
-    pub fn whole(app: &App, look: &RenderStyle, id: u64) -> Vec<Line<'static>> {
-        let page = page(app, look);
+    pub fn whole(app: &App, render_style: &RenderStyle, id: u64) -> Vec<Line<'static>> {
+        let page = page(app, render_style);
         let entry = app.conversation.transcript.entries().iter().find(|entry| entry.id == id);
         let mut lines = match entry.map(|entry| &entry.kind) {
             Some(EntryKind::Tool(tool)) => entry::whole_tool(tool, page),
@@ -234,30 +246,30 @@ impl ScrollbackWriter {
 
     /// Returns whether the colours of a call's change are still being computed. Those of the next entries are
     /// requested along with them.
-    fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &RenderStyle) -> bool {
+    fn waits_for_colours(&mut self, entry: &Entry, app: &App, render_style: &RenderStyle) -> bool {
         let entries = app.conversation.transcript.entries();
         let at = self.at(&app.conversation.transcript);
         if !matches!(entry.kind, EntryKind::Tool(_)) || entries.len().saturating_sub(at) > MOST_BEHIND {
             return false;
         }
         for next in entries.iter().skip(at).take(ASKED_AHEAD) {
-            self.ask_for_colours(next, look);
+            self.ask_for_colours(next, render_style);
         }
         self.colours.get(&entry.id).is_some_and(|colours| !colours.are_ready())
     }
 
-    fn ask_for_colours(&mut self, entry: &Entry, look: &RenderStyle) {
+    fn ask_for_colours(&mut self, entry: &Entry, render_style: &RenderStyle) {
         if let EntryKind::Tool(tool) = &entry.kind
             && !self.colours.contains_key(&entry.id)
-            && let Some(colours) = entry::colours(tool, &look.highlighter)
+            && let Some(colours) = entry::colours(tool, &render_style.highlighter)
         {
             self.colours.insert(entry.id, colours);
         }
     }
 
-    fn words_of(&mut self, entry: &Entry, look: &RenderStyle) -> &mut Words {
+    fn words_of(&mut self, entry: &Entry, render_style: &RenderStyle) -> &mut Words {
         let words = self.words.entry(entry.id).or_insert_with(|| Words {
-            stream: MarkdownStream::new(&look.highlighter),
+            stream: MarkdownStream::new(&render_style.highlighter),
             taken: 0,
             begun: false,
         });
@@ -278,12 +290,12 @@ impl ScrollbackWriter {
         &mut self,
         entry: &Entry,
         app: &App,
-        look: &RenderStyle,
+        render_style: &RenderStyle,
         lines: &mut Vec<Line<'static>>,
     ) -> bool {
         let gap = has_gap(&app.conversation.transcript, self.at(&app.conversation.transcript), false);
-        let words = self.words_of(entry, look);
-        let drained = words.stream.drain_stable(text_width(app.display.size.0), &look.theme);
+        let words = self.words_of(entry, render_style);
+        let drained = words.stream.drain_stable(text_width(app.display.size.0), &render_style.theme);
         if !drained.is_empty() {
             if gap && !words.begun {
                 lines.push(Line::default());
@@ -295,7 +307,7 @@ impl ScrollbackWriter {
             return false;
         }
         if matches!(entry.kind, EntryKind::Assistant { interrupted: true, .. }) {
-            lines.push(entry::cut_off(page(app, look)));
+            lines.push(entry::cut_off(page(app, render_style)));
         }
         self.words.remove(&entry.id);
         true
@@ -351,8 +363,8 @@ fn waits_for_more(app: &App, behind: usize) -> bool {
     }
 }
 
-fn page<'a>(app: &'a App, look: &'a RenderStyle) -> EntryLayout<'a> {
-    page_of(app, &look.theme)
+fn page<'a>(app: &'a App, render_style: &'a RenderStyle) -> EntryLayout<'a> {
+    page_of(app, &render_style.theme)
 }
 
 fn page_of<'a>(app: &'a App, theme: &'a Theme) -> EntryLayout<'a> {

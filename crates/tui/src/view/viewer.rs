@@ -60,7 +60,7 @@ pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
 
 /// The screen of the viewer.
 pub fn viewer(app: &App, viewer: &Viewer, sheets: &mut Sheets) -> Rendered {
-    let theme = sheets.look().theme.clone();
+    let theme = sheets.render_style().theme.clone();
     let scene = scene(app, true, viewer.document.as_deref());
     let mut picture: Rendered = conversation(viewer, &scene, sheets).into();
     picture.lines.resize(scene.rows, Line::default());
@@ -72,7 +72,7 @@ pub fn viewer(app: &App, viewer: &Viewer, sheets: &mut Sheets) -> Rendered {
 
 /// The full screen: the conversation, and below it what the inline terminal has there.
 pub fn full(app: &App, pane: &Viewer, sheets: &mut Sheets) -> Rendered {
-    let theme = sheets.look().theme.clone();
+    let theme = sheets.render_style().theme.clone();
     let scene = scene(app, false, None);
     let height = usize::from(app.display.size.1.max(1));
     let below = super::below(app, height, &theme, sheets.card_colours(app));
@@ -101,7 +101,7 @@ fn within(mut picture: Rendered, columns: u16) -> Rendered {
 /// The rows of the conversation that are in sight.
 fn conversation(reader: &Viewer, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<Line<'static>> {
     sheets.begin();
-    let theme = sheets.look().theme.clone();
+    let theme = sheets.render_style().theme.clone();
     let entries = scene.transcript.entries();
     if entries.is_empty() {
         return Vec::new();

@@ -12,7 +12,7 @@ use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::tool::ToolResult;
 
-fn looked(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl FnOnce(&Scene<'_>)) {
+fn with_scene(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl FnOnce(&Scene<'_>)) {
     let image_cache = crate::image_cache::ImageCache::default();
     let layout_context = LayoutContext {
         width: 40,
@@ -55,14 +55,14 @@ fn it_follows_the_end_until_scrolled_away() {
     let info = HostInfo::default();
     let mut transcript = said(20);
     let mut reader = Viewer::new(true, &transcript);
-    looked(&transcript, &info, 4, |scene| {
+    with_scene(&transcript, &info, 4, |scene| {
         assert_eq!(sight(&reader, scene), ["❯ question 19", "  line two of 19", "", "· note 19"]);
         reader.scroll(scene, -1);
         assert!(!reader.follows());
         assert_eq!(sight(&reader, scene)[3], "");
     });
     transcript.note(Level::Info, "one more");
-    looked(&transcript, &info, 4, |scene| {
+    with_scene(&transcript, &info, 4, |scene| {
         assert_eq!(sight(&reader, scene)[3], "", "new entries do not scroll the view");
         reader.scroll(scene, 100);
         assert!(reader.follows());
@@ -79,7 +79,7 @@ fn scrolling_up_and_down_returns_to_the_same_place() {
     let info = HostInfo::default();
     let transcript = said(50);
     let mut reader = Viewer::new(true, &transcript);
-    looked(&transcript, &info, 7, |scene| {
+    with_scene(&transcript, &info, 7, |scene| {
         reader.scroll(scene, -60);
         let before = sight(&reader, scene);
         for by in [1, 5, 13, -4, -15] {
@@ -94,7 +94,7 @@ fn search_wraps_around_and_unfolds_matches() {
     let info = HostInfo::default();
     let transcript = said(30);
     let mut reader = Viewer::new(true, &transcript);
-    looked(&transcript, &info, 5, |scene| {
+    with_scene(&transcript, &info, 5, |scene| {
         reader.fold_all(scene);
         reader.search = Search::new("TWO of 7");
         assert_eq!(reader.find(scene, true), SearchStep::Wrapped);
@@ -135,7 +135,7 @@ fn it_moves_between_landmarks() {
     );
     transcript.note(Level::Info, "the end");
     let mut reader = Viewer::new(true, &transcript);
-    looked(&transcript, &info, 3, |scene| {
+    with_scene(&transcript, &info, 3, |scene| {
         assert!(reader.jump(scene, Landmark::Tool, false));
         assert_eq!(reader.chosen(scene), 4);
         assert!(sight(&reader, scene).iter().any(|row| row.contains("Read")), "{:?}", sight(&reader, scene));
@@ -155,7 +155,7 @@ fn selected_text_is_copied_as_shown() {
     transcript.say("漢字 first\nsecond line", Vec::new());
     transcript.note(Level::Info, "third");
     let mut reader = Viewer::new(true, &transcript);
-    looked(&transcript, &info, 10, |scene| {
+    with_scene(&transcript, &info, 10, |scene| {
         reader.drag(scene, true, 0, 2);
         assert_eq!(reader.marked(scene), None, "a click selects nothing");
         reader.drag(scene, false, 0, 5);
@@ -181,7 +181,7 @@ fn an_empty_conversation_is_handled() {
     let info = HostInfo::default();
     let transcript = Transcript::default();
     let mut reader = Viewer::new(true, &transcript);
-    looked(&transcript, &info, 1, |scene| {
+    with_scene(&transcript, &info, 1, |scene| {
         for by in [-1, 1, 100] {
             reader.scroll(scene, by);
         }

@@ -223,8 +223,9 @@ fn the_dangerous_words_of_a_command_have_the_colour_of_errors() {
     use crate::view::{self, RenderStyle, scrollback::ScrollbackWriter};
     let test = dangerous(100, 30);
     let theme = Theme::builtin("dark").expect("exists");
-    let look = RenderStyle { theme: theme.clone(), highlighter: crate::highlight::Highlighter::waiting() };
-    let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &look);
+    let render_style =
+        RenderStyle { theme: theme.clone(), highlighter: crate::highlight::Highlighter::waiting() };
+    let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &render_style);
     let red = theme.style(Role::Error).fg;
     let is_red = |span: &&ratatui::text::Span<'_>| span.style.fg == red && !span.content.trim().is_empty();
     let line = picture.lines.iter().find(|line| line.to_string().contains("rm -rf")).expect("the command");
@@ -573,8 +574,8 @@ fn a_change_on_a_card_is_highlighted() {
         json!({"preview": [preview("/home/me/proj/a.rs", Some("let a = 1;\n"), "let b = 1;\n")]});
     let test = asked(100, 40, "Write", json!({"file_path": "a.rs", "content": "let b = 1;\n"}), parameters);
     let theme = Theme::builtin("dark").expect("exists");
-    let look = RenderStyle { theme: theme.clone(), highlighter: Highlighter::waiting() };
-    let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &look);
+    let render_style = RenderStyle { theme: theme.clone(), highlighter: Highlighter::waiting() };
+    let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &render_style);
     let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
     let style = keyword.expect("a separate span").style;
     assert_eq!(style.fg, theme.style(Role::CodeKeyword).fg);
@@ -589,9 +590,9 @@ fn a_change_on_a_card_is_highlighted() {
     // So do its hunks, with the same writer.
     let mut test = test;
     let mut feed = ScrollbackWriter::default();
-    view::live(&test.app, &mut feed, &look);
+    view::live(&test.app, &mut feed, &render_style);
     test.keys("h");
-    let picture = view::live(&test.app, &mut feed, &look);
+    let picture = view::live(&test.app, &mut feed, &render_style);
     assert!(picture.lines.iter().any(|line| line.to_string().contains("hunk 1 of 1")), "{}", test.live());
     let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
     assert_eq!(keyword.expect("a separate span").style.fg, theme.style(Role::CodeKeyword).fg);

@@ -8,7 +8,7 @@ use super::super::super::wrap::{Wrap, truncate};
 use super::EntryLayout;
 use aye_core::contract::display::visible_line;
 
-fn look(state: TodoState) -> (&'static str, Role) {
+fn mark_of(state: TodoState) -> (&'static str, Role) {
     match state {
         TodoState::Done => ("✓ ", Role::Dim),
         TodoState::Current => ("▸ ", Role::Accent),
@@ -23,7 +23,7 @@ pub(super) fn changed(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'stat
     let is_over = plan.iter().all(|todo| todo.state == TodoState::Done);
     let mut lines = Vec::new();
     for todo in plan.iter().filter(|todo| is_over || page.expanded || !tool.planned.contains(todo)) {
-        let (mark, role) = look(todo.state);
+        let (mark, role) = mark_of(todo.state);
         let style = page.theme.style(role);
         let wrap = Wrap::words(page.width)
             .prefix(vec![Span::styled(format!("    {mark}"), style)], vec![Span::raw("      ")]);
@@ -38,7 +38,7 @@ pub(in crate::view) fn pinned(plan: &[Todo], most: usize, page: EntryLayout<'_>)
         return Vec::new();
     }
     let row = |todo: &Todo, more: &str| {
-        let (mark, role) = look(todo.state);
+        let (mark, role) = mark_of(todo.state);
         let room = page.width.saturating_sub(4 + more.chars().count() as u16);
         let text = truncate(&visible_line(&todo.text), room);
         Line::from(vec![

@@ -197,8 +197,8 @@ fn commands_are_highlighted() {
     ok(&mut test, "a", "Bash", json!({"command": "echo \"a b\" | wc"}), ToolResult::text("Bash", "1"));
     test.finish(TerminationReason::NaturalEnd);
     let theme = Theme::builtin("dark").expect("exists");
-    let look = RenderStyle { theme: theme.clone(), highlighter: Highlighter::waiting() };
-    let lines = ScrollbackWriter::default().finished(&test.app, &look);
+    let render_style = RenderStyle { theme: theme.clone(), highlighter: Highlighter::waiting() };
+    let lines = ScrollbackWriter::default().finished(&test.app, &render_style);
     let line = lines.iter().find(|line| line.to_string() == "✓ Ran echo \"a b\" | wc").expect("the line");
     let text = theme.style(Role::CodeString).fg;
     assert!(line.spans.iter().any(|span| span.content.contains("a b") && span.style.fg == text), "{line:?}");
@@ -368,8 +368,8 @@ fn user_messages_have_a_background() {
         let theme = Theme::builtin(name).expect("exists");
         let band = theme.style(Role::User).bg;
         assert_eq!(band.is_some(), name != "default", "{name}");
-        let look = RenderStyle { theme, highlighter: crate::highlight::Highlighter::off() };
-        let lines = ScrollbackWriter::default().finished(&test.app, &look);
+        let render_style = RenderStyle { theme, highlighter: crate::highlight::Highlighter::off() };
+        let lines = ScrollbackWriter::default().finished(&test.app, &render_style);
         let said: Vec<_> = lines
             .iter()
             .filter(|line| ["❯ one two", "  three"].contains(&line.to_string().trim_end()))
