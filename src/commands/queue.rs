@@ -356,12 +356,12 @@ impl JobState {
 }
 
 /// Returns a job for programs: as it is stored, without the secret of its claim.
-fn object(job: &MailboxJob, standing: &JobState) -> Value {
+fn object(job: &MailboxJob, state: &JobState) -> Value {
     let mut object = json!(job);
     if let Some(fields) = object.as_object_mut() {
         fields.remove("claim_token");
-        fields.insert("state".to_owned(), json!(standing.word));
-        fields.insert("waiting".to_owned(), json!(standing.waiting));
+        fields.insert("state".to_owned(), json!(state.word));
+        fields.insert("waiting".to_owned(), json!(state.waiting));
     }
     object
 }

@@ -107,11 +107,11 @@ impl AppContext {
     /// Returns the past calls of this project that a pattern would have allowed.
     pub(crate) async fn preview_grant(
         &self,
-        pasts: &CallHistory,
+        call_history: &CallHistory,
         suspension: &SuspensionId,
         pattern: &str,
     ) -> Result<GrantPreview, AppError> {
-        let past = pasts.of(self, suspension).await?;
+        let past = call_history.of(self, suspension).await?;
         let rules = self.permission.rules_for(&past.asked.thread_id, &past.asked.run_id, &[]);
         let (permission, primary) = (self.permission.clone(), self.primary(&past.asked));
         let pattern = pattern.to_owned();

@@ -159,7 +159,7 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
         if let Some(prompt) = &options.initial_prompt {
             first.extend(self.app.say(prompt));
         }
-        if self.obey(first).await?.is_break() {
+        if self.execute(first).await?.is_break() {
             return Ok(Some(Cause::Quit));
         }
         Ok(self.show().await?.1)

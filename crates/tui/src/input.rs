@@ -191,7 +191,7 @@ impl<S: AsFd> InputReader<'_, S> {
             if !wake.is_empty() {
                 let mut drained = [0; 64];
                 let _ = rustix::io::read(&self.waked, &mut drained);
-                if !self.obey() {
+                if !self.apply_state() {
                     return;
                 }
                 is_ahead = true;
@@ -251,7 +251,7 @@ impl<S: AsFd> InputReader<'_, S> {
     }
 
     /// Applies the requested state; waits while paused. Returns `false` at the end.
-    fn obey(&self) -> bool {
+    fn apply_state(&self) -> bool {
         let mut state = self.shared.lock();
         loop {
             let wanted = state.0;

@@ -122,7 +122,7 @@ impl QuestionHost for TerminalHost {
         suspension: &'a SuspensionId,
         pattern: &'a str,
     ) -> HostFuture<'a, GrantPreview> {
-        Box::pin(async move { Ok(self.app.preview_grant(&self.pasts, suspension, pattern).await?) })
+        Box::pin(async move { Ok(self.app.preview_grant(&self.call_history, suspension, pattern).await?) })
     }
 
     fn grants(&self) -> HostFuture<'_, Vec<GrantRow>> {

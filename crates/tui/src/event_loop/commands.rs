@@ -88,31 +88,31 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
             _ => Cause::Quit,
         };
         let cmds = self.app.update(self.waits.now(), msg);
-        Ok(self.obey(cmds).await?.is_break().then_some(cause))
+        Ok(self.execute(cmds).await?.is_break().then_some(cause))
     }
 
-    pub(super) async fn obey(&mut self, cmds: Vec<Cmd>) -> Result<ControlFlow<()>, TuiError> {
+    pub(super) async fn execute(&mut self, cmds: Vec<Cmd>) -> Result<ControlFlow<()>, TuiError> {
         for cmd in cmds {
             match cmd {
                 Cmd::Quit => return Ok(ControlFlow::Break(())),
                 Cmd::Redraw => self.screen.redraw(),
                 Cmd::Suspend => self.suspend()?,
                 Cmd::Editor(id, draft) => {
-                    let edited = self.lend(TerminalUser::Editor(&draft.text, &draft.name)).await?;
+                    let edited = self.run_in_terminal(TerminalUser::Editor(&draft.text, &draft.name)).await?;
                     self.performer.deliver(Msg::EditorClosed(id, draft.argument, edited));
                 }
                 Cmd::Renew => self.renew().await,
                 Cmd::Compose(text) => {
-                    let edited = self.lend(TerminalUser::Editor(&text, "message.md")).await?;
+                    let edited = self.run_in_terminal(TerminalUser::Editor(&text, "message.md")).await?;
                     self.performer.deliver(Msg::Composed(edited));
                 }
                 Cmd::View(name, text) => {
-                    if let Err(why) = self.lend(TerminalUser::Editor(&text, &name)).await? {
+                    if let Err(why) = self.run_in_terminal(TerminalUser::Editor(&text, &name)).await? {
                         self.performer.deliver(Msg::Failed(why));
                     }
                 }
                 Cmd::TakeOver(thread, id) => {
-                    if let Err(why) = self.lend(TerminalUser::Command(&thread, &id)).await? {
+                    if let Err(why) = self.run_in_terminal(TerminalUser::Command(&thread, &id)).await? {
                         self.performer.deliver(Msg::Failed(why));
                     }
                 }
@@ -181,7 +181,7 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
 
     /// Lends the terminal to the user's editor, or to a command. Messages that arrive in the meantime are
     /// delivered afterwards; the end of the program also ends the editor.
-    async fn lend(&mut self, to: TerminalUser<'_>) -> Result<Result<String, String>, TuiError> {
+    async fn run_in_terminal(&mut self, to: TerminalUser<'_>) -> Result<Result<String, String>, TuiError> {
         self.finish_screen()?;
         match to {
             TerminalUser::Editor(..) => self.tty.give(),

@@ -589,7 +589,9 @@ async fn a_trusted_folder_gets_another_host_once_nothing_is_active() {
         .tell(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))))
         .await
         .expect("no write fails");
-    assert!(stage.obey(vec![Cmd::Program(ProgramCmd::Trust)]).await.expect("no write fails").is_continue());
+    assert!(
+        stage.execute(vec![Cmd::Program(ProgramCmd::Trust)]).await.expect("no write fails").is_continue()
+    );
     let mut told = Vec::new();
     loop {
         let msg = stage.waits.answers.recv().await.expect("open");
@@ -619,7 +621,7 @@ async fn the_terminal_stays_raw_for_a_command_and_not_for_an_editor() {
     for (cmd, given) in users {
         let app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
         let mut stage = stage(&Arc::new(FakeHost::default()), app);
-        assert!(stage.obey(vec![cmd]).await.expect("no write fails").is_continue());
+        assert!(stage.execute(vec![cmd]).await.expect("no write fails").is_continue());
         assert_eq!(*stage.tty.0.lock().expect("not poisoned"), ["stop reading", given, "take"]);
     }
 }
@@ -629,7 +631,7 @@ async fn the_terminal_stays_raw_for_a_command_and_not_for_an_editor() {
 async fn ctrl_z_gives_the_terminal_back_first() {
     let app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
     let mut stage = stage(&Arc::new(FakeHost::default()), app);
-    assert!(stage.obey(vec![Cmd::Suspend]).await.expect("no write fails").is_continue());
+    assert!(stage.execute(vec![Cmd::Suspend]).await.expect("no write fails").is_continue());
     let done = stage.tty.0.lock().expect("not poisoned").clone();
     assert_eq!(done, ["stop reading", "give", "stop the process", "take"]);
 }
