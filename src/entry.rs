@@ -11,7 +11,7 @@ use crate::commands::man::man_page;
 use crate::config::Env;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::{panics, put, say, secrets};
+use crate::program::{panics, put, put_stderr, secrets};
 
 /// The whole program.
 pub fn main(args: Vec<OsString>) -> ExitCode {
@@ -81,7 +81,7 @@ fn exit_of(result: Result<(), Failure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                say(&format!("aye: {}", failure.message));
+                put_stderr(&format!("aye: {}", failure.message));
             }
             ExitCode::from(failure.exit)
         }

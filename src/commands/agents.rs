@@ -16,7 +16,7 @@ use crate::program::agents::AYE_IS_FOR;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::parts::AGENT;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use crate::tui::host::TextPage;
 
 /// `aye agents ...`
@@ -52,7 +52,7 @@ pub(crate) async fn run(
         AgentsCommand::List(JsonFlag { json: false }) => {
             let written = put(&list(&app));
             for issue in &app.agents.written.issues {
-                say(&issue.to_string());
+                put_stderr(&issue.to_string());
             }
             written
         }

@@ -29,7 +29,7 @@ use crate::contract::storage::{InboxFilter, SharedStore, StoreError, SuspensionL
 use crate::contract::suspension::{Actor, Answer};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use crate::runtime::DecideError;
 use crate::session::{self, AnswerError, AnswerPlace, Reply};
 
@@ -461,7 +461,7 @@ async fn answer_each(
     let done = could - lost.len();
     let unfit = unfit.into_iter().filter_map(|(check, _)| check.err());
     for failure in unfit.chain(lost) {
-        say(&failure.message);
+        put_stderr(&failure.message);
     }
     put(&format!("{} {done} of {count} pending calls {which}\n", answer.kind.done()))?;
     if done == count { Ok(code) } else { Err(Failure::reported()) }
@@ -495,9 +495,9 @@ async fn settle(
         match decide(store, &suspension, answer, actor, now).await? {
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
                 if let Some((_, granted)) = &answer.grant {
-                    say(granted);
+                    put_stderr(granted);
                 }
-                say(&format!("{}: {}", answer.kind.done(), summary(&record)));
+                put_stderr(&format!("{}: {}", answer.kind.done(), summary(&record)));
                 answered.push(*record);
             }
             // Another user or process decided first.

@@ -20,7 +20,7 @@ use crate::contract::record::GrantRecord;
 use crate::contract::storage::{AuditFilter, SharedStore};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::{put, put_or_stop, say};
+use crate::program::{put, put_or_stop, put_stderr};
 
 /// `aye audit`
 #[derive(Args, Clone, Debug)]
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, 
     let told = if args.rows { rows(&store, filter, args).await } else { calls(&store, filter, args).await };
     store.close().await;
     if told? == 0 {
-        say("the audit has no matching calls");
+        put_stderr("the audit has no matching calls");
     }
     Ok(0)
 }

@@ -10,7 +10,7 @@ use crate::contract::display::visible_line;
 use crate::failure::Failure;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::program::{ask, moved, say, worktrees};
+use crate::program::{ask, moved, put_stderr, worktrees};
 use crate::terminal::background::BackgroundRuns;
 use crate::terminal::host::TerminalHost;
 use crate::terminal::{statusline, themes};
@@ -95,7 +95,7 @@ pub(crate) async fn run(cli: &StartFlags, env: Env) -> Result<u8, Failure> {
         };
         let about: Vec<String> = status.spent.into_iter().chain(waiting).collect();
         let title = visible_line(&status.title).into_owned();
-        say(&goodbye(&title, &about, thread.as_str()));
+        put_stderr(&goodbye(&title, &about, thread.as_str()));
     }
     Ok(match status.cause {
         Cause::Quit => 0,

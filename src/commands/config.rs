@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::parts::mode_of;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use crate::tui::host::TextPage;
 
 /// `aye config ...`
@@ -36,7 +36,7 @@ pub(crate) fn show(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         put(&format!("permission mode in force: {}\n", mode_of(foundation)))?;
     }
     for warning in &foundation.warnings {
-        say(warning);
+        put_stderr(warning);
     }
     Ok(0)
 }

@@ -14,7 +14,7 @@ use crate::contract::record::GrantRecord;
 use crate::contract::storage::SharedStore;
 use crate::failure::{AppError, Failure};
 use crate::program::foundation::Foundation;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use crate::tui::host::GrantRow;
 
 /// `aye grants ...`
@@ -185,9 +185,9 @@ pub(crate) async fn run(command: GrantsCommand, foundation: &Foundation) -> Resu
             for row in found {
                 let pattern = visible_line(&row.grant.pattern);
                 if store.revoke_grant(&row.grant.id, now).await.map_err(Failure::failed)? {
-                    say(&format!("revoked {pattern} ({})", row.grant.id));
+                    put_stderr(&format!("revoked {pattern} ({})", row.grant.id));
                 } else {
-                    say(&format!("{pattern} ({}) was already revoked", row.grant.id));
+                    put_stderr(&format!("{pattern} ({}) was already revoked", row.grant.id));
                 }
             }
         }

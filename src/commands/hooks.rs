@@ -86,7 +86,7 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         return Ok(0);
     }
     if rows.is_empty() {
-        crate::program::say(&no_hooks(foundation));
+        crate::program::put_stderr(&no_hooks(foundation));
     }
     put(&lines(&rows))?;
     Ok(0)

@@ -12,7 +12,7 @@ use crate::contract::display::{visible, visible_line};
 use crate::failure::Failure;
 use crate::import::{ForeignAgent, Import, ImportScope, ImportedFile, Left, SourceFolder, changes};
 use crate::program::foundation::Foundation;
-use crate::program::{ask, put, say, write_shared};
+use crate::program::{ask, put, put_stderr, write_shared};
 
 /// `aye import`
 #[derive(Args, Clone, Debug)]
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &ImportArgs, foundation: &Foundation) -> Result<u8, Fail
 fn status(unreadable: &[PathBuf], foundation: &Foundation) -> u8 {
     for path in unreadable {
         let path = foundation.paths.display(path);
-        say(&format!("{} cannot be read; nothing of it was taken over", visible_line(&path)));
+        put_stderr(&format!("{} cannot be read; nothing of it was taken over", visible_line(&path)));
     }
     u8::from(!unreadable.is_empty())
 }
@@ -133,13 +133,13 @@ fn show(out: &mut String, change: &ImportedFile, foundation: &Foundation) {
 
 fn is_agreed(files: usize) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
-        say("nothing was written: stdin is not a terminal; --yes writes without asking");
+        put_stderr("nothing was written: stdin is not a terminal; --yes writes without asking");
         return Ok(false);
     }
     let files = if files == 1 { "this file".to_owned() } else { format!("these {files} files") };
     let is_agreed = ask(&format!("\nWrite {files}? [y/N] "))?;
     if !is_agreed {
-        say("nothing was written");
+        put_stderr("nothing was written");
     }
     Ok(is_agreed)
 }

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::keys::{MAX_KEY, log_in, log_out, provider, refresh_stored_keys, takers};
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,7 +21,7 @@ pub(crate) async fn login(
         None if is_terminal => {
             let all = takers(foundation);
             let names: Vec<&str> = all.iter().map(|provider| provider.name.as_str()).collect();
-            say(&format!("Providers: {}", names.join(", ")));
+            put_stderr(&format!("Providers: {}", names.join(", ")));
             let Some(name) = ask("Provider: ", Echo::Plain).await? else { return Ok(130) };
             name.trim().to_owned()
         }
@@ -37,7 +37,7 @@ pub(crate) async fn login(
     } else {
         ask("", Echo::Plain).await?.unwrap_or_default()
     };
-    say("checking the key ...");
+    put_stderr("checking the key ...");
     let login = log_in(foundation, &provider.name, &key, in_keyring).await.map_err(Failure::failed)?;
     put(&format!("{}\n", login.words))?;
     Ok(0)

@@ -25,7 +25,7 @@ use crate::program::mcp::{
     AgreedTools, agreed, edit, find, login, login_name, login_words, servers, show, spawn,
 };
 use crate::program::programs::ProjectPrograms;
-use crate::program::{ask, put, say};
+use crate::program::{ask, put, put_stderr};
 
 /// `aye mcp ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -148,7 +148,7 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     } else {
         put(&out)?;
         for problem in &found.problems {
-            say(&format!("aye: {problem}"));
+            put_stderr(&format!("aye: {problem}"));
         }
     }
     Ok(0)
@@ -177,7 +177,7 @@ async fn connected(
     let name = server.name.clone();
     let limit = server.start_timeout + Duration::from_secs(1);
     let around = Surroundings {
-        spawn: spawn(programs, |note| say(&format!("aye: {note}"))),
+        spawn: spawn(programs, |note| put_stderr(&format!("aye: {note}"))),
         offer: Arc::new(|_, _| {}),
         tell: Arc::new(|_| {}),
         pins,
@@ -283,7 +283,7 @@ async fn trust(
     put(&show::details(&view))?;
     if !yes && !ask("\nTrust these tools? Your rules still apply to each call. [y/N] ")? {
         manager.close().await;
-        say("nothing was trusted");
+        put_stderr("nothing was trusted");
         return Ok(1);
     }
     let said = manager.agree(name);

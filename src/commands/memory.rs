@@ -17,7 +17,7 @@ use crate::plugins::memory::{Author, Authorship, MAX_TEXT, Memory, MemoryError, 
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::memory::places;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use crate::terminal::editor;
 use crate::tui::host::TextPage;
 
@@ -180,7 +180,7 @@ fn told(words: &str, notes: &[Note], json: bool) -> Result<(), Failure> {
         return put_json(&json!(notes));
     }
     for note in notes {
-        say(&format!("{words} {}: {}", note.id, visible_line(&note.text)));
+        put_stderr(&format!("{words} {}: {}", note.id, visible_line(&note.text)));
     }
     Ok(())
 }

@@ -7,13 +7,13 @@ use crate::commands::put_json;
 use crate::config::{ListedModel, list_models};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::{models, put, say};
+use crate::program::{models, put, put_stderr};
 
 pub(crate) async fn run(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let current = models::choose(foundation).await.ok();
     let all = models::all_offers(foundation, false).await;
     for why in &all.refused {
-        say(&format!("aye: {why}"));
+        put_stderr(&format!("aye: {why}"));
     }
     let policy = foundation.loaded.provenance.policy();
     let rows = list_models(&foundation.loaded.settings, &foundation.env, &all.hits, current.as_ref(), policy);

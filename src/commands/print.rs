@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::headless::{self, AnswerSchema, AskPolicy, Job, Options, OutputFormat, TypedAnswers, Unstarted};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::program::{moved, say, worktrees};
+use crate::program::{moved, put_stderr, worktrees};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
 mod input;
@@ -81,7 +81,7 @@ async fn attempt(cli: &StartFlags, env: Env, is_due: &mut bool) -> Result<u8, Fa
         // A run that is resumed stays with its own agent in any case.
         && text.is_some()
     {
-        say(&format!("aye: {notice}"));
+        put_stderr(&format!("aye: {notice}"));
     }
     let job = match (thread, text) {
         (None, None) => {
@@ -222,7 +222,7 @@ fn client_tools(file: Option<&Path>) -> Result<Vec<ToolDescriptor>, Failure> {
 /// Reports which files of the folder are not used because they are not trusted.
 pub(crate) fn notice_untrusted(foundation: &Foundation) {
     if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
-        say(&notice);
+        put_stderr(&notice);
     }
 }
 
@@ -353,7 +353,7 @@ fn read_stdin(is_pipe: bool) -> std::io::Result<Vec<u8>> {
         Ok(read) => read,
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(gone(mpsc::RecvError)),
         Err(mpsc::RecvTimeoutError::Timeout) => {
-            say(
+            put_stderr(
                 "aye: waiting for the end of stdin, which is an open pipe; without input, start it with < /dev/null",
             );
             ended.recv().map_err(gone)?

@@ -27,7 +27,7 @@ use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::webhook::Webhooks;
-use crate::program::{app_context, put, say};
+use crate::program::{app_context, put, put_stderr};
 use crate::runtime::{RunRequest, RuntimeError};
 use crate::tui::host::TextPage;
 
@@ -388,7 +388,7 @@ async fn list(args: &QueueListArgs, store: &SharedStore) -> Result<(), Failure> 
         put(&lines(&jobs, store).await?)?;
     }
     if let Some(left_out) = left_out(&jobs, filter, store).await.map_err(Failure::failed)? {
-        say(&format!("{left_out} more; `--limit 0` lists all"));
+        put_stderr(&format!("{left_out} more; `--limit 0` lists all"));
     }
     Ok(())
 }

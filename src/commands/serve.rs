@@ -22,7 +22,7 @@ use crate::commands::print;
 use crate::failure::{AppError, Failure};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::program::say;
+use crate::program::put_stderr;
 use crate::server::{Access, Address, Hub, Names, ServerHost as _, Tls, bind, serve_mcp};
 use crate::terminal::background::for_other_folders;
 
@@ -110,14 +110,14 @@ pub(crate) async fn run(args: ServeArgs, foundation: Foundation, cli: &StartFlag
     print::notice_untrusted(&foundation);
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let signals = signals();
-    let mut server = RunningServer::start(args, foundation, cli, Arc::new(|text| say(&text))).await?;
+    let mut server = RunningServer::start(args, foundation, cli, Arc::new(|text| put_stderr(&text))).await?;
     for warning in &server.warnings {
-        say(&format!("aye: {warning}"));
+        put_stderr(&format!("aye: {warning}"));
     }
     // Signals are handled before the server is announced: it may be stopped from then on.
     let status = tokio::spawn(stopped(signals, server.closing.clone()));
     let room = std::io::stderr().is_terminal().then_some((usize::MAX, usize::MAX));
-    say(&lined_up(&server.told(room)));
+    put_stderr(&lined_up(&server.told(room)));
     server.ended().await.map_err(Failure::failed)?;
     status.await.map_err(Failure::failed)
 }
@@ -311,7 +311,7 @@ pub(crate) async fn mcp(foundation: Foundation, cli: &StartFlags) -> Result<u8, 
         store,
         access,
         folders,
-        (Arc::new(|text: String| say(&text)), None),
+        (Arc::new(|text: String| put_stderr(&text)), None),
     ));
     let closing = CancellationToken::new();
     let hub = Hub::start(Arc::<Served>::clone(&served), None, closing.clone())
@@ -340,7 +340,7 @@ async fn stopped(mut signals: Vec<Signal>, closing: CancellationToken) -> u8 {
     let waits = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
     tokio::select! {
         _ = futures::future::select_all(waits) => {
-            say("stopping; pending questions stay in the inbox");
+            put_stderr("stopping; pending questions stay in the inbox");
             closing.cancel();
         }
         () = closing.cancelled() => {}

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::plugins::skills::{ListedSkill, Severity, check_dir, check_discovery, list_rows};
 use crate::program::app_context::skills_of;
 use crate::program::foundation::Foundation;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 
 /// `aye skills ...`
 #[derive(Clone, Debug, Subcommand)]
@@ -69,7 +69,7 @@ pub(crate) fn run(command: SkillsCommand, foundation: &Foundation) -> Result<u8,
                 };
                 put(&columns(rows.iter().map(line)))?;
                 for issue in found.issues.iter().filter(|issue| issue.severity > Severity::Note) {
-                    say(&issue.to_string());
+                    put_stderr(&issue.to_string());
                 }
             }
             Ok(0)

@@ -18,7 +18,7 @@ use crate::contract::suspension::ResumeDecisionAction;
 use crate::contract::terms::Expiry;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use crate::runtime::mark_unknown;
 use crate::store::{OpenError, Store};
 use crate::tools::SandboxFolders;
@@ -152,7 +152,9 @@ async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> 
     let gone = prune_store(&store, before, args.keep, foundation).await?;
     // Even if nothing was deleted now: earlier deletions free space in the file.
     if !store.shrink(true).await.map_err(Failure::failed)? {
-        say("another process has the store open; its log contains the deleted data until that process ends");
+        put_stderr(
+            "another process has the store open; its log contains the deleted data until that process ends",
+        );
     }
     let left = store.used_bytes().await.map_err(Failure::failed)?;
     store.close().await;
@@ -163,7 +165,7 @@ async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> 
     };
     put(&format!("deleted {}; {room}\n", conversations(gone)))?;
     if let Some(keep) = args.keep.filter(|keep| left > *keep) {
-        say(&format!(
+        put_stderr(&format!(
             "the store is still larger than {}; pinned, waiting, queued and running conversations stay, and \
              so does the audit",
             size(keep)
@@ -236,15 +238,17 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     foundation.remember_store();
     put(&format!("restored {} from {name}\n", conversations(threads as u64)))?;
     if let Some(kept) = kept {
-        say(&format!("the previous store is {}", foundation.paths.display(&kept)));
+        put_stderr(&format!("the previous store is {}", foundation.paths.display(&kept)));
     }
     if unknown > 0 {
-        say(&may_have_run(unknown, "backup"));
+        put_stderr(&may_have_run(unknown, "backup"));
     }
     match answered {
         0 => {}
-        1 => say("1 pending question was answered after the backup; its card says so"),
-        more => say(&format!("{more} pending questions were answered after the backup; their cards say so")),
+        1 => put_stderr("1 pending question was answered after the backup; its card says so"),
+        more => put_stderr(&format!(
+            "{more} pending questions were answered after the backup; their cards say so"
+        )),
     }
     Ok(())
 }

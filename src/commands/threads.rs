@@ -19,7 +19,7 @@ use crate::contract::storage::{Match, SharedStore, StoreError, ThreadCopy, Threa
 use crate::failure::Failure;
 use crate::program::export::{ExportEncoder, write, write_all};
 use crate::program::foundation::Foundation;
-use crate::program::{put, put_or_stop, say};
+use crate::program::{put, put_or_stop, put_stderr};
 use crate::runtime::adopt;
 
 /// `aye threads ...`
@@ -271,7 +271,7 @@ fn matches(found: &[Match]) -> String {
 async fn update_index(store: &SharedStore) -> Result<(), Failure> {
     let missing = store.unindexed_messages().await.map_err(Failure::failed)?;
     if missing > MANY {
-        say(&format!("indexing {missing} messages for search, once"));
+        put_stderr(&format!("indexing {missing} messages for search, once"));
     }
     loop {
         match store.index_messages().await {
@@ -331,11 +331,11 @@ async fn import(store: &SharedStore, file: &Path, foundation: &Foundation) -> Re
     put(&format!("{id}\n"))?;
     match questions {
         0 => {}
-        1 => say("1 question is pending; see aye inbox"),
-        count => say(&format!("{count} questions are pending; see aye inbox")),
+        1 => put_stderr("1 question is pending; see aye inbox"),
+        count => put_stderr(&format!("{count} questions are pending; see aye inbox")),
     }
     if unknown > 0 {
-        say(&crate::commands::store::may_have_run(unknown, "export"));
+        put_stderr(&crate::commands::store::may_have_run(unknown, "export"));
     }
     Ok(())
 }
@@ -387,10 +387,12 @@ async fn delete(store: &SharedStore, ids: Vec<String>, foundation: &Foundation) 
     for thread in found {
         let (actor, now) = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
         store.delete_thread(&thread.id, &Owner::default(), actor, now).await.map_err(Failure::failed)?;
-        say(&format!("deleted {}", thread.id));
+        put_stderr(&format!("deleted {}", thread.id));
     }
     if !store.shrink(false).await.map_err(Failure::failed)? {
-        say("another process has the store open; its log contains the deleted data until that process ends");
+        put_stderr(
+            "another process has the store open; its log contains the deleted data until that process ends",
+        );
     }
     Ok(())
 }

@@ -538,18 +538,22 @@ pub(crate) fn pointer_of(error: &ResolveError, agent: &ParsedAgent) -> String {
 fn oddities(runtime: &AgentRuntime, agent: &ParsedAgent) -> Vec<AgentIssue> {
     let catalog = runtime.catalog();
     let mut odd = Vec::new();
-    let mut say = |pointer: &str, message: String| odd.push(agent.issue(Severity::Warning, pointer, message));
+    let mut add_warning =
+        |pointer: &str, message: String| odd.push(agent.issue(Severity::Warning, pointer, message));
     let known = || catalog.agents.keys().map(String::as_str);
     let handoff = agent.spec.sections.get("handoff").and_then(|section| section["agents"].as_array());
     let handoff: Vec<&str> = handoff.into_iter().flatten().filter_map(Value::as_str).collect();
     let delegates = agent.spec.delegates.iter().map(String::as_str);
     let named = delegates.map(|id| ("/delegates", id)).chain(handoff.into_iter().map(|id| ("/handoff", id)));
     for (pointer, id) in named.filter(|(_, id)| !catalog.agents.contains_key(*id)) {
-        say(pointer, format!("unknown agent `{}`{}", visible_line(id), or_these(id, known())));
+        add_warning(pointer, format!("unknown agent `{}`{}", visible_line(id), or_these(id, known())));
     }
     let Ok(resolved) = runtime.try_resolve(&agent.spec.id) else { return odd };
     for name in &resolved.warnings {
-        say(&format!("/sections/{name}"), format!("no plugin uses the section `{}`", visible_line(name)));
+        add_warning(
+            &format!("/sections/{name}"),
+            format!("no plugin uses the section `{}`", visible_line(name)),
+        );
     }
     let tools: Vec<&str> = catalog.tool_ids().chain(resolved.env.tools.keys().map(String::as_str)).collect();
     let lists =
@@ -562,7 +566,7 @@ fn oddities(runtime: &AgentRuntime, agent: &ParsedAgent) -> Vec<AgentIssue> {
                     "`{}` offers the whole tool; to limit its calls, use rules under `permission`",
                     visible_line(pattern)
                 );
-                say(pointer, message);
+                add_warning(pointer, message);
             }
             let name = pattern.split(['(', ' ']).next().unwrap_or_default();
             let is_plain =
@@ -571,7 +575,10 @@ fn oddities(runtime: &AgentRuntime, agent: &ParsedAgent) -> Vec<AgentIssue> {
             let is_own =
                 agent.insists_on_model && !name.starts_with("mcp__") && !name.starts_with("agent_run_");
             if is_plain && is_own && !tools.contains(&name) {
-                say(pointer, format!("unknown tool `{name}`{}", or_these(name, tools.iter().copied())));
+                add_warning(
+                    pointer,
+                    format!("unknown tool `{name}`{}", or_these(name, tools.iter().copied())),
+                );
             }
         }
     }

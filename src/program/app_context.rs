@@ -50,7 +50,7 @@ use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of
 use crate::program::programs::ProjectPrograms;
 use crate::program::telemetry::Telemetry;
 use crate::program::webhook::Webhooks;
-use crate::program::{agents, context, deferred, grants, models, prompt, reminders, say, sections};
+use crate::program::{agents, context, deferred, grants, models, prompt, put_stderr, reminders, sections};
 use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
 use crate::snapshots::FolderSnapshots;
 use crate::tools::{self, ToolEnv};
@@ -102,10 +102,10 @@ impl AppContext {
     /// shows both itself.
     pub(crate) fn warn_on_stderr(&self) {
         for warning in &self.warnings {
-            say(&format!("aye: {warning}"));
+            put_stderr(&format!("aye: {warning}"));
         }
         if let Some(snapshots) = &self.snapshots {
-            snapshots.on_trouble(|text| say(&format!("aye: {text}")));
+            snapshots.on_trouble(|text| put_stderr(&format!("aye: {text}")));
         }
     }
 

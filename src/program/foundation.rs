@@ -321,7 +321,7 @@ impl Foundation {
             return Err(closed.failure);
         }
         let store = Store::open_to_read(&path).map_err(|error| Closed::from(&error).failure)?;
-        crate::program::say(&format!(
+        crate::program::put_stderr(&format!(
             "{} is read-only; nothing can be changed here",
             self.paths.display(&path)
         ));

@@ -47,7 +47,7 @@ const MAX_UNHEARD: usize = 50;
 /// The servers of an app.
 pub(crate) struct Mcp {
     pub(crate) manager: Arc<Manager>,
-    told: Arc<PendingNotices>,
+    notices: Arc<PendingNotices>,
     begun: inside::Begun,
     changed: Changed,
     wait: Duration,
@@ -66,7 +66,7 @@ struct PendingNotices {
 }
 
 impl PendingNotices {
-    fn tell(&self, text: String) {
+    fn report(&self, text: String) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.1 {
             Some(listener) => listener(text),
@@ -99,7 +99,7 @@ impl Mcp {
         warnings.extend(servers.problems);
         // The client's servers come first: of two with the same name, the session asked for this one.
         let usable = foundation.client_servers.iter().cloned().chain(servers.usable).collect();
-        let told = Arc::new(PendingNotices::default());
+        let notices = Arc::new(PendingNotices::default());
         let changed: Changed = Arc::default();
         let offer = {
             let (runtime, permission) = (runtime.clone(), permission.clone());
@@ -112,13 +112,13 @@ impl Mcp {
         };
         let around = Surroundings {
             spawn: {
-                let told = Arc::clone(&told);
-                spawn(programs, move |note| told.tell(note))
+                let notices = Arc::clone(&notices);
+                spawn(programs, move |note| notices.report(note))
             },
             offer,
             tell: {
-                let told = Arc::clone(&told);
-                Arc::new(move |text| told.tell(text))
+                let notices = Arc::clone(&notices);
+                Arc::new(move |text| notices.report(text))
             },
             pins: Arc::new(AgreedTools {
                 path: foundation.paths.agreed_tools_file(),
@@ -146,7 +146,7 @@ impl Mcp {
         first_start.set(&manager, wait);
         Self {
             manager,
-            told,
+            notices,
             begun: inside::Begun::default(),
             changed,
             wait,
@@ -159,7 +159,7 @@ impl Mcp {
         if self.manager.is_empty() {
             return;
         }
-        self.told.listen(Box::new(listener));
+        self.notices.listen(Box::new(listener));
         self.manager.start();
     }
 
@@ -170,11 +170,11 @@ impl Mcp {
 
     /// Starts the servers and waits briefly for them: a headless run cannot use them later.
     pub(crate) async fn ready(&self) {
-        self.start(|text| crate::program::say(&format!("aye: {text}")));
+        self.start(|text| crate::program::put_stderr(&format!("aye: {text}")));
         let late = self.manager.ready(self.wait).await;
         self.first_start.is_over();
         if !late.is_empty() {
-            crate::program::say(&format!(
+            crate::program::put_stderr(&format!(
                 "aye: MCP servers not ready after {} s, the run starts without them: {} (mcp.wait)",
                 self.wait.as_secs_f64(),
                 late.join(", ")
@@ -236,14 +236,14 @@ pub(crate) fn agree_to_shown(foundation: &Foundation) -> Result<(), KeepError> {
 }
 
 /// Starts servers as commands are started: below a supervisor, without the keys of models, those of a project in the
-/// sandbox. `tell` receives their changes to protected files when they end.
+/// sandbox. `report` receives their changes to protected files when they end.
 pub(crate) fn spawn(
     programs: &ProjectPrograms,
-    tell: impl Fn(String) + Clone + Send + Sync + 'static,
+    report: impl Fn(String) + Clone + Send + Sync + 'static,
 ) -> crate::mcp::Spawn {
     let programs = programs.clone();
     Arc::new(move |launch: ServerLaunch| {
-        let (programs, tell) = (programs.clone(), tell.clone());
+        let (programs, report) = (programs.clone(), report.clone());
         Box::pin(async move {
             let env = &programs.env;
             let request = ExecRequest {
@@ -261,7 +261,8 @@ pub(crate) fn spawn(
             };
             let (request, kept) = programs.confine(request, launch.profile, &launch.domains).await?;
             let name = launch.name;
-            let kept = kept.reported(move |note| tell(format!("MCP server {}: {note}", visible_line(&name))));
+            let kept =
+                kept.reported(move |note| report(format!("MCP server {}: {note}", visible_line(&name))));
             let ExecRequest { program, args, cwd, env: variables, .. } = request;
             Ok(ServerProgram {
                 command: tools::exec::server_command(&env.exec, &program, args, &cwd, &variables),

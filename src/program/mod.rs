@@ -53,7 +53,7 @@ pub(crate) fn zone() -> jiff::tz::TimeZone {
 }
 
 /// Writes a line to stderr. Foreign text in it is made visible first.
-pub(crate) fn say(text: &str) {
+pub(crate) fn put_stderr(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", crate::contract::display::visible(text));
 }
 

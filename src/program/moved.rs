@@ -6,7 +6,7 @@ use crate::contract::display::visible_line;
 use crate::contract::record::ThreadRecord;
 use crate::failure::Failure;
 use crate::program::app_context::AppContext;
-use crate::program::{git, say};
+use crate::program::{git, put_stderr};
 
 /// Records the first commit of this folder's repository, once for each folder.
 pub(crate) async fn note(app: &AppContext) {
@@ -43,7 +43,7 @@ pub(crate) async fn latest_thread(app: &AppContext) -> Result<Option<ThreadRecor
     app.store.move_folder(&before, cwd).await.map_err(Failure::failed)?;
     let note =
         "this project was moved: its conversations now belong to this folder; trust and grants did not move";
-    say(&format!("aye: {} no longer exists; {note}", visible_line(&before.to_string_lossy())));
+    put_stderr(&format!("aye: {} no longer exists; {note}", visible_line(&before.to_string_lossy())));
     app.store.latest_thread(cwd).await.map_err(Failure::failed)
 }
 

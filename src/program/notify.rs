@@ -65,7 +65,7 @@ impl Notifier {
                 variables: variables.into_iter().collect(),
                 tasks: Mutex::default(),
                 room: Semaphore::new(AT_ONCE),
-                report_failure: Mutex::new(Some(Box::new(|text| crate::program::say(&text)))),
+                report_failure: Mutex::new(Some(Box::new(|text| crate::program::put_stderr(&text)))),
             }),
         }
     }
@@ -102,7 +102,7 @@ impl Notifier {
         }
         let (shared, question) = (Arc::clone(&self.shared), question.clone());
         self.spawn(async move {
-            if let Err(why) = shared.webhooks.tell(names, &question, news).await {
+            if let Err(why) = shared.webhooks.notify(names, &question, news).await {
                 shared.failed("webhook", &why);
             }
         });
@@ -117,7 +117,7 @@ impl Notifier {
             let shared = Arc::clone(&self.shared);
             self.spawn(async move {
                 let Ok(_turn) = shared.room.acquire().await else { return };
-                if let Err(why) = shared.tell(&words, json).await {
+                if let Err(why) = shared.run_program(&words, json).await {
                     shared.failed(words.first().map_or("", String::as_str), &why);
                 }
             });
@@ -155,7 +155,7 @@ impl Renderer for Notifier {
 }
 
 impl NotifierState {
-    async fn tell(&self, words: &[String], json: Vec<u8>) -> Result<(), String> {
+    async fn run_program(&self, words: &[String], json: Vec<u8>) -> Result<(), String> {
         let (program, args) = words.split_first().ok_or("it does not name a program")?;
         let program = match (program.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest).into_os_string(),
@@ -169,18 +169,18 @@ impl NotifierState {
         command.process_group(0).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| format!("it did not start: {error}"))?;
         let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
-        let mut told = String::new();
-        let ended = tokio::time::timeout(LIMIT, converse(&mut child, json, &mut told)).await;
+        let mut errors = String::new();
+        let ended = tokio::time::timeout(LIMIT, converse(&mut child, json, &mut errors)).await;
         drop(group);
-        if !told.trim().is_empty() {
-            tracing::info!(program = words[0], words = told.trim_end(), "a notify program");
+        if !errors.trim().is_empty() {
+            tracing::info!(program = words[0], words = errors.trim_end(), "a notify program");
         }
         match ended {
             Err(_) => Err(format!("it was stopped after {} s", LIMIT.as_secs())),
             Ok(Err(error)) => Err(error.to_string()),
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => {
-                let last = told.lines().rev().find(|line| !line.trim().is_empty());
+                let last = errors.lines().rev().find(|line| !line.trim().is_empty());
                 Err(last
                     .map_or_else(|| status.to_string(), |line| format!("{status}: {}", visible_line(line))))
             }
@@ -201,7 +201,7 @@ impl NotifierState {
 async fn converse(
     child: &mut Child,
     json: Vec<u8>,
-    told: &mut String,
+    errors: &mut String,
 ) -> std::io::Result<std::process::ExitStatus> {
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let write = async {
@@ -216,8 +216,8 @@ async fn converse(
         let mut bytes = [0; 1024];
         // All output is read, so that a full pipe blocks no program; the start of it is kept.
         while let Ok(count @ 1..) = stderr.read(&mut bytes).await {
-            if told.len() < MAX_WORDS {
-                told.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            if errors.len() < MAX_WORDS {
+                errors.push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         }
     };

@@ -128,7 +128,7 @@ impl Webhooks {
     ///
     /// # Errors
     /// What cannot be sent at all, for the user.
-    pub(crate) async fn tell(
+    pub(crate) async fn notify(
         &self,
         names: Vec<String>,
         question: &SuspensionRecord,

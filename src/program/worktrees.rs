@@ -10,7 +10,7 @@ use crate::contract::display::visible_line;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::git::{GitError, HarmlessGit};
-use crate::program::say;
+use crate::program::put_stderr;
 
 /// The longest name.
 const MAX_NAME: usize = 60;
@@ -181,7 +181,7 @@ impl Worktrees {
             1 => "; 1 changed file that is not committed stays where it is".to_owned(),
             n => format!("; {n} changed files that are not committed stay where they are"),
         };
-        say(&format!("worktree {} on branch {branch}{stay}", worktree.name));
+        put_stderr(&format!("worktree {} on branch {branch}{stay}", worktree.name));
         Ok(())
     }
 

@@ -157,7 +157,7 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
             self.app.welcome();
         }
         if let Some(prompt) = &options.initial_prompt {
-            first.extend(self.app.say(prompt));
+            first.extend(self.app.submit_text(prompt));
         }
         if self.execute(first).await?.is_break() {
             return Ok(Some(Cause::Quit));
@@ -213,7 +213,7 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
                     let quiet = Instant::now().min(since + RESIZE_MOST + 3 * late) + RESIZE_QUIET.max(late);
                     resizing = Some((since, quiet));
                 }
-                if let Some(cause) = self.tell(msg).await? {
+                if let Some(cause) = self.handle_msg(msg).await? {
                     return Ok(cause);
                 }
             }
@@ -225,7 +225,7 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
                 resizing = None;
                 if let Some((width, height)) = terminal::size()
                     && (width, height) != self.app.display.size
-                    && let Some(cause) = self.tell(Msg::Resize(width, height)).await?
+                    && let Some(cause) = self.handle_msg(Msg::Resize(width, height)).await?
                 {
                     return Ok(cause);
                 }

@@ -251,12 +251,12 @@ impl Transcript {
     }
 
     /// Returns the user's messages, oldest first.
-    pub fn said(&self) -> Vec<Draft> {
-        let said = |entry: &Entry| match &entry.kind {
+    pub fn sent_drafts(&self) -> Vec<Draft> {
+        let sent_drafts = |entry: &Entry| match &entry.kind {
             EntryKind::User { text, shown, .. } => Some(Draft::sent(text, shown.as_deref())),
             _ => None,
         };
-        let mut all: Vec<Draft> = self.entries.iter().filter_map(said).collect();
+        let mut all: Vec<Draft> = self.entries.iter().filter_map(sent_drafts).collect();
         all.dedup();
         all
     }
@@ -284,7 +284,7 @@ impl Transcript {
     }
 
     /// Adds a message of the user.
-    pub fn say(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
+    pub fn push_user_message(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
         self.push_user_message_as(text, None, images);
     }
 

@@ -15,7 +15,7 @@ use crate::contract::storage::{InboxFilter, SharedStore, StoreError};
 use crate::contract::suspension::ACTION_WAIT;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::say;
+use crate::program::put_stderr;
 use crate::tui::wrap::{truncate, width};
 
 /// Ids are shown with at least this many characters, although fewer may be enough: users read them out, and
@@ -45,7 +45,7 @@ pub(super) async fn run(
         let piece = if pager.is_paged() { PIECE } else { usize::MAX };
         let rows = list.next(piece).await?;
         if rows.is_empty() && is_first {
-            say("No pending questions");
+            put_stderr("No pending questions");
         }
         is_first = false;
         let goes_on = pager.write(&text(&rows, &list.short(&rows).await?, now, columns()))?;

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::headless::{self, Job};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
-use crate::program::say;
+use crate::program::put_stderr;
 
 /// How long a process that received an answer may take to start acting on it.
 const TAKEN_UP: Duration = Duration::from_millis(400);
@@ -51,7 +51,7 @@ impl Follow {
             }
             threads.push(thread.clone());
             if let Some(pid) = self.wait_for_takeover(store, suspension, &thread).await? {
-                say(&match pid {
+                put_stderr(&match pid {
                     Some(pid) => format!("process {pid} resumes the run"),
                     None => "another process resumed the run".to_owned(),
                 });
@@ -61,7 +61,7 @@ impl Follow {
             if then.resume {
                 return place.resume(store, then, cli, foundation).await;
             }
-            say(&format!("resume with: {}", place.command()));
+            put_stderr(&format!("resume with: {}", place.command()));
         }
         Ok(0)
     }

@@ -36,13 +36,13 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
             other => other.as_str(),
         };
         let label = format!("  {name:<w$}", w = INDENT - 2);
-        let mut say = |text: &str| entry(&mut out, &label, INDENT, text);
+        let mut add_entry = |text: &str| entry(&mut out, &label, INDENT, text);
         match row.kind {
             AuditKind::Judged => judged(&mut out, &label, body, known),
-            AuditKind::Hook => say(&hook(body)),
-            AuditKind::Asked => say(&format!("{}: {}", word(body, "suspension"), word(body, "why"))),
+            AuditKind::Hook => add_entry(&hook(body)),
+            AuditKind::Asked => add_entry(&format!("{}: {}", word(body, "suspension"), word(body, "why"))),
             AuditKind::Decided => {
-                say(&decided(body));
+                add_entry(&decided(body));
                 for (name, key) in [("", "reason"), ("answer ", "result"), ("to run instead ", "arguments")] {
                     match &body[key] {
                         Value::Null => {}
@@ -62,7 +62,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
             AuditKind::Began => {
                 began_at = Some(row.at);
                 let (class, pid) = (word(body, "class"), &body["pid"]);
-                say(&format!("attempt {}, process {pid} ({class})", body["attempt"]));
+                add_entry(&format!("attempt {}, process {pid} ({class})", body["attempt"]));
                 let is_other =
                     rows.iter().find_map(|row| row.body.get("arguments")) != Some(&body["arguments"]);
                 if is_other {
@@ -78,18 +78,22 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
                     "returned" => String::new(),
                     other => format!(", {other}"),
                 };
-                say(&format!("{}{kind}{after}: {}", word(body, "outcome"), word(body, "summary")));
+                add_entry(&format!("{}{kind}{after}: {}", word(body, "outcome"), word(body, "summary")));
             }
-            AuditKind::Expired => say(&format!("{}: expired", word(body, "suspension"))),
-            AuditKind::Superseded => say(&format!("{}: closed without an answer", word(body, "suspension"))),
-            AuditKind::Applied => say(&format!("{}: the decision was applied", word(body, "suspension"))),
+            AuditKind::Expired => add_entry(&format!("{}: expired", word(body, "suspension"))),
+            AuditKind::Superseded => {
+                add_entry(&format!("{}: closed without an answer", word(body, "suspension")))
+            }
+            AuditKind::Applied => {
+                add_entry(&format!("{}: the decision was applied", word(body, "suspension")))
+            }
             AuditKind::Granted
             | AuditKind::Revoked
             | AuditKind::Spent
             | AuditKind::Lapsed
             | AuditKind::Deleted
             | AuditKind::Configured
-            | AuditKind::Other => say(&body.to_string()),
+            | AuditKind::Other => add_entry(&body.to_string()),
         }
     }
     out.push('\n');

@@ -18,7 +18,7 @@ use crate::plugins::permission::{
     Difference, Layer, Past, PastFolder, PastMade, RuleSet, Simulation, shipped_rules, suggest,
 };
 use crate::program::foundation::Foundation;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 
 /// All calls of the audit since a time.
 async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failure> {
@@ -32,7 +32,7 @@ async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failu
     }
     store.close().await;
     if past.calls.is_empty() {
-        say("the audit has no call that the rules judged in that time");
+        put_stderr("the audit has no call that the rules judged in that time");
     }
     let gone: Vec<&PastFolder> = past.folders.iter().filter(|folder| folder.is_gone).collect();
     if let Some(first) = gone.first() {
@@ -41,7 +41,7 @@ async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failu
             n => format!(" and {} more", n - 1),
         };
         let first = visible_line(&first.cwd.to_string_lossy()).into_owned();
-        say(&format!("{first}{more} no longer exists; paths in it are compared as text"));
+        put_stderr(&format!("{first}{more} no longer exists; paths in it are compared as text"));
     }
     Ok(past)
 }

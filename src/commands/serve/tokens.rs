@@ -10,7 +10,7 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::foreign::ForeignError;
 use crate::failure::Failure;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use crate::server::{TokenRecord, TokenScope, TokenStore, fresh_token};
 
 /// The name of the first token.
@@ -141,7 +141,7 @@ pub(super) fn run(command: TokenCommand, files: &TokenFiles) -> Result<u8, Failu
             scopes.dedup();
             let record = TokenRecord::of(&token, name, &scopes, SystemClock.now_ms());
             files.add(record).map_err(Failure::failed)?;
-            say("the token, shown only once:");
+            put_stderr("the token, shown only once:");
             put(&format!("{token}\n"))?;
         }
         TokenCommand::List(json) => {
@@ -177,7 +177,7 @@ pub(super) fn run(command: TokenCommand, files: &TokenFiles) -> Result<u8, Failu
                 )));
             }
             files.keep(&kept).map_err(Failure::failed)?;
-            say(&format!("revoked {}", visible_line(&name)));
+            put_stderr(&format!("revoked {}", visible_line(&name)));
         }
     }
     Ok(0)

@@ -11,7 +11,7 @@ use crate::contract::ids::JobId;
 use crate::contract::mailbox::MailboxJob;
 use crate::contract::message::Message;
 use crate::headless::{exit, exit_code};
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 use crate::runtime::AgentRunResult;
 
 /// The worst first.
@@ -39,19 +39,19 @@ pub(super) fn begins(job: &MailboxJob) {
         (true, 0) => " (resumed)".to_owned(),
         (false, 0) => String::new(),
     };
-    say(&format!("· job {}{again}: {}", job.sequence, first_line(&said)));
+    put_stderr(&format!("· job {}{again}: {}", job.sequence, first_line(&said)));
 }
 
 pub(super) fn ends_behind(job: &MailboxJob) {
-    say(&format!("stopping after job {}; signal again to stop now", job.sequence));
+    put_stderr(&format!("stopping after job {}; signal again to stop now", job.sequence));
 }
 
 pub(super) fn broken_off(job: &MailboxJob) {
-    say(&format!("job {} is left to the next worker", job.sequence));
+    put_stderr(&format!("job {} is left to the next worker", job.sequence));
 }
 
 pub(super) fn lost(job: &MailboxJob) {
-    say(&format!("job {} was taken over by another worker", job.sequence));
+    put_stderr(&format!("job {} was taken over by another worker", job.sequence));
 }
 
 fn first_line(text: &str) -> String {

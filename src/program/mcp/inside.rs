@@ -78,28 +78,32 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
     );
     let (sender, pasted) = mpsc::unbounded_channel();
     begun(app).insert(server.name.clone(), sender);
-    let (told, manager) = (Arc::clone(&app.mcp.told), Arc::downgrade(&app.mcp.manager));
+    let (notices, manager) = (Arc::clone(&app.mcp.notices), Arc::downgrade(&app.mcp.manager));
     let logins = logins(&app.foundation);
     tokio::spawn(async move {
-        let wait_for_redirect =
-            tokio::time::timeout(WAIT, wait_for_redirect(&login, &landing, pasted, |why| told.tell(why)));
+        let wait_for_redirect = tokio::time::timeout(
+            WAIT,
+            wait_for_redirect(&login, &landing, pasted, |why| notices.report(why)),
+        );
         let wait_for_redirect = match wait_for_redirect.await {
             Ok(Some(address)) => address,
             // The login was cancelled, or another one was started.
             Ok(None) => return,
             Err(_) => {
-                told.tell(format!("the login to {shown} timed out; nothing is stored"));
+                notices.report(format!("the login to {shown} timed out; nothing is stored"));
                 return;
             }
         };
         match login.finish(&wait_for_redirect, &logins).await {
             Ok(()) => {
-                told.tell(format!("logged in to {shown}"));
+                notices.report(format!("logged in to {shown}"));
                 if let Some(manager) = manager.upgrade() {
                     let _ = manager.restart(&server.name);
                 }
             }
-            Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => told.tell(format!("{shown}: {why}")),
+            Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => {
+                notices.report(format!("{shown}: {why}"))
+            }
         }
     });
     Ok(TextPage { title, text, ..TextPage::default() })
@@ -110,12 +114,12 @@ async fn wait_for_redirect(
     login: &Login,
     landing: &CallbackServer,
     mut pasted: mpsc::UnboundedReceiver<String>,
-    tell: impl Fn(String),
+    report: impl Fn(String),
 ) -> Option<String> {
     let is_wanted = |address: &str| match login.is_this(address) {
         Ok(()) => true,
         Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => {
-            tell(format!("{why}; still waiting"));
+            report(format!("{why}; still waiting"));
             false
         }
     };

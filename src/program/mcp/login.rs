@@ -16,7 +16,7 @@ use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
 use crate::failure::Failure;
 use crate::mcp::{CallbackServer, LoggedOut, Login, LoginError, LoginStore as _, NotLoggedIn, log_out};
 use crate::program::foundation::Foundation;
-use crate::program::{opener, put, say};
+use crate::program::{opener, put, put_stderr};
 
 /// The maximum length of a typed or pasted line.
 const MAX_LINE: usize = 16 << 10;
@@ -97,7 +97,7 @@ async fn wait_for_redirect(login: &Login, landing: &CallbackServer) -> String {
     let is_wanted = |address: &str| match login.is_this(address) {
         Ok(()) => true,
         Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => {
-            say(&format!("aye: {why}; still waiting"));
+            put_stderr(&format!("aye: {why}; still waiting"));
             false
         }
     };

@@ -81,7 +81,7 @@ pub(super) struct UiLoop<W: io::Write, T> {
 impl<W: io::Write, T: Tty> UiLoop<W, T> {
     /// Updates the model with a message and carries out its commands. Returns the cause if the program is to
     /// end.
-    pub(super) async fn tell(&mut self, msg: Msg) -> Result<Option<Cause>, TuiError> {
+    pub(super) async fn handle_msg(&mut self, msg: Msg) -> Result<Option<Cause>, TuiError> {
         let cause = match msg {
             Msg::Hangup => Cause::Hangup,
             Msg::Terminate => Cause::Terminated,
@@ -152,7 +152,7 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
         if self.screen.terminal.was_missed() {
             return Ok((false, None));
         }
-        Ok((true, self.tell(Msg::Drawn).await?))
+        Ok((true, self.handle_msg(Msg::Drawn).await?))
     }
 
     /// Stops reading keys and draws what stays on the screen of the shell.

@@ -471,19 +471,19 @@ fn written(deltas: usize, per_frame: usize) -> usize {
     let mut screen = Screen::new(terminal, render_style, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     app.update(Moment(0), Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
-    let tell = |app: &mut App, at: u64, event: AgentEvent| {
+    let emit = |app: &mut App, at: u64, event: AgentEvent| {
         app.update(Moment(at), Msg::Agent(ThreadId::from("t"), Box::new(event)));
     };
-    tell(&mut app, 0, AgentEvent::StepStart { message_id: "m".into() });
+    emit(&mut app, 0, AgentEvent::StepStart { message_id: "m".into() });
     let text = "Some words of a *paragraph* with `code` in it, and then a list:\n\n- one\n- two\n\n```rust\nlet x = 1;\n```\n\n";
     let chars: Vec<char> = text.chars().cycle().take(3 * deltas).collect();
     for (n, delta) in chars.chunks(3).enumerate() {
-        tell(&mut app, n as u64, AgentEvent::TextDelta { delta: delta.iter().collect() });
+        emit(&mut app, n as u64, AgentEvent::TextDelta { delta: delta.iter().collect() });
         if n % per_frame == 0 {
             screen.draw(&app).expect("in-memory writes succeed");
         }
     }
-    tell(&mut app, deltas as u64, AgentEvent::StepEnd);
+    emit(&mut app, deltas as u64, AgentEvent::StepEnd);
     screen.draw(&app).expect("in-memory writes succeed");
     let before = screen.terminal.out_mut().len();
     screen.draw(&app).expect("in-memory writes succeed");
@@ -555,7 +555,7 @@ async fn commands_of_any_update_are_performed() {
         let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
         app.display.feed = StatusCommand::on();
         let mut stage = stage(&host, app);
-        assert_eq!(stage.tell(msg.clone()).await.expect("no write fails"), None);
+        assert_eq!(stage.handle_msg(msg.clone()).await.expect("no write fails"), None);
         stage.performer.settle().await;
         assert_eq!(*host.asked.lock().expect("not poisoned"), ["status line"], "{msg:?}");
         let answer = stage.waits.answers.try_recv();
@@ -586,23 +586,23 @@ async fn a_trusted_folder_gets_another_host_once_nothing_is_active() {
     let app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
     let mut stage = stage(&host, app);
     stage
-        .tell(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))))
+        .handle_msg(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))))
         .await
         .expect("no write fails");
     assert!(
         stage.execute(vec![Cmd::Program(ProgramCmd::Trust)]).await.expect("no write fails").is_continue()
     );
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         let msg = stage.waits.answers.recv().await.expect("open");
-        told.push(format!("{msg:?}"));
+        received.push(format!("{msg:?}"));
         let is_last = matches!(msg, Msg::Program(ProgramMsg::Renewed(_)));
-        stage.tell(msg).await.expect("no write fails");
+        stage.handle_msg(msg).await.expect("no write fails");
         if is_last {
             break;
         }
     }
-    assert!(told.iter().any(|msg| msg == "Program(Trusted(Ok(())))"), "{told:?}");
+    assert!(received.iter().any(|msg| msg == "Program(Trusted(Ok(())))"), "{received:?}");
     let asked = |host: &FakeHost| host.asked.lock().expect("not poisoned").clone();
     assert_eq!(asked(&host).iter().filter(|asked| *asked == "trust" || *asked == "renew").count(), 2);
     assert_eq!(stage.app.cards.open.len(), 1, "changes in the meantime are asked about");

@@ -119,9 +119,9 @@ impl Keymap {
                     );
                     return Err(error(value.span(), what));
                 }
-                let says_yes =
+                let approves =
                     matches!(action, Action::Allow | Action::AllowOutside | Action::Grant | Action::RunAgain);
-                if says_yes && chords.last().is_some_and(|last| last.is_reflex()) {
+                if approves && chords.last().is_some_and(|last| last.is_reflex()) {
                     let what =
                         format!("'{name}' is too easy to press by accident for '{wanted}'; use a letter");
                     return Err(error(key.span(), what));

@@ -29,8 +29,8 @@ impl Depth {
         if !get("NO_COLOR").is_empty() || matches!(term.as_str(), "" | "dumb") {
             return Depth::None;
         }
-        let says = matches!(get("COLORTERM").as_str(), "truecolor" | "24bit");
-        if says
+        let is_announced = matches!(get("COLORTERM").as_str(), "truecolor" | "24bit");
+        if is_announced
             || term.ends_with("-direct")
             || TRUE_TERMS.iter().any(|name| term.starts_with(name))
             || TRUE_PROGRAMS.contains(&program.as_str())

@@ -12,7 +12,7 @@ use aye_core::contract::tool::ToolResult;
 
 fn fold(events: &[E]) -> Transcript {
     let mut transcript = Transcript::default();
-    transcript.say("hello", Vec::new());
+    transcript.push_user_message("hello", Vec::new());
     for (i, event) in events.iter().enumerate() {
         transcript.apply(Moment(i as u64 * 10), event);
     }
@@ -186,7 +186,7 @@ fn the_end_of_a_task_is_a_notice() {
     let [_, entry] = transcript.entries() else { panic!("{:?}", transcript.entries()) };
     let shown = "task b1 · The background command `make` ended with exit status 2.\n… 6 more lines\nline 7\nline 8\nline 9";
     assert_eq!(entry.kind, EntryKind::Notice { level: Level::Info, text: shown.into() });
-    assert_eq!(transcript.said().len(), 1, "the keys that bring messages back pass over it");
+    assert_eq!(transcript.sent_drafts().len(), 1, "the keys that bring messages back pass over it");
 }
 
 #[test]
@@ -402,8 +402,8 @@ fn a_handoff_is_a_notice_and_names_the_agent_until_the_next_one() {
     };
     let transcript = fold(&[start(), handed.clone(), text("Hi.")]);
     assert_eq!(transcript.handed_to(), Some(("writer", "big-1")));
-    let is_said = |entry: &Entry| matches!(&entry.kind, EntryKind::Notice { text, .. } if text == "handoff: handed off to writer, with big");
-    assert!(transcript.entries().iter().any(is_said), "{:?}", transcript.entries());
+    let is_handoff_notice = |entry: &Entry| matches!(&entry.kind, EntryKind::Notice { text, .. } if text == "handoff: handed off to writer, with big");
+    assert!(transcript.entries().iter().any(is_handoff_notice), "{:?}", transcript.entries());
     let mut later = fold(&[start(), handed, finish(TerminationReason::NaturalEnd), start()]);
     assert_eq!(later.handed_to(), Some(("writer", "big-1")));
     later.forget_handoff();

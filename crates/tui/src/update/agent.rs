@@ -276,13 +276,13 @@ impl App {
                 self.conversation.transcript.note(level, text);
             }
         }
-        let said = self.conversation.transcript.said();
+        let sent = self.conversation.transcript.sent_drafts();
         if self.kept.text.is_empty() {
             // Another process may have left a draft of a conversation that was open here before.
             self.kept.thread = None;
         }
-        cmds.push(Cmd::Writing(WritingCmd::Draft(opened.thread.id.clone(), said.is_empty())));
-        self.composer.set_history(said);
+        cmds.push(Cmd::Writing(WritingCmd::Draft(opened.thread.id.clone(), sent.is_empty())));
+        self.composer.set_history(sent);
         self.conversation.epoch += 1;
         self.cards.over.clear();
         self.conversation.seen = opened.messages.last().map_or(0, |stored| stored.seq);

@@ -38,8 +38,8 @@ impl App {
         vec![Cmd::Thread(ThreadCmd::List)]
     }
 
-    /// Says something as if it had been written.
-    pub fn say(&mut self, text: &str) -> Vec<Cmd> {
+    /// Submits a text as if it had been typed.
+    pub fn submit_text(&mut self, text: &str) -> Vec<Cmd> {
         let mut cmds = Vec::new();
         if dropped::mentions(text).is_empty() {
             self.submit(UserInput::text(text), self.queue.keeps_waiting, &mut cmds);
@@ -95,8 +95,8 @@ impl App {
                 } else {
                     self.refresh_palette(cmds);
                     // The line below the composer says it already, except to screen readers.
-                    let is_said = self.completion.palette.as_ref().is_some_and(|it| !it.help.is_empty());
-                    if self.display.is_linear || !is_said {
+                    let has_help = self.completion.palette.as_ref().is_some_and(|it| !it.help.is_empty());
+                    if self.display.is_linear || !has_help {
                         self.show_hint(not_a_command(&format!("/{name}")));
                     }
                 }

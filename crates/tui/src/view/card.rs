@@ -568,22 +568,22 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     if matches!(card.kind, CardKind::Ask | CardKind::Form) || card.is_own() || card.form().is_some() {
         return lines;
     }
-    let mut say = |text: &str| {
+    let mut add_line = |text: &str| {
         let line = Line::from(marked(&visible_line(text), Role::Dim, theme));
         lines.extend(Wrap::words(inner).indent(2, 2).line(&line));
     };
     if let Some(text) = card.ticket.suspension.reach() {
-        say(text);
+        add_line(text);
     }
     // The rule and its reason were about the proposed version.
     let proposed = card.proposed();
     if let Some(grant) = proposed.and_then(|proposed| proposed.missed_grant.as_ref()) {
         let when = grant.at.map(|at| format!(" {}", app.clock.ago(app.now, at))).unwrap_or_default();
-        say(&format!("your grant `{}` for {} {}{when}", grant.pattern, grant.scope, grant.why));
+        add_line(&format!("your grant `{}` for {} {}{when}", grant.pattern, grant.scope, grant.why));
     }
     let place = card.question.cwd.as_deref().map_or(app.info.cwd.as_path(), std::path::Path::new);
     if card.is_explained || place != app.info.cwd {
-        say(&format!("in {}", short_path(place, app.info.home.as_deref())));
+        add_line(&format!("in {}", short_path(place, app.info.home.as_deref())));
     }
     // The arguments of other calls say less than the reason to ask.
     let is_clear = card.command().is_some() || !card.previews().is_empty();
@@ -598,23 +598,23 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
         && !is_clear
         && let Some(why) = &why
     {
-        say(why);
+        add_line(why);
     }
     if card.is_explained && card.edit.is_none() {
         if let Some(rule) = proposed.and_then(|proposed| proposed.rule.as_deref()) {
-            say(&format!("rule: {rule}"));
+            add_line(&format!("rule: {rule}"));
         }
         if let Some(why) = why.as_ref().filter(|_| is_clear) {
-            say(why);
+            add_line(why);
         }
         let does = proposed.and_then(|proposed| proposed.does.as_deref());
         let risk = proposed.and_then(|proposed| proposed.risk).map(|risk| format!("risk: {risk}"));
         let known: Vec<String> = risk.into_iter().chain(does.map(str::to_owned)).collect();
         if !known.is_empty() {
-            say(&known.join(" · "));
+            add_line(&known.join(" · "));
         }
         if let Some(text) = card.description() {
-            say(&format!("the agent says: {text}"));
+            add_line(&format!("the agent says: {text}"));
         }
     }
     lines.extend(edit::review(card, inner, theme));

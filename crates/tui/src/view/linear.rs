@@ -14,8 +14,8 @@ pub(super) const MOST: usize = 400;
 /// The words of a line, without frames.
 pub fn words(line: &Line<'_>) -> String {
     let mut text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
-    if let Some(said) = text.strip_prefix("❯ ") {
-        text = format!("You: {said}");
+    if let Some(message) = text.strip_prefix("❯ ") {
+        text = format!("You: {message}");
     }
     let plain = |c: char| match c {
         '─' | '━' | '═' | '╌' | '┄' => '-',
@@ -39,7 +39,7 @@ pub fn prompt(app: &App) -> String {
     }
     match app.focus {
         Focus::Card => {
-            let written = super::screen_reader::says(app).and_then(super::screen_reader::writing);
+            let written = super::screen_reader::spoken_card(app).and_then(super::screen_reader::writing);
             written.unwrap_or_else(|| "question> ".to_owned())
         }
         Focus::Composer => format!("> {}", visible_line(&app.composer.text().replace('\n', " / "))),
@@ -87,7 +87,7 @@ fn card(app: &App) -> Vec<String> {
         return Vec::new();
     }
     let count = app.cards.open.len();
-    if let Some(card) = super::screen_reader::says(app) {
+    if let Some(card) = super::screen_reader::spoken_card(app) {
         let mut all = vec![format!("Question {} of {count}.", app.cards.at + 1)];
         all.extend(super::screen_reader::all(card, app));
         return all;

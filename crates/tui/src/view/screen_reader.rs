@@ -9,10 +9,10 @@ use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::surface::{Field, SurfaceNode, text_of};
 
 /// Returns the current card if it is put into words here: a question or a form.
-pub(super) fn says(app: &App) -> Option<&Card> {
+pub(super) fn spoken_card(app: &App) -> Option<&Card> {
     let card = app.current_card().filter(|_| app.cards.batch.is_none())?;
-    let is_said = matches!(card.stage, CardStage::Open | CardStage::Deciding(_));
-    (matches!(card.kind, CardKind::Ask | CardKind::Form) && is_said).then_some(card)
+    let is_open = matches!(card.stage, CardStage::Open | CardStage::Deciding(_));
+    (matches!(card.kind, CardKind::Ask | CardKind::Form) && is_open).then_some(card)
 }
 
 /// Returns the whole question, in its original order.
@@ -32,7 +32,7 @@ pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
             let form = card.fresh_form();
             let count = form.stops().len();
             let mut at = 0;
-            said(&form.surface().picture(), card, count, &mut at, &mut lines);
+            render_node(&form.surface().picture(), card, count, &mut at, &mut lines);
         }
         CardKind::Permission | CardKind::Unknown | CardKind::Plan | CardKind::Trust => {}
     }
@@ -128,14 +128,14 @@ fn choice(card: &Card, at: usize, with_ticks: bool) -> String {
 }
 
 /// Renders a surface from start to end.
-fn said(piece: &SurfaceNode, card: &Card, count: usize, at: &mut usize, lines: &mut Vec<String>) {
+fn render_node(piece: &SurfaceNode, card: &Card, count: usize, at: &mut usize, lines: &mut Vec<String>) {
     match piece {
         SurfaceNode::Card(inner)
         | SurfaceNode::Column(inner)
         | SurfaceNode::Row(inner)
         | SurfaceNode::List(inner) => {
             for piece in inner {
-                said(piece, card, count, at, lines);
+                render_node(piece, card, count, at, lines);
             }
         }
         SurfaceNode::Table { columns, rows } => {

@@ -26,10 +26,10 @@ fn with_scene(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl F
     act(&Scene { transcript, layout_context, rows });
 }
 
-fn said(count: usize) -> Transcript {
+fn transcript_of(count: usize) -> Transcript {
     let mut transcript = Transcript::default();
     for n in 0..count {
-        transcript.say(format!("question {n}\nline two of {n}"), Vec::new());
+        transcript.push_user_message(format!("question {n}\nline two of {n}"), Vec::new());
         transcript.note(Level::Info, format!("note {n}"));
     }
     transcript
@@ -53,7 +53,7 @@ fn sight(reader: &Viewer, scene: &Scene<'_>) -> Vec<String> {
 #[test]
 fn it_follows_the_end_until_scrolled_away() {
     let info = HostInfo::default();
-    let mut transcript = said(20);
+    let mut transcript = transcript_of(20);
     let mut reader = Viewer::new(true, &transcript);
     with_scene(&transcript, &info, 4, |scene| {
         assert_eq!(sight(&reader, scene), ["❯ question 19", "  line two of 19", "", "· note 19"]);
@@ -77,7 +77,7 @@ fn it_follows_the_end_until_scrolled_away() {
 #[test]
 fn scrolling_up_and_down_returns_to_the_same_place() {
     let info = HostInfo::default();
-    let transcript = said(50);
+    let transcript = transcript_of(50);
     let mut reader = Viewer::new(true, &transcript);
     with_scene(&transcript, &info, 7, |scene| {
         reader.scroll(scene, -60);
@@ -92,7 +92,7 @@ fn scrolling_up_and_down_returns_to_the_same_place() {
 #[test]
 fn search_wraps_around_and_unfolds_matches() {
     let info = HostInfo::default();
-    let transcript = said(30);
+    let transcript = transcript_of(30);
     let mut reader = Viewer::new(true, &transcript);
     with_scene(&transcript, &info, 5, |scene| {
         reader.fold_all(scene);
@@ -118,7 +118,7 @@ fn search_wraps_around_and_unfolds_matches() {
 #[test]
 fn it_moves_between_landmarks() {
     let info = HostInfo::default();
-    let mut transcript = said(2);
+    let mut transcript = transcript_of(2);
     transcript.apply(Moment(0), &E::ToolCallStart { id: "c".into(), name: "Read".into() });
     transcript.apply(
         Moment(0),
@@ -152,7 +152,7 @@ fn it_moves_between_landmarks() {
 fn selected_text_is_copied_as_shown() {
     let info = HostInfo::default();
     let mut transcript = Transcript::default();
-    transcript.say("漢字 first\nsecond line", Vec::new());
+    transcript.push_user_message("漢字 first\nsecond line", Vec::new());
     transcript.note(Level::Info, "third");
     let mut reader = Viewer::new(true, &transcript);
     with_scene(&transcript, &info, 10, |scene| {

@@ -103,9 +103,9 @@ const TEXTS: &[&str] = &[
 ];
 
 /// Prints the seed of a conversation that fails.
-struct Tell(u64);
+struct PrintSeed(u64);
 
-impl Drop for Tell {
+impl Drop for PrintSeed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("AYE_FUZZ_SEED={}", self.0);
@@ -204,7 +204,7 @@ fn no_sequence_of_events_breaks_the_screen() {
     let mut seed = only.unwrap_or(1);
     let mut steps = 0;
     loop {
-        let _tell = Tell(seed);
+        let _print_seed = PrintSeed(seed);
         let mut random = Rng::with_seed(seed);
         let mut test = TestApp::new(80, 24);
         for _ in 0..STEPS {

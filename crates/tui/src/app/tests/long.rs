@@ -13,12 +13,12 @@ fn stored(seq: u64) -> StoredMessage {
 
 /// A step that writes one message, and the store's reply about positions.
 fn step(test: &mut TestApp, seq: u64) {
-    let tell = |test: &mut TestApp, event: E| {
+    let emit = |test: &mut TestApp, event: E| {
         test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
     };
-    tell(test, E::StepStart { message_id: format!("m{seq}") });
-    tell(test, E::TextDelta { delta: format!("answer {seq}") });
-    tell(test, E::StepEnd);
+    emit(test, E::StepStart { message_id: format!("m{seq}") });
+    emit(test, E::TextDelta { delta: format!("answer {seq}") });
+    emit(test, E::StepEnd);
     if seq.is_multiple_of(20) {
         test.draw();
     }
@@ -114,12 +114,12 @@ fn entries_trimmed_on_the_full_screen_are_counted_and_not_printed() {
 fn an_unknown_store_position_is_skipped() {
     let mut test = begin(80);
     for seq in 1..=6000 {
-        let tell = |test: &mut TestApp, event: E| {
+        let emit = |test: &mut TestApp, event: E| {
             test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
         };
-        tell(&mut test, E::StepStart { message_id: format!("m{seq}") });
-        tell(&mut test, E::TextDelta { delta: format!("answer {seq}") });
-        tell(&mut test, E::StepEnd);
+        emit(&mut test, E::StepStart { message_id: format!("m{seq}") });
+        emit(&mut test, E::TextDelta { delta: format!("answer {seq}") });
+        emit(&mut test, E::StepEnd);
         for cmd in std::mem::take(&mut test.cmds) {
             let Cmd::Thread(ThreadCmd::Place(thread, message)) = cmd else { continue };
             let seq: u64 = message.trim_start_matches('m').parse().expect("a number");

@@ -25,7 +25,7 @@ fn shown(all: &mut String, name: &str, test: &mut TestApp) {
     all.extend(["== ", name, "\n", &printed, "\n", "-- live\n", &live, "\n"]);
 }
 
-fn say(test: &mut TestApp, text: &str) {
+fn stream_text(test: &mut TestApp, text: &str) {
     test.event(E::TextDelta { delta: text.into() });
 }
 
@@ -51,33 +51,33 @@ fn answer(width: u16) -> String {
     let mut all = String::new();
     let mut test = TestApp::new(width, HEIGHT);
     test.start("täll me 漢字");
-    say(
+    stream_text(
         &mut test,
         "## Über e\u{301} 👩‍👩‍👧\n\nA *paragraph* with `code 漢字` and [a link](https://example.org/漢字) tha",
     );
     shown(&mut all, "in a paragraph", &mut test);
-    say(
+    stream_text(
         &mut test,
         &format!(
             "t goes on: {ODD}.\n\n- one 🍎\n  - [x] nested 漢字 that is long enough to be broken at a width of forty\n  - [ ] op"
         ),
     );
     shown(&mut all, "in a list", &mut test);
-    say(&mut test, "en\n1. first\n\n> a quote 引用, e\u{301}\n> **bo");
+    stream_text(&mut test, "en\n1. first\n\n> a quote 引用, e\u{301}\n> **bo");
     shown(&mut all, "in a quote", &mut test);
-    say(
+    stream_text(
         &mut test,
         "ld** of two lines\n\n```rust\nfn größe(漢: &str) -> usize {\n    // 👍🏽 a comment that is longer than forty columns\n    let text = \"half a st",
     );
     shown(&mut all, "in a block of code", &mut test);
-    say(
+    stream_text(
         &mut test,
         "ring\";\n}\n```\n\n| name 名前 | what it is |\n|---|--:|\n| tea e\u{301} 🍵 | a drink of many words, which are too many for one row of a narrow window |\n| 漢字",
     );
     shown(&mut all, "in a table", &mut test);
-    say(&mut test, " | 2 |\n\nThe e");
+    stream_text(&mut test, " | 2 |\n\nThe e");
     shown(&mut all, "behind it", &mut test);
-    say(&mut test, "nd.\u{1b}[2J");
+    stream_text(&mut test, "nd.\u{1b}[2J");
     test.finish(TerminationReason::NaturalEnd);
     shown(&mut all, "over", &mut test);
     all
@@ -176,7 +176,7 @@ fn thoughts(width: u16) -> String {
     test.event(E::ReasoningDelta { delta: "**second** thought\nthird\n漢字 fo".into() });
     test.wait(11_000);
     shown(&mut all, "thinking on", &mut test);
-    say(&mut test, "I know.\n\n");
+    stream_text(&mut test, "I know.\n\n");
     shown(&mut all, "folded", &mut test);
     let retry = json!({
         "attempt": 2, "max": 6, "delay_ms": 5300, "model": "m1", "instead": false,

@@ -143,14 +143,14 @@ fn changed_tools_are_one_card_for_each_change() {
         });
         words.collect::<Vec<_>>()
     };
-    let changed = |says: &str| ChangedTools {
+    let changed = |text: &str| ChangedTools {
         server: "shed".to_owned(),
         typed: "shed".to_owned(),
-        lines: vec!["echo [changed]".to_owned(), format!("  {says}")],
-        digest: format!("digest-{}", says.len()),
+        lines: vec!["echo [changed]".to_owned(), format!("  {text}")],
+        digest: format!("digest-{}", text.len()),
     };
-    let report = |test: &mut TestApp, says: &str| {
-        test.send(Msg::Program(ProgramMsg::ToolsChanged(vec![changed(says)])));
+    let report = |test: &mut TestApp, text: &str| {
+        test.send(Msg::Program(ProgramMsg::ToolsChanged(vec![changed(text)])));
         test.wait(2000);
     };
     let mut test = TestApp::new(80, 30);
@@ -293,8 +293,8 @@ fn a_screen_reader_reads_the_trust_question_and_takes_words() {
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     test.wait(1000);
     let topics = crate::view::linear::topics(&test.app);
-    let said: Vec<String> = topics.into_iter().flat_map(|(_, lines)| lines).collect();
-    assert!(said.iter().any(|line| line.contains("starts npx")), "{said:?}");
+    let output: Vec<String> = topics.into_iter().flat_map(|(_, lines)| lines).collect();
+    assert!(output.iter().any(|line| line.contains("starts npx")), "{output:?}");
     test.keys("yes<enter>");
     assert_eq!(asks(&test), 1);
 }

@@ -34,7 +34,7 @@ fn sync(driver: ThreadOwner, run: Option<RunRecord>, waiting: &[&str]) -> Thread
     }
 }
 
-fn tell(test: &mut TestApp, sync: ThreadSync) {
+fn send_sync(test: &mut TestApp, sync: ThreadSync) {
     test.cmds.clear();
     test.send(Msg::Thread(ThreadMsg::Synced(Box::new(sync))));
 }
@@ -69,7 +69,7 @@ fn a_line_above_the_prompt_lists_background_commands() {
     let mut test = TestApp::new(80, 24);
     let long = format!("cargo watch {}", "x".repeat(100));
     let commands = vec![command(3, "npm run\x1b[31m dev"), command(4, &long)];
-    tell(&mut test, ThreadSync { commands, ..sync(ThreadOwner::Nobody, None, &[]) });
+    send_sync(&mut test, ThreadSync { commands, ..sync(ThreadOwner::Nobody, None, &[]) });
     let live = test.live();
     let line = live.lines().find(|line| line.contains("in the background")).expect("a line");
     assert!(
@@ -77,19 +77,19 @@ fn a_line_above_the_prompt_lists_background_commands() {
         "{live}"
     );
     assert!(!line.contains('\x1b') && line.ends_with('…'), "{line:?}");
-    tell(&mut test, sync(ThreadOwner::Nobody, None, &[]));
+    send_sync(&mut test, sync(ThreadOwner::Nobody, None, &[]));
     assert!(!test.live().contains("in the background"), "{}", test.live());
 }
 
 #[test]
 fn a_question_answered_by_others_disappears_and_says_who() {
     let mut test = TestApp::new(100, 30);
-    tell(&mut test, waits(&["a", "b"]));
+    send_sync(&mut test, waits(&["a", "b"]));
     assert!(is_shown(&test, "a") && is_shown(&test, "b"));
-    tell(&mut test, waits(&["a", "b"]));
+    send_sync(&mut test, waits(&["a", "b"]));
     assert_eq!(test.app.cards.open.len(), 2, "it is emitted twice and shown once");
     // The sync may be older than the question: its row is checked before the card goes.
-    tell(&mut test, waits(&["b"]));
+    send_sync(&mut test, waits(&["b"]));
     assert_eq!(test.cmds, [Cmd::Question(QuestionCmd::WhoAnswered("perm_a".into()))]);
     assert!(is_shown(&test, "a"));
     let answered =
@@ -98,18 +98,18 @@ fn a_question_answered_by_others_disappears_and_says_who() {
     assert!(!is_shown(&test, "a") && is_shown(&test, "b"));
     assert!(test.live().contains("Bash was approved by ann (cli) at 12:03"), "{}", test.live());
     // A sync from before the answer does not bring it back.
-    tell(&mut test, waits(&["a", "b"]));
+    send_sync(&mut test, waits(&["a", "b"]));
     assert!(!is_shown(&test, "a"));
 }
 
 #[test]
 fn text_being_typed_on_a_card_is_kept() {
     let mut test = TestApp::new(100, 30);
-    tell(&mut test, waits(&["a"]));
+    send_sync(&mut test, waits(&["a"]));
     test.wait(1000);
     test.wait(1000);
     test.keys("nuse make");
-    tell(&mut test, waits(&[]));
+    send_sync(&mut test, waits(&[]));
     let answered =
         record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
     test.send(Msg::Question(QuestionMsg::Closed(answered)));
@@ -156,11 +156,11 @@ fn a_run_that_another_driver_ends_has_its_line() {
     test.start("go");
     test.ask_bash("a", "make");
     test.finish(TerminationReason::Suspended);
-    tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
+    send_sync(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
     test.wait(2000);
     let end = Some(run("r", RunStatus::Done, Some(TerminationReason::NaturalEnd)));
-    tell(&mut test, sync(ThreadOwner::Nobody, end.clone(), &[]));
-    tell(&mut test, sync(ThreadOwner::Nobody, end, &[]));
+    send_sync(&mut test, sync(ThreadOwner::Nobody, end.clone(), &[]));
+    send_sync(&mut test, sync(ThreadOwner::Nobody, end, &[]));
     let line = "─ worked 2.0 s · 1 call · asked once";
     assert_eq!(test.screen().matches(line).count(), 1, "{}", test.screen());
 }
@@ -168,7 +168,7 @@ fn a_run_that_another_driver_ends_has_its_line() {
 #[test]
 fn a_follower_sends_through_the_queue_and_stops_nothing() {
     let mut test = TestApp::new(100, 30);
-    tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
+    send_sync(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
     assert!(test.live().contains("running in process 77"), "{}", test.live());
     assert!(!test.live().contains("interrupts"), "{}", test.live());
     test.keys("hello<enter>");
@@ -185,7 +185,7 @@ fn a_follower_sends_through_the_queue_and_stops_nothing() {
     test.keys("<esc>");
     assert!(test.cmds.is_empty() && test.live().contains("process 77 runs this"), "{}", test.live());
     // It started in the active process: the queue is empty, and the message arrives with the conversation.
-    tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r2", RunStatus::Running, None)), &[]));
+    send_sync(&mut test, sync(ThreadOwner::Other(77), Some(run("r2", RunStatus::Running, None)), &[]));
     assert!(!test.live().contains("queued"), "{}", test.live());
     test.cmds.clear();
     test.keys("<ctrl-c><ctrl-c>");
@@ -195,7 +195,7 @@ fn a_follower_sends_through_the_queue_and_stops_nothing() {
 #[test]
 fn the_end_of_a_run_elsewhere_is_reported_once_and_returns_what_was_queued_here() {
     let mut test = TestApp::new(100, 30);
-    tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
+    send_sync(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
     test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("hello"), Ok(queued(3, "hello")))));
     let end = || {
         let mut end = sync(
@@ -206,11 +206,11 @@ fn the_end_of_a_run_elsewhere_is_reported_once_and_returns_what_was_queued_here(
         end.queued = vec![queued(3, "hello"), queued(4, "from elsewhere")];
         end
     };
-    tell(&mut test, end());
+    send_sync(&mut test, end());
     assert_eq!(test.app.conversation.run, RunState::Idle);
     assert_eq!(test.app.deadline(), None, "nothing is scheduled while no run is active");
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Unqueue(vec![3]))], "messages queued by others are theirs");
-    tell(&mut test, end());
+    send_sync(&mut test, end());
     assert!(test.cmds.is_empty());
     assert_eq!(test.screen().matches("interrupted").count(), 1, "{}", test.screen());
     test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![3], gone: Vec::new() }));
@@ -273,7 +273,7 @@ fn a_conversation_that_was_taken_over_is_reopened() {
     test.send(Msg::Thread(ThreadMsg::Lost("t".into())));
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Open(Some("t".into())))]);
     // Events received meanwhile belong to the reopened conversation.
-    tell(&mut test, sync(ThreadOwner::Other(9), Some(run("r", RunStatus::Running, None)), &["a"]));
+    send_sync(&mut test, sync(ThreadOwner::Other(9), Some(run("r", RunStatus::Running, None)), &["a"]));
     assert!(!is_shown(&test, "a"));
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     assert!(is_shown(&test, "a"));

@@ -113,21 +113,22 @@ pub(super) fn head(tool: &ToolEntry, page: EntryLayout<'_>) -> Line<'static> {
         name.push(Span::styled(words, theme.style(Role::Text)));
     }
     let mut found: Vec<Span<'static>> = Vec::new();
-    let mut say = |text: &str, role: Role| found.push(Span::styled(format!(" · {text}"), theme.style(role)));
+    let mut add_part =
+        |text: &str, role: Role| found.push(Span::styled(format!(" · {text}"), theme.style(role)));
     if let Some(text) = quiet::found(tool) {
-        say(&text, Role::Dim);
+        add_part(&text, Role::Dim);
     }
     if let Some(state) = state {
-        say(&state, if role == Role::Success { Role::Dim } else { role });
+        add_part(&state, if role == Role::Success { Role::Dim } else { role });
     }
     if let Some(ms) = time_of(tool, page) {
-        say(&if tool.state == ToolState::Running { whole_seconds(ms) } else { duration(ms) }, Role::Dim);
+        add_part(&if tool.state == ToolState::Running { whole_seconds(ms) } else { duration(ms) }, Role::Dim);
     }
     if tool.arguments.get("run_in_background") == Some(&Value::Bool(true)) {
-        say("in the background", Role::Dim);
+        add_part("in the background", Role::Dim);
     }
     if tool.result.as_ref().and_then(ToolResult::profile) == Some(Profile::Outside) {
-        say("outside", Role::Warning);
+        add_part("outside", Role::Warning);
     }
     let mut about = about(tool, page);
     if tool.name == "TodoWrite" && !about.is_empty() {

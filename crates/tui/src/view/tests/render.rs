@@ -22,7 +22,7 @@ fn done(test: &mut TestApp, id: &str, result: ToolResult) {
     test.event(E::ToolCallDone { id: id.into(), message_id: "m".into(), result, outcome });
 }
 
-fn said(test: &mut TestApp, text: &str) {
+fn stream_text(test: &mut TestApp, text: &str) {
     test.event(E::TextDelta { delta: text.into() });
 }
 
@@ -58,16 +58,16 @@ fn session(width: u16) -> String {
     test.start("measure it 📏");
     test.event(E::ReasoningDelta { delta: "short 考え".into() });
     test.wait(1500);
-    said(&mut test, "I look.\n\n");
+    stream_text(&mut test, "I look.\n\n");
     read(&mut test, "a", "src/größe.rs", 1);
     read(&mut test, "b", "src/漢字.rs", 220);
     let found = ToolResult::text("Grep", "x").with_details(json!({"files": 2, "matches": 14}));
     ok(&mut test, "c", "Grep", json!({"pattern": "fn size", "path": "/home/me/proj/src"}), found.clone());
     test.event(E::ReasoningDelta { delta: "one\ntwo\nthree\nfour\nfive".into() });
     test.wait(12_000);
-    said(&mut test, "Once more.\n\n");
+    stream_text(&mut test, "Once more.\n\n");
     ok(&mut test, "d", "Grep", json!({"pattern": "🎉"}), found);
-    said(&mut test, "And change it.\n\n");
+    stream_text(&mut test, "And change it.\n\n");
     let changed =
         ToolResult::text("Edit", "changed").with_details(json!({"diff": DIFF, "added": 2, "removed": 2}));
     ok(&mut test, "e", "Edit", json!({"file_path": "/home/me/proj/src/größe.rs"}), changed);
@@ -226,7 +226,7 @@ fn the_plan_stays_while_its_run_has_open_items() {
     let mut test = TestApp::new(60, 24);
     test.start("go");
     ok(&mut test, "a", "TodoWrite", plan(0, 20), ToolResult::text("TodoWrite", "0 of 20 done"));
-    said(&mut test, "On it.\n\n");
+    stream_text(&mut test, "On it.\n\n");
     let live = test.live();
     assert!(live.contains("▸ Schritt 0") && live.contains("… 0 of 20 done"), "{live}");
     assert_eq!(test.scrollback.join("\n").matches("Schritt 0").count(), 0, "it is shown once");
@@ -318,11 +318,13 @@ fn folded_output_keeps_its_start_and_end() {
 
 #[test]
 fn a_call_that_ran_outside_is_marked() {
-    for (profile, says) in [(Profile::Outside, true), (Profile::Workspace, false), (Profile::Read, false)] {
+    for (profile, is_marked) in
+        [(Profile::Outside, true), (Profile::Workspace, false), (Profile::Read, false)]
+    {
         let result = ToolResult::text("Bash", "x").with_profile(profile);
         let screen = finished("Bash", json!({"command": "make"}), result, ToolCallOutcome::Succeeded);
         assert!(screen.contains("✓ Ran make"), "{screen}");
-        assert_eq!(screen.contains("make · outside"), says, "{screen}");
+        assert_eq!(screen.contains("make · outside"), is_marked, "{screen}");
     }
 }
 
@@ -370,12 +372,12 @@ fn user_messages_have_a_background() {
         assert_eq!(band.is_some(), name != "default", "{name}");
         let render_style = RenderStyle { theme, highlighter: crate::highlight::Highlighter::off() };
         let lines = ScrollbackWriter::default().finished(&test.app, &render_style);
-        let said: Vec<_> = lines
+        let user_lines: Vec<_> = lines
             .iter()
             .filter(|line| ["❯ one two", "  three"].contains(&line.to_string().trim_end()))
             .collect();
-        assert_eq!(said.len(), 2, "{lines:?}");
-        for line in said {
+        assert_eq!(user_lines.len(), 2, "{lines:?}");
+        for line in user_lines {
             assert!(
                 line.spans.iter().filter(|span| !span.content.is_empty()).all(|span| span.style.bg == band)
             );
