@@ -159,7 +159,7 @@ pub struct App {
     /// When a digit was written into an empty text, unless another key came since.
     pub(super) digit_at: Option<Moment>,
     /// When the host was last notified that a question has expired.
-    pub(super) expiry_told: Option<Moment>,
+    pub(super) expiry_reported: Option<Moment>,
     /// The stored state of the draft.
     pub(super) kept: KeptDraft,
     /// Pictures on their way into the text.
@@ -219,7 +219,7 @@ impl App {
             quit_armed: None,
             typed_at: None,
             digit_at: None,
-            expiry_told: None,
+            expiry_reported: None,
             kept: KeptDraft::default(),
             attaching: Attaching::default(),
             conversation: ShownConversation::default(),

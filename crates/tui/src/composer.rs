@@ -124,9 +124,9 @@ impl Composer {
     }
 
     /// Adds to what was said before.
-    pub fn remember(&mut self, said: Draft) {
-        if self.history.last() != Some(&said) {
-            self.history.push(said);
+    pub fn remember(&mut self, draft: Draft) {
+        if self.history.last() != Some(&draft) {
+            self.history.push(draft);
         }
     }
 

@@ -30,7 +30,7 @@ mod segment;
 mod tests;
 
 pub use chrome::{Chrome, TitleProgress, chrome};
-pub use command::{StatusCommand, told};
+pub use command::{StatusCommand, command_input};
 pub use segment::Segment;
 
 /// A piece of the line. A smaller rank stays longer when it gets narrow.

@@ -71,7 +71,7 @@ impl App {
             Msg::Image(msg) => self.image_msg(msg, &mut cmds),
             Msg::Writing(msg) => self.writing_msg(msg, &mut cmds),
             Msg::Program(msg) => self.program_msg(msg, &mut cmds),
-            Msg::Back(told) => self.rewind_msg(*told, &mut cmds),
+            Msg::Back(msg) => self.rewind_msg(*msg, &mut cmds),
             Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
             Msg::Composed(text) => self.composed(text, &mut cmds),
             Msg::Note(text) => self.conversation.transcript.note(Level::Info, text),
@@ -96,7 +96,7 @@ impl App {
             self.display.feed.touch(self.now);
         }
         let mut feed = std::mem::take(&mut self.display.feed);
-        if let Some(json) = feed.take(self.now, || super::status::told(self)) {
+        if let Some(json) = feed.take(self.now, || super::status::command_input(self)) {
             cmds.push(Cmd::Program(ProgramCmd::StatusLine(json)));
         }
         self.display.feed = feed;

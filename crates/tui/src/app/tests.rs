@@ -740,20 +740,20 @@ fn a_fallback_model_is_named() {
 fn a_limit_offers_to_continue() {
     let mut test = TestApp::new(80, 20);
     let stopped = || TerminationReason::stopped("max_rounds", "the limit of 2 inferences is reached");
-    let said = |test: &TestApp| {
+    let continued = |test: &TestApp| {
         test.cmds
             .iter()
             .filter(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::Start(_, input)) if input.text == "Continue."))
             .count()
     };
     test.keys("<enter>");
-    assert_eq!(said(&test), 0);
+    assert_eq!(continued(&test), 0);
     test.start("hi");
     test.finish(stopped());
     assert!(test.screen().contains("stopped: the limit of 2 inferences is reached; /continue keeps going"));
     assert!(test.live().contains("Enter: continue, or type a message"), "{}", test.live());
     test.keys("<enter>");
-    assert_eq!(said(&test), 1);
+    assert_eq!(continued(&test), 1);
     assert!(!test.live().contains(": continue, or"), "{}", test.live());
     test.event(E::RunStart { thread_id: "t".into(), run_id: "r2".into(), parent_run_id: None });
     test.event(E::RunFinish {
@@ -763,11 +763,11 @@ fn a_limit_offers_to_continue() {
         termination: stopped(),
     });
     test.keys("/continue <enter>");
-    assert_eq!(said(&test), 2);
+    assert_eq!(continued(&test), 2);
     test.event(E::RunStart { thread_id: "t".into(), run_id: "r3".into(), parent_run_id: None });
     let end = TerminationReason::NaturalEnd;
     test.event(E::RunFinish { thread_id: "t".into(), run_id: "r3".into(), result: None, termination: end });
     test.keys("<enter>/continue <enter>");
-    assert_eq!(said(&test), 2);
+    assert_eq!(continued(&test), 2);
     assert!(test.live().contains("no limit stopped"), "{}", test.live());
 }

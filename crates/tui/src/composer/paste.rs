@@ -122,9 +122,9 @@ impl Composer {
     }
 
     /// Returns the text of a previous message, with marks for its pastes.
-    pub(super) fn with_marks_of(&mut self, said: &Draft) -> String {
-        let mut text = said.text.clone();
-        for paste in &said.pastes {
+    pub(super) fn with_marks_of(&mut self, draft: &Draft) -> String {
+        let mut text = draft.text.clone();
+        for paste in &draft.pastes {
             let known = self.pastes.iter().find(|own| own.image.is_none() && own.text == paste.text);
             let mark = match known {
                 Some(known) => known.mark.clone(),
@@ -143,15 +143,15 @@ impl Composer {
 
     /// Replaces the draft with a previous message. If it is long and its pastes are unknown, all of it
     /// becomes one mark.
-    pub fn recall(&mut self, said: &str) {
-        let known = self.history.iter().rev().find(|draft| draft.whole() == said);
+    pub fn recall(&mut self, text: &str) {
+        let known = self.history.iter().rev().find(|draft| draft.whole() == text);
         let draft = match known {
             Some(known) => known.clone(),
-            None if is_long(said) => {
-                let paste = Paste { mark: self.new_mark(said, ""), text: said.to_owned(), image: None };
+            None if is_long(text) => {
+                let paste = Paste { mark: self.new_mark(text, ""), text: text.to_owned(), image: None };
                 Draft { text: paste.mark.clone(), pastes: vec![paste] }
             }
-            None => Draft::from(said),
+            None => Draft::from(text),
         };
         let text = self.with_marks_of(&draft);
         self.set(text);

@@ -246,8 +246,8 @@ proptest! {
     ) {
         let text = |lines: &[String]| lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>();
         let (old, new) = (text(&old), text(&new));
-        let told = similar::TextDiff::from_lines(&old, &new).unified_diff().header("a", "b").to_string();
-        let read = Patch::parse(&told).unwrap_or_default();
+        let unified = similar::TextDiff::from_lines(&old, &new).unified_diff().header("a", "b").to_string();
+        let read = Patch::parse(&unified).unwrap_or_default();
         let made = Patch::between(&old, &new);
         prop_assert_eq!((read.added, read.removed, read.len()), (made.added, made.removed, made.len()));
         prop_assert_eq!(read.texts(), made.texts());
@@ -292,10 +292,10 @@ fn a_hunk_shows_its_position_and_a_long_one_is_split() {
     assert_eq!(places, ["@@ -7,7 +7,7 @@", "@@ -17,4 +17,3 @@"]);
     assert_eq!(parts[1].0.unified(), "@@ -17,4 +17,3 @@\n line 17\n line 18\n line 19\n-line 20");
     let parts = Patch::between("", &lines("new", 1..=25)).parts(10);
-    let told: Vec<(String, bool)> =
+    let found: Vec<(String, bool)> =
         parts.iter().map(|(part, continues_hunk)| (part.place(), *continues_hunk)).collect();
     assert_eq!(
-        told,
+        found,
         [
             ("@@ -0,0 +1,10 @@".to_owned(), false),
             ("@@ -0,0 +11,10 @@".to_owned(), true),

@@ -37,9 +37,9 @@ impl AnswerSender {
         self.answer(Msg::Failed(error.to_string()));
     }
 
-    /// A sentence for the person, whether it went well or not.
-    pub(crate) fn said(&self, said: Result<String, ForeignError>) {
-        match said {
+    /// Shows the user the outcome, a success or a failure.
+    pub(crate) fn note(&self, result: Result<String, ForeignError>) {
+        match result {
             Ok(words) => self.answer(Msg::Note(words)),
             Err(error) => self.failed(&error),
         }

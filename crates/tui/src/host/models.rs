@@ -89,24 +89,24 @@ impl ModelCmd {
         match self {
             Self::List => send.answer(ModelMsg::Listed(host.models())),
             Self::Set(name) => performer.spawn(async move {
-                send.said(host.set_model(&name).await);
+                send.note(host.set_model(&name).await);
                 send.info(host.as_ref());
             }),
             Self::Try(name) => performer.spawn(async move {
-                send.said(host.try_model(&name).await);
+                send.note(host.try_model(&name).await);
                 send.info(host.as_ref());
             }),
             Self::SetEffort(effort) => performer.spawn(async move {
-                send.said(host.set_effort(effort).await);
+                send.note(host.set_effort(effort).await);
                 send.info(host.as_ref());
             }),
             Self::Logins => send.answer(ModelMsg::Logins(host.logins())),
             Self::LogIn(provider, key) => performer.spawn(async move {
-                send.said(host.log_in(&provider, key).await);
+                send.note(host.log_in(&provider, key).await);
                 send.info(host.as_ref());
             }),
             Self::LogOut(provider) => performer.spawn(async move {
-                send.said(host.log_out(provider.as_deref()).await);
+                send.note(host.log_out(provider.as_deref()).await);
             }),
         }
     }

@@ -19,7 +19,7 @@ const PAUSE_MS: u64 = 1000;
 pub struct StatusCommand {
     is_on: bool,
     shown: Option<String>,
-    told: Option<Value>,
+    last_input: Option<Value>,
     due: Option<Moment>,
     started: Option<Moment>,
     is_running: bool,
@@ -50,17 +50,17 @@ impl StatusCommand {
     }
 
     /// Returns the input to run the command with now, or `None` if it is not due.
-    pub fn take(&mut self, now: Moment, told: impl FnOnce() -> Value) -> Option<String> {
+    pub fn take(&mut self, now: Moment, input: impl FnOnce() -> Value) -> Option<String> {
         if self.is_running || self.due.is_none_or(|due| now < due) {
             return None;
         }
         self.due = None;
-        let told = told();
-        if self.told.as_ref() == Some(&told) {
+        let input = input();
+        if self.last_input.as_ref() == Some(&input) {
             return None;
         }
-        let text = told.to_string();
-        self.told = Some(told);
+        let text = input.to_string();
+        self.last_input = Some(input);
         self.started = Some(now);
         self.is_running = true;
         Some(text)
@@ -87,7 +87,7 @@ impl StatusCommand {
 }
 
 /// Returns the command's standard input. Nothing in this value changes merely because time passes.
-pub fn told(app: &App) -> Value {
+pub fn command_input(app: &App) -> Value {
     let info = &app.info;
     let state = match app.conversation.run {
         RunState::Idle => "idle",

@@ -13,7 +13,7 @@ pub struct Linear {
     /// The last, unfinished line.
     prompt: String,
     /// The last lines written, by topic, so that nothing is repeated.
-    said: BTreeMap<&'static str, Vec<String>>,
+    written: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl Linear {
@@ -27,11 +27,11 @@ impl Linear {
     ) -> Vec<u8> {
         let mut lines: Vec<String> = finished.to_vec();
         for (topic, now) in topics {
-            let before = self.said.get(topic).map(Vec::as_slice).unwrap_or_default();
+            let before = self.written.get(topic).map(Vec::as_slice).unwrap_or_default();
             if before != now {
                 // If a topic changes in part, only the new lines are written.
                 lines.extend(now.iter().filter(|line| !before.contains(line)).cloned());
-                self.said.insert(topic, now);
+                self.written.insert(topic, now);
             }
         }
         let mut out = String::new();

@@ -144,9 +144,9 @@ impl Transcript {
                 if self.tool(call_id).is_some_and(ToolEntry::is_over) {
                     return;
                 }
-                let told =
+                let stored_result =
                     metadata("tool_result").and_then(|value| serde_json::from_value(value.clone()).ok());
-                let mut result: ToolResult = told.unwrap_or_else(|| {
+                let mut result: ToolResult = stored_result.unwrap_or_else(|| {
                     let name = self.tool(call_id).map(|tool| tool.name.clone()).unwrap_or_default();
                     ToolResult::text(name, message.text())
                 });

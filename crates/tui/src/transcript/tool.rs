@@ -228,10 +228,10 @@ impl ToolEntry {
             self.wait(result.suspension.as_deref());
             return;
         }
-        let told =
+        let reported =
             result.details.as_ref().and_then(|details| details.get("duration_ms")).and_then(Value::as_u64);
         let seen = at.zip(self.started).map(|(at, started)| at.since(started));
-        self.elapsed = told.or(seen);
+        self.elapsed = reported.or(seen);
         self.state = final_state(result, outcome);
         // The result contains what is worth keeping; the stream was only for the time until then.
         if !matches!(self.state, ToolState::Unknown | ToolState::Cancelled) || shown_text(result).len() > 400
@@ -282,7 +282,7 @@ fn code_of(result: &ToolResult) -> Option<&str> {
 }
 
 fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
-    let told = match code_of(result) {
+    let by_code = match code_of(result) {
         Some("declined" | "change_wanted") => Some(ToolState::Declined),
         Some("denied" | "blocked" | "permission_denied" | "hook_denied" | "hook_failed") => {
             Some(ToolState::Denied)
@@ -295,8 +295,8 @@ fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
     match outcome {
         ToolCallOutcome::Succeeded if result.is_error() => ToolState::Failed,
         ToolCallOutcome::Succeeded => ToolState::Done,
-        ToolCallOutcome::Failed => told.unwrap_or(ToolState::Failed),
-        ToolCallOutcome::Cancelled => told.unwrap_or(ToolState::Cancelled),
+        ToolCallOutcome::Failed => by_code.unwrap_or(ToolState::Failed),
+        ToolCallOutcome::Cancelled => by_code.unwrap_or(ToolState::Cancelled),
         ToolCallOutcome::Suspended => ToolState::Waiting,
     }
 }

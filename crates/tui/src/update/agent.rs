@@ -328,8 +328,8 @@ impl App {
             self.conversation.transcript.push_stopped_notice(why);
         }
         // Events that overtook the answer.
-        for (thread, told) in std::mem::take(&mut self.conversation.loading.early) {
-            match told {
+        for (thread, early) in std::mem::take(&mut self.conversation.loading.early) {
+            match early {
                 EarlyEvent::Agent(event) => self.agent(&thread, &event, cmds),
                 EarlyEvent::Synced(sync) => self.synced(sync, cmds),
                 EarlyEvent::Began(row) => self.began(&thread, row),

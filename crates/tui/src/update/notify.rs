@@ -35,13 +35,13 @@ impl App {
         let now = self.unix_now();
         let is_due = self.cards.open.iter().any(|card| card.expires_at().is_some_and(|end| end <= now));
         if !is_due {
-            self.expiry_told = None;
+            self.expiry_reported = None;
             return;
         }
-        if self.expiry_told.is_some_and(|told| self.now.since(told) < AGAIN_MS) {
+        if self.expiry_reported.is_some_and(|at| self.now.since(at) < AGAIN_MS) {
             return;
         }
-        self.expiry_told = Some(self.now);
+        self.expiry_reported = Some(self.now);
         if let Some(thread) = self.conversation.id() {
             cmds.push(Cmd::Question(QuestionCmd::Expire(thread.clone())));
         }
@@ -53,7 +53,7 @@ impl App {
         let next = |end: u64| match end.checked_sub(now).filter(|left| *left > 0) {
             // The whole minutes that are left change then.
             Some(left) => self.now.plus((left - 1) % 60_000 + 1),
-            None => self.expiry_told.map_or(self.now, |told| told.plus(AGAIN_MS)),
+            None => self.expiry_reported.map_or(self.now, |at| at.plus(AGAIN_MS)),
         };
         self.cards.open.iter().filter_map(Card::expires_at).map(next).min()
     }

@@ -351,8 +351,8 @@ impl App {
     }
 
     /// An answer of the host.
-    pub(super) fn rewind_msg(&mut self, told: RewindMsg, cmds: &mut Vec<Cmd>) {
-        match told {
+    pub(super) fn rewind_msg(&mut self, msg: RewindMsg, cmds: &mut Vec<Cmd>) {
+        match msg {
             RewindMsg::Points(purpose, Ok(points)) => self.list_points(purpose, &points),
             RewindMsg::Preview(keep, Ok(preview)) => self.previewed_back(keep, preview),
             RewindMsg::Went(Ok(went)) => self.open_rewound(went, cmds),

@@ -77,9 +77,9 @@ impl App {
     pub(super) fn take_tasks(&mut self, children: &[TaskRecord], commands: &[CommandRecord]) {
         let agents = children.iter().filter(|task| task.child.background && !task.status().is_over());
         self.conversation.tasks = agents.count() + commands.len();
-        let told =
+        let shown =
             |command: &CommandRecord| (command.id(), visible_line(command.command.trim()).into_owned());
-        self.conversation.commands = commands.iter().map(told).collect();
+        self.conversation.commands = commands.iter().map(shown).collect();
     }
 
     /// Brings the picture in line with the store.

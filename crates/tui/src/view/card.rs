@@ -397,10 +397,10 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
             lines.extend(stale::moved(card, inner, theme));
             lines.extend(call(card, app, inner, theme, code));
             lines.extend(stale::deltas(card, inner, theme));
-            let said = card.ticket.suspension.message.trim();
+            let message = card.ticket.suspension.message.trim();
             if card.kind == CardKind::Unknown {
-                if !said.is_empty() {
-                    lines.extend(Wrap::words(inner).text(&visible(said), theme.style(Role::Dim)));
+                if !message.is_empty() {
+                    lines.extend(Wrap::words(inner).text(&visible(message), theme.style(Role::Dim)));
                 }
                 lines.extend(unknown::known(card, app, inner, theme));
             }

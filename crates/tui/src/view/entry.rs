@@ -213,8 +213,8 @@ fn child(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let dim = page.theme.style(Role::Dim);
     let text = super::truncate(&words.join(" · "), page.width.saturating_sub(OUTPUT_INDENT));
     let mut lines = vec![Line::from(vec![Span::styled(format!("  {mark}"), style), Span::styled(text, dim)])];
-    if let Some(said) = child.line.as_ref().filter(|_| !child.status.is_over()) {
-        let text = format!("    {}", visible_line(&without_colours(said)));
+    if let Some(line) = child.line.as_ref().filter(|_| !child.status.is_over()) {
+        let text = format!("    {}", visible_line(&without_colours(line)));
         lines.push(Line::styled(super::truncate(&text, page.width), page.theme.style(Role::ToolOutput)));
     }
     lines
@@ -437,7 +437,7 @@ fn done(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
         return Vec::new();
     }
     let is_words = !matches!(tool.state, ToolState::Done | ToolState::Failed);
-    let render = |text: &str| if is_words { said(text, page) } else { block(text, page) };
+    let render = |text: &str| if is_words { prose(text, page) } else { block(text, page) };
     if count <= most {
         let all = render(&output);
         if all.len() <= most + 2 {
@@ -528,7 +528,7 @@ fn block(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
 }
 
 /// Renders a message about a call that did not end normally: prose, not output.
-fn said(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
+fn prose(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let wrap = Wrap::words(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT);
     wrap.text(&visible(text.trim()), page.theme.style(Role::Dim))
 }

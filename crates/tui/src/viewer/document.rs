@@ -125,17 +125,18 @@ impl Document {
     }
 
     /// Creates a document of the differences between two conversations, named by their titles.
-    pub fn of_forks(titles: [&str; 2], said: [&[StoredMessage]; 2]) -> Document {
+    pub fn of_forks(titles: [&str; 2], conversations: [&[StoredMessage]; 2]) -> Document {
         let mut document = Document::default();
-        let messages = said[0].iter().zip(said[1]).take_while(|(a, b)| a.message == b.message).count();
-        let same = match messages {
+        let shared =
+            conversations[0].iter().zip(conversations[1]).take_while(|(a, b)| a.message == b.message).count();
+        let same = match shared {
             0 => "no message is the same".to_owned(),
             1 => "the first message is the same in both".to_owned(),
             n => format!("the first {n} messages are the same in both"),
         };
         document.pages.page("two conversations", same);
-        let [one, other] =
-            said.map(|said| visible(&source::conversation(&Transcript::of_messages(said))).into_owned());
+        let [one, other] = conversations
+            .map(|messages| visible(&source::conversation(&Transcript::of_messages(messages))).into_owned());
         let [left, right] = titles.map(|title| if title.is_empty() { "(no title)" } else { title });
         let patch = Patch::between(&one, &other);
         document.take(format!("{left} → {right}"), None, FileChangeKind::Changed, Some(patch));

@@ -132,9 +132,9 @@ fn a_grant_is_spelled_out_before_it_is_stored() {
     test.start("push it");
     test.ask_bash("a", "git push");
     test.keys("a<down>");
-    let said = test.live();
+    let live = test.live();
     let stores = "Always allow exactly this command in ~/proj, never expires";
-    assert!(said.contains(stores), "{said}");
+    assert!(live.contains(stores), "{live}");
     test.keys("tt");
     assert!(test.live().contains("in ~/proj, until midnight"), "{}", test.live());
     test.keys("w2 calls<enter>");
@@ -187,7 +187,7 @@ fn a_pattern_is_edited_with_a_preview_of_past_matches() {
     let stale = GrantPreview { problem: Some("old".into()), ..GrantPreview::default() };
     test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale))));
     let live = test.live();
-    for said in [
+    for expected in [
         "Always allow calls that match Bash(git push o*) in ~/proj, never expires",
         "would have matched 12 of 40 earlier calls in this project:",
         "and 10 more; you denied 1 of them all",
@@ -195,7 +195,7 @@ fn a_pattern_is_edited_with_a_preview_of_past_matches() {
         ", denied by you",
         "git push origin ×3",
     ] {
-        assert!(live.contains(said), "{said}\n{live}");
+        assert!(live.contains(expected), "{expected}\n{live}");
     }
     test.keys("<enter>");
     assert_eq!(test.grants().len(), 1);
@@ -263,8 +263,8 @@ fn a_grant_is_revoked_after_confirmation() {
     test.keys("<down><enter>");
     assert_eq!(test.cmds.last(), Some(&Cmd::Question(QuestionCmd::RevokeGrant("g1".into()))));
     test.send(Msg::Question(QuestionMsg::Revoked("g1".into(), Ok(true))));
-    let told = "revoked Bash(git push *)";
-    assert!(test.screen().contains(told), "{}", test.screen());
+    let expected = "revoked Bash(git push *)";
+    assert!(test.screen().contains(expected), "{}", test.screen());
 }
 
 #[test]
@@ -336,9 +336,9 @@ fn a_late_answer_says_who_was_first() {
         Ok(DecideOutcome::AlreadyDecided(record(ticket))),
     )));
     assert!(test.app.cards.open.is_empty());
-    let said = "Bash was already approved by ann (cli) at 12:03";
-    assert!(test.screen().contains(said), "{}", test.screen());
-    for (user, channel, said) in [
+    let expected = "Bash was already approved by ann (cli) at 12:03";
+    assert!(test.screen().contains(expected), "{}", test.screen());
+    for (user, channel, expected) in [
         ("ann (phone)", CHANNEL_HTTP, "approved by ann (phone) at 12:03"),
         ("reviewer", CHANNEL_REMOTE, "answered on the side of reviewer at 12:03"),
     ] {
@@ -349,7 +349,7 @@ fn a_late_answer_says_who_was_first() {
             "perm_a".into(),
             Ok(DecideOutcome::AlreadyDecided(record)),
         )));
-        assert!(test.screen().contains(&format!("Bash was already {said}")), "{}", test.screen());
+        assert!(test.screen().contains(&format!("Bash was already {expected}")), "{}", test.screen());
     }
 }
 

@@ -422,16 +422,16 @@ fn a_card_says_what_will_happen() {
         row.trim_start_matches('▌').trim().to_owned()
     };
     let shadow = json!({"does": "opens /etc/shadow, outside this project", "outside": true});
-    let told = title("Read", json!({"file_path": "/etc/shadow"}), shadow);
-    assert_eq!(told, "Open /etc/shadow, outside this project?");
-    let told = title(
+    let shown = title("Read", json!({"file_path": "/etc/shadow"}), shadow);
+    assert_eq!(shown, "Open /etc/shadow, outside this project?");
+    let shown = title(
         "Bash",
         json!({"command": "rm x"}),
         json!({"danger": {"what": ["deletes files"], "words": ["rm"]}}),
     );
-    assert_eq!(told, "Deletes files");
-    let told = title("Bash", json!({"command": "make", "description": "run the tests."}), json!({}));
-    assert_eq!(told, "Run the tests?");
+    assert_eq!(shown, "Deletes files");
+    let shown = title("Bash", json!({"command": "make", "description": "run the tests."}), json!({}));
+    assert_eq!(shown, "Run the tests?");
     let file = |path: &str, old: Option<&str>| preview(path, old, "new\n");
     let one = |path: &str, old: Option<&str>| json!({"preview": [file(path, old)], "outside": false});
     let write = || json!({"file_path": "x", "content": "new\n"});

@@ -186,11 +186,11 @@ fn a_screen_reader_gets_text_and_answers_with_words() {
     test.start("go");
     test.ask_bash("c", "git push origin main");
     assert_eq!(test.app.focus, super::Focus::Composer, "a question does not take the focus by itself");
-    let said: Vec<String> = linear::topics(&test.app).into_iter().flat_map(|(_, lines)| lines).collect();
-    insta::assert_snapshot!("screen_reader_output", said.join("\n"));
+    let output: Vec<String> = linear::topics(&test.app).into_iter().flat_map(|(_, lines)| lines).collect();
+    insta::assert_snapshot!("screen_reader_output", output.join("\n"));
     assert!(
-        !said.iter().any(|line| line.chars().any(|c| ('\u{2500}'..='\u{257f}').contains(&c))),
-        "{said:?}"
+        !output.iter().any(|line| line.chars().any(|c| ('\u{2500}'..='\u{257f}').contains(&c))),
+        "{output:?}"
     );
     let mut reader = Linear::default();
     let first = reader.frame(&[], linear::topics(&test.app), &linear::prompt(&test.app));

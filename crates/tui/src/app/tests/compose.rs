@@ -259,7 +259,7 @@ fn the_first_start_text_is_not_a_message() {
 #[test]
 fn a_long_paste_stays_a_mark_once_sent() {
     let long = "a line\n".repeat(20);
-    let said = format!("what is this: {}", long.trim_end());
+    let whole_text = format!("what is this: {}", long.trim_end());
     let mark = "what is this: [paste 1: 20 lines]";
     let is_marked = |test: &TestApp| {
         let screen = test.screen();
@@ -273,17 +273,17 @@ fn a_long_paste_stays_a_mark_once_sent() {
     let mut test = TestApp::new(100, 30);
     write(&mut test);
     let input = last_input(&test).clone();
-    assert_eq!(input.text, said, "the model reads all of it");
+    assert_eq!(input.text, whole_text, "the model reads all of it");
     is_marked(&test);
 
     // The history contains the mark, even if another paste has the same one.
     test.keys("<up>");
-    assert_eq!((test.app.composer.text(), test.app.composer.whole().as_str()), (mark, said.as_str()));
+    assert_eq!((test.app.composer.text(), test.app.composer.whole().as_str()), (mark, whole_text.as_str()));
     test.app.composer.take();
     test.send(Msg::Paste("other\n".repeat(20)));
-    test.app.composer.recall(&said);
+    test.app.composer.recall(&whole_text);
     assert_eq!(test.app.composer.text(), "what is this: [paste 2: 20 lines]");
-    assert_eq!(test.app.composer.whole(), said);
+    assert_eq!(test.app.composer.whole(), whole_text);
     test.app.composer.recall(long.trim_end());
     assert_eq!(test.app.composer.text(), "[paste 2: 20 lines]");
     assert_eq!(test.app.composer.whole(), long.trim_end());
@@ -292,20 +292,20 @@ fn a_long_paste_stays_a_mark_once_sent() {
     // Text that could not be sent has its mark again, and so has queued text.
     test.send(Msg::Thread(ThreadMsg::Started(Err(("the disk is full".into(), input.clone())))));
     assert_eq!(test.app.composer.text(), mark);
-    assert_eq!(test.app.composer.whole().trim_end(), said);
+    assert_eq!(test.app.composer.whole().trim_end(), whole_text);
     test.keys("<enter>");
     write(&mut test);
-    let row = QueuedRow { shown: Some(mark.into()), ..queued(7, &said) };
+    let row = QueuedRow { shown: Some(mark.into()), ..queued(7, &whole_text) };
     test.send(Msg::Thread(ThreadMsg::Enqueued(last_input(&test).clone(), Ok(row.clone()))));
     assert!(test.live().contains(&format!("queued {mark}")), "{}", test.live());
     test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![7], gone: Vec::new() }));
-    assert_eq!((test.app.composer.text(), test.app.composer.whole().trim_end()), (mark, said.as_str()));
+    assert_eq!((test.app.composer.text(), test.app.composer.whole().trim_end()), (mark, whole_text.as_str()));
 
     // A message queued by another process starts here.
     let mut test = TestApp::new(100, 30);
     test.send(Msg::Thread(ThreadMsg::Began("t".into(), row)));
     is_marked(&test);
-    let content = json!({"queued": 8, "text": said, "shown": mark, "images": []});
+    let content = json!({"queued": 8, "text": whole_text, "shown": mark, "images": []});
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.event(E::ActivitySnapshot {

@@ -127,12 +127,15 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
 fn shown(width: u16) -> String {
     let mut test = TestApp::new(width, 30);
     test.app.display.image_cache = ImageCache::new(Some(Depth::True));
-    let said = Message::user_with(vec![
+    let message = Message::user_with(vec![
         ContentBlock::text("漢字 🎉 see [image 1: größe 漢字.gif 640×480]"),
         ContentBlock::StoredImage(image("größe 漢字.gif")),
         ContentBlock::StoredImage(ImageRef { hash: "b".into(), ..image("broken.gif") }),
     ]);
-    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said, Message::assistant("Seen.")]))))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![
+        message,
+        Message::assistant("Seen."),
+    ]))))));
     assert!(
         test.scrollback.iter().all(|line| !line.contains("see [image")),
         "it waits: {:?}",
@@ -159,8 +162,9 @@ fn images_are_shown_in_half_blocks_with_a_description() {
 #[test]
 fn without_colours_there_is_only_the_description() {
     let mut test = TestApp::new(80, 24);
-    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
-    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
+    let message =
+        Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![message]))))));
     assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Image(ImageCmd::Picture(_)))));
     assert!(test.screen().contains("a.gif: GIF, 640×480, 10 bytes"), "{}", test.screen());
 }
@@ -169,8 +173,9 @@ fn without_colours_there_is_only_the_description() {
 fn the_viewer_shows_images_too() {
     let mut test = TestApp::new(80, 24);
     test.app.display.image_cache = ImageCache::new(Some(Depth::Indexed));
-    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
-    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
+    let message =
+        Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![message]))))));
     test.keys("<ctrl-o>");
     assert!(!test.screen().contains('▀'));
     test.send(Msg::Image(ImageMsg::Picture(image("").hash, Ok(pixels()))));
@@ -252,10 +257,10 @@ fn a_read_image_is_not_grouped_with_other_reads() {
     message.metadata =
         Some(json!({"tool_result": ToolResult::text("Read", "the page"), "outcome": "succeeded"}));
     let call = ToolCall::new("a", "Read", json!({"url": "x"}));
-    let said = vec![Message::user("go"), Message::assistant_with(Vec::new(), vec![call]), message];
+    let messages = vec![Message::user("go"), Message::assistant_with(Vec::new(), vec![call]), message];
     let mut test = TestApp::new(80, 30);
     test.app.display.image_cache = ImageCache::new(Some(Depth::True));
-    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(said))))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(messages))))));
     test.send(Msg::Image(ImageMsg::Picture("h0".into(), Ok(pixels()))));
     let tail = |lines: &[String]| {
         let from = lines.iter().position(|line| line.contains("Read")).expect("the call");

@@ -21,7 +21,7 @@ fn talked(width: u16) -> TestApp {
     app
 }
 
-fn told(app: &mut TestApp, msg: RewindMsg) {
+fn send_rewind(app: &mut TestApp, msg: RewindMsg) {
     app.send(Msg::Back(Box::new(msg)));
 }
 
@@ -96,14 +96,14 @@ fn pressing_escape_twice_on_an_empty_composer_opens_rewind() {
 fn a_rewind_is_previewed_before_it_happens() {
     let mut app = talked(80);
     app.keys("/rewind<enter>");
-    told(&mut app, RewindMsg::Points(PickPurpose::Back, Ok(points())));
+    send_rewind(&mut app, RewindMsg::Points(PickPurpose::Back, Ok(points())));
     insta::assert_snapshot!("rewind_points_80", app.live());
     app.keys("<down><down><enter>");
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Preview("t".into(), Some(2))));
     // A preview of another point is not shown.
-    told(&mut app, RewindMsg::Preview(Some(0), Ok(preview())));
+    send_rewind(&mut app, RewindMsg::Preview(Some(0), Ok(preview())));
     assert!(app.app.overlays.picker.as_ref().is_some_and(crate::picker::Picker::is_loading));
-    told(&mut app, RewindMsg::Preview(Some(2), Ok(preview())));
+    send_rewind(&mut app, RewindMsg::Preview(Some(2), Ok(preview())));
     for width in [40, 80, 140] {
         app.send(Msg::Resize(width, 24));
         insta::assert_snapshot!(format!("rewind_preview_{width}"), app.live());
@@ -117,7 +117,7 @@ fn a_rewind_is_previewed_before_it_happens() {
         words: "rewound the conversation to before “now”; /rewind can undo this".into(),
         failed: vec!["a.txt was not restored: a folder is in the way".into()],
     };
-    told(&mut app, RewindMsg::Went(Ok(went)));
+    send_rewind(&mut app, RewindMsg::Went(Ok(went)));
     assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::Open(Some(id)))) if id.as_str() == "t2"));
     let mut opened = crate::app::tests::opened(Vec::new());
     opened.thread.id = "t2".into();
@@ -130,7 +130,7 @@ fn a_rewind_is_previewed_before_it_happens() {
 fn the_last_rewind_can_be_undone() {
     let mut app = talked(80);
     app.keys("/rewind<enter>");
-    told(&mut app, RewindMsg::Points(PickPurpose::Back, Ok(points())));
+    send_rewind(&mut app, RewindMsg::Points(PickPurpose::Back, Ok(points())));
     app.keys("<enter>");
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Preview("t".into(), None)));
     let none = RewindPreview {
@@ -138,7 +138,7 @@ fn the_last_rewind_can_be_undone() {
         no_files: Some("they are elsewhere".into()),
         ..RewindPreview::default()
     };
-    told(&mut app, RewindMsg::Preview(None, Ok(none)));
+    send_rewind(&mut app, RewindMsg::Preview(None, Ok(none)));
     assert!(app.live().contains("files stay unchanged: they are elsewhere"), "{}", app.live());
     app.keys("<enter>");
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Go("t".into(), None, RewindTarget::Conversation)));
@@ -176,9 +176,9 @@ fn conversations_are_searched_by_content() {
         other => panic!("{other:?}"),
     };
     assert!(app.live().contains("no match"));
-    told(&mut app, RewindMsg::Found(number - 1, vec![("t1".into(), "old needle".into())], true));
+    send_rewind(&mut app, RewindMsg::Found(number - 1, vec![("t1".into(), "old needle".into())], true));
     assert!(app.live().contains("no match"), "an older search");
-    told(&mut app, RewindMsg::Found(number, vec![("t2".into(), "a needle in it".into())], true));
+    send_rewind(&mut app, RewindMsg::Found(number, vec![("t2".into(), "a needle in it".into())], true));
     assert!(app.live().contains("a needle in it"), "{}", app.live());
     app.keys("<enter>");
     assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::Open(Some(id)))) if id.as_str() == "t2"));
@@ -208,7 +208,7 @@ fn the_menu_of_a_conversation_renames_pins_and_deletes_it() {
     menu(&mut app);
     app.keys("delete<enter><down><enter>");
     assert_eq!(asked(&app).last(), Some(&&RewindCmd::Delete(ThreadId::from("t1"))));
-    told(&mut app, RewindMsg::Deleted("t1".into(), Ok(())));
+    send_rewind(&mut app, RewindMsg::Deleted("t1".into(), Ok(())));
     assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::List))));
 }
 
@@ -227,9 +227,9 @@ fn numbered(lines: std::ops::Range<usize>) -> String {
     lines.fold(String::new(), |text, n| text + &format!("line {n}\n"))
 }
 
-fn told_changes(app: &mut TestApp, changes: Changes) {
+fn send_changes(app: &mut TestApp, changes: Changes) {
     let document = Box::new(Document::of_changes(&changes));
-    told(app, RewindMsg::Changes(Ok((changes, document))));
+    send_rewind(app, RewindMsg::Changes(Ok((changes, document))));
 }
 
 fn some_changes() -> Changes {
@@ -252,13 +252,13 @@ fn changes_are_read_by_file_and_hunk() {
         let mut app = talked(width);
         app.keys("/diff<enter>");
         assert_eq!(asked(&app), [&RewindCmd::Changes("t".into(), String::new())]);
-        told_changes(&mut app, some_changes());
+        send_changes(&mut app, some_changes());
         insta::assert_snapshot!(format!("diff_page_{width}"), app.screen());
         app.keys("]<enter>");
         insta::assert_snapshot!(format!("diff_folded_{width}"), app.screen());
     }
     let mut app = talked(80);
-    told_changes(&mut app, some_changes());
+    send_changes(&mut app, some_changes());
     // The first file, its second hunk, folded separately.
     app.keys("]tt<enter>");
     assert!(app.screen().contains("▎  @@ -19,5 +19,4 @@ +1 −2  … 6 more"), "{}", app.screen());
@@ -289,7 +289,7 @@ fn twenty_thousand_lines_open_at_once() {
     let mut app = talked(80);
     let document = Box::new(Document::of_changes(&changes));
     let began = std::time::Instant::now();
-    told(&mut app, RewindMsg::Changes(Ok((changes, document))));
+    send_rewind(&mut app, RewindMsg::Changes(Ok((changes, document))));
     assert!(app.screen().contains("long.rs +20000 −20000"), "{}", app.screen());
     app.keys("<end>");
     assert!(app.screen().contains("after 19999"), "{}", app.screen());
@@ -306,7 +306,7 @@ fn changes_against_git_need_the_word_git() {
     assert!(app.live().contains("[git] [PATH]"), "{}", app.live());
     app.keys("git src/a b<enter>");
     assert_eq!(asked(&app), [&RewindCmd::GitChanges("src/a b".into())]);
-    told_changes(&mut app, Changes::default());
+    send_changes(&mut app, Changes::default());
     assert!(app.app.overlays.viewer.is_none());
     assert!(app.screen().contains("no differences"), "{}", app.screen());
 }
@@ -315,10 +315,10 @@ fn changes_against_git_need_the_word_git() {
 fn a_screen_reader_reads_the_changes_in_order() {
     let mut app = talked(80);
     app.app.display.is_linear = true;
-    told_changes(&mut app, some_changes());
+    send_changes(&mut app, some_changes());
     assert!(app.app.overlays.viewer.is_none());
-    let told = app.scrollback.join("\n") + &app.live();
-    assert!(told.contains("6 files differ") && told.contains("new(\"👍"), "{told}");
+    let screen = app.scrollback.join("\n") + &app.live();
+    assert!(screen.contains("6 files differ") && screen.contains("new(\"👍"), "{screen}");
 }
 
 fn stored(seq: u64, message: Message) -> StoredMessage {
@@ -336,10 +336,10 @@ fn forks() -> Document {
         ),
     ];
     let other = [Message::user("do it the other way"), Message::assistant("I did it otherwise.")];
-    let said = |rest: &[Message]| -> Vec<StoredMessage> {
+    let as_stored = |rest: &[Message]| -> Vec<StoredMessage> {
         begin.iter().chain(rest).cloned().zip(1..).map(|(message, seq)| stored(seq, message)).collect()
     };
-    Document::of_forks(["the first", ""], [&said(&one), &said(&other)])
+    Document::of_forks(["the first", ""], [&as_stored(&one), &as_stored(&other)])
 }
 
 #[test]
@@ -348,11 +348,11 @@ fn two_conversations_are_shown_as_one_diff() {
         let mut app = talked(width);
         app.keys("/compare t2<enter>");
         assert_eq!(asked(&app), [&RewindCmd::Compare("t".into(), "t2".into())]);
-        told(&mut app, RewindMsg::Compared(Ok(Box::new(forks()))));
+        send_rewind(&mut app, RewindMsg::Compared(Ok(Box::new(forks()))));
         insta::assert_snapshot!(format!("compared_{width}"), app.screen());
     }
     let mut app = talked(100);
-    told(&mut app, RewindMsg::Compared(Ok(Box::new(forks()))));
+    send_rewind(&mut app, RewindMsg::Compared(Ok(Box::new(forks()))));
     app.keys("]y");
     let copied = app.cmds.last().cloned();
     assert!(matches!(&copied, Some(Cmd::Copy(text)) if text == "the first → (no title)"), "{copied:?}");

@@ -75,12 +75,12 @@ fn answers_cost_what_their_model_costs() {
     assert!(status(&test).contains("$2.00"), "only what m2 answered: {}", status(&test));
 }
 
-fn told(test: &TestApp) -> Vec<&String> {
-    let told = test.cmds.iter().filter_map(|cmd| match cmd {
+fn sent_inputs(test: &TestApp) -> Vec<&String> {
+    let inputs = test.cmds.iter().filter_map(|cmd| match cmd {
         Cmd::Program(ProgramCmd::StatusLine(json)) => Some(json),
         _ => None,
     });
-    told.collect()
+    inputs.collect()
 }
 
 #[test]
@@ -88,12 +88,12 @@ fn a_command_is_passed_changes_and_sleeps_while_idle() {
     let mut test = TestApp::new(80, 24);
     test.app.display.feed = StatusCommand::on();
     test.wait(10);
-    assert_eq!(told(&test).len(), 1);
-    assert!(told(&test)[0].contains("\"state\":\"idle\""), "{}", told(&test)[0]);
+    assert_eq!(sent_inputs(&test).len(), 1);
+    assert!(sent_inputs(&test)[0].contains("\"state\":\"idle\""), "{}", sent_inputs(&test)[0]);
     test.send(Msg::Program(ProgramMsg::StatusLine(Ok("my \u{1b}[31mline".into()))));
     assert!(status(&test).contains("my ") && !status(&test).contains('\u{1b}'), "{}", status(&test));
     test.wait(60_000);
-    assert_eq!((told(&test).len(), test.app.deadline()), (1, None), "nothing changed: no wake-up");
+    assert_eq!((sent_inputs(&test).len(), test.app.deadline()), (1, None), "nothing changed: no wake-up");
 
     // Several changes are reported once; a running command is not started again.
     test.cmds.clear();
@@ -101,21 +101,21 @@ fn a_command_is_passed_changes_and_sleeps_while_idle() {
     for _ in 0..50 {
         test.event(E::TextDelta { delta: "x".into() });
     }
-    assert!(told(&test).is_empty(), "it waits for what comes with it");
+    assert!(sent_inputs(&test).is_empty(), "it waits for what comes with it");
     test.wait(2000);
-    assert_eq!(told(&test).len(), 1);
+    assert_eq!(sent_inputs(&test).len(), 1);
     done(&mut test);
     test.wait(5000);
-    assert_eq!(told(&test).len(), 1, "the first is still running");
+    assert_eq!(sent_inputs(&test).len(), 1, "the first is still running");
     test.send(Msg::Program(ProgramMsg::StatusLine(Ok("two".into()))));
     test.wait(5000);
-    assert_eq!(told(&test).len(), 2);
+    assert_eq!(sent_inputs(&test).len(), 2);
     test.send(Msg::Program(ProgramMsg::StatusLine(Err("exit status 1".into()))));
     assert!(test.screen().contains("exit status 1; showing the built-in line"), "{}", test.screen());
     assert!(status(&test).contains("demo"), "{}", status(&test));
     test.keys("hello");
     test.wait(60_000);
-    assert_eq!(told(&test).len(), 2, "failed items are left alone");
+    assert_eq!(sent_inputs(&test).len(), 2, "failed items are left alone");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn call(
     code: &[Option<Colours>],
 ) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    let mut told: &[&str] = &[];
+    let mut shown: &[&str] = &[];
     if let Some(command) = card.command() {
         let colours = code.first().and_then(Option::as_ref).map(|colours| &colours.new);
         let danger = card.proposed().and_then(|proposed| proposed.danger.as_ref());
@@ -44,7 +44,7 @@ pub(super) fn call(
             let text = format!("{hidden} invisible or control characters, escaped above");
             lines.extend(Wrap::words(inner).indent(2, 2).text(&text, theme.style(Role::Warning)));
         }
-        told = match (card.in_terminal(), card.in_background()) {
+        shown = match (card.in_terminal(), card.in_background()) {
             (true, _) => &["command", "description", "run_in_background", "tty"],
             (false, true) => &["command", "description", "run_in_background"],
             (false, false) => &["command", "description"],
@@ -65,15 +65,15 @@ pub(super) fn call(
                 lines.push(header(&path, diff.added, diff.removed, inner, theme));
             }
             lines.extend(diff.lines);
-            told = &["file_path", "old_string", "new_string", "content", "replace_all", "patch"];
+            shown = &["file_path", "old_string", "new_string", "content", "replace_all", "patch"];
         }
         if previews.iter().any(|preview| preview.new_text.is_none()) {
-            told = &["file_path"];
+            shown = &["file_path"];
         }
     }
     let arguments = card.arguments();
     if let Some(map) = arguments.as_object() {
-        for (key, value) in map.iter().filter(|(key, _)| !told.contains(&key.as_str())) {
+        for (key, value) in map.iter().filter(|(key, _)| !shown.contains(&key.as_str())) {
             let mut text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             if card.ticket.pending.name == "BashInput" {
                 // Enter is a key like others.

@@ -30,7 +30,7 @@ struct KeyHint {
 
 impl KeyHint {
     /// Creates a hint that only informs and cannot be clicked.
-    fn told(key: impl Into<String>, what: &str) -> KeyHint {
+    fn unbound(key: impl Into<String>, what: &str) -> KeyHint {
         KeyHint {
             key: key.into(),
             what: what.to_owned(),
@@ -316,12 +316,12 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
             Batch::AllowReads => key(Action::AllowReads, &format!("allow {calls}")),
             Batch::DenyRest => key(Action::DenyRest, &format!("deny {calls}")),
         };
-        return vec![yes, KeyHint::told("any other key", "back")];
+        return vec![yes, KeyHint::unbound("any other key", "back")];
     }
     let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "dismiss" } else { what });
     let mut keys = match &card.stage {
-        CardStage::Stopping => return vec![KeyHint::told("stopping…", "")],
-        CardStage::Deciding(word) => return vec![KeyHint::told(format!("{word}…"), "")],
+        CardStage::Stopping => return vec![KeyHint::unbound("stopping…", "")],
+        CardStage::Deciding(word) => return vec![KeyHint::unbound(format!("{word}…"), "")],
         CardStage::Reason(_) => vec![enter("deny, with or without a reason"), esc("back")],
         CardStage::Modify(_) => vec![enter("request changes; the call does not run"), esc("back")],
         CardStage::Comment(_) => vec![enter("add the comment"), esc("back")],
@@ -334,7 +334,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
             enter("use the kept hunks"),
             esc("back"),
         ],
-        CardStage::Away => return vec![KeyHint::told("in your editor…", "")],
+        CardStage::Away => return vec![KeyHint::unbound("in your editor…", "")],
         CardStage::Grant(form) if form.writing.is_some() => vec![enter("use"), esc("back")],
         CardStage::Grant(_) => vec![
             enter("grant and allow"),

@@ -24,8 +24,8 @@ fn patch(tool: &ToolEntry) -> Option<(Patch, bool)> {
         return None;
     }
     let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
-    let told = details.and_then(|details| details.get("diff")).and_then(Value::as_str);
-    if let Some(patch) = told.and_then(|diff| Patch::parse(&visible(diff))) {
+    let diff = details.and_then(|details| details.get("diff")).and_then(Value::as_str);
+    if let Some(patch) = diff.and_then(|diff| Patch::parse(&visible(diff))) {
         return Some((patch, true));
     }
     let text = |key: &str| tool.arguments.get(key).and_then(Value::as_str);
@@ -34,7 +34,7 @@ fn patch(tool: &ToolEntry) -> Option<(Patch, bool)> {
     let (old, new) =
         if is_edit { (text("old_string")?, text("new_string")?) } else { ("", text("content")?) };
     // The result of a call that changed nothing has an empty diff.
-    let is_same = told.is_some_and(str::is_empty);
+    let is_same = diff.is_some_and(str::is_empty);
     (!is_same).then(|| (Patch::between(&visible(old), &visible(new)), !is_edit))
 }
 
@@ -66,9 +66,9 @@ pub(super) fn is_shown(tool: &ToolEntry) -> bool {
         return false;
     }
     let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
-    let told = details.and_then(|details| details.get("diff")).and_then(Value::as_str);
+    let diff = details.and_then(|details| details.get("diff")).and_then(Value::as_str);
     let key = if tool.name == "Edit" { "new_string" } else { "content" };
-    told.map_or(tool.arguments.get(key).is_some(), |diff| !diff.is_empty())
+    diff.map_or(tool.arguments.get(key).is_some(), |diff| !diff.is_empty())
 }
 
 /// Asks for the colours of what a call changed, if it is code.

@@ -99,10 +99,10 @@ pub(in crate::view) fn group(entries: &[Entry], page: EntryLayout<'_>) -> Vec<Li
         ("searched", count(&["Grep", "Glob"]), "pattern", "patterns"),
         ("listed", count(&["List"]), "folder", "folders"),
     ];
-    let told = kinds.iter().filter(|(_, count, ..)| *count > 0);
-    let told = told
+    let parts = kinds.iter().filter(|(_, count, ..)| *count > 0);
+    let parts = parts
         .map(|(verb, count, one, more)| format!("{verb} {count} {}", if *count == 1 { one } else { more }));
-    let words = capital(&told.collect::<Vec<_>>().join(", "));
+    let words = capital(&parts.collect::<Vec<_>>().join(", "));
     let theme = page.theme;
     let took: u64 = tools.iter().filter_map(|tool| tool.elapsed).sum();
     let time = (took >= 100).then(|| Span::styled(format!(" · {}", duration(took)), theme.style(Role::Dim)));
