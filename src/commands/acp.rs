@@ -171,8 +171,8 @@ impl EditorHost for Host {
             let app = AppContext::build(foundation, &cli).await.map_err(|e| Refusal::Failed(e.message))?;
             warnings.extend(app.warnings.iter().cloned());
             let news: News = Arc::default();
-            let told = Arc::clone(&news);
-            app.mcp.start(move |text| told.lock().unwrap_or_else(PoisonError::into_inner).push(text));
+            let server_news = Arc::clone(&news);
+            app.mcp.start(move |text| server_news.lock().unwrap_or_else(PoisonError::into_inner).push(text));
             let folder: Arc<dyn FolderHost> = Arc::new(Folder { app, warnings, news });
             Ok(folder)
         })

@@ -81,9 +81,9 @@ pub(crate) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, 
         None => None,
     };
     let filter = AuditFilter { since, thread, kinds: Vec::new() };
-    let told = if args.rows { rows(&store, filter, args).await } else { calls(&store, filter, args).await };
+    let count = if args.rows { rows(&store, filter, args).await } else { calls(&store, filter, args).await };
     store.close().await;
-    if told? == 0 {
+    if count? == 0 {
         put_stderr("the audit has no matching calls");
     }
     Ok(0)
@@ -159,7 +159,7 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
     }
     let mut out = String::new();
     for fault in &report.faults {
-        out.push_str(&told(fault));
+        out.push_str(&fault_text(fault));
         out.push('\n');
     }
     let count = |n: u64, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
@@ -185,7 +185,7 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
 }
 
 /// Describes one fault on one line.
-fn told(fault: &AuditFault) -> String {
+fn fault_text(fault: &AuditFault) -> String {
     let rows = match (fault.n, fault.last) {
         (Some(first), Some(last)) => format!("rows {first} to {last}"),
         (Some(n), None) => format!("row {n}"),

@@ -175,15 +175,15 @@ async fn test(
     ctx.tool = call;
     let cwd = &foundation.workspace.cwd;
     // Missing members are taken from an example event of this phase.
-    let mut told = event(hook, &ctx, &cwd.to_string_lossy());
-    if let Some(object) = told.as_object_mut() {
+    let mut input = event(hook, &ctx, &cwd.to_string_lossy());
+    if let Some(object) = input.as_object_mut() {
         object.extend(given);
     }
     let asked = request(
         hook,
         cwd,
         &foundation.workspace.home,
-        told.to_string().into_bytes(),
+        input.to_string().into_bytes(),
         SpawnContext::default(),
     );
     let runner = HookCommands { programs };

@@ -45,8 +45,8 @@ pub(crate) async fn login(
 
 /// `aye logout [PROVIDER]`.
 pub(crate) async fn logout(name: Option<&str>, foundation: &Foundation) -> Result<u8, Failure> {
-    let told = log_out(foundation, name).await.map_err(Failure::failed)?;
-    put(&format!("{told}\n"))?;
+    let outcome = log_out(foundation, name).await.map_err(Failure::failed)?;
+    put(&format!("{outcome}\n"))?;
     Ok(0)
 }
 

@@ -286,8 +286,8 @@ async fn trust(
         put_stderr("nothing was trusted");
         return Ok(1);
     }
-    let said = manager.agree(name);
+    let agreed = manager.agree(name);
     manager.close().await;
-    put(&format!("{}\n", said.map_err(Failure::failed)?))?;
+    put(&format!("{}\n", agreed.map_err(Failure::failed)?))?;
     Ok(0)
 }

@@ -102,7 +102,7 @@ async fn execute(
         MemoryCommand::Add { text, user, form } => {
             let scope = if user { Scope::User } else { Scope::Project };
             let note = notes.add(scope, &given(text)?, &stamp(), None).await.map_err(failed)?;
-            told("kept", &[note], form.json)
+            put_notes("kept", &[note], form.json)
         }
         MemoryCommand::Edit { id, text, form } => {
             let old = notes.note(&id).await.map_err(failed)?;
@@ -128,7 +128,7 @@ async fn execute(
                 }
             };
             let words = if new.text == old.text { "unchanged" } else { "changed" };
-            told(words, &[new], form.json)
+            put_notes(words, &[new], form.json)
         }
         MemoryCommand::Forget { ids, form } => {
             // All are looked up first, so that a typing error removes nothing.
@@ -144,7 +144,7 @@ async fn execute(
                     Err(error) => return Err(failed(error)),
                 }
             }
-            told("forgotten", &removed, form.json)
+            put_notes("forgotten", &removed, form.json)
         }
     }
 }
@@ -175,7 +175,7 @@ fn given(text: String) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::usage("stdin is not valid UTF-8"))
 }
 
-fn told(words: &str, notes: &[Note], json: bool) -> Result<(), Failure> {
+fn put_notes(words: &str, notes: &[Note], json: bool) -> Result<(), Failure> {
     if json {
         return put_json(&json!(notes));
     }

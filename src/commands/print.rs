@@ -161,9 +161,9 @@ fn is_answered(code: u8) -> bool {
 /// Writes the last message of the agent to a file.
 async fn write_answer(app: &AppContext, thread: &ThreadId, file: &Path) -> Result<(), Failure> {
     let (_, end) = app.store.messages_tail(thread, MAX_TAIL).await.map_err(Failure::failed)?;
-    let said =
+    let answers =
         end.iter().rev().map(|stored| &stored.message).filter(|message| message.role == Role::Assistant);
-    let text = said.map(Message::text).find(|text| !text.trim().is_empty()).unwrap_or_default();
+    let text = answers.map(Message::text).find(|text| !text.trim().is_empty()).unwrap_or_default();
     let file = app.foundation.workspace.cwd.join(file);
     std::fs::write(&file, format!("{}\n", text.trim_end()))
         .map_err(|error| Failure::failed(format!("--output-last-message {}: {error}", file.display())))

@@ -429,15 +429,15 @@ async fn lines(jobs: &[MailboxJob], store: &SharedStore) -> Result<String, Failu
     let mut rows = Vec::new();
     for job in jobs {
         let JobState { word, note, .. } = JobState::of(store, job).await?;
-        let said = match job.messages.first() {
+        let text = match job.messages.first() {
             Some(message) => message.text(),
             None => "(resumes a run that waits)".to_owned(),
         };
-        let said = said.trim().lines().next().unwrap_or_default();
-        let said: String = said.chars().take(60).collect();
+        let text = text.trim().lines().next().unwrap_or_default();
+        let text: String = text.chars().take(60).collect();
         let note = if note.is_empty() { String::new() } else { format!("  ({note})") };
         let thread = job.mailbox_id.to_string();
-        rows.push([format!("{:>4}", job.sequence), word.to_owned(), thread, format!("{said}{note}")]);
+        rows.push([format!("{:>4}", job.sequence), word.to_owned(), thread, format!("{text}{note}")]);
     }
     Ok(columns(rows))
 }

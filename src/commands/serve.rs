@@ -117,7 +117,7 @@ pub(crate) async fn run(args: ServeArgs, foundation: Foundation, cli: &StartFlag
     // Signals are handled before the server is announced: it may be stopped from then on.
     let status = tokio::spawn(stopped(signals, server.closing.clone()));
     let room = std::io::stderr().is_terminal().then_some((usize::MAX, usize::MAX));
-    put_stderr(&lined_up(&server.told(room)));
+    put_stderr(&lined_up(&server.sign_in_text(room)));
     server.ended().await.map_err(Failure::failed)?;
     status.await.map_err(Failure::failed)
 }
@@ -215,7 +215,7 @@ impl RunningServer {
 
     /// Returns where the server serves, and how to sign in: with a new code each time. A tab separates a label from its
     /// value.
-    fn told(&self, room: Option<(usize, usize)>) -> String {
+    fn sign_in_text(&self, room: Option<(usize, usize)>) -> String {
         // Writing into a string cannot fail.
         let mut text = format!("serving on\t{}\n", self.place);
         for folder in &self.folders {
@@ -234,7 +234,7 @@ impl RunningServer {
     }
 
     /// Returns the link that opens one question, with a new code each time.
-    fn told_of(&self, question: &str, room: Option<(usize, usize)>) -> Result<String, AppError> {
+    fn question_link_text(&self, question: &str, room: Option<(usize, usize)>) -> Result<String, AppError> {
         let Some(url) = &self.url else {
             return Err("a server on a socket has no URL to open; set [serve] public_url".into());
         };
@@ -442,9 +442,9 @@ mod tests {
     /// Programs read the address after `serving on `.
     #[test]
     fn the_address_stands_after_one_blank() {
-        let told = "serving on\t127.0.0.1:7400\nfolder\t~/x\n\tworks once\n\n  ▄▀";
+        let text = "serving on\t127.0.0.1:7400\nfolder\t~/x\n\tworks once\n\n  ▄▀";
         let lines = ["serving on 127.0.0.1:7400", "folder     ~/x", "           works once", "", "  ▄▀"];
-        assert_eq!(lined_up(told), lines.join("\n"));
+        assert_eq!(lined_up(text), lines.join("\n"));
     }
 
     #[test]

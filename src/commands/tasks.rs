@@ -92,20 +92,20 @@ pub(crate) async fn run(
             }
             let tasks = store.all_tasks(false).await.map_err(Failure::failed)?;
             let task = find(&tasks, &id).map_err(Failure::usage)?;
-            let said = said(&store, task).await.map_err(Failure::failed)?;
+            let answer = last_answer(&store, task).await.map_err(Failure::failed)?;
             if json {
                 let mut value = object(task);
-                value["response"] = said.into();
+                value["response"] = answer.into();
                 put_json(&value)?;
             } else {
-                put(&shown(task, said.as_deref().unwrap_or_default(), SystemClock.now_ms()))?;
+                put(&shown(task, answer.as_deref().unwrap_or_default(), SystemClock.now_ms()))?;
             }
             store.close().await;
             Ok(0)
         }
         TasksCommand::Stop { id } => {
             let app = AppContext::build(foundation, cli).await?;
-            let told = if let Some(command) = command_of(&app.store, &id).await? {
+            let outcome = if let Some(command) = command_of(&app.store, &id).await? {
                 stop_command(&app, &command).await.map_err(Failure::failed)
             } else {
                 let tasks = app.store.all_tasks(false).await.map_err(Failure::failed)?;
@@ -113,7 +113,7 @@ pub(crate) async fn run(
                 stop(&app, &task).await.map_err(Failure::failed)
             };
             app.store.close().await;
-            put(&format!("{}\n", told?))?;
+            put(&format!("{}\n", outcome?))?;
             Ok(0)
         }
     }
@@ -310,7 +310,7 @@ fn state(task: &TaskRecord) -> String {
     }
 }
 
-fn shown(task: &TaskRecord, said: &str, now: u64) -> String {
+fn shown(task: &TaskRecord, answer: &str, now: u64) -> String {
     let child = &task.child;
     let mut text = format!("task {}\n  {}\n", child.task_id(), about(task, now));
     let _ = writeln!(text, "  started   {}", when(child.created_at));
@@ -324,14 +324,14 @@ fn shown(task: &TaskRecord, said: &str, now: u64) -> String {
     for line in child.prompt.lines() {
         let _ = writeln!(text, "  > {}", visible_line(line));
     }
-    for line in said.trim().lines() {
+    for line in answer.trim().lines() {
         let _ = writeln!(text, "  {}", visible_line(line));
     }
     text
 }
 
 /// Returns the task's last answer.
-async fn said(
+async fn last_answer(
     store: &SharedStore,
     task: &TaskRecord,
 ) -> Result<Option<String>, crate::contract::storage::StoreError> {

@@ -403,8 +403,8 @@ pub(crate) fn spec_of(
         spec.context_policy = Some(policy_of(model, settings));
     }
     let limit = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    let is_said = !matches!(foundation.loaded.provenance.origin("max_turns"), Some(Origin::Default) | None);
-    spec.max_rounds = match (agent.sets("max_rounds"), is_said && limit > 0) {
+    let is_set = !matches!(foundation.loaded.provenance.origin("max_turns"), Some(Origin::Default) | None);
+    spec.max_rounds = match (agent.sets("max_rounds"), is_set && limit > 0) {
         (false, _) => limit,
         (true, false) => spec.max_rounds,
         // An agent must not raise a limit that the user set.

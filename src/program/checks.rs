@@ -53,8 +53,9 @@ pub(crate) enum CheckUpdate {
     Changed(String),
     /// The checks of these files were started.
     Started(BTreeSet<String>),
-    /// A command said this.
-    Said(String, LineCounts),
+    /// What a command reported.
+    #[serde(rename = "Said")]
+    Reported(String, LineCounts),
 }
 
 impl StateKey for CheckedFiles {
@@ -68,7 +69,7 @@ impl StateKey for CheckedFiles {
         match update {
             CheckUpdate::Changed(file) => drop(value.changed.insert(file)),
             CheckUpdate::Started(files) => value.changed.retain(|file| !files.contains(file)),
-            CheckUpdate::Said(command, lines) => drop(value.known.insert(command, lines)),
+            CheckUpdate::Reported(command, lines) => drop(value.known.insert(command, lines)),
         }
     }
 }
@@ -238,7 +239,7 @@ impl PhaseHook for ChecksPlugin {
                         news.push(format!("`{check}` says about changed files:"));
                         news.extend(new);
                     }
-                    command.update::<CheckedFiles>(CheckUpdate::Said(check, counts));
+                    command.update::<CheckedFiles>(CheckUpdate::Reported(check, counts));
                 }
             }
         }
@@ -302,5 +303,11 @@ mod tests {
         assert_eq!(new, ["a.rs:7: no y"]);
         let (new, _) = new_lines(lines(&["a.rs:1: no x", "a.rs:2: no x", "a.rs:3: no x"]), &known);
         assert_eq!(new, ["a.rs:3: no x"], "one more of them");
+    }
+    #[test]
+    fn stored_updates_keep_their_tags() {
+        let update = CheckUpdate::Reported("make".to_owned(), LineCounts::new());
+        let stored = serde_json::json!({"Said": ["make", {}]});
+        assert_eq!(serde_json::to_value(update).expect("JSON"), stored);
     }
 }

@@ -71,8 +71,8 @@ impl ExportEncoder {
 
 /// Renders messages of a conversation for a model.
 pub(crate) fn as_markdown(thread: &ThreadRecord, messages: &[StoredMessage]) -> String {
-    let said: String = messages.iter().map(|stored| markdown(&stored.message)).collect();
-    ExportEncoder::Markdown.start(thread, None) + &said
+    let body: String = messages.iter().map(|stored| markdown(&stored.message)).collect();
+    ExportEncoder::Markdown.start(thread, None) + &body
 }
 
 /// Writes a conversation message by message. `put` returns whether to go on.

@@ -73,7 +73,7 @@ pub(crate) enum GitError {
     OtherRoot,
     /// It failed with these words.
     #[error("{0}")]
-    Said(String),
+    Failed(String),
     /// A hash is not that of a commit, or the beginning of several.
     #[error("git has no commit of that name: {0}")]
     NotACommit(String),
@@ -167,8 +167,8 @@ impl HarmlessGit {
 
     /// Does the same, and treats anything but success as an error.
     pub(crate) async fn list(&self, args: &[&str], input: &[u8], most: usize) -> Result<Vec<u8>, GitError> {
-        let told = self.ask(args, input, most).await?;
-        if told.is_ok { Ok(told.out) } else { Err(GitError::Said(why(&told.words))) }
+        let output = self.ask(args, input, most).await?;
+        if output.is_ok { Ok(output.out) } else { Err(GitError::Failed(why(&output.words))) }
     }
 
     /// Runs a command that changes the repository, with the same precautions.
@@ -178,8 +178,8 @@ impl HarmlessGit {
 
     /// Disables filters of any name.
     pub(crate) async fn without_filters(&mut self) -> Result<(), GitError> {
-        let told = self.ask(&["config", "-z", "--name-only", "--list"], b"", MAX_LIST).await?;
-        self.settings.extend(harmless(&told.out)?);
+        let output = self.ask(&["config", "-z", "--name-only", "--list"], b"", MAX_LIST).await?;
+        self.settings.extend(harmless(&output.out)?);
         Ok(())
     }
 }
@@ -216,7 +216,7 @@ impl AskGit for GitQuestions {
     async fn signs(&self, setting: &str) -> bool {
         let question = ["config", "--type=bool", "--get", setting];
         let asked = self.git.ask(&question, b"", MAX_WORDS);
-        matches!(tokio::time::timeout(QUICK_LIMIT, asked).await, Ok(Ok(said)) if said.out.trim_ascii() == b"true")
+        matches!(tokio::time::timeout(QUICK_LIMIT, asked).await, Ok(Ok(output)) if output.out.trim_ascii() == b"true")
     }
 
     async fn names_in_history(&self, root: &Path, words: &[String]) -> Option<Arc<NamesInHistory>> {
@@ -316,8 +316,8 @@ impl HarmlessGit {
         let mut names = Vec::new();
         for question in questions {
             // A word that is not a revision is the name of a file, or of a branch that is being created.
-            let Ok(told) = self.ask(&question, b"", MAX_LIST).await else { continue };
-            let found = told.out.split(|byte| *byte == 0).filter(|name| told.is_ok && !name.is_empty());
+            let Ok(output) = self.ask(&question, b"", MAX_LIST).await else { continue };
+            let found = output.out.split(|byte| *byte == 0).filter(|name| output.is_ok && !name.is_empty());
             names.extend(found.map(|name| String::from_utf8_lossy(name).into_owned()));
         }
         names

@@ -100,9 +100,10 @@ impl HookRunner for HookCommands {
         };
         let confined = self.programs.confine(exec, request.profile, &request.domains).await;
         let (exec, confinement) = confined.map_err(|why| HookNotRun::NotConfined(why.into()))?;
-        let (mut result, said) = tools::exec::converse(&self.programs.env.exec, exec, &request.input, cancel)
-            .await
-            .map_err(|error| HookNotRun::NotStarted(error.into()))?;
+        let (mut result, output) =
+            tools::exec::converse(&self.programs.env.exec, exec, &request.input, cancel)
+                .await
+                .map_err(|error| HookNotRun::NotStarted(error.into()))?;
         for note in confinement.settle().await {
             let _ = write!(result.output, "\n[aye: {note}]");
         }
@@ -116,8 +117,8 @@ impl HookRunner for HookCommands {
             result.signal.map(|signal| format!("ended by {}", tools::exec::signal_name(signal)))
         };
         Ok(HookOutput {
-            stdout: said.text,
-            is_cut: said.is_cut,
+            stdout: output.text,
+            is_cut: output.is_cut,
             stderr: result.output,
             exit_code: result.exit_code,
             ended,

@@ -16,7 +16,7 @@ pub(crate) async fn compare_threads(
         let record = record.ok_or_else(|| format!("unknown thread {id}"))?;
         Ok::<_, AppError>((record, store.load_messages(id).await?))
     };
-    let ((left, said_left), (right, said_right)) = (load(one).await?, load(other).await?);
-    let made = move || Document::of_forks([&left.title, &right.title], [&said_left, &said_right]);
+    let ((left, left_messages), (right, right_messages)) = (load(one).await?, load(other).await?);
+    let made = move || Document::of_forks([&left.title, &right.title], [&left_messages, &right_messages]);
     Ok(tokio::task::spawn_blocking(made).await?)
 }

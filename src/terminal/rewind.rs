@@ -57,13 +57,13 @@ pub(crate) fn points_of(messages: &[StoredMessage]) -> Vec<RewindPoint> {
 
 /// Summarizes a step on one line.
 fn words_of(message: &Message) -> String {
-    let said = message.text();
-    let said = said.trim().lines().next().unwrap_or_default();
+    let text = message.text();
+    let text = text.trim().lines().next().unwrap_or_default();
     let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
-    match (said.is_empty(), calls.is_empty()) {
-        (false, false) => format!("{said} · {}", calls.join(", ")),
+    match (text.is_empty(), calls.is_empty()) {
+        (false, false) => format!("{text} · {}", calls.join(", ")),
         (true, false) => calls.join(", "),
-        (_, true) => said.to_owned(),
+        (_, true) => text.to_owned(),
     }
 }
 
@@ -155,7 +155,7 @@ impl AppContext {
     }
 
     /// Returns the user's message right after a point.
-    async fn said_behind(&self, thread: &ThreadId, keep: u64) -> Result<Option<String>, AppError> {
+    async fn message_after(&self, thread: &ThreadId, keep: u64) -> Result<Option<String>, AppError> {
         let next = self.store.messages_before(thread, keep.saturating_add(2), 1).await?;
         Ok(points_of(&next).into_iter().find(|point| point.is_message).map(|point| point.text))
     }
@@ -225,7 +225,7 @@ impl AppContext {
         sink: Arc<dyn EventSink>,
     ) -> Result<Rewound, AppError> {
         let Some(keep) = keep else { return self.undo_back(thread, what, sink).await };
-        let said = self.said_behind(thread, keep).await?;
+        let message = self.message_after(thread, keep).await?;
         let mut words = Vec::new();
         let plan = match self.files_behind(thread, keep).await? {
             _ if !what.takes_files() => None,
@@ -247,8 +247,9 @@ impl AppContext {
         } else {
             None
         };
-        let place =
-            said.as_deref().map_or_else(|| "an earlier step".to_owned(), |said| format!("“{}”", short(said)));
+        let place = message
+            .as_deref()
+            .map_or_else(|| "an earlier step".to_owned(), |message| format!("“{}”", short(message)));
         let did = did(what, plan.as_ref());
         let record = WentBackRecord {
             n: 0,
@@ -263,7 +264,7 @@ impl AppContext {
         words.insert(0, format!("{}; /rewind can undo this", record.words));
         self.store.go_back(fork, Some(record)).await?;
         let failed = self.restore(plan).await?;
-        let text = said.filter(|_| what.takes_conversation());
+        let text = message.filter(|_| what.takes_conversation());
         Ok(Rewound { thread: target, text, words: words.join("; "), failed })
     }
 
@@ -328,8 +329,8 @@ impl AppContext {
 
     /// Forks a conversation: copies its start to a new one.
     pub(crate) async fn fork(&self, thread: &ThreadId, keep: Option<u64>) -> Result<Rewound, AppError> {
-        let said = match keep {
-            Some(keep) => self.said_behind(thread, keep).await?,
+        let message = match keep {
+            Some(keep) => self.message_after(thread, keep).await?,
             None => None,
         };
         let fork = self.fork_at(thread, keep, false, self.clock.now_ms()).await?;
@@ -342,7 +343,7 @@ impl AppContext {
         };
         let words = format!("fork{name} up to message {}; the original stays unchanged", fork.keep);
         self.store.go_back(Some(fork), None).await?;
-        Ok(Rewound { thread: id, text: said, words, failed: Vec::new() })
+        Ok(Rewound { thread: id, text: message, words, failed: Vec::new() })
     }
 
     /// Returns the differences from the state before the first step of a conversation that may have changed

@@ -46,7 +46,7 @@ pub(crate) async fn run(foundation: &Foundation, json: String) -> Result<String,
         limits: None,
         frozen: None,
     };
-    let (result, said) = exec::converse(&env.exec, request, json.as_bytes(), &CancellationToken::new())
+    let (result, output) = exec::converse(&env.exec, request, json.as_bytes(), &CancellationToken::new())
         .await
         .map_err(|error| error.to_string())?;
     if result.timed_out {
@@ -58,7 +58,7 @@ pub(crate) async fn run(foundation: &Foundation, json: String) -> Result<String,
             result.exit_code.map_or_else(|| "it was ended".to_owned(), |code| format!("exit status {code}"));
         return Err(format!("{status} {last}").trim_end().into());
     }
-    let line = said.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let line = output.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     Ok(line.trim_end().chars().take(MAX_LINE).collect())
 }
 

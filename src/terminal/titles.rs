@@ -17,14 +17,14 @@ use crate::tui::host::HostEvent;
 const WAIT: Duration = Duration::from_secs(30);
 
 /// Requests a title for a conversation that has none. Returns at once.
-pub(crate) fn begin(app: &Arc<AppContext>, thread: &ThreadId, told: impl Fn(HostEvent) + Send + 'static) {
+pub(crate) fn begin(app: &Arc<AppContext>, thread: &ThreadId, emit: impl Fn(HostEvent) + Send + 'static) {
     if !app.foundation.loaded.settings.threads.titles || app.selection().is_demo() {
         return;
     }
     let (app, thread) = (Arc::clone(app), thread.clone());
     tokio::spawn(async move {
         match tokio::time::timeout(WAIT, name(&app, &thread)).await {
-            Ok(Ok(true)) => told(HostEvent::InboxChanged),
+            Ok(Ok(true)) => emit(HostEvent::InboxChanged),
             Ok(Ok(false)) => {}
             Ok(Err(why)) => tracing::info!(%thread, %why, "the conversation was not named"),
             Err(_) => tracing::info!(%thread, "the conversation was not named in time"),

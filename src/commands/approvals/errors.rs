@@ -119,7 +119,7 @@ fn decided(suspension: &SuspensionRecord) -> String {
         let _ = write!(text, " by {}", who(by));
     }
     if let Some(decision) = &suspension.decision {
-        let _ = write!(text, " at {}: {}", moment(decision.updated_at), said(decision));
+        let _ = write!(text, " at {}: {}", moment(decision.updated_at), decision_text(decision));
     }
     if let Some(by) = &suspension.decided_by {
         let _ = write!(text, " ({})", actor_origin(by));
@@ -141,7 +141,7 @@ pub(super) fn actor_origin(actor: &Actor) -> String {
     parts.join(", ")
 }
 
-pub(super) fn said(decision: &ToolCallResume) -> String {
+pub(super) fn decision_text(decision: &ToolCallResume) -> String {
     let mut text = match (decision.action, &decision.arguments, &decision.result) {
         (ResumeDecisionAction::Cancel, _, _) if decision.is_modify() => "changes requested".to_owned(),
         (ResumeDecisionAction::Cancel, _, _) => "denied".to_owned(),

@@ -55,11 +55,11 @@ pub(crate) async fn give(
     check_pattern(&permissions, &in_force, &asked, primary, &request)
         .and_then(|()| check_opening(&there_is.paths, &request))
         .map_err(|why| Failure::usage(format!("{shown} cannot be granted: {why}")))?;
-    let told = format!("{shown} for {}, {}", request.scope, request.end.words());
+    let granted = format!("{shown} for {}, {}", request.scope, request.end.words());
     let actor = crate::program::app_context::actor(foundation, "cli");
     let grant = record(request, &asked, now, actor).map_err(|why| Failure::usage(format!("--for: {why}")))?;
-    let told = format!("granted: {told} ({})", grant.id);
-    Ok(Some((grant, told)))
+    let message = format!("granted: {granted} ({})", grant.id);
+    Ok(Some((grant, message)))
 }
 
 /// Whether a grant without a scope covers no more than the conversation.

@@ -24,14 +24,14 @@ pub(super) async fn run(args: &InboxArgs, store: &SharedStore) -> Result<u8, Fai
     // Changes are received from here on; the first read includes everything committed before.
     let mut changes = store.watch().map_err(Failure::failed)?;
     let mut ends = Ends::new();
-    let mut told: HashSet<SuspensionId> = HashSet::new();
+    let mut printed: HashSet<SuspensionId> = HashSet::new();
     loop {
         let now = SystemClock.now_ms();
         let filter = filter(args, store, now).await?;
         let rows = waiting(store, InboxFilter { asked_before: None, ..filter.clone() }, now).await?;
         let is_due = |row: &InboxRow| filter.asked_before.is_none_or(|before| row.created_at < before);
         for row in rows.iter().filter(|row| is_due(row)) {
-            if !told.contains(&row.id) && !put_line(row)? {
+            if !printed.contains(&row.id) && !put_line(row)? {
                 return Ok(0);
             }
         }
@@ -39,7 +39,7 @@ pub(super) async fn run(args: &InboxArgs, store: &SharedStore) -> Result<u8, Fai
         let next = rows.iter().filter(|row| !is_due(row)).map(|row| row.created_at).min();
         let due = next.zip(filter.asked_before).map(|(asked, before)| asked - before + 1);
         // A closed question is never pending again.
-        told = rows.into_iter().filter(|row| is_due(row)).map(|row| row.id).collect();
+        printed = rows.into_iter().filter(|row| is_due(row)).map(|row| row.id).collect();
         tokio::select! {
             code = ends.wait_for_end() => return Ok(code),
             () = a_change(&mut changes) => {}

@@ -35,31 +35,31 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> Value {
         }
     };
     for row in rows {
-        let mut told = row.body.clone();
-        if !told.is_object() {
+        let mut body = row.body.clone();
+        if !body.is_object() {
             continue;
         }
-        told["at"] = json!(row.at);
+        body["at"] = json!(row.at);
         match row.kind {
             AuditKind::Judged => {
-                add("judged", judged(told, known));
+                add("judged", judged(body, known));
             }
             AuditKind::Decided => {
-                let id = told["suspension"].as_str().unwrap_or_default().to_owned();
-                add("decided", told);
+                let id = body["suspension"].as_str().unwrap_or_default().to_owned();
+                add("decided", body);
                 for grant in &known.grants {
                     if grant.suspension_id.as_ref().is_some_and(|s| s.as_str() == id) {
                         add("granted", json!(grant));
                     }
                 }
             }
-            AuditKind::Hook => add("hooks", told),
-            AuditKind::Asked => add("asked", told),
-            AuditKind::Began => add("began", told),
-            AuditKind::Ended => add("ended", told),
+            AuditKind::Hook => add("hooks", body),
+            AuditKind::Asked => add("asked", body),
+            AuditKind::Began => add("began", body),
+            AuditKind::Ended => add("ended", body),
             AuditKind::Expired | AuditKind::Superseded | AuditKind::Applied => {
-                told["kind"] = json!(row.kind);
-                add("closed", told);
+                body["kind"] = json!(row.kind);
+                add("closed", body);
             }
             AuditKind::Granted
             | AuditKind::Revoked
@@ -76,8 +76,8 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> Value {
 }
 
 /// A verdict with the rules that were tried.
-fn judged(mut told: Value, known: &Names) -> Value {
-    let mut judgement = told.get_mut("judgement").map(Value::take).unwrap_or_default();
+fn judged(mut body: Value, known: &Names) -> Value {
+    let mut judgement = body.get_mut("judgement").map(Value::take).unwrap_or_default();
     let hash = judgement["tried"].as_str().unwrap_or_default().to_owned();
     let matched = judgement.get_mut("matched").map(Value::take).unwrap_or_default();
     let is_matched = |at: usize| matched.as_array().is_some_and(|all| all.iter().any(|n| *n == json!(at)));
@@ -93,9 +93,9 @@ fn judged(mut told: Value, known: &Names) -> Value {
         list.iter().enumerate().map(rule).collect::<Vec<_>>()
     });
     let mut out = Map::new();
-    out.insert("at".into(), told["at"].take());
-    out.insert("answered".into(), told["answered"].take());
-    out.insert("arguments".into(), told["arguments"].take());
+    out.insert("at".into(), body["at"].take());
+    out.insert("answered".into(), body["answered"].take());
+    out.insert("arguments".into(), body["arguments"].take());
     if let Value::Object(judgement) = judgement {
         out.extend(judgement.into_iter().filter(|(key, _)| key != "tried" && key != "matched"));
     }

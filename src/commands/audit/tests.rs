@@ -165,7 +165,7 @@ fn a_fault_names_its_rows_and_their_time() {
         at: None,
         what: "7 rows are missing\u{1b}".into(),
     };
-    assert_eq!(told(&fault), "rows 3 to 9: 7 rows are missing^[");
+    assert_eq!(fault_text(&fault), "rows 3 to 9: 7 rows are missing^[");
     fault = AuditFault { kind: AuditFaultKind::Tables, n: None, last: None, ..fault };
-    assert!(told(&fault).starts_with("audit: "), "{}", told(&fault));
+    assert!(fault_text(&fault).starts_with("audit: "), "{}", fault_text(&fault));
 }

@@ -397,8 +397,8 @@ async fn store(report: &mut Report, folder: &Path) {
     };
     let made = fs::create_dir_all(&home).map_err(failed);
     let first = made.and_then(|()| run(&["--model", "demo", "-p", "help"]));
-    let is_stored = first.and_then(|said| {
-        holds(said.contains("demo model"), || said)?;
+    let is_stored = first.and_then(|answer| {
+        holds(answer.contains("demo model"), || answer)?;
         let listed = run(&["threads", "list", "--json"])?;
         holds(listed.contains("\"title\""), || listed)
     });

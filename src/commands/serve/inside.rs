@@ -62,14 +62,14 @@ impl ServerInside {
                 title: "This question on a phone".to_owned(),
                 text: format!(
                     "{}\n`/serve stop` or quitting aye stops the server.",
-                    server.told_of(question, room())?
+                    server.question_link_text(question, room())?
                 ),
                 ..TextPage::default()
             });
         }
         let args = arguments(words)?;
-        let told = match (&*running, words.is_empty()) {
-            (Some(server), true) => server.told(room()),
+        let text = match (&*running, words.is_empty()) {
+            (Some(server), true) => server.sign_in_text(room()),
             (Some(server), false) => {
                 return Err(
                     format!("already serving on {}; stop that first with /serve stop", server.place).into()
@@ -77,13 +77,13 @@ impl ServerInside {
             }
             (None, _) => {
                 let server = start(args, cli, env, events).await?;
-                let told = server.told(room());
+                let text = server.sign_in_text(room());
                 *running = Some(server);
-                told
+                text
             }
         };
         Ok(page(format!(
-            "{told}\n`/serve` shows a new code; `/serve stop` or quitting aye stops the server."
+            "{text}\n`/serve` shows a new code; `/serve stop` or quitting aye stops the server."
         )))
     }
 

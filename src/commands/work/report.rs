@@ -33,13 +33,13 @@ pub(super) struct WorkReport {
 }
 
 pub(super) fn begins(job: &MailboxJob) {
-    let said = job.messages.first().map(Message::text).unwrap_or_default();
+    let text = job.messages.first().map(Message::text).unwrap_or_default();
     let again = match (job.run_id.is_some(), job.attempt_count) {
         (_, tries @ 1..) => format!(" (attempt {})", tries + 1),
         (true, 0) => " (resumed)".to_owned(),
         (false, 0) => String::new(),
     };
-    put_stderr(&format!("· job {}{again}: {}", job.sequence, first_line(&said)));
+    put_stderr(&format!("· job {}{again}: {}", job.sequence, first_line(&text)));
 }
 
 pub(super) fn ends_behind(job: &MailboxJob) {

@@ -99,7 +99,7 @@ async fn read_with(system: System, variables: &[(OsString, OsString)]) -> Result
         System::Mac => match run(&["pngpaste", "-"]).await {
             Err(Nothing::Missing) => {
                 let script = "get the clipboard as «class PNGf»";
-                run(&["osascript", "-e", script]).await.and_then(|said| of_hex(&said))
+                run(&["osascript", "-e", script]).await.and_then(|output| of_hex(&output))
             }
             other => other,
         },
@@ -118,9 +118,9 @@ async fn read_with(system: System, variables: &[(OsString, OsString)]) -> Result
             Err(why) => Err(why),
         },
         System::Windows => {
-            let said = run(&["powershell.exe", "-NoProfile", "-STA", "-Command", IN_WINDOWS]).await;
+            let output = run(&["powershell.exe", "-NoProfile", "-STA", "-Command", IN_WINDOWS]).await;
             let decoded =
-                said.map(|said| base64::engine::general_purpose::STANDARD.decode(said.trim_ascii()));
+                output.map(|output| base64::engine::general_purpose::STANDARD.decode(output.trim_ascii()));
             decoded.and_then(|bytes| bytes.map_err(|_| Nothing::Empty))
         }
     };
@@ -157,9 +157,9 @@ fn wanted_type(types: &[u8]) -> Option<&'static str> {
 }
 
 /// `«data PNGf89504E47…»`.
-fn of_hex(said: &[u8]) -> Result<Vec<u8>, Nothing> {
-    let said = String::from_utf8_lossy(said);
-    let digits = said.split_once("PNGf").map(|(_, rest)| rest).ok_or(Nothing::Empty)?;
+fn of_hex(output: &[u8]) -> Result<Vec<u8>, Nothing> {
+    let output = String::from_utf8_lossy(output);
+    let digits = output.split_once("PNGf").map(|(_, rest)| rest).ok_or(Nothing::Empty)?;
     let digits: Vec<u8> = digits.bytes().take_while(u8::is_ascii_hexdigit).collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     digits.chunks_exact(2).map(byte).collect::<Option<Vec<u8>>>().ok_or(Nothing::Empty)

@@ -28,9 +28,9 @@ pub(crate) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppE
                 _ => (None, name),
             };
             match digest.map_or_else(|| manager.agree(name), |digest| manager.agree_to(name, digest)) {
-                Ok(said) => Ok(TextPage {
+                Ok(agreed) => Ok(TextPage {
                     title: "MCP servers".to_owned(),
-                    text: format!("{said}.\n\n{}", overview(&manager.views())),
+                    text: format!("{agreed}.\n\n{}", overview(&manager.views())),
                     ..TextPage::default()
                 }),
                 // What is trusted must be on the screen first.

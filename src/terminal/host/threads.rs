@@ -34,7 +34,7 @@ const BASH: &str = "Bash";
 impl TerminalHost {
     /// Returns the user's input as messages for the model; a shell command includes its call.
     async fn messages_of(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
-        let mut messages = self.said(input).await?;
+        let mut messages = self.input_messages(input).await?;
         if let (Some(shown), Some(first)) = (input.shown(), messages.first_mut()) {
             *first = first.clone().shown_as(shown);
         }
@@ -57,7 +57,7 @@ impl TerminalHost {
         Some(first)
     }
 
-    async fn said(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
+    async fn input_messages(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
         let Some(shell) = input.shell else {
             let message = self.message_of(input).await?;
             return Ok(vec![if input.steers { message.steering() } else { message }]);
